@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 
 SITE = str(Path(__file__).with_name("site"))
 """The folder whose `sitecustomize` Python imports as it starts."""
 FOLDER = "GMG_PROBE_DIR"
-"""Names the folder in which each process of an attempt writes its counts."""
-STACKS = "stacks"
-"""The file in that folder to which a process writes its Python stacks when it gets `STACK_SIGNAL`."""
-STACK_SIGNAL = int(signal.SIGRTMIN) + 12
-"""A real-time signal that no library of ours takes; a process that has no handler for it would die of it."""
-
-
-def variables(folder: Path) -> dict[str, str]:
-    """What makes the processes of an attempt write their counts and stacks to `folder`."""
-    return {
-        FOLDER: str(folder),
-        "GMG_STACK_FILE": str(folder / STACKS),
-        "GMG_STACK_SIGNAL": str(STACK_SIGNAL),
-    }
+"""Names the folder in which each process of an attempt writes its counts and stacks."""
 
 
 def on_path(environ: Mapping[str, str]) -> dict[str, str]:

@@ -52,7 +52,7 @@ async def test_a_single_worker_with_the_probe_writes_its_stacks(is_probed: bool)
 
 
 def _python(folder: Path, code: str, **env: str) -> str:
-    added = probe.variables(folder) | probe.on_path(env)
+    added = {probe.FOLDER: str(folder)} | probe.on_path(env)
     ended = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **env, **added}, capture_output=True, text=True, check=True
     )

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from msgspec import structs
 
-from gmg_tui import probe
 from gmg_tui.daemon_thread import in_daemon_thread
 from gmg_tui.engine.attempts.attempt import RunningAttempt
 from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process_tree import Proc
 from gmg_tui.model import Rank, Stacks
+from gmg_tui.probe.site import gmg_probe
 
 _ANSWER_S = 5.0
 """How long a process may take to write its stacks."""
@@ -30,11 +30,11 @@ async def stacks_of(attempt: RunningAttempt | None, slot: str, rank: Rank | None
     proc, folder = process_tree.read(attempt.process.pid), attempt.counts.folder
     if proc is None:
         return structs.replace(stacks, error="its process has just ended")
-    if folder is None or not process_tree.handles(proc.pid, probe.STACK_SIGNAL):
+    if folder is None or not process_tree.handles(proc.pid, gmg_probe.STACK_SIGNAL):
         error = "only a Python with the probe writes its stacks, and only once it has started"
         return structs.replace(stacks, error=error)
     try:
-        text = await in_daemon_thread(_written, proc, folder / probe.STACKS) if proc.stopped is None else ""
+        text = await in_daemon_thread(_written, proc, folder / gmg_probe.STACKS) if proc.stopped is None else ""
     except OSError as problem:
         return structs.replace(stacks, error=f"its stacks cannot be read: {problem.strerror}")
     if text:
@@ -47,7 +47,7 @@ async def stacks_of(attempt: RunningAttempt | None, slot: str, rank: Rank | None
 def _written(proc: Proc, file: Path) -> str:
     """Send the signal, and wait for what the process writes; empty where it does not. Raises `OSError`."""
     before = file.stat().st_size
-    if not process_tree.send(proc, probe.STACK_SIGNAL):
+    if not process_tree.send(proc, gmg_probe.STACK_SIGNAL):
         return ""
     deadline = time.monotonic() + _ANSWER_S
     size, grown_at = before, time.monotonic()

@@ -14,6 +14,10 @@ PHASES = ("started", "importing", "initialising", "created", "building", "compil
 """In their order, from 0; each lasts until the next. The import of a simulator begins with `importing`."""
 IMPORTING, STEPPING = PHASES.index("importing"), PHASES.index("stepping")
 KINDS = ("", "vector", "simulator")
+STACKS = "stacks"
+"""The file to which a process writes its Python stacks when it gets `STACK_SIGNAL`."""
+STACK_SIGNAL = 46
+"""A real-time signal (signal(7)) that no library of ours takes; a process without a handler for it would die of it."""
 
 MAGIC = 0x474D_4750_524F_4203
 """The first word of a file that can be read: `GMGPRO`, and the version of its layout."""

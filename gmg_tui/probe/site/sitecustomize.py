@@ -1,4 +1,4 @@
-"""Python imports this as it starts in a worker: it starts the probe, and has a rank write its stacks on a signal.
+"""Python imports this as it starts in a worker: it starts the probe, and has it write its stacks on a signal.
 
 The `sitecustomize` that this one hides runs after it.
 """
@@ -9,15 +9,15 @@ import sys
 
 
 def _start():
-    if "GMG_PROBE_DIR" in os.environ:
-        import gmg_probe
-
-        gmg_probe.start(os.environ["GMG_PROBE_DIR"])
-    if "GMG_STACK_FILE" in os.environ:  # write the stacks of all threads to it when the signal comes
+    folder = os.environ.get("GMG_PROBE_DIR")
+    if folder:
         import faulthandler
 
-        file = os.open(os.environ["GMG_STACK_FILE"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        faulthandler.register(int(os.environ["GMG_STACK_SIGNAL"]), file=file, all_threads=True, chain=False)
+        import gmg_probe
+
+        gmg_probe.start(folder)
+        stacks = open(os.path.join(folder, gmg_probe.STACKS), "ab")
+        faulthandler.register(gmg_probe.STACK_SIGNAL, file=stacks, all_threads=True, chain=False)
 
 
 def _run_next():
