@@ -16,7 +16,7 @@ def _start():
         import gmg_probe
 
         gmg_probe.start(folder)
-        stacks = open(os.path.join(folder, gmg_probe.STACKS), "ab")
+        stacks = open(os.path.join(folder, gmg_probe.STACKS), "ab")  # noqa: SIM115 - open until the end
         faulthandler.register(gmg_probe.STACK_SIGNAL, file=stacks, all_threads=True, chain=False)
 
 
