@@ -107,7 +107,7 @@ def _group() -> None:
     """Run a Genesis script on every GPU of this machine, and monitor and control it."""
 
 
-def _call(command: str, *args: Any, function: str = "", **options: Any) -> int:
+def _call(command: str, *args: Any, **options: Any) -> int:
     """Call the function of a command, whose module is imported only now."""
     try:
         module = importlib.import_module(f"gmg_tui.commands.{command}")
@@ -116,7 +116,7 @@ def _call(command: str, *args: Any, function: str = "", **options: Any) -> int:
             raise
         needed = f"{command} needs {_LIBRARIES[command]}"
         raise GmgError(f"{needed}; get it with: pip install 'gmg-tui[{command}]'", 1) from None
-    status: int = getattr(module, function or command)(*args, **options)
+    status: int = getattr(module, command)(*args, **options)
     return status
 
 
@@ -128,9 +128,11 @@ def _start(command: str, *args: Any, **more: Any) -> int:
         return _call(command, *args, engine=engine, **more)
 
 
-def _options() -> Options:
-    """The options of the command that is called."""
+def _options(script: str | None = None) -> Options:
+    """The options of the command that is called. Raises `GmgError` where `--simulate` comes with a script."""
     options: Options = click.get_current_context().meta[OPTIONS]
+    if script is not None and options.simulate is not None:
+        raise GmgError(f"--simulate runs the bundled script instead of yours; leave out {script}")
     return options
 
 
@@ -159,15 +161,10 @@ def run(script: str | None, args: tuple[str, ...], module: bool, **_: Any) -> in
     Everything after SCRIPT belongs to it. In ARGS and --env, {slot}, {gpu}, {i}, {n} and {seed} are filled in for each
     worker; {{ is a literal brace. All options and settings: gmg-tui guide options.
     """
-    options = _options()
-    if options.simulate is not None:
-        if script is not None:
-            demo = f"gmg-tui demo --simulate {options.simulate}"
-            raise GmgError(f"--simulate runs the bundled script, not {script}: {demo}")
-        return _start("run", options, args=(), function="demo")
-    if script is None:
+    options = _options(script)
+    if script is None and options.simulate is None:
         raise GmgError("give a SCRIPT, as in: gmg-tui sim.py -B 4096")
-    if not module and not os.path.exists(script):  # noqa: PTH110 - raises nothing
+    if script is not None and not module and not os.path.exists(script):  # noqa: PTH110 - raises nothing
         if script in _group.commands:
             raise GmgError(f"options go after the command: gmg-tui {script} …")
         if "/" not in script and "." not in script:
@@ -186,10 +183,7 @@ def tune(script: str | None, args: tuple[str, ...], module: bool, **_: Any) -> i
     Prints the fastest value, the smallest that is nearly as fast, and the largest that runs. Everything after SCRIPT
     belongs to it. Takes the options of run too: gmg-tui run --help.
     """
-    options = _options()
-    if options.resume is not None:
-        return _start("tune", options, function="resume")
-    return _start("tune", options, program=_program(script, args, module=module))
+    return _start("tune", _options(script), program=_program(script, args, module=module))
 
 
 @_group.command(cls=ScriptCommand, short_help="Queue many jobs on the slots.")
@@ -202,11 +196,7 @@ def sweep(words: tuple[str, ...], is_script: bool, module: bool, **_: Any) -> in
     Everything after SCRIPT belongs to it: sweep --set n_envs=16,64 --script sim.py -B {n_envs}. Options override
     FILE. Takes the options of run too: gmg-tui run --help.
     """
-    options = _options()
-    if options.resume is not None:
-        return _start("sweep", options, function="resume")
-    if options.simulate is not None and words:
-        raise GmgError(f"--simulate runs the bundled script instead of yours; leave out {words[0]}")
+    options = _options(next(iter(words), None))
     if is_script and not words:
         raise GmgError("--script: give the SCRIPT and its arguments after it, at the end")
     if is_script:
@@ -214,7 +204,7 @@ def sweep(words: tuple[str, ...], is_script: bool, module: bool, **_: Any) -> in
     if len(words) > 1:
         hint = "several values are --set KEY=V1,V2" if options.sets else "only a SCRIPT (--script) has arguments"
         raise GmgError(f"{words[1]}: a sweep has one FILE; {hint}")
-    if not words and options.simulate is None:
+    if not words and options.simulate is None and options.resume is None:
         raise GmgError("give a FILE, or --set KEY=V1,V2 --script SCRIPT, or --resume NAME")
     return _start("sweep", options, file=words[0] if words else None, program=None)
 
@@ -223,7 +213,7 @@ def sweep(words: tuple[str, ...], is_script: bool, module: bool, **_: Any) -> in
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS]...")
 def demo(words: tuple[str, ...], **_: Any) -> int:
     """Run the bundled Genesis example: on the GPUs, or on two CPU slots if there are none."""
-    return _start("run", _options(), args=words, function="demo")
+    return _start("run", _options(), program=None, args=words)
 
 
 @_group.command(cls=ConfiguredCommand)

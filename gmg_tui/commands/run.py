@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from gmg_tui import simulation
@@ -22,20 +23,19 @@ _DEMO_ARGS: Mapping[str, tuple[str, ...]] = {
 """Arguments with which an example starts quickly and runs for minutes; the user's come after them."""
 
 
-def run(options: Options, engine: PrestartedEngine, program: Program) -> int:
-    """Have `engine` run a program on the slots that `options` ask for; the exit status. Raises `GmgError`."""
-    check_script(program.script, program.module)
-    fields = check(options)
-    return start(options, lambda: describe(options, fields, program), engine=engine)
+def run(options: Options, engine: PrestartedEngine, program: Program | None, args: tuple[str, ...] = ()) -> int:
+    """Have `engine` run a program on the slots that `options` ask for; the exit status. Raises `GmgError`.
 
-
-def demo(options: Options, engine: PrestartedEngine, args: tuple[str, ...]) -> int:
-    """Have `engine` run the included example: the Franka on GPUs, the light one on CPU slots. Raises `GmgError`."""
+    Without a program it is the bundled one, with `args` in addition: the simulated script on simulated GPUs, the Franka
+    on GPUs, the light example on CPU slots.
+    """
+    if program is not None:
+        check_script(program.script, program.module)
     fields, after = check(options), None
-    if options.simulate is not None:
+    if program is None and options.simulate is not None:
         program = Program(str(simulation.SCRIPT), (*_simulated_args(options.simulate), *args))
         after = "simulated"
-    else:
+    elif program is None:
         python = fields["python"]
         if not has_genesis(python):
             install = install_command(python)
@@ -45,7 +45,7 @@ def demo(options: Options, engine: PrestartedEngine, args: tuple[str, ...]) -> i
             fields = check(options)
         example = "light.py" if options.cpu else "franka.py"
         program = Program(str(Path(__file__).parent.parent / "examples" / example), (*_DEMO_ARGS[example], *args))
-    return start(options, lambda: describe(options, fields, program, after=after), engine=engine)
+    return start(options, partial(describe, options, fields, program, after=after), engine=engine)
 
 
 def _simulated_args(count: int) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ def _settings(values: Mapping[str, Any]) -> Settings:
 
 
 def sweep(options: Options, engine: PrestartedEngine, file: str | None, program: Program | None) -> int:
-    """Have `engine` run the jobs that an experiments file, or the command line alone, describes.
+    """Have `engine` run the jobs that an experiments file, or the command line alone, describes; or those of `--resume`.
 
     Args:
         options: All options.
@@ -52,6 +52,8 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
     Raises:
         GmgError: An option or the file is invalid, or the session cannot be started.
     """
+    if options.resume is not None:
+        return _resume(options, engine)
     if options.simulate is not None:
         file = str(simulation.SWEEP)
     if options.retry_failed:
@@ -81,7 +83,7 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
     return start(options, make, engine=engine)
 
 
-def resume(options: Options, engine: PrestartedEngine) -> int:
+def _resume(options: Options, engine: PrestartedEngine) -> int:
     """Continue the sweep called `options.resume`: jobs that have ended stay so, all others wait again.
 
     What the command line has replaces the session's. The exit status is that of `sweep`.

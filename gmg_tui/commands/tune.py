@@ -20,7 +20,7 @@ _LARGEST = 10**12
 
 
 def tune(options: Options, engine: PrestartedEngine, program: Program | None) -> int:
-    """Have `engine` search for the best value of the number that `--var` names.
+    """Have `engine` search for the best value of the number that `--var` names, or continue with `--resume`.
 
     Returns:
         The exit status: 0 with an answer, 1 without one, 130 when the user stopped it.
@@ -28,11 +28,11 @@ def tune(options: Options, engine: PrestartedEngine, program: Program | None) ->
     Raises:
         GmgError: An option is invalid, or the session cannot be started.
     """
+    if options.resume is not None:
+        return _resume(options, engine)
     asked = _asked(options)
     mark = f"{{{asked.variable}}}"
     if options.simulate is not None:
-        if program is not None:
-            raise GmgError(f"--simulate runs the bundled script instead of yours; leave out {program.script}")
         program = Program(str(simulation.SCRIPT), ("-B", mark))
     if program is None:
         raise GmgError("give a SCRIPT, as in: gmg-tui tune sim.py -B {n_envs}; or --resume NAME")
@@ -51,7 +51,7 @@ def tune(options: Options, engine: PrestartedEngine, program: Program | None) ->
     return start(options, make, engine=engine)
 
 
-def resume(options: Options, engine: PrestartedEngine) -> int:
+def _resume(options: Options, engine: PrestartedEngine) -> int:
     """Continue the tuning called `options.resume`: trials that have ended count, all else is decided anew.
 
     What the command line has replaces the session's; a budget is that of the whole tuning. The exit status is that of

@@ -52,7 +52,7 @@ def nothing_is_left(files: Path) -> Iterator[None]:
         ("dmeo", "there is no command or script dmeo; did you mean demo?"),
         ("sweeep", "there is no command or script sweeep; did you mean sweep?"),
         ("help", "there is no command or script help; gmg-tui --help lists the commands"),
-        ("--simulate 8 sim.py", "--simulate runs the bundled script, not sim.py: gmg-tui demo --simulate 8"),
+        ("--simulate 8 sim.py", "--simulate runs the bundled script instead of yours; leave out sim.py"),
         ("--cpu 2 page.html", "page.html is not a Python script; give the path of a Python file"),
         ("--cpu 2 sweep sweep.toml", "options go after the command: gmg-tui sweep …"),
         ("--name x --headless", "give a SCRIPT, as in: gmg-tui sim.py -B 4096"),
