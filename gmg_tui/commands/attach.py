@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gmg_tui import session as sessions
-from gmg_tui.commands.messages import note, note_jobs_left
+from gmg_tui import units
+from gmg_tui.commands.messages import note
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec, WorkerState
 from gmg_tui.options import Options
@@ -127,7 +128,7 @@ def conclude(spec: RunSpec, status: int) -> int:
     """
     if spec.tune is not None:
         if status == _INTERRUPTED:
-            note(f"continue with: gmg-tui tune --resume {spec.name}")
+            note(sessions.going_on(spec))
         elif status:
             note(f"no answer; for what was tried: gmg-tui report {spec.name}")
         return status
@@ -144,7 +145,8 @@ def conclude(spec: RunSpec, status: int) -> int:
         return status or 1
     states = {job.state for job in jobs}
     left = sum(not job.state.ended for job in jobs)
-    note_jobs_left(left, spec.name)
+    if left:
+        note(f"{units.count(left, 'job')} left; {sessions.going_on(spec)}")
     if status != _INTERRUPTED and (WorkerState.FAILED in states or (left and status)):
         return 1
     return 0 if status != _INTERRUPTED and states <= {WorkerState.FINISHED} else _INTERRUPTED

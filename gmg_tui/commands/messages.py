@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from gmg_tui import units
-
 if TYPE_CHECKING:
     from gmg_tui.columns import Column
 
@@ -34,12 +32,6 @@ def print_table(columns: Sequence[Column[T]], rows: Sequence[T], *more: str) -> 
     width, colour = tables.output()
     if lines := [*tables.terminal(columns, rows, width=width, colour=colour), *more]:
         print("\n".join(lines))
-
-
-def note_jobs_left(jobs: int, name: str) -> None:
-    """Report how many jobs of the sweep `name` have not ended, and how to continue; nothing where none is left."""
-    if jobs:
-        note(f"{units.count(jobs, 'job')} left; continue with: gmg-tui sweep --resume {name}")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 from gmg_tui import session as sessions
 from gmg_tui import units
 from gmg_tui.client import ANSWER_S, EngineClient
-from gmg_tui.commands.messages import note, note_jobs_left
+from gmg_tui.commands.messages import note
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Session, Snapshot, WorkerState
 from gmg_tui.protocol import Update
@@ -111,9 +111,9 @@ async def _end(entry: SessionEntry, clients: set[EngineClient]) -> None:
         await _await_engine(entry)
         note(f"{entry.name} has ended")
     if snapshot.tuning is not None and snapshot.tuning.stopped:
-        note(f"continue with: gmg-tui tune --resume {entry.name}")
-    elif snapshot.tuning is None and snapshot.queue is not None:
-        note_jobs_left(snapshot.queue.waiting, entry.name)
+        note(sessions.going_on(session.spec))
+    elif snapshot.tuning is None and snapshot.queue is not None and snapshot.queue.waiting:
+        note(f"{units.count(snapshot.queue.waiting, 'job')} left; {sessions.going_on(session.spec)}")
 
 
 async def _await_engine(entry: SessionEntry) -> None:

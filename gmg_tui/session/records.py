@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from gmg_tui.errors import GmgError, nearest
 from gmg_tui.files import open_regular, write_atomic
-from gmg_tui.model import JobRecord, Queue, Rank, Session, Worker, WorkerState, own_rates
+from gmg_tui.model import JobRecord, Queue, Rank, RunSpec, Session, Worker, WorkerState, own_rates
 from gmg_tui.session import machine
 from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, folders, is_locked
 from gmg_tui.text import clean
@@ -127,8 +127,8 @@ class SessionEntry(Struct, frozen=True):
         loss = self.record.loss
         moment = time.strftime(" at about %Y-%m-%d %H:%M:%S", time.localtime(loss.died)) if loss else " unexpectedly"
         where = f" on {self.host}" if self.host and self.host != machine.name() else ""
-        logs = f"its logs are in {self.folder / LOGS}{going_on(self.record.session)}"
-        return f"{self.name} was lost{where}: its engine died{moment}; {logs}"
+        lost = f"{self.name} was lost{where}: its engine died{moment}; its logs are in {self.folder / LOGS}"
+        return "; ".join(filter(None, (lost, going_on(self.record.session.spec))))
 
 
 def job_log(job: JobRecord) -> str:
@@ -136,18 +136,17 @@ def job_log(job: JobRecord) -> str:
     return job.log or f"{LOGS}/{job.number:04}-{job.name}.log"
 
 
-def going_on(session: Session) -> str:
-    """How to continue a session that was cut off, as the last clause of a line; empty for a plain run."""
-    spec = session.spec
+def going_on(spec: RunSpec) -> str:
+    """How to continue a sweep or tuning that was cut off; empty for a plain run."""
     command = "sweep" if spec.tune is None else "tune"
-    return f"; continue with: gmg-tui {command} --resume {spec.name}" if spec.sweep is not None else ""
+    return f"continue with: gmg-tui {command} --resume {spec.name}" if spec.sweep is not None else ""
 
 
 def parting_text(session: Session, reason: str) -> str:
     """What to report of an engine that ended, for that `reason`, while its workers ran, in one line."""
     log = Path(session.spec.folder) / ENGINE_LOG
     lost = f"the engine of session {session.spec.name} was lost: {reason}; its watchdog ends its workers; see {log}"
-    return lost + going_on(session)
+    return "; ".join(filter(None, (lost, going_on(session.spec))))
 
 
 def write_record(record: Record) -> None:
