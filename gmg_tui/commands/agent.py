@@ -70,7 +70,9 @@ def _connect_or_start(line: bytes) -> socket.socket:
         return connection
     folder = nodes_folder() / f"{about.session}@{about.node}-{mark}"
     make_private(folder)
-    shared = _contains(Path(spec.folder) / NODE_MARK, about.session_id)
+    shared = False
+    with suppress(OSError, UnicodeDecodeError):
+        shared = Path(spec.folder, NODE_MARK).read_text() == about.session_id
     spec = structs.replace(
         spec,
         name=folder.name,
@@ -87,13 +89,6 @@ def _connect_or_start(line: bytes) -> socket.socket:
             raise GmgError(trouble, 1)
         time.sleep(_POLL_S)  # another one of this command starts it
     return connection
-
-
-def _contains(path: Path, text: str) -> bool:
-    try:
-        return path.read_text() == text
-    except (OSError, UnicodeDecodeError):
-        return False
 
 
 def _start(spec: RunSpec) -> str | None:
