@@ -296,7 +296,7 @@ def metrics(**options: Any) -> int:
 @_group.command
 @_name
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8400, metavar="N", help="0: any free one. [default: 8400]"
+    "--port", type=click.IntRange(0, 65535), default=8400, metavar="N", help="Port, by default 8400; 0: any free one."
 )
 def serve(name: str | None, port: int) -> int:
     """Show a running session in a browser of this machine, read-only."""

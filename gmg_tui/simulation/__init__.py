@@ -15,7 +15,5 @@ FOLDER = "simulation"
 """In the session's folder; a file for each worker on a card."""
 VARIABLE = "SIMULATED_GPUS"
 """The environment variable that gives the workers that folder."""
-MOST = 64
-"""As many simulated GPUs as there may be."""
 SLOW_CARD = 2
 """The index of the GPU that is slower than the others, and hot."""

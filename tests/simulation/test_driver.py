@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gmg_tui.gpu.driver import NvmlUnavailable
-from gmg_tui.simulation import MOST, SLOW_CARD, worker
+from gmg_tui.simulation import SLOW_CARD, worker
 from gmg_tui.simulation.driver import LIMIT_W, TOTAL_MIB, SimulatedNvml
 
 
@@ -58,8 +58,8 @@ def test_files_without_a_process_are_ignored(tmp_path: Path) -> None:
 
 
 def test_an_unknown_gpu_has_no_index() -> None:
-    driver = SimulatedNvml(MOST)
-    assert [driver.index_of(gpu.uuid) for gpu in driver.gpus()] == list(range(MOST))
+    driver = SimulatedNvml(64)
+    assert [driver.index_of(gpu.uuid) for gpu in driver.gpus()] == list(range(64))
     with pytest.raises(NvmlUnavailable, match="GPU-none"):
         driver.index_of("GPU-none")
 
