@@ -1,11 +1,11 @@
-"""A session that has ended, read from its folder: its last snapshot, its records and its logs, read-only."""
+"""A session that has ended, read from its folder: its last snapshot, its queue and its logs, read-only."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from typing import Final, Self, TypeVar
@@ -23,15 +23,12 @@ from gmg_tui.model import (
     Series,
     Session,
     Snapshot,
-    TriedView,
     Worker,
     WorkerState,
 )
 from gmg_tui.protocol import Answer, Ask, Bye, Lines, Request, Topic, Update, Welcome
-from gmg_tui.results.tried import TriedArguments
 from gmg_tui.session import ENGINE_DIED, LOGS, STORE
 from gmg_tui.store.reader import Stored, open_store
-from gmg_tui.store.records import JobAttempt, MetricsRow
 from gmg_tui.text import clean
 
 T = TypeVar("T")
@@ -40,9 +37,6 @@ _LOG_LINES: Final = 5000
 _LOG_BYTES: Final = 4 << 20
 """So much of a log's end is read; the pager shows all of it."""
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
-_RECENT_S: Final = 900
-_POINTS: Final = 720
-"""Points of a chart, at most."""
 _NOT_RECORDED: Final = "not recorded"
 
 
@@ -68,21 +62,13 @@ class EndedSession(Source):
         Raises:
             GmgError: Nothing was recorded, or it cannot be read.
         """
-
-        def read(stored: Stored) -> tuple[Snapshot | None, tuple[Series, ...]]:
-            snapshot = stored.last_snapshot
-            if snapshot is None:
-                return None, ()
-            rows = stored.metrics(_POINTS)
-            return snapshot, tuple(_series(rows, worker.slot, snapshot.time - _RECENT_S) for worker in snapshot.workers)
-
-        snapshot, recent = await _in_thread(folder / STORE, read)
+        snapshot = await _in_thread(folder / STORE, lambda stored: stored.last_snapshot)
         if snapshot is None:
             name = session.spec.name
             raise GmgError(f"{name}: no snapshot was recorded; for what was recorded: gmg-tui report {name}", 1)
         if loss:
             snapshot = structs.replace(snapshot, workers=tuple(map(_after_loss, snapshot.workers)))
-        welcome = Welcome(protocol.VERSION, session, snapshot, recent, readonly=True)
+        welcome = Welcome(protocol.VERSION, session, snapshot, (), readonly=True)
         return cls(welcome, folder, loss=loss)
 
     async def events(self) -> AsyncIterator[Update | Lines | Bye]:
@@ -92,17 +78,15 @@ class EndedSession(Source):
 
     async def follow(self, *slots: str, tail: int) -> None:
         """Send the last lines of these workers' logs. Raises `GmgError` when a log cannot be read."""
-        for slot in slots:
-            path = self._folder / await _in_thread(self._folder / STORE, partial(_log_of, slot=slot))
+        for worker in filter(None, map(self.welcome.snapshot.worker, slots)):
+            path = self._folder / await _in_thread(self._folder / STORE, partial(_log_of, worker=worker))
             try:
                 lines = await asyncio.to_thread(_log_end, path)
             except FileNotFoundError:
                 lines = ()
             except OSError as error:
                 raise GmgError(f"{path}: the log cannot be read: {error.strerror}", 1) from error
-            worker = self.welcome.snapshot.worker(slot)
-            printed = worker.log_lines if worker is not None else 0
-            await self._lines.put(Lines(slot, max(0, printed - len(lines)), lines))
+            await self._lines.put(Lines(worker.slot, max(0, worker.log_lines - len(lines)), lines))
 
     async def _answer(self, number: int, request: Request) -> Answer:
         session, snapshot = self.welcome.session, self.welcome.snapshot
@@ -110,18 +94,19 @@ class EndedSession(Source):
         if not isinstance(request, Ask):
             raise GmgError(f"{session.spec.name} has ended: it cannot be changed", 1)
 
-        def answer(stored: Stored) -> object:
-            match request.topic:
-                case Topic.DETAILS:
-                    return _details(stored, session, snapshot, request.slot)
-                case Topic.SERIES:
-                    return _series(stored.metrics(_POINTS), request.slot)
-                case Topic.QUEUE:
-                    return _queue(stored, session, snapshot, request.first, request.count)
-                case Topic.TRIED:
-                    return _tried(stored, snapshot.time)
-
-        return Answer(number, value=await _in_thread(self._folder / STORE, answer))
+        match request.topic:
+            case Topic.DETAILS:
+                value: object = _details(session, snapshot, request.slot)
+            case Topic.SERIES:
+                value = Series(request.slot, snapshot.time, 1.0)
+            case Topic.QUEUE:
+                reading = partial(_queue, snapshot=snapshot, first=request.first, count=request.count)
+                value = await _in_thread(self._folder / STORE, reading)
+            case Topic.TRIED:
+                raise GmgError(
+                    f"{session.spec.name} has ended; for what was tried: gmg-tui report {session.spec.name}", 1
+                )
+        return Answer(number, value=value)
 
     async def close(self) -> None:
         """Nothing is open between requests."""
@@ -144,15 +129,11 @@ async def _in_thread(path: Path, reading: Callable[[Stored], T]) -> T:
     return await asyncio.to_thread(read)
 
 
-def _in_order(stored: Stored) -> list[JobAttempt]:
-    """All attempts, in the order of their starts."""
-    return sorted((ran for each in stored.attempts.values() for ran in each), key=lambda ran: ran.attempt.started)
-
-
-def _log_of(stored: Stored, slot: str) -> str:
-    """The path of the newest log of a slot, in the session's folder."""
-    logs = [ran.log for ran in _in_order(stored) if ran.slot == slot and ran.log]
-    return logs[-1] if logs else f"{LOGS}/{slot}.log"
+def _log_of(stored: Stored, worker: Worker) -> str:
+    """The path of a worker's log in the session's folder; that of its newest job in a sweep."""
+    ran = stored.attempts_of(worker.job) if worker.job is not None else []
+    logs = [each.log for each in ran if each.slot == worker.slot and each.log]
+    return logs[-1] if logs else f"{LOGS}/{worker.slot}.log"
 
 
 def _log_end(path: Path) -> tuple[str, ...]:
@@ -166,26 +147,7 @@ def _log_end(path: Path) -> tuple[str, ...]:
     return tuple(map(clean, lines[1 if start else 0 :][-_LOG_LINES:]))  # the first of them may have begun before
 
 
-def _series(metrics: Iterable[MetricsRow], slot: str, start: float | None = None) -> Series:
-    """The metrics of a slot from `start` (Unix time) on, or over its whole life."""
-    rows = [row for row in metrics if row.slot == slot and (start is None or row.time >= start)]
-    if not rows:
-        return Series(slot, 0.0, 1.0)
-    step_s = max(1.0, (rows[-1].time - rows[0].time) / max(1, len(rows) - 1))
-    by_step: dict[int, MetricsRow] = {round((row.time - rows[0].time) / step_s): row for row in rows}
-    points = [by_step.get(step) for step in range(max(by_step) + 1)]
-
-    def column(field: str) -> tuple[float | None, ...]:
-        return tuple(None if row is None else getattr(row, field) for row in points)
-
-    rates = zip(column("fps_settled"), column("fps"), strict=True)
-    fps = tuple(printed if settled is None else settled for settled, printed in rates)
-    sm_pct = column("sm_pct") if any(row.sm_pct is not None for row in rows) else ()
-    others = (column("gpu_util_pct"), column("memory_used_mib"), column("power_w"), sm_pct)
-    return Series(slot, rows[-1].time, step_s, fps, *others)
-
-
-def _queue(stored: Stored, session: Session, snapshot: Snapshot, first: int, count: int) -> QueueView:
+def _queue(stored: Stored, snapshot: Snapshot, first: int, count: int) -> QueueView:
     """A part of the queue: what ended in order of its end, then the rest in order of the queue."""
 
     def order(job: JobRecord) -> tuple[bool, float, int]:
@@ -196,31 +158,19 @@ def _queue(stored: Stored, session: Session, snapshot: Snapshot, first: int, cou
     return QueueView(version, first, len(jobs), tuple(jobs[first : first + max(0, count)]), ())
 
 
-def _tried(stored: Stored, now: float) -> TriedView:
-    tried = TriedArguments()
-    for ran in _in_order(stored):
-        attempt = ran.attempt
-        if attempt.ended is None:
-            attempt = structs.replace(attempt, state=WorkerState.FAILED, reason=ENGINE_DIED, ended=now)
-        tried.add(ran.slot, attempt)
-    return tried.view((), now)
-
-
-def _details(stored: Stored, session: Session, snapshot: Snapshot, slot: str) -> Details:
-    """The attempts of a worker; its environment and the processes on its GPU were not recorded."""
-    worker = snapshot.worker(slot)
+def _details(session: Session, snapshot: Snapshot, slot: str) -> Details:
+    """A worker's last attempt; its environment and the processes on its GPU were not recorded."""
+    worker, spec = snapshot.worker(slot), session.spec
     if worker is None:
         raise GmgError(f"no job has run on {slot}", 1)
-    attempts = [ran.attempt for ran in _in_order(stored) if ran.slot == slot and worker.job in {None, ran.job}]
-    last, spec = attempts[-1] if attempts else worker.newest, session.spec
     return Details(
         slot=slot,
-        command=(spec.python, *(("-m",) if spec.module else ()), spec.script, *last.args),
+        command=(spec.python, *(("-m",) if spec.module else ()), spec.script, *worker.args),
         cwd=spec.cwd,
         env={},
         unset=(_NOT_RECORDED,),
         egl=_NOT_RECORDED,
-        attempts=tuple(attempts),
-        args=last.given,
-        extra_env=last.env,
+        attempts=(worker.newest,) if worker.attempt else (),
+        args=worker.newest.given,
+        extra_env=worker.newest.env,
     )

@@ -12,7 +12,7 @@ from gmg_tui.errors import GmgError
 from gmg_tui.model import Session, WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.session import LOGS, STORE
-from gmg_tui.store.records import JobAttempt, MetricsRow
+from gmg_tui.store.records import JobAttempt
 from gmg_tui.store.writer import StoreWriter
 from gmg_tui.ui.app import GmgApp
 from tests.rates import rate
@@ -41,7 +41,6 @@ async def _write(folder: Path, *, snapshot: bool = True) -> Session:
         times = {"pid": 99, "started": last.time - 60, "ended": last.time, "exit_code": 0}
         attempt = changed(metrics, state=WorkerState.FINISHED, **times)
         writer.put(JobAttempt(number, slot, None, attempt, log=f"{LOGS}/{slot}.log"))
-        writer.put(*[MetricsRow(last.time - s, slot, number, 9.0, 10.0 + s, 97.0, None, None, None) for s in (2, 1, 0)])
         (folder / LOGS / f"{slot}.log").write_text(f"first of {slot}\nlast \x1b[2J of {slot}\n")
     if snapshot:
         writer.put(structs.replace(last, elapsed_s=1.0))
@@ -59,7 +58,7 @@ async def test_the_last_snapshot_and_the_logs_are_shown_and_nothing_can_be_chang
         await press(pilot, "down", "right", "r")
         await play.sees(pilot, "of gpu1")
         await press(pilot, "a")
-        await play.sees(pilot, "-B 4096")
+        await play.sees(pilot, "gmg-tui report")
         await press(pilot, "escape", "enter")
         await play.sees(pilot, "CUDA out of memory")
         await press(pilot, "escape", "q")
@@ -67,9 +66,8 @@ async def test_the_last_snapshot_and_the_logs_are_shown_and_nothing_can_be_chang
     assert app.return_value.how == "looked"
 
 
-async def test_requests_are_answered_from_the_store_or_refused(tmp_path: Path) -> None:
+async def test_requests_are_answered_from_the_last_snapshot_or_refused(tmp_path: Path) -> None:
     source = await EndedSession.open(tmp_path, await _write(tmp_path))
-    assert (await source.series("gpu1")).fps == (12.0, 11.0, 10.0)
     assert [attempt.number for attempt in (await source.details("gpu0")).attempts] == [1]
     with pytest.raises(GmgError, match="cannot be changed"):
         await source.act(Action.RESTART, "gpu0")
