@@ -102,18 +102,7 @@ def as_csv(columns: Sequence[Column[T]], rows: Iterable[T]) -> Iterator[bytes]:
 def _line(cells: Iterable[Cell]) -> bytes:
     text = io.StringIO()
     # csv quotes only the line ends that it writes itself, so it is made to write both.
-    csv.writer(text, lineterminator="\r\n").writerow(map(_in_csv, cells))
+    csv.writer(text, lineterminator="\r\n").writerow(
+        str(each).lower() if isinstance(each, bool) else each for each in cells
+    )
     return (text.getvalue()[:-2] + "\n").encode(errors="replace")
-
-
-def _in_csv(value: Cell) -> Cell:
-    """A text that a spreadsheet would take for a formula gets a `'` before it, unless it is a number."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return value
-    try:
-        float(value)
-    except ValueError:
-        return f"'{value}"
-    return value

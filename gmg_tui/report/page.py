@@ -70,15 +70,10 @@ def tuning(of: Tuning, draw: _Drawing) -> Iterator[str]:
     yield f"<h2>Tuning: {in_html(tune_words.wanted(of.spec))}</h2>"
     answer = of.answer
     yield draw(charts.curve(of))
-    values = "".join(
-        f"<div><dt>{in_html(name)}</dt><dd>{best.value:,}</dd>"
-        f"<dt>{in_html(tune_words.rate(best.rate))}{in_html(tune_words.margin(best))}</dt></div>"
-        for name, best in tune_words.values_of(answer)
-    )
-    yield f"<dl>{values}</dl>"
-    together, factors = tune_words.together(answer), tune_words.factors(answer)
-    notes = [tune_words.why_not_more(answer), together and f"together: {together}", factors and f"slots: {factors}"]
-    yield from (f"<p>{in_html(note)}</p>" for note in (*notes, *answer.warnings) if note)
+    if together := tune_words.together(answer):
+        yield f"<p>{in_html(of.spec.variable)} = {in_html(together)}</p>"
+    yield tables.html(tune_words.answer_columns(of.spec), tune_words.values_of(answer))
+    yield from (f"<p>{name}: {in_html(text)}</p>" for name, text in tune_words.notes(answer))
     if of.command:
         yield f"<pre>{in_html(shlex.join(of.command))}</pre>"
     yield from _soft([tune_words.caution(of.spec)])

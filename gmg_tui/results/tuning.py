@@ -68,6 +68,12 @@ def factors(answer: Answer) -> str:
     return "  ".join(f"{slot} {'−' if factor < 1 else '+'}{100 * abs(factor - 1):.1f} %" for factor, slot in by_factor)
 
 
+def notes(answer: Answer) -> list[tuple[str, str]]:
+    """What to know of an answer, each after a word for its kind."""
+    known = [("next", why_not_more(answer)), ("slots", factors(answer))]
+    return [*((name, text) for name, text in known if text), *(("warning", warning) for warning in answer.warnings)]
+
+
 def caution(spec: TuneSpec) -> str:
     """What an answer does not cover."""
     return f"{spec.variable} changes what is learned too, not only how fast."
