@@ -7,6 +7,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TextIO
 
 _ROOM_BYTES = 1 << 20
@@ -21,14 +22,13 @@ class Output:
     buffers when the program ends.
     """
 
-    def __init__(self, stream: TextIO, on_error: Callable[[OSError], None] | None = None) -> None:
+    def __init__(self, stream: TextIO, on_error: Callable[[OSError], None] = lambda error: None) -> None:
         """Write with the descriptor and encoding of `stream`; must be made, and used, in a running event loop.
 
         `on_error` is called in the event loop once nothing more can be written; later lines are dropped.
         """
         stream.flush()
-        self._descriptor = stream.fileno()
-        self._encoding = stream.encoding
+        self._descriptor, self._encoding = stream.fileno(), stream.encoding
         self._on_error = on_error
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -45,12 +45,11 @@ class Output:
 
     def write(self, *lines: str) -> None:
         """Queue `lines` for writing."""
-        if not lines or self._broken:
-            return
-        data = ("\n".join(lines) + "\n").encode(self._encoding, "replace")
-        self._waiting_bytes += len(data)
-        self._idle.clear()
-        self._queue.put(data)
+        if lines and not self._broken:
+            data = ("\n".join(lines) + "\n").encode(self._encoding, "replace")
+            self._waiting_bytes += len(data)
+            self._idle.clear()
+            self._queue.put(data)
 
     async def written(self) -> None:
         """Return when everything is written, or nothing more can be; blocks while the other side does not read."""
@@ -58,27 +57,21 @@ class Output:
 
     def _run(self) -> None:
         """The thread: it writes what is queued, and reports its progress to the event loop."""
-        try:
+        with suppress(RuntimeError):  # the event loop is closed: the program ends without waiting for this write
             while True:
                 data = self._queue.get()
-                view = memoryview(data)
+                view, error = memoryview(data), None
                 try:
                     while view:
                         view = view[os.write(self._descriptor, view) :]
-                except OSError as error:
-                    self._loop.call_soon_threadsafe(self._fail, error)
-                    return
-                self._loop.call_soon_threadsafe(self._wrote, len(data))
-        except RuntimeError:
-            return  # the event loop is closed: the program ends without waiting for this write
+                except OSError as failure:
+                    error = failure
+                self._loop.call_soon_threadsafe(self._wrote, len(data), error)
 
-    def _wrote(self, size_bytes: int) -> None:
+    def _wrote(self, size_bytes: int, error: OSError | None) -> None:
         self._waiting_bytes -= size_bytes
-        if not self._waiting_bytes:
-            self._idle.set()
-
-    def _fail(self, error: OSError) -> None:
-        self._broken = True
-        self._idle.set()
-        if self._on_error is not None:
+        if error is not None and not self._broken:
+            self._broken = True
             self._on_error(error)
+        if self._broken or not self._waiting_bytes:
+            self._idle.set()
