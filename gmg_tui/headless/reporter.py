@@ -17,9 +17,7 @@ _AMOUNT = re.compile(r"[\d:.]+")
 _LOST = re.compile(r"^(\S+: lost since [\d:]+).*")
 """The note on a lost node, the same whatever follows."""
 _STATUS_EVERY_S = 5.0
-"""The shortest time between two status lines …"""
-_STATUS_AT_LEAST_S = 60.0
-"""… and between two that differ in nothing but the time."""
+"""The shortest time between two status lines."""
 _WAITS = frozenset({WorkerState.WAITING, WorkerState.RESTARTING})
 
 
@@ -36,7 +34,7 @@ class Reporter:
         self._before: dict[str, Worker | RankGroup] = {}
         """The workers by slot, and the groups by id, as they were reported last."""
         self._reported: set[tuple[str, str]] = set()
-        self._status: Hashable = None
+        self._status = ""
         self._status_time = float("-inf")
 
     def line(self, slot: str, text: str) -> str:
@@ -120,19 +118,15 @@ class Reporter:
             yield line
 
     def status(self, snapshot: Snapshot) -> str | None:
-        """The line with the sum and the states; None when it is not due or has not changed."""
-        since_s = snapshot.time - self._status_time
-        if since_s < _STATUS_EVERY_S:
+        """The line with the sum and the states; None when it is not due or nothing but the time has changed."""
+        text = "  ".join(self._totals(snapshot))
+        if snapshot.time - self._status_time < _STATUS_EVERY_S or text == self._status:
             return None
-        text, late = "  ".join(self._totals(snapshot)), _late(snapshot)
-        same = text, _AMOUNT.split(late, maxsplit=1)[0]
-        if same == self._status and since_s < _STATUS_AT_LEAST_S:
-            return None
-        self._status, self._status_time = same, snapshot.time
+        self._status, self._status_time = text, snapshot.time
         eta_s = snapshot.queue.eta_s if snapshot.queue is not None else None
         left = f"  {units.clock(eta_s)} left" if eta_s is not None else ""
         job = allocation.left(snapshot.allocation, snapshot.time)
-        return f"{text}  {units.clock(snapshot.elapsed_s)}{left}{f'  {job.text}' if job is not None else ''}{late}"
+        return f"{text}  {units.clock(snapshot.elapsed_s)}{left}{f'  {job.text}' if job is not None else ''}"
 
     def _totals(self, snapshot: Snapshot) -> Iterator[str]:
         yield self._session.spec.name
@@ -152,6 +146,8 @@ class Reporter:
         stuck = sum(worker.stuck is not None for worker in snapshot.workers)
         if stuck:
             yield f"⚠ {stuck} stuck"
+        late = [sample for sample in snapshot.samples if sample.age_s is not None]
+        yield from [sample.error for sample in late if sample.error][:1] or (["GPU metrics are late"] if late else [])
 
 
 def _identity(of: Worker | RankGroup) -> Hashable:
@@ -192,15 +188,6 @@ def _state(of: Worker | RankGroup, now: float) -> str:
             return f"waiting{reason}"
         case _:
             return f"{of.state}{after}{reason}"
-
-
-def _late(snapshot: Snapshot) -> str:
-    """How long the driver has been silent, or how old the GPUs' metrics are, as the end of a line; empty if they are new."""
-    oldest = max(snapshot.samples, key=lambda sample: sample.age_s or 0.0, default=None)
-    if oldest is None or oldest.age_s is None:
-        return ""
-    age = units.span(oldest.age_s)
-    return f"  {oldest.error} for {age}" if oldest.silent else f"  GPU metrics are {age} old"
 
 
 def states(names: Iterable[str]) -> str:

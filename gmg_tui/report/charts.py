@@ -168,7 +168,7 @@ def _bars(data: ReportData, stored: Stored) -> Iterator[dict[str, Any]]:
     changes: dict[str, list[tuple[float, str]]] = {}
     for moment, slot, state in stored.states():
         changes.setdefault(slot, []).append((moment, state))
-    bars = [bar for ran, span in _attempts(data) for bar in _of_attempt(data, ran, span, changes.get(ran.slot, []))]
+    bars = [bar for ran, span in _attempts(data) for bar in _of_attempt(ran, span, changes.get(ran.slot, []))]
     bars = sorted(bars, key=lambda bar: bar.started - bar.ended)[:_MAX_BARS]
     for state in dict.fromkeys(bar.state for bar in bars):
         those = [bar for bar in bars if bar.state is state]
@@ -192,12 +192,10 @@ def _attempts(data: ReportData) -> Iterator[tuple[JobAttempt, tuple[float, float
         yield from ((ran, span) for ran in each if (span := data.span(ran)) is not None)
 
 
-def _of_attempt(
-    data: ReportData, ran: JobAttempt, span: tuple[float, float], changes: Sequence[tuple[float, str]]
-) -> Iterator[_Bar]:
+def _of_attempt(ran: JobAttempt, span: tuple[float, float], changes: Sequence[tuple[float, str]]) -> Iterator[_Bar]:
     """An attempt's states; its last one where only that was recorded."""
     started, ended = span
-    text = _hover(data, ran, ended - started)
+    text = _hover(ran, ended - started)
     within = [(max(moment, started), WorkerState(state)) for moment, state in changes if started <= moment < ended]
     if not within:
         yield _Bar(ran.slot, ran.attempt.state, started, ended, text)
@@ -207,12 +205,9 @@ def _of_attempt(
         yield _Bar(ran.slot, state, begin, end, f"{state.value}, {units.span(end - begin)}<br>{text}")
 
 
-def _hover(data: ReportData, ran: JobAttempt, seconds: float) -> str:
-    job = next((job for job in data.jobs if job.number == ran.job), None)
+def _hover(ran: JobAttempt, seconds: float) -> str:
     attempt = ran.attempt
-    lines = [f"<b>{plain(job.name if job else str(ran.job))}</b>, attempt {attempt.number}"]
-    lines.append(f"{attempt.state.value} on {plain(ran.slot)} after {units.span(seconds)}")
-    lines += [f"{plain(name)} = {plain(str(value))}" for name, value in list(job.values.items())[:12]] if job else []
+    lines = [f"<b>job {ran.job}</b>, attempt {attempt.number}: {attempt.state.value} after {units.span(seconds)}"]
     lines += [f"{units.fps(attempt.rate)} FPS"] if attempt.rate is not None else []
     return "<br>".join([*lines, *([plain(attempt.reason)] if attempt.reason else [])])
 
