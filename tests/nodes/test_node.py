@@ -7,16 +7,19 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import psutil
 import pytest
 
 from gmg_tui import files
+from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.launchers.launcher import Launcher
 from gmg_tui.engine.nodes.logs import KeptLogs, LogCopies
 from gmg_tui.engine.nodes.node import Node
+from gmg_tui.engine.nodes.node_worker import NodeWorker
 from gmg_tui.errors import GmgError
-from gmg_tui.model import LauncherKind, NodesSpec, Session
+from gmg_tui.model import LauncherKind, NodesSpec, Session, Slot, SlotKind
 from gmg_tui.session import AGENT_MARK
 from tests.engine.harness import spec_for
 
@@ -67,6 +70,22 @@ async def test_a_silent_node_is_lost_unless_the_engine_itself_was_stopped() -> N
     assert node.lost_since is None
     node.check(now + 116.0, delayed_s=0.0)
     assert node.lost_since is not None
+
+
+async def test_a_worker_waits_for_its_node_only_while_that_is_not_there() -> None:
+    spec = spec_for(nodes=NodesSpec(LauncherKind.LOCAL))
+    node = Node("n1", spec, Shell("true"), lambda: None, lambda _: None)
+    reasons = []
+    for available in (False, True):
+        if available:
+            node.available.set()
+        worker = NodeWorker(Slot("n1/cpu0", SlotKind.CPU, node="n1"), node, Task((), {}, 0, 1), "log", MagicMock())
+        running = asyncio.create_task(worker.run())
+        await asyncio.sleep(0.05)
+        reasons.append(worker.reason)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert reasons == ["for n1", None]
 
 
 _LOG = "logs/n1/cpu0.log"

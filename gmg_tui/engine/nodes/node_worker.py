@@ -59,8 +59,9 @@ class NodeWorker(Worker):
     # Attempts
 
     async def _ready(self) -> None:
-        self._wait_for(f"for {self._node.name}")
-        await self._node.available.wait()
+        if not self._node.available.is_set():
+            self._wait_for(f"for {self._node.name}")
+            await self._node.available.wait()
 
     async def _break_off(self) -> None:
         self._node.dismiss(self)
