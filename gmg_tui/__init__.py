@@ -13,7 +13,7 @@ def report_fps(
         n_envs: How many environments there are.
         done: How many of `total` steps are done, in the script's unit.
         total: How many there are.
-        metrics: Further numbers, by name: results of the run, as in the tables of a sweep.
+        metrics: Further numbers, by name: results of the run, as in `tune --metric` and the tables of a sweep.
     """
     import json
 

@@ -188,6 +188,7 @@ SWEEP_ONLY = (
 _SETTLE = "Seconds a trial is measured; up to three times as long while its rate drifts."
 TUNE_ONLY = (
     Opt("var", str, "NAME=LOW..HIGH", "The number to tune, {NAME} in ARGS.", LINE, "n_envs=64.."),
+    Opt("metric", str, "KEY", "fps, or a number the script reports, of which more is better.", default="fps"),
     Opt("headroom", FloatRange(0, 90), "PCT", "VRAM in percent that stays free.", TUNE, 10, "headroom_pct"),
     Opt(
         "knee", FloatRange(0, 50), "PCT", "Recommend the smallest value within PCT of the fastest.", TUNE, 3, "knee_pct"

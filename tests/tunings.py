@@ -191,7 +191,7 @@ ENDED = Tuning(
 )
 
 CUSTOM = Tuning(
-    TuneSpec("bs", 8, 512),
+    TuneSpec("bs", 8, 512, "samples_s"),
     "found in 00:03:02",
     tuple(
         Trial(
@@ -201,7 +201,8 @@ CUSTOM = Tuning(
             TrialKind.LADDER,
             TrialState.MEASURED,
             rate,
-            1.0,
+            rate * 0.99,
+            rate * 1.01,
             start_s=4.0,
             measured_s=8.0,
         )
@@ -218,7 +219,7 @@ CUSTOM = Tuning(
     ended=True,
     command=("gmg-tui", "--cpu", "2", "train.py", "32"),
 )
-"""On shares of the CPU: neither memory nor utilisation nor power is known."""
+"""A metric of the script's own, on shares of the CPU: neither memory nor utilisation nor power is known."""
 
 
 def session(tuning: Tuning, name: str = "tune-1") -> Session:

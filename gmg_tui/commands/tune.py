@@ -102,6 +102,7 @@ def _asked(options: Options) -> TuneSpec:
         name,
         low,
         high,
+        options.metric,
         options.headroom,
         options.knee,
         options.settle,

@@ -83,7 +83,7 @@ class Trials:
                 if before is not TrialState.RUNNING and trial.state is not TrialState.SKIPPED:
                     yield self._of(trial, spec, f"starts ({trial.kind.value})")
                 self._reported[trial.number] = trial.state
-                yield self._of(trial, spec, _end(trial))
+                yield self._of(trial, spec, _end(trial, spec))
         if tuning.step != self._step:
             self._step = tuning.step
             left = f" (about {units.span(tuning.eta_s)} left)" if tuning.eta_s is not None and not tuning.ended else ""
@@ -97,10 +97,10 @@ class Trials:
         return self._line(trial.slot, f"trial {trial.number}: {spec.variable}={trial.value:,} {text}")
 
 
-def _end(trial: Trial) -> str:
+def _end(trial: Trial, spec: TuneSpec) -> str:
     """How a trial ended: `measured 5,696,782 FPS ±0.9 %, 3.6 GiB`, `failed: CUDA out of memory`."""
     if trial.state is not TrialState.MEASURED:
         return f"{trial.state.value}: {trial.reason or 'no reason known'}"
     memory = "" if trial.memory_mib is None else f", {units.mib(trial.memory_mib)}"
     reason = f" ({trial.reason})" if trial.reason else ""
-    return f"measured {tune_words.rate(trial.rate)}{tune_words.margin(trial)}{memory}{reason}"
+    return f"measured {tune_words.rate(trial.rate, spec)}{tune_words.margin(trial)}{memory}{reason}"

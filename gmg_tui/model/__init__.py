@@ -36,6 +36,7 @@ from gmg_tui.model.snapshot import (
 from gmg_tui.model.states import Phase, RestartMode, SlotKind, StartMode, WorkerState
 from gmg_tui.model.tried import Tried, TriedView
 from gmg_tui.model.tuning import (
+    FPS,
     Answer,
     Best,
     Edge,

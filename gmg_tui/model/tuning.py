@@ -6,6 +6,9 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+FPS = "fps"
+"""The metric that is the rate; any other is a number that the script reports by that name."""
+
 
 class TuneSpec(Struct, frozen=True, omit_defaults=True):
     """What a tuning searches for, and how long it may take."""
@@ -16,6 +19,7 @@ class TuneSpec(Struct, frozen=True, omit_defaults=True):
     """The least value, tried first."""
     high: int | None = None
     """The greatest value; None for no bound but the memory's."""
+    metric: str = FPS
     headroom_pct: float = 10.0
     """Memory of a GPU that stays free."""
     knee_pct: float = 3.0
@@ -69,7 +73,7 @@ class Trial(Struct, frozen=True, omit_defaults=True):
     kind: TrialKind
     state: TrialState = TrialState.WAITING
     rate: float | None = None
-    """FPS, as measured on its slot; while it runs, so far."""
+    """The metric, as measured on its slot; while it runs, so far."""
     margin_pct: float | None = None
     """Half of the 95 % interval of one trial, per cent of the rate, by how much trials of the same value differ."""
     memory_mib: float | None = None
@@ -117,7 +121,7 @@ class Together(Struct, frozen=True, omit_defaults=True):
 
     value: int
     rate: float
-    """The sum over the slots, measured after the value was chosen."""
+    """The sum over the slots; of another metric than FPS their mean. It was measured after the value was chosen."""
     margin_pct: float | None = None
     """Half of the interval that holds the rate with 95 % confidence, per cent of it."""
     of_alone_pct: float | None = None

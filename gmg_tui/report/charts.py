@@ -108,7 +108,7 @@ def curve(tuning: Tuning) -> Figure:
         trials = sorted((trial for trial in alone if trial.slot == slot), key=lambda trial: trial.value)
         if trials:
             figure.add_trace(_points(slot, COLOURS[number % len(COLOURS)], trials))
-    marks = [(best.value, name) for name, best in tune_words.values_of(answer)]
+    marks = [(best.value, name) for name, best in tune_words.values_of(answer, tuning.spec)]
     if answer.memory is not None and answer.memory.most is not None:
         marks.append((answer.memory.most, "memory"))
     if answer.edge is not None:
@@ -117,7 +117,7 @@ def curve(tuning: Tuning) -> Figure:
         if value > 0:
             figure.add_vline(value, line={"dash": "dot", "width": 1}, label={"text": name, "textposition": "end"})
     figure.update_xaxes(type="log", title_text=plain(tuning.spec.variable))
-    figure.update_yaxes(title_text="FPS", rangemode="tozero")
+    figure.update_yaxes(title_text=plain(tune_words.unit(tuning.spec)), rangemode="tozero")
     return _styled(figure, _PLAIN_PX)
 
 

@@ -70,9 +70,9 @@ def tuning(of: Tuning, draw: _Drawing) -> Iterator[str]:
     yield f"<h2>Tuning: {in_html(tune_words.wanted(of.spec))}</h2>"
     answer = of.answer
     yield draw(charts.curve(of))
-    if together := tune_words.together(answer):
+    if together := tune_words.together(answer, of.spec):
         yield f"<p>{in_html(of.spec.variable)} = {in_html(together)}</p>"
-    yield tables.html(tune_words.answer_columns(of.spec), tune_words.values_of(answer))
+    yield tables.html(tune_words.answer_columns(of.spec), tune_words.values_of(answer, of.spec))
     yield from (f"<p>{name}: {in_html(text)}</p>" for name, text in tune_words.notes(answer))
     if of.command:
         yield f"<pre>{in_html(shlex.join(of.command))}</pre>"

@@ -94,8 +94,8 @@ def trials(tuning: Tuning, width: int | None, *, colour: bool) -> list[str]:
 def answer_lines(tuning: Tuning) -> list[str]:
     """The answer as plain lines: a short table, what to know of it, and the command line of the recommended value."""
     spec, answer = tuning.spec, tuning.answer
-    headline = [f"{spec.variable} = {together}"] if (together := tune_words.together(answer)) else []
-    table = tables.terminal(tune_words.answer_columns(spec), tune_words.values_of(answer))
+    headline = [f"{spec.variable} = {together}"] if (together := tune_words.together(answer, spec)) else []
+    table = tables.terminal(tune_words.answer_columns(spec), tune_words.values_of(answer, spec))
     lines = [*headline, *table, *(f"{name}: {text}" for name, text in tune_words.notes(answer))]
     if answer.recommended is None:
         return [*lines, f"no value of {spec.variable} was measured"]

@@ -139,6 +139,7 @@ def tune(session: Session, tuning: Tuning) -> dict[str, Any]:
         "script": session.spec.script,
         **({"simulated": True} if session.spec.simulate is not None else {}),
         "variable": tuning.spec.variable,
+        "metric": tuning.spec.metric,
         "trials": [as_plain(trial) for trial in tuning.trials],
         **as_plain(tuning.answer),
         "command": list(tuning.command) or None,

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from gmg_tui import units
 from gmg_tui.columns import Column
-from gmg_tui.model import Answer, Best, RunSpec, Together, Trial, TuneSpec
+from gmg_tui.model import FPS, Answer, Best, RunSpec, Together, Trial, TuneSpec
 from gmg_tui.placeholders import fill_some
 
 _SAME: Final = 0.005
@@ -15,9 +15,14 @@ _SAME: Final = 0.005
 _Row = TypeVar("_Row")
 
 
+def unit(spec: TuneSpec) -> str:
+    """The unit of the rates: `FPS`, or the metric's own name."""
+    return "FPS" if spec.metric == FPS else spec.metric
+
+
 def wanted(spec: TuneSpec) -> str:
     """What is looked for: `n_envs with the most FPS`."""
-    return f"{spec.variable} with the most FPS"
+    return f"{spec.variable} with the most {unit(spec)}"
 
 
 def margin(of: Trial | Best | Together) -> str:
@@ -25,9 +30,9 @@ def margin(of: Trial | Best | Together) -> str:
     return "" if of.margin_pct is None else f" ±{of.margin_pct:.1f} %"
 
 
-def rate(value: float | None) -> str:
+def rate(value: float | None, spec: TuneSpec) -> str:
     """A rate in full, with its unit: `11,513,240 FPS`."""
-    return f"{units.fps(value)} FPS"
+    return f"{units.fps(value)} {unit(spec)}"
 
 
 def model(answer: Answer) -> str:
@@ -35,9 +40,10 @@ def model(answer: Answer) -> str:
     return answer.model.removeprefix("NVIDIA ")
 
 
-def values_of(answer: Answer) -> list[tuple[str, Best]]:
+def values_of(answer: Answer, spec: TuneSpec) -> list[tuple[str, Best]]:
     """The values that are answers, with their names, without those that are unknown."""
-    values = (("recommended", answer.recommended), ("fastest", answer.fastest), ("largest", answer.largest))
+    first = "fastest" if spec.metric == FPS else "best"
+    values = (("recommended", answer.recommended), (first, answer.fastest), ("largest", answer.largest))
     return [(name, best) for name, best in values if best is not None]
 
 
@@ -53,13 +59,14 @@ def why_not_more(answer: Answer) -> str:
     return ""
 
 
-def together(answer: Answer) -> str:
+def together(answer: Answer, spec: TuneSpec) -> str:
     """What the recommended value reaches on all slots at once; empty before that is measured."""
     of = answer.together
     if of is None:
         return ""
     share = "" if of.of_alone_pct is None or len(of.rates) < 2 else f", {of.of_alone_pct:.1f} % of the same slots alone"
-    return f"{of.value:,} on {units.count(len(of.rates), 'slot')}: {rate(of.rate)}{margin(of)}{share}"
+    mean = "" if spec.metric == FPS or len(of.rates) < 2 else " on average"
+    return f"{of.value:,} on {units.count(len(of.rates), 'slot')}: {rate(of.rate, spec)}{mean}{margin(of)}{share}"
 
 
 def factors(answer: Answer) -> str:
@@ -95,7 +102,7 @@ def command(run: RunSpec, name: str, value: int) -> tuple[str, ...]:
 
 def answer_columns(spec: TuneSpec) -> list[Column[tuple[str, Best]]]:
     """The columns of a table of `values_of`."""
-    measured: list[Column[tuple[str, Best]]] = _measured(lambda row: row[1])
+    measured: list[Column[tuple[str, Best]]] = _measured(spec, lambda row: row[1])
     return [
         Column("answer", lambda row: row[0], left=True),
         Column("value", lambda row: row[1].value, spec.variable),
@@ -105,7 +112,7 @@ def answer_columns(spec: TuneSpec) -> list[Column[tuple[str, Best]]]:
 
 def columns(spec: TuneSpec) -> list[Column[Trial]]:
     """The columns of a table of trials, in their order."""
-    measured: list[Column[Trial]] = _measured(lambda trial: trial)
+    measured: list[Column[Trial]] = _measured(spec, lambda trial: trial)
     return [
         Column("number", lambda trial: trial.number, "#", priority=40),
         Column("value", lambda trial: trial.value, spec.variable, priority=100),
@@ -119,7 +126,7 @@ def columns(spec: TuneSpec) -> list[Column[Trial]]:
     ]
 
 
-def _measured(of: Callable[[_Row], Trial | Best]) -> list[Column[_Row]]:
+def _measured(spec: TuneSpec, of: Callable[[_Row], Trial | Best]) -> list[Column[_Row]]:
     """The columns of what is measured of a trial, or of several of one value."""
 
     def per_watt(row: _Row) -> float | None:
@@ -127,10 +134,10 @@ def _measured(of: Callable[[_Row], Trial | Best]) -> list[Column[_Row]]:
         return rate / power_w if rate is not None and power_w else None
 
     return [
-        Column("rate", lambda row: of(row).rate, "FPS", write=units.fps, priority=100),
+        Column("rate", lambda row: of(row).rate, unit(spec), write=units.fps, priority=100),
         Column("margin_pct", lambda row: of(row).margin_pct, "±", write=lambda pct: f"{pct:.1f} %", priority=90),
         Column("memory_mib", lambda row: of(row).memory_mib, "VRAM", write=units.mib, priority=70),
         Column("gpu_util_pct", lambda row: of(row).gpu_util_pct, "GPU", "%", units.whole, 30),
         Column("power_w", lambda row: of(row).power_w, "W", write=units.whole, priority=30),
-        Column("rate_per_w", per_watt, "FPS/W", "", units.short, 20),
+        Column("rate_per_w", per_watt, f"{unit(spec)}/W", "", units.short, 20),
     ]

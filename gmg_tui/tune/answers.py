@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from statistics import fmean
 
-from gmg_tui.model.tuning import Answer, Best, MemoryLine, Together, TrialKind, TrialState
+from gmg_tui.model.tuning import FPS, Answer, Best, MemoryLine, Together, TrialKind, TrialState
 from gmg_tui.tune.curve import Point
 from gmg_tui.tune.record import Record, is_out_of_memory, model_of
 
@@ -111,8 +111,9 @@ def _together(record: Record, value: int) -> Together | None:
         return None
     score = math.exp(fmean(record.scores(value)))
     alone = [score * record.fit.factors.get(slot, 1.0) for slot in rates]
-    rate = sum(rates.values())
-    of_alone_pct = 100 * rate / sum(alone)
+    # Rewards, losses and seconds do not add up.
+    rate = sum(rates.values()) if record.spec.metric == FPS else fmean(rates.values())
+    of_alone_pct = 100 * sum(rates.values()) / sum(alone)
     return Together(value, rate, record.fit.margin_pct(len(rates)), of_alone_pct, rates)
 
 
@@ -141,13 +142,14 @@ def _warnings(record: Record) -> Iterator[str]:
 def _bound(record: Record, fastest: int) -> Iterator[str]:
     """What ended the search, where the fastest value is the largest that ran."""
     edge, end = record.edge, record.memory_end
+    better = "faster" if record.spec.metric == FPS else "better"
     if edge is not None and is_out_of_memory(edge.reason):
         yield f"Memory, not speed, ended the search: {edge.value:,} ran out of it."
     elif end is not None and fastest * _AT_THE_END >= end:
         free = f"{end:,} leaves {record.spec.headroom_pct:g} % of it free, and " if end >= fastest else ""
-        yield f"Memory, not speed, ended the search: {free}more would be faster."
+        yield f"Memory, not speed, ended the search: {free}more would be {better}."
     elif fastest == record.spec.high:
-        yield f"{fastest:,} is the greatest value allowed; more may be faster."
+        yield f"{fastest:,} is the greatest value allowed; more may be {better}."
 
 
 def _not_measured(record: Record) -> Iterator[str]:

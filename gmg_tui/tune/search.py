@@ -14,7 +14,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from gmg_tui.model import Slot
-from gmg_tui.model.tuning import Answer, Trial, TrialKind, TrialState, TuneSpec
+from gmg_tui.model.tuning import FPS, Answer, Trial, TrialKind, TrialState, TuneSpec
 from gmg_tui.tune import answers
 from gmg_tui.tune.curve import between
 from gmg_tui.tune.record import TRIES, Record, memory_of
@@ -29,6 +29,8 @@ _MARGIN = 0.01
 """Where less than this share above the fastest can be expected, nothing is looked for."""
 _NEAR = 1.02
 """Values nearer to each other count as the same."""
+_WIDE = 1.25
+"""Gaps next to the best are refined while they are wider, where the metric may be no rate."""
 _LEAST_REFINED, _MOST_REFINED = 3, 4
 """Values of one refinement, on few slots and on many."""
 _REFINEMENTS = 3
@@ -200,7 +202,10 @@ class Search:
         gaps = []
         for index, (point, end) in enumerate(zip(points, ends, strict=False)):  # without an edge the last has no end
             promise = record.curve.promise(index, end)
-            hides_more = promise > best.score * (1 + max(_MARGIN, record.noise))
+            if record.spec.metric == FPS:
+                hides_more = promise > best.score * (1 + max(_MARGIN, record.noise))
+            else:  # it may be no rate
+                hides_more = best.value in (point.value, end) and end > point.value * _WIDE
             if hides_more and end >= point.value * _NEAR:
                 gaps.append((promise, point.value, end))
         if not gaps or count <= 0:

@@ -295,7 +295,9 @@ def _sign_of(slot: str, answer: Answer) -> tuple[str, str]:
 def _heading(tuning: Tuning, answer: Answer, points: Sequence[Trial], width: int) -> Content:
     measured = {trial.slot for trial in points}
     slots = [(_sign_of(slot, answer), slot) for slot in answer.slots if slot in measured]
-    axes = Content.assemble((" FPS", "bold"), (f" over {safe(tuning.spec.variable)}", _DIM))
+    axes = Content.assemble(
+        (f" {safe(tune_words.unit(tuning.spec))}", "bold"), (f" over {safe(tuning.spec.variable)}", _DIM)
+    )
     signs = (Content.assemble(("  " + sign, style), f" {safe(slot)}") for (sign, style), slot in slots)
     return Content("").join([axes, *signs]).truncate(width, ellipsis=True)
 
@@ -309,7 +311,7 @@ def _value_axis(plot: _Plot, tuning: Tuning, answer: Answer) -> list[Content]:
         if len(text) <= plot.width:
             start = max(0, min(plot.width - len(text), column - len(text) // 2))
             labels[start : start + len(text)] = text
-    for name, best in reversed(tune_words.values_of(answer)):
+    for name, best in reversed(tune_words.values_of(answer, tuning.spec)):
         if best.value > 0:
             line[plot.column(best.value)] = (name[0].upper(), "bold $success")
     corner = Content.styled(f"{'':{_GUTTER - 1}}└", _DIM)

@@ -86,13 +86,14 @@ def test_the_memory_limit_is_found_and_avoided(sim: Sim, tmp_path: Path) -> None
         ((WORKER, "-B", "{n_envs}", "--stop-after-s", "1"), "before its rate was precise enough: let it run longer"),
         ((WORKER, "-B", "{n_envs}", "--ignore"), "it takes no notice of {n_envs}"),
         ((WORKER, "-B", "{n_envs}", "--edge", "1"), "CUDA out of memory"),
-        (("text.py", "{n_envs}"), "without an FPS line"),
+        (("--trial-time", "3s", "--metric", "samples", WORKER, "-B", "{n_envs}"), "without a number called 'samples'"),
+        (("--metric", "samples", "text.py", "{n_envs}"), "samples is '12 a second', which is no number"),
     ],
 )
 def test_a_script_that_cannot_be_tuned_fails_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], reason: str
 ) -> None:
-    (tmp_path / "text.py").write_text("print('done')")
+    (tmp_path / "text.py").write_text("""print('gmg:result {"samples": "12 a second"}')""")
     monkeypatch.chdir(tmp_path)
     done = tune("--cpu", "1", *words)
     document = found()
@@ -100,6 +101,22 @@ def test_a_script_that_cannot_be_tuned_fails_with_the_reason(
     assert reason in done.stdout
     assert document["fastest"] is None
     assert {trial["state"] for trial in document["trials"]} == {"failed"}
+
+
+@pytest.mark.slow
+def test_a_custom_metric_is_maximised(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("""
+import sys, time
+for i in range(100_000):
+    print(f"Learning iteration {i}/100000\\n Mean reward:      {100.0 - 9 * abs(int(sys.argv[1]) - 10)}", flush=True)
+    time.sleep(0.1)
+""")
+    done = tune("--cpu", "2", "--settle", "1", "--var", "bs=8..12", "--metric", "reward", str(script), "{bs}")
+    document = found()
+    assert done.returncode == 0, done.stdout
+    assert (document["metric"], document["recommended"]["value"]) == ("reward", 10)
+    assert document["recommended"]["rate"] == pytest.approx(100)
 
 
 @pytest.mark.slow

@@ -110,7 +110,7 @@ def test_the_section_of_a_tuning_escapes_its_text() -> None:
     evil = stored.HOSTILE
     answer = structs.replace(tunings.ENDED.answer, model=evil, warnings=(evil,))
     trials = (structs.replace(tunings.ENDED.trials[0], reason=evil), *tunings.ENDED.trials[1:])
-    spec = structs.replace(tunings.SPEC, variable=evil)
+    spec = structs.replace(tunings.SPEC, variable=evil, metric=evil)
     changed = structs.replace(tunings.ENDED, spec=spec, trials=trials, answer=answer, command=(evil,))
     text = "".join(page.tuning(changed, lambda figure: str(figure.to_json())))
     assert "<script>document" not in text.replace("&lt;", "")

@@ -170,7 +170,7 @@ async def test_a_tuning_writes_its_file_and_the_requested_summary_equals_it(tmp_
     assert (tmp_path / SUMMARY).exists()
     written = json.loads((tmp_path / TUNE).read_text())
     assert written == json.loads(requested.read_text())
-    assert written["variable"] == "n_envs"
+    assert (written["variable"], written["metric"]) == ("n_envs", "fps")
     assert len(written["trials"]) == len(tunings.ENDED.trials)
     assert written["fastest"]["value"] == 17_000
     assert written["trials"][0]["reason"] is None

@@ -126,7 +126,7 @@ def test_the_recommended_value_is_then_measured_on_all_slots_at_once(slots: int)
     assert together.margin_pct is not None
     assert [trial.kind for trial in outcome.trials[-slots:]] == [TrialKind.TOGETHER] * slots
     assert all(trial.measured_s == 60 for trial in outcome.trials[-slots:])
-    text = tune_words.together(outcome.answer)
+    text = tune_words.together(outcome.answer, TuneSpec())
     assert re.match(rf"[\d,]+ on {slots} slots?: [\d,]+ FPS ±0\.5 %", text)
 
 
@@ -201,6 +201,15 @@ def test_an_interrupted_measurement_on_all_slots_is_repeated_after_resuming() ->
     done = [Trial(100, plan.value, plan.slot, plan.kind, TrialState.MEASURED, rate=1e7) for plan in plans[:2]]
     again = Search(TuneSpec(), world.tune_slots(), [*trials, *done])
     assert again.plan(names(world), 0) == plans
+
+
+def test_a_custom_metric_is_not_summed_and_not_called_fast() -> None:
+    spec = TuneSpec(low=8, high=64, metric="reward")
+    world = World(lambda value: float(value), slots=3)
+    answer = tune(world, spec).answer
+    assert answer.together is not None
+    assert answer.together.rate == pytest.approx(0.98 * world.rate(64), rel=0.01)
+    assert answer.warnings[0] == "64 is the greatest value allowed; more may be better."
 
 
 @pytest.mark.parametrize("rate", [0.0, -3.0, float("inf"), float("nan"), None])

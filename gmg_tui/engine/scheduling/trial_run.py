@@ -8,7 +8,7 @@ from msgspec import structs
 
 from gmg_tui import units
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.model import NO_ATTEMPT, Attempt, Trial, TrialState, TuneSpec, WorkerState
+from gmg_tui.model import FPS, NO_ATTEMPT, Attempt, Trial, TrialState, TuneSpec, WorkerState
 from gmg_tui.tune.settling import Settling
 
 
@@ -27,6 +27,10 @@ class TrialRun:
         self._attempt = 0
         """The number of the attempt that is measured."""
         self._settling = Settling(spec, trial.kind)
+        self._read_at_s: float | None = None
+        """When a value of the script's metric was last read, in seconds of the attempt."""
+        self._integral = 0.0
+        """Of that metric over time."""
         self._start_s: float | None = None
         """When its rate was first known, in seconds of the attempt."""
 
@@ -49,7 +53,7 @@ class TrialRun:
         if attempt is None or worker.state is not WorkerState.RUNNING:
             return
         if attempt.number != self._attempt:
-            self._attempt, self._start_s = attempt.number, None
+            self._attempt, self._start_s, self._read_at_s, self._integral = attempt.number, None, None, 0.0
             self._settling = Settling(self._spec, self.trial.kind)
         printed = attempt.printed_envs
         if self._spec.variable == "n_envs" and printed not in (None, self.trial.value):
@@ -57,12 +61,30 @@ class TrialRun:
                 f"the script simulates {units.count(printed, 'environment')} where {self.trial.value:,} were asked for: "
                 "it takes no notice of {n_envs}"
             )
-        fps = attempt.fps
-        if fps is not None and fps.env_steps is not None and fps.seconds is not None:
+        elapsed_s = attempt.elapsed_s(time.time())
+        done = self._amount_done(worker, attempt, elapsed_s)
+        if done is not None:
             if self._start_s is None:
-                self._start_s = attempt.elapsed_s(time.time())
+                self._start_s = elapsed_s
             if counts:
-                self._settling.take(fps.env_steps, fps.seconds)
+                self._settling.take(*done)
+
+    def _amount_done(self, worker: Worker, attempt: Attempt, elapsed_s: float) -> tuple[float, float] | None:
+        """Environment steps, or the integral of the metric, and over how many seconds; None before it is known."""
+        if self._spec.metric == FPS:
+            fps = attempt.fps
+            return None if fps is None or fps.env_steps is None or fps.seconds is None else (fps.env_steps, fps.seconds)
+        value = _number(self._reported(worker))
+        if value is None:
+            return None
+        if self._read_at_s is not None:
+            self._integral += value * (elapsed_s - self._read_at_s)
+        self._read_at_s = elapsed_s
+        return self._integral, elapsed_s
+
+    def _reported(self, worker: Worker) -> object:
+        """What the script has reported under the name of the metric; None for nothing, and where that is the rate."""
+        return None if self._spec.metric == FPS else worker.result.get(self._spec.metric)
 
     def so_far(self, worker: Worker) -> Trial:
         """It, while it runs."""
@@ -81,21 +103,26 @@ class TrialRun:
     def conclude(self, worker: Worker, *, skipped: str | None) -> Trial:
         """How it has ended with its worker; `skipped` is why its end does not depend on the value, None if it does."""
         state, reason = self._outcome(worker, skipped)
-        self.trial = structs.replace(self.so_far(worker), state=state, reason=reason)
+        trial = self.so_far(worker)
+        rate = trial.rate if trial.rate is not None else _number(self._reported(worker))
+        self.trial = structs.replace(trial, state=state, rate=rate, reason=reason)
         return self.trial
 
     def _outcome(self, worker: Worker, skipped: str | None) -> tuple[TrialState, str | None]:
-        attempt = worker.attempt or NO_ATTEMPT
+        attempt, value, finished = worker.attempt or NO_ATTEMPT, self._reported(worker), WorkerState.FINISHED
         if self.ignores_value is not None:
             return TrialState.FAILED, self.ignores_value
         if skipped is not None:
             return TrialState.SKIPPED, skipped
         if worker.state is WorkerState.STOPPED and not self.measured:
             return TrialState.SKIPPED, worker.reason or "stopped by the user"
-        if self.measured or (attempt.timed_out and self._settling.rate is not None):
+        by_itself = worker.state is finished and _number(value) is not None
+        if self.measured or by_itself or (attempt.timed_out and self._settling.rate is not None):
             return TrialState.MEASURED, None
-        if worker.state is not WorkerState.FINISHED and not attempt.timed_out:
+        if worker.state is not finished and not attempt.timed_out:
             return TrialState.FAILED, worker.reason
+        if value is not None and _number(value) is None:
+            return TrialState.FAILED, f"{self._spec.metric} is {value!r:.40}, which is no number"
         return TrialState.FAILED, self._too_short(attempt)
 
     def _too_short(self, attempt: Attempt) -> str:
@@ -103,6 +130,12 @@ class TrialRun:
         if self.measures:
             measured = units.span(self._settling.measured_s)
             return f"the script ended after {lived}, {measured} of it measured, before its rate was precise enough: let it run longer"
-        how = "was stopped" if attempt.timed_out else "ended"
-        why = "Genesis prints its rate unless show_FPS is off or logging_level above info"
-        return f"the script {how} after {lived} without an FPS line: {why}"
+        what = f"number called {self._spec.metric!r}"
+        if self._spec.metric == FPS:
+            what = "FPS line: Genesis prints its rate unless show_FPS is off or logging_level above info"
+        return f"the script {'was stopped' if attempt.timed_out else 'ended'} after {lived} without a {what}"
+
+
+def _number(value: object) -> float | None:
+    """A reported value as a number; None where it is none."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -90,7 +90,7 @@ class TuningPage(JobsPage[Trial]):
         """Show the newest state of the tuning."""
         self.show_title()
         if self._answer is not None:
-            self._answers.show(tune_words.values_of(self._answer))
+            self._answers.show(tune_words.values_of(self._answer, self._tuning.spec))
         self.show_rows(self._tuning.trials, "No trial has started yet.")
 
     def show_selected(self, empty: str = "") -> None:
@@ -127,7 +127,7 @@ class TuningPage(JobsPage[Trial]):
     def selected_text(self, row: Trial) -> Content:
         """The trial with its rate and its reason."""
         spec = self._tuning.spec
-        rate = f"{tune_words.rate(row.rate)}{tune_words.margin(row)}" if row.rate is not None else ""
+        rate = f"{tune_words.rate(row.rate, spec)}{tune_words.margin(row)}" if row.rate is not None else ""
         text = f"#{row.number} {spec.variable}={row.value:,} on {row.slot}  {row.state.value}  {rate}"
         return Content.assemble(safe(text), (safe(f"  {row.reason or ''}"), "$error"))
 
@@ -140,7 +140,7 @@ class TuningPage(JobsPage[Trial]):
             yield Fact("command", f"$ {self._command(best)}", "strong")
         notes = [
             ("next", tune_words.why_not_more(answer), "error" if answer.edge is not None else "text"),
-            ("together", tune_words.together(answer), "strong"),
+            ("together", tune_words.together(answer, tuning.spec), "strong"),
             *(("beware", warning, "warn") for warning in answer.warnings),
             ("slots", tune_words.factors(answer), "text"),
             ("note", tune_words.caution(tuning.spec) if best is not None else "", "text"),

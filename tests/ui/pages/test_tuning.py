@@ -110,7 +110,7 @@ async def test_a_running_trial_opens_its_details_and_is_stopped_after_a_confirma
 def _evil() -> Snapshot:
     failed = Trial(99, 3, "gpu0", TrialKind.REFINE, TrialState.FAILED, reason=EVIL)
     answer = replace(tunings.EDGE.answer, edge=Edge(30, EVIL), warnings=(EVIL,), model=EVIL)
-    spec = replace(tunings.SPEC, variable=EVIL)
+    spec = replace(tunings.SPEC, variable=EVIL, metric=EVIL)
     tuning = Tuning(spec, EVIL, (*tunings.EDGE.trials, failed), answer, command=("gmg-tui", EVIL, "-B", "17000"))
     return replace(tunings.snapshot(tunings.EDGE), tuning=tuning)
 
