@@ -1,7 +1,7 @@
-"""`config.toml`: defaults of options, and keys.
+"""`config.toml`: defaults of options, keys, and formats of lines.
 
 A key above all tables is an option's long name, for each command that has it; in a table named like a command it counts
-for that command alone. `[keys]` gives actions of the screen other keys.
+for that command alone. `[keys]` gives actions of the screen other keys; `[readers.NAME]` describes lines of output.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from gmg_tui.errors import GmgError, nearest
 from gmg_tui.options import LINE, TABLES, Opt
 
 _VARIABLE = "GMG_TUI_CONFIG"
+_TABLES = ("keys", "readers")
 
 
 class Settings(NamedTuple):
@@ -25,6 +26,8 @@ class Settings(NamedTuple):
     """By the names of the options, as written: Click converts and checks them."""
     keys: dict[str, tuple[str, ...]]
     """By the names of actions."""
+    readers: dict[str, Any]
+    """By name, as written."""
 
 
 def path(environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -49,6 +52,7 @@ def read(file: Path, command: str) -> Settings:
 
     class _Tables(msgspec.Struct):
         keys: dict[str, str | tuple[str, ...]] = {}
+        readers: dict[str, dict[str, Any]] = {}
 
     try:
         data = tomllib.loads(file.read_text("utf-8"))
@@ -65,12 +69,12 @@ def read(file: Path, command: str) -> Settings:
             if name in options_of and isinstance(value, dict):
                 values = _values(value, options_of[name], f"[{name}] ")
                 specific |= values if name == command else {}
-            elif name != "keys":
-                shared |= _values({name: value}, everywhere, "", (*options_of, "keys"))
+            elif name not in _TABLES:
+                shared |= _values({name: value}, everywhere, "", (*options_of, *_TABLES))
         shared = {name: value for name, value in shared.items() if name in of_command}
-        tables = msgspec.convert({"keys": data.get("keys", {})}, _Tables)
+        tables = msgspec.convert({name: data[name] for name in _TABLES if name in data}, _Tables)
         keys = {name.replace("_", "-"): (key,) if isinstance(key, str) else key for name, key in tables.keys.items()}
-        return Settings(file, shared | specific, keys)
+        return Settings(file, shared | specific, keys, tables.readers)
     except (GmgError, msgspec.ValidationError) as error:
         raise GmgError(f"{file}: {error}") from error
 

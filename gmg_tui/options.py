@@ -214,10 +214,12 @@ class Options(SimpleNamespace):
     """The values of a command's options, as attributes; a size in bytes, a span in seconds.
 
     Attributes:
+        readers: The tables `[readers.NAME]` of `config.toml`.
         given: Those of the command line, by name.
         below: Those of `config.toml` that the command line does not contradict, by name.
     """
 
+    readers: Mapping[str, Any] = MappingProxyType({})
     given: Mapping[str, Any] = MappingProxyType({})
     below: Mapping[str, Any] = MappingProxyType({})
 

@@ -65,7 +65,7 @@ class ConfiguredCommand(click.Command):
             if param.name in dropped & settings.keys():
                 ctx.params[param.name] = param.default
                 del settings[param.name]
-        return Options(**ctx.params, given=given, below=settings)
+        return Options(**ctx.params, readers=file.readers if file else {}, given=given, below=settings)
 
 
 def settings_of(command: str) -> Settings | None:
@@ -81,6 +81,10 @@ def settings_of(command: str) -> Settings | None:
             if unknown := [name for name in settings.keys if name not in keys.ids()]:
                 raise GmgError(f"[keys] there is no action {unknown[0]}{nearest(unknown[0], keys.ids())}")
             keys.remap(settings.keys)
+        if settings.readers:
+            from gmg_tui.readers import formats
+
+            formats.of_settings(settings.readers)
     except (GmgError, ValueError) as error:
         raise GmgError(f"{file}: {error}") from error
     return settings

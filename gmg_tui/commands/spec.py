@@ -54,6 +54,7 @@ def check(options: Options) -> dict[str, Any]:
         "nodes": _nodes(options),
         "start": None if options.start is None else StartMode(options.start),
         "restart": RestartMode(options.restart),
+        "readers": options.readers,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
@@ -98,6 +99,8 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     """How many simulated GPUs it runs on instead of this machine's; None for real ones."""
     patterns: tuple[str, ...] = ()
     """Regular expressions for the progress lines of the script, with named groups."""
+    readers: dict[str, dict[str, Any]] = {}
+    """The tables `[readers.NAME]` of the settings, for `readers.formats`."""
     probe: bool = True
     """Whether steps are counted in the workers' interpreters."""
     interval_s: float = 1.0

@@ -1,4 +1,4 @@
-"""Lines that regular expressions with named groups describe: those of trainers (`formats.toml`), and `--pattern`.
+"""Lines that regular expressions with named groups describe: those of trainers (`formats.toml`), `[readers.NAME]`, `--pattern`.
 
 Beside them the lines of `gmg_tui.report_fps`: `gmg:fps {"fps": 5700000.0, "n_envs": 4096}`.
 
@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
+from typing import Any
 
 import msgspec
 
@@ -29,7 +30,7 @@ _USE = "use (?P<fps>…), (?P<steps>…), (?P<n_envs>…), (?P<done>…), (?P<to
 
 
 class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A row of `formats.toml`."""
+    """A row of `formats.toml`, or a table `[readers.NAME]` of the settings."""
 
     lines: tuple[str, ...] = ()
     """Expressions with the named groups `NAMES` or `metric_…`; each is tried on each line."""
@@ -67,6 +68,18 @@ def check(patterns: Sequence[str], where: str = "--pattern") -> tuple[str, ...]:
         if "total" in groups and not any("(?P<done>" in each for each in patterns):
             raise GmgError(f"{where} '{pattern}': total needs done, as in (?P<done>\\d+)/(?P<total>\\d+)")
     return tuple(patterns)
+
+
+def of_settings(tables: Mapping[str, Any], patterns: Sequence[str] = ()) -> list[Format]:
+    """Returns the formats that a user describes, those of `--pattern` first. Raises `GmgError` if a table is invalid."""
+    rows = [Format(lines=tuple(patterns))] if patterns else []
+    for name, table in tables.items():
+        try:
+            rows.append(msgspec.convert(table, Format))
+        except msgspec.ValidationError as error:
+            raise GmgError(f"[readers.{name}] {error}") from error
+        check(rows[-1].lines, f"[readers.{name}]")
+    return rows
 
 
 def _is_metric(name: str) -> bool:

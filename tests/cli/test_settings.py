@@ -31,6 +31,13 @@ def test_a_setting_applies_unless_given_on_the_command_line(file: Path, spec_of:
     assert (spec.cpu, spec.max_restarts, spec.env) == (1, 1, {"FOO": "set", "BAR": "1"})
 
 
+def test_line_readers_reach_the_session_and_are_validated(file: Path, spec_of: SpecOf, gmg: Gmg) -> None:
+    file.write_text("[readers.mine]\nlines = ['speed (?P<fps>\\d+)']\n")
+    assert spec_of("sim.py").readers == {"mine": {"lines": [r"speed (?P<fps>\d+)"]}}
+    file.write_text("[readers.mine]\nlines = ['(']\n")
+    assert f"{file}: [readers.mine] '(': no regular expression" in gmg("--cpu", "1", "sim.py").stderr
+
+
 def test_an_option_overrides_a_contradicting_setting(file: Path, spec_of: SpecOf) -> None:
     file.write_text('gpus = "0,1"\nstart = "staggered"\nvirtual-local-rank = true\n')
     spec = spec_of("--cpu", "1", "sim.py")
@@ -70,6 +77,8 @@ def test_an_experiments_file_overrides_settings_and_the_command_line_both(
         ('restart = "often"', "--restart 'often' is not one of 'never', 'startup', 'failure', 'always'"),
         ('name = "x"', "name is not a setting; give --name on the command line"),
         ('[keys]\nrestrat = "f5"', "there is no action restrat; did you mean restart?"),
+        ("readers = 3", "Expected `object`, got `int` - at `$.readers`"),
+        ("[readers.mine]\nline = []", "[readers.mine] Object contains unknown field `line`"),
         ("cpu =", "is not TOML"),
     ],
 )

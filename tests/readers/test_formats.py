@@ -11,7 +11,7 @@ from gmg_tui.errors import GmgError
 from gmg_tui.genesis.output.reader import Reader
 from gmg_tui.model import Progress, WorkerState
 from gmg_tui.readers import formats
-from gmg_tui.readers.formats import Format, FormatLines, check
+from gmg_tui.readers.formats import Format, FormatLines, check, of_settings
 from gmg_tui.readers.interface import Figures, number
 
 _SAMPLES = Path(__file__).parents[1] / "samples" / "trainers"
@@ -136,7 +136,7 @@ def test_an_invalid_pattern_is_refused_in_one_line(patterns: tuple[str, ...], me
 
 def test_a_reader_uses_the_matches_of_a_pattern() -> None:
     pattern = r"it (?P<done>\d+)/(?P<total>\d+) (?P<fps>\d+) sps n=(?P<n_envs>\d+) r=(?P<metric_reward>\S+)"
-    reader = Reader(started=0.0, patterns=check([pattern]))
+    reader = Reader(started=0.0, formats=of_settings({}, check([pattern])))
     for second in range(1, 21):
         reader.feed(f"it {second}/40 {1000 * second} sps n=64 r={second}.5\n".encode(), float(second))
     assert reader.fps is not None
@@ -146,3 +146,10 @@ def test_a_reader_uses_the_matches_of_a_pattern() -> None:
     assert reader.progress == Progress(20.0, 40.0, "step", 20.0, 1.0)
     assert reader.fresh_metrics() == {"reward": 20.5}
     assert reader.fresh_metrics() == {}
+
+
+def test_a_table_of_the_settings_describes_lines() -> None:
+    table = {"lines": [r"epoch (?P<done>\d+) of (?P<total>\d+)"], "words": ["epoch"], "unit": "epoch", "first": 0}
+    reader = Reader(started=0.0, formats=of_settings({"mine": table}))
+    reader.feed(b"epoch 4 of 10\n", 2.0)
+    assert reader.progress == Progress(5.0, 10.0, "epoch")

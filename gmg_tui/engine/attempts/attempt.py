@@ -25,6 +25,7 @@ from gmg_tui.engine.processes.process import LEFTOVERS, Process
 from gmg_tui.genesis.output.reader import Reader
 from gmg_tui.model import Attempt, Fps, GpuSample, WorkerState
 from gmg_tui.model.tried import SETTLE_S
+from gmg_tui.readers import formats
 from gmg_tui.text import SEPARATOR
 
 _log = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ class RunningAttempt:
             slot.gpu is not None,
             self.started_clock,
             rank=launch.meeting is not None or context.torchrun,
-            patterns=context.spec.patterns,
+            formats=formats.of_settings(context.spec.readers, context.spec.patterns),
             args=launch.args,
         )
         self.meter = Meter()

@@ -67,7 +67,7 @@ class Pace:
 class Reader:
     """Reads the output of one attempt, both streams together, block by block.
 
-    The user's `patterns` take precedence over Genesis' lines, these over a trainer's. Phases also come from
+    The user's `formats` take precedence over Genesis' lines, these over a trainer's. Phases also come from
     the probe (`reach`). Memory is bounded.
 
     Attributes:
@@ -86,7 +86,7 @@ class Reader:
         started: float | None = None,
         *,
         rank: bool = False,
-        patterns: Sequence[str] = (),
+        formats: Sequence[Format] = (),
         args: Sequence[str] = (),
     ) -> None:
         """Read a worker on a GPU (`gpu_slot`) or the CPU, which may be a `rank` of a group.
@@ -101,9 +101,8 @@ class Reader:
         self.metrics: dict[str, float] = {}
         self.n_envs: int | None = None
         self.genesis = GenesisLines(Alerts(gpu_slot, rank=rank))
-        custom = [FormatLines(Format(lines=tuple(patterns)))] if patterns else []
         trainers = (FormatLines(row, most=LONG_LINE) for row in built_in().values())
-        self._readers: tuple[LineReader, ...] = (ReportedLines(), *custom, self.genesis, *trainers)
+        self._readers: tuple[LineReader, ...] = (ReportedLines(), *map(FormatLines, formats), self.genesis, *trainers)
         self._rate = PrintedRate()
         self._rate_from = self._progress_from = self._envs_from = len(self._readers)
         self._reports: deque[tuple[float, float]] = deque(maxlen=_PACE + 1)
