@@ -176,13 +176,11 @@ def inspect(folder: Path) -> SessionEntry | None:
     # Where the engine is gone, its last write may have come after the first read.
     record, written = read if running else read_record(folder) or read
     here = machine.is_here(record.session, written)
-    silent = not here and time.time() - written > SILENT_S
-    if running or (record.ended is None and not here and not silent):
-        state = "running"
-    else:
-        if record.ended is None and silent:
-            record = record.lost(written)
-        state = "lost" if record.ended is None or record.loss is not None else "ended"
+    if not running and not here and record.ended is None:
+        running = time.time() - written <= SILENT_S
+        record = record if running else record.lost(written)
+    lost = record.ended is None or record.loss is not None
+    state = "running" if running else "lost" if lost else "ended"
     return SessionEntry(folder.name, folder, state, record, written, here)
 
 
