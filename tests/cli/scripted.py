@@ -38,7 +38,6 @@ class ScriptedEngine:
         self,
         slots: tuple[str, ...] = ("cpu0", "cpu1"),
         script: str = "sim.py",
-        host: str = "",
         *,
         sweep: SweepSpec | None = None,
     ) -> None:
@@ -53,7 +52,6 @@ class ScriptedEngine:
             cwd=str(self.folder),
             python="python",
             cpu=len(slots),
-            host=host,
             sweep=sweep,
         )
         made = tuple(Slot(slot, SlotKind.CPU) for slot in slots)
