@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import closing, nullcontext
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -111,7 +111,7 @@ def doctor(python: str | None, *, as_json: bool) -> int:
     """
     path = interpreter.check_python(python) if python is not None else interpreter.default_python(os.environ)
     findings = []
-    for finding in _examine(path, os.environ, quiet=as_json):
+    for finding in _examine(path, os.environ):
         findings.append(finding)
         if not as_json:
             text = "; ".join(filter(None, (finding.result, finding.advice)))
@@ -121,22 +121,21 @@ def doctor(python: str | None, *, as_json: bool) -> int:
     return int(any(finding.verdict == FAIL for finding in findings))
 
 
-def _examine(python: str, environ: Mapping[str, str], *, quiet: bool) -> Iterator[Finding]:
+def _examine(python: str, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Run all checks, and yield each finding as it is made."""
-    wait = (lambda _: nullcontext()) if quiet else waiting
-    with wait("asking the driver"):
+    with waiting("asking the driver"):
         nvml = _ask_nvml()
     yield driver(nvml)
     if nvml.error is None:
         yield listed(nvml)
     if nvml.whole:
         yield visible(nvml, environ)
-    with wait("importing torch, which takes seconds"):
+    with waiting("importing torch, which takes seconds"):
         packages = ask(python, environ)
     yield installed(python, packages)
     if isinstance(packages, Installed) and packages.torch is not None:
         yield torch(packages, nvml)
-    with wait("asking EGL for its devices"):
+    with waiting("asking EGL for its devices"):
         mapped = asyncio.run(egl.probe())
     yield egl_devices(mapped, nvml)
     yield cache("mesh cache", caches.mesh_cache(environ), "GS_CACHE_FILE_PATH")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import wait
-from contextlib import nullcontext
 from typing import Any
 
 from gmg_tui import units
@@ -22,7 +21,7 @@ _Read = tuple[Gpu, GpuSample]
 
 def gpus(*, as_json: bool) -> int:
     """Print the GPUs; the exit status. Raises `GmgError` where NVML is not available."""
-    with nullcontext() if as_json else waiting("asking the driver"):
+    with waiting("asking the driver"):
         read = _read()
     if as_json:
         print_json([row(*each) for each in read])
