@@ -212,3 +212,27 @@ def test_an_array_that_does_not_fit_the_host_is_named() -> None:
     text = b"numpy._core._exceptions._ArrayMemoryError: Unable to allocate 72.8 TiB for an array"
     failure = explain(1, [b"Traceback (most recent call last):", b'  File "x"', text])
     assert (failure.kind, failure.reason) == (K.HOST_MEMORY, text.decode())
+
+
+GROUP = """
+import asyncio
+
+async def fail():
+    raise MemoryError("CUDA out of memory\\nsecond line")
+
+async def nest():
+    async with asyncio.TaskGroup() as group:
+        group.create_task(fail())
+
+async def main():
+    async with asyncio.TaskGroup() as group:
+        group.create_task(nest())
+
+asyncio.run(main())
+"""
+
+
+def test_the_first_innermost_exception_of_a_group_is_the_reason(tmp_path: Path) -> None:
+    code, output = run(tmp_path, GROUP)
+    failure = explain(code, output.splitlines())
+    assert (failure.kind, failure.reason) == (K.MEMORY, "MemoryError: CUDA out of memory")

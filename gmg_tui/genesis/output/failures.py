@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from gmg_tui.ddp import torchrun
@@ -61,6 +62,9 @@ _VAGUE_REASON = re.compile(
 )
 """An exception without a text, or one that reports only that another process has failed."""
 _CHAIN = (b"The above exception was the direct cause of", b"During handling of the above exception, another")
+_GROUP = b"+ Exception Group Traceback (most recent call last):"
+_GROUP_PART = re.compile(rb"(?:\+-)?\+-{10,}.*")
+_GROUP_LINE = re.compile(rb"\| (?!\w*ExceptionGroup\b)((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: .*|:)?)")
 _USAGE = re.compile(rb"\S{1,200}: error: .+|.{1,200}: can't open file .+|.{1,200}: No module named .+")
 _NATIVE = re.compile(rb"\[[EC] \d\d/\d\d/\d\d [\d:.]+ \d+\] (?P<text>.*)|what\(\):\s*(?P<what>.*)")
 _LONG_LINE = 4096
@@ -87,7 +91,7 @@ def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
     texts = [lines.unmarked(lines.plain(line)) for line in tail]
     if exit_code < 0:
         return _killed(-exit_code, texts)
-    exception = _reason(texts, indented=[line[:1] in (b" ", b"\t") for line in tail])
+    exception = _of_group(texts) or _reason(texts, indented=[line[:1] in (b" ", b"\t") for line in tail])
     reason = exception or _native(texts) or _exit_text(exit_code, texts)
     sign = sign_of(reason)
     if sign is None or sign.vague:
@@ -202,6 +206,19 @@ def _chain(texts: Sequence[bytes]) -> list[bytes]:
         for index, text in enumerate(texts)
         if text.startswith(_CHAIN)
     ]
+
+
+def _of_group(texts: Sequence[bytes]) -> bytes | None:
+    """Returns the first exception of the innermost `ExceptionGroup`; None where the attempt did not end with one."""
+    start = next((index for index in reversed(range(len(texts))) if texts[index] == _GROUP), len(texts))
+    parts = [index for index in range(start, len(texts)) if _GROUP_PART.fullmatch(texts[index])]
+    if not parts or any(text.startswith(_TRACEBACK) for text in texts[parts[-1] :]):
+        return None
+    for first, end in pairwise(parts):
+        messages = [match[1] for match in map(_GROUP_LINE.fullmatch, texts[first:end]) if match is not None]
+        if messages:
+            return messages[-1]
+    return None
 
 
 def _native(texts: Sequence[bytes]) -> bytes | None:
