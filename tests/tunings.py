@@ -13,7 +13,6 @@ from gmg_tui.model import (
     RunSpec,
     Session,
     Slot,
-    SlotKind,
     Snapshot,
     SweepSpec,
     Worker,
@@ -228,12 +227,12 @@ def session(tuning: Tuning, name: str = "tune-1") -> Session:
     answer = tuning.answer
     for slot in answer.slots:
         if answer.model == "CPU":
-            slots.append(Slot(slot, SlotKind.CPU))
+            slots.append(Slot(slot))
             continue
         index = int(slot[3:])
         gpu = Gpu(index, f"GPU-{index:08d}", answer.model, f"00000000:{index:02X}:00.0", 81559, 700.0)
-        slots.append(Slot(slot, SlotKind.GPU, gpu))
-    on_cpu = slots[0].kind is SlotKind.CPU
+        slots.append(Slot(slot, gpu))
+    on_cpu = slots[0].gpu is None
     script, args = ("train.py", ("{bs}",)) if on_cpu else ("franka.py", ARGS)
     spec = RunSpec(
         name=name,

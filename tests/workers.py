@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
-from gmg_tui.model import Attempt, Fps, RunSpec, Session, Slot, SlotKind, Worker, WorkerState
+from gmg_tui.model import Attempt, Fps, RunSpec, Session, Slot, Worker, WorkerState
 
 _S = TypeVar("_S", bound=Struct)
 _NUMBERED = {"attempt": "number", "attempt_started": "started", "attempt_ended": "ended"}
@@ -51,6 +51,6 @@ def reached(
 
 def session_of(*slots: str | Slot, name: str = "sim-1", started: float = 0.0, **spec: Any) -> Session:
     """A session on these slots, which are shares of the CPU where only a name is given."""
-    made = tuple(slot if isinstance(slot, Slot) else Slot(slot, SlotKind.CPU) for slot in slots)
+    made = tuple(slot if isinstance(slot, Slot) else Slot(slot) for slot in slots)
     run_spec = RunSpec(name, f"/state/{name}", f"/run/{name}.sock", "sim.py", (), "/", "python", **spec)
     return Session(run_spec, made, 1, started, "0")

@@ -18,7 +18,7 @@ from gmg_tui.commands.prestart import PrestartedEngine
 from gmg_tui.commands.resume import changed_spec, session_of
 from gmg_tui.commands.spec import check_queued, check_script, describe, environment, groups_of
 from gmg_tui.errors import GmgError
-from gmg_tui.model import JobRecord, RunSpec, Slot, SlotKind, SweepSpec, WorkerState
+from gmg_tui.model import JobRecord, RunSpec, Slot, SweepSpec, WorkerState
 from gmg_tui.options import Options, Program
 from gmg_tui.placeholders import as_text, fill, values_for
 from gmg_tui.session import STORE
@@ -115,7 +115,7 @@ def _list_jobs(program: Program, jobs: Sequence[JobRecord]) -> None:
     """Print the jobs, each with its command, in which every placeholder is filled in that has a value before the start."""
 
     def command(job: JobRecord) -> str:
-        values = values_for(Slot("", SlotKind.CPU), job.number - 1, len(jobs), None)
+        values = values_for(Slot(""), job.number - 1, len(jobs), None)
         values = {name: value for name, value in values.items() if name not in _WHERE} | job.values
         values |= {"job": job.number, "name": job.name}
         module = ["-m"] if program.module else []

@@ -22,7 +22,7 @@ from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
 from gmg_tui.gpu.processes import describe
 from gmg_tui.gpu.silence import LATE_S, NO_ANSWER, SILENT_S
-from gmg_tui.model import Details, GpuProcess, GpuSample, Series, SlotKind, Snapshot, Stacks, TriedView
+from gmg_tui.model import Details, GpuProcess, GpuSample, Series, Snapshot, Stacks, TriedView
 from gmg_tui.results.tried import TriedArguments
 from gmg_tui.slurm.allocation import AllocationWatch
 
@@ -184,7 +184,7 @@ class Observer:
                 slot for slot in all_slots if slot.gpu is not None and worker.pids & pids.get(slot.gpu.uuid, set())
             ]
             others = ", ".join(slot.name for slot in slots) if worker.slot not in slots else ""
-            is_whole = worker.slot.kind is SlotKind.GPU
+            is_whole = worker.slot.gpu is not None and not worker.slot.is_mig
             worker.misplaced = f"runs on {others} instead of {worker.slot.name}" if others and is_whole else None
 
     def take_samples(self, samples: tuple[GpuSample, ...], error: str | None) -> None:

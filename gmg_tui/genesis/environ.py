@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gmg_tui.model import Slot, SlotKind
+from gmg_tui.model import Slot
 
 _VISIBLE_DEVICE = ("TI_VISIBLE_DEVICE", "QD_VISIBLE_DEVICE")
 """Read only by the Vulkan loaders of Taichi and Quadrants."""
@@ -112,10 +112,10 @@ def task_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 def _device(slot: Slot, gpu_index: int | None, egl_index: int | None) -> dict[str, str | None]:
     """The variables that select the device; None for those to remove."""
-    if slot.kind is SlotKind.CPU:
+    if slot.gpu is None:
         return {"CUDA_VISIBLE_DEVICES": ""}
     settings: dict[str, str | None] = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    if slot.gpu is not None and slot.kind is SlotKind.MIG:
+    if slot.is_mig:
         settings |= {"CUDA_VISIBLE_DEVICES": slot.gpu.uuid, **dict.fromkeys(_VISIBLE_DEVICE)}
     elif gpu_index is not None:
         settings |= dict.fromkeys(("CUDA_VISIBLE_DEVICES", *_VISIBLE_DEVICE), str(gpu_index))

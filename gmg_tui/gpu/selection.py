@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Gpu, Slot, SlotKind
+from gmg_tui.model import Gpu, Slot
 from gmg_tui.units import count
 
 _HIDE_ALL = frozenset({"-1", "NoDevFiles"})
@@ -59,7 +59,7 @@ def cpu_slots(number: int) -> tuple[Slot, ...]:
     """`number` slots that share the CPU. Raises `GmgError` if `number` is less than one."""
     if number < 1:
         raise GmgError(f"--cpu {number}: give the number of CPU slots, 1 or more")
-    return tuple(Slot(name=f"cpu{index}", kind=SlotKind.CPU) for index in range(number))
+    return tuple(Slot(name=f"cpu{index}") for index in range(number))
 
 
 def no_gpu(reason: str) -> GmgError:
@@ -69,8 +69,8 @@ def no_gpu(reason: str) -> GmgError:
 
 def _slot(gpu: Gpu) -> Slot:
     if gpu.mig_index is None:
-        return Slot(f"gpu{gpu.index}", SlotKind.GPU, gpu)
-    return Slot(f"gpu{gpu.index}-mig{gpu.mig_index}", SlotKind.MIG, gpu)
+        return Slot(f"gpu{gpu.index}", gpu)
+    return Slot(f"gpu{gpu.index}-mig{gpu.mig_index}", gpu)
 
 
 def _resolve(devices: tuple[Gpu, ...], wanted: list[str], source: str) -> tuple[Gpu, ...]:

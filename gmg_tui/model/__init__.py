@@ -33,7 +33,7 @@ from gmg_tui.model.snapshot import (
     Stacks,
     fps_per_watt,
 )
-from gmg_tui.model.states import Phase, RestartMode, SlotKind, StartMode, WorkerState
+from gmg_tui.model.states import Phase, RestartMode, StartMode, WorkerState
 from gmg_tui.model.tried import Tried, TriedView
 from gmg_tui.model.tuning import (
     FPS,

@@ -6,8 +6,6 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from gmg_tui.model.states import SlotKind
-
 
 class Severity(StrEnum):
     """What follows from a trouble with a GPU."""
@@ -104,11 +102,15 @@ class Slot(Struct, frozen=True, omit_defaults=True):
 
     name: str
     """`gpu0`, `gpu0-mig1` or `cpu0`."""
-    kind: SlotKind
     gpu: Gpu | None = None
     """None on a CPU slot."""
     node: str = ""
     """The machine that it is on; empty for the engine's machine."""
+
+    @property
+    def is_mig(self) -> bool:
+        """Whether it is an instance of a GPU."""
+        return self.gpu is not None and self.gpu.mig_index is not None
 
 
 class GpuProcess(Struct, frozen=True, omit_defaults=True):

@@ -64,14 +64,6 @@ class Phase(StrEnum):
     """After `Exiting Genesis and caching compiled kernels...`."""
 
 
-class SlotKind(StrEnum):
-    """What a slot is a share of."""
-
-    GPU = "gpu"
-    MIG = "mig"
-    CPU = "cpu"
-
-
 class StartMode(StrEnum):
     """How a session's workers start (`--start`)."""
 

@@ -17,7 +17,7 @@ from textual.widgets import Button, RadioButton, RadioSet, Static, TextArea
 from gmg_tui import placeholders
 from gmg_tui.client import Source
 from gmg_tui.errors import GmgError
-from gmg_tui.model import JobRecord, Settings, Slot, SlotKind
+from gmg_tui.model import JobRecord, Settings, Slot
 from gmg_tui.protocol import Seen
 from gmg_tui.ui.dialogs import ConfirmScreen, Dialog
 from gmg_tui.ui.drawing import plain
@@ -268,7 +268,7 @@ def split_env(text: str) -> dict[str, str]:
 
 def placeholder_values(view: View, name: str, job: JobRecord | None) -> dict[str, object]:
     """The values of the placeholders on the slot called `name`, in a sweep for its `job`."""
-    slot = view.slot(name) or Slot(name, SlotKind.CPU)
+    slot = view.slot(name) or Slot(name)
     gpu_index = slot.gpu.index if slot.gpu is not None else None
     if job is None:
         index = view.present.index(name) if name in view.present else 0

@@ -16,7 +16,7 @@ import gmg_tui
 from gmg_tui import model, protocol
 from gmg_tui.engine.nodes import states
 from gmg_tui.engine.workers.member import Outcome
-from gmg_tui.model import Attempt, Fps, Gpu, GpuSample, Phase, RunSpec, Session, Slot, SlotKind, Snapshot, WorkerState
+from gmg_tui.model import Attempt, Fps, Gpu, GpuSample, Phase, RunSpec, Session, Slot, Snapshot, WorkerState
 from gmg_tui.session import AGENT_MARK
 
 CARDS = 8
@@ -63,7 +63,7 @@ class Agent:
         assert spec.agent is not None
         node = spec.agent.node
         self._gpus = [Gpu(i, f"GPU-{node}-{i}", "NVIDIA H100 80GB HBM3", memory_total_mib=81559) for i in range(CARDS)]
-        self._slots = tuple(Slot(f"{node}/gpu{gpu.index}", SlotKind.GPU, gpu, node) for gpu in self._gpus)
+        self._slots = tuple(Slot(f"{node}/gpu{gpu.index}", gpu, node) for gpu in self._gpus)
         self._spec, self._writer = spec, writer
         self._workers: dict[str, tuple[states.Assignment, float]] = {}
 

@@ -22,7 +22,6 @@ from gmg_tui.model import (
     RunSpec,
     Session,
     Slot,
-    SlotKind,
     Snapshot,
     SweepSpec,
     WorkerState,
@@ -54,7 +53,7 @@ class ScriptedEngine:
             cpu=len(slots),
             sweep=sweep,
         )
-        made = tuple(Slot(slot, SlotKind.CPU) for slot in slots)
+        made = tuple(Slot(slot) for slot in slots)
         self.session = Session(spec, made, os.getpid(), time.time(), gmg_tui.__version__)
         self.snapshot = Snapshot(
             time=time.time(),

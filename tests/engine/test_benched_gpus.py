@@ -21,7 +21,6 @@ from gmg_tui.model import (
     RunSpec,
     Severity,
     Slot,
-    SlotKind,
     WorkerState,
 )
 from gmg_tui.store import reader
@@ -113,7 +112,7 @@ async def test_a_job_that_fails_on_a_lost_gpu_runs_on_another(sim: Sim, tmp_path
 
 def _board() -> tuple[SlotBoard, Callable[[GpuSample, float], bool]]:
     """A board with one GPU, and what takes its samples: whether it is benched by them."""
-    board = SlotBoard({"gpu0": SlotState(Slot("gpu0", SlotKind.GPU, Gpu(0, "A", "H100")), 0, 1)}, JobQueue([]))
+    board = SlotBoard({"gpu0": SlotState(Slot("gpu0", Gpu(0, "A", "H100")), 0, 1)}, JobQueue([]))
     return board, lambda sample, now: bool(board.take_samples({"A": sample}, None, now))
 
 

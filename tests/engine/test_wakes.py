@@ -14,7 +14,7 @@ from gmg_tui.engine.scheduling import queue_scheduler
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot_state import SlotState
-from gmg_tui.model import JobRecord, QueueAction, RunSpec, Slot, SlotKind, WorkerState
+from gmg_tui.model import JobRecord, QueueAction, RunSpec, Slot, WorkerState
 
 from .test_job_queue import queue_of
 
@@ -60,7 +60,7 @@ async def test_jobs_start_without_another_sample_of_the_gpus(monkeypatch: pytest
     monkeypatch.setattr(queue_scheduler, "_UNREADY_S", 0.01)
     Run.started = []
     done = asyncio.Event()
-    board = SlotBoard({"cpu0": SlotState(Slot("cpu0", SlotKind.CPU), 0, 1)}, queue_of(3))
+    board = SlotBoard({"cpu0": SlotState(Slot("cpu0"), 0, 1)}, queue_of(3))
     board.use("cpu0", used=False)
     workplace, records = cast("Any", SimpleNamespace(spec=SPEC)), cast("Any", Records())
     scheduler = QueueScheduler(board, workplace, records, lambda: done.set() if scheduler.ended else None)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from gmg_tui.genesis.environ import Environment, task_variables, worker_environment
-from gmg_tui.model import Gpu, Slot, SlotKind
+from gmg_tui.model import Gpu, Slot
 
-CARD = Slot("gpu3", SlotKind.GPU, Gpu(3, "GPU-1234", "NVIDIA H100"))
-MIG = Slot("gpu0-mig1", SlotKind.MIG, Gpu(0, "MIG-5678", "NVIDIA A100 MIG 1g.5gb", mig_index=1))
-CPU = Slot("cpu1", SlotKind.CPU)
+CARD = Slot("gpu3", Gpu(3, "GPU-1234", "NVIDIA H100"))
+MIG = Slot("gpu0-mig1", Gpu(0, "MIG-5678", "NVIDIA A100 MIG 1g.5gb", mig_index=1))
+CPU = Slot("cpu1")
 
 OURS = {
     "PYTHONUNBUFFERED": "1",

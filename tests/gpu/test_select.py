@@ -6,7 +6,7 @@ import pytest
 
 from gmg_tui.errors import GmgError
 from gmg_tui.gpu.selection import cpu_slots, slots
-from gmg_tui.model import Gpu, SlotKind
+from gmg_tui.model import Gpu
 
 UUIDS = ("GPU-aa11", "GPU-aa22", "GPU-bb33", "GPU-cc44")
 CARDS = tuple(Gpu(index=index, uuid=uuid, name="H100") for index, uuid in enumerate(UUIDS))
@@ -56,7 +56,7 @@ def test_slots_follow_the_requested_order(gpus: str | None, visible: str | None,
 def test_a_card_in_mig_mode_selects_its_instances(gpus: str | None, visible: str | None, names: str) -> None:
     selected = slots(MIXED, gpus, visible)
     assert " ".join(slot.name for slot in selected) == names
-    assert all((slot.kind is SlotKind.MIG) == (slot.gpu in INSTANCES) for slot in selected)
+    assert all(slot.is_mig == (slot.gpu in INSTANCES) for slot in selected)
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ def test_without_a_usable_gpu_the_alternatives_are_named() -> None:
 
 
 def test_cpu_slots_are_counted_from_zero() -> None:
-    assert [(slot.name, slot.kind, slot.gpu) for slot in cpu_slots(2)] == [
-        ("cpu0", SlotKind.CPU, None),
-        ("cpu1", SlotKind.CPU, None),
+    assert [(slot.name, slot.gpu) for slot in cpu_slots(2)] == [
+        ("cpu0", None),
+        ("cpu1", None),
     ]
     with pytest.raises(GmgError, match="--cpu 0"):
         cpu_slots(0)

@@ -15,7 +15,6 @@ from gmg_tui.model import (
     NodeView,
     Progress,
     Slot,
-    SlotKind,
     Snapshot,
     Worker,
     WorkerState,
@@ -26,7 +25,7 @@ from tests.workers import changed as replace
 from tests.workers import session_of, worker_of
 
 _GPU = Gpu(0, "GPU-0", "H100 80GB")
-_SESSION = session_of(Slot("gpu0", SlotKind.GPU, _GPU), Slot("gpu10", SlotKind.GPU))
+_SESSION = session_of(Slot("gpu0", _GPU), Slot("gpu10"))
 
 
 def _snapshot(second: float, *workers: Worker, power_w: float | None = None, **sample: Any) -> Snapshot:
@@ -180,7 +179,7 @@ def test_gpu_health_problems_are_reported_once_with_advice() -> None:
 
 
 def test_each_loss_of_a_node_is_printed_once() -> None:
-    reporter = Reporter(replace(_SESSION, slots=(Slot("b/cpu0", SlotKind.CPU, node="b"),)))
+    reporter = Reporter(replace(_SESSION, slots=(Slot("b/cpu0", node="b"),)))
     running = _running(100, "b/cpu0")
     assert len(list(reporter.events(Snapshot(0, 0, (running,), nodes=(NodeView("b"),))))) == 1
 

@@ -19,7 +19,6 @@ from gmg_tui.model import (
     Queue,
     Rank,
     Slot,
-    SlotKind,
     Snapshot,
     Worker,
     WorkerState,
@@ -35,7 +34,7 @@ class Scrape:
     """A session, and what a scrape has of it."""
 
     def __init__(self, node: str = "") -> None:
-        slots = tuple(Slot(f"gpu{gpu.index}", SlotKind.GPU, gpu, node) for gpu in _GPUS)
+        slots = tuple(Slot(f"gpu{gpu.index}", gpu, node) for gpu in _GPUS)
         followed = Following(print)
         self.view = followed.views["sim-1"] = View(
             structs.replace(session_of(*slots, started=time.time() - 60), id="a")

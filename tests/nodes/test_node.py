@@ -19,7 +19,7 @@ from gmg_tui.engine.nodes.logs import KeptLogs, LogCopies
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.node_worker import NodeWorker
 from gmg_tui.errors import GmgError
-from gmg_tui.model import LauncherKind, NodesSpec, Session, Slot, SlotKind
+from gmg_tui.model import LauncherKind, NodesSpec, Session, Slot
 from gmg_tui.session import AGENT_MARK
 from tests.engine.harness import spec_for
 
@@ -79,7 +79,7 @@ async def test_a_worker_waits_for_its_node_only_while_that_is_not_there() -> Non
     for available in (False, True):
         if available:
             node.available.set()
-        worker = NodeWorker(Slot("n1/cpu0", SlotKind.CPU, node="n1"), node, Task((), {}, 0, 1), "log", MagicMock())
+        worker = NodeWorker(Slot("n1/cpu0", node="n1"), node, Task((), {}, 0, 1), "log", MagicMock())
         running = asyncio.create_task(worker.run())
         await asyncio.sleep(0.05)
         reasons.append(worker.reason)

@@ -18,7 +18,6 @@ from gmg_tui.model import (
     LauncherKind,
     NodesSpec,
     Slot,
-    SlotKind,
     SweepSpec,
     Versions,
     WorkerState,
@@ -51,7 +50,7 @@ async def _session(
         attempts.append(JobAttempt(number, slot, None, attempt))
         begun: dict[str, Any] = {"slot": slot, "last": attempt, "started": records.START, "reason": reason}
         listed.append(JobRecord(number, slot, state=state, **begun))
-    slots = tuple(Slot(slot, SlotKind.GPU, Gpu(n, f"GPU-{n}", "NVIDIA H100")) for n, slot in enumerate(rates))
+    slots = tuple(Slot(slot, Gpu(n, f"GPU-{n}", "NVIDIA H100")) for n, slot in enumerate(rates))
     snapshot = more.pop("snapshot", None if "sweep" in more else stored.snapshot(**rates))
     about = {"slots": slots, "versions": versions}
     spec = {"args": args, **more}

@@ -21,7 +21,6 @@ from gmg_tui.model import (
     JobRecord,
     Queue,
     Slot,
-    SlotKind,
     Snapshot,
     SweepSpec,
     WorkerState,
@@ -145,7 +144,7 @@ def test_a_result_that_is_named_like_a_column_is_ordered_by_itself() -> None:
 
 def test_a_gpu_that_is_slower_than_the_others_is_named() -> None:
     rates = {"gpu0": 100.0, "gpu1": 101.0, "gpu2": 92.0, "gpu3": 100.0}
-    slots = tuple(Slot(name, SlotKind.GPU, Gpu(n, name, "H100")) for n, name in enumerate(rates))
+    slots = tuple(Slot(name, Gpu(n, name, "H100")) for n, name in enumerate(rates))
     rated = [(slot, Attempt(1, fps=Fps(rate, rate, rate, 9), comparable=True)) for slot, rate in rates.items()]
     data = _data(*(JobRecord(n, slot, slot=slot, last=last) for n, (slot, last) in enumerate(rated, 1)))
     session = structs.replace(records.session(Path("/sim-1")), slots=slots)

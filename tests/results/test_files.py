@@ -18,7 +18,6 @@ from gmg_tui.model import (
     JobRecord,
     Rank,
     Slot,
-    SlotKind,
     Snapshot,
     SweepSpec,
     WorkerState,
@@ -125,7 +124,7 @@ def _snapshot(**worker: Any) -> Snapshot:
 def test_the_summary_has_its_form(tmp_path: Path) -> None:
     gpu = Gpu(0, "GPU-a", "NVIDIA H100", memory_total_mib=81920)
     session = records.session(tmp_path)
-    session = structs.replace(session, slots=(Slot("gpu0", SlotKind.GPU, gpu), Slot("gpu1", SlotKind.GPU, gpu)))
+    session = structs.replace(session, slots=(Slot("gpu0", gpu), Slot("gpu1", gpu)))
     report = summary(session, _snapshot())
     first, second = report["workers"]
     assert {name: report[name] for name in ("elapsed_s", "total_fps", "total_fps_settled")} == {

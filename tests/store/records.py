@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from hypothesis import strategies as st
 from msgspec import Struct, structs
 
-from gmg_tui.model import Attempt, Fps, JobRecord, RunSpec, Session, Slot, SlotKind, WorkerState
+from gmg_tui.model import Attempt, Fps, JobRecord, RunSpec, Session, Slot, WorkerState
 from gmg_tui.store.reader import load_jobs
 from gmg_tui.store.records import JobAttempt, StoreError
 
@@ -64,7 +64,7 @@ attempts: st.SearchStrategy[JobAttempt] = _values(JobAttempt)
 def session(folder: Path, *, slots: int = 2) -> Session:
     """A session on CPU slots."""
     spec = RunSpec(folder.name, str(folder), str(folder / "socket"), "sim.py", (), str(folder), "python")
-    return Session(spec, tuple(Slot(f"cpu{n}", SlotKind.CPU) for n in range(slots)), 1, START, "0.1.0")
+    return Session(spec, tuple(Slot(f"cpu{n}") for n in range(slots)), 1, START, "0.1.0")
 
 
 def finished(number: int, **more: Any) -> JobRecord:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from gmg_tui.model import Gpu, Slot, SlotKind
+from gmg_tui.model import Gpu, Slot
 from gmg_tui.model.tuning import Answer, Trial, TrialKind, TrialState, TuneSpec
 from gmg_tui.tune.search import Search
 from gmg_tui.tune.settling import Settling
@@ -29,9 +29,9 @@ def never(value: int) -> str | None:
 def slot_of(index: int, model: str | None, total_mib: float | None) -> Slot:
     """A slot on a GPU of this model; on the CPU without one."""
     if model is None:
-        return Slot(f"gpu{index}", SlotKind.CPU)
+        return Slot(f"gpu{index}")
     total = None if total_mib is None else int(total_mib)
-    return Slot(f"gpu{index}", SlotKind.GPU, Gpu(index, f"GPU-{index}", model, memory_total_mib=total))
+    return Slot(f"gpu{index}", Gpu(index, f"GPU-{index}", model, memory_total_mib=total))
 
 
 @dataclass

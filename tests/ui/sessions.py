@@ -18,7 +18,6 @@ from gmg_tui.model import (
     Series,
     Session,
     Slot,
-    SlotKind,
     Snapshot,
     Worker,
     WorkerState,
@@ -38,12 +37,11 @@ def session(gpus: int = 8, *, cpus: int = 0, name: str = "franka-1") -> Session:
     gpu_slots = tuple(
         Slot(
             f"gpu{i}",
-            SlotKind.GPU,
             Gpu(i, f"GPU-{i:08d}", "NVIDIA H100 80GB HBM3", f"00000000:{i:02X}:00.0", 81559, 700.0, persistence=True),
         )
         for i in range(gpus)
     )
-    shares = tuple(Slot(f"cpu{i}", SlotKind.CPU) for i in range(cpus))
+    shares = tuple(Slot(f"cpu{i}") for i in range(cpus))
     spec = RunSpec(
         name=name,
         folder=f"/home/me/.local/state/gmg-tui/sessions/{name}",

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmg_tui.model import Gpu, Slot, SlotKind
+from gmg_tui.model import Gpu, Slot
 from gmg_tui.placeholders import fill, fill_some, names_in, values_for
 
-CARD = Slot("gpu3", SlotKind.GPU, Gpu(3, "GPU-1234", "NVIDIA H100"))
+CARD = Slot("gpu3", Gpu(3, "GPU-1234", "NVIDIA H100"))
 VALUES = values_for(CARD, 1, 8, 5)
 
 
@@ -47,7 +47,7 @@ def test_seeds_differ_between_workers_but_not_between_attempts() -> None:
 
 
 def test_on_a_cpu_slot_the_gpu_is_the_workers_number() -> None:
-    assert fill("{slot}:{gpu}", values_for(Slot("cpu1", SlotKind.CPU), 1, 2, None)) == "cpu1:1"
+    assert fill("{slot}:{gpu}", values_for(Slot("cpu1"), 1, 2, None)) == "cpu1:1"
 
 
 JOB = {"lr": 0.3, "optim.lr": 1e-05, "method": "sde {lr} {{x}}", "on": True, "off": False, "batch-size": 4, "i": 7}

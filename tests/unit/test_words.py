@@ -13,7 +13,6 @@ from gmg_tui.model import (
     Gpu,
     GpuSample,
     Slot,
-    SlotKind,
     Snapshot,
     Worker,
     WorkerState,
@@ -67,7 +66,7 @@ def test_the_current_rate_is_shown_first_and_an_outdated_one_is_not_counted() ->
     ended = [changed(each, state=WorkerState.STOPPED) for each in (worker, silent)]
     assert total_fps(tuple(ended)) == 180.0
     gpus = {slot: Gpu(index, f"GPU-{index}", "H100") for index, slot in enumerate(("gpu0", "gpu1"))}
-    slots = tuple(Slot(name, SlotKind.GPU, gpu) for name, gpu in gpus.items())
+    slots = tuple(Slot(name, gpu) for name, gpu in gpus.items())
     samples = tuple(GpuSample(gpu.uuid, power_w=10.0) for gpu in gpus.values())
     assert fps_per_watt(session_of(*slots), Snapshot(0.0, 0.0, (worker, silent), samples)) == 8.0
 
@@ -77,7 +76,7 @@ def _efficiency(slots: dict[str, str], powers_w: dict[str, float | None]) -> flo
     names = list(slots)
     workers = (_worker(names[0], WorkerState.RUNNING, 300.0), _worker(names[1], WorkerState.RUNNING, 999.0))
     gpus = {uuid: Gpu(index, uuid, "H100") for index, uuid in enumerate(dict.fromkeys(slots.values()))}
-    session = session_of(*(Slot(name, SlotKind.GPU, gpus[uuid]) for name, uuid in slots.items()))
+    session = session_of(*(Slot(name, gpus[uuid]) for name, uuid in slots.items()))
     samples = tuple(GpuSample(uuid, power_w=power_w) for uuid, power_w in powers_w.items())
     return fps_per_watt(session, Snapshot(0.0, 0.0, workers, samples))
 

@@ -33,7 +33,7 @@ from gmg_tui.gpu.driver import Driver
 from gmg_tui.gpu.egl import EglMap
 from gmg_tui.gpu.nvml import NvmlUnavailable
 from gmg_tui.interpreter import genesis_versions
-from gmg_tui.model import Gpu, RunSpec, Session, Slot, SlotKind, StartMode
+from gmg_tui.model import Gpu, RunSpec, Session, Slot, StartMode
 from gmg_tui.placeholders import fill, fill_some, values_for
 from gmg_tui.simulation import FOLDER, VARIABLE
 
@@ -81,8 +81,8 @@ PHASE_TIMES = "phase_times"
 class ScriptTimes:
     """What is remembered of a session's script."""
 
-    def __init__(self, kind: SlotKind, spec: RunSpec) -> None:
-        self._kind = kind
+    def __init__(self, spec: RunSpec, *, on_gpu: bool) -> None:
+        self._kind = "gpu" if on_gpu else "cpu"
         self._script = spec.script if spec.module else str(Path(spec.cwd, spec.script).resolve())
         self._versions = genesis_versions(spec.python)
         self._caches_exist = caches.exist({**os.environ, **spec.env})
@@ -127,7 +127,7 @@ class Context:
         self.pipes = pipes
         self.watchdog = WatchdogClient()
         self.scans = Scans()
-        self.script_times = ScriptTimes(session.slots[0].kind, spec)
+        self.script_times = ScriptTimes(spec, on_gpu=session.slots[0].gpu is not None)
         self.gate = Gate(spec.start or self.script_times.start_mode(spec))
         self._session_id, self._count, self._logs, self._nvml, self._egl = session.id, count, logs, nvml, egl
 
@@ -224,7 +224,7 @@ class Context:
         for card in cards:
             if card.gpu is not None:
                 index = await index_of(self._nvml, card.gpu, report)
-                names.append(card.gpu.uuid if card.kind is SlotKind.MIG else str(index))
+                names.append(card.gpu.uuid if card.is_mig else str(index))
         return tuple(names)
 
 

@@ -402,7 +402,7 @@ async def test_details_are_requested_again_after_an_error(monkeypatch: pytest.Mo
 
 async def test_a_slot_without_a_worker_is_shown() -> None:
     engine = stage.engine()
-    slots = (*stage.GPU_SESSION.slots, Slot("gpu9", stage.GPU_SESSION.slots[0].kind, stage.gpu(9)))
+    slots = (*stage.GPU_SESSION.slots, Slot("gpu9", stage.gpu(9)))
     engine.welcome = msgspec.structs.replace(
         engine.welcome, session=msgspec.structs.replace(stage.GPU_SESSION, slots=slots)
     )

@@ -20,7 +20,6 @@ from gmg_tui.model import (
     Series,
     Session,
     Slot,
-    SlotKind,
     Snapshot,
     Worker,
     WorkerState,
@@ -68,8 +67,8 @@ def session(slots: tuple[Slot, ...]) -> Session:
     return Session(spec=spec, slots=slots, engine_pid=4100, started=NOW - 2400, version="0.1.0")
 
 
-GPU_SESSION = session(tuple(Slot(name, SlotKind.GPU, gpu(index)) for index, name in enumerate(SLOTS)))
-CPU_SESSION = session((Slot("cpu0", SlotKind.CPU), Slot("cpu1", SlotKind.CPU)))
+GPU_SESSION = session(tuple(Slot(name, gpu(index)) for index, name in enumerate(SLOTS)))
+CPU_SESSION = session((Slot("cpu0"), Slot("cpu1")))
 
 
 def sample(index: int) -> GpuSample:
