@@ -40,8 +40,6 @@ MESSAGE_S = 8.0
 """How long a message is shown, seconds."""
 _PALETTE_WIDTH, _PALETTE_HEIGHT = 30, 12
 """The smallest terminal that the palette has room in."""
-LOG_TAIL = 1000
-"""Earlier lines to request when a worker is selected."""
 
 
 class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
@@ -61,12 +59,7 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
     """What is drawn: set at most once per pace, after `view.apply`. Widgets and pages watch it."""
 
     def __init__(
-        self,
-        engine: Source,
-        *,
-        theme: str | None = None,
-        ascii_only: bool = False,
-        web: bool = False,
+        self, engine: Source, *, theme: str | None = None, ascii_only: bool = False, web: bool = False
     ) -> None:
         self._ascii = [themes.AsciiFilter()] if ascii_only else []
         # Otherwise Textual 8.2.8 turns colours to greys for NO_COLOR, and sends those (`app.py`, `Monochrome`).
@@ -255,10 +248,6 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
 
         return self.push_screen(ConfirmScreen(question), answered)
 
-    def follow(self, *slots: str) -> None:
-        """Have the engine send the lines of the workers on `slots`."""
-        self.request(lambda: self.engine.follow(*slots, tail=LOG_TAIL))
-
     # Bindings and commands
 
     def permits(self, action: str) -> bool:
@@ -296,7 +285,8 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
             if owner.check_action(name, ()):
                 yield SystemCommand(title, text, partial(self.run_action, action, owner))
         for name in THEMES:
-            yield SystemCommand(f"Theme: {name}", f"Use the colours of {name}.", partial(self.choose_theme, name))
+            use = partial(setattr, self, "theme", themes.textual_name(name, no_color=self.no_color))
+            yield SystemCommand(f"Theme: {name}", f"Use the colours of {name}.", use)
 
     # Workers
 
@@ -347,14 +337,11 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
 
     async def action_queue(self) -> None:
         """Show the queue of a sweep, or the tuning."""
-        if self.view.snapshot.tuning is not None:
-            from gmg_tui.ui.pages.tuning import TuningPage
+        from gmg_tui.ui.pages.queue import QueuePage
+        from gmg_tui.ui.pages.tuning import TuningPage
 
-            await self.push_screen(TuningPage(self.engine, self.view))
-        else:
-            from gmg_tui.ui.pages.queue import QueuePage
-
-            await self.push_screen(QueuePage(self.engine, self.view))
+        page = QueuePage if self.view.snapshot.tuning is None else TuningPage
+        await self.push_screen(page(self.engine, self.view))
 
     async def action_tried(self) -> None:
         """Show all that was tried."""
@@ -383,17 +370,11 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         """Leave, and stop the workers or leave them running; a read-only screen leaves them alone without a question."""
         self.control.quit()
 
-    def choose_theme(self, name: str) -> None:
-        """Use the colours of the theme called `name` for as long as the screen is open."""
-        self.theme = themes.textual_name(name, no_color=self.no_color)
-
 
 class Palette(CommandPalette, TrueSizeScreen[None]):
     """Textual's, which is laid out for the size that the terminal has."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c", "app.quit_session", "quit", show=False, priority=True),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "app.quit_session", "quit", show=False, priority=True)]
 
     def on_resize(self) -> None:
         """Close where there is no room: in a few rows its list fails (Textual 8.2.8, `OptionList._move_page`)."""

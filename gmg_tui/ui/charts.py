@@ -32,15 +32,7 @@ _STEPS: Final = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _GUTTER: Final = 9
 """Cells left of charts and curve, for the labels of their edges and the line."""
 _AXIS_ROWS: Final = 2
-_LABEL_GAP: Final = 14
-"""Least number of cells between two labels of the time axis."""
 _DIM: Final = "$text-muted"
-_INTERVALS_S: Final = tuple(
-    [1, 2, 5, 10, 15, 30]
-    + [60 * minutes for minutes in (1, 2, 5, 10, 15, 30)]
-    + [3600 * hours for hours in (1, 2, 3, 6, 12)]
-    + [86400 * days for days in (1, 2, 7, 14, 28)]
-)
 
 
 class Track(NamedTuple):
@@ -79,7 +71,7 @@ def stack(tracks: Sequence[Track], *, width: int, height: int, end: float, step_
         lines.append(Content.assemble((track.title, f"bold {track.style}"), f" {track.now}"))
         lines += _body(track, plot, room // len(tracks) + (number < room % len(tracks)))
     count = max((len(track.values) for track in tracks), default=0)
-    return lines + _axis(plot, step_s * max(1.0, count / plot), end)
+    return lines + _axis(plot, step_s * max(plot, count), end)
 
 
 def _body(track: Track, plot: int, height: int) -> list[Content]:
@@ -93,22 +85,12 @@ def _body(track: Track, plot: int, height: int) -> list[Content]:
     return [Content.assemble((f"{label:>{_GUTTER - 1}}│", _DIM), (row, style)) for label, row in pairs]
 
 
-def _axis(plot: int, cell_s: float, end: float) -> list[Content]:
-    """The line with its ticks, and under it how long ago ticks are; the clock at the right end."""
-    line = [("─", _DIM)] * plot
-    clock = time.strftime("%H:%M:%S", time.localtime(end))
-    labels = list(clock.rjust(_GUTTER + plot))
-    interval_s = next((s for s in _INTERVALS_S if s >= cell_s * _LABEL_GAP), _INTERVALS_S[-1])
-    ago_s = interval_s
-    while (cell := plot - 1 - round(ago_s / cell_s)) >= 0:
-        label = f"-{units.span(ago_s)}"
-        start = _GUTTER + cell - len(label) // 2
-        if start + len(label) < len(labels) - len(clock):
-            line[cell] = ("┬", _DIM)
-            labels[start : start + len(label)] = label
-        ago_s += interval_s
-    axis = Content.assemble((" " * (_GUTTER - 1) + "╰", _DIM), *line)
-    return [axis, Content.styled("".join(labels), _DIM)]
+def _axis(width: int, seconds: float, end: float) -> list[Content]:
+    """The line, and under it how long ago its left end and its middle are; the clock at the right end."""
+    clock, half = time.strftime("%H:%M:%S", time.localtime(end)), width // 2
+    labels = f"-{units.span(seconds)}".ljust(half) + f"-{units.span(seconds / 2)}"
+    axis = f"{'':{_GUTTER - 1}}╰" + "─" * half + "┬" + "─" * (width - half - 1)
+    return [Content.styled(line, _DIM) for line in (axis, " " * _GUTTER + labels.ljust(width - len(clock)) + clock)]
 
 
 def reduce(values: Values, columns: int, how: Reduction) -> list[float | None]:

@@ -114,17 +114,9 @@ class QuitScreen(Dialog[Answer | None]):
         self._snapshot = snapshot
         self._stopping = stopping
 
-    def on_mount(self) -> None:
-        """Follow what runs."""
-        self.watch(self.app, "snapshot", self.show, init=False)
-
-    def show(self, snapshot: Snapshot) -> None:
-        """Show what is running in `snapshot`."""
-        self.query_one("#situation", Static).update(self._situation(snapshot))
-
     def contents(self) -> ComposeResult:
         """What is running, and each choice with its effect."""
-        yield Static(self._situation(self._snapshot), id="situation")
+        yield Static(self._situation(self._snapshot))
         for answer, label, effect in self._choices():
             with Horizontal(classes="buttons"):
                 yield Button(label, action=f"screen.answer({answer!r})", compact=True)

@@ -77,7 +77,6 @@ class _Signs(NamedTuple):
     mark: str = "◆"
     """Of a worker that keys act on together with others."""
     states: Mapping[WorkerState, str] = dict(zip(WorkerState, "…○◔◑●◌↻✓✗■", strict=True))
-    stuck: str = "⚠"
     warn: str = "⚠"
     ellipsis: str = "…"
     sigma: str = "Σ"
@@ -123,11 +122,6 @@ def cut(text: str, width: int) -> str:
     if width <= 0 or cell_len(text) <= width:
         return text if width > 0 else ""
     return set_cell_size(set_cell_size(text, width - 1).rstrip() + SIGNS.ellipsis, width)
-
-
-def fold(text: str, width: int) -> list[str]:
-    """`text` in rows of at most `width` cells, broken between words; a longer word is broken where it must be."""
-    return [line.plain for line in Content(text).wrap(max(2, width))]  # 2: the room of one wide character
 
 
 class Row:

@@ -35,17 +35,11 @@ class Header(Rows):
         super().__init__()
         self._view = view
 
-    @property
-    def rows_needed(self) -> int:
-        """How many rows there are now."""
-        view = self._view
-        group = view.snapshot.group(view.selected) is not None
-        return 1 + (view.queue is not None) + group + len(notices(view)) + view.is_arranged
-
-    def update_rows(self) -> None:
-        """Refresh what has changed, and take as many rows as there are now."""
-        self.styles.height = self.rows_needed
-        super().update_rows()
+    def fit(self) -> int:
+        """Refresh what has changed, and take as many rows as there are now; returns how many these are."""
+        self.styles.height = needed = len(self.make_rows(self.app.size.width, 0))
+        self.update_rows()
+        return needed
 
     def make_rows(self, width: int, height: int) -> list[Row]:
         """The headline and what is below it."""
@@ -82,8 +76,6 @@ def headline(view: View, width: int) -> Row:
     line.end(total, "fps")
     line.add(simulated, "warn", limit=line.room - 1)
     line.add(name, "title", limit=line.room - 1)
-    machines = f"  {_machines(view)}" if view.nodes else ""
-    line.add(machines if len(machines) < line.room else "")
     name, *args = _command(view)
     if cell_len(name) + 4 <= line.room:
         line.add(f"  {' '.join((name, *args))}", "dim", limit=line.room - 2)
@@ -112,14 +104,6 @@ def _end_pieces(view: View, width: int) -> list[Piece]:
     return [*pieces, (f"  {units.clock(snapshot.elapsed_s)} ", "strong")]
 
 
-def _machines(view: View) -> str:
-    """How many nodes and cards the session has: `2 nodes · 16 GPUs`."""
-    slots = view.session.slots
-    gpus = len({slot.gpu.uuid for slot in slots if slot.gpu is not None})
-    cards = units.count(gpus, "GPU") if gpus else units.count(len(slots), "slot")
-    return f"{units.count(len(view.nodes), 'node')} {SIGNS.dot} {cards}"
-
-
 def _command(view: View) -> tuple[str, ...]:
     """What runs, then its arguments: the workers', or where these differ those that it was started with.
 
@@ -141,7 +125,7 @@ def states(workers: Sequence[Worker]) -> list[Piece]:
     there = [worker for worker in workers if worker.lost_since is None]
     counts = Counter((worker.state, worker.state_word) for worker in there if not worker.stuck)
     counted = [
-        (counts[state, word], word, words.STATE_STYLES.get(state, "title"))
+        (counts[state, word], word, words.STATE_STYLES[state])
         for state, word in sorted(counts, key=lambda each: (list(WorkerState).index(each[0]), each[1]))
     ]
     counted.append((sum(bool(worker.stuck) for worker in there), "stuck", "error"))
@@ -211,9 +195,9 @@ def group_row(group: RankGroup, width: int, now: float) -> Row:
     """The line of a group at the Unix time `now`."""
     line = Row(width).add(f"{SIGNS.group} ", "selected").add(f"{group.id} ", "strong")
     if group.stuck:
-        line.add(f"{SIGNS.stuck} STUCK {group.state.value}", "error")
+        line.add(f"{SIGNS.warn} STUCK {group.state.value}", "error")
     else:
-        line.add(f"{SIGNS.states[group.state]} {group.state.value}", words.STATE_STYLES.get(group.state, "title"))
+        line.add(f"{SIGNS.states[group.state]} {group.state.value}", words.STATE_STYLES[group.state])
     for note in _group_notes(group, now):
         line.add(f" {SIGNS.dot} ", "dim").add(note.text, note.style)
     return line
@@ -221,8 +205,6 @@ def group_row(group: RankGroup, width: int, now: float) -> Row:
 
 def _group_notes(group: RankGroup, now: float) -> Iterator[Note]:
     """What stands behind a group's state, the most important first, as the rest may be cut."""
-    if group.restart_at is not None and group.state is WorkerState.RESTARTING:
-        yield Note(f"in {units.span(max(0.0, group.restart_at - now))}", "warn")
     if group.stuck:
         yield Note(group.stuck, "error")
     if group.waits_for:
@@ -237,9 +219,5 @@ def _group_notes(group: RankGroup, now: float) -> Iterator[Note]:
         yield Note(words.progress_text(group.progress), "title")
     if group.restarts:
         yield Note(units.count(group.restarts, "restart"), "text")
-    if group.advice and (group.reason or group.stuck):
-        yield Note(group.advice, "text")
-    if group.job is not None:
-        yield Note(f"job {group.job}", "dim")
     if not group.state.ended and group.state is not WorkerState.RESTARTING:
         yield Note(units.span(now - group.state_since), "dim")

@@ -24,6 +24,9 @@ from gmg_tui.ui.workers.grid import Grid
 if TYPE_CHECKING:
     from gmg_tui.ui.app import GmgApp
 
+LOG_TAIL = 1000
+"""Earlier lines to request when a worker is selected."""
+
 
 class LineBar(Input):
     """Applies its text while one types; `enter` keeps it and closes the line, `escape` drops it."""
@@ -91,8 +94,7 @@ class MainScreen(TrueSizeScreen[None]):
     def share_rows(self) -> None:
         """Draw the header, then the workers in what is left beside the keys; the log takes the rest."""
         if self.is_mounted:
-            self.header.update_rows()
-            self.grid.lay_out(self.app.size.height - self.header.rows_needed - 1)
+            self.grid.lay_out(self.app.size.height - self.header.fit() - 1)
             self.log_view.update_rows()
 
     def on_key(self, event: Key) -> None:
@@ -235,7 +237,8 @@ class MainScreen(TrueSizeScreen[None]):
         if anew or self.log_view.source != (name, ranks):
             if not anew:
                 self.log_view.open(name, ranks)
-            self.app.follow(*(ranks or ((name,) if name else ())))
+            slots = ranks or ((name,) if name else ())
+            self.app.request(lambda: self.app.engine.follow(*slots, tail=LOG_TAIL))
 
     def on_log_view_behind(self) -> None:
         """Ask for the newest lines again."""

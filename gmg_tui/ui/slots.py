@@ -17,8 +17,6 @@ from gmg_tui.model.tried import arguments_of, comparable_rate
 
 KEPT_S = 900
 """How many seconds a history reaches back."""
-CARRIED_S = 3
-"""Up to so many seconds without a snapshot repeat the point before; longer ones are a gap."""
 
 
 class History:
@@ -42,19 +40,14 @@ class History:
         self.end = int(series.end)
 
     def add(self, time: float, worker: Worker, sample: GpuSample | None) -> None:
-        """Add a snapshot's values at the Unix time `time`; the latest of each second counts.
-
-        A few seconds without a snapshot repeat the point before. More of them are a gap: the worker had ended, or
-        the engine or this process stood still.
-        """
+        """Add a snapshot's values at the Unix time `time`; the latest of each second counts."""
         fps = worker.current_fps
         util = sample.gpu_util_pct if sample else worker.cpu_pct
         second = int(time)
         if second > self.end:
             missed = min(second - self.end - 1, KEPT_S)
             if self.fps and missed:
-                carried = missed < CARRIED_S
-                self._append(self.fps[-1] if carried else None, self.util_pct[-1] if carried else None, missed)
+                self._append(None, None, missed)
             self._append(fps, util)
             self.end = second
         elif self.fps:

@@ -16,10 +16,8 @@ from gmg_tui.text import SEPARATOR
 from gmg_tui.ui.drawing import SIGNS
 from gmg_tui.ui.slots import SlotView
 
-_TIMEOUT_NEAR = 0.1
-"""The share of a timeout below which the time left is worth a note."""
 _BEFORE_RUNNING = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING})
-STATE_STYLES = {
+STATE_STYLES = dict.fromkeys(WorkerState, "title") | {
     WorkerState.RUNNING: "ok",
     WorkerState.FINISHED: "ok",
     WorkerState.FAILED: "error",
@@ -28,7 +26,7 @@ STATE_STYLES = {
     WorkerState.STOPPED: "dim",
     WorkerState.WAITING: "dim",
 }
-"""The styles of states that are not those of a title."""
+"""The name of each state's style."""
 
 
 _BARE = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
@@ -45,14 +43,12 @@ class Note(NamedTuple):
 
 def sign_of(worker: Worker) -> str:
     """The one character for the worker's state."""
-    if worker.lost_since is not None:
-        return SIGNS.warn
-    return SIGNS.stuck if worker.stuck else SIGNS.states[worker.state]
+    return SIGNS.warn if worker.stuck or worker.lost_since is not None else SIGNS.states[worker.state]
 
 
 def style_of(worker: Worker) -> str:
     """The name of the style for the worker's state."""
-    return "error" if worker.stuck or worker.lost_since is not None else STATE_STYLES.get(worker.state, "title")
+    return "error" if worker.stuck or worker.lost_since is not None else STATE_STYLES[worker.state]
 
 
 def state_of(worker: Worker) -> str:
@@ -93,11 +89,6 @@ def usual(entry: SlotView) -> str:
     left_s = (usual_s or 0.0) - phase_s(entry)
     left = f", {units.span(left_s)} left" if left_s >= 1 else ""
     return f"usually {units.span(usual_s)}{left}" if usual_s else ""
-
-
-def rate_of(worker: Worker) -> str:
-    """The worker's rate in full."""
-    return units.fps(worker.rate)
 
 
 def rate_style(worker: Worker) -> str:
@@ -148,28 +139,9 @@ def job_of(worker: Worker) -> str:
 
 
 def values_of(job: JobRecord) -> str:
-    """The job's values in one line: `method=ode  branch_counts=4`."""
-    return "  ".join(f"{name}={as_text(value)}" for name, value in job.values.items())
-
-
-def unnamed_values_of(job: JobRecord) -> str:
-    """The job's values as in `values_of`, without those that its name has already."""
+    """The job's values that its name does not have already, in one line: `method=ode  branch_counts=4`."""
     named = job.name.split(",")
     return "  ".join(text for name, value in job.values.items() if (text := f"{name}={as_text(value)}") not in named)
-
-
-def timeout_left_s(entry: SlotView) -> float | None:
-    """How long the attempt may still take, seconds; None without a timeout or an attempt."""
-    worker = entry.worker
-    if worker.timeout_s is None or not worker.state.live:
-        return None
-    return max(0.0, worker.timeout_s - entry.since_s(worker.newest.started))
-
-
-def timeout_of(entry: SlotView) -> str:
-    """The time left in words: `timeout in 12:31`; empty without a timeout or an attempt."""
-    left_s = timeout_left_s(entry)
-    return "" if left_s is None else f"timeout in {units.span(left_s)}"
 
 
 def notes(entry: SlotView, *, advice: bool = True) -> list[Note]:
@@ -194,9 +166,6 @@ def notes(entry: SlotView, *, advice: bool = True) -> list[Note]:
     texts.append((f"waits {worker.reason}" if waits else worker.reason, "error" if failed else "text"))
     texts.append((worker.advice if advice else "", "text"))
     texts += [(warning, "warn") for warning in worker.warnings]
-    left_s = timeout_left_s(entry)
-    if left_s is not None and worker.timeout_s is not None and left_s < _TIMEOUT_NEAR * worker.timeout_s:
-        texts.append((timeout_of(entry), "warn"))
     if sample is not None and sample.age_s is not None and not sample.silent:
         texts.append((f"GPU metrics are {units.span(sample.age_s)} old", "warn"))
     texts += [(each.text, "warn") for each in broken if each.severity is not Severity.FATAL]

@@ -35,5 +35,5 @@ def test_ascii_text_keeps_its_width(text: str) -> None:
 
 
 def test_states_have_distinct_symbols() -> None:
-    signs = [in_ascii(sign) for sign in (*SIGNS.states.values(), SIGNS.stuck)]
+    signs = [in_ascii(sign) for sign in (*SIGNS.states.values(), SIGNS.warn)]
     assert len(set(signs)) == len(signs)

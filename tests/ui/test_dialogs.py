@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from textual.widgets import Button
 
 from gmg_tui.model import WorkerState
 from gmg_tui.ui.dialogs import ConfirmScreen, Dialog, QuitScreen
@@ -91,18 +90,6 @@ async def test_quit_describes_the_workers(live: int, stopping: bool, texts: tupl
         await play.sees(pilot, "Quit franka-1", *texts)
 
 
-async def test_quit_follows_what_is_running() -> None:
-    app = stage.app()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, "q", "down")
-        await play.sees(pilot, "4 workers are running.", "Stop the workers (x)")
-        ended = [changed(worker, state=WorkerState.FINISHED) for worker in stage.snapshot().workers]
-        app.engine.push(changed(stage.snapshot(), workers=tuple(ended)))
-        await play.sees(pilot, "gpu0 ✓ finished", "0 workers are running.")
-        assert isinstance(app.focused, Button)
-        assert str(app.focused.label) == "Stop the workers (x)"
-
-
 async def test_only_an_explicit_yes_confirms() -> None:
     cases = {
         "y": True,
@@ -125,3 +112,23 @@ async def test_a_question_is_shown_literally() -> None:
         assert not any(
             ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0 for character in "".join(play.screen(app))
         )
+
+
+async def test_the_main_screen_goes_on_below_two_dialogs() -> None:
+    app = stage.app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await app.push_screen(ConfirmScreen("Kill gpu0 now?"))
+        await app.push_screen(ConfirmScreen("Kill gpu1 now?"))
+        ended = [changed(worker, state=WorkerState.FINISHED) for worker in stage.snapshot().workers]
+        app.engine.push(changed(stage.snapshot(), workers=tuple(ended)))
+        await play.sees(pilot, "gpu0 ✓ finished", "Kill gpu1 now?")
+
+
+async def test_the_footer_of_a_narrow_terminal_drops_whole_keys() -> None:
+    app = stage.app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, *"/B", "enter")
+        await play.sees(pilot, "esc Back")
+        assert play.screen(app)[-1].rstrip().endswith("/ Search")
+        await pilot.resize_terminal(100, 24)
+        await play.until(pilot, lambda: play.screen(app)[-1].rstrip().endswith("t View"))

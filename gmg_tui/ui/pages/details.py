@@ -16,7 +16,7 @@ from textual.widgets import DataTable, Static, TabbedContent, TabPane, Tabs
 
 from gmg_tui import units
 from gmg_tui.client import Source
-from gmg_tui.model import Attempt, Details, GpuSample, JobRecord, Series, Settings, Slot, Worker, WorkerState
+from gmg_tui.model import Attempt, Details, GpuSample, JobRecord, Series, Settings, Slot, Worker
 from gmg_tui.ui import keys, words
 from gmg_tui.ui.charts import Track, Values, ceiling, least_height, stack
 from gmg_tui.ui.drawing import STYLES, plain
@@ -73,7 +73,7 @@ class DetailsPage(Page):
         self._attempts: RowTable[Attempt] = RowTable(
             facts.attempt_columns(lambda: view.snapshot.time),
             key=lambda attempt: str(attempt.number),
-            style=lambda attempt: _style(attempt.state),
+            style=lambda attempt: words.STATE_STYLES[attempt.state],
         )
 
     def body(self) -> ComposeResult:
@@ -166,14 +166,13 @@ class DetailsPage(Page):
         pid = f"  PID {worker.pid}" if worker.pid else ""
         at = f"  {self._view.slots.index(self._slot) + 1} of {len(self._view.slots)}"
         job = f"  job {words.job_of(worker)}" if worker.job is not None else ""
-        values = f"  {words.unnamed_values_of(self._known_job)}" if self._known_job is not None else ""
-        timeout = words.timeout_of(self._view.of(self._slot))
+        values = f"  {words.values_of(self._known_job)}" if self._known_job is not None else ""
         return Content.assemble(
             plain(self._slot).stylize("bold $primary"),
             plain(f" · {words.gpu_name(slot)}  "),
             (state, f"${STYLES[words.style_of(worker)]}"),
             (f"  attempt {worker.attempt}{pid}{at}", "$text-muted"),
-            plain(f"{job}{values}{f'  {timeout}' if timeout else ''}"),
+            plain(f"{job}{values}"),
         )
 
     def show_title(self) -> None:
@@ -231,10 +230,6 @@ class DetailsPage(Page):
         if action == "use_again" and self.is_mounted and self._sections.active != "attempts":
             return False
         return super().check_action(action, parameters)
-
-
-def _style(state: WorkerState) -> str:
-    return words.STATE_STYLES.get(state, "title")
 
 
 def lines(tracks: list[Track], series: Series, size: Size) -> list[Content]:

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar, Final, Generic, NamedTuple, TypeVar
 
-from textual import work
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from gmg_tui import units
 from gmg_tui.client import Source
 from gmg_tui.columns import Column
-from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, Queue, QueueAction, Worker, WorkerState
 from gmg_tui.model.jobs import SKIPPED
 from gmg_tui.ui import words
@@ -37,6 +35,7 @@ class SelectedJob(NamedTuple):
     name: str
     """In a sentence: `job 13 (wide)`."""
     running: bool
+    ended: bool
     slot: str | None
     """Where it runs or ran last; None where another one has its slot, or it has had none."""
 
@@ -78,7 +77,7 @@ class JobsPage(TablePage[T], Generic[T]):
         """Show the details of the slot of what is selected, if it has one now."""
         job = self.selected_job()
         if job is not None and job.slot is None:
-            self.app.say(f"There is no slot now for {job.name}.")
+            self.app.say(f"{job.name.capitalize()} is on no slot now.")
         elif job is not None and job.slot is not None:
             self.app.select(job.slot)
             await self.app.push_screen(DetailsPage(self._view, self._engine, job.slot))
@@ -88,23 +87,17 @@ class JobsPage(TablePage[T], Generic[T]):
         job = self.selected_job()
         if job is None:
             return
+        if job.ended:
+            self.app.say(f"{job.name.capitalize()} has ended.")
+            return
         if not job.running:
             self.act(QueueAction.SKIP, job.number)
             return
         await self.app.ask(f"Stop {job.name}, which is running?", partial(self.act, QueueAction.STOP, job.number))
 
-    @work(group="acting")
-    async def act(self, action: QueueAction, *numbers: int) -> None:
-        """Have the engine do something to jobs, and say why it does not."""
-        try:
-            await self._engine.act_on_jobs(action, *numbers)
-        except GmgError as error:
-            self.app.say(str(error))
-        else:
-            self.acted()
-
-    def acted(self) -> None:
-        """Take note that the engine has done something to jobs."""
+    def act(self, action: QueueAction, *numbers: int) -> None:
+        """Have the engine do something to jobs."""
+        self.app.request(partial(self._engine.act_on_jobs, action, *numbers))
 
 
 # Jobs
@@ -168,7 +161,7 @@ _COLUMNS: Final = (
     Column[Row]("elapsed_s", lambda row: row.elapsed_s, "elapsed", write=units.span),
     Column[Row]("attempts", _attempts, "tries"),
     Column[Row]("reason", lambda row: row.job.reason, left=True, limit=60),
-    Column[Row]("values", lambda row: words.unnamed_values_of(row.job) or None, left=True, limit=200),
+    Column[Row]("values", lambda row: words.values_of(row.job) or None, left=True, limit=200),
 )
 
 
@@ -176,7 +169,7 @@ class QueuePage(JobsPage[Row]):
     """The queue of a sweep, on which jobs are run again, skipped and stopped."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "retry", "Run again", id="restart", tooltip="Retry: run the selected job again."),
+        Binding("r", "retry", "Run again", id="restart", tooltip="Retry: run the selected job again.")
     ]
     PALETTE = (("Retry all that failed", "Run all jobs that have failed again, the first one first.", "retry_failed"),)
     PERIOD_S = 0.25
@@ -188,7 +181,7 @@ class QueuePage(JobsPage[Row]):
             RowTable(
                 _COLUMNS,
                 key=lambda row: str(row.job.number),
-                style=lambda row: words.STATE_STYLES.get(row.state, "title"),
+                style=lambda row: words.STATE_STYLES[row.state],
                 follow=_first_running,
             ),
         )
@@ -216,11 +209,6 @@ class QueuePage(JobsPage[Row]):
         self._jobs = [job for part in parts for job in part.jobs]
         self._rates |= {job.number: job.last.fps.mean for job in self._jobs if job.state.ended and job.last.fps}
         self.update_snapshot()
-
-    def acted(self) -> None:
-        """Ask for the jobs again."""
-        self._version = -1
-        self.poll()
 
     def update_snapshot(self) -> None:
         """Show the jobs as they are now."""
@@ -251,10 +239,9 @@ class QueuePage(JobsPage[Row]):
         """The job with its reason, its values and its log."""
         job = row.job
         head = Content.assemble(
-            (safe(f"#{job.number} {job.name}"), "bold $foreground"),
-            safe(f"  {_state(row)}  {job.log or ''}"),
+            (safe(f"#{job.number} {job.name}"), "bold $foreground"), safe(f"  {_state(row)}  {job.log or ''}")
         )
-        style = STYLES[words.STATE_STYLES.get(row.state, "title")]
+        style = STYLES[words.STATE_STYLES[row.state]]
         lines = [head, Content.styled(safe(job.reason or ""), f"${style}"), Content(safe(words.values_of(job)))]
         return Content("\n").join(line for line in lines if line)
 
@@ -269,7 +256,8 @@ class QueuePage(JobsPage[Row]):
         workers = [worker for worker in self._view.snapshot.workers if worker.job == number]
         running = any(not worker.state.ended for worker in workers) or not (waiting or row.state.ended)
         slot = workers[0].slot if workers and not waiting else None
-        return SelectedJob(number, f"job {number} ({row.job.name})", running, slot)
+        ended = row.state.ended and not running
+        return SelectedJob(number, f"job {number} ({row.job.name})", running, ended, slot)
 
     def action_retry(self) -> None:
         """Run the selected job again."""

@@ -83,7 +83,7 @@ class TriedPage(TablePage[Row]):
     """What each set of arguments has reached, the fastest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "use", "Edit with these", id="details", tooltip="Edit, beginning with these arguments."),
+        Binding("enter", "use", "Edit with these", id="details", tooltip="Edit, beginning with these arguments.")
     ]
     OPENED_BY = "tried"
     ENTER = "use"

@@ -173,7 +173,8 @@ class TuningPage(JobsPage[Trial]):
         if trial is None:
             return None
         name, running = f"trial {trial.number} ({trial.value:,} on {trial.slot})", trial.state is TrialState.RUNNING
-        return SelectedJob(trial.number, name, running, trial.slot if running else None)
+        ended = trial.state not in {TrialState.RUNNING, TrialState.WAITING}
+        return SelectedJob(trial.number, name, running, ended, trial.slot if running else None)
 
 
 def _newest(trials: Sequence[Trial]) -> Trial | None:

@@ -6,18 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from gmg_tui import env_count, units
+from gmg_tui import units
 from gmg_tui.columns import Column, plain
 from gmg_tui.gpu import xids
-from gmg_tui.model import (
-    Attempt,
-    Details,
-    Gpu,
-    GpuHealth,
-    GpuSample,
-    Severity,
-    Worker,
-)
+from gmg_tui.model import Attempt, Details, Gpu, GpuHealth, GpuSample, Severity, Worker
 from gmg_tui.ui import words
 from gmg_tui.ui.pages.page import Fact
 from gmg_tui.ui.slots import SlotView
@@ -37,7 +29,7 @@ def worker_facts(entry: SlotView) -> Iterator[Fact]:
     if worker.group is not None:
         yield Fact("group", words.rank_name(worker.group))
     yield from _rates(entry)
-    yield Fact("envs", _envs(worker))
+    yield Fact("envs", words.known(worker.n_envs, "{:,}".format))
     if words.getting_ready(worker):
         usual = words.usual(entry)
         phase = f"{words.phase_of(worker)} for {units.span(words.phase_s(entry))}"
@@ -53,7 +45,7 @@ def worker_facts(entry: SlotView) -> Iterator[Fact]:
 
 def _rates(entry: SlotView) -> Iterator[Fact]:
     worker = entry.worker
-    fps, rate = worker.fps, words.rate_of(worker)
+    fps, rate = worker.fps, units.fps(worker.rate)
     when = "over the whole attempt" if worker.state.ended else "now"
     if worker.fps_in_rank_0:
         yield Fact("FPS", words.COUNTED if fps is None else f"{rate} {when}, {words.COUNTED}")
@@ -67,14 +59,6 @@ def _rates(entry: SlotView) -> Iterator[Fact]:
         yield Fact("counted" if worker.state.ended else "whole attempt", f"{mean}{_COUNTED[fps.counted or 'printed']}")
         if fps.last is not None:
             yield Fact("printed", f"{units.fps(fps.last)} FPS, the last of {units.count(fps.samples, 'number')}")
-
-
-def _envs(worker: Worker) -> str:
-    """The number of environments, and that of the arguments where the script has reported another."""
-    reported, given = worker.newest.printed_envs, env_count.from_arguments(worker.args)
-    if reported is not None and given is not None and reported != given:
-        return f"{reported:,} reported, {given:,} in the arguments"
-    return words.known(worker.n_envs, "{:,}".format)
 
 
 def _genesis(worker: Worker) -> str:
@@ -96,7 +80,7 @@ def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, over: bool 
         yield Fact("GPU", "no sample yet", "dim")
         return
     full_mib, limit_w = sample.memory_total_mib or gpu.memory_total_mib, sample.power_limit_w or gpu.power_limit_w
-    yield Fact("GPU", f"{_pct(sample.gpu_util_pct)}, memory {_pct(sample.memory_util_pct)}")
+    yield Fact("GPU", f"{_with_unit(sample.gpu_util_pct, '%')}, memory {_with_unit(sample.memory_util_pct, '%')}")
     if sample.sm_pct is not None:
         yield Fact("SMs busy", _pct(sample.sm_pct))
     yield Fact("VRAM", f"{units.gib(sample.memory_used_mib)} of {units.gib(full_mib)} GiB")
@@ -112,8 +96,7 @@ def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, over: bool 
     transfer = f"in {units.whole(sample.pcie_rx_mib_s)}, out {units.whole(sample.pcie_tx_mib_s)} MiB/s"
     yield Fact("PCIe", transfer if is_reported else units.NOT_SUPPORTED)
     yield Fact(
-        "energy",
-        f"{units.energy(worker.newest.energy_j)} by the attempt, {units.energy(sample.energy_j)} in total",
+        "energy", f"{units.energy(worker.newest.energy_j)} by the attempt, {units.energy(sample.energy_j)} in total"
     )
 
 

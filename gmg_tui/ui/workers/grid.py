@@ -165,7 +165,7 @@ class Grid(Rows):
 
     def _table(self, width: int) -> list[Row]:
         view, placed, position = self._view, table.columns(self._view, width), self._position()
-        rows = [table.heading(placed, view, width)]
+        rows = [table.heading(placed, width)]
         for band in self._visible:
             if band.node:
                 rows.append(table.node_line(view, band, width))

@@ -10,7 +10,7 @@ from gmg_tui.model import WorkerState, total_fps
 from gmg_tui.ui import words
 from gmg_tui.ui.drawing import SIGNS, SPAN_S, Piece, Row, highest, history_row
 from gmg_tui.ui.header import states
-from gmg_tui.ui.slots import Order, SlotView, buckets, in_trouble, severity
+from gmg_tui.ui.slots import SlotView, buckets, in_trouble, severity
 from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.words import Note
 
@@ -33,8 +33,6 @@ class Column(NamedTuple):
     width: int
     """Cells, with one that stays empty beside the text."""
     text: Callable[[SlotView], Piece]
-    order: Order | None = None
-    """What its figures are for sorting."""
     left: bool = False
     """Whether its texts are left-aligned."""
 
@@ -46,16 +44,16 @@ Placed: TypeAlias = tuple[int, Column]
 def columns(view: View, width: int) -> list[Placed]:
     """The columns of a table `width` cells wide. Metrics that do not fit are left out, the last ones first."""
     name = max([4, *(len(slot) for slot in view.slots)]) + 1
-    left = [Column("slot", name, _slot, Order.SLOT, left=True)]
+    left = [Column("slot", name, _slot, left=True)]
     if view.snapshot.groups:
         ranks = [words.rank_name(each.group) for each in view.snapshot.workers if each.group is not None]
         left.append(Column("rank", max([4, *map(len, ranks)]) + 1, _rank, left=True))
     if view.queue is not None:
         left.append(Column("job", max(9, min(24, width // 7)), _job, left=True))
-    left += [Column("state", 13, _state, Order.STATE, left=True), Column("for", 8, _time)]
-    left.append(Column("FPS", 12, _rate, Order.FPS))
+    left += [Column("state", 13, _state, left=True), Column("for", 8, _time)]
+    left.append(Column("FPS", 12, _rate))
     if width >= _ENVS_FROM:
-        left.append(Column("envs", 10, _envs, Order.ENVS))
+        left.append(Column("envs", 10, _envs))
     right = list(_GPU if view.on_gpus else _CPU)
     free = width - _CURSOR - sum(column.width for column in left)
     while right and sum(column.width for column in right) > free:
@@ -101,7 +99,7 @@ def _time(entry: SlotView) -> Piece:
 def _rate(entry: SlotView) -> Piece:
     worker = entry.worker
     if worker.fps is not None:
-        return words.rate_of(worker), words.rate_style(worker)
+        return units.fps(worker.rate), words.rate_style(worker)
     in_rank_0 = worker.fps_in_rank_0 and worker.state is WorkerState.RUNNING
     return "in rank 0" if in_rank_0 else units.NOT_KNOWN, "dim"
 
@@ -130,24 +128,22 @@ def _of_gpu(name: str) -> Callable[[SlotView], Piece]:
 
 
 _GPU: Final = (
-    Column("GPU %", 6, _of_gpu("gpu_util_pct"), Order.UTILISATION),
-    Column("VRAM GiB", 12, _vram, Order.MEMORY),
-    Column("W", 5, _of_gpu("power_w"), Order.POWER),
-    Column("°C", 4, _of_gpu("temperature_c"), Order.TEMPERATURE),
+    Column("GPU %", 6, _of_gpu("gpu_util_pct")),
+    Column("VRAM GiB", 12, _vram),
+    Column("W", 5, _of_gpu("power_w")),
+    Column("°C", 4, _of_gpu("temperature_c")),
 )
 _CPU: Final = (
-    Column("CPU %", 7, lambda entry: _figure(units.whole(entry.worker.cpu_pct)), Order.UTILISATION),
-    Column("RAM GiB", 9, lambda entry: _figure(units.gib(entry.worker.memory_rss_mib)), Order.MEMORY),
+    Column("CPU %", 7, lambda entry: _figure(units.whole(entry.worker.cpu_pct))),
+    Column("RAM GiB", 9, lambda entry: _figure(units.gib(entry.worker.memory_rss_mib))),
 )
 
 
-def heading(placed: Sequence[Placed], view: View, width: int) -> Row:
-    """The row above the table, with the sign of the order beside the name of the column that it is sorted by."""
+def heading(placed: Sequence[Placed], width: int) -> Row:
+    """The row above the table."""
     line = Row(width)
     for start, column in placed:
         _put(line, start, column, column.heading if column.width > len(column.heading) else "", "dim")
-        sorts = column.order is view.order and view.order is not Order.SLOT
-        line.add(SIGNS.down if sorts else "", "dim")  # in the cell that is empty otherwise
     return line
 
 

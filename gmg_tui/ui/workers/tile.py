@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from textual.content import Content
+
 from gmg_tui import units
 from gmg_tui.model import WorkerState
 from gmg_tui.ui import words
-from gmg_tui.ui.drawing import SIGNS, SPAN_S, Row, bar, fold, highest, history_row, history_rows, safe
+from gmg_tui.ui.drawing import SIGNS, SPAN_S, Row, bar, highest, history_row, history_rows, safe
 from gmg_tui.ui.slots import SlotView, buckets
 from gmg_tui.ui.words import Note
 
@@ -77,7 +79,7 @@ def _rate_row(entry: SlotView, row: Row) -> Row:
     if worker.fps is None and worker.fps_in_rank_0:
         return row.add(f"FPS {words.COUNTED}", "dim")
     over = worker.state is not WorkerState.RUNNING and worker.lost_since is None
-    row.add(words.rate_of(worker).rjust(_RATE), words.rate_style(worker)).add(" FPS", "dim")
+    row.add(units.fps(worker.rate).rjust(_RATE), words.rate_style(worker)).add(" FPS", "dim")
     row.add(" (final)" if over and worker.fps is not None else "", "dim")
     if worker.n_envs is not None:
         row.end(f" {units.count(worker.n_envs, 'env')}")
@@ -147,6 +149,6 @@ def _note_rows(entry: SlotView, inner: int, most: int) -> list[Row]:
 
 def wrapped(note: Note, width: int, rows: int) -> list[Row]:
     """A note in at most `rows` rows, broken at spaces; what does not fit is cut."""
-    parts = fold(safe(note.text), width)
+    parts = [line.plain for line in Content(safe(note.text)).wrap(max(2, width))]  # 2: the room of a wide character
     lines = [*parts[: rows - 1], " ".join(parts[rows - 1 :])][:rows] if rows > 0 else []
     return [Row(width).add(part, note.style) for part in lines if part]

@@ -82,11 +82,6 @@ def test_an_ended_worker_has_no_current_values() -> None:
     assert _texts(list(facts.gpu_facts(stage.gpu(0), sample, worker, over=True)))[0] == "GPU at the end"
 
 
-def test_counted_environments_are_shown_beside_the_number_in_the_arguments() -> None:
-    worker = changed(stage.snapshot().workers[0], args=("-B", "4096"), n_envs=2048, printed_envs=2048)
-    assert "envs 2,048 reported, 4,096 in the arguments" in _texts(list(_worker_facts(worker, History())))
-
-
 def test_the_metrics_of_a_script_are_shown() -> None:
     worker = changed(stage.snapshot().workers[0], metrics={"reward": 12.3456789, "steps": 1e6})
     texts = _texts(list(_worker_facts(worker, History())))
@@ -187,10 +182,7 @@ def test_the_charts_share_one_time_axis_and_show_units() -> None:
     assert list(plots) == ["FPS", "GPU", "VRAM", "power"]
     for plot in plots.values():
         assert [column for column, dots in enumerate(plot[-1]) if dots == " "] == list(range(20, 30))
-    ticks = [number for number, sign in enumerate(rows[-2]) if sign == "┬"]
-    ago = [(match.start() + match.end() - 1) / 2 for match in re.finditer(r"-\S+", rows[-1])]
-    assert [round(seconds) for seconds in ago] == pytest.approx(ticks, abs=1)
-    assert len(ticks) >= 2
+    assert [match.start() for match in re.finditer(r"-\d", rows[-1])] == [rows[-2].index("─"), rows[-2].index("┬")]
     rows = _charts()
     titles = [row for row in rows if row[:1].strip() and "│" not in row]
     assert titles[0].startswith("FPS 24,013,029")
