@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-import msgspec
-
 from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
 from gmg_tui.model import (
     Details,
     JobRecord,
-    Lane,
     QueueAction,
     QueueView,
     Series,
@@ -34,7 +31,6 @@ class FakeEngine(EngineClient):
         answers: While it is not set, no request is answered: late, or never.
         log: Lines that `follow` answers with, by slot.
         jobs: The queue, in its order; a session without any has no queue.
-        lanes: Its slots.
         tried_so_far: What was tried.
     """
 
@@ -56,7 +52,6 @@ class FakeEngine(EngineClient):
         self.snapshot = snapshot
         self.details_of: dict[str, Details] = {}
         self.jobs: list[JobRecord] = []
-        self.lanes: list[Lane] = []
         self.tried_so_far = TriedView()
         self.stacks_of: tuple[Stacks, ...] = ()
         self._events: asyncio.Queue[Update | Lines | Bye] = asyncio.Queue()
@@ -129,7 +124,7 @@ class FakeEngine(EngineClient):
             raise GmgError("this session has no queue", 1)
         first = max(0, min(first, len(self.jobs)))
         part = tuple(self.jobs[first : first + count])
-        return QueueView(queue.version, first, len(self.jobs), part, tuple(self.lanes))
+        return QueueView(queue.version, first, len(self.jobs), part, ())
 
     async def stacks(self, slot: str) -> tuple[Stacks, ...]:
         await self._hear("stacks", slot)
@@ -140,7 +135,6 @@ class FakeEngine(EngineClient):
 
     async def use_slot(self, slot: str, *, used: bool) -> None:
         await self._hear("use_slot", slot, used)
-        self.lanes = [msgspec.structs.replace(lane, used=used) if lane.slot == slot else lane for lane in self.lanes]
 
     async def tried(self) -> TriedView:
         await self._hear("tried")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gmg_tui.model import Attempt, Fps, JobRecord, Lane, Queue, Snapshot, SweepSpec, Worker, WorkerState
+from gmg_tui.model import Attempt, Fps, JobRecord, Queue, Snapshot, SweepSpec, Worker, WorkerState
 from tests.ui import play, sessions
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.play import FakedApp
@@ -133,8 +133,6 @@ def engine(records: list[JobRecord] | None = None, *, slots: int = 4, used: int 
         log=log,
     )
     made.jobs = records
-    active = {record.slot: record.number for record in records if record.state is WorkerState.RUNNING}
-    made.lanes = [Lane(f"gpu{i}", i < used, active.get(f"gpu{i}")) for i in range(slots)]
     return made
 
 

@@ -46,24 +46,12 @@ def test_values_are_plotted_on_a_logarithmic_axis_and_rates_on_a_linear_one() ->
     assert rows[0].startswith(" FPS over n_envs  ● gpu0  ○ gpu1")
 
 
-def test_small_differences_are_visible_on_an_axis_that_does_not_start_at_zero() -> None:
-    assert "0 ┤" in "\n".join(_curve(_two((64, 3e6), (128, 12e6))))
-    near = _curve(_two((64, 50.0), (128, 52.0)))
-    assert "    0 ┤" not in "\n".join(near)
-    assert _place(near, "○")[1] + 8 < _place(near, "●")[1]
-
-
 def test_an_interval_taller_than_a_cell_is_drawn() -> None:
     wide = tunings.measured(1, 64, "gpu0", rate=6e6, margin_pct=66.0)
     tuning = Tuning(tunings.SPEC, "", (wide, tunings.measured(2, 128, "gpu1", rate=1e6)), tunings.LADDER.answer)
     column = _place(_curve(tuning), "●")[0]
     rows = [at for at, row in enumerate(_curve(tuning)) if at and row[column : column + 1] == "│"]
     assert len(rows) >= 8
-
-
-def test_a_trial_on_all_slots_is_not_a_point_of_the_curve() -> None:
-    alone = replace(tunings.ENDED, trials=tuple(t for t in tunings.ENDED.trials if t.kind is not TrialKind.TOGETHER))
-    assert _curve(alone) == _curve(tunings.ENDED)
 
 
 def test_without_a_rate_there_is_no_curve() -> None:

@@ -132,19 +132,6 @@ def test_a_region_that_was_not_drawn_is_unchanged(
     assert terminal.cells == [former[:cut] + other[cut:] for former, other in zip(*halves, strict=True)]
 
 
-def test_unchanged_cells_are_not_sent() -> None:
-    console, differ = _console("256"), Differ()
-    row = [Piece("gpu0  24,013", Style(color="green"))]
-    frame = [_row(row)] * HEIGHT
-    differ.diff(_whole(frame).render_segments(console), SIZE)
-    assert differ.diff(_part(frame, {0, 1, 2}, []).render_segments(console), SIZE) == ""
-    changed = [frame[0], _row([Piece("gpu0  24,014", Style(color="green"))]), frame[2]]
-    assert (
-        differ.diff(_part(changed, {0, 1, 2}, []).render_segments(console), SIZE)
-        == "\x1b[2;12H\x1b[0;32m4\x1b[0m\x1b[3;13H"
-    )
-
-
 @pytest.mark.parametrize("text", ["e\u0301te\u0301", "世e\u0301 x"])
 def test_a_combining_mark_is_sent_with_its_base_character(text: str) -> None:
     console, terminal = _console("256"), Terminal()

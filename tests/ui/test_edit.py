@@ -14,10 +14,9 @@ from textual._xterm_parser import XTermParser
 from textual.pilot import Pilot
 from textual.widgets import TextArea
 
-from gmg_tui.errors import GmgError
 from gmg_tui.protocol import Welcome
 from gmg_tui.ui import Outcome
-from gmg_tui.ui.edit import EditScreen, placeholder_values, split_args, split_env
+from gmg_tui.ui.edit import EditScreen, placeholder_values, split_args
 from gmg_tui.ui.view import View
 from gmg_tui.ui.words import join_args
 from tests.ui import nodes, play, sessions
@@ -131,15 +130,6 @@ def test_gpu_is_the_index_on_the_node_of_the_slot() -> None:
     assert (values["gpu"], values["i"], values["n"]) == (2, 6, 8)
 
 
-async def test_long_text_does_not_hide_the_state_of_the_dialog() -> None:
-    async with editing(args=("-B", *map(str, range(400)))) as dialog:
-        await dialog.pilot.resize_terminal(60, 12)
-        dialog.fields[1].text = "\n".join(f"V{number}=x" for number in range(40))
-        await play.sees(dialog.pilot, "gpu0 restarts with these settings")
-        await dialog.pilot.resize_terminal(80, 48)
-        await play.sees(dialog.pilot, "Expands to: -B 0 1 2", "Restart (ctrl+s)")
-
-
 # Applying
 
 
@@ -159,16 +149,6 @@ async def test_the_environment_is_sent_as_written_and_enter_starts_a_line_in_it(
         await write(dialog.pilot, "URL=a=b  {x} ")
         await press(dialog.pilot, "ctrl+s")
         assert asked(dialog.engine) == [("edit", ("gpu0",), ARGS, ENV | {"URL": "a=b  {x} "})]
-
-
-async def test_no_arguments_and_an_empty_argument_can_be_sent() -> None:
-    async with editing(args=("-B",)) as dialog:
-        await write(dialog.pilot, " ''")
-        await play.sees(dialog.pilot, "Expands to: -B ''")
-        await press(dialog.pilot, *["backspace"] * 5)
-        await play.sees(dialog.pilot, "Expands to: no arguments")
-        await press(dialog.pilot, "ctrl+s")
-        assert asked(dialog.engine) == [("edit", ("gpu0",), (), ENV)]
 
 
 async def test_unchanged_settings_restart_nothing_and_cancel_sends_nothing() -> None:
@@ -237,8 +217,3 @@ def test_formatted_arguments_parse_to_the_same_arguments(args: list[str]) -> Non
 def test_placeholders_are_not_quoted_and_nothing_is_expanded() -> None:
     assert join_args(("-e", "run-{i}", "$HOME", "a b")) == "-e run-{i} '$HOME' 'a b'"
     assert split_args("$HOME *.py\n# no comment") == ("$HOME", "*.py", "#", "no", "comment")
-
-
-def test_blank_lines_of_the_environment_are_skipped_and_counted() -> None:
-    with pytest.raises(GmgError, match="line 3: expected KEY=VALUE"):
-        split_env("A=1\n\nB\nC")

@@ -9,9 +9,8 @@ from gmg_tui.model import Phase, Snapshot, WorkerState
 from gmg_tui.protocol import Welcome
 from gmg_tui.ui.header import headline
 from gmg_tui.ui.view import View
-from tests.ui import sessions, sweeps
+from tests.ui import sessions
 from tests.ui.sessions import changed
-from tests.workers import worker_of
 
 
 def _headline(snapshot: Snapshot, width: int) -> str:
@@ -75,23 +74,3 @@ def test_the_headline_has_the_whole_name_and_the_name_of_the_script_without_its_
         assert "/home" not in text
         assert ("  franka.py" in text) == (width == 160)  # whole or not at all
     assert "  franka.py -B" in text
-
-
-def test_the_headline_shows_how_long_the_engine_has_been_silent() -> None:
-    state = View(Welcome(1, sessions.session(8), sessions.varied_snapshot(), ()))
-    state.silent_s = 75
-    for width in (60, 80, 160):
-        assert str(headline(state, width)).endswith("engine silent for 1:15 ")
-
-
-def test_the_headline_of_a_sweep_counts_no_slot_whose_last_job_has_ended() -> None:
-    text = _headline(sweeps.ended_snapshot(sweeps.jobs(30, 30)), 120)
-    assert "Σ – FPS" in text
-    assert "finished" not in text
-
-
-def test_the_headline_has_no_total_before_any_worker_has_printed_one() -> None:
-    waiting = tuple(worker_of(f"gpu{i}", i, WorkerState.WAITING) for i in range(2))
-    text = _headline(Snapshot(sessions.NOW, 3.0, waiting), 100)
-    assert "Σ – FPS" in text
-    assert "FPS/W" not in text

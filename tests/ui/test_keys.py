@@ -203,13 +203,6 @@ async def test_arrows_letters_and_clicks_select_a_worker_and_open_its_log(
             assert app.view.selected == slot
 
 
-def test_down_from_above_a_shorter_last_row_goes_to_its_end() -> None:
-    view = play.busy(7).view
-    view.choose("gpu3")
-    assert view.move("down", 4)
-    assert view.selected == "gpu6"
-
-
 async def test_a_click_on_a_key_of_the_footer_does_what_the_key_does_and_a_refusal_is_shown() -> None:
     app = play.busy()
     async with app.run_test(size=SMALL) as pilot:
@@ -233,16 +226,6 @@ async def test_t_switches_between_tiles_and_table_and_reports_when_tiles_do_not_
         await pilot.resize_terminal(60, 12)
         await press(pilot, "t", "t")
         await play.sees(pilot, "no room for tiles")
-
-
-async def test_64_workers_scroll_with_the_selection_in_the_table() -> None:
-    app = play.busy(64)
-    async with app.run_test(size=SMALL) as pilot:
-        await pilot.pause()
-        await play.sees(pilot, "1-14 of 64")
-        play.burst(pilot, *["down"] * 20)
-        await play.sees(pilot, "8-21 of 64")
-        await play.sees(pilot, "▸ gpu20")
 
 
 # Screens

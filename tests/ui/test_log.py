@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from textual.app import App
-from textual.events import MouseScrollUp
 
 from gmg_tui.protocol import Lines
 from gmg_tui.ui.log.buffer import KEPT_ROWS
@@ -82,14 +81,6 @@ async def test_a_paused_log_stays_under_a_flood_and_jumps_to_the_newest_lines_wh
         _more(app, 1, "and on")
         await play.sees(pilot, "and on 0")
         assert len(app.main.log_view.buffer.rows) <= KEPT_ROWS * 9 / 8
-
-
-async def test_the_wheel_scrolls() -> None:
-    app = _plain()
-    async with app.run_test(size=(60, 24)) as pilot:
-        await play.sees(pilot, "400 lines")
-        await pilot._post_mouse_events([MouseScrollUp], app.main.log_view)
-        await play.sees(pilot, "paused, 3 lines below")
 
 
 async def test_search_highlights_counts_and_steps_through_matches() -> None:
@@ -237,24 +228,6 @@ async def test_long_lines_are_wrapped_and_paging_moves_by_screen_rows() -> None:
         await play.sees(pilot, "match 1 of 1", "<0090>")
         await press(pilot, "escape")
         await play.sees(pilot, "following", "last")
-
-
-async def test_a_wrapped_log_longer_than_the_view_is_scrolled_by_its_rows() -> None:
-    app = _app_of(*(f"{number} " + "x" * 150 for number in range(30)))
-    async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "30 lines")
-        await press(pilot, "home")
-        page = app.main.log_view._page
-        seen: list[str] = []
-        for _ in range(200):
-            seen.append(_log(app)[1])
-            if "following" in _log(app)[0]:
-                break
-            app.main.log_view.scroll_lines(1)
-            await pilot.pause()
-        assert len(seen) == 60 - page + 1
-        assert seen[:4] == ["0 " + "x" * 78, "x" * 72, "1 " + "x" * 78, "x" * 72]
-        assert _log(app)[page] == "x" * 73
 
 
 async def test_the_palette_copies_the_match_else_the_newest_line_in_view() -> None:

@@ -32,14 +32,6 @@ def test_a_gap_in_line_numbers_is_shown_and_earlier_lines_are_counted() -> None:
     assert (buffer.printed, buffer.below) == (1211, 0)
 
 
-def test_duplicate_lines_are_skipped() -> None:
-    buffer = LogBuffer()
-    buffer.extend(0, ["a", "b", "c"])
-    buffer.extend(1, ["b", "c", "d"])
-    buffer.extend(0, ["a"])
-    assert _texts(buffer) == ["a", "b", "c", "d"]
-
-
 def test_the_buffer_keeps_the_newest_rows_and_forgets_their_matches() -> None:
     buffer = LogBuffer(kept=100)
     buffer.search("7")
@@ -91,15 +83,6 @@ def test_consecutive_progress_lines_are_one_row_with_the_newest() -> None:
         ("warning", 1, 3),
         (_fps(5), 3, 6),
     ]
-
-
-def test_a_search_matches_the_newest_of_folded_lines() -> None:
-    buffer = LogBuffer()
-    buffer.search(f"{24e6 + 1:,.2f}")
-    buffer.extend(0, [_fps(0), _fps(1)])
-    assert buffer.matches == [0]
-    buffer.extend(2, [_fps(2)])
-    assert buffer.matches == []
 
 
 def test_paused_rows_do_not_change() -> None:

@@ -10,18 +10,6 @@ from tests.pseudo_terminal import text_of
 from tests.ui import play
 
 
-async def test_hidden_tiles_are_counted() -> None:
-    app = play.busy()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("t")
-        await play.sees(pilot, "1-4 of 8")
-        await pilot.press("j", "j")
-        await play.sees(pilot, "3-6 of 8", "gpu5")
-        await pilot.press("t")
-        await play.sees(pilot, "gpu7")
-        assert "of 8" not in play.shown(app)
-
-
 async def test_the_first_frame_shows_all_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not a blank that is filled afterwards."""
     size = (120, 36)

@@ -70,17 +70,6 @@ async def test_kill_asks_with_the_count_unless_all_are_being_stopped() -> None:
         assert asked(app.engine) == [("kill", "gpu1", "gpu2")]
 
 
-async def test_marked_workers_that_a_key_does_not_apply_to_are_skipped() -> None:
-    over = {"state": WorkerState.FINISHED}
-    app = _app(gpu0=over, gpu2=over)
-    async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "space", "right", "space", "right", "space", "x")
-        assert asked(app.engine) == [("stop", "gpu1")]
-        await press(pilot, "left", "space", "x")
-        assert len(asked(app.engine)) == 1
-        await play.sees(pilot, "Nothing runs on the marked slots.")
-
-
 async def test_on_a_workers_page_keys_act_on_that_worker() -> None:
     app = _app()
     async with app.run_test(size=SMALL) as pilot:
@@ -107,14 +96,3 @@ async def test_marks_survive_snapshots_and_are_dropped_with_their_slot() -> None
         app.engine.push(sessions.changed(app.engine.snapshot, workers=left))
         await play.sees(pilot, "1 marked")
         assert app.view.marked == {second}
-
-
-async def test_esc_closes_a_search_before_it_clears_marks() -> None:
-    app = _app()
-    async with app.run_test(size=SMALL) as pilot:
-        await press(pilot, "space", "slash", "f", "p", "s", "enter")
-        assert app.main.log_view.buffer.query == "fps"
-        await press(pilot, "escape")
-        assert (app.main.log_view.buffer.query, app.view.marked) == ("", {"gpu0"})
-        await press(pilot, "escape")
-        assert app.view.marked == set()

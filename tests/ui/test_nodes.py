@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gmg_tui.model import NodeView, Snapshot, WorkerState
 from gmg_tui.protocol import Action
-from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.workers import tile
 from tests.ui import nodes, play, sessions
 from tests.ui.play import FakedApp, press
@@ -115,15 +113,6 @@ async def test_a_lost_node_is_shown_in_headline_line_row_and_tile(size: tuple[in
         assert app.view.selected == "n2/gpu0", "lost is trouble"
 
 
-async def test_a_silent_node_is_named_with_the_duration() -> None:
-    shown = nodes.snapshot(sessions.busy_snapshot(), views=(NodeView("n2", connected=False, silent_s=12.0),))
-    app = nodes.app_of(shown)
-    async with app.run_test(size=WIDE):
-        rows = play.screen(app)
-        assert "n2 silent" in rows[0]
-        assert "silent for 12 s" in next(row for row in rows if "- n2" in row)
-
-
 async def test_power_that_is_not_known_is_no_zero() -> None:
     snapshot = nodes.varied()
     samples = tuple(sessions.changed(sample, power_w=None) for sample in snapshot.samples)
@@ -133,15 +122,6 @@ async def test_power_that_is_not_known_is_no_zero() -> None:
         line = next(row for row in play.screen(app) if "+ n1" in row)
         assert "2 running" in line
         assert " W " not in line
-
-
-async def test_lost_nodes_that_do_not_fit_are_counted() -> None:
-    shown: Snapshot = nodes.snapshot(sessions.busy_snapshot(16), 4)
-    for node in ("n1", "n2", "n3"):
-        shown = nodes.lost(shown, node, sessions.NOW - 9)
-    app = nodes.app_of(shown, 4)
-    async with app.run_test(size=WIDE):
-        assert "3 nodes lost" in play.screen(app)[0]
 
 
 async def test_going_to_the_next_trouble_unfolds_its_node() -> None:
@@ -157,17 +137,6 @@ async def test_going_to_the_next_trouble_unfolds_its_node() -> None:
         assert (app.view.selected, app.view.folded_node) == ("n2/gpu0", ""), "from the first behind the line"
 
 
-async def test_a_folded_node_disappears_without_any_worker_that_the_filter_shows() -> None:
-    app = nodes.app_of(nodes.varied())
-    async with app.run_test(size=WIDE) as pilot:
-        app.view.folded = {"n1", "n2"}
-        app.main.filter_workers("failed")
-        await pilot.pause()
-        assert _drawn(app) == ("+n1",)
-        await press(pilot, "enter")
-        assert _drawn(app) == ("-n1", ALL[3])
-
-
 async def test_sorting_by_a_metric_lists_the_workers_of_all_nodes_together() -> None:
     app = nodes.busy()
     async with app.run_test(size=WIDE) as pilot:
@@ -176,12 +145,6 @@ async def test_sorting_by_a_metric_lists_the_workers_of_all_nodes_together() -> 
         assert not app.view.folded_node
         await press(pilot, "do:screen.sort_by('slot')")
         assert _drawn(app) == ("+n1", "-n2", *ALL[4:])
-
-
-def test_bands_are_as_wide_as_the_grid_and_restart_with_each_node() -> None:
-    view = View(nodes.busy().engine.welcome)
-    view.folded ^= {"n2"}
-    assert view.bands(3) == [Band((), "n1"), Band(ALL[:3]), Band(ALL[3:4]), Band(ALL[4:], "n2")]
 
 
 async def test_many_slots_start_folded_and_fit() -> None:
@@ -206,15 +169,3 @@ async def test_a_node_line_is_visible_with_its_first_worker() -> None:
         await pilot.pause()
         assert app.view.selected == "n1/gpu0"
         assert "- n1" in play.shown(app)
-
-
-async def test_the_last_rate_of_a_lost_worker_is_not_its_result() -> None:
-    of = nodes.snapshot(sessions.busy_snapshot())
-    waiting = tuple(
-        sessions.changed(worker, state=WorkerState.WAITING) if worker.slot.startswith("n2/") else worker
-        for worker in of.workers
-    )
-    app = nodes.app_of(nodes.lost(sessions.changed(of, workers=waiting), "n2", sessions.NOW - 75))
-    async with app.run_test(size=WIDE) as pilot:
-        await play.sees(pilot, "⚠ lost  1:15")
-        assert "(final)" not in play.shown(app)

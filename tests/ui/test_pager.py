@@ -85,21 +85,6 @@ async def test_in_a_sweep_it_is_the_log_of_the_job() -> None:
         assert str(await app.main._log_path()) == f"{app.view.session.spec.folder}/{job.log}"
 
 
-@pytest.mark.process
-@pytest.mark.parametrize(
-    ("code", "message"), [("raise SystemExit(3)", "exit status 3"), ("os.kill(os.getpid(), 9)", "exit status -9")]
-)
-async def test_a_failed_or_killed_pager_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, message: str
-) -> None:
-    app = _app("one")
-    _with_log(app, tmp_path)
-    monkeypatch.setenv("PAGER", shlex.join([sys.executable, "-c", f"import os; {code}"]))
-    async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "do:screen.log_pager")
-        await play.sees(pilot, message)
-
-
 @pytest.mark.parametrize(
     ("pager", "message"),
     [
@@ -118,15 +103,3 @@ async def test_a_missing_pager_is_reported_in_one_sentence(
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "do:screen.log_pager")
         await play.sees(pilot, message)
-
-
-async def test_a_missing_log_is_reported_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = _app("a line")
-    path = _with_log(app, tmp_path)
-    command, note = _pager(tmp_path)
-    monkeypatch.setenv("PAGER", command)
-    path.unlink()
-    async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "do:screen.log_pager")
-        await play.sees(pilot, "nothing has been written yet to ")
-    assert not note.exists()

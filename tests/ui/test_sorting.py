@@ -131,16 +131,6 @@ async def test_sorting_by_fps_keeps_the_selection() -> None:
         assert "sorted" not in play.shown(app)
 
 
-async def test_sorting_scrolls_to_the_top_and_an_arrow_returns_to_the_selection() -> None:
-    app = play.busy(64)
-    async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "do:screen.sort_by('FPS')")
-        assert _in_sight(app)[0] == app.view.slots[0] != "gpu0"
-        assert app.view.selected == "gpu0"
-        await press(pilot, "left")
-        assert app.view.selected in _in_sight(app)
-
-
 async def test_the_filter_is_shown_and_esc_clears_it() -> None:
     app = play.varied()
     async with app.run_test(size=(60, 12)) as pilot:

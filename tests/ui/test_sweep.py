@@ -54,15 +54,6 @@ def test_the_nearest_slot_is_selected_when_the_selected_one_disappears(left: tup
     assert state.selected == chosen
 
 
-def test_the_first_slot_to_appear_is_selected() -> None:
-    state = _state()
-    assert (state.slots, state.selected) == ((), "")
-    assert state.move("down", 1) is False
-    state.apply(_with(sweeps.engine(slots=8, used=8).snapshot, 3, 4))
-    assert state.selected == "gpu3"
-    assert state.choose("gpu0") is False
-
-
 # The screen
 
 
@@ -221,12 +212,3 @@ async def test_quitting_shows_how_to_continue_and_counts_jobs() -> None:
         await pilot.pause()
     assert app.return_value is not None
     assert app.return_value.how == "stopped"
-
-
-async def test_an_interrupted_queue_counts_the_jobs_that_did_not_run() -> None:
-    engine = sweeps.engine()
-    app = sweeps.app(engine)
-    async with app.run_test(size=(120, 36)) as pilot:
-        queue = sweeps.queue_of(sweeps.jobs(30, 15, running=0), ended=True, eta_s=None)
-        await _shows(pilot, engine, sessions.changed(engine.snapshot, queue=queue))
-        await play.sees(pilot, "15/30 jobs", "15 not run", "ended after")

@@ -58,16 +58,6 @@ async def test_every_theme_draws_its_background_in_every_cell_and_has_distinct_s
             assert name == "ansi" or grounds == {background}
 
 
-def test_styles_of_a_theme_are_derived_once() -> None:
-    app = play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme="dark")
-    dark = app.appearance
-    app.theme = themes.textual_name("light", no_color=False)
-    light = app.appearance
-    app.theme = themes.textual_name("dark", no_color=False)
-    assert app.appearance is dark
-    assert light != dark
-
-
 @pytest.mark.parametrize("name", ["dark", "light", "contrast"])
 def test_colours_are_from_the_256_colour_palette(name: str) -> None:
     appearance = play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme=name).appearance

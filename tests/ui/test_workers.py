@@ -120,11 +120,6 @@ def test_the_history_of_a_restarted_worker_has_a_gap() -> None:
     assert points == [worker.fps.last, *[None] * 600, worker.fps.last]  # type: ignore[union-attr]
 
 
-def test_a_taller_graph_shows_the_same_values_in_more_rows() -> None:
-    values = [None, 25.0, 50.0, 75.0, 100.0]
-    assert graphs.history_rows(values, 100.0, 6, 2) == ["    ▄█", "  ▄███"]
-
-
 @pytest.mark.parametrize("after", [12e6, 12e3])
 def test_a_graph_is_scaled_to_the_values_shown(after: float) -> None:
     worker = sessions.running(0)
@@ -189,16 +184,6 @@ def test_unknown_values_are_a_dash_and_unsupported_ones_are_labelled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("used", "shown"), [(0.0, " 0.0 / 79.6"), (81_559.0, "79.6 / 79.6"), (90_000.0, "87.9 / 79.6")]
-)
-def test_memory_in_use_at_its_limits(used: float, shown: str) -> None:
-    sample = changed(sessions.sample(0), memory_used_mib=used, gpu_util_pct=100.0)
-    text = _tile(_shown(sessions.running(0), sample))
-    assert shown in text
-    assert "100 %" in text
-
-
-@pytest.mark.parametrize(
     ("of_worker", "of_sample", "texts"),
     [
         ({}, {"throttle": ("thermal",)}, ("throttled: thermal",)),
@@ -215,12 +200,6 @@ def test_a_tile_shows_what_is_wrong(
 ) -> None:
     text = _tile(_shown(changed(sessions.running(0), **of_worker), changed(sessions.sample(0), **of_sample)))
     assert all(each in text for each in texts)
-
-
-def test_throttling_does_not_hide_the_history_in_a_narrow_row() -> None:
-    worker = changed(sessions.running(0), progress=None)
-    free, slowed = (changed(sessions.sample(0), throttle=throttle) for throttle in ((), ("power cap",)))
-    assert _row(_shown(worker, slowed), 80) == _row(_shown(worker, free), 80)
 
 
 def test_late_metrics_show_their_age_and_do_not_hide_the_phase() -> None:
@@ -284,20 +263,6 @@ def test_a_broken_gpu_is_one_red_line_before_milder_trouble() -> None:
     assert "2 ECC errors, uncorrected" in _tile(shown)
     lost = GpuSample("GPU-0", lost=True, error="the GPU is lost", health=broken)
     assert [note.text for note in words.notes(_shown(sessions.running(0), lost))] == ["GPU lost: the GPU is lost"]
-
-
-def test_what_to_do_while_it_runs_is_on_the_tile_of_the_selected_worker_and_below_the_table_only() -> None:
-    shown = _shown(changed(sessions.running(0), advice="start it with --pattern"), sessions.sample(0))
-    assert "start it with --pattern" in _tile(shown)
-    assert "start it with --pattern" not in _tile(shown._replace(chosen=False))
-    assert "start it with --pattern" not in _row(shown, 160)
-    assert "start it with --pattern" in _detail(shown, 160)
-
-
-def test_a_slow_link_hides_no_history() -> None:
-    history = _past(sessions.running(0))
-    link = judged(GpuHealth(pcie_width=8, pcie_width_max=16))
-    assert "█" in _row(_shown(sessions.running(0), changed(sessions.sample(0), health=link), history))
 
 
 _workers = st.builds(

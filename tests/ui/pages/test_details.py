@@ -13,16 +13,13 @@ from textual.geometry import Size
 from textual.pilot import Pilot
 from textual.widgets import TabbedContent, TextArea
 
-from gmg_tui.gpu.health import judged
 from gmg_tui.model import (
     Fps,
-    GpuHealth,
     GpuSample,
     Series,
     Slot,
     Worker,
     WorkerState,
-    Xid,
 )
 from gmg_tui.ui.pages import worker_facts as facts
 from gmg_tui.ui.pages.details import DetailsPage, lines, tracks
@@ -111,34 +108,6 @@ def test_the_gpu_has_all_its_figures_with_their_units() -> None:
         assert text in texts, text
 
 
-def test_health_shows_problems_with_advice() -> None:
-    health = judged(
-        GpuHealth(
-            ecc_corrected=1234,
-            ecc_uncorrected=2,
-            remap_pending=True,
-            memory_temperature_c=71.0,
-            pcie_gen=5,
-            pcie_gen_max=5,
-            pcie_width=8,
-            pcie_width_max=16,
-            pstate=0,
-            xids=(Xid(31, stage.NOW, 4),),
-        )
-    )
-    text = "\n".join(_texts(list(facts.health_facts(health))))
-    for words in (
-        "2 ECC errors, uncorrected; what was computed may be wrong: end what runs there and reset it",
-        "a memory row waits to be replaced; reset the GPU when nothing runs there",
-        "PCIe has 8 of 16 lanes; check",
-        "2 uncorrected, 1,234 corrected",
-        "71 °C",
-        "generation 5 of 5, x8 of x16",
-        "4 times: a kernel used memory that is not its own",
-    ):
-        assert words in text, words
-
-
 # Charts
 
 
@@ -193,20 +162,6 @@ def test_the_charts_share_one_time_axis_and_show_units() -> None:
         ("80 GiB", "0 GiB"),
         ("700 W", "0 W"),
     ]
-
-
-def test_the_height_of_a_column_is_its_value_on_its_scale_and_a_peak_of_memory_stays() -> None:
-    flat = Series("gpu0", stage.NOW, 1.0, (20e6,) * 10, (50.0,) * 10, (81559 / 4,) * 10, (700.0,) * 10)
-    heights = {
-        title: sum("█" in row for row in rows) for title, rows in _plots(_charts(height=38, series=flat)).items()
-    }
-    assert heights == {"FPS": 8, "GPU": 4, "VRAM": 2, "power": 8}
-    many = 1420
-    spike = tuple(81559.0 if step == 700 else 0.0 for step in range(many))
-    load = tuple(100.0 if step == 700 else 0.0 for step in range(many))
-    plots = _plots(_charts(series=Series("gpu0", stage.NOW, 1.0, (1.0,) * many, load, spike, (1.0,) * many)))
-    assert plots["VRAM"][0].strip()
-    assert not plots["GPU"][0].strip()
 
 
 def test_unknown_values_are_named_and_not_drawn_as_zero() -> None:
@@ -351,11 +306,6 @@ async def test_h_and_l_show_the_neighbour_and_select_it() -> None:
         await play.sees(pilot, "gpu3 log")
 
 
-async def test_arrows_select_the_neighbour_in_the_table_of_attempts_too() -> None:
-    async with detailed(None, "tab", "tab", "right") as pilot:
-        await play.sees(pilot, "gpu1", "-e run-1")
-
-
 async def test_keys_act_on_the_worker_shown() -> None:
     engine = stage.engine()
     async with detailed(engine, "l", "r", "x", "X", "y") as pilot:
@@ -379,17 +329,6 @@ async def test_each_snapshot_is_shown_with_its_problems_at_the_top() -> None:
         )
         await play.sees(pilot, "failed", "▸ nan in entity 3 [/", "▸ a smaller dt")
         assert "STUCK" not in play.shown(pilot.app)
-
-
-async def test_details_are_requested_again_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DetailsPage, "PERIOD_S", 0.2)
-    engine = stage.engine()
-    engine.refuse = "the engine is busy"
-    async with detailed(engine, "shift+tab") as pilot:
-        await play.sees(pilot, "the engine is busy")
-        engine.refuse = ""
-        await play.sees(pilot, "DISPLAY LOCAL_RANK")
-        await play.until(pilot, lambda: "busy" not in play.shown(pilot.app))
 
 
 async def test_a_slot_without_a_worker_is_shown() -> None:

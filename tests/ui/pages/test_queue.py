@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 from textual.pilot import Pilot
 
-from gmg_tui.model import Attempt, Fps, JobRecord, QueueAction, Rank, RankGroup, Snapshot, WorkerState
+from gmg_tui.model import Attempt, Fps, JobRecord, QueueAction, Snapshot, WorkerState
 from gmg_tui.model.jobs import SKIPPED
 from gmg_tui.ui.pages.queue import PART, QueuePage
 from tests.ui import play, sessions, sweeps
@@ -95,13 +95,6 @@ async def test_the_queue_opens_at_the_first_running_job() -> None:
         assert queue.app.screen is queue.app.main
 
 
-async def test_text_that_a_narrow_table_cuts_is_shown_below_it() -> None:
-    async with opened(size=(60, 15)) as queue:
-        await press(queue.pilot, "home", *["down"] * 4)
-        await play.sees(queue.pilot, "CUDA out of memory: 61.4 GiB more were asked for", "logs/0005-method=ode-b1.log")
-        assert len(play.screen(queue.app)) == 15
-
-
 async def test_the_running_job_is_followed_until_the_cursor_is_moved_and_again_with_f() -> None:
     async with opened() as queue:
         await queue.change(sweeps.jobs(30, 15))
@@ -129,18 +122,6 @@ async def test_a_long_queue_is_requested_only_when_it_changes() -> None:
         assert queue.actions == [(QueueAction.RETRY, 1)]
 
 
-async def test_a_group_shows_the_rate_of_all_its_ranks_and_all_its_slots() -> None:
-    slots = ("gpu0", "gpu1", "gpu2")
-    job = JobRecord(1, "wide", state=WorkerState.RUNNING, world_size=3, slot="gpu0", slots=slots)
-    engine = sweeps.engine([job])
-    first = structs.replace(engine.snapshot.workers[0], job=1, group=Rank("g1", 0, 3))
-    group = RankGroup("g1", slots, WorkerState.RUNNING, job=1, fps=1200.0)
-    engine.snapshot = structs.replace(engine.snapshot, workers=(first,), groups=(group,))
-    engine.welcome = structs.replace(engine.welcome, snapshot=engine.snapshot)
-    async with opened(engine) as queue:
-        assert queue.row(1).startswith("1 wide running gpu0 +2 1,200 ")
-
-
 async def test_a_skipped_job_is_labelled_so_and_one_that_runs_again_keeps_its_rate_until_it_has_another() -> None:
     ran = Attempt(1, state=WorkerState.FINISHED, fps=Fps(9.0, 7500.0, 9.0, 3, settled=9.0))
     jobs = [
@@ -156,12 +137,6 @@ async def test_a_skipped_job_is_labelled_so_and_one_that_runs_again_keeps_its_ra
 
 
 # Keys that act
-
-
-async def test_r_runs_the_selected_job_again() -> None:
-    async with opened() as queue:
-        await press(queue.pilot, *["down"] * 5, "r")
-        assert queue.actions == [(QueueAction.RETRY, 18)]
 
 
 async def test_x_skips_a_waiting_job_at_once_and_stops_a_running_one_after_a_confirmation() -> None:
@@ -227,15 +202,6 @@ async def test_all_failed_jobs_run_again_from_the_palette() -> None:
         await play.sees(queue.pilot, "No job has failed.")
 
 
-async def test_a_refusal_is_shown_literally() -> None:
-    async with opened() as queue:
-        queue.engine.refuse = "job 13 [bold]runs[/bold]; it does not wait"
-        for keys in ("r", "x y", "do:screen.retry_failed", "down down down x"):
-            queue.app.say("")
-            await press(queue.pilot, *keys.split())
-            await play.sees(queue.pilot, "job 13 [bold]runs[/bold]")
-
-
 async def test_the_queue_is_requested_again_after_an_error() -> None:
     engine = sweeps.engine()
     async with sweeps.app(engine).run_test(size=SMALL) as pilot:
@@ -263,29 +229,9 @@ async def test_details_open_for_the_slot_of_the_job_also_when_a_filter_hides_it(
         await play.sees(pilot, "gpu1 log")
 
 
-async def test_worker_keys_do_nothing_on_this_page() -> None:
-    async with opened() as queue:
-        await press(queue.pilot, "X", "e", "p", "t", "slash")
-        assert queue.actions == []
-        assert isinstance(queue.app.screen, QueuePage)
-
-
 async def test_keys_of_the_footer_can_be_clicked() -> None:
     async with opened(size=(120, 30)) as queue:
         await click(queue.pilot, "Run again")
         assert queue.actions == [(QueueAction.RETRY, 13)]
         await click(queue.pilot, "Details")
         await play.sees(queue.pilot, "job #13")
-
-
-async def test_hostile_names_and_reasons_are_shown_literally() -> None:
-    evil = "\x1b]0;owned\x07[/] [red]\u202e"
-    jobs = sweeps.jobs()
-    jobs[11] = structs.replace(jobs[11], name=evil, reason=evil, state=WorkerState.FAILED)
-    async with opened(sweeps.engine(jobs), size=(120, 36)) as queue:
-        await press(queue.pilot, "up")
-        await play.sees(queue.pilot, "[/] [red]")
-        assert "\x1b" not in play.shown(queue.app)
-
-
-# GPUs

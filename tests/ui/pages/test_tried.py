@@ -125,17 +125,6 @@ async def test_the_rows_are_current_and_the_cursor_stays_on_its_row(monkeypatch:
         assert tables.column(pilot.app, "n_envs") == ["16,384", "131,072"]
 
 
-async def test_three_hundred_rows_are_scrolled_by_keys_and_mouse() -> None:
-    rows = tuple(_tried(number, 1000.0 - number) for number in range(1, 301))
-    async with opened(engine(rows), "300 sets of arguments") as pilot:
-        for key, n_envs in (("end", 300), ("up", 299), ("home", 1), ("j", 2)):
-            await press(pilot, key)
-            await play.sees(pilot, f"-B {n_envs} --seed")
-        await press(pilot, "pagedown", "pageup")
-        await click(pilot, " 997 ")
-        await play.sees(pilot, "-B 3 --seed")
-
-
 async def test_the_edit_dialog_opens_with_the_arguments() -> None:
     fake = engine()
     async with play.app_of(fake).run_test(size=LARGE) as pilot:
@@ -151,15 +140,6 @@ async def test_the_edit_dialog_opens_with_the_arguments() -> None:
         await pilot.pause()
         args, env = ("-B", "4096", "--seed", "{seed}"), {"GS_ENABLE_NDARRAY": "0"}
         assert ("edit", ("gpu1",), args, env) in asked(fake)
-
-
-async def test_worker_keys_do_nothing_on_this_page() -> None:
-    fake = engine()
-    async with opened(fake) as pilot:
-        await press(pilot, "r", "x", "e", "p")
-        assert {request[0] for request in fake.asked} <= {"follow", "tried"}
-        await press(pilot, "escape")
-        await play.sees(pilot, "gpu0 log")
 
 
 async def test_before_the_first_start_the_page_shows_a_message() -> None:

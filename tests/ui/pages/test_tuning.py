@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
-from gmg_tui.model import Edge, QueueAction, Snapshot, Trial, TrialKind, TrialState, Tuning
-from gmg_tui.ui.drawing import safe
+from gmg_tui.model import QueueAction, TrialState, Tuning
 from gmg_tui.ui.pages.tuning import TuningPage
 from tests import tunings
 from tests.ui import play
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.pages import tables
 from tests.ui.play import FakedApp
-from tests.ui.screens.stage import EVIL, asked, press
+from tests.ui.screens.stage import asked, press
 
 SMALL, LARGE = (80, 24), (160, 48)
 
@@ -39,16 +37,6 @@ async def test_a_tuning_opens_on_its_page_and_a_key_returns_there() -> None:
         await play.sees(pilot, "FPS over n_envs")
         app.engine.push(tunings.snapshot(tunings.CONFIRMING, 1.0))
         await play.sees(pilot, "confirming 17,000 and 18,000", "00:11:21")
-
-
-async def test_the_title_shows_simulated_and_read_only() -> None:
-    engine = engine_of(tunings.LADDER)
-    session = engine.welcome.session
-    engine.welcome = replace(
-        engine.welcome, readonly=True, session=replace(session, spec=replace(session.spec, simulate=8))
-    )
-    async with play.app_of(engine).run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "simulated", "read-only")
 
 
 async def test_answer_curve_and_trials_are_shown_together() -> None:
@@ -105,23 +93,6 @@ async def test_a_running_trial_opens_its_details_and_is_stopped_after_a_confirma
         await play.sees(pilot, f"Stop trial {trial.number} (")
         await press(pilot, "y")
         assert asked(app.engine)[-1] == (QueueAction.STOP, trial.number)
-
-
-def _evil() -> Snapshot:
-    failed = Trial(99, 3, "gpu0", TrialKind.REFINE, TrialState.FAILED, reason=EVIL)
-    answer = replace(tunings.EDGE.answer, edge=Edge(30, EVIL), warnings=(EVIL,), model=EVIL)
-    spec = replace(tunings.SPEC, variable=EVIL, metric=EVIL)
-    tuning = Tuning(spec, EVIL, (*tunings.EDGE.trials, failed), answer, command=("gmg-tui", EVIL, "-B", "17000"))
-    return replace(tunings.snapshot(tunings.EDGE), tuning=tuning)
-
-
-async def test_hostile_text_is_shown_literally() -> None:
-    engine = FakeEngine(tunings.session(tunings.EDGE), _evil())
-    engine.welcome = replace(engine.welcome, snapshot=_evil())
-    app = play.app_of(engine)
-    async with app.run_test(size=LARGE) as pilot:
-        await play.sees(pilot, "[bold]")
-        assert all(safe(row) == row for row in play.screen(app))
 
 
 async def test_every_size_is_filled_and_nothing_overflows() -> None:
