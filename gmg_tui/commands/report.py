@@ -27,7 +27,7 @@ def report(names: Sequence[str], *, as_json: bool, as_csv: bool, html: str | Non
         as_json: Print the content of `detailed_results.json`.
         as_csv: Print the content of `summary_results.csv`.
         html: The file to write the page to.
-        best: The column to order the table by, as in `choose_order`.
+        best: The column to order the table by, as in `report.data.ordered`.
 
     Raises:
         GmgError: There is no such session, store or column, or the page cannot be written.

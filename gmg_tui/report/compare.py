@@ -25,6 +25,7 @@ from gmg_tui.text import clean
 _NAMED = 4
 """How many slots or jobs a remark names."""
 _OPTION = re.compile(r"--?[A-Za-z]")
+_NOTHING = "nothing differs in how they ran"
 _FLAG = "yes"
 """The value of an option that has none."""
 
@@ -149,7 +150,7 @@ class Comparison:
             [
                 *_clean(side.data.heading for side in self.sides),
                 "",
-                *tables.terminal(self.setting_columns, self.differences, width=width, colour=colour),
+                *(tables.terminal(self.setting_columns, self.differences, width=width, colour=colour) or [_NOTHING]),
                 "",
                 *tables.terminal(self.rate_columns, self.rate_rows, width=width, colour=colour, empty=True),
                 *_clean(["", *self.remarks] if self.remarks else []),

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, median
-from typing import NamedTuple
 
 from msgspec import Struct, structs
 
@@ -182,15 +181,6 @@ class ReportData(Struct, frozen=True):
         return [f"{slot}: {units.percent(pct)} of the median" for slot, pct in away.items() if pct < -_SLOW_PCT]
 
 
-class Order(NamedTuple):
-    """The order of a report's rows."""
-
-    column: Column[JobRecord] | None
-    """None for the jobs' order."""
-    smallest_first: bool
-    text: str
-
-
 def collect(entry: SessionEntry, stored: Stored) -> ReportData:
     """Collect what a report needs of a session and its open store. Raises `StoreError`."""
     jobs, attempts, session, snapshot = stored.jobs, stored.attempts, stored.session, stored.last_snapshot
@@ -244,11 +234,11 @@ def load(entry: SessionEntry) -> ReportData:
         return collect(entry, stored)
 
 
-def choose_order(rows: Sequence[JobRecord], best: str | None) -> Order:
-    """Choose the column by which rows are ordered.
+def ordered(rows: Sequence[JobRecord], best: str | None) -> tuple[list[JobRecord], Column[JobRecord] | None, str]:
+    """The rows in the order of a column, that column, and a text about it; None for the jobs' order.
 
     `best` is a column's name or heading, in any case, with `-` before it for the smallest first; None for the first
-    result, or the jobs' order where there is none.
+    result, or the jobs' order where there is none. Failed jobs follow the others, those without a value are the last.
 
     Raises:
         GmgError: There is no such column; the text lists the columns.
@@ -259,27 +249,20 @@ def choose_order(rows: Sequence[JobRecord], best: str | None) -> Order:
         # One that is named like another column has a prefix: `result_env_steps`.
         matching = [column for column in listed if column.title in results and column.name.endswith(column.title)]
         if not matching:
-            return Order(None, smallest_first=False, text="in their order")
+            return list(rows), None, "in their order"
     else:
         word = best.removeprefix("-").casefold()
         matching = [each for each in listed if word in map(str.casefold, (each.name, each.heading, each.title))]
         if not matching:
             names = ", ".join(column.name for column in listed)
             raise GmgError(clean(f"no column {best.removeprefix('-')}; there are: {names}".encode(errors="replace")))
-    smallest = best is not None and best.startswith("-")
-    text = f"by {matching[0].heading}, the {'smallest' if smallest else 'largest'} first"
-    return Order(matching[0], smallest, text)
-
-
-def ordered(rows: Sequence[JobRecord], order: Order) -> list[JobRecord]:
-    """The rows in an order; failed ones after the others, those without a value in the column last."""
-    if order.column is None:
-        return list(rows)
-    keyed = [(order.column.value(row), row) for row in rows]
+    column, smallest = matching[0], best is not None and best.startswith("-")
+    keyed = [(column.value(row), row) for row in rows]
     valued = [(_rank(value), row) for value, row in keyed if value is not None]
-    valued.sort(key=lambda pair: pair[0], reverse=not order.smallest_first)
+    valued.sort(key=lambda pair: pair[0], reverse=not smallest)
     valued.sort(key=lambda pair: pair[1].state is WorkerState.FAILED)
-    return [row for _, row in valued] + [row for value, row in keyed if value is None]
+    text = f"by {column.heading}, the {'smallest' if smallest else 'largest'} first"
+    return [row for _, row in valued] + [row for value, row in keyed if value is None], column, text
 
 
 def _rank(cell: Cell) -> tuple[bool, float, str]:

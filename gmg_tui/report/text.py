@@ -9,9 +9,9 @@ from shlex import join
 
 from gmg_tui import tables, units
 from gmg_tui.columns import Column
-from gmg_tui.model import JobRecord, Session, Snapshot, Trial, TrialState, Tuning, WorkerState
+from gmg_tui.model import Session, Snapshot, Trial, TrialState, Tuning, WorkerState
 from gmg_tui.report import data as report
-from gmg_tui.report.data import Order, ReportData
+from gmg_tui.report.data import ReportData
 from gmg_tui.results import tuning as tune_words
 from gmg_tui.results.files import TUNE
 from gmg_tui.results.jobs import columns, state_style
@@ -56,7 +56,7 @@ def render(data: ReportData, best: str | None, width: int | None, colour: bool) 
 
     Args:
         data: The session.
-        best: The column to order by, as in `choose_order`.
+        best: The column to order by, as in `ordered`.
         width: The terminal's width: as many rows and columns as it has room for. None for all of them.
         colour: Whether to colour states.
 
@@ -64,19 +64,21 @@ def render(data: ReportData, best: str | None, width: int | None, colour: bool) 
         GmgError: There is no column `best`.
     """
     rows = data.rows()
-    order = report.choose_order(rows, best)
+    listed, by, order = report.ordered(rows, best)
     kind = "job" if data.plain is None else "worker"
-    chosen = report.ordered(rows, order)[: None if width is None else MAX_ROWS]
+    chosen = listed[: None if width is None else MAX_ROWS]
     what = units.count(len(data.jobs), kind)
     if len(rows) != len(data.jobs):
         what = f"{units.count(len(rows), 'attempt')} of {what}"
     if len(chosen) < len(rows):
         what = f"the first {len(chosen)} of {what}"
-    lines = tables.terminal(_columns(rows, order), chosen, width=width, colour=colour, style=state_style)
+    # The column of the order stays where there is little room.
+    shown = [replace(each, priority=_ORDER_PRIORITY) if by and each.name == by.name else each for each in columns(rows)]
+    lines = tables.terminal(shown, chosen, width=width, colour=colour, style=state_style)
     if not data.jobs:
         lines.append("no jobs")
-    elif kind == "job" or order.column is not None or len(chosen) < len(rows) or len(rows) > len(data.jobs):
-        lines.append(f"{what}, {order.text}")
+    elif kind == "job" or by is not None or len(chosen) < len(rows) or len(rows) > len(data.jobs):
+        lines.append(f"{what}, {order}")
     return "\n".join([*lines, *(clean(line.encode(errors="replace")) for line in _below(data))])
 
 
@@ -100,12 +102,6 @@ def answer_lines(tuning: Tuning) -> list[str]:
     if answer.recommended is None:
         return [*lines, f"no value of {spec.variable} was measured"]
     return [*lines, tune_words.caution(spec), *([f"run it: {join(tuning.command)}"] if tuning.command else [])]
-
-
-def _columns(rows: list[JobRecord], order: Order) -> list[Column[JobRecord]]:
-    """The columns; that of the order stays where there is little room."""
-    by = order.column.name if order.column is not None else ""
-    return [replace(column, priority=_ORDER_PRIORITY) if column.name == by else column for column in columns(rows)]
 
 
 def _below(data: ReportData) -> Iterator[str]:

@@ -26,7 +26,7 @@ from gmg_tui.model import (
     WorkerState,
 )
 from gmg_tui.report import text
-from gmg_tui.report.data import ReportData, choose_order, ordered
+from gmg_tui.report.data import ReportData, ordered
 from gmg_tui.results.files import TABLE
 from gmg_tui.session import STORE
 from gmg_tui.session.records import Loss
@@ -112,15 +112,15 @@ def _rows(scores: dict[int, Any]) -> list[JobRecord]:
 @pytest.mark.parametrize(("best", "expected"), [("score", [3, 5, 1, 2, 4]), ("-score", [2, 1, 5, 3, 4])])
 def test_the_best_sort_first_and_unknown_values_last(best: str, expected: list[int]) -> None:
     rows = _rows({1: 0.5, 2: "none", 3: 2**2000, 4: float("nan"), 5: True})
-    assert [row.number for row in ordered(rows, choose_order(rows, best))] == expected
+    assert [row.number for row in ordered(rows, best)[0]] == expected
 
 
 @pytest.mark.parametrize("best", ["FPS", "fps", "fps_mean", "-VRAM", "-vram gib"])
 def test_an_order_is_by_the_name_or_heading_of_a_column(best: str) -> None:
     rows = [finished(1, memory_peak_mib=5.0)]
-    order = choose_order(rows, best)
-    assert order.column is not None
-    assert order.smallest_first == best.startswith("-")
+    _, column, text = ordered(rows, best)
+    assert column is not None
+    assert ("smallest" in text) == best.startswith("-")
 
 
 def test_a_failed_job_is_never_the_best_and_an_unknown_column_lists_the_valid_ones() -> None:
@@ -128,18 +128,18 @@ def test_a_failed_job_is_never_the_best_and_an_unknown_column_lists_the_valid_on
         JobRecord(1, "a", state=WorkerState.FAILED, result={"score": 9}),
         JobRecord(2, "b", state=WorkerState.FINISHED, result={"score": 1}),
     ]
-    order = choose_order(rows, None)
-    assert order.text == "by score, the largest first"
-    assert [row.number for row in ordered(rows, order)] == [2, 1]
+    best, _, text = ordered(rows, None)
+    assert text == "by score, the largest first"
+    assert [row.number for row in best] == [2, 1]
     with pytest.raises(GmgError, match="no column nope; there are: job, name, state"):
-        choose_order(rows, "-nope")
+        ordered(rows, "-nope")
 
 
 def test_a_result_that_is_named_like_a_column_is_ordered_by_itself() -> None:
     rows = [JobRecord(number, "a", result={"env_steps": number}) for number in (1, 2)]
-    order = choose_order(rows, None)
-    assert order.text == "by env_steps, the largest first"
-    assert [row.number for row in ordered(rows, order)] == [2, 1]
+    best, _, text = ordered(rows, None)
+    assert text == "by env_steps, the largest first"
+    assert [row.number for row in best] == [2, 1]
 
 
 def test_a_gpu_that_is_slower_than_the_others_is_named() -> None:
