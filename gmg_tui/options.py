@@ -179,6 +179,7 @@ SWEEP_ONLY = (
     Opt("sets", str, "KEY=V1,V2", "Values of a key of the grid; repeatable.", LINE, (), flag="--set"),
     Opt("per_gpu", int, "N", "Jobs on one GPU at once. [default: 1]", SWEEP),
     Opt("timeout", str, "T", "Time limit of an attempt: 30m, 1h30m.", SWEEP),
+    Opt("best", str, "COLUMN", "Sort the final table by COLUMN; -COLUMN: smallest first.", SWEEP),
     Opt("dry_run", bool, "", "List the jobs without running them.", LINE, False),
     Opt("resume", str, "NAME", "Continue a sweep that has ended.", LINE | RESUMED),
     Opt("retry_failed", bool, "", "With --resume: run failed jobs again.", LINE | SWEEP, False),

@@ -121,10 +121,11 @@ def await_end(engine_pid: int) -> None:
             os.close(descriptor)
 
 
-def conclude(spec: RunSpec, status: int) -> int:
+def conclude(spec: RunSpec, status: int, best: str | None = None) -> int:
     """Print the results of a sweep that has ended, or how to continue a tuning; the exit status.
 
-    `status` is that of the session's last workers; 130 when the user interrupted it. That of a sweep depends on every job.
+    `status` is that of the session's last workers; 130 when the user interrupted it. That of a sweep depends on every job,
+    and its table is ordered by `best`, if that is given.
     """
     if spec.tune is not None:
         if status == _INTERRUPTED:
@@ -139,7 +140,7 @@ def conclude(spec: RunSpec, status: int) -> int:
 
     try:
         jobs = reader.load_jobs(Path(spec.folder) / STORE)
-        print(text.final(sessions.find(spec.name, running=False)))
+        print(text.final(sessions.find(spec.name, running=False), best))
     except GmgError as error:
         note(f"gmg-tui: {error}")
         return status or 1

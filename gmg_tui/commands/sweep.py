@@ -27,7 +27,7 @@ from gmg_tui.sweep.settings import Settings, from_options, read, sets
 
 _WHERE = ("slot", "gpu")
 """Placeholders that get their values when a job starts."""
-_SHARED = ("gpus", "ddp", "env", "per_gpu", "timeout")
+_SHARED = ("gpus", "ddp", "env", "per_gpu", "timeout", "best")
 """Options that an experiments file may set too: it overrides `config.toml`, and the command line overrides it."""
 
 
@@ -107,7 +107,7 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
     again = any(not job.state.ended for job in jobs) or (failed and options.retry_failed)
     if not again:
         note(f"every job of {spec.name} has ended{'; --retry-failed runs the failed ones again' if failed else ''}")
-        return conclude(spec, 0)
+        return conclude(spec, 0, options.given.get("best"))
     return start(options, lambda: spec, engine=engine)
 
 

@@ -27,6 +27,8 @@ class SweepSpec(Struct, frozen=True, omit_defaults=True):
     """How long one attempt may take; None for no limit."""
     file: str | None = None
     """The experiments' file, absolute; None for a sweep without one."""
+    best: str | None = None
+    """The column by which its final table is ordered, with `-` before it for the smallest first."""
     retry_failed: bool = False
     """Whether an engine that goes on with it runs failed jobs again."""
 

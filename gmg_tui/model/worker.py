@@ -68,6 +68,8 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     """The newest line of output that is not blank, without control characters."""
     log_lines: int = 0
     """Lines of output so far, over all attempts."""
+    healed: bool = False
+    """Whether it runs despite a race with another worker: after a restart, or as Genesis rebuilt a cache file."""
     job: int | None = None
     """Number of the job in the queue, from 1; None in a plain run, and on a slot that no job has occupied yet."""
     job_name: str = ""

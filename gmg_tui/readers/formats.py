@@ -9,6 +9,7 @@ with the first `LINE` characters only.
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -155,3 +156,44 @@ class ReportedLines(LineReader):
     def warnings(self) -> tuple[str, ...]:
         """Why a line could not be read."""
         return (self._error,) if self._error else ()
+
+
+_LABEL = r"(?:[a-z]\w{0,30}[_ /])?(?:fps|sps|steps?(?:/s(?:ec)?|[ _]per[ _]sec(?:ond)?))"
+_RATES = re.compile(
+    rf"(?P<label>\b{_LABEL}[\"']?\s{{0,3}}[:=]\s{{0,8}})(?P<first>\d[\d.,_]*[kM]?)\b"
+    rf"|(?P<last>\b\d[\d.,_]*[kM]?)(?P<unit>\s{{0,3}}{_LABEL})\b(?![\"']?\s{{0,3}}[:=])",
+    re.IGNORECASE,
+)
+_HINT_LINES, _HINT_S, _HINT_BYTES = 3, 5.0, 2000
+"""A pattern is suggested after so many lines with a rate, over at least so many seconds; so much of a block is searched."""
+
+
+class PatternHint:
+    """Suggests a `--pattern` for lines with a rate that no reader knows.
+
+    Attributes:
+        text: The suggestion, quoted for a shell; None before enough lines were read.
+    """
+
+    def __init__(self) -> None:
+        self.text: str | None = None
+        self._times: list[float] = []
+
+    def feed(self, block: bytes, now: float) -> None:
+        """Search the end of a block, which arrived at `now` (monotonic seconds)."""
+        for line in strip_ansi(block[-_HINT_BYTES:]).decode("utf-8", "replace").splitlines() if not self.text else ():
+            match = _RATES.search(line[:LINE])
+            if match is not None:
+                self._times = [*self._times[:_HINT_LINES], now]
+                if len(self._times) > _HINT_LINES and now - self._times[0] >= _HINT_S:
+                    self.text = f"its FPS are not known: start it with --pattern {shlex.quote(_pattern_of(match))}"
+
+
+def _pattern_of(match: re.Match[str]) -> str:
+    """Returns a pattern without needless backslashes, in which several spaces are any white space."""
+    before, after = (
+        re.sub(r"\s{2,}|\t", lambda _: r"\s+", re.sub(r"([][(){}.*+?^$|\\])", r"\\\1", match[group] or ""))
+        for group in ("label", "unit")
+    )
+    scale = "[kM]" if (match["first"] or match["last"])[-1] in "kM" else ""
+    return rf"{before}(?P<fps>[\d.,]*\d{scale}){after}".strip()

@@ -88,6 +88,12 @@ class ReportData(Struct, frozen=True):
         return self.session is not None and self.session.spec.sweep is not None
 
     @property
+    def best(self) -> str | None:
+        """The column by which a sweep asks its table to be ordered."""
+        sweep = self.session.spec.sweep if self.session is not None else None
+        return sweep.best if sweep is not None else None
+
+    @property
     def heading(self) -> str:
         """The session, in one line."""
         if self.session is None:

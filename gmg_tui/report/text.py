@@ -9,6 +9,7 @@ from shlex import join
 
 from gmg_tui import tables, units
 from gmg_tui.columns import Column
+from gmg_tui.errors import GmgError
 from gmg_tui.model import Session, Snapshot, Trial, TrialState, Tuning, WorkerState
 from gmg_tui.report import data as report
 from gmg_tui.report.data import ReportData
@@ -26,9 +27,9 @@ _ORDER_PRIORITY = 95
 _TRIAL_STYLES = {TrialState.MEASURED: "green", TrialState.FAILED: "red", TrialState.RUNNING: "cyan"}
 
 
-def final(entry: SessionEntry) -> str:
-    """The table with its totals that a sweep prints at its end. Raises `StoreError`."""
-    return render(report.load(entry), None, *tables.output())
+def final(entry: SessionEntry, best: str | None) -> str:
+    """The table with its totals that a sweep prints at its end, with `best` as in `render`. Raises `GmgError`."""
+    return render(report.load(entry), best, *tables.output())
 
 
 def at_end(session: Session, snapshot: Snapshot) -> list[str]:
@@ -56,7 +57,7 @@ def render(data: ReportData, best: str | None, width: int | None, colour: bool) 
 
     Args:
         data: The session.
-        best: The column to order by, as in `ordered`.
+        best: The column to order by, as in `ordered`; None for the sweep's own, unless no job has that column.
         width: The terminal's width: as many rows and columns as it has room for. None for all of them.
         colour: Whether to colour states.
 
@@ -64,7 +65,13 @@ def render(data: ReportData, best: str | None, width: int | None, colour: bool) 
         GmgError: There is no column `best`.
     """
     rows = data.rows()
-    listed, by, order = report.ordered(rows, best)
+    try:
+        listed, by, order = report.ordered(rows, data.best if best is None else best)
+    except GmgError as error:
+        if best is not None:
+            raise
+        listed, by, order = report.ordered(rows, None)
+        order = f"{order} ({error})"
     kind = "job" if data.plain is None else "worker"
     chosen = listed[: None if width is None else MAX_ROWS]
     what = units.count(len(data.jobs), kind)

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
@@ -61,7 +61,9 @@ def make(
 
 def applied(spec: RunSpec, settings: Settings) -> RunSpec:
     """The spec of a sweep, or of one that is resumed, with the GPUs, limits and variables of `settings`."""
-    limits: dict[str, float | None] = {} if settings.per_gpu is None else {"per_gpu": settings.per_gpu}
+    limits: dict[str, Any] = {
+        key: value for key in ("per_gpu", "best") if (value := getattr(settings, key)) is not None
+    }
     if settings.timeout is not None:
         limits["timeout_s"] = None if math.isinf(settings.timeout_s) else settings.timeout_s
     return structs.replace(

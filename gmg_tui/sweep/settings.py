@@ -45,6 +45,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many ranks each job's group has; a text is the placeholder of a value, as in `{ranks}`."""
     timeout: str | float | None = None
     """Seconds, or a text such as `1h30m` or `none`."""
+    best: Text | None = None
     grid: dict[str, Annotated[tuple[Value, ...], Meta(min_length=1)]] | None = None
     defaults: Table = {}
     experiment: tuple[Table, ...] | None = None

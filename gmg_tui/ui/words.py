@@ -173,6 +173,7 @@ def notes(entry: SlotView, *, advice: bool = True) -> list[Note]:
         texts.append((f"{entry.below_median_pct:.0f} % below the median", "warn"))
     if sample is not None and sample.throttle:  # under full load all are
         texts.append((f"throttled: {', '.join(sample.throttle)}", "warn"))
+    texts.append(("race healed" if worker.healed and not failed else "", "dim"))
     return [Note(text, style) for text, style in texts if text]
 
 

@@ -26,6 +26,7 @@ args = ["--lr", "{lr}", "--out", "{name}"]
 env = { MODE = "{mode}" }
 gpus = [0, 2]
 timeout = "30m"
+best = "-loss"
 [grid]
 lr = [0.1, 0.2]
 [defaults]
@@ -70,7 +71,7 @@ def test_a_sweep_without_a_file_takes_the_words_after_the_script(gmg: Gmg) -> No
 
 def test_file_and_options_reach_the_engine(spec_of: SpecOf, asked: Asked, folder: Path) -> None:
     spec = spec_of(*["sweep", "sweep.toml", "--env", "A={lr}", "--per-gpu", "2"])
-    assert spec.sweep == SweepSpec(per_gpu=2, timeout_s=1800.0, file=str(folder / "sweep.toml"))
+    assert spec.sweep == SweepSpec(per_gpu=2, timeout_s=1800.0, file=str(folder / "sweep.toml"), best="-loss")
     assert (spec.name, spec.script, spec.args) == ("sweep-1", "sim.py", ("--lr", "{lr}", "--out", "{name}"))
     assert (spec.gpus, spec.cpu, spec.cwd) == ("0,2", None, str(folder))
     assert spec.env == {"MODE": "{mode}", "A": "{lr}"}
@@ -128,12 +129,14 @@ def test_a_resumed_sweep_keeps_settings_not_given_on_the_command_line(
     config.parent.mkdir(parents=True)
     config.write_text('log-max = "5M"\nstart = "staggered"\nenv = "C=1"\ncpu = 3\n[sweep]\nper-gpu = 5\n')
     assert spec_of("sweep", "--resume", "old") == old
-    words = "--env B={lr} --max-restarts 9 --restart failure --start together --per-gpu 3 --timeout none --gpus 4"
+    words = (
+        "--env B={lr} --max-restarts 9 --restart failure --start together --per-gpu 3 --timeout none --gpus 4 --best x"
+    )
     spec = spec_of("sweep", "--resume", "old", *words.split())
     assert (spec.log_max_bytes, spec.interval_s) == (2 << 30, 2.0)
     assert (spec.max_restarts, spec.restart, spec.start) == (9, RestartMode.FAILURE, StartMode.TOGETHER)
     assert old.sweep is not None
-    assert spec.sweep == structs.replace(old.sweep, per_gpu=3, timeout_s=None)
+    assert spec.sweep == structs.replace(old.sweep, per_gpu=3, timeout_s=None, best="x")
     assert (spec.gpus, spec.env) == ("4", {"MODE": "{mode}", "A": "1", "B": "{lr}"})
     assert (spec.folder, spec.name, asked.fresh) == (old.folder, "old", [True, False, False])
     cpu = spec_of("sweep", "--resume", "old", "--cpu", "2")
@@ -149,9 +152,9 @@ def test_a_sweep_whose_jobs_have_all_ended_prints_its_results(earlier: Callable[
         ({**ended, "job2": WorkerState.STOPPED}, 130, ""),
     ):
         _ends(old, **states)
-        done = gmg("sweep", "--resume", "old")
+        done = gmg("sweep", "--resume", "old", "--best", "-lr")
         assert (done.returncode, done.stderr) == (status, f"every job of old has ended{more}\n")
-        assert "lr=0.1" in done.stdout
+        assert "by lr, the smallest first" in done.stdout
 
 
 def test_an_interrupted_sweep_reports_how_to_continue(

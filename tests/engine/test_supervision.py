@@ -73,6 +73,7 @@ async def test_the_user_can_skip_or_cancel_a_pending_restart() -> None:
         await run.until_state("cpu0", RUNNING)
         await run.until_state("cpu1", WorkerState.STOPPED)
         assert [run.worker(slot).attempt for slot in ("cpu0", "cpu1")] == [4, 3]
+        await run.until(lambda _: run.worker("cpu0").healed)
 
 
 async def test_the_user_can_start_a_waiting_worker_at_once() -> None:

@@ -182,6 +182,13 @@ async def test_the_total_of_a_plain_run_excludes_failed_workers_and_notes_it() -
     assert "total 900 FPS without 1 failed worker" in report()[0]
 
 
+async def test_a_sweep_is_ordered_by_its_own_column_unless_no_job_has_it() -> None:
+    await stored.session("sim-1", stored.jobs(3), spec={"sweep": SweepSpec(best="-lr")})
+    assert "3 jobs, by lr, the smallest first" in report()[0]
+    await stored.session("sim-2", stored.jobs(3), started=START + 5, spec={"sweep": SweepSpec(best="nope")})
+    assert "3 jobs, by tm_score, the largest first (no column nope; there are: job" in report()[0]
+
+
 async def test_json_and_csv_equal_the_result_files() -> None:
     folder = await stored.session("sim-1", stored.jobs(12), spec={"sweep": SweepSpec()})
     data = json.loads(report("--json")[0])

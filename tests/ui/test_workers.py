@@ -187,6 +187,7 @@ def test_unknown_values_are_a_dash_and_unsupported_ones_are_labelled() -> None:
     ("of_worker", "of_sample", "texts"),
     [
         ({}, {"throttle": ("thermal",)}, ("throttled: thermal",)),
+        ({"healed": True}, {}, ("race healed",)),
         (
             {"state": WorkerState.FAILED, "reason": "out of memory", "args": ("-B", "16384"), "fps": None},
             {},

@@ -281,7 +281,7 @@ class LocalWorker(Worker):
             state=state,
             state_since=unix(self.state_since),
             newest=attempt.record() if attempt is not None else Attempt(0, self.args),
-            advice=self.advice,
+            advice=self.advice or self._hint,
             warnings=(
                 *(text for text in troubles if text is not None),
                 *(attempt.warnings if attempt is not None else ()),
@@ -308,7 +308,14 @@ class LocalWorker(Worker):
             stopping=attempt.process.sent if state is WorkerState.STOPPING else None,
             cpu_pct=attempt.activity.cpu_pct if state.live else None,
             memory_rss_mib=attempt.activity.memory_rss_mib if state.live else None,
+            healed=reader.genesis.alerts.rebuilt_caches or (self.raced and reader.had_progress),
         )
+
+    @property
+    def _hint(self) -> str | None:
+        """How to start the script so that its rate is known."""
+        attempt = self.running
+        return attempt.reader.hint if attempt is not None and attempt.fps is None and self.state.live else None
 
     def _last_line(self) -> str:
         """The script's progress and metrics where it reports such, else its newest line: the last of a table means little."""

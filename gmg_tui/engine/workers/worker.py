@@ -67,6 +67,8 @@ class Worker(ABC):
         """Why an attempt could not be prepared, for reasons outside the script."""
         self.failure: Failure | None = None
         """Why its last attempt failed by itself."""
+        self.raced = False
+        """Whether an earlier attempt failed in a way that a retry heals, such as a race with another worker."""
         self.carried = False
         """Whether it runs because its group does, for which another rank reports."""
         self.concluded = asyncio.Event()
@@ -150,6 +152,7 @@ class Worker(ABC):
 
     async def _run_attempt(self) -> None:
         """Run an attempt, and wait until those of the other ranks have ended too."""
+        self.raced |= self.failure is not None and self.failure.kind.heals
         self.failure = self.unready = self._stopped_by = None
         self.carried = False
         self._enter(WorkerState.WAITING if self.attempt is None else WorkerState.RESTARTING)

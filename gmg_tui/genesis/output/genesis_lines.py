@@ -31,6 +31,8 @@ class Alerts:
         self._rank = rank
         self._texts: dict[int, str] = {}
         self._fell_back = False
+        self.rebuilt_caches = False
+        """Whether Genesis has rebuilt a half-written cache file."""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -47,7 +49,9 @@ class Alerts:
 
     def read(self, text: bytes, *, logged: bool) -> None:
         """Read a line: a text of Genesis's logger (`logged`), or another one."""
-        if self._gpu_slot and logged and text.startswith(lines.SOFTWARE_RENDERING):
+        if logged and text.startswith(lines.CORRUPTED_CACHE):
+            self.rebuilt_caches = True
+        elif self._gpu_slot and logged and text.startswith(lines.SOFTWARE_RENDERING):
             self._note(_RENDERING, "renders in software, slowly: EGL does not use the GPU")
         elif lines.NO_BACKEND.search(text) is not None:
             self._fell_back = True

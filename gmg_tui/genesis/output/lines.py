@@ -56,6 +56,7 @@ PHASES: Final = (
 )
 """The beginning of a line, and the phase that begins with it; the same from 0.2.1 to 1.4.5."""
 
+CORRUPTED_CACHE: Final = b"Ignoring corrupted cache."
 SOFTWARE_RENDERING: Final = b"Software rendering context detected"
 
 DEVICE: Final = re.compile(rb"Running on \[(?P<name>.*)\] with backend <?(?:gs\.)?(?P<backend>\w{1,20})")

@@ -11,7 +11,7 @@ from gmg_tui.genesis.output.failures import Failure, Tail, explain
 from gmg_tui.genesis.output.genesis_lines import Alerts, GenesisLines
 from gmg_tui.genesis.output.printed_rate import PrintedRate, is_smoothed
 from gmg_tui.model import Fps, Phase, Progress, WorkerState
-from gmg_tui.readers.formats import LONG_LINE, Format, FormatLines, ReportedLines, built_in
+from gmg_tui.readers.formats import LONG_LINE, Format, FormatLines, PatternHint, ReportedLines, built_in
 from gmg_tui.readers.interface import Figures, LineReader
 
 _MAX_METRICS = 64
@@ -103,6 +103,7 @@ class Reader:
         self.genesis = GenesisLines(Alerts(gpu_slot, rank=rank))
         trainers = (FormatLines(row, most=LONG_LINE) for row in built_in().values())
         self._readers: tuple[LineReader, ...] = (ReportedLines(), *map(FormatLines, formats), self.genesis, *trainers)
+        self._hint = PatternHint()
         self._rate = PrintedRate()
         self._rate_from = self._progress_from = self._envs_from = len(self._readers)
         self._reports: deque[tuple[float, float]] = deque(maxlen=_PACE + 1)
@@ -125,6 +126,8 @@ class Reader:
             self.phase_started, self._clock_known = now, True
         self._now = now
         self._tail.add(block)
+        if self.fps is None:
+            self._hint.feed(block, now)
         ordered, at = self.genesis.in_order(block), 0
         if ordered or self.phase in _SILENT:
             # The meaning of a line depends on the phase, so these are read one by one.
@@ -168,6 +171,11 @@ class Reader:
         """Returns the named numbers that have arrived since the last call."""
         fresh, self._fresh = self._fresh, {}
         return fresh
+
+    @property
+    def hint(self) -> str | None:
+        """The `--pattern` to start the script with, where it prints a rate that is not read."""
+        return self._hint.text if self.fps is None else None
 
     @property
     def warnings(self) -> tuple[str, ...]:
