@@ -6,7 +6,6 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from functools import partial
 from itertools import count as numbers_from
 from pathlib import Path
 from types import MappingProxyType
@@ -149,8 +148,7 @@ class EngineClient(Source):
         deadline = time.monotonic() + _MISSING_S
         while _is_missing(path) and time.monotonic() < deadline:  # noqa: ASYNC110 - another process makes it
             await asyncio.sleep(_POLL_S)
-        connecting = partial(asyncio.open_unix_connection, str(path))
-        return await cls._greet(connecting, str(path), session_id, readonly=readonly)
+        return await cls._greet(asyncio.open_unix_connection(str(path)), str(path), session_id, readonly=readonly)
 
     @classmethod
     async def over(cls, streams: Streams, name: str, *, within_s: float) -> Self:
@@ -158,16 +156,12 @@ class EngineClient(Source):
 
         Raises `GmgError` as `connect` does.
         """
-
-        async def standing() -> Streams:
-            return streams
-
-        return await cls._greet(standing, name, "", within_s=within_s)
+        return await cls._greet(_standing(streams), name, "", within_s=within_s)
 
     @classmethod
     async def _greet(
         cls,
-        connect: Callable[[], Awaitable[Streams]],
+        connecting: Awaitable[Streams],
         path: str,
         session_id: str,
         *,
@@ -177,12 +171,12 @@ class EngineClient(Source):
         writer = None
         try:
             async with asyncio.timeout(within_s):
-                reader, writer = await connect()
+                reader, writer = await connecting
                 hello = protocol.Hello(protocol.VERSION, gmg_tui.__version__, session_id, readonly)
                 writer.write(protocol.frame(hello))
                 await writer.drain()
                 first = await protocol.read_message(reader)
-            if isinstance(first, Welcome) and (first.readonly or not readonly):
+            if isinstance(first, Welcome):
                 return cls(reader, writer, first)
             text = f"the engine at {path} uses another protocol; update gmg-tui and try again"
             problem = GmgError(first.reason if isinstance(first, Bye) else text, 1)
@@ -292,6 +286,10 @@ class EngineClient(Source):
             if not future.done():
                 future.set_exception(GmgError(reason, 1))
         self._answers.clear()
+
+
+async def _standing(streams: Streams) -> Streams:
+    return streams
 
 
 def _is_missing(path: Path) -> bool:
