@@ -15,8 +15,15 @@ from gmg_tui.commands.attach import conclude
 from gmg_tui.commands.launch import start
 from gmg_tui.commands.messages import note
 from gmg_tui.commands.prestart import PrestartedEngine
-from gmg_tui.commands.resume import changed_spec, session_of
-from gmg_tui.commands.spec import check_queued, check_script, describe, environment, groups_of
+from gmg_tui.commands.spec import (
+    changed_spec,
+    check_queued,
+    check_script,
+    describe,
+    environment,
+    groups_of,
+    session_of,
+)
 from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, RunSpec, Slot, SweepSpec, WorkerState
 from gmg_tui.options import Options, Program

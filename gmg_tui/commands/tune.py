@@ -9,8 +9,7 @@ from msgspec import structs
 from gmg_tui import interpreter, placeholders, simulation
 from gmg_tui.commands.launch import start
 from gmg_tui.commands.prestart import PrestartedEngine
-from gmg_tui.commands.resume import changed_spec, session_of
-from gmg_tui.commands.spec import check_queued, check_script, describe
+from gmg_tui.commands.spec import changed_spec, check_queued, check_script, describe, session_of
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec, Session, SweepSpec, TuneSpec
 from gmg_tui.options import TUNE_ONLY, Options, Program
