@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import Flag, auto
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -223,11 +223,6 @@ class Options(SimpleNamespace):
     readers: Mapping[str, Any] = MappingProxyType({})
     given: Mapping[str, Any] = MappingProxyType({})
     below: Mapping[str, Any] = MappingProxyType({})
-
-    @classmethod
-    def of(cls, options: Iterable[Opt], **values: Any) -> Options:
-        """The defaults of `options`, but for `values`."""
-        return cls(**{**{opt.name: opt.default for opt in options}, **values})
 
     def replace(self, **values: Any) -> Options:
         """These values, but for `values`."""

@@ -26,6 +26,7 @@ from gmg_tui.model import (
     SweepSpec,
     WorkerState,
 )
+from gmg_tui.options import RUN, Options
 from gmg_tui.protocol import Answer, Ask, Bye, End, Follow, Hello, Lines, Message, Topic, Update, Welcome
 from tests.workers import changed, worker_of
 
@@ -209,6 +210,11 @@ def gmg(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *words], env=environ(**variables), stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
+
+
+def options_of_run(**values: Any) -> Options:
+    """The default options of `run`, but for `values`."""
+    return Options(**{**{opt.name: opt.default for opt in RUN}, **values})
 
 
 class Done(NamedTuple):

@@ -14,8 +14,7 @@ from gmg_tui import session as sessions
 from gmg_tui.commands import launch, prestart
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec
-from gmg_tui.options import RUN, Options
-from tests.cli.scripted import WORKER, environ, gmg
+from tests.cli.scripted import WORKER, environ, gmg, options_of_run
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def spec(tmp_path: Path) -> RunSpec:
 
 def _start(spec: RunSpec) -> None:
     with prestart.PrestartedEngine() as engine:
-        launch.start(Options.of(RUN, headless=True), lambda: spec, engine=engine)
+        launch.start(options_of_run(headless=True), lambda: spec, engine=engine)
 
 
 @pytest.mark.process

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from gmg_tui.commands.spec import groups_of
 from gmg_tui.model import DdpSpec, RunSpec, SweepSpec
-from gmg_tui.options import RUN, Options
 from gmg_tui.sweep import names, plan
 from gmg_tui.sweep.plan import Plan
 from gmg_tui.sweep.settings import Settings, from_options, read
+from tests.cli.scripted import options_of_run
 from tests.sweep.making import made, no_check, write
 
 _SPEC = RunSpec("s", "/s", "/s.sock", "sim.py", (), "/", "python", env={"A": "1"})
@@ -143,5 +143,5 @@ def test_a_job_is_a_process_or_a_group_of_ranks(
 
 def test_only_ranks_have_a_local_rank(tmp_path: Path) -> None:
     ranks, plain = made(tmp_path, "ddp = 2").jobs, made(tmp_path, "").jobs
-    assert groups_of(Options.of(RUN, virtual_local_rank=True), ranks) == DdpSpec(virtual_local_rank=True)
-    assert groups_of(Options.of(RUN, virtual_local_rank=True), plain) is None
+    assert groups_of(options_of_run(virtual_local_rank=True), ranks) == DdpSpec(virtual_local_rank=True)
+    assert groups_of(options_of_run(virtual_local_rank=True), plain) is None
