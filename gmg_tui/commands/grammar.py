@@ -85,7 +85,9 @@ def settings_of(command: str) -> Settings | None:
             from gmg_tui.readers import formats
 
             formats.of_settings(settings.readers)
-    except (GmgError, ValueError) as error:
+    except ValueError as error:
+        raise GmgError(f"{file}: [keys] {error}") from error
+    except GmgError as error:
         raise GmgError(f"{file}: {error}") from error
     return settings
 

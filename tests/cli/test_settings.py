@@ -77,6 +77,7 @@ def test_an_experiments_file_overrides_settings_and_the_command_line_both(
         ('restart = "often"', "--restart 'often' is not one of 'never', 'startup', 'failure', 'always'"),
         ('name = "x"', "name is not a setting; give --name on the command line"),
         ('[keys]\nrestrat = "f5"', "there is no action restrat; did you mean restart?"),
+        ('[keys]\nrestart = "x"', "[keys] restart: x is the key of stop; give stop another one too"),
         ("readers = 3", "Expected `object`, got `int` - at `$.readers`"),
         ("[readers.mine]\nline = []", "[readers.mine] Object contains unknown field `line`"),
         ("cpu =", "is not TOML"),
