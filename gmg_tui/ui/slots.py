@@ -17,6 +17,8 @@ from gmg_tui.model.tried import arguments_of, comparable_rate
 
 KEPT_S = 900
 """How many seconds a history reaches back."""
+METRIC_VALUES = 20
+"""How many values of each metric that a script names are remembered."""
 
 
 class History:
@@ -26,12 +28,14 @@ class History:
         end: Unix time of the newest point, whole seconds; 0 before the first.
         fps: Environment steps per second: the rate at which the worker ran.
         util_pct: Utilisation of the worker's GPU; of one core by the process tree on a CPU slot.
+        metrics: The last values of the metrics that the script names, without repetitions.
     """
 
     def __init__(self) -> None:
         self.end = 0
         self.fps: deque[float | None] = deque(maxlen=KEPT_S)
         self.util_pct: deque[float | None] = deque(maxlen=KEPT_S)
+        self.metrics: dict[str, deque[float]] = {}
 
     def seed(self, series: Series) -> None:
         """Start with what the engine remembers from before this client connected."""
@@ -41,6 +45,10 @@ class History:
 
     def add(self, time: float, worker: Worker, sample: GpuSample | None) -> None:
         """Add a snapshot's values at the Unix time `time`; the latest of each second counts."""
+        for name, value in worker.newest.metrics.items():
+            values = self.metrics.setdefault(name, deque(maxlen=METRIC_VALUES))
+            if not values or values[-1] != value:
+                values.append(value)
         fps = worker.current_fps
         util = sample.gpu_util_pct if sample else worker.cpu_pct
         second = int(time)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from gmg_tui import units
@@ -11,6 +12,7 @@ from gmg_tui.columns import Column, plain
 from gmg_tui.gpu import xids
 from gmg_tui.model import Attempt, Details, Gpu, GpuHealth, GpuSample, Severity, Worker
 from gmg_tui.ui import words
+from gmg_tui.ui.drawing import SIGNS
 from gmg_tui.ui.pages.page import Fact
 from gmg_tui.ui.slots import SlotView
 
@@ -37,7 +39,7 @@ def worker_facts(entry: SlotView) -> Iterator[Fact]:
     if worker.progress is not None:
         yield Fact("progress", words.progress_text(worker.progress))
     for name, value in worker.newest.metrics.items():
-        yield Fact(name, plain(value))
+        yield Fact(name, f"{plain(value)}  {_sparkline(entry.history.metrics.get(name, ()))}".rstrip())
     cpu, memory = words.known(worker.cpu_pct, "{:.0f} %".format), words.known(worker.memory_rss_mib, units.mib)
     yield Fact("processes", f"CPU {cpu}, RAM {memory}")
     yield Fact("Genesis", _genesis(worker))
@@ -59,6 +61,15 @@ def _rates(entry: SlotView) -> Iterator[Fact]:
         yield Fact("counted" if worker.state.ended else "whole attempt", f"{mean}{_COUNTED[fps.counted or 'printed']}")
         if fps.last is not None:
             yield Fact("printed", f"{units.fps(fps.last)} FPS, the last of {units.count(fps.samples, 'number')}")
+
+
+def _sparkline(values: Iterable[float]) -> str:
+    """A cell for each value, from the least to the greatest; empty where they are all equal."""
+    finite, levels = [value for value in values if math.isfinite(value)], SIGNS.levels[1:]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    if low == high:
+        return ""
+    return "".join(levels[round((value - low) / (high - low) * (len(levels) - 1))] for value in finite)
 
 
 def _genesis(worker: Worker) -> str:

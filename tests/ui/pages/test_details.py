@@ -79,10 +79,13 @@ def test_an_ended_worker_has_no_current_values() -> None:
     assert _texts(list(facts.gpu_facts(stage.gpu(0), sample, worker, over=True)))[0] == "GPU at the end"
 
 
-def test_the_metrics_of_a_script_are_shown() -> None:
-    worker = changed(stage.snapshot().workers[0], metrics={"reward": 12.3456789, "steps": 1e6})
-    texts = _texts(list(_worker_facts(worker, History())))
-    assert {"reward 12.3457", "steps 1,000,000", "progress 412/1,000 iteration, 55:40 left"} <= set(texts)
+def test_the_metrics_of_a_script_are_shown_with_their_history() -> None:
+    worker, history = stage.snapshot().workers[0], History()
+    for second in range(5):
+        worker = changed(worker, metrics={"reward": 12.3456789 + second, "steps": 1e6})
+        history.add(stage.NOW + second, worker, None)
+    texts = _texts(list(_worker_facts(worker, history)))
+    assert {"reward 16.3457 ▁▃▅▆█", "steps 1,000,000", "progress 412/1,000 iteration, 55:40 left"} <= set(texts)
 
 
 # The GPU
