@@ -51,7 +51,7 @@ class _Chart(NamedTuple):
 
 
 _CHARTS = (
-    _Chart("FPS (environment steps per second)", "fps_settled", "FPS"),
+    _Chart("FPS (environment steps per second)", "fps", "FPS"),
     _Chart("GPU utilisation (%)", "gpu_util_pct", "%"),
     _Chart("SMs busy (%)", "sm_pct", "%"),
     _Chart("VRAM used (GiB)", "memory_used_mib", "GiB", 1 / 1024),

@@ -16,7 +16,7 @@ from msgspec import structs
 from gmg_tui.model import JobRecord, Session, Snapshot
 from gmg_tui.store.records import JobAttempt, MetricsRow, Record, StoreError
 
-VERSION = 11
+VERSION = 12
 """`PRAGMA user_version` of the stores that this gmg-tui reads and writes."""
 _BUSY_S = 5.0
 """How long to wait for another process's lock before it counts as an error."""

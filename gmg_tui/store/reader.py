@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 _METRICS = """
-SELECT avg(time), slot, max(job), avg(fps), avg(fps_settled), avg(gpu_util_pct), avg(memory_used_mib), avg(power_w),
+SELECT avg(time), slot, max(job), avg(fps), avg(gpu_util_pct), avg(memory_used_mib), avg(power_w),
     avg(temperature_c), avg(sm_pct), max(state)
 FROM metrics GROUP BY slot, CAST((time - ?) / ? AS INTEGER) ORDER BY slot, min(time)
 """

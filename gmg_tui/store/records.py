@@ -44,9 +44,7 @@ class MetricsRow(NamedTuple):
     slot: str
     job: int | None
     fps: float | None
-    """Printed last."""
-    fps_settled: float | None
-    """The current rate."""
+    """The rate now."""
     gpu_util_pct: float | None
     memory_used_mib: float | None
     power_w: float | None

@@ -29,7 +29,7 @@ from .conftest import Opened
 
 
 def _metrics(count: int) -> list[MetricsRow]:
-    return [MetricsRow(records.START + n, "cpu0", 1, float(n), n + 0.5, None, 10.0, None, None) for n in range(count)]
+    return [MetricsRow(records.START + n, "cpu0", 1, float(n), None, 10.0, None, None) for n in range(count)]
 
 
 @settings(deadline=None, max_examples=50)
