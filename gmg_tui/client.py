@@ -17,7 +17,7 @@ from msgspec import structs
 import gmg_tui
 from gmg_tui import protocol
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Details, QueueAction, QueueView, Series, Stacks, TriedView
+from gmg_tui.model import Details, JobRecord, QueueAction, Series, Stacks, Tried
 from gmg_tui.protocol import Action, Answer, Bye, Lines, LogPart, Request, Seen, SlotReports, Topic, Update, Welcome
 
 T = TypeVar("T")
@@ -98,9 +98,12 @@ class Source(ABC):
         """The worker's metrics over its whole life. Raises `GmgError` when there are none."""
         return _as(Series, await self._ask(protocol.Ask, Topic.SERIES, slot))
 
-    async def queue(self, first: int, count: int) -> QueueView:
-        """A part of the queue: `count` jobs from position `first` on. Raises `GmgError` in a plain run."""
-        return _as(QueueView, await self._ask(protocol.Ask, Topic.QUEUE, "", first, count))
+    async def queue(self, first: int, count: int) -> tuple[JobRecord, ...]:
+        """A part of the queue: `count` jobs from position `first` on. Raises `GmgError` in a plain run.
+
+        Ended jobs come first, in the order in which they ended, then those that run, then those that wait, the next first.
+        """
+        return _as(tuple[JobRecord, ...], await self._ask(protocol.Ask, Topic.QUEUE, "", first, count))
 
     async def act_on_jobs(self, action: QueueAction, *jobs: int) -> None:
         """Do something to jobs of the queue. Raises `GmgError` when it cannot be done."""
@@ -110,9 +113,9 @@ class Source(ABC):
         """Let jobs start on a slot, or stop letting them. Raises `GmgError` when that cannot be done."""
         await self._ask(protocol.UseSlot, slot, used)
 
-    async def tried(self) -> TriedView:
-        """All that was tried in the session. Raises `GmgError` when the engine does not answer."""
-        return _as(TriedView, await self._ask(protocol.Ask, Topic.TRIED))
+    async def tried(self) -> tuple[Tried, ...]:
+        """All that was tried in the session, the newest first. Raises `GmgError` when the engine does not answer."""
+        return _as(tuple[Tried, ...], await self._ask(protocol.Ask, Topic.TRIED))
 
     async def stacks(self, slot: str) -> tuple[Stacks, ...]:
         """The Python stacks of the worker, or of all ranks of its group. Raises `GmgError` when there is no worker."""

@@ -19,7 +19,6 @@ from gmg_tui.files import open_regular
 from gmg_tui.model import (
     Details,
     JobRecord,
-    QueueView,
     Series,
     Session,
     Snapshot,
@@ -100,7 +99,7 @@ class EndedSession(Source):
             case Topic.SERIES:
                 value = Series(request.slot, snapshot.time, 1.0)
             case Topic.QUEUE:
-                reading = partial(_queue, snapshot=snapshot, first=request.first, count=request.count)
+                reading = partial(_queue, first=request.first, count=request.count)
                 value = await _in_thread(self._folder / STORE, reading)
             case Topic.TRIED:
                 raise GmgError(
@@ -147,15 +146,14 @@ def _log_end(path: Path) -> tuple[str, ...]:
     return tuple(map(clean, lines[1 if start else 0 :][-_LOG_LINES:]))  # the first of them may have begun before
 
 
-def _queue(stored: Stored, snapshot: Snapshot, first: int, count: int) -> QueueView:
+def _queue(stored: Stored, first: int, count: int) -> tuple[JobRecord, ...]:
     """A part of the queue: what ended in order of its end, then the rest in order of the queue."""
 
     def order(job: JobRecord) -> tuple[bool, float, int]:
         return not job.state.ended, (job.ended or 0.0) if job.state.ended else job.position, job.number
 
     jobs = sorted(stored.jobs, key=order)
-    version = snapshot.queue.version if snapshot.queue is not None else 0
-    return QueueView(version, first, len(jobs), tuple(jobs[first : first + max(0, count)]), ())
+    return tuple(jobs[first : first + max(0, count)])
 
 
 def _details(session: Session, snapshot: Snapshot, slot: str) -> Details:

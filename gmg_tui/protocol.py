@@ -47,9 +47,9 @@ class Topic(StrEnum):
     SERIES = "series"
     """`Series` of a worker over its whole life."""
     QUEUE = "queue"
-    """`QueueView`, a part of the queue."""
+    """`JobRecord`s, a part of the queue."""
     TRIED = "tried"
-    """`TriedView`, all that was tried in the session."""
+    """`Tried`, all that was tried in the session."""
 
 
 class Hello(Struct, frozen=True, tag=True):

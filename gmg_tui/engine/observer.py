@@ -22,7 +22,7 @@ from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
 from gmg_tui.gpu.processes import describe
 from gmg_tui.gpu.silence import LATE_S, NO_ANSWER, SILENT_S
-from gmg_tui.model import Details, GpuProcess, GpuSample, Series, Snapshot, Stacks, TriedView
+from gmg_tui.model import Details, GpuProcess, GpuSample, Series, Snapshot, Stacks, Tried
 from gmg_tui.results.tried import TriedArguments
 from gmg_tui.slurm.allocation import AllocationWatch
 
@@ -244,7 +244,7 @@ class Observer:
             for sample in samples
         )
 
-    def tried(self) -> TriedView:
+    def tried(self) -> tuple[Tried, ...]:
         """All that was tried in this session."""
         newest = ((worker.slot.name, worker.attempt) for worker in self._work.workers)
         live = [(slot, attempt) for slot, attempt in newest if attempt is not None and not attempt.state.ended]

@@ -161,10 +161,10 @@ class _Headless:
         jobs = self._jobs
         while (queue := self._snapshot.queue) is not None and (before := jobs.reported) < queue.done:
             try:
-                view = await self._client.queue(before, _PAGE)
+                ended = await self._client.queue(before, _PAGE)
             except GmgError:
                 break  # the connection is lost, which is reported where its messages are read
-            self._out.write(*jobs.ends(view.jobs))
+            self._out.write(*jobs.ends(ended))
             if jobs.reported == before:
                 break  # the queue has become shorter, and the next snapshot has the change
         self._out.write(*jobs.starts(self._snapshot))

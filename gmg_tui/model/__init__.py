@@ -11,7 +11,7 @@ from __future__ import annotations
 from gmg_tui.model.attempt import NO_ATTEMPT, Attempt, Fps, Progress, Settings
 from gmg_tui.model.gpus import Gpu, GpuHealth, GpuProcess, GpuSample, GpuTrouble, Severity, Slot, Xid
 from gmg_tui.model.groups import DdpSpec, RankGroup, together
-from gmg_tui.model.jobs import JobRecord, Lane, QueueAction, QueueView, SweepSpec, Value
+from gmg_tui.model.jobs import JobRecord, QueueAction, SweepSpec, Value
 from gmg_tui.model.run import (
     AgentSpec,
     Allocation,
@@ -34,7 +34,7 @@ from gmg_tui.model.snapshot import (
     fps_per_watt,
 )
 from gmg_tui.model.states import Phase, RestartMode, StartMode, WorkerState
-from gmg_tui.model.tried import Tried, TriedView
+from gmg_tui.model.tried import Tried
 from gmg_tui.model.tuning import (
     FPS,
     Answer,

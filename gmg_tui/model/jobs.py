@@ -73,7 +73,7 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     log: str | None = None
     """Path of its log in the session's folder."""
     result: dict[str, Any] | None = {}
-    """The script's results, from `gmg:result` lines; empty in a `QueueView`. None: they are where they were recorded
+    """The script's results, from `gmg:result` lines; empty where clients see it. None: they are where they were recorded
     before, as the engine keeps none in memory."""
 
     @property
@@ -95,29 +95,3 @@ class QueueAction(StrEnum):
     """Stop a job that runs."""
     RETRY = "retry"
     """Run a job that has ended again, as the next one."""
-
-
-class Lane(Struct, frozen=True, omit_defaults=True):
-    """A slot of a sweep, as the queue sees it."""
-
-    slot: str
-    used: bool = True
-    """Whether jobs may start on it."""
-    job: int | None = None
-    """Number of the job that occupies it."""
-    benched: str | None = None
-    """Why no job starts on its GPU until a user allows it, in one line; None while jobs start."""
-
-
-class QueueView(Struct, frozen=True, omit_defaults=True):
-    """A part of the queue, for a screen."""
-
-    version: int
-    """The `Queue.version` of this view."""
-    first: int
-    """How many records precede these."""
-    total: int
-    """How many there are in all."""
-    jobs: tuple[JobRecord, ...]
-    """Ended jobs in the order in which they ended, then those that run, then those that wait, the next first."""
-    lanes: tuple[Lane, ...]

@@ -47,12 +47,6 @@ class Tried(Struct, frozen=True, omit_defaults=True):
     """The mean of each named number, such as `reward`, over the attempts that have run for long enough."""
 
 
-class TriedView(Struct, frozen=True, omit_defaults=True):
-    """What was tried in a session, the newest first."""
-
-    rows: tuple[Tried, ...] = ()
-
-
 def fastest(rows: Iterable[Tried]) -> Tried | None:
     """The row with the greatest rate; None where none has a rate."""
     return max((row for row in rows if row.rate is not None), key=lambda row: row.rate or 0.0, default=None)

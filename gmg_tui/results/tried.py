@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from gmg_tui.model import Attempt, Tried, TriedView, WorkerState
+from gmg_tui.model import Attempt, Tried, WorkerState
 from gmg_tui.model.tried import arguments_of, comparable_rate
 
 MOST_SETS = 300
@@ -35,14 +35,14 @@ class TriedArguments:
             older = list(self._sets)[: MOST_SETS // 2]
             del self._sets[min(older, key=lambda key: _mean(map(comparable_rate, _attempts(self._sets[key]))) or 0.0)]
 
-    def view(self, live: Iterable[_Ran], now: float) -> TriedView:
+    def view(self, live: Iterable[_Ran], now: float) -> tuple[Tried, ...]:
         """All sets of arguments, with the `live` attempts, the newest first; `now` is Unix seconds."""
         sets = dict(self._sets)
         for slot, attempt in live:
             key = arguments_of(attempt)
             sets[key] = [*sets.get(key, ()), (slot, attempt)]
         rows = [_row(key, ran, now) for key, ran in sets.items()]
-        return TriedView(tuple(sorted(rows, key=lambda row: row.started, reverse=True)))
+        return tuple(sorted(rows, key=lambda row: row.started, reverse=True))
 
 
 def _row(key: _Key, ran: Sequence[_Ran], now: float) -> Tried:

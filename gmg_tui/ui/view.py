@@ -289,7 +289,7 @@ async def job_on(engine: Source, view: View, slot: str) -> JobRecord | None:
     if worker is None or queue is None or worker.job is None:
         return None
     part = await engine.queue(max(0, queue.done - _MARGIN), queue.running + 2 * _MARGIN)
-    return next((job for job in part.jobs if job.number == worker.job), None)
+    return next((job for job in part if job.number == worker.job), None)
 
 
 def log_path(view: View, slot: str, job: JobRecord | None) -> str | None:

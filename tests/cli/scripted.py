@@ -18,7 +18,6 @@ from gmg_tui import session as sessions
 from gmg_tui.model import (
     JobRecord,
     Queue,
-    QueueView,
     RunSpec,
     Session,
     Slot,
@@ -185,8 +184,7 @@ class ScriptedEngine:
                         if self.mute:
                             continue
                         part = tuple(self.jobs[first : first + count])
-                        view = QueueView(self.snapshot.queue.version, first, len(self.jobs), part, ())
-                        writer.write(protocol.frame(Answer(number, value=view)))
+                        writer.write(protocol.frame(Answer(number, value=part)))
                     case request:
                         raise AssertionError(request)
         except (OSError, EOFError):

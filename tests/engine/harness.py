@@ -142,7 +142,7 @@ class Running:
 
     async def jobs(self) -> dict[str, JobRecord]:
         """The jobs in the engine's queue, by name."""
-        return {record.name: record for record in (await self.client.queue(0, 500)).jobs}
+        return {record.name: record for record in await self.client.queue(0, 500)}
 
     async def leave(self) -> None:
         """Close the client's connection."""

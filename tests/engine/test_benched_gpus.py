@@ -67,11 +67,10 @@ async def test_a_gpu_with_cuda_errors_does_not_drain_the_queue(sim: Sim, broken:
         queue = await run.until_done()
         assert (queue.finished, queue.failed) == (12, 0)
         why = "3 jobs in a row failed there: "
+        assert list(queue.benched) == ["gpu0"]
         assert queue.benched["gpu0"].startswith(why)
         assert "No CUDA GPUs are available" in queue.benched["gpu0"]
         assert not queue.stranded
-        lanes = {lane.slot: lane.benched for lane in (await run.client.queue(0, 1)).lanes}
-        assert [name for name, why in lanes.items() if why] == ["gpu0"]
     jobs = _stored(spec)
     assert {job.slot for job in jobs} == {"gpu1"}
     assert sorted(job.last.number for job in jobs) == [1] * 9 + [2] * 3

@@ -20,7 +20,7 @@ from gmg_tui import protocol
 from gmg_tui.client import EngineClient
 from gmg_tui.engine.api.client import Client
 from gmg_tui.errors import GmgError
-from gmg_tui.model import QueueAction, RunSpec, Session, Snapshot, TriedView, WorkerState
+from gmg_tui.model import QueueAction, RunSpec, Session, Snapshot, Tried, WorkerState
 from gmg_tui.protocol import Action, Seen
 
 from .harness import Running, program, running, spec_for, sweep_for
@@ -51,9 +51,9 @@ class _Engine:
     def recent(self) -> tuple[()]:
         return ()
 
-    def tried(self) -> TriedView:
+    def tried(self) -> tuple[Tried, ...]:
         self.requested.append("tried")
-        return TriedView()
+        return ()
 
     def act(self, *_: object) -> None:
         self.requested.append("act")
@@ -165,7 +165,7 @@ async def test_a_request_for_an_ended_job_does_not_affect_the_next_one() -> None
             await run.client.edit(("cpu0",), ("--s", "1"), {}, seen)
         with pytest.raises(GmgError, match=r"^job 2 runs on cpu0 now$"):
             await run.client.act(Action.STOP, "cpu0", seen={"cpu0": Seen()})
-        last = (await run.client.queue(0, 10)).jobs
+        last = await run.client.queue(0, 10)
         assert [job.state for job in last[1:]] == [last[1].state, WorkerState.WAITING]
         assert not last[1].state.ended
         assert run.worker("cpu0").pid == second.workers[0].pid

@@ -33,7 +33,7 @@ async def test_the_queue_is_sent_whatever_its_jobs_have_reported(tmp_path: Path)
     async with running(spec) as run:
         await run.until_done()
         view = await run.client.queue(0, 500)
-        assert [job.result for job in view.jobs] == [{}] * 6
+        assert [job.result for job in view] == [{}] * 6
     stored = reader.load_jobs(run.folder / session.STORE)  # written beside the engine's loop, up to its end
     results = [job.result or {} for job in stored]
     assert {(result["seed"], result["other"], len(result["log-29"])) for result in results} == {

@@ -185,7 +185,6 @@ async def test_cards_can_be_disabled_and_enabled_during_a_sweep(sim: Sim, marked
         (tmp_path / "one").touch()
         idle = await run.until(lambda s: s.queue and s.queue.finished == 1 and s.workers[0].reason == "not used")
         assert [worker.slot for worker in idle.workers] == ["gpu0", "gpu2"]
-        assert {lane.slot: lane.used for lane in (await run.client.queue(0, 10)).lanes} == {"gpu0": False, "gpu2": True}
         await run.client.use_slot("gpu2", used=False)
         await run.client.use_slot("gpu0", used=True)
         await run.until(lambda s: s.queue and s.queue.finished == 3)

@@ -22,7 +22,7 @@ def _attempt(fps: float | None, *given: str, state: WorkerState = WorkerState.FI
 
 
 def _row(tried: TriedArguments, *given: str) -> Tried:
-    return next(row for row in tried.view([], 0.0).rows if row.args == given)
+    return next(row for row in tried.view([], 0.0) if row.args == given)
 
 
 def test_attempts_with_the_same_arguments_are_one_row_with_its_mean() -> None:
@@ -40,7 +40,7 @@ def test_attempts_with_the_same_arguments_are_one_row_with_its_mean() -> None:
     assert row.elapsed_s == 240.0
     once = _row(tried, "-B", "4")
     assert (once.rate, once.power_w, once.fps_per_watt) == (70.0, None, None)
-    assert fastest(tried.view([], 0.0).rows) == row
+    assert fastest(tried.view([], 0.0)) == row
 
 
 def test_named_numbers_are_means_of_the_attempts_that_ran_for_long_enough() -> None:
@@ -65,7 +65,7 @@ def test_a_rate_of_the_first_seconds_does_not_count_unless_the_script_finished()
     tried.add("gpu0", _attempt(50.0, "stopped", state=WorkerState.STOPPED, comparable=False))
     tried.add("gpu0", _attempt(60.0, "finished", comparable=False))
     live = ("gpu1", _attempt(70.0, "runs", state=WorkerState.RUNNING, comparable=False))
-    rates = {row.args: (row.rate, row.running) for row in tried.view([live], 130.0).rows}
+    rates = {row.args: (row.rate, row.running) for row in tried.view([live], 130.0)}
     assert rates == {
         ("stopped",): (None, 0),
         ("finished",): (60.0, 0),
@@ -78,7 +78,7 @@ def test_running_attempts_are_added_to_ended_ones_but_not_stored() -> None:
     tried.add("gpu0", _attempt(100.0, "-B", "8"))
     live = ("gpu1", _attempt(110.0, "-B", "8", state=WorkerState.RUNNING))
     for _ in range(2):
-        (row,) = tried.view([live], 130.0).rows
+        (row,) = tried.view([live], 130.0)
         assert (row.attempts, row.running, row.rate, row.elapsed_s) == (2, 1, 105.0, 90.0)
     assert _row(tried, "-B", "8").attempts == 1
 
@@ -88,13 +88,13 @@ async def test_tried_arguments_of_a_plain_run_are_grouped_as_written_and_include
     async with running(spec_for("-B", "64", "--seed", "{seed}", "--lines", "80", "--fps", "128000", cpu=2)) as run:
         await run.until(lambda snapshot: snapshot.ended)
         view = await run.client.tried()
-        (first,) = view.rows
+        (first,) = view
         assert first.args == ("-B", "64", "--seed", "{seed}", "--lines", "80", "--fps", "128000")
         assert (first.attempts, first.measured, first.slots, first.n_envs) == (2, 2, ("cpu0", "cpu1"), 64)
         assert first.rate == pytest.approx(128_000, rel=0.02)
         await run.client.edit(("cpu1",), ("-B", "128", "--crash", "oom"), {})
         await run.until(lambda _: run.worker("cpu1").state is WorkerState.FAILED)
-        newest, before = (await run.client.tried()).rows
+        newest, before = await run.client.tried()
         assert (newest.args, newest.failed, newest.slots) == (("-B", "128", "--crash", "oom"), 1, ("cpu1",))
         assert newest.reason == run.worker("cpu1").reason
         assert before == first
@@ -105,11 +105,11 @@ async def test_in_a_sweep_a_row_is_a_combination_that_outlives_its_job_and_a_res
     spec = sweep_for([{"n_envs": 16}, {"n_envs": 32, "name": "b"}, {"n_envs": 32, "name": "c"}], batch, cpu=1)
     async with running(spec) as run:
         await run.until_done()
-        rows = {row.args[1]: row for row in (await run.client.tried()).rows}
+        rows = {row.args[1]: row for row in await run.client.tried()}
         assert {value: row.attempts for value, row in rows.items()} == {"16": 1, "32": 2}
         assert rows["32"].args == ("-B", "32", "--lines", "10", "--seed", "{job}")
     async with running(spec) as run:
-        again = {row.args[1]: row for row in (await run.client.tried()).rows}
+        again = {row.args[1]: row for row in await run.client.tried()}
         assert again.keys() == rows.keys()
         for value, row in again.items():
             assert (row.attempts, row.rate, row.slots) == (rows[value].attempts, rows[value].rate, ("cpu0",))

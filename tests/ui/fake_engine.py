@@ -11,12 +11,11 @@ from gmg_tui.model import (
     Details,
     JobRecord,
     QueueAction,
-    QueueView,
     Series,
     Session,
     Snapshot,
     Stacks,
-    TriedView,
+    Tried,
 )
 from gmg_tui.protocol import Action, Bye, Lines, Seen, Update, Welcome
 
@@ -52,7 +51,7 @@ class FakeEngine(EngineClient):
         self.snapshot = snapshot
         self.details_of: dict[str, Details] = {}
         self.jobs: list[JobRecord] = []
-        self.tried_so_far = TriedView()
+        self.tried_so_far: tuple[Tried, ...] = ()
         self.stacks_of: tuple[Stacks, ...] = ()
         self._events: asyncio.Queue[Update | Lines | Bye] = asyncio.Queue()
 
@@ -117,14 +116,12 @@ class FakeEngine(EngineClient):
         await self._hear("series", slot)
         return next((series for series in self.welcome.recent if series.slot == slot), Series(slot, 0.0, 1.0))
 
-    async def queue(self, first: int, count: int) -> QueueView:
+    async def queue(self, first: int, count: int) -> tuple[JobRecord, ...]:
         await self._hear("queue", first, count)
-        queue = self.snapshot.queue
-        if queue is None:
+        if self.snapshot.queue is None:
             raise GmgError("this session has no queue", 1)
         first = max(0, min(first, len(self.jobs)))
-        part = tuple(self.jobs[first : first + count])
-        return QueueView(queue.version, first, len(self.jobs), part, ())
+        return tuple(self.jobs[first : first + count])
 
     async def stacks(self, slot: str) -> tuple[Stacks, ...]:
         await self._hear("stacks", slot)
@@ -136,7 +133,7 @@ class FakeEngine(EngineClient):
     async def use_slot(self, slot: str, *, used: bool) -> None:
         await self._hear("use_slot", slot, used)
 
-    async def tried(self) -> TriedView:
+    async def tried(self) -> tuple[Tried, ...]:
         await self._hear("tried")
         return self.tried_so_far
 

@@ -18,7 +18,7 @@ from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot_state import SlotState, Workplace
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
-from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, QueueView, RankGroup, Slot, WorkerState
+from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, RankGroup, Slot, WorkerState
 
 _log = logging.getLogger(__name__)
 
@@ -268,19 +268,13 @@ class QueueScheduler(Scheduler):
         runs = self._runs.values()
         return [job for run in runs if (job := self._recorder.occupant(run.slots[0])) is not None]
 
-    def view(self, first: int, count: int) -> QueueView:
+    def view(self, first: int, count: int) -> tuple[JobRecord, ...]:
         """A part of the queue."""
         order = self._queue.order()
         first = max(0, min(first, len(order)))
         numbers = order[first : first + max(0, count)]
         live = {record.number: record for record, _ in self._occupants()}
-        return QueueView(
-            version=self._queue.version,
-            first=first,
-            total=len(order),
-            jobs=tuple(self._displayed(live.get(number, self._queue.records[number])) for number in numbers),
-            lanes=self._board.views(),
-        )
+        return tuple(self._displayed(live.get(number, self._queue.records[number])) for number in numbers)
 
     def _displayed(self, record: JobRecord) -> JobRecord:
         """A record as clients see it: without the script's results and its words, which may be long; the store has them."""

@@ -17,7 +17,7 @@ from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.workers.slot_state import SlotState, Workplace
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
-from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, QueueView, RankGroup, Tuning, WorkerState
+from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, RankGroup, Tuning, WorkerState
 
 
 class Scheduler(ABC):
@@ -66,7 +66,7 @@ class Scheduler(ABC):
         """How far the jobs are; None in a plain run."""
         return None
 
-    def view(self, first: int, count: int) -> QueueView:
+    def view(self, first: int, count: int) -> tuple[JobRecord, ...]:
         """A part of the queue. Raises `GmgError` in a plain run."""
         raise _no_queue()
 

@@ -13,7 +13,7 @@ from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis.output.failures import FailureKind
-from gmg_tui.model import GpuSample, JobRecord, Lane, WorkerState
+from gmg_tui.model import GpuSample, JobRecord, WorkerState
 
 FAILURES = 3
 """So many jobs in a row that fail at once are the GPU's fault rather than theirs."""
@@ -289,14 +289,6 @@ class SlotBoard:
             slot_state.over = name not in self.jobs and (self.ending or not self.queue.waiting)
             if name not in self.jobs:
                 slot_state.waits = self.why_idle(slot_state)
-
-    def views(self) -> tuple[Lane, ...]:
-        """All slots."""
-        benched = self.benched()
-        return tuple(
-            Lane(name, self.used(name) and name not in benched, self.jobs.get(name), benched.get(name))
-            for name in self.slot_states
-        )
 
 
 def _enough(slots: Sequence[str], width: int, only: str | None) -> bool:

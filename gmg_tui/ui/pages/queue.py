@@ -205,8 +205,8 @@ class QueuePage(JobsPage[Row]):
             return
         await asyncio.sleep(self.PERIOD_S * (len(self._jobs) // PART))  # a long queue is not asked for all the time
         parts = [await self._engine.queue(first, PART) for first in range(0, queue.jobs, PART)]
-        self._version = parts[0].version if parts else queue.version
-        self._jobs = [job for part in parts for job in part.jobs]
+        self._version = queue.version
+        self._jobs = [job for part in parts for job in part]
         self._rates |= {job.number: job.last.fps.mean for job in self._jobs if job.state.ended and job.last.fps}
         self.update_snapshot()
 

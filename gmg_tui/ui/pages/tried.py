@@ -98,11 +98,11 @@ class TriedPage(TablePage[Row]):
 
     async def ask(self) -> None:
         """Ask what was tried."""
-        view = await self._engine.tried()
-        best = self._best(view.rows)
-        names = dict.fromkeys(name for tried in view.rows for name in tried.metrics)
+        rows = await self._engine.tried()
+        best = self._best(rows)
+        names = dict.fromkeys(name for tried in rows for name in tried.metrics)
         self.table.use([*_COLUMNS[:_RATED], *map(_metric, names), *_COLUMNS[_RATED:]])
-        self.show_rows([Row(tried, tried is best) for tried in view.rows], "Nothing has been tried yet.")
+        self.show_rows([Row(tried, tried is best) for tried in rows], "Nothing has been tried yet.")
 
     def _best(self, rows: Sequence[Tried]) -> Tried | None:
         """The fastest; in a tuning, which measures more carefully, what it recommends."""

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 from textual.pilot import Pilot
 
-from gmg_tui.model import Tried, TriedView
+from gmg_tui.model import Tried
 from gmg_tui.ui.pages.tried import TriedPage
 from tests import tunings
 from tests.ui import play, sessions
@@ -50,7 +50,7 @@ ROWS = (
 def engine(rows: tuple[Tried, ...] = ROWS) -> FakeEngine:
     """An engine of eight workers on which `rows` were tried."""
     fake = play.engine_of(sessions.busy_snapshot())
-    fake.tried_so_far = TriedView(rows)
+    fake.tried_so_far = rows
     return fake
 
 
@@ -78,7 +78,7 @@ async def test_each_set_of_arguments_is_listed_with_its_rate_best_first() -> Non
 async def test_in_a_tuning_the_recommended_value_is_the_best() -> None:
     fake = FakeEngine(tunings.session(tunings.EDGE), tunings.snapshot(tunings.EDGE))
     app = play.app_of(fake)
-    fake.tried_so_far = TriedView((_tried(17_000, 9.1e6), _tried(16_384, 9.0e6)))
+    fake.tried_so_far = (_tried(17_000, 9.1e6), _tried(16_384, 9.0e6))
     async with app.run_test(size=SMALL) as pilot:
         await press(pilot, "a")
         await play.sees(pilot, "2 sets of arguments")
@@ -116,11 +116,11 @@ async def test_the_rows_are_current_and_the_cursor_stays_on_its_row(monkeypatch:
     async with opened(fake, "16,384") as pilot:
         await press(pilot, "down", "down")
         better = structs.replace(ROWS[3], rate=25_000_000.0)
-        fake.tried_so_far = TriedView((_tried(2048, 23e6), *ROWS[:3], better, ROWS[4]))
+        fake.tried_so_far = (_tried(2048, 23e6), *ROWS[:3], better, ROWS[4])
         await play.sees(pilot, "25,000,000")
         assert tables.column(pilot.app, "n_envs") == ["4,096", "16,384", "2,048", "32,768", "1,024", "131,072"]
         assert "25,000,000" in tables.selected(pilot.app)
-        fake.tried_so_far = TriedView(ROWS[:2])
+        fake.tried_so_far = ROWS[:2]
         await play.sees(pilot, "2 sets of arguments")
         assert tables.column(pilot.app, "n_envs") == ["16,384", "131,072"]
 
