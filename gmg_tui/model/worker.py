@@ -73,8 +73,6 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     job: int | None = None
     """Number of the job in the queue, from 1; None in a plain run, and on a slot that no job has occupied yet."""
     job_name: str = ""
-    timeout_s: float | None = None
-    """How long an attempt may take; None for no limit."""
     group: Rank | None = None
     """None for a worker that is no rank of a group."""
     lost_since: float | None = None

@@ -87,7 +87,6 @@ def workers(records: list[JobRecord], slots: int = 4, second: float = 0.0) -> tu
                 sessions.running(index, second=second),
                 job=job.number,
                 job_name=job.name,
-                timeout_s=1800.0,
                 attempt_started=NOW - 372.0,
                 state_since=NOW - 340.0,
             )

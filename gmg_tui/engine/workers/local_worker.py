@@ -290,7 +290,6 @@ class LocalWorker(Worker):
             last_line=self._last_line(),
             job=self.task.job,
             job_name=self.task.name,
-            timeout_s=self.task.timeout_s,
         )
         if attempt is None:
             return common
