@@ -202,12 +202,7 @@ def highest(values: Sequence[float | None]) -> float:
     return max((value for value in values if value is not None), default=0.0)
 
 
-def history_row(values: Sequence[float | None], top: float, width: int) -> str:
-    """A graph of one row, as in `history_rows`."""
-    return history_rows(values, top, width, 1)[0]
-
-
-def history_rows(values: Sequence[float | None], top: float, width: int, height: int) -> list[str]:
+def history_rows(values: Sequence[float | None], top: float, width: int, height: int = 1) -> list[str]:
     """A graph of `values` from 0 to `top`, the newest at the right end: `height` rows of exactly `width` cells.
 
     Unknown values are empty; anything above 0 has at least the lowest level, so that little differs from nothing.

@@ -86,10 +86,7 @@ def buckets(points: deque[float | None], end: int, width: int, seconds: int) -> 
 
 
 class Order(StrEnum):
-    """What the workers are sorted by: the slot's own order, the most urgent state or the greatest figure first.
-
-    The value is its name in the palette.
-    """
+    """What the workers are sorted by, the most urgent or greatest first. The value is its name in the palette."""
 
     SLOT = "slot"
     STATE = "state"

@@ -74,14 +74,14 @@ def test_a_bar_is_empty_at_0_and_full_at_100_per_cent() -> None:
 
 
 def test_a_history_distinguishes_zero_from_little_and_unknown_from_full() -> None:
-    assert graphs.history_row([None, 0.0, 0.001, 50.0, 100.0, 900.0], 100.0, 8) == "    ▁▄██"
-    assert graphs.history_row([], 0.0, 3) == "   "
-    assert graphs.history_row([1.0], 1.0, 0) == ""
+    assert graphs.history_rows([None, 0.0, 0.001, 50.0, 100.0, 900.0], 100.0, 8)[0] == "    ▁▄██"
+    assert graphs.history_rows([], 0.0, 3)[0] == "   "
+    assert graphs.history_rows([1.0], 1.0, 0)[0] == ""
 
 
 @given(st.lists(_metrics, max_size=40), st.floats(0, 1e13, allow_nan=False), st.integers(0, 30))
 def test_a_history_fills_its_width_exactly(values: list[float | None], top: float, width: int) -> None:
-    drawn = graphs.history_row(values, top, width)
+    drawn = graphs.history_rows(values, top, width)[0]
     assert len(drawn) == width
 
 

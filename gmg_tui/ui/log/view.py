@@ -242,18 +242,14 @@ class LogView(Rows):
 # A row of the log: wrapped, coloured by its severity, with the matches of a search marked
 
 
-def style_of(row: LogRow) -> str:
-    """The name of the style for a whole row."""
-    return "dim" if row.gap or row.progress else _STYLES[severity(row.text)]
-
-
 def wrapped(row: LogRow, width: int, marks: Sequence[tuple[int, int]], *, here: bool = False) -> list[Row]:
     """A row of the log in as many rows of the screen as it needs, with marks from some to other characters.
 
     `here`: these are the present matches. How many lines the row stands for is at its
     right end.
     """
-    parts, style, lines = pieces(row, width), style_of(row), []
+    parts, lines = pieces(row, width), list[Row]()
+    style = "dim" if row.gap or row.progress else _STYLES[severity(row.text)]
     count, start = _count_of(row), 0
     for number, piece in enumerate(parts, 1):
         line, done = Row(width), 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from textual.app import ComposeResult
@@ -59,7 +59,7 @@ class TuningPage(JobsPage[Trial]):
             tune_words.columns(tuning.spec),
             key=lambda trial: str(trial.number),
             style=lambda trial: _STYLES[trial.state],
-            follow=_newest,
+            follow=lambda trials: max(trials, key=lambda trial: trial.number, default=None),
         )
         super().__init__(engine, view, trials)
         self._answers = RowTable(tune_words.answer_columns(tuning.spec), key=lambda named: named[0])
@@ -175,7 +175,3 @@ class TuningPage(JobsPage[Trial]):
         name, running = f"trial {trial.number} ({trial.value:,} on {trial.slot})", trial.state is TrialState.RUNNING
         ended = trial.state not in {TrialState.RUNNING, TrialState.WAITING}
         return SelectedJob(trial.number, name, running, ended, trial.slot if running else None)
-
-
-def _newest(trials: Sequence[Trial]) -> Trial | None:
-    return max(trials, key=lambda trial: trial.number, default=None)

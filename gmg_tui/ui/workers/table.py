@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 from gmg_tui import units
 from gmg_tui.model import WorkerState, total_fps
 from gmg_tui.ui import words
-from gmg_tui.ui.drawing import SIGNS, SPAN_S, Piece, Row, highest, history_row
+from gmg_tui.ui.drawing import SIGNS, SPAN_S, Piece, Row, highest, history_rows
 from gmg_tui.ui.header import states
 from gmg_tui.ui.slots import SlotView, buckets, in_trouble, severity
 from gmg_tui.ui.view import Band, View
@@ -58,7 +58,7 @@ def columns(view: View, width: int) -> list[Placed]:
     free = width - _CURSOR - sum(column.width for column in left)
     while right and sum(column.width for column in right) > free:
         right.pop()
-    history = Column("history", free - sum(column.width for column in right), _nothing, left=True)
+    history = Column("history", free - sum(column.width for column in right), lambda _: ("", ""), left=True)
     placed, start = list[Placed](), _CURSOR
     for column in (*left, history, *right):
         placed.append((start, column))
@@ -106,10 +106,6 @@ def _rate(entry: SlotView) -> Piece:
 
 def _envs(entry: SlotView) -> Piece:
     return f"{entry.worker.n_envs:,}" if entry.worker.n_envs is not None else "", "dim"
-
-
-def _nothing(entry: SlotView) -> Piece:
-    return "", "text"
 
 
 def _figure(text: str) -> Piece:
@@ -187,7 +183,7 @@ def _add_history(line: Row, entry: SlotView, notes: Sequence[Note], width: int) 
         return
     graph = min(width, _HISTORY_MAX, max(_HISTORY_MIN, width // 3))
     values = buckets(entry.history.fps, entry.history.end, graph, SPAN_S)
-    line.add(history_row(values, highest(values), graph), "fps-graph").add(" ")
+    line.add(history_rows(values, highest(values), graph)[0], "fps-graph").add(" ")
     if width - graph > _NOTE_MIN:
         _add_notes(line, notes, width - graph - 1)
 

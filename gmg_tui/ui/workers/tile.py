@@ -7,7 +7,7 @@ from textual.content import Content
 from gmg_tui import units
 from gmg_tui.model import WorkerState
 from gmg_tui.ui import words
-from gmg_tui.ui.drawing import SIGNS, SPAN_S, Row, bar, highest, history_row, history_rows, safe
+from gmg_tui.ui.drawing import SIGNS, SPAN_S, Row, bar, highest, history_rows, safe
 from gmg_tui.ui.slots import SlotView, buckets
 from gmg_tui.ui.words import Note
 
@@ -111,7 +111,7 @@ def _processor_row(entry: SlotView, row: Row) -> Row:
         row.end(f"{units.whole(sample.power_w):>5}{limit} W ")
         top = 100.0
     values = buckets(history.util_pct, history.end, row.room, SPAN_S)
-    return row.add(history_row(values, top, row.room), "util")
+    return row.add(history_rows(values, top, row.room)[0], "util")
 
 
 def _percent(value: float | None, missing: str, width: int) -> str:
