@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
+
+import psutil
+import pytest
 
 from gmg_tui.model import DdpSpec, RestartMode, RunSpec, Snapshot, WorkerState
 from gmg_tui.protocol import Action
@@ -80,6 +84,28 @@ async def test_a_group_over_nodes_is_controlled_by_the_user_and_restarts_after_l
         await run.until(lambda snapshot: all_are(snapshot, WorkerState.RUNNING))
         await run.client.end()
     nothing_left(spec)
+
+
+@pytest.mark.slow
+async def test_a_group_is_not_stuck_because_its_engine_was_stopped() -> None:
+    """What the nodes report meanwhile is read only later."""
+    spec = group("--steps", "100000", stuck_after_s=5.0, restart_stuck=True)
+    async with running(spec) as run:
+        await run.until(lambda snapshot: all_are(snapshot, WorkerState.RUNNING))
+        engine = psutil.Process(run.process.pid)
+        engine.suspend()
+        await asyncio.sleep(12.0)
+        engine.resume()
+        since, stuck = run.snapshot.elapsed_s, set[str | None]()
+
+        def later(snapshot: Snapshot) -> bool:
+            stuck.add(snapshot.groups[0].stuck)
+            return snapshot.elapsed_s > since + 15.0
+
+        await run.until(later)
+        assert stuck == {None}
+        assert {worker.attempt for worker in run.snapshot.workers} == {1}
+        await run.client.end()
 
 
 async def test_an_internal_error_fails_its_group_and_the_session_ends_cleanly(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 _PORTS = 5
 """How many ports in a row may turn out to be taken before that counts as a failure of the group."""
+_BLIND_S = 10.0
+"""After a longer time without a check, as when the engine was stopped, earlier progress says nothing."""
 _TIMES_USUAL = 3.0
 """So many times the usual interval between two reports of progress may pass without one, however long it is."""
 _ORDER = (
@@ -92,6 +94,8 @@ class Group:
         self._attempts = self._ports_taken = 0
         """How many attempts have started, and how many in a row failed because their port was in use."""
         self._change = asyncio.Event()
+        self._checked_at = self._watched_since = 0.0
+        """The last check, and the first since when there was no break, monotonic seconds."""
 
     @property
     def workers(self) -> list[Worker]:
@@ -214,7 +218,9 @@ class Group:
 
     def check(self, now: float) -> None:
         """Check whether it is stuck at `now`, monotonic seconds, and replace it if it is and that is wanted."""
-        workers = self.workers
+        if now - self._checked_at > _BLIND_S:
+            self._watched_since = now
+        self._checked_at, workers = now, self.workers
         if any(worker.state is WorkerState.RUNNING and worker.fps_of_group for worker in workers):
             for worker in workers:  # it steps with the others, who print nothing
                 worker.run_with_group()
@@ -235,7 +241,8 @@ class Group:
         if self._attempt.called_off or not same or not all(seen.settled for seen in ranks):
             return None
         running = [seen for seen in ranks if seen.lives]
-        silent_s = _silent_s(running, self._session.spec.stuck_after_s, now) if running else None
+        stuck_after_s, since = self._session.spec.stuck_after_s, self._watched_since
+        silent_s = _silent_s(running, stuck_after_s, since, now) if running else None
         if silent_s is None:
             return None
         stopped = [rank for rank, seen in enumerate(ranks) if seen.lives and seen.stopped]
@@ -333,11 +340,14 @@ class RankMember(Member):
         self.due.clear()
 
 
-def _silent_s(ranks: Sequence[RankSeen], stuck_after_s: float, now: float) -> float | None:
-    """How long no rank has made progress, seconds, where that is too long; None where it is not."""
+def _silent_s(ranks: Sequence[RankSeen], stuck_after_s: float, since: float, now: float) -> float | None:
+    """How long no rank has made progress, seconds, where that is too long; None where it is not.
+
+    They were watched from `since` on, which is in monotonic seconds, as `now` is.
+    """
     last = max((seen.progress_at for seen in ranks if seen.progress_at is not None), default=None)
     if last is not None and not any(_builds(seen, last) for seen in ranks):
-        silent_s = now - last
+        silent_s = now - max(last, since)
         most_s = max(stuck_after_s, _TIMES_USUAL * max(seen.progress_every_s for seen in ranks))
     else:  # ranks that wait for each other at the start, or work for long before the first report
         silent_s = min(seen.idle_s for seen in ranks)
