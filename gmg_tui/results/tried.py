@@ -10,8 +10,8 @@ from gmg_tui.model.tried import arguments_of, comparable_rate
 
 MOST_SETS = 300
 """Sets of arguments that are kept: of the older half the slowest goes first."""
-_MOST_ATTEMPTS = 50
-"""Attempts of a set that are kept, the newest."""
+_MOST_ATTEMPTS = 500
+"""Attempts of a set that count, the newest."""
 _MOST_METRICS = 8
 """Named numbers of a set."""
 
