@@ -140,3 +140,9 @@ def test_a_full_standard_output_is_one_line() -> None:
         done = subprocess.run([*COMMAND, "ls"], stdout=full, stderr=subprocess.PIPE, text=True, env=environ())
     error = "gmg-tui: [Errno 28] No space left on device\n"
     assert (done.returncode, done.stderr) == (1, error)
+
+
+def test_a_closed_standard_output_is_no_error() -> None:
+    closed = 'exec "$@" >&-'
+    done = subprocess.run(["sh", "-c", closed, "sh", *COMMAND, "ls"], stderr=subprocess.PIPE, text=True, env=environ())
+    assert (done.returncode, done.stderr) == (0, "")
