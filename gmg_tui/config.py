@@ -88,7 +88,8 @@ def _values(table: dict[str, Any], options: Iterable[Opt], where: str, tables: I
         opt = by_name.get(dashed)
         if opt is None:
             settable = [other for other, each in by_name.items() if LINE not in each.marks]
-            raise GmgError(f"{where}{name} is not a setting{nearest(dashed, [*settable, *tables])}")
+            hint = f"; it is a table: [{name}]" if name in tables else nearest(dashed, [*settable, *tables])
+            raise GmgError(f"{where}{name} is not a setting{hint}")
         if LINE in opt.marks:
             raise GmgError(f"{where}{name} is not a setting; give --{dashed} on the command line")
         if value is True and opt.bare:
