@@ -85,7 +85,7 @@ class Side:
         if self.failed:
             yield f"{self.name}: failed and left out: {_named(self.failed)}"
         if self.short:
-            yield f"{self.name}: ran for less than {SETTLE_S:.0f} s and left out: {_named(self.short)}"
+            yield f"{self.name}: ran for less than {SETTLE_S:.0f} s and left out: {_named(list(dict.fromkeys(self.short)))}"
 
 
 class Comparison:

@@ -116,6 +116,14 @@ async def test_tunings_are_compared_by_their_values() -> None:
     assert lines["tune knee_pct"][-1] == "10.0"
 
 
+async def test_a_value_whose_trials_are_all_short_is_named_once() -> None:
+    of_tuning = structs.replace(stored.snapshot(), tuning=tunings.ENDED)
+    short = {"n_envs=64,gpu0": 9.0, "n_envs=64,gpu1": 9.0}
+    for name in ("one", "two"):
+        await _session(name, dict(short), running_s=1.0, tune=tunings.SPEC, sweep=SweepSpec(), snapshot=of_tuning)
+    assert "one: ran for less than 10 s and left out: n_envs=64\n" in report("one", "two")[0]
+
+
 async def test_many_sessions_drop_columns_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"a-session-with-a-long-name-{number}" for number in range(5)]
     for number, name in enumerate(names):
