@@ -66,7 +66,8 @@ class EndedSession(Source):
             name = session.spec.name
             raise GmgError(f"{name}: no snapshot was recorded; for what was recorded: gmg-tui report {name}", 1)
         if loss:
-            snapshot = structs.replace(snapshot, workers=tuple(map(_after_loss, snapshot.workers)))
+            tuning = snapshot.tuning and snapshot.tuning.after_loss(ENGINE_DIED)
+            snapshot = structs.replace(snapshot, workers=tuple(map(_after_loss, snapshot.workers)), tuning=tuning)
         welcome = Welcome(protocol.VERSION, session, snapshot, (), readonly=True)
         return cls(welcome, folder, loss=loss)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 FPS = "fps"
 """The metric that is the rate; any other is a number that the script reports by that name."""
@@ -169,3 +170,11 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
     """The command line of the plain run with the recommended value; empty before there is one."""
     earlier: int = 0
     """How many of its first trials ended before it was resumed."""
+
+    def after_loss(self, reason: str) -> Tuning:
+        """The tuning once its engine has died: no trial runs."""
+        trials = (
+            trial if trial.state.ended else replace(trial, state=TrialState.SKIPPED, reason=reason)
+            for trial in self.trials
+        )
+        return replace(self, trials=tuple(trials))

@@ -197,6 +197,10 @@ def collect(entry: SessionEntry, stored: Stored) -> ReportData:
     if entry.state == "lost":
         queued = session is not None and session.spec.sweep is not None
         jobs = [_after_loss(job, until, queued=queued) for job in jobs]
+        if snapshot is not None:
+            elapsed_s = snapshot.elapsed_s + until - snapshot.time
+            tuning = snapshot.tuning and snapshot.tuning.after_loss(_INTERRUPTED)
+            snapshot = structs.replace(snapshot, time=until, elapsed_s=elapsed_s, tuning=tuning)
     return ReportData(entry.name, entry.folder, entry.state, session, until, jobs, attempts, snapshot)
 
 

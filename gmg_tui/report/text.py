@@ -121,7 +121,7 @@ def _below(data: ReportData) -> Iterator[str]:
         # A user's stops need no explanation; a signal stops all for the same reason.
         yield from sorted({job.reason for job in data.jobs if job.state is WorkerState.STOPPED and job.reason})
     if data.interrupted:
-        yield f"{units.count(data.interrupted, 'job')} interrupted: they run again when the session is continued"
+        yield f"{units.count(data.interrupted, 'job')} interrupted, to run again when the session is continued"
     yield from data.slow_gpus()
     if data.session is None:
         return

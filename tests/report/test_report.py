@@ -23,6 +23,7 @@ from gmg_tui.model import (
     Slot,
     Snapshot,
     SweepSpec,
+    TrialState,
     WorkerState,
 )
 from gmg_tui.report import text
@@ -213,6 +214,20 @@ async def test_a_lost_session_is_reported_from_its_store_with_running_jobs_as_in
     assert line in out
     assert f",{state},cpu0" in report("--csv")[0]
     assert json.loads(report("--json")[0])["jobs"][0]["state"] == state
+
+
+async def test_a_lost_tuning_has_no_running_trial_and_its_time_is_that_of_its_engine() -> None:
+    assert any(trial.state is TrialState.RUNNING for trial in tunings.LADDER.trials)
+    snapshot = structs.replace(stored.snapshot(gpu0=1.0), time=START + 10, elapsed_s=10.0, tuning=tunings.LADDER)
+    spec = {"sweep": SweepSpec(), "tune": tunings.SPEC}
+    folder = await stored.session("tune-1", stored.jobs(1), spec=spec, snapshot=snapshot, ended=False)
+    record = sessions.read_record(folder)
+    assert record is not None
+    sessions.write_record(structs.replace(record[0], ended=START + 200, loss=Loss(START + 200)))
+    out = report("tune-1")[0]
+    assert "running" not in out
+    assert "skipped" in out
+    assert "time 00:03:20" in report("tune-1", "--best", "job")[0]
 
 
 async def test_a_tuning_shows_trials_and_answer_unless_sorted() -> None:
