@@ -33,6 +33,8 @@ def tune(options: Options, engine: PrestartedEngine, program: Program | None) ->
     mark = f"{{{asked.variable}}}"
     if options.simulate is not None:
         program = Program(str(simulation.SCRIPT), ("-B", mark))
+    if "ddp" in options.given:
+        raise GmgError("--ddp: a trial runs on one slot; leave it out")
     if program is None:
         raise GmgError("give a SCRIPT, as in: gmg-tui tune sim.py -B {n_envs}; or --resume NAME")
     check_script(program.script, program.module)

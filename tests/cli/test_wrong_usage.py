@@ -73,6 +73,7 @@ def nothing_is_left(files: Path) -> Iterator[None]:
         ("--start later sim.py", "--start 'later' is not one of 'gated', 'together', 'staggered'"),
         ("--nodes k8s sim.py", "--nodes k8s: give slurm, ray or ssh:HOST,HOST"),
         ("--ddp 0 sim.py", "--ddp 0: give the number of ranks"),
+        ("tune --ddp 2 sim.py {n_envs}", "--ddp: a trial runs on one slot"),
         ("--ddp --start gated sim.py", "--start gated: the ranks of a group wait for each other"),
         ("--summary absent/s.json sim.py", "--summary absent/s.json: cannot write to the folder"),
         ("--summary package sim.py", "--summary package: give the path of a file"),
