@@ -6,6 +6,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -190,6 +191,13 @@ def _convert(where: str, tree: dict[str, Any]) -> Settings:
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
         path = path.strip("`.")
+        table, unnamed, rest = path.partition("[...]")  # which stands for a key of the table
+        for key, value in tree.get(table, {}).items() if unnamed else ():
+            with suppress(msgspec.ValidationError):
+                msgspec.convert({table: {key: value}}, Settings)
+                continue
+            path = f"{table}.{key}{rest}"
+            break
         if unknown := _UNKNOWN.fullmatch(text):
             keys = Settings.__struct_fields__
             belongs = (

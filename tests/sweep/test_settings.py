@@ -38,7 +38,7 @@ def _error(folder: Path, text: str, *words: str, **options: object) -> str:
         ('[grid]\na = ["x\\u0000y"]\n', r"sweep.toml: 'x\x00y' has a NUL character"),
         ("per_gpu = 0\n", "sweep.toml: per_gpu: expected int >= 1"),
         ("timeout = '30 min'\n", "sweep.toml: timeout 30 min: give a time, as in"),
-        ("[grid]\na = []\n", "sweep.toml: grid[...]: expected array of length >= 1"),
+        ("[grid]\na = [1]\nb = []\n", "sweep.toml: grid.b: expected array of length >= 1"),
         ("[grid]\ngpu = [1]\n", "sweep.toml: {gpu} is filled in by gmg-tui itself; choose another name"),
         ("[defaults]\n'a b' = 1\n", "sweep.toml: a b cannot be a placeholder"),
         ("[[experiment]]\nname = 'a/b'\n", "sweep.toml: experiment 1: the name a/b has to be"),
