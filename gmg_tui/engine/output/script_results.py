@@ -67,8 +67,8 @@ class Reported:
     def take(self, block: bytes) -> None:
         """Take the results in whole lines of output; a log's prefix may precede the mark."""
         for line in block.splitlines():
-            _, mark, text = line.partition(MARK)
-            if mark:
+            before, mark, text = line.partition(MARK)
+            if mark and not before.endswith((b'"', b"'")):  # a traceback quotes the script's source
                 self._take(text.strip())
 
     def add(self, values: dict[str, Any]) -> None:
