@@ -116,6 +116,8 @@ def _main(logs: LogWriter) -> None:
         asyncio.run(_run(engine, words))
     except GmgError as error:
         _answer(ok=False, error=str(error), exit_code=error.exit_code)
+    except asyncio.CancelledError:
+        _answer(ok=False, error="it was ended by a signal", exit_code=130)
     except OSError as error:
         logging.getLogger(__name__).exception("the engine failed")
         _answer(ok=False, error=f"the engine cannot start: {error}", exit_code=1)

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGXCPU)
 _ID_BYTES = 8
 _FIRST_VISIT_S = 10.0
 """How long an engine whose workers have ended waits for a first client."""
@@ -95,9 +96,13 @@ class Engine:
         Raises:
             OSError: It cannot listen.
             GmgError: It cannot listen, or the store of a sweep cannot be read.
+            asyncio.CancelledError: A signal has come.
         """
         adopt_orphans()
-        self._loop = asyncio.get_running_loop()
+        self._loop, starting = asyncio.get_running_loop(), asyncio.current_task()
+        assert starting is not None
+        for number in _ENDING:  # until all parts are there
+            self._loop.add_signal_handler(number, starting.cancel)
         async with contextlib.AsyncExitStack() as undo:  # where a part fails, agents and socket are not left behind
             if self._spec.nodes is not None:
                 from gmg_tui.engine.nodes.fleet import Fleet  # most sessions have one machine, and start the sooner
@@ -287,7 +292,7 @@ class Engine:
 
     def _listen_to_signals(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGXCPU):
+        for number in _ENDING:
             loop.add_signal_handler(number, self._on_signal, number)
         for number in (signal.SIGUSR1, signal.SIGUSR2):  # what Slurm's --signal sends before an allocation ends
             loop.add_signal_handler(number, self._supervisor.pass_on, number)

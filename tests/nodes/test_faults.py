@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from itertools import pairwise
 from pathlib import Path
 
+import psutil
 import pytest
 from msgspec import structs
 
@@ -47,6 +49,24 @@ async def test_an_engine_that_cannot_listen_leaves_no_agent() -> None:
     spec = structs.replace(on_nodes(where=nodes(orphan_wait_s=3600.0)), socket="/proc/gmg-tui/no.sock")
     process, reply = await spawn(spec)
     assert (reply["ok"], reply["exit_code"]) == (False, 1)
+    await process.wait()
+    nothing_left(spec)
+
+
+async def test_an_engine_that_is_ended_while_its_nodes_start_leaves_no_agent() -> None:
+    spec = on_nodes(where=nodes(orphan_wait_s=3600.0))
+    starting = asyncio.create_task(spawn(spec))
+
+    def second() -> list[psutil.Process]:
+        return [each for each in psutil.Process().children(recursive=True) if each.environ().get("GMG_NODE") == "n2"]
+
+    await eventually(second)
+    (bridge_of_second,) = second()
+    bridge_of_second.suspend()  # that node does not answer
+    await eventually(lambda: agents_of(spec.name, "n1"))
+    psutil.Process(bridge_of_second.ppid()).terminate()
+    process, reply = await starting
+    assert (reply["ok"], reply["exit_code"]) == (False, 130)
     await process.wait()
     nothing_left(spec)
 

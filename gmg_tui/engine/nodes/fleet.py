@@ -77,7 +77,7 @@ class Fleet:
 
         async def start(node: Node) -> str | None:
             node.start(self._agent_spec(node.name))
-            error = await node.answered
+            error = await asyncio.shield(node.answered)
             answered = sum(each.session is not None for each in self._nodes.values())
             report(
                 f"{answered} of {units.count(len(self._nodes), 'node')} {'has' if answered == 1 else 'have'} answered"

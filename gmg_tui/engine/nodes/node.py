@@ -330,7 +330,7 @@ class Node:
         """Have the agent end its workers, copy the logs that it keeps, and let it end; all of that within `within_s`."""
         self._ending.set()
         try:
-            if self.session is not None and self.gone is None:
+            if self.gone is None and (self.session is not None or not self.answered.done()):
                 async with asyncio.timeout(_END_S):
                     await self._connected.wait()
                 async with asyncio.timeout(within_s):
