@@ -42,18 +42,13 @@ class DetailsPage(Page):
         #attempt { height: auto; max-height: 6; }
     }
     """
+    AUTO_FOCUS: ClassVar[str | None] = ""  # Textual's would focus, and show, the first hidden section that scrolls
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left,h", "neighbour(-1)", "Previous worker", id="left", priority=True, show=False),
         Binding("right,l", "neighbour(1)", "Next worker", id="right", priority=True, show=False),
         Binding("tab", "section(1)", "Next section", id="section", tooltip="Show the next section."),
         Binding("shift+tab", "section(-1)", "Previous section", show=False),
-        Binding(
-            "enter",
-            "use_again",
-            "Edit with these",
-            id="details",
-            tooltip="Edit, beginning with this attempt's settings.",
-        ),
+        Binding("enter", "use_again", "Edit with these", id="details", tooltip="Edit, beginning with its settings."),
         *keys.WORKER,
     ]
 

@@ -222,6 +222,15 @@ async def test_tab_and_the_mouse_show_each_section_and_keys_scroll_it() -> None:
         await play.sees(pilot, "Command line", "esc")
 
 
+async def test_the_section_stays_when_a_page_or_a_dialog_over_it_closes() -> None:
+    async with detailed() as pilot:
+        tabs = pilot.app.screen.query_one(TabbedContent)
+        for close in (("p", "escape"), ("X", "n"), ("e", "escape")):
+            await press(pilot, *close)
+            await pilot.pause()
+            assert tabs.active == "charts"
+
+
 async def test_setup_shows_command_environment_log_and_why_there_is_no_egl_device() -> None:
     engine = stage.engine()
     engine.details_of["gpu1"] = msgspec.structs.replace(stage.details("gpu1"), egl="unset: it is not open to this user")
