@@ -56,9 +56,7 @@ _MAIN: Final = (
     Binding("exclamation_mark", "trouble", "Next problem", id="trouble", tooltip=_TROUBLE, show=False),
 )
 _EVERYWHERE: Final = tuple(replace(binding, action=f"app.{binding.action}") for binding in SESSION)
-LEAVING: Final = tuple(each for each in reversed(_EVERYWHERE) if each.id in {"help", "quit", "detach"})
-"""What helps or leaves, which comes first on every screen, as a narrow footer is cut at its end."""
-MAIN: Final = tuple(replace(binding, priority=True) for binding in (*LEAVING, *_MAIN, *_EVERYWHERE))
+MAIN: Final = tuple(replace(binding, priority=True) for binding in (*_MAIN, *_EVERYWHERE))
 """Of the main screen. They act before the next key is looked at, which may be meant for what they open."""
 
 COMMANDS: Final = (

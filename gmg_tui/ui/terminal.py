@@ -25,6 +25,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from rich.cells import cell_len
 from textual.app import App
+from textual.binding import ActiveBinding
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Event, Resize
 from textual.geometry import Size
@@ -186,8 +187,12 @@ class TerminalDriver(LinuxDriver):
         super().stop_application_mode()
 
 
+_FIRST: Final = {"help": 0, "quit": 1, "detach": 2, "back": 3}
+"""The places of the bindings that help or leave: first on every screen, as a narrow footer is cut at its end."""
+
+
 class TrueSizeScreen(Screen[Result]):
-    """Corrects stale sizes; the base of all screens.
+    """Corrects stale sizes, and puts keys in order; the base of all screens.
 
     A screen of Textual 8.2.8 that has been laid out sends itself the size that it was laid out for, behind the next size
     of the terminal if that has come meanwhile; and of two sizes in the queue only the last counts (`Resize.can_replace`).
@@ -198,6 +203,12 @@ class TrueSizeScreen(Screen[Result]):
         if isinstance(event, Resize) and event.size != self.app.size:
             event = Resize(self.app.size, self.app.size)
         await super().on_event(event)
+
+    @property
+    def active_bindings(self) -> dict[str, ActiveBinding]:
+        """Textual's, but what helps or leaves comes first, also with the user's keys."""
+        active = super().active_bindings.items()
+        return dict(sorted(active, key=lambda item: _FIRST.get(item[1].binding.id or "", len(_FIRST))))
 
 
 # The pager

@@ -72,6 +72,7 @@ async def test_configured_keys_work_and_appear_in_the_footer(monkeypatch: pytest
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
         await play.sees(pilot, "f5 Restart", "r Stop", "ctrl+x Quit")
+        assert play.screen(app)[-1].startswith("f1 Help ctrl+x Quit d Detach "), "first also with keys of one's own"
         await press(pilot, "x", "f5", "r", "question_mark", "ctrl+c")
         assert [request[0] for request in _asked(app.engine)] == ["restart", "stop", "restart"]
         await play.sees(pilot, "8 workers are running")

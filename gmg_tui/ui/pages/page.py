@@ -19,7 +19,6 @@ from textual.widget import Widget
 from textual.widgets import DataTable, Static
 
 from gmg_tui.errors import GmgError
-from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import Appearance, KeysFooter, ink, plain, safe
 from gmg_tui.ui.pages.table import RowTable
 from gmg_tui.ui.terminal import TrueSizeScreen
@@ -124,10 +123,7 @@ class Page(TrueSizeScreen[None]):
     }
     """
     app: GmgApp
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *keys.LEAVING,
-        Binding("escape", "back", "Back", id="back", tooltip="Go back one step."),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back", id="back", tooltip="Go back one step.")]
     PERIOD_S: ClassVar[float] = 3.0
     """Seconds from an answer of the engine to the next query."""
     OPENED_BY: ClassVar[str] = ""
