@@ -181,18 +181,16 @@ class MainScreen(TrueSizeScreen[None]):
     def action_trouble(self) -> None:
         """Select the next worker in trouble, from the first again after the last."""
         view, trouble = self._view, self._view.in_trouble()
-        if not trouble:
-            self.app.say("No worker has problems.")
+        others = [name for name in trouble if name != view.selected or view.folded_node]
+        if not others:
+            self.app.say(f"No {'other ' if trouble else ''}worker has problems.")
             return
-        # One that the filter hides is shown once it is selected.
-        trouble = [name for name in view.slots if name in trouble] or trouble
+        # One that the filter hides comes after all that it shows, and is shown once it is selected.
+        others = [name for name in view.slots if name in others] or others
         numbers = {name: number for number, name in enumerate(view.slots)}
         # A folded node's line stands before all of its workers.
         here = numbers[view.of_node(view.folded_node)[0]] - 1 if view.folded_node else numbers.get(view.selected, -1)
-        there = next((name for name in trouble if numbers.get(name, -1) > here), trouble[0])
-        if there == view.selected and not view.folded_node:
-            self.app.say("No other worker has problems.")
-            return
+        there = next((name for name in others if numbers.get(name, -1) > here), others[0])
         view.folded.discard(view.node_of(there))
         view.choose(there)
         self.open_log()

@@ -7,7 +7,7 @@ from textual import events
 from textual.pilot import Pilot
 
 from gmg_tui.gpu.health import judged
-from gmg_tui.model import Fps, GpuHealth, Snapshot
+from gmg_tui.model import Fps, GpuHealth, Snapshot, WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.ui import Outcome, words
 from gmg_tui.ui.drawing import Row
@@ -176,13 +176,19 @@ async def test_the_trouble_key_cycles_in_screen_order() -> None:
             seen.append(app.view.selected)
         assert seen == ["gpu1", "gpu3", "gpu4", "gpu7", "gpu1"]
         await press(pilot, "do:screen.filter_workers", *"failed", "enter", "exclamation_mark")
-        await play.sees(pilot, "No other worker has problems.")
+        assert app.view.selected == "gpu1", "hidden until then, as all others are"
         await press(pilot, "do:screen.filter_workers", *["backspace"] * 6, *"gpu0", "enter", "exclamation_mark")
         assert app.view.selected == "gpu1", "hidden until then"
         await press(pilot, "escape")
         await _push(pilot, app, sessions.busy_snapshot(second=9.0))
         await press(pilot, "exclamation_mark")
         await play.sees(pilot, "No worker has problems.")
+        fine = sessions.busy_snapshot(second=9.0)
+        failed = sessions.changed(fine.workers[0], state=WorkerState.FAILED)
+        await _push(pilot, app, sessions.changed(fine, workers=(failed, *fine.workers[1:])))
+        app.select("gpu0")
+        await press(pilot, "exclamation_mark")
+        await play.sees(pilot, "No other worker has problems.")
 
 
 @pytest.mark.parametrize("view", ["tiles", "table"])
