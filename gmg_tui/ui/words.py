@@ -84,11 +84,11 @@ def phase_s(entry: SlotView) -> float:
 
 
 def usual(entry: SlotView) -> str:
-    """How long the phase took the last time: `usually 4:10, 1:29 left`; empty when that is not known."""
+    """How long the phase took the last time: `usually 4:10, 1:29 left`; empty below a second or when not known."""
     usual_s = entry.worker.phase_usual_s
     left_s = (usual_s or 0.0) - phase_s(entry)
     left = f", {units.span(left_s)} left" if left_s >= 1 else ""
-    return f"usually {units.span(usual_s)}{left}" if usual_s else ""
+    return f"usually {units.span(usual_s)}{left}" if usual_s is not None and usual_s >= 1 else ""
 
 
 def rate_style(worker: Worker) -> str:

@@ -59,8 +59,9 @@ async def test_the_last_snapshot_and_the_logs_are_shown_and_nothing_can_be_chang
         await play.sees(pilot, "of gpu1")
         await press(pilot, "a")
         await play.sees(pilot, "gmg-tui report")
+        assert "0 sets" not in play.shown(app), "it is not known"
         await press(pilot, "escape", "enter")
-        await play.sees(pilot, "CUDA out of memory")
+        await play.sees(pilot, "CUDA out of memory", "No history of an ended session")
         await press(pilot, "escape", "q")
     assert app.return_value is not None
     assert app.return_value.how == "looked"

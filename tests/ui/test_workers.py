@@ -210,6 +210,8 @@ def test_late_metrics_show_their_age_and_do_not_hide_the_phase() -> None:
     assert "GPU metrics are 7 s old" in _row(_shown(worker, late), 120)
     compiling = changed(worker, state=WorkerState.COMPILING, phase=Phase.COMPILING, phase_since=NOW - 20.0)
     assert "compiling kernels" in _row(_shown(compiling, late), 80)
+    assert "usually 9 s" in _detail(_shown(changed(compiling, phase_usual_s=9.0)), 80)
+    assert "usually" not in _detail(_shown(changed(compiling, phase_usual_s=0.4)), 80), "0 s says nothing"
 
 
 def test_a_silent_driver_is_shown_with_the_duration_and_its_metrics_are_na() -> None:

@@ -135,7 +135,9 @@ class DetailsPage(Page):
 
     def _show(self, slot: Slot, worker: Worker, sample: GpuSample | None) -> None:
         attempts = self._details.attempts if self._details is not None else ()
-        if self._series is not None:
+        if self._view.over:
+            self._charts.show("ended", lambda size: [Content.styled("No history of an ended session", "$text-muted")])
+        elif self._series is not None:
             shown = list(tracks(slot, worker, sample, self._series)), self._series
             self._charts.show(shown, lambda size: lines(*shown, size))
         health = facts.health_facts(sample.health) if sample is not None and sample.health is not None else ()

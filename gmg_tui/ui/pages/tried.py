@@ -117,7 +117,7 @@ class TriedPage(TablePage[Row]):
 
     def title_text(self) -> Content:
         """How many sets of arguments there are."""
-        count = f"{units.count(self.table.row_count, 'set')} of arguments"
+        count = f"{units.count(self.table.row_count, 'set')} of arguments" if not self.failure else ""
         return Content.assemble(("Tried", "bold $primary"), (f"  {count}", "$text-muted"))
 
     def selected_text(self, row: Row) -> Content:
