@@ -36,10 +36,11 @@ def columns(jobs: Sequence[JobRecord]) -> list[Column[JobRecord]]:
     A value named like a fixed column gets the prefix `value_`, a result named like any other column `result_`.
     """
     start = "%H:%M:%S" if len({_local(job.started, "%x") for job in jobs if job.started}) < 2 else "%m-%d %H:%M:%S"
-    several = len({job.number for job in jobs}) < len(jobs)  # attempts of a job
+    numbers = {job.number for job in jobs}
+    several = len(numbers) < len(jobs)  # attempts of a job
     plain = all(job.name == job.slot for job in jobs)
     # Where one job was tried with several arguments, these are what its rows differ in.
-    searched = several and len({job.last.args for job in jobs if job.last.args}) > 1
+    searched = len({(job.number, job.last.args) for job in jobs if job.last.args}) > len(numbers)
     named = dict.fromkeys(name for job in jobs for name in job.values)
     first = [
         _C("job", _of("number"), priority=0 if plain else 20),

@@ -84,6 +84,9 @@ def test_each_attempt_is_a_row_with_its_result() -> None:
         ("finished", ("-B", "32"), 90.0),
     ]
     assert [row.energy_j for row in rows] == [None, 100.0]
+    assert "args" in text.render(_data(job, attempts=(first, last)), None, None, False)
+    again = structs.replace(first, attempt=structs.replace(first.attempt, args=("-B", "32")))
+    assert "args" not in text.render(_data(job, attempts=(again, last)), None, None, False)
     ranks = tuple(structs.replace(last, rank=rank) for rank in range(4))
     assert len(_data(job, attempts=ranks).rows()) == 1
 
