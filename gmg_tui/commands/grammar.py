@@ -47,6 +47,16 @@ class ConfiguredCommand(click.Command):
             ctx.meta[OPTIONS] = self._options(ctx)
         return rest
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the command; an error about an option that `config.toml` sets names the file."""
+        try:
+            return super().invoke(ctx)
+        except GmgError as error:
+            option = str(error).partition(" ")[0].strip("-:").replace("-", "_")
+            if option not in ctx.meta[OPTIONS].below:
+                raise
+            raise GmgError(f"{ctx.obj.path}: {error}", error.exit_code) from error
+
     def _options(self, ctx: click.Context) -> Options:
         """The options, without settings that contradict the command line; the variables of `--env` add to those set."""
 

@@ -99,6 +99,9 @@ def test_an_error_about_a_setting_names_the_file(file: Path, gmg: Gmg) -> None:
     error = "is not in the range 0.2<=x<=60\n"
     assert gmg("--cpu", "1", "sim.py").stderr == f"gmg-tui: {file}: --interval 0.001 {error}"
     assert gmg("--cpu", "1", "--interval", "0.01", "sim.py").stderr == f"gmg-tui: --interval 0.01 {error}"
+    file.write_text("pattern = 'x'\n")
+    assert gmg("--cpu", "1", "sim.py").stderr.startswith(f"gmg-tui: {file}: --pattern 'x': no named group")
+    assert gmg("--cpu", "1", "--pattern", "y", "sim.py").stderr.startswith("gmg-tui: --pattern 'y'")
 
 
 @pytest.mark.parametrize("text", ["bad = 1", "[options\n"])
