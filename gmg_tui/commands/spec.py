@@ -22,7 +22,7 @@ from gmg_tui.errors import GmgError
 from gmg_tui.model import DdpSpec, JobRecord, LauncherKind, NodesSpec, RestartMode, RunSpec, Session, StartMode
 from gmg_tui.options import RUN, SWEEP, SWEEP_ONLY, TUNE, TUNE_ONLY, Options, Program
 from gmg_tui.readers import formats
-from gmg_tui.session import STORE, machine, recovery
+from gmg_tui.session import STORE, recovery
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -107,7 +107,7 @@ def describe(
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    where: dict[str, Any] = {"name": name, "folder": str(folder), "socket": str(socket), "host": machine.name()}
+    where: dict[str, Any] = {"name": name, "folder": str(folder), "socket": str(socket), "host": os.uname().nodename}
     return RunSpec(**program._asdict(), **where, **fields)
 
 
@@ -132,7 +132,7 @@ def session_of(options: Options, command: str, fixed: str) -> Session:
     entry = sessions.find(name, running=False)
     if entry.state == "running":
         raise GmgError(entry.remark or f"{name} is running; open it with: gmg-tui attach {name}", 1)
-    if entry.state == "lost" and entry.record.loss is None:
+    if entry.state == "lost" and not entry.record.lost:
         raise GmgError(f"{name} was lost and some of its processes are still running; try again", 1)
     spec = entry.record.session.spec
     kind = "tune" if spec.tune is not None else "sweep" if spec.sweep is not None else "run"
@@ -153,7 +153,11 @@ def changed_spec(spec: RunSpec, fields: Mapping[str, Any], options: Options) -> 
     changes = {field: fields[field] for field in changed}
     if options.given.get("virtual_local_rank") and spec.ddp is not None:
         changes["ddp"] = structs.replace(spec.ddp, virtual_local_rank=True)
-    changes |= {"env": spec.env | fields["env"], "host": machine.name(), "socket": str(sessions.socket_path(spec.name))}
+    changes |= {
+        "env": spec.env | fields["env"],
+        "host": os.uname().nodename,
+        "socket": str(sessions.socket_path(spec.name)),
+    }
     spec = structs.replace(spec, **changes)
     if not Path(spec.cwd).is_dir():
         raise GmgError(f"{spec.name} ran in {spec.cwd}, which is gone; create it again", 1)

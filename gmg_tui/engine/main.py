@@ -45,7 +45,7 @@ from gmg_tui.interpreter import versions
 from gmg_tui.model import GpuSample, OccurrenceKind, RunSpec, Session
 from gmg_tui.results.files import export
 from gmg_tui.results.tried import TriedArguments
-from gmg_tui.session import machine, socket_candidates
+from gmg_tui.session import socket_candidates
 from gmg_tui.store.writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -141,8 +141,6 @@ class Engine:
             time.time(),
             gmg_tui.__version__,
             id=fleet.session_id if fleet is not None else os.urandom(_ID_BYTES).hex(),
-            boot_id=machine.boot_id(),
-            pid_namespace=machine.pid_namespace(),
             idle=hardware.idle,
             versions=versions(spec.python),
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import suppress
 
 from msgspec import structs
 
 from gmg_tui.model import GpuProcess
-from gmg_tui.session import machine
 from gmg_tui.text import clean
 
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
@@ -24,7 +25,9 @@ def in_initial_namespace() -> bool:
 
     The driver ignores PID namespaces: in a container the same number is another process (NVIDIA/nvidia-docker#1483).
     """
-    return machine.pid_namespace() == _INITIAL_PID_NAMESPACE
+    with suppress(OSError):
+        return os.readlink("/proc/self/ns/pid") == _INITIAL_PID_NAMESPACE  # noqa: PTH115 - a name, no path
+    return False
 
 
 def _describe(process: GpuProcess) -> GpuProcess:

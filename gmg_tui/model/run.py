@@ -167,10 +167,6 @@ class Session(Struct, frozen=True, omit_defaults=True):
     id: str = ""
     """Random, made by the engine when it starts; its processes carry it in `GMG_SESSION_ID`. A name is unique only
     within its state folder, and a resumed session has several engines. Empty in older records."""
-    boot_id: str = ""
-    """That of the engine's machine (`gmg_tui.session.machine.boot_id`); empty if unknown."""
-    pid_namespace: str = ""
-    """The PID namespace in which `engine_pid` and the workers' PIDs count; empty if unknown."""
     idle: tuple[str, ...] = ()
     """Chosen slots that no group takes, because they are fewer than its ranks; not among `slots`."""
     versions: Versions | None = None

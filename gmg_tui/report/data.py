@@ -190,8 +190,7 @@ class ReportData(Struct, frozen=True):
 def collect(entry: SessionEntry, stored: Stored) -> ReportData:
     """Collect what a report needs of a session and its open store. Raises `StoreError`."""
     jobs, attempts, session, snapshot = stored.jobs, stored.attempts, stored.session, stored.last_snapshot
-    loss = entry.record.loss
-    moments = [session.started if session else 0.0, snapshot.time if snapshot else 0.0, loss.died if loss else 0.0]
+    moments = [session.started if session else 0.0, snapshot.time if snapshot else 0.0, entry.record.ended or 0.0]
     moments += [ran.attempt.ended or ran.attempt.started for each in attempts.values() for ran in each]
     until = max(moments)
     if entry.state == "lost":

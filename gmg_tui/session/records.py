@@ -12,7 +12,6 @@ from msgspec import Struct, structs
 from gmg_tui.errors import GmgError, nearest
 from gmg_tui.files import open_regular, write_atomic
 from gmg_tui.model import JobRecord, Queue, Rank, RunSpec, Session, Worker, WorkerState, own_rates
-from gmg_tui.session import machine
 from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, folders, is_locked
 from gmg_tui.text import clean
 
@@ -21,9 +20,6 @@ SILENT_S = 120.0
 ENGINE_DIED = "the engine of its session died"
 """Why the workers of a lost session have failed."""
 _ENDED = frozenset(state.value for state in WorkerState if state.ended)
-_LATEST = 253402300800.0
-"""Unix seconds of the year 10000, which no calendar has."""
-_MOST_BYTES = 64 << 20
 
 
 class WorkerBrief(Struct, frozen=True):
@@ -59,26 +55,20 @@ class WorkerBrief(Struct, frozen=True):
         )
 
 
-class Loss(Struct, frozen=True):
-    """That an engine was killed, and what was left of it was cleaned up (`gmg_tui.session.recovery`)."""
-
-    died: float
-    """Approximate Unix time of the engine's death, seconds."""
-
-
 class Record(Struct, frozen=True):
     """The content of `session.json`."""
 
     session: Session
     workers: tuple[WorkerBrief, ...] = ()
     ended: float | None = None
-    """Unix time when the engine ended, seconds; None while it runs, and after it was killed until recovery."""
+    """Unix time when the engine ended, seconds; approximate if it was killed. None while it runs, and after it was killed
+    until recovery."""
     queue: Queue | None = None
     """The sweep's progress; None in a plain run."""
-    loss: Loss | None = None
-    """Set once a killed engine has been cleaned up after."""
+    lost: bool = False
+    """Whether the engine was killed, and what was left of it was cleaned up (`gmg_tui.session.recovery`)."""
 
-    def lost(self, died: float) -> Record:
+    def after_loss(self, died: float) -> Record:
         """The record once the engine has died, at that Unix time: no worker and no job runs."""
         queue = self.queue
         if queue is not None:
@@ -89,7 +79,7 @@ class Record(Struct, frozen=True):
             else structs.replace(worker, state=WorkerState.FAILED.value, stuck=False, pid=None, reason=ENGINE_DIED)
             for worker in self.workers
         )
-        return structs.replace(self, workers=workers, queue=queue, ended=died, loss=Loss(died))
+        return structs.replace(self, workers=workers, queue=queue, ended=died, lost=True)
 
 
 class SessionEntry(Struct, frozen=True):
@@ -124,9 +114,9 @@ class SessionEntry(Struct, frozen=True):
             return f"{self.name} runs on {self.host}: use gmg-tui there"
         if self.state != "lost":
             return ""
-        loss = self.record.loss
-        moment = time.strftime(" at about %Y-%m-%d %H:%M:%S", time.localtime(loss.died)) if loss else " unexpectedly"
-        where = f" on {self.host}" if self.host and self.host != machine.name() else ""
+        died = self.record.ended
+        moment = time.strftime(" at about %Y-%m-%d %H:%M:%S", time.localtime(died)) if died else " unexpectedly"
+        where = "" if self.here else f" on {self.host}"
         lost = f"{self.name} was lost{where}: its engine died{moment}; its logs are in {self.folder / LOGS}"
         return "; ".join(filter(None, (lost, going_on(self.record.session.spec))))
 
@@ -160,11 +150,10 @@ def read_record(folder: Path) -> tuple[Record, float] | None:
     try:
         with open(open_regular(folder / RECORD), "rb") as file:  # noqa: PTH123 - a descriptor
             written = os.fstat(file.fileno()).st_mtime
-            record = msgspec.json.decode(file.read(_MOST_BYTES), type=Record)
+            record = msgspec.json.decode(file.read(), type=Record)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    moments = (record.session.started, record.ended or 0.0, record.loss.died if record.loss is not None else 0.0)
-    return (record, written) if all(0 <= moment < _LATEST for moment in moments) else None
+    return record, written
 
 
 def inspect(folder: Path) -> SessionEntry | None:
@@ -175,12 +164,12 @@ def inspect(folder: Path) -> SessionEntry | None:
     running = is_locked(folder)
     # Where the engine is gone, its last write may have come after the first read.
     record, written = read if running else read_record(folder) or read
-    here = machine.is_here(record.session, written)
+    # Several machines may share the state folder (a home on NFS).
+    here = record.session.spec.host in {"", os.uname().nodename}
     if not running and not here and record.ended is None:
         running = time.time() - written <= SILENT_S
-        record = record if running else record.lost(written)
-    lost = record.ended is None or record.loss is not None
-    state = "running" if running else "lost" if lost else "ended"
+        record = record if running else record.after_loss(written)
+    state = "running" if running else "lost" if record.ended is None or record.lost else "ended"
     return SessionEntry(folder.name, folder, state, record, written, here)
 
 

@@ -39,7 +39,7 @@ def clear(report: Callable[[str], None]) -> None:
         if _is_orphaned(entry):
             report(f"{entry.name}: its engine was killed; waiting for its workers to end")
             entry = _after_its_watchdog(entry)
-        if entry.state == "lost" and entry.record.loss is None:
+        if entry.state == "lost" and not entry.record.lost:
             _clear(entry, report)
 
 
@@ -80,7 +80,7 @@ def _clear(entry: SessionEntry, report: Callable[[str], None]) -> None:
     with suppress(OSError):
         remove_stale_socket(Path(session.spec.socket))
     try:
-        write_record(entry.record.lost(died))
+        write_record(entry.record.after_loss(died))
     except OSError as error:
         report(f"{entry.name}: cannot write {entry.folder / RECORD}: {error.strerror}")
 

@@ -198,14 +198,12 @@ def test_a_lost_sweep_is_cleaned_up_and_resumed(earlier: Callable[..., RunSpec],
     assert spec_of("sweep", "--resume", "old").sweep == old.sweep
     entry = sessions.inspect(Path(old.folder))
     assert entry is not None
-    assert entry.record.loss is not None
+    assert entry.record.lost
 
 
 def test_a_sweep_whose_machine_is_gone_is_resumed_here(earlier: Callable[..., RunSpec], spec_of: SpecOf) -> None:
     old = earlier(ended=False)
-    far = structs.replace(
-        Session(old, (), 1, time.time(), "0", boot_id="another"), spec=structs.replace(old, host="n7")
-    )
+    far = Session(structs.replace(old, host="n7"), (), 1, time.time(), "0")
     sessions.write_record(sessions.Record(far))
     assert sessions.find("old", running=False).state == "running"
     os.utime(Path(old.folder) / sessions.RECORD, (1.0, 1.0))

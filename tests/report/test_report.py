@@ -30,7 +30,6 @@ from gmg_tui.report import text
 from gmg_tui.report.data import ReportData, ordered
 from gmg_tui.results.files import TABLE
 from gmg_tui.session import STORE
-from gmg_tui.session.records import Loss
 from gmg_tui.store.records import JobAttempt
 from tests import tunings
 from tests.report import stored
@@ -207,7 +206,7 @@ async def test_a_lost_session_is_reported_from_its_store_with_running_jobs_as_in
     folder = await stored.session("sim-1", [job], spec=spec, ended=False)
     record = sessions.read_record(folder)
     assert record is not None
-    sessions.write_record(structs.replace(record[0], ended=START + 50, loss=Loss(START + 50)))
+    sessions.write_record(structs.replace(record[0], ended=START + 50, lost=True))
     out, _, status = report("sim-1")
     assert status == 0
     assert "sim-1  lost" in out
@@ -226,7 +225,7 @@ async def test_a_lost_tuning_has_no_running_trial_and_its_time_is_that_of_its_en
     folder = await stored.session("tune-1", stored.jobs(1), spec=spec, snapshot=snapshot, ended=False)
     record = sessions.read_record(folder)
     assert record is not None
-    sessions.write_record(structs.replace(record[0], ended=START + 200, loss=Loss(START + 200)))
+    sessions.write_record(structs.replace(record[0], ended=START + 200, lost=True))
     out = report("tune-1")[0]
     assert "running" not in out
     assert "skipped" in out

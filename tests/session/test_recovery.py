@@ -138,7 +138,7 @@ async def test_a_session_that_is_resumed_during_a_check_is_not_an_orphan() -> No
 def test_no_job_of_a_lost_sweep_runs() -> None:
     engine = ScriptedEngine()
     queue = Queue(waiting=1, running=2, finished=3, failed=0, stopped=0, version=1)
-    lost = sessions.Record(engine.session, engine.briefs, queue=queue).lost(1.0)
+    lost = sessions.Record(engine.session, engine.briefs, queue=queue).after_loss(1.0)
     assert lost.queue is not None
     assert (lost.queue.waiting, lost.queue.running, lost.queue.jobs) == (3, 0, 6)
     assert {worker.state for worker in lost.workers} == {"failed"}

@@ -21,13 +21,13 @@ from tests.cli.scripted import COMMAND, ScriptedEngine, environ, in_process
 _DAY_S = 86400.0
 
 
-def _ended(name: str, days: float = 1.0, **place: str) -> Path:
+def _ended(name: str, days: float = 1.0, host: str = "") -> Path:
     """The folder of a session that ended so many days ago."""
     moment = time.time() - days * _DAY_S
     made = ScriptedEngine(script=f"{name}.py")
     folder = made.folder.rename(made.folder.with_name(name))
-    spec = structs.replace(made.session.spec, name=name, folder=str(folder), host=place.pop("host", ""))
-    session = structs.replace(made.session, spec=spec, started=moment - 60, **place)
+    spec = structs.replace(made.session.spec, name=name, folder=str(folder), host=host)
+    session = structs.replace(made.session, spec=spec, started=moment - 60)
     sessions.write_record(sessions.Record(session, made.briefs, moment))
     (folder / sessions.ENGINE_LOG).touch()
     return folder
@@ -68,7 +68,7 @@ def test_a_terminal_asks_for_confirmation(answer: str, left: list[str], status: 
 
 async def test_a_session_that_cannot_be_removed_is_reported_and_others_are_removed() -> None:
     _ended("sim-7")
-    _ended("far", host="node7", boot_id="another")
+    _ended("far", host="node7")
     _change(_ended("away", host="node7"), None)
     async with ScriptedEngine():
         done = in_process("rm", "sim-1", "nobody", "../sessions", "away", "sim-7", "far", "--yes")
