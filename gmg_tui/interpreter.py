@@ -17,8 +17,8 @@ _ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 _ANSWER_S = 30.0
 """How long an interpreter may take to answer; it may be on a slow network disk."""
 _SITE = "lib/python3*/site-packages"
-_PACKAGES = "genesis_world", "quadrants", "gstaichi", "taichi"
-"""Genesis, and its compiler as it is and was called; each version compiles its own kernels."""
+_COMPILERS = "quadrants", "gstaichi", "taichi"
+"""Genesis' compiler as it is and was called; each version compiles its own kernels."""
 _FIND = "import importlib.util, sys; sys.exit(importlib.util.find_spec('genesis') is None)"
 _HELLO = "import sys; print(sys.version_info[0])"
 
@@ -60,27 +60,15 @@ def has_genesis(python: str) -> bool:
         return False
 
 
-def genesis_versions(python: str) -> str:
-    """The versions of Genesis and its compiler in that interpreter's environment: `genesis_world-1.4.5 quadrants-1.3.3`.
-
-    Read from the names of folders, without starting the interpreter; empty where they are installed elsewhere.
-    """
-    root = Path(python).parent.parent
-    packages = (path.stem for name in _PACKAGES for path in root.glob(f"{_SITE}/{name}-*.dist-info"))
-    return " ".join(sorted(packages))
-
-
 def versions(python: str) -> Versions:
     """What is installed in that interpreter's environment, read from names of files: nothing is started or imported."""
     root = Path(python).parent.parent
-    installed = {}
-    for package in ("genesis_world", "torch"):
-        found = sorted(path.stem for path in root.glob(f"{_SITE}/{package}-*.dist-info"))
-        installed[package] = found[-1].removeprefix(f"{package}-") if found else None
+    installed = dict(path.stem.split("-", 1) for path in sorted(root.glob(f"{_SITE}/*-*.dist-info")))
+    compiler = next((f"{name} {installed[name]}" for name in _COMPILERS if name in installed), None)
     # A link may be called `python`; what it leads to has the version in its name, or an environment in that of a folder.
     names = [Path(os.path.realpath(python)).name, *(path.name for path in root.glob("lib/python3.*"))]
     version = next((name.removeprefix("python") for name in names if name.startswith("python3.")), None)
-    return Versions(python=version, genesis=installed["genesis_world"], torch=installed["torch"])
+    return Versions(version, installed.get("genesis_world"), installed.get("torch"), compiler)
 
 
 def install_command(python: str) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import signal
+import threading
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
@@ -12,14 +12,12 @@ from prometheus_client import CollectorRegistry, start_http_server, write_to_tex
 from gmg_tui.commands.messages import note
 from gmg_tui.errors import GmgError
 from gmg_tui.metrics.collector import SessionsCollector
-from gmg_tui.metrics.following import Following
 from gmg_tui.session import recovery
 
 LISTEN = "127.0.0.1:9400"
 _MOST_PORT = 65535
 _EVERY_S = 15.0
 """How often the text file is written."""
-_FIRST_S = 2.0
 
 
 def metrics(*, listen: str | None, textfile: str | None) -> int:
@@ -32,7 +30,7 @@ def metrics(*, listen: str | None, textfile: str | None) -> int:
         raise GmgError("--listen and --textfile are mutually exclusive; give one of them")
     address = _parse(LISTEN if listen is None else listen)
     recovery.clear(note)
-    return asyncio.run(_export(address, None if textfile is None else _checked(textfile)))
+    return _export(address, None if textfile is None else _checked(textfile))
 
 
 def _parse(text: str) -> tuple[str, int]:
@@ -49,26 +47,17 @@ def _checked(textfile: str) -> Path:
     return path
 
 
-async def _export(address: tuple[str, int], textfile: Path | None) -> int:
-    following = Following(note)
+def _export(address: tuple[str, int], textfile: Path | None) -> int:
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: ended.set())
     registry = CollectorRegistry()
-    registry.register(SessionsCollector(following))
-    tasks = [asyncio.create_task(following.run())]
+    registry.register(SessionsCollector())
     if textfile is not None:
-        tasks.append(asyncio.create_task(_write(textfile, registry)))
+        _write(textfile, registry, ended)
     else:
         _serve(*address, registry)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, tasks[0].cancel)
-    try:
-        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:  # after ctrl+c, too, which cancels this
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-    for task in ended:
-        if not task.cancelled():
-            task.result()
+        ended.wait()
     return 0
 
 
@@ -84,16 +73,14 @@ def _serve(host: str, port: int, registry: CollectorRegistry) -> None:
     note(f"gmg-tui: metrics at http://{address}:{server.server_port}/metrics")
 
 
-async def _write(path: Path, registry: CollectorRegistry) -> None:
-    """Write the file until cancelled, and remove it then: its metrics would otherwise pass for current ones."""
+def _write(path: Path, registry: CollectorRegistry, ended: threading.Event) -> None:
+    """Write the file until `ended`, and remove it then: its metrics would otherwise pass for current ones."""
     note(f"gmg-tui: metrics in {path}, every {_EVERY_S:.0f} s")
-    pause_s = _FIRST_S  # for the first snapshots
     try:
-        while True:
-            await asyncio.sleep(pause_s)
-            await asyncio.to_thread(write_to_textfile, str(path), registry)
-            pause_s = _EVERY_S
+        while not ended.is_set():
+            write_to_textfile(str(path), registry)
+            ended.wait(_EVERY_S)
     except OSError as error:
         raise GmgError(f"--textfile {path}: cannot be written: {error.strerror}", 1) from error
     finally:
-        path.unlink(missing_ok=True)  # noqa: ASYNC240 - nothing else is left to be held up
+        path.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""torchrun, started by the user: how its command line and the lines of its ranks are recognised.
+"""torchrun, started by the user: how its command line and its summary of a failed group are recognised.
 
-torch 2.13: torch/distributed/run.py, torch/distributed/elastic/multiprocessing/{api,tail_log}.py, and for its summary of a
-failed group, below which the rank's own exception is lost, errors/__init__.py (`ChildFailedError.format_msg`).
+torch 2.13: torch/distributed/run.py, torch/distributed/elastic/multiprocessing/{api,tail_log}.py and
+errors/__init__.py (`ChildFailedError.format_msg`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from gmg_tui.model import RunSpec
 from gmg_tui.text import strip_ansi
@@ -19,40 +18,18 @@ GRACE_S = 40.0
 _MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch"})
 _SUMMARY = b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
 _TRACEBACK = b"Traceback (most recent call last)"
-_FIRST_FAILURE = re.compile(
-    rb"^Root Cause \(first observed failure\):.*?^\s*rank\s*: (\d{1,6}) \(local_rank: (\d{1,6})\)"
-    rb".*?^\s*exitcode\s*: (-?\d{1,6})\b",
-    re.MULTILINE | re.DOTALL,
-)
-_OF_A_RANK = re.compile(rb"\[(?P<by>rank|default)(?P<number>\d{1,6})\]:\s?(?:\[rank\d{1,6}\]:\s?)?")
+_OF_A_RANK = re.compile(rb"^(?:\[(?:rank|default)\d{1,6}\]:\s?){1,2}")
 """Before each line of a rank: its rank, as torch writes it, or its local rank, as `--tee` does, which may precede that."""
 
 
-class FirstFailure(NamedTuple):
-    """The rank that failed first."""
-
-    rank: int
-    exit_code: int
-    """Negative is a signal's number."""
-    tail: list[bytes]
-    """What was printed before torchrun's traceback, without the marks of this rank and the lines of others."""
-
-
-def first_failure(tail: Sequence[bytes]) -> FirstFailure | None:
-    """The first failure that torchrun's summary in an attempt's last lines names; None without a summary."""
+def of_the_ranks(tail: Sequence[bytes]) -> Sequence[bytes]:
+    """An attempt's last lines as its ranks printed them, where torchrun's traceback and summary of a failed group follow."""
     texts = [strip_ansi(line).strip() for line in tail]
-    end = next((index for index in range(len(texts) - 1, -1, -1) if texts[index].startswith(_SUMMARY)), None)
-    failure = _FIRST_FAILURE.search(b"\n".join(texts[end:])) if end is not None else None
-    if end is None or failure is None:
-        return None
-    start = next((index for index in range(end, -1, -1) if texts[index].startswith(_TRACEBACK)), end)
-    rank, local_rank, exit_code = failure.groups()
-    kept = []
-    for line in tail[:start]:
-        mark = _OF_A_RANK.match(line)
-        if mark is None or mark["number"] == (rank if mark["by"] == b"rank" else local_rank):
-            kept.append(line[mark.end() :] if mark is not None else line)
-    return FirstFailure(int(rank), int(exit_code), kept)
+    summary = next((index for index, text in enumerate(texts) if text.startswith(_SUMMARY)), None)
+    if summary is None:
+        return tail
+    start = max(index for index in range(summary + 1) if texts[index].startswith(_TRACEBACK) or not index)
+    return [_OF_A_RANK.sub(b"", line) for line in tail[:start]]
 
 
 def starts(script: str, *, module: bool) -> bool:

@@ -15,7 +15,6 @@ _log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 """Where the ranks of a group find each other on one machine."""
-_ANY_6, _ANY_4 = "::", "0.0.0.0"  # noqa: S104 - as torch's TCPStore binds it (torch/csrc/distributed/c10d/socket.cpp)
 _ASYNC_ERRORS = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
 
 
@@ -79,10 +78,7 @@ def variables(meeting: Meeting, base: Mapping[str, str]) -> dict[str, str]:
 def free_port() -> int:
     """A TCP port that nobody listens on at this moment, 0 where there is none; another program may take it meanwhile."""
     try:
-        if socket.has_dualstack_ipv6():
-            with socket.create_server((_ANY_6, 0), family=socket.AF_INET6, dualstack_ipv6=True) as server:
-                return int(server.getsockname()[1])
-        with socket.create_server((_ANY_4, 0)) as server:
+        with socket.create_server(("", 0)) as server:
             return int(server.getsockname()[1])
     except OSError as error:
         _log.warning("no port for a group: %s", error.strerror)

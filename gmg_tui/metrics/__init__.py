@@ -1,1 +1,1 @@
-"""Running sessions for Prometheus: `following` keeps their newest snapshots, of which `collector` makes metrics."""
+"""Sessions for Prometheus."""

@@ -1,17 +1,29 @@
-"""Makes the metrics of a scrape from the sessions that are followed. Units are Prometheus' base units."""
+"""Sessions for Prometheus: each scrape asks the running engines for a snapshot. Units are Prometheus' base units."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gmg_tui.metrics.following import Following, Totals, View
-from gmg_tui.model import Gpu, GpuSample, Session, Slot, Worker, WorkerState, fps_per_watt, total_fps
+from gmg_tui import session as sessions
+from gmg_tui.client import EngineClient
+from gmg_tui.errors import GmgError
+from gmg_tui.model import Gpu, GpuSample, Session, Slot, Snapshot, Worker, WorkerState, fps_per_watt, total_fps
+from gmg_tui.session import SessionEntry
+from gmg_tui.store.reader import open_store
 
 _MIB = float(1 << 20)
+_ANSWER_S = 3.0
+"""How long an engine may take to answer; a scrape may take 10 s."""
+_REMEMBERED_S = 120.0
+"""How long an ended session is exported, so that a scrape each minute sees its end."""
 
 
 def _done(worker: Worker) -> float | None:
@@ -45,28 +57,75 @@ _GPU: tuple[tuple[str, str, str, float], ...] = (
 """A metric of GPUs, its help, the field of `GpuSample`, and what makes its unit of the field's."""
 
 
-class SessionsCollector(Collector):
-    """The metrics of the sessions that are followed."""
+class View(NamedTuple):
+    """What a scrape sees of a session.
 
-    def __init__(self, following: Following) -> None:
-        self._following = following
+    Attributes:
+        session: The session.
+        snapshot: Its newest; None where its engine does not answer, and of a lost one.
+        outcome: How it ended: `finished`, `failed`, `stopped` or `lost`; empty before.
+        up: Whether its engine answers; None where there is none any more.
+    """
+
+    session: Session
+    snapshot: Snapshot | None
+    outcome: str = ""
+    up: bool | None = None
+
+
+class SessionsCollector(Collector):
+    """The metrics of the sessions of this user on this machine that run, or have ended a short time ago."""
+
+    def __init__(self) -> None:
+        self._ended: dict[str, str] = {}
+        """The outcomes of all sessions whose end was seen, by id."""
 
     def collect(self) -> Iterable[Metric]:
         """All metrics at this moment."""
         scrape = _Scrape()
-        views = sorted(self._following.views.values(), key=lambda view: view.session.spec.name)
-        running = [view for view in views if view.ended_at is None]
+        views = asyncio.run(_views())
+        self._ended |= {view.session.id: view.outcome for view in views if view.outcome}
+        running = [view for view in views if view.up is not None and not view.outcome]
         scrape.gauge("gmg_sessions", "Sessions that run on this machine.", len(running))
         for outcome in ("finished", "failed", "stopped", "lost"):
-            count = self._following.ended[outcome]
+            count = list(self._ended.values()).count(outcome)
             scrape.count("gmg_sessions_ended", "Sessions that have ended, by outcome.", count, outcome=outcome)
         for view in running:
             name = view.session.spec.name
-            scrape.gauge("gmg_session_up", "1 if the session's engine answers.", not view.silent, session=name)
+            scrape.gauge("gmg_session_up", "1 if the session's engine answers.", view.up, session=name)
         for view in views:
-            if not view.silent:
-                _write_session(scrape, view)
+            if view.snapshot is not None:
+                _write_session(scrape, view.session, view.snapshot, running=not view.outcome)
         return scrape.metrics.values()
+
+
+async def _views() -> list[View]:
+    """What there is to export, by the sessions' names."""
+    entries = [entry for entry in sessions.listing() if entry.here]
+    since = time.time() - _REMEMBERED_S
+    recent = [each for each in entries if each.state == "running" or (each.record.ended or each.written) > since]
+    return await asyncio.gather(*map(_view, sorted(recent, key=lambda entry: entry.name)))
+
+
+async def _view(entry: SessionEntry) -> View:
+    session = entry.record.session
+    if entry.state == "lost":
+        return View(session, None, "lost")
+    if entry.state == "ended":
+        try:
+            with open_store(entry.folder / sessions.STORE) as stored:
+                snapshot = stored.last_snapshot
+        except GmgError:
+            snapshot = None
+        return View(session, snapshot, snapshot.outcome if snapshot is not None else "")
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            client = await EngineClient.connect(Path(session.spec.socket), session.id, readonly=True)
+            snapshot = client.welcome.snapshot
+            await client.close()
+    except (GmgError, TimeoutError):
+        return View(session, None, up=False)
+    return View(session, snapshot, snapshot.outcome if snapshot.ended else "", up=True)
 
 
 class _Scrape:
@@ -89,9 +148,8 @@ class _Scrape:
             self.metrics.setdefault(metric.name, metric).add_sample(name, nonempty, float(value))
 
 
-def _write_session(scrape: _Scrape, view: View) -> None:
+def _write_session(scrape: _Scrape, session: Session, snapshot: Snapshot, *, running: bool) -> None:
     """Of a session that has ended there remain how it ended, and its counters."""
-    session, snapshot, running = view.session, view.snapshot, view.ended_at is None
     spec = session.spec
     kind = "tune" if spec.tune is not None else "sweep" if spec.sweep is not None else "run"
     labels = {"session": spec.name}
@@ -118,17 +176,26 @@ def _write_session(scrape: _Scrape, view: View) -> None:
     for slot in {slot.gpu.uuid: slot for slot in session.slots if slot.gpu is not None}.values() if running else ():
         if slot.gpu is not None and (sample := snapshot.sample(slot.gpu)) is not None:
             _write_gpu(scrape, slot.gpu, sample, _labels(spec.name, slot))
-    if (totals := view.totals()) is not None:
-        _write_totals(scrape, view.session, totals)
+    try:
+        _write_totals(scrape, session)
+    except GmgError:
+        return  # its store cannot be read: a 0 would make a counter jump
 
 
-def _write_totals(scrape: _Scrape, session: Session, totals: Totals) -> None:
-    name, failures = session.spec.name, totals.failures
-    scrape.count("gmg_session_failures", "Attempts that failed, on all slots.", failures.total(), session=name)
+def _write_totals(scrape: _Scrape, session: Session) -> None:
+    """What the session's store has counted on each slot. Raises `StoreError`."""
+    name = session.spec.name
+    with open_store(Path(session.spec.folder) / sessions.STORE) as stored:
+        ran = [each for attempts in stored.attempts.values() for each in attempts]
+        used = [(job.slot, job.energy_j) for job in stored.each_job() if job.energy_j is not None]
+    failed = Counter(each.slot for each in ran if each.attempt.state is WorkerState.FAILED)
+    scrape.count("gmg_session_failures", "Attempts that failed, on all slots.", failed.total(), session=name)
     for slot in session.slots:
-        labels, energy_j = _labels(name, slot), totals.energy_j.get(slot.name)
-        scrape.count("gmg_worker_restarts", "Attempts that were not the first.", totals.restarts[slot.name], **labels)
-        scrape.count("gmg_worker_failures", "Attempts that failed.", failures[slot.name], **labels)
+        labels, restarts = _labels(name, slot), sum(each.slot == slot.name and each.attempt.number > 1 for each in ran)
+        energies_j = [energy_j for on, energy_j in used if on == slot.name]
+        energy_j = sum(energies_j) if energies_j else None
+        scrape.count("gmg_worker_restarts", "Attempts that were not the first.", restarts, **labels)
+        scrape.count("gmg_worker_failures", "Attempts that failed.", failed[slot.name], **labels)
         scrape.count("gmg_worker_energy_joules", "Energy that the slot's jobs have used.", energy_j, **labels)
 
 

@@ -152,6 +152,8 @@ class Versions(Struct, frozen=True, omit_defaults=True):
     python: str | None = None
     genesis: str | None = None
     torch: str | None = None
+    compiler: str | None = None
+    """Name and version of Genesis' compiler."""
 
 
 class Session(Struct, frozen=True, omit_defaults=True):

@@ -1,7 +1,8 @@
 """Cleans up, once, after sessions whose engine was killed.
 
-The engine's watchdog ends the workers of a killed engine and keeps the engine's lock until it has. What is left comes
-from both dying together: workers, a socket, and a record that reports the session as running.
+The engine's watchdog ends the workers of a killed engine and keeps the engine's lock until it has, which takes seconds: until
+then the session counts as running. What is left comes from both dying together: workers, a socket, and a record that
+reports the session as running.
 """
 
 from __future__ import annotations
@@ -15,14 +16,12 @@ from typing import TYPE_CHECKING
 
 from gmg_tui.model import Session
 from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, remove_stale_socket
-from gmg_tui.session.records import SessionEntry, inspect, listing, read_record, write_record
+from gmg_tui.session.records import SessionEntry, listing, write_record
 from gmg_tui.text import clean
 
 if TYPE_CHECKING:
     import psutil
 
-_WATCHDOG_S = 12.0
-"""Slightly longer than the watchdog's timeouts."""
 _GONE_S = 5.0
 """How long the kernel may take to end a killed process; one that waits for a driver may never end."""
 _POLL_S = 0.05
@@ -36,38 +35,8 @@ def clear(report: Callable[[str], None]) -> None:
         report: Takes a line for the user before a process is killed, and about anything that could not be done.
     """
     for entry in listing():
-        if _is_orphaned(entry):
-            report(f"{entry.name}: its engine was killed; waiting for its workers to end")
-            entry = _after_its_watchdog(entry)
         if entry.state == "lost" and not entry.record.lost:
             _clear(entry, report)
-
-
-def _after_its_watchdog(entry: SessionEntry) -> SessionEntry:
-    """A session whose engine was killed, once the watchdog has ended its workers."""
-    deadline = time.monotonic() + _WATCHDOG_S
-    while _is_orphaned(entry) and time.monotonic() < deadline:
-        time.sleep(_POLL_S)  # nothing to wait on: the lock goes with the watchdog's process
-        entry = inspect(entry.folder) or entry
-    return entry
-
-
-def _is_orphaned(entry: SessionEntry) -> bool:
-    """Whether its lock is held, but not by its engine, which did not write its end."""
-    if entry.state != "running" or not entry.here:
-        return False
-    import psutil  # only needed for running sessions
-
-    pid = entry.record.session.engine_pid
-    try:
-        gone = psutil.Process(pid).status() in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
-    except psutil.Error:
-        gone = True
-    if not gone:
-        return False
-    # It may have ended in order, or another engine may have resumed it, after `entry` was read.
-    latest = read_record(entry.folder)
-    return latest is None or (latest[0].ended is None and latest[0].session.engine_pid == pid)
 
 
 def _clear(entry: SessionEntry, report: Callable[[str], None]) -> None:

@@ -59,14 +59,14 @@ def _ranks(tmp_path: Path) -> list[psutil.Process]:
 
 
 @pytest.mark.slow
-async def test_one_slot_is_enough_and_a_failure_names_its_rank(tmp_path: Path) -> None:
+async def test_one_slot_is_enough_and_a_failure_has_the_ranks_exception(tmp_path: Path) -> None:
     async with running(_torchrun(tmp_path, cpu=3)) as run:
         assert [worker.slot for worker in run.snapshot.workers] == ["cpu0"]
         await run.until(lambda s: s.workers[0].fps is not None, timeout_s=120.0)
         assert any("gmg-tui --ddp TRAIN.py" in note for note in run.snapshot.notes)
         (tmp_path / "die").touch()
         await run.until(lambda s: s.workers[0].state is WorkerState.FAILED, timeout_s=120.0)
-        assert run.snapshot.workers[0].reason == "rank 1: ValueError: bad luck"
+        assert run.snapshot.workers[0].reason == "ValueError: bad luck"
 
 
 @pytest.mark.slow

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec import structs
 from prometheus_client import CollectorRegistry, generate_latest
 
-from gmg_tui.metrics import following
-from gmg_tui.metrics.collector import SessionsCollector
-from gmg_tui.metrics.following import Following, Totals, View
+from gmg_tui.metrics import collector
+from gmg_tui.metrics.collector import SessionsCollector, View
 from gmg_tui.model import (
     Fps,
     Gpu,
@@ -33,18 +34,20 @@ _FPS = Fps(100.0, 90.0, 110.0, 3, settled=95.0)
 class Scrape:
     """A session, and what a scrape has of it."""
 
-    def __init__(self, node: str = "") -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, node: str = "") -> None:
         slots = tuple(Slot(f"gpu{gpu.index}", gpu, node) for gpu in _GPUS)
-        followed = Following(print)
-        self.view = followed.views["sim-1"] = View(
-            structs.replace(session_of(*slots, started=time.time() - 60), id="a")
-        )
+        self.view = View(structs.replace(session_of(*slots, started=time.time() - 60), id="a"), None, up=False)
+
+        async def views() -> list[View]:
+            return [self.view]
+
+        monkeypatch.setattr(collector, "_views", views)
         self._registry = CollectorRegistry()
-        self._registry.register(SessionsCollector(followed))
+        self._registry.register(SessionsCollector())
 
     def update(self, *workers: Worker, sample: GpuSample | None = None, queue: Queue | None = None) -> None:
         samples = (sample,) if sample is not None else ()
-        self.view.update(Snapshot(time.time(), 60.0, workers, samples, queue=queue))
+        self.view = self.view._replace(snapshot=Snapshot(time.time(), 60.0, workers, samples, queue=queue), up=True)
 
     def __call__(self, name: str, **labels: str) -> float | None:
         return value(self.text, name, **labels)
@@ -55,23 +58,35 @@ class Scrape:
 
 
 @pytest.fixture
-def scrape() -> Scrape:
-    return Scrape()
+def scrape(monkeypatch: pytest.MonkeyPatch) -> Scrape:
+    return Scrape(monkeypatch)
+
+
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
+    """The attempts in the session's store, which has one job, too."""
+    attempts: list[SimpleNamespace] = []
+    job = SimpleNamespace(slot="gpu0", energy_j=300.0)
+    stored = SimpleNamespace(attempts={1: attempts}, each_job=lambda: [job])
+    monkeypatch.setattr(collector, "open_store", lambda _: nullcontext(stored))
+    return attempts
+
+
+def _ran(number: int, state: WorkerState) -> SimpleNamespace:
+    return SimpleNamespace(slot="gpu0", attempt=SimpleNamespace(number=number, state=state))
 
 
 def _worker(slot: int, state: WorkerState = WorkerState.RUNNING, **more: Any) -> Worker:
     return worker_of(f"gpu{slot}", slot, state, **({"attempt": 1} | more))
 
 
-def test_unknown_values_are_absent_and_zeros_are_exported(scrape: Scrape, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_values_are_absent_and_zeros_are_exported(scrape: Scrape) -> None:
     scrape.update(_worker(0), sample=GpuSample("GPU-0", gpu_util_pct=0.0, power_w=None))
     assert scrape("gmg_gpu_utilization_ratio", uuid="GPU-0") == 0.0
     for name in ("gmg_gpu_power_watts", "gmg_worker_fps", "gmg_worker_n_envs", "gmg_worker_restarts_total"):
         assert samples(scrape.text, name) == []
     assert "None" not in scrape.text
     assert '=""' not in scrape.text
-    monkeypatch.setattr(scrape.view, "totals", Totals)
-    assert scrape("gmg_worker_restarts_total", slot="gpu0") == scrape("gmg_session_failures_total") == 0
 
 
 def test_an_outdated_rate_is_absent(scrape: Scrape) -> None:
@@ -82,8 +97,8 @@ def test_an_outdated_rate_is_absent(scrape: Scrape) -> None:
     assert scrape("gmg_worker_metric", slot="gpu0", metric="reward") == 1.5
 
 
-def test_nodes_jobs_and_ranks_are_labels() -> None:
-    scrape = Scrape(node="n1")
+def test_nodes_jobs_and_ranks_are_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    scrape = Scrape(monkeypatch, node="n1")
     ranks = (_worker(rank, job=7, group=Rank("g0", rank, 2)) for rank in range(2))
     scrape.update(*ranks, sample=GpuSample("GPU-0", power_w=5.0))
     assert scrape("gmg_worker_attempt", node="n1", slot="gpu0", gpu="0", uuid="GPU-0", gmg_job="7", rank="0") == 1
@@ -91,11 +106,10 @@ def test_nodes_jobs_and_ranks_are_labels() -> None:
     assert scrape("gmg_gpu_power_watts", node="n1", gpu="0", uuid="GPU-0") == 5.0
 
 
-def test_jobs_and_counters(scrape: Scrape, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_and_counters(scrape: Scrape, attempts: list[SimpleNamespace]) -> None:
     scrape.update(_worker(0, job=4), queue=Queue(5, 2, 3, 1, 0, version=1, eta_s=90.0))
-    totals = Totals()
-    monkeypatch.setattr(scrape.view, "totals", lambda: totals)
-    totals.restarts["gpu0"], totals.failures["gpu0"], totals.energy_j["gpu0"] = 2, 1, 300.0
+    assert scrape("gmg_worker_restarts_total", slot="gpu0") == scrape("gmg_session_failures_total") == 0
+    attempts += [_ran(1, WorkerState.FAILED), _ran(2, WorkerState.STOPPED), _ran(3, WorkerState.RUNNING)]
     assert [scrape("gmg_jobs", state=state) for state in ("waiting", "running", "finished", "failed")] == [5, 2, 3, 1]
     assert scrape("gmg_queue_eta_seconds") == 90
     assert scrape("gmg_worker_restarts_total", slot="gpu0") == 2
@@ -104,18 +118,17 @@ def test_jobs_and_counters(scrape: Scrape, monkeypatch: pytest.MonkeyPatch) -> N
     assert samples(scrape.text, "gmg_worker_energy_joules_total")[0][0]["slot"] == "gpu0"
 
 
-def test_a_silent_engine_exports_only_that_it_is_down(scrape: Scrape, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_engine_exports_only_that_it_is_down(scrape: Scrape) -> None:
+    assert scrape("gmg_session_up") == 0
     scrape.update(_worker(0))
     assert scrape("gmg_session_up") == 1
-    monkeypatch.setattr(following, "SILENT_S", -1.0)
-    assert scrape("gmg_session_up") == 0
-    assert scrape("gmg_worker_attempt") is None
 
 
 def test_an_ended_session_exports_its_end_and_its_counters(scrape: Scrape) -> None:
     worker = _worker(0, WorkerState.FAILED, fps=_FPS, n_envs=16, log_lines=9)
     scrape.update(worker, sample=GpuSample("GPU-0", power_w=5.0))
-    scrape.view.ended_at = time.monotonic()
+    scrape.view = scrape.view._replace(outcome="failed")
+    assert [scrape("gmg_sessions_ended_total", outcome="failed") for _ in range(2)] == [1, 1]
     assert scrape("gmg_worker_state", state="failed") == 1
     assert scrape("gmg_worker_lines_total", slot="gpu0") == 9
     for name in ("gmg_session_up", "gmg_session_fps", "gmg_worker_fps", "gmg_worker_n_envs", "gmg_gpu_power_watts"):

@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
-from gmg_tui.metrics import following
-from gmg_tui.metrics.following import Following
-from gmg_tui.model import WorkerState
+from gmg_tui.metrics.collector import SessionsCollector
 from tests.cli.scripted import ScriptedEngine, in_process
 from tests.harm.patience import eventually
 from tests.metrics.served import fetch, metrics, promtool, value
@@ -49,53 +48,30 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.slow
 async def test_over_http_and_a_file_a_session_is_followed_to_its_end(tmp_path: Path) -> None:
-    """An engine waits for its clients: this one must not keep it running."""
     file = tmp_path / "metrics" / "gmg.prom"
     file.parent.mkdir()
     async with ScriptedEngine(("cpu0",), "sim.py") as engine:
         name = engine.session.spec.name
         with metrics("--listen", "127.0.0.1:0") as (_, url), metrics("--textfile", str(file)) as (process, _):
-            await eventually(lambda: value(fetch(url), "gmg_session_up", session=name) == 1)
+            assert value(await asyncio.to_thread(fetch, url), "gmg_session_up", session=name) == 1
             await eventually(file.exists)
             assert stat.S_IMODE(file.stat().st_mode) == 0o644
             assert promtool(file.read_text()) == ""
             process.terminate()
             assert process.wait(30) == 0
             assert list(file.parent.iterdir()) == []
-            engine.left.clear()
             engine.end_all()
-            await eventually(lambda: value(fetch(url), "gmg_sessions_ended_total", outcome="finished") == 1)
-            await engine.left.wait()
-            assert value(fetch(url), "gmg_worker_state", session=name, state="finished") == 1
-            assert value(fetch(url), "gmg_worker_fps", session=name) is None
+            text = await asyncio.to_thread(fetch, url)
+            assert value(text, "gmg_sessions_ended_total", outcome="finished") == 1
+            assert value(text, "gmg_worker_state", session=name, state="finished") == 1
+            assert value(text, "gmg_worker_fps", session=name) is None
 
 
-async def _running(followed: Following, engine: ScriptedEngine) -> None:
-    await eventually(lambda: engine.session.spec.name in followed.views)
-
-
-async def test_a_session_whose_engine_is_killed_counts_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "SCAN_S", 0.05)
-    followed = Following(print)
-    task = asyncio.create_task(followed.run())
+async def test_a_session_whose_engine_is_killed_counts_as_lost() -> None:
+    registry = CollectorRegistry()
+    registry.register(SessionsCollector())
     async with ScriptedEngine(("cpu0",), "sim.py") as engine:
-        await _running(followed, engine)
         await engine.leave(ended=False)
-        await eventually(lambda: followed.ended["lost"] == 1)
-        assert followed.views == {}
-    task.cancel()
-
-
-async def test_an_ended_session_is_exported_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "SCAN_S", 0.05)
-    monkeypatch.setattr(following, "REMEMBERED_S", 0.1)
-    followed = Following(print)
-    task = asyncio.create_task(followed.run())
-    async with ScriptedEngine(("cpu0",), "sim.py") as engine:
-        await _running(followed, engine)
-        engine.end_all(WorkerState.FAILED)
-        await engine.left.wait()
-        await engine.leave(ended=True)
-        await eventually(lambda: not followed.views)
-        assert followed.ended == {"failed": 1}
-    task.cancel()
+        text = (await asyncio.to_thread(generate_latest, registry)).decode()
+    assert value(text, "gmg_sessions_ended_total", outcome="lost") == 1
+    assert value(text, "gmg_sessions") == 0

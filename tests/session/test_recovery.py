@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
@@ -20,7 +19,6 @@ from msgspec import structs
 from gmg_tui import session as sessions
 from gmg_tui.model import Queue
 from gmg_tui.session import records, recovery
-from gmg_tui.session.paths import lock
 from tests.cli.scripted import WORKER, ScriptedEngine, environ, gmg
 from tests.harm.patience import alive
 
@@ -104,35 +102,6 @@ def test_an_engine_that_ends_during_a_check_is_not_reported_as_lost(monkeypatch:
         entry = sessions.inspect(engine.folder)
     assert entry is not None
     assert entry.state == "ended"
-
-
-async def test_the_watchdog_of_an_engine_that_ended_cleanly_is_not_an_orphan() -> None:
-    engine = ScriptedEngine()
-    async with engine:
-        await engine.leave(ended=True)
-    read = records.read_record(engine.folder)
-    assert read is not None
-    gone = await asyncio.create_subprocess_exec("true")
-    await gone.wait()
-    session = structs.replace(read[0].session, engine_pid=gone.pid)
-    sessions.write_record(structs.replace(read[0], session=session))
-    descriptor, lines = lock(engine.folder), list[str]()
-    try:
-        recovery.clear(lines.append)
-    finally:
-        os.close(descriptor)
-    assert lines == []
-
-
-async def test_a_session_that_is_resumed_during_a_check_is_not_an_orphan() -> None:
-    gone = await asyncio.create_subprocess_exec("true")
-    await gone.wait()
-    async with ScriptedEngine() as engine:
-        entry = sessions.find("sim-1", running=True)
-        session = structs.replace(entry.record.session, engine_pid=gone.pid)
-        before = structs.replace(entry, record=structs.replace(entry.record, session=session))
-        assert engine.session.engine_pid == os.getpid()
-        assert not recovery._is_orphaned(before)
 
 
 def test_no_job_of_a_lost_sweep_runs() -> None:

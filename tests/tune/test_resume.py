@@ -10,7 +10,7 @@ from msgspec import structs
 from gmg_tui import interpreter
 from gmg_tui.commands.tune import check_comparable
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Session, Versions
+from gmg_tui.model import Session
 from tests import tunings
 
 
@@ -28,6 +28,6 @@ def test_the_same_environment_and_interpreter_are_accepted() -> None:
 
 def test_an_interpreter_whose_packages_have_changed_is_refused_with_the_versions() -> None:
     now = interpreter.versions(sys.executable)
-    before = session(versions=Versions(python="2.7", genesis=now.genesis, torch=now.torch))
+    before = session(versions=structs.replace(now, python="2.7"))
     with pytest.raises(GmgError, match=r"has changed \(python 2\.7 is now 3\.[^)]*\), and rates would not compare"):
         check_comparable(before, before.spec)

@@ -85,9 +85,9 @@ def test_genesis_is_located_without_being_imported(tmp_path: Path, monkeypatch: 
 def test_versions_are_read_from_files_without_starting_a_process(tmp_path: Path) -> None:
     refusing = "#!/bin/sh\nexit 1\n"
     python = program(tmp_path / "venv/bin/python", refusing)
-    for package in ("genesis_world-1.4.5", "torch-2.9.0+cu128"):
+    for package in ("genesis_world-1.4.5", "torch-2.9.0+cu128", "quadrants-1.3.3"):
         (tmp_path / "venv/lib/python3.12/site-packages" / f"{package}.dist-info").mkdir(parents=True)
-    assert interpreter.versions(python) == Versions("3.12", "1.4.5", "2.9.0+cu128")
+    assert interpreter.versions(python) == Versions("3.12", "1.4.5", "2.9.0+cu128", "quadrants 1.3.3")
     versioned = program(tmp_path / "usr/bin/python3.13", refusing)
     (tmp_path / "usr/bin/python3").symlink_to(versioned)
     assert interpreter.versions(str(tmp_path / "usr/bin/python3")) == Versions("3.13", None, None)

@@ -32,7 +32,7 @@ from gmg_tui.gpu import silence
 from gmg_tui.gpu.driver import Driver
 from gmg_tui.gpu.egl import EglMap
 from gmg_tui.gpu.nvml import NvmlUnavailable
-from gmg_tui.interpreter import genesis_versions
+from gmg_tui.interpreter import versions
 from gmg_tui.model import Gpu, RunSpec, Session, Slot, StartMode
 from gmg_tui.placeholders import fill, fill_some, values_for
 from gmg_tui.simulation import FOLDER, VARIABLE
@@ -84,7 +84,8 @@ class ScriptTimes:
     def __init__(self, spec: RunSpec, *, on_gpu: bool) -> None:
         self._kind = "gpu" if on_gpu else "cpu"
         self._script = spec.script if spec.module else str(Path(spec.cwd, spec.script).resolve())
-        self._versions = genesis_versions(spec.python)
+        installed = versions(spec.python)
+        self._versions = f"{installed.genesis} {installed.compiler}"
         self._caches_exist = caches.exist({**os.environ, **spec.env})
         self._known: dict[str, PhaseTimes] = {}
 

@@ -84,10 +84,7 @@ _BOX = re.compile(b"|".join(map(str.encode, "─│╭╮╰╯")))
 
 def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
     """Returns why an attempt ended with `exit_code` (negative: a signal's number), from its last lines as written."""
-    first = torchrun.first_failure(tail)
-    if first is not None:
-        failure = explain(first.exit_code, first.tail)
-        return failure._replace(reason=f"rank {first.rank}: {failure.reason}"[:_MAX_TEXT])
+    tail = torchrun.of_the_ranks(tail)
     texts = [lines.unmarked(lines.plain(line)) for line in tail]
     if exit_code < 0:
         return _killed(-exit_code, texts)
