@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from itertools import count as numbers_from
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -18,10 +18,24 @@ import gmg_tui
 from gmg_tui import protocol
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Details, JobRecord, QueueAction, Series, Stacks, Tried
-from gmg_tui.protocol import Action, Answer, Bye, Lines, LogPart, Request, Seen, SlotReports, Topic, Update, Welcome
+from gmg_tui.protocol import (
+    Action,
+    Answer,
+    Ask,
+    Bye,
+    Lines,
+    LogPart,
+    Numbered,
+    Question,
+    Request,
+    Seen,
+    SlotReports,
+    Topic,
+    Update,
+    Welcome,
+)
 
 T = TypeVar("T")
-P = ParamSpec("P")
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 ANSWER_S = 10.0
 """How long an engine may take to answer a request, which takes it milliseconds; a stopped one (SIGSTOP) never does."""
@@ -50,7 +64,6 @@ class Source(ABC):
 
     def __init__(self, welcome: Welcome) -> None:
         self.welcome = welcome
-        self._numbers = numbers_from(1)
 
     @abstractmethod
     def events(self) -> AsyncIterator[Update | Lines | Bye]:
@@ -65,65 +78,53 @@ class Source(ABC):
         """Leave it; a session goes on."""
 
     @abstractmethod
-    async def _answer(self, number: int, request: Request) -> Answer:
-        """What is answered to the request with this number. Raises `GmgError` when no answer came."""
-
-    async def _ask(self, kind: Callable[Concatenate[int, P], Request], *fields: P.args, **keywords: P.kwargs) -> Any:
-        """The value of the answer to a request of a `kind`; the `fields` are those after its number.
-
-        Raises:
-            GmgError: It was refused, or no answer came.
-        """
-        number = next(self._numbers)
-        answer = await self._answer(number, kind(number, *fields, **keywords))
-        if answer.error is not None:
-            raise GmgError(answer.error, 1)
-        return answer.value
+    async def _ask(self, question: Question) -> Any:
+        """The value of the answer to a question. Raises `GmgError` when it was refused, or no answer came."""
 
     async def act(self, action: Action, *slots: str, seen: Mapping[str, Seen] = _ANY) -> None:
         """Do something to workers; `seen` is what is meant, by slot. Raises `GmgError` when it cannot be done."""
-        await self._ask(protocol.Act, action, slots, dict(seen))
+        await self._ask(protocol.Act(action, slots, dict(seen)))
 
     async def edit(
         self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str], seen: Mapping[str, Seen] = _ANY
     ) -> None:
         """Change arguments and environment and restart. Raises `GmgError` when it cannot be done."""
-        await self._ask(protocol.Edit, slots, args, env, dict(seen))
+        await self._ask(protocol.Edit(slots, args, env, dict(seen)))
 
     async def details(self, slot: str) -> Details:
         """What a details screen shows of the worker. Raises `GmgError` when there is none."""
-        return _as(Details, await self._ask(protocol.Ask, Topic.DETAILS, slot))
+        return _as(Details, await self._ask(Ask(Topic.DETAILS, slot)))
 
     async def series(self, slot: str) -> Series:
         """The worker's metrics over its whole life. Raises `GmgError` when there are none."""
-        return _as(Series, await self._ask(protocol.Ask, Topic.SERIES, slot))
+        return _as(Series, await self._ask(Ask(Topic.SERIES, slot)))
 
     async def queue(self, first: int, count: int) -> tuple[JobRecord, ...]:
         """A part of the queue: `count` jobs from position `first` on. Raises `GmgError` in a plain run.
 
         Ended jobs come first, in the order in which they ended, then those that run, then those that wait, the next first.
         """
-        return _as(tuple[JobRecord, ...], await self._ask(protocol.Ask, Topic.QUEUE, "", first, count))
+        return _as(tuple[JobRecord, ...], await self._ask(Ask(Topic.QUEUE, "", first, count)))
 
     async def act_on_jobs(self, action: QueueAction, *jobs: int) -> None:
         """Do something to jobs of the queue. Raises `GmgError` when it cannot be done."""
-        await self._ask(protocol.ActOnJobs, action, jobs)
+        await self._ask(protocol.ActOnJobs(action, jobs))
 
     async def use_slot(self, slot: str, *, used: bool) -> None:
         """Let jobs start on a slot, or stop letting them. Raises `GmgError` when that cannot be done."""
-        await self._ask(protocol.UseSlot, slot, used)
+        await self._ask(protocol.UseSlot(slot, used))
 
     async def tried(self) -> tuple[Tried, ...]:
         """All that was tried in the session, the newest first. Raises `GmgError` when the engine does not answer."""
-        return _as(tuple[Tried, ...], await self._ask(protocol.Ask, Topic.TRIED))
+        return _as(tuple[Tried, ...], await self._ask(Ask(Topic.TRIED)))
 
     async def stacks(self, slot: str) -> tuple[Stacks, ...]:
         """The Python stacks of the worker, or of all ranks of its group. Raises `GmgError` when there is no worker."""
-        return _as(tuple[Stacks, ...], await self._ask(protocol.ReadStacks, slot))
+        return _as(tuple[Stacks, ...], await self._ask(protocol.ReadStacks(slot)))
 
     async def end(self, *, kill: bool = False) -> None:
         """Stop (or kill) all workers. Returns when the engine has accepted that, not when they have ended."""
-        await self._ask(protocol.End, kill)
+        await self._ask(protocol.End(kill))
 
 
 class EngineClient(Source):
@@ -133,6 +134,7 @@ class EngineClient(Source):
         super().__init__(welcome)
         self._reader = reader
         self._writer = writer
+        self._numbers = numbers_from(1)
         self._answers: dict[int, asyncio.Future[Answer]] = {}
         self._gone: str | None = None
         self._workers = welcome.snapshot.workers
@@ -238,11 +240,11 @@ class EngineClient(Source):
 
     async def set_slot(self, slot: str, assignment: msgspec.Raw) -> None:
         """Send what a slot of an agent is to run. Raises `GmgError` where that is refused."""
-        await self._ask(protocol.SetSlot, slot, assignment)
+        await self._ask(protocol.SetSlot(slot, assignment))
 
     async def read_log(self, path: str, offset: int) -> LogPart:
         """A part of a log that an agent keeps, by its path in the session's folder. Raises `GmgError`."""
-        return _as(LogPart, await self._ask(protocol.ReadLog, path, offset))
+        return _as(LogPart, await self._ask(protocol.ReadLog(path, offset)))
 
     async def close(self) -> None:
         """Disconnect; the engine keeps running."""
@@ -265,23 +267,22 @@ class EngineClient(Source):
         except OSError as error:
             raise GmgError(f"the engine is gone: {_broken(error)}", 1) from error
 
-    async def _answer(self, number: int, request: Request) -> Answer:
-        """Send a request, and wait for its answer.
-
-        Raises:
-            GmgError: The connection broke, or no answer came in time.
-        """
+    async def _ask(self, question: Question) -> Any:
+        number = next(self._numbers)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._answers[number] = future
         try:
             async with asyncio.timeout(ANSWER_S):
-                await self._send(request)
-                return await future
+                await self._send(Numbered(number, question))
+                answer = await future
         except TimeoutError as error:
             text = f"the engine has not answered for {ANSWER_S:.0f} s; it may still do this when it goes on"
             raise GmgError(text, 1) from error
         finally:
             self._answers.pop(number, None)
+        if answer.error is not None:
+            raise GmgError(answer.error, 1)
+        return answer.value
 
     def _fail(self, reason: str) -> None:
         self._gone = self._gone or reason

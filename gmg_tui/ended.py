@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from msgspec import structs
 
@@ -16,16 +16,8 @@ from gmg_tui import protocol
 from gmg_tui.client import Source
 from gmg_tui.errors import GmgError
 from gmg_tui.files import open_regular
-from gmg_tui.model import (
-    Details,
-    JobRecord,
-    Series,
-    Session,
-    Snapshot,
-    Worker,
-    WorkerState,
-)
-from gmg_tui.protocol import Answer, Ask, Bye, Lines, Request, Topic, Update, Welcome
+from gmg_tui.model import Details, JobRecord, Series, Session, Snapshot, Worker, WorkerState
+from gmg_tui.protocol import Ask, Bye, Lines, Question, Topic, Update, Welcome
 from gmg_tui.session import ENGINE_DIED, LOGS, STORE
 from gmg_tui.store.reader import Stored, open_store
 from gmg_tui.text import clean
@@ -88,25 +80,19 @@ class EndedSession(Source):
                 raise GmgError(f"{path}: the log cannot be read: {error.strerror}", 1) from error
             await self._lines.put(Lines(worker.slot, max(0, worker.log_lines - len(lines)), lines))
 
-    async def _answer(self, number: int, request: Request) -> Answer:
+    async def _ask(self, question: Question) -> Any:
         session, snapshot = self.welcome.session, self.welcome.snapshot
-
-        if not isinstance(request, Ask):
-            raise GmgError(f"{session.spec.name} has ended: it cannot be changed", 1)
-
-        match request.topic:
-            case Topic.DETAILS:
-                value: object = _details(session, snapshot, request.slot)
-            case Topic.SERIES:
-                value = Series(request.slot, snapshot.time, 1.0)
-            case Topic.QUEUE:
-                reading = partial(_queue, first=request.first, count=request.count)
-                value = await _in_thread(self._folder / STORE, reading)
-            case Topic.TRIED:
-                raise GmgError(
-                    f"{session.spec.name} has ended; for what was tried: gmg-tui report {session.spec.name}", 1
-                )
-        return Answer(number, value=value)
+        name = session.spec.name
+        match question:
+            case Ask(topic=Topic.DETAILS, slot=slot):
+                return _details(session, snapshot, slot)
+            case Ask(topic=Topic.SERIES, slot=slot):
+                return Series(slot, snapshot.time, 1.0)
+            case Ask(topic=Topic.QUEUE, first=first, count=count):
+                return await _in_thread(self._folder / STORE, partial(_queue, first=first, count=count))
+            case Ask(topic=Topic.TRIED):
+                raise GmgError(f"{name} has ended; for what was tried: gmg-tui report {name}", 1)
+        raise GmgError(f"{name} has ended: it cannot be changed", 1)
 
     async def close(self) -> None:
         """Nothing is open between requests."""

@@ -2,7 +2,7 @@
 
 A frame is its length, four bytes, big-endian, then one message in MessagePack. The client sends the first message, `Hello`;
 the engine answers with `Welcome` and from then on sends `Update` when something changed, `Lines` for the followed
-workers, and one `Answer` to each request that carries an `id`. The engine keeps no queue for a client that does not
+workers, and one `Answer` to each `Numbered` question. The engine keeps no queue for a client that does not
 read: it misses snapshots and lines (visible as a gap in the line numbers), and nothing waits for it.
 """
 
@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from gmg_tui.model import QueueAction, Series, Session, Snapshot
 
-VERSION = 4
+VERSION = 5
 """Both sides must have the same."""
 MAX_REQUEST_BYTES = 1 << 20
 """A longer message from a client ends its connection."""
@@ -84,7 +84,6 @@ class Seen(Struct, frozen=True, omit_defaults=True):
 class Act(Struct, frozen=True, tag=True):
     """Act on workers."""
 
-    id: int
     action: Action
     slots: tuple[str, ...]
     seen: dict[str, Seen] = {}
@@ -94,7 +93,6 @@ class Act(Struct, frozen=True, tag=True):
 class Edit(Struct, frozen=True, tag=True):
     """Give workers other arguments and environment (placeholders not filled in), and restart them."""
 
-    id: int
     slots: tuple[str, ...]
     args: tuple[str, ...]
     env: dict[str, str]
@@ -105,7 +103,6 @@ class Edit(Struct, frozen=True, tag=True):
 class Ask(Struct, frozen=True, tag=True, omit_defaults=True):
     """Answer with what is known about a `topic`."""
 
-    id: int
     topic: Topic
     slot: str = ""
     """The worker's; unused for `QUEUE` and `TRIED`."""
@@ -118,7 +115,6 @@ class Ask(Struct, frozen=True, tag=True, omit_defaults=True):
 class End(Struct, frozen=True, tag=True):
     """Stop all workers; the engine ends when they have, and no client is left."""
 
-    id: int
     kill: bool = False
     """At once, by SIGKILL."""
 
@@ -126,7 +122,6 @@ class End(Struct, frozen=True, tag=True):
 class ActOnJobs(Struct, frozen=True, tag=True):
     """Act on jobs of the queue."""
 
-    id: int
     action: QueueAction
     jobs: tuple[int, ...]
     """Their numbers."""
@@ -135,7 +130,6 @@ class ActOnJobs(Struct, frozen=True, tag=True):
 class UseSlot(Struct, frozen=True, tag=True):
     """Enable a slot, and its GPU's others, for jobs, or disable them; running jobs continue."""
 
-    id: int
     slot: str
     used: bool
 
@@ -143,14 +137,12 @@ class UseSlot(Struct, frozen=True, tag=True):
 class ReadStacks(Struct, frozen=True, tag=True):
     """Answer with the Python `Stacks` of a worker, or of all ranks of its group; it may take seconds."""
 
-    id: int
     slot: str
 
 
 class SetSlot(Struct, frozen=True, tag=True):
     """From the session's engine to a node's agent: what a slot is to run, replacing what was sent before."""
 
-    id: int
     slot: str
     assignment: msgspec.Raw
     """An `Assignment` of `gmg_tui.engine.nodes.states`, or None."""
@@ -159,16 +151,26 @@ class SetSlot(Struct, frozen=True, tag=True):
 class ReadLog(Struct, frozen=True, tag=True):
     """From the session's engine to a node's agent: answer with a part of a log; what is before `offset` has arrived."""
 
-    id: int
     path: str
     """In the session's folder."""
     offset: int
 
 
-Request = Hello | Follow | Act | Edit | Ask | End | ActOnJobs | UseSlot | ReadStacks | SetSlot | ReadLog
+Question = Act | Edit | Ask | End | ActOnJobs | UseSlot | ReadStacks | SetSlot | ReadLog
+"""What is answered."""
 
-READONLY_REQUESTS = (Follow, Ask)
-"""The requests of a read-only connection. Stacks are not among them: the workers are sent a signal for them."""
+
+class Numbered(Struct, frozen=True, tag=True):
+    """A question, and the number that its answer carries."""
+
+    id: int
+    question: Question
+
+
+Request = Hello | Follow | Numbered
+
+READONLY_QUESTIONS = (Ask,)
+"""What a read-only connection may ask. Stacks are not among it: the workers are sent a signal for them."""
 
 
 class Welcome(Struct, frozen=True, tag=True):
@@ -209,7 +211,7 @@ class LogPart(Struct, frozen=True, omit_defaults=True):
 
 
 class Answer(Struct, frozen=True, tag=True):
-    """The answer to the request with this `id`."""
+    """The answer to the question with this `id`."""
 
     id: int
     error: str | None = None

@@ -101,7 +101,7 @@ class Agent:
                 case protocol.Hello():
                     session = Session(self._spec, self._slots, 1, time.time(), gmg_tui.__version__)
                     self._send(protocol.Welcome(protocol.VERSION, session, self._snapshot(), ()))
-                case protocol.SetSlot(id=number, slot=slot, assignment=encoded):
+                case protocol.Numbered(id=number, question=protocol.SetSlot(slot=slot, assignment=encoded)):
                     assignment = msgspec.msgpack.decode(encoded, type=states.Assignment | None)
                     if assignment is None:
                         self._workers.pop(slot, None)
@@ -110,7 +110,7 @@ class Agent:
                         same = worker is not None and (worker.key, worker.serial) == (assignment.key, assignment.serial)
                         self._workers[slot] = (assignment, began if same else time.time())
                     self._send(protocol.Answer(number))
-                case protocol.End(id=number):
+                case protocol.Numbered(id=number, question=protocol.End()):
                     self._send(protocol.Answer(number))
                     self._send(protocol.Bye("ended"))
                     await self._writer.drain()

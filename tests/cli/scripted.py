@@ -26,7 +26,7 @@ from gmg_tui.model import (
     WorkerState,
 )
 from gmg_tui.options import RUN, Options
-from gmg_tui.protocol import Answer, Ask, Bye, End, Follow, Hello, Lines, Message, Topic, Update, Welcome
+from gmg_tui.protocol import Answer, Ask, Bye, End, Follow, Hello, Lines, Message, Numbered, Topic, Update, Welcome
 from tests.workers import changed, worker_of
 
 
@@ -176,10 +176,10 @@ class ScriptedEngine:
                             if self._lines[slot]:
                                 writer.write(protocol.frame(Lines(slot, 0, tuple(self._lines[slot]))))
                         self.followed.set()
-                    case End(id=number) as end:
+                    case Numbered(id=number, question=End() as end):
                         writer.write(protocol.frame(Answer(number)))
                         self.ends.put_nowait(end)
-                    case Ask(id=number, topic=Topic.QUEUE, first=first, count=count) if self.snapshot.queue is not None:
+                    case Numbered(number, Ask(topic=Topic.QUEUE, first=first, count=count)) if self.snapshot.queue:
                         self.asked.set()
                         if self.mute:
                             continue

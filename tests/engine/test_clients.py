@@ -74,20 +74,20 @@ class _Engine:
 
 @pytest.mark.parametrize("readonly", [False, True])
 async def test_a_read_only_connection_is_answered_and_changes_nothing(readonly: bool) -> None:
-    requests: tuple[protocol.Request, ...] = (
-        protocol.Act(1, Action.STOP, ("gpu0",)),
-        protocol.ActOnJobs(2, QueueAction.SKIP, (1,)),
-        protocol.End(3),
-        protocol.Edit(4, ("gpu0",), (), {}),
-        protocol.UseSlot(5, "gpu0", False),
-        protocol.ReadStacks(6, "gpu0"),
-        protocol.Ask(7, protocol.Topic.TRIED),
+    questions: tuple[protocol.Question, ...] = (
+        protocol.Act(Action.STOP, ("gpu0",)),
+        protocol.ActOnJobs(QueueAction.SKIP, (1,)),
+        protocol.End(),
+        protocol.Edit(("gpu0",), (), {}),
+        protocol.UseSlot("gpu0", False),
+        protocol.ReadStacks("gpu0"),
+        protocol.Ask(protocol.Topic.TRIED),
     )
     engine, reader = _Engine(), asyncio.StreamReader()
     writer = SimpleNamespace(write=lambda _: None, drain=lambda: asyncio.sleep(0))
     server = SimpleNamespace(supervisor=engine, observer=engine)
     client = Client(cast("Any", server), reader, cast("Any", writer), readonly=readonly)
-    reader.feed_data(b"".join(map(protocol.frame, requests)))
+    reader.feed_data(b"".join(protocol.frame(protocol.Numbered(number, each)) for number, each in enumerate(questions)))
     serving = asyncio.create_task(client.serve())
     for _ in range(10):  # stacks are answered beside the other requests
         await asyncio.sleep(0)

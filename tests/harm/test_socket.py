@@ -82,7 +82,9 @@ async def _watched(run: Running) -> AsyncIterator[None]:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 async def test_another_user_is_denied_by_the_folder_and_by_the_engine(open_folder: Path) -> None:
-    hello = protocol.frame(protocol.Hello(protocol.VERSION)) + protocol.frame(protocol.End(1, kill=True))
+    hello = protocol.frame(protocol.Hello(protocol.VERSION)) + protocol.frame(
+        protocol.Numbered(1, protocol.End(kill=True))
+    )
     async with running(spec_for(*NEVER)) as run, _watched(run):
         path = Path(run.spec.socket)
         assert (await asyncio.to_thread(_as_nobody, path, hello)).returncode == 13
@@ -171,7 +173,8 @@ async def test_clients_that_never_read_are_disconnected_and_use_no_memory() -> N
         deaf = []
         hello = protocol.frame(protocol.Hello(protocol.VERSION)) + protocol.frame(protocol.Follow(("cpu0",), 4000))
         requests = hello + b"".join(
-            protocol.frame(protocol.Ask(number, protocol.Topic.DETAILS, "cpu0")) for number in range(5000)
+            protocol.frame(protocol.Numbered(number, protocol.Ask(protocol.Topic.DETAILS, "cpu0")))
+            for number in range(5000)
         )
         for _ in range(100):
             _, writer = await asyncio.open_unix_connection(run.spec.socket)

@@ -14,7 +14,7 @@ from gmg_tui import protocol
 from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Details
-from gmg_tui.protocol import Answer, Ask, Hello, Request, Update, Welcome
+from gmg_tui.protocol import Answer, Ask, Hello, Numbered, Request, Update, Welcome
 from gmg_tui.ui.app import GmgApp
 from tests.ui import play, sessions
 
@@ -64,13 +64,13 @@ async def test_an_unanswered_request_fails_and_a_late_answer_is_not_taken_for_an
         with pytest.raises(GmgError, match=r"the engine has not answered for .* it may still do this"):
             await client.details("gpu0")
         late = await engine.heard.get()
-        assert isinstance(late, Ask)
         monkeypatch.setattr(clients, "ANSWER_S", 60.0)
         asking = asyncio.ensure_future(client.details("gpu1"))
         then = await engine.heard.get()
-        assert isinstance(then, Ask)
         for request in (late, then):
-            engine.say(Answer(request.id, value=_details(request.slot)))
+            assert isinstance(request, Numbered)
+            assert isinstance(request.question, Ask)
+            engine.say(Answer(request.id, value=_details(request.question.slot)))
         assert (await asking).slot == "gpu1"
         listening.cancel()
 

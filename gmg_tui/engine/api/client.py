@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gmg_tui import protocol
 from gmg_tui.errors import GmgError
-from gmg_tui.protocol import Answer, Follow, Hello, Lines, Request, Topic, Welcome
+from gmg_tui.protocol import Answer, Follow, Hello, Lines, Numbered, Question, Topic, Welcome
 from gmg_tui.text import clean
 
 if TYPE_CHECKING:
@@ -80,11 +80,10 @@ class Client:
             if isinstance(request, Follow):
                 self._follow(request)
                 self.wake.set()
-            elif self.readonly and not isinstance(request, protocol.READONLY_REQUESTS):
+            elif self.readonly and not isinstance(request.question, protocol.READONLY_QUESTIONS):
                 self._reply(Answer(request.id, error=_READ_ONLY))
-            elif isinstance(
-                request, protocol.ReadStacks | protocol.ReadLog
-            ):  # takes seconds: others are answered meanwhile
+            elif isinstance(request.question, protocol.ReadStacks | protocol.ReadLog):
+                # It takes seconds: others are answered meanwhile.
                 task = tasks.create_task(self._answer(request))
                 asking.add(task)
                 task.add_done_callback(asking.discard)
@@ -110,17 +109,16 @@ class Client:
         if self._supervisor.fleet is not None:
             self._supervisor.fleet.follow(self, slots)
 
-    async def _answer(self, request: Request) -> None:
-        assert not isinstance(request, Hello | Follow)
+    async def _answer(self, request: Numbered) -> None:
         try:
-            self._reply(Answer(request.id, value=await self._carry_out(request)))
+            self._reply(Answer(request.id, value=await self._carry_out(request.question)))
         except GmgError as error:
             self._reply(Answer(request.id, error=str(error)))
 
-    async def _carry_out(self, request: Request) -> object:  # noqa: C901 - a case for each request
+    async def _carry_out(self, question: Question) -> object:  # noqa: C901 - a case for each
         """Carry out a request, or answer a question. Raises `GmgError` if that is not possible."""
         supervisor, observer, agent = self._supervisor, self._observer, self._agent
-        match request:
+        match question:
             case protocol.Ask(topic=Topic.DETAILS, slot=slot):
                 return await observer.details(slot)
             case protocol.Ask(topic=Topic.SERIES, slot=slot):
@@ -144,7 +142,7 @@ class Client:
             case protocol.SetSlot():
                 if agent is None:
                     raise GmgError("this engine is no agent of another", 1)
-                agent.assign(self, request)
+                agent.assign(self, question)
             case protocol.End(kill=kill):
                 supervisor.end(kill=kill)
         return None
