@@ -7,6 +7,7 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -28,8 +29,6 @@ class Removable(Struct, frozen=True):
 
     name: str
     folder: Path
-    written: float | None
-    """When its record was written, Unix seconds; None where there is none that can be read."""
     state: str
     """`ended`, `lost`, or `damaged` without a record that can be read."""
     ended: float
@@ -54,7 +53,7 @@ def removable(name: str) -> Removable:
     if entry is None:
         if is_locked(folder) or abs(time.time() - about.st_mtime) < _STARTING_S:
             raise GmgError(f"{name} is about to begin, or has failed to; try again in a minute", 1)
-        return Removable(name, folder, None, "damaged", about.st_mtime)
+        return Removable(name, folder, "damaged", about.st_mtime)
     if entry.state == "running":
         raise GmgError(entry.remark or f"{name} is running; end it first: gmg-tui stop {name}", 1)
     ended = entry.record.ended
@@ -62,7 +61,7 @@ def removable(name: str) -> Removable:
         ended = entry.written  # all that is missing is its end, for which a full disk has no room
     if ended is None:
         raise GmgError(f"{name} was lost and some of its processes are still running", 1)
-    return Removable(name, folder, entry.written, entry.state, ended)
+    return Removable(name, folder, entry.state, ended)
 
 
 def unlisted() -> Iterator[Removable]:
@@ -78,13 +77,10 @@ def unlisted() -> Iterator[Removable]:
 def size_bytes(folder: Path) -> int:
     """What a folder's files take on its disk, following no links; one with several links counts once for each."""
     size = 0
-    for _, inner, files, descriptor in os.fwalk(folder):
-        for name in (*inner, *files):
-            try:
-                about = os.lstat(name, dir_fd=descriptor)
-            except OSError:
-                continue  # removed meanwhile
-            size += about.st_blocks * _BLOCK_BYTES * (not stat.S_ISDIR(about.st_mode))
+    for path, _, files in os.walk(folder):
+        for name in files:
+            with suppress(OSError):  # removed meanwhile
+                size += Path(path, name).lstat().st_blocks * _BLOCK_BYTES
     return size
 
 
@@ -102,8 +98,6 @@ def remove(session: Removable) -> None:
         try:
             if not take(lock):
                 raise GmgError(f"{session.name} is running", 1)
-            if ((read := read_record(folder)) and read[1]) != session.written:
-                raise GmgError(f"{session.name} was started again meanwhile; it stays", 1)
             _make_accessible(folder)
             shutil.rmtree(folder)
         finally:

@@ -35,7 +35,6 @@ class _Use(Struct):
     index: int
     mib: float
     util_pct: float
-    started_ticks: int
 
 
 class _Card:
@@ -141,12 +140,7 @@ class SimulatedNvml:
                 continue
             with suppress(OSError, msgspec.MsgspecError):
                 use = msgspec.json.decode(self._folder.joinpath(name).read_bytes(), type=_Use)
-                if use.index == index and _started_ticks(int(name)) == use.started_ticks:
+                # Of a zombie nothing can be read there.
+                if use.index == index and Path("/proc", name, "cmdline").read_bytes():
                     uses.append((int(name), use))
         return sorted(uses, key=lambda pair: pair[0])
-
-
-def _started_ticks(pid: int) -> int | None:
-    """When a process began, in clock ticks since boot (proc(5)); None where it is gone or a zombie."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return None if fields[0] == "Z" else int(fields[19])

@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import random
-import signal
 import sys
 import time
 from pathlib import Path
@@ -51,29 +50,18 @@ class Card:
     """What this process reports to the simulated driver: memory and how much the GPU is used."""
 
     def __init__(self) -> None:
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]
-        self.index = int(visible) if visible.isdecimal() else int(visible.rpartition("-")[2] or 0) if visible else 0
-        folder = os.environ.get("SIMULATED_GPUS")
-        self._file = Path(folder, str(os.getpid())) if folder else None
+        self.index = int(os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0] or 0)
+        self._folder = os.environ.get("SIMULATED_GPUS")
 
     def use(self, mib: float, util_pct: float) -> None:
-        """Take so much memory, and so much of the GPU's time."""
-        if self._file is None:
+        """Take so much memory, and so much of the GPU's time, until this process ends."""
+        if self._folder is None:
             return
-        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-        text = json.dumps({"index": self.index, "mib": mib, "util_pct": util_pct, "started_ticks": ticks})
-        try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            whole = self._file.with_name(f".{self._file.name}")
-            whole.write_text(text)
-            whole.replace(self._file)
-        except OSError:  # the session's folder is gone; the run goes on
-            self._file = None
-
-    def leave(self) -> None:
-        """Give all of it back."""
-        if self._file is not None:
-            self._file.unlink(missing_ok=True)
+        folder = Path(self._folder)
+        folder.mkdir(exist_ok=True)
+        whole = folder / f".{os.getpid()}"
+        whole.write_text(json.dumps({"index": self.index, "mib": mib, "util_pct": util_pct}))
+        whole.replace(folder / str(os.getpid()))
 
 
 def step_s(n_envs: int) -> float:
@@ -175,16 +163,11 @@ def main() -> None:
     options = arguments()
     if options.n_envs < 1 or options.steps < 1:
         sys.exit("worker.py: --n_envs and --steps: give 1 or more")
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))
     card = Card()
-    try:
-        build(options, card)
-        steps = simulate(options, card)
-        print(f'gmg:result {{"env_steps": {steps}}}', flush=True)
-        log("💤 Exiting Genesis and caching compiled kernels...")
-    finally:
-        card.leave()
+    build(options, card)
+    steps = simulate(options, card)
+    print(f'gmg:result {{"env_steps": {steps}}}', flush=True)
+    log("💤 Exiting Genesis and caching compiled kernels...")
 
 
 if __name__ == "__main__":
