@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import sys
 import time
 from pathlib import Path
@@ -163,6 +164,7 @@ def main() -> None:
     options = arguments()
     if options.n_envs < 1 or options.steps < 1:
         sys.exit("worker.py: --n_envs and --steps: give 1 or more")
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a stop needs no traceback
     card = Card()
     build(options, card)
     steps = simulate(options, card)
