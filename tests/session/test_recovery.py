@@ -129,7 +129,4 @@ def test_a_process_that_runs_gmg_tui_itself_is_spared() -> None:
     ]
     done = subprocess.run(shell, env=environ(GMG_SESSION_ID=session.id), capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("[]\n", 7)
-
-
-def test_nothing_belongs_to_a_session_without_an_id() -> None:
-    assert recovery.processes(ScriptedEngine().session) == []
+    assert recovery.processes(ScriptedEngine().session) == []  # nothing belongs to a session without an id

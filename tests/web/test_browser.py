@@ -23,7 +23,7 @@ def _screens(pid: int) -> list[psutil.Process]:
     return list(psutil.Process(pid).children(recursive=True))
 
 
-async def test_a_browser_shows_the_screen_read_only() -> None:
+async def test_a_browser_shows_the_screen_read_only_until_the_server_ends() -> None:
     async with running(spec_for(*NEVER, cpu=2)) as run:
         await run.until_state("cpu1", WorkerState.RUNNING)
         async with serving(run.spec.name) as served, browser() as page:
@@ -44,14 +44,6 @@ async def test_a_browser_shows_the_screen_read_only() -> None:
             await page.press("q")
             await page.until("document.body.classList.contains('-closed')")
             await eventually(lambda: not _screens(served.process.pid))
-        assert all(worker.attempt == 1 for worker in run.snapshot.workers)
-        assert all(worker.state is WorkerState.RUNNING for worker in run.snapshot.workers)
-
-
-async def test_a_page_follows_its_size_and_ends_with_the_server() -> None:
-    async with running(spec_for(*NEVER)) as run:
-        await run.until_state("cpu0", WorkerState.RUNNING)
-        async with serving(run.spec.name) as served, browser() as page:
             await page.open(served.url)
             await page.sees("running")
             size = {"width": 760, "height": 420, "deviceScaleFactor": 1, "mobile": False}
@@ -64,4 +56,5 @@ async def test_a_page_follows_its_size_and_ends_with_the_server() -> None:
             assert await served.process.wait() == 0
             _, alive = psutil.wait_procs(children, timeout=60)
             assert not alive
-        await run.until_state("cpu0", WorkerState.RUNNING)
+        assert all(worker.attempt == 1 for worker in run.snapshot.workers)
+        assert all(worker.state is WorkerState.RUNNING for worker in run.snapshot.workers)
