@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gmg_tui.model import Session
-from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, remove_stale_socket
+from gmg_tui.session.paths import RECORD, remove_stale_socket
 from gmg_tui.session.records import SessionEntry, listing, write_record
 from gmg_tui.text import clean
 
@@ -40,7 +40,6 @@ def clear(report: Callable[[str], None]) -> None:
 
 
 def _clear(entry: SessionEntry, report: Callable[[str], None]) -> None:
-    died = _last_written(entry.folder)
     session = entry.record.session
     if stuck := _kill(session, report):
         # The record stays unchanged, so that the next command tries again.
@@ -49,7 +48,7 @@ def _clear(entry: SessionEntry, report: Callable[[str], None]) -> None:
     with suppress(OSError):
         remove_stale_socket(Path(session.spec.socket))
     try:
-        write_record(entry.record.after_loss(died))
+        write_record(entry.record.after_loss(entry.written))
     except OSError as error:
         report(f"{entry.name}: cannot write {entry.folder / RECORD}: {error.strerror}")
 
@@ -86,12 +85,3 @@ def processes(session: Session) -> list[psutil.Process]:
 
     spared = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     return [process for process in psutil.process_iter() if process.pid not in spared and belongs(process)]
-
-
-def _last_written(folder: Path) -> float:
-    """When the session's files were last written, Unix seconds; a live engine keeps writing some of them."""
-    moments = [0.0]
-    for path in (folder / RECORD, folder / ENGINE_LOG, *(folder / LOGS).glob("*.log")):
-        with suppress(OSError):
-            moments.append(path.stat().st_mtime)
-    return max(moments)
