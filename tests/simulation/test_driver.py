@@ -35,17 +35,12 @@ def test_a_gpu_shows_its_own_process_and_no_other_gpu_does(tmp_path: Path) -> No
 
 def test_a_process_that_has_ended_is_forgotten(tmp_path: Path) -> None:
     driver = SimulatedNvml(1, tmp_path)
+    (tmp_path / "notes").write_text("{}")
+    (tmp_path / str(os.getpid())).write_text('{"index": ')
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         _use(tmp_path, process.pid, 0, 4000.0, 90.0)
         assert driver.read(driver.gpus()[0], slow=True).processes
         process.communicate(b"\n", timeout=60)
-    assert driver.read(driver.gpus()[0], slow=True).processes == ()
-
-
-def test_files_without_a_process_are_ignored(tmp_path: Path) -> None:
-    driver = SimulatedNvml(1, tmp_path)
-    (tmp_path / "notes").write_text("{}")
-    (tmp_path / str(os.getpid())).write_text('{"index": ')
     assert driver.read(driver.gpus()[0], slow=True).processes == ()
 
 
