@@ -172,9 +172,9 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
     """How many of its first trials ended before it was resumed."""
 
     def after_loss(self, reason: str) -> Tuning:
-        """The tuning once its engine has died: no trial runs."""
+        """The tuning once its engine has died: no trial runs, and nothing is left to wait for."""
         trials = (
             trial if trial.state.ended else replace(trial, state=TrialState.SKIPPED, reason=reason)
             for trial in self.trials
         )
-        return replace(self, trials=tuple(trials))
+        return replace(self, trials=tuple(trials), eta_s=None)

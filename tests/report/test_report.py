@@ -230,6 +230,8 @@ async def test_a_lost_tuning_has_no_running_trial_and_its_time_is_that_of_its_en
     assert "running" not in out
     assert "skipped" in out
     assert "time 00:03:20" in report("tune-1", "--best", "job")[0]
+    assert tunings.LADDER.eta_s is not None
+    assert tunings.LADDER.after_loss("died").eta_s is None
 
 
 async def test_a_tuning_shows_trials_and_answer_unless_sorted() -> None:
