@@ -168,7 +168,7 @@ class DetailsPage(Page):
             plain(self._slot).stylize("bold $primary"),
             plain(f" · {words.gpu_name(slot)}  "),
             (state, f"${STYLES[words.style_of(worker)]}"),
-            (f"  attempt {worker.attempt}{pid}{at}", "$text-muted"),
+            (f"  attempt {worker.attempt}" * bool(worker.attempt) + pid + at, "$text-muted"),
             plain(f"{job}{values}"),
         )
 

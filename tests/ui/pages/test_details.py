@@ -341,6 +341,9 @@ async def test_each_snapshot_is_shown_with_its_problems_at_the_top() -> None:
         )
         await play.sees(pilot, "failed", "▸ nan in entity 3 [/", "▸ a smaller dt")
         assert "STUCK" not in play.shown(pilot.app)
+        engine.push(stage.snapshot(state=WorkerState.WAITING, attempt=0, pid=None))
+        await play.sees(pilot, "waiting")
+        assert "attempt" not in play.screen(pilot.app)[0], "the first one has not started"
 
 
 async def test_a_slot_without_a_worker_is_shown() -> None:
