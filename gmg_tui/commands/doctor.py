@@ -28,6 +28,7 @@ from gmg_tui.gpu import egl, selection, silence
 from gmg_tui.gpu.egl import EglMap
 from gmg_tui.gpu.nvml import Nvml, NvmlUnavailable, cuda_version, driver_version
 from gmg_tui.model import Gpu
+from gmg_tui.slurm import allocation
 
 _ANSWER_S = 120.0
 """How long an interpreter may take to import torch; from a cold network disk that is a minute."""
@@ -179,7 +180,7 @@ def listed(nvml: NvmlView) -> Finding:
 
 def visible(nvml: NvmlView, environ: Mapping[str, str]) -> Finding:
     """The GPUs that this shell's `CUDA_VISIBLE_DEVICES` leaves to a run."""
-    given = environ.get("CUDA_VISIBLE_DEVICES")
+    given = allocation.visible(environ, len(nvml.whole))
     try:
         names = ", ".join(slot.name for slot in selection.slots(nvml.gpus, None, given))
     except GmgError as error:

@@ -17,6 +17,7 @@ from gmg_tui.gpu.driver import Driver
 from gmg_tui.gpu.nvml import NvmlUnavailable
 from gmg_tui.model import Gpu, RunSpec, Slot
 from gmg_tui.simulation.driver import SimulatedNvml
+from gmg_tui.slurm import allocation
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def _driver(spec: RunSpec) -> tuple[Driver, tuple[Gpu, ...], str | None]:
         nvml, gpus = silence.open_nvml()
     except NvmlUnavailable as error:
         raise selection.no_gpu(str(error)) from error
-    return nvml, gpus, os.environ.get("CUDA_VISIBLE_DEVICES")
+    return nvml, gpus, allocation.visible(os.environ, sum(gpu.mig_index is None for gpu in gpus))
 
 
 def grouped(slots: tuple[Slot, ...], spec: RunSpec) -> tuple[tuple[Slot, ...], tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""The Slurm job that this process runs in: its number, and when it ends; and Slurm's own commands.
+"""The Slurm job that this process runs in: its number, its GPUs, and when it ends; and Slurm's own commands.
 
 The variables are those of srun and sbatch (their manual pages, "OUTPUT ENVIRONMENT VARIABLES"; Slurm 22.05 and later).
 """
@@ -18,6 +18,8 @@ _log = logging.getLogger(__name__)
 
 _END = "SLURM_JOB_END_TIME"
 """Unix time in seconds, from Slurm 23.02 on."""
+_PHYSICAL = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
+"""The indices of the step's or the job's GPUs as the machine counts them."""
 _UNIX_TIME = {"SLURM_TIME_FORMAT": "%s"}
 """Has squeue print Unix time in seconds."""
 _SHORT_S = 600.0
@@ -50,6 +52,26 @@ def left(job: Allocation | None, now: float) -> Left | None:
         return None
     left_s = max(0.0, job.ends - now)
     return Left(f"Slurm {job.job}: {units.span(left_s)} left", left_s < _SHORT_S)
+
+
+def visible(environ: Mapping[str, str], count: int) -> str | None:
+    """The GPUs that are allowed, as NVML counts the `count` that it shows; None for all.
+
+    Where Slurm confines its jobs to their GPUs, `CUDA_VISIBLE_DEVICES` counts from 0 within the job, and so does NVML,
+    which does not show the others. Where NVML shows the others all the same, the machine's own indices hold, which
+    Slurm sets in `SLURM_STEP_GPUS`.
+    """
+    outer = environ.get("CUDA_VISIBLE_DEVICES")
+    physical = next((environ[name] for name in _PHYSICAL if environ.get(name)), None)
+    if outer is None or physical is None or not job_of(environ):
+        return outer
+    within, of_machine = outer.split(","), physical.split(",")
+    numbers = [*within, *of_machine]
+    if len(within) != len(of_machine) or not all(entry.strip().isdecimal() for entry in numbers):
+        return outer
+    counts_from_0 = [int(entry) for entry in within] == list(range(len(within)))
+    listed = all(int(entry) < count for entry in of_machine)
+    return physical if counts_from_0 and listed and count > len(within) else outer
 
 
 async def run(*command: str) -> tuple[int, str, str]:

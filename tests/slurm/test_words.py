@@ -7,6 +7,24 @@ import pytest
 from gmg_tui.model import Allocation
 from gmg_tui.slurm import allocation
 
+_JOB = {"SLURM_JOB_ID": "42"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "count", "expected"),
+    [
+        ({}, 8, None),
+        (_JOB | {"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_STEP_GPUS": "2,3"}, 2, "0,1"),
+        (_JOB | {"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_STEP_GPUS": "2,3"}, 8, "2,3"),
+        (_JOB | {"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_JOB_GPUS": "2,3"}, 8, "2,3"),
+        (_JOB | {"CUDA_VISIBLE_DEVICES": "1", "SLURM_STEP_GPUS": "2,3"}, 8, "1"),
+        (_JOB | {"CUDA_VISIBLE_DEVICES": "GPU-ab,GPU-cd", "SLURM_STEP_GPUS": "2,3"}, 8, "GPU-ab,GPU-cd"),
+        ({"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_STEP_GPUS": "2,3"}, 8, "0,1"),
+    ],
+)
+def test_gpus_of_a_job(environ: dict[str, str], count: int, expected: str | None) -> None:
+    assert allocation.visible(environ, count) == expected
+
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("1795400007\n", 1795400007.0), ("N/A\n", None), (None, None), ("", None)]
