@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from pathlib import Path
 
@@ -166,10 +167,19 @@ def inspect(folder: Path) -> SessionEntry | None:
     # Several machines may share the state folder (a home on NFS).
     here = record.session.spec.host in {"", os.uname().nodename}
     if not running and not here and record.ended is None:
-        running = time.time() - written <= SILENT_S
+        running = _disk_time(folder.parent) - written <= SILENT_S
         record = record if running else record.after_loss(written)
     state = "running" if running else "lost" if record.ended is None or record.lost else "ended"
     return SessionEntry(folder.name, folder, state, record, written, here)
+
+
+def _disk_time(folder: Path) -> float:
+    """The time of the clock that a folder's disk dates files by, Unix seconds; another machine's may be minutes off ours."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            return os.fstat(file.fileno()).st_mtime
+    except OSError:
+        return time.time()
 
 
 def listing() -> list[SessionEntry]:

@@ -56,6 +56,14 @@ def test_a_remote_session_is_running_until_its_record_has_an_end(engine: Scripte
     assert "for what it did: gmg-tui report sim-1" in in_process("attach", "sim-1").stderr
 
 
+def test_a_machine_whose_clock_is_ahead_takes_no_session_for_lost(
+    engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = time.time() + 3600
+    monkeypatch.setattr("time.time", lambda: ahead)
+    assert sessions.find("sim-1", running=False).state == "running"
+
+
 def test_a_session_of_a_machine_that_is_gone_is_lost_and_can_be_removed(engine: ScriptedEngine) -> None:
     os.utime(engine.folder / sessions.RECORD, (1.0, 1.0))
     (row,) = json.loads(in_process("ls", "--json").stdout)
