@@ -68,7 +68,7 @@ def check_queued(options: Options) -> dict[str, Any]:
     """Check the options of a sweep or tuning, as `check` does; groups are checked by `groups_of`."""
     if options.restart == "always":
         raise GmgError("--restart always: finished jobs would be restarted forever; give failure")
-    return check(options.replace(ddp=None))
+    return check(options.replace(ddp=None, virtual_local_rank=False))
 
 
 def groups_of(options: Options, jobs: Sequence[JobRecord]) -> DdpSpec | None:
@@ -168,6 +168,8 @@ def changed_spec(spec: RunSpec, fields: Mapping[str, Any], options: Options) -> 
 
 def _groups(options: Options) -> DdpSpec | None:
     if options.ddp is None:
+        if options.virtual_local_rank and "virtual_local_rank" in options.given:
+            raise GmgError("--virtual-local-rank is for --ddp; give that too")
         return None
     if options.ddp != "all" and (not options.ddp.isdecimal() or int(options.ddp) < 1):
         raise GmgError(f"--ddp {options.ddp}: give the number of ranks in a group, or nothing for one group")

@@ -168,11 +168,11 @@ class Session(Struct, frozen=True, omit_defaults=True):
     """The engine's version of gmg-tui."""
     id: str = ""
     """Random, made by the engine when it starts; its processes carry it in `GMG_SESSION_ID`. A name is unique only
-    within its state folder, and a resumed session has several engines. Empty in older records."""
+    within its state folder, and a resumed session has several engines."""
     idle: tuple[str, ...] = ()
     """Chosen slots that no group takes, because they are fewer than its ranks; not among `slots`."""
     versions: Versions | None = None
-    """Of what the workers run on, at the session's start; None in older records."""
+    """Of what the workers run on, at the session's start."""
 
     @property
     def idle_text(self) -> str:

@@ -107,8 +107,9 @@ def socket_path(name: str) -> Path:
     Raises:
         GmgError: The folder belongs to another user, or cannot be made.
     """
-    trouble = ""
-    for folder in _socket_folders():
+    trouble, runtime = "", os.environ.get("XDG_RUNTIME_DIR")
+    runtime_folders = [Path(runtime, "gmg-tui")] if runtime and os.path.isdir(runtime) else []  # noqa: PTH112 - may not look
+    for folder in (*runtime_folders, Path(tempfile.gettempdir(), f"gmg-tui-{os.getuid()}")):
         path = folder / f"{name}.sock"
         if len(os.fsencode(path)) > _SOCKET_PATH_BYTES:
             trouble = f"{path} is too long for a socket"
@@ -122,14 +123,6 @@ def socket_path(name: str) -> Path:
     raise GmgError(f"no folder for the engine's socket: {trouble}; set XDG_RUNTIME_DIR", 1)
 
 
-def _socket_folders() -> list[Path]:
-    private = Path(tempfile.gettempdir()) / f"gmg-tui-{os.getuid()}"
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and os.path.isdir(runtime):  # noqa: PTH112 - Path.is_dir() raises where it may not look
-        return [Path(runtime) / "gmg-tui", private]
-    return [private]
-
-
 def socket_candidates(spec: RunSpec) -> Iterator[Path]:
     """Where the engine of a session may listen: `NAME.sock`, or beside a namesake of another state folder.
 
@@ -138,19 +131,6 @@ def socket_candidates(spec: RunSpec) -> Iterator[Path]:
     """
     yield Path(spec.socket)
     yield socket_path(f"{spec.name}-{zlib.crc32(os.fsencode(spec.folder)):08x}")
-
-
-def _is_listened_at(path: Path) -> bool:
-    """Whether a process, which may be stopped, listens at a socket. Raises `OSError` when that cannot be determined."""
-    with socket.socket(socket.AF_UNIX) as client:
-        client.setblocking(False)
-        try:
-            client.connect(str(path))
-        except (ConnectionRefusedError, FileNotFoundError):
-            return False
-        except BlockingIOError:
-            return True  # it does not accept as fast as others connect
-    return True
 
 
 def bind_socket(path: Path) -> socket.socket | None:
@@ -176,8 +156,16 @@ def bind_socket(path: Path) -> socket.socket | None:
 
 def remove_stale_socket(path: Path) -> None:
     """Remove a socket at which no process listens; an engine that it hits makes its own again. Raises `OSError`."""
-    if path.is_socket() and not _is_listened_at(path):
-        path.unlink(missing_ok=True)
+    if not path.is_socket():
+        return
+    with socket.socket(socket.AF_UNIX) as client:
+        client.setblocking(False)
+        try:
+            client.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            path.unlink(missing_ok=True)
+        except BlockingIOError:
+            return  # its process is stopped, or does not accept as fast as others connect
 
 
 def lock(folder: Path) -> int:

@@ -57,11 +57,9 @@ def removable(name: str) -> Removable:
     if entry.state == "running":
         raise GmgError(entry.remark or f"{name} is running; end it first: gmg-tui stop {name}", 1)
     ended = entry.record.ended
-    if ended is None and not processes(entry.record.session):
-        ended = entry.written  # all that is missing is its end, for which a full disk has no room
-    if ended is None:
+    if ended is None and processes(entry.record.session):
         raise GmgError(f"{name} was lost and some of its processes are still running", 1)
-    return Removable(name, folder, entry.state, ended)
+    return Removable(name, folder, entry.state, entry.written if ended is None else ended)
 
 
 def unlisted() -> Iterator[Removable]:

@@ -75,6 +75,7 @@ def nothing_is_left(files: Path) -> Iterator[None]:
         ("--ddp 0 sim.py", "--ddp 0: give the number of ranks"),
         ("tune --ddp 2 sim.py {n_envs}", "--ddp: a trial runs on one slot"),
         ("--ddp --start gated sim.py", "--start gated: the ranks of a group wait for each other"),
+        ("--virtual-local-rank sim.py", "--virtual-local-rank is for --ddp; give that too"),
         ("--summary absent/s.json sim.py", "--summary absent/s.json: cannot write to the folder"),
         ("--summary package sim.py", "--summary package: give the path of a file"),
         ("--python absent sim.py", "--python absent"),

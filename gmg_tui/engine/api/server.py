@@ -172,7 +172,7 @@ class Server:
         try:
             await client.serve()
         except* (OSError, EOFError, protocol.ProtocolError) as group:
-            _log.info("a client has gone: %s", group.exceptions[0] or type(group.exceptions[0]).__name__)
+            _log.debug("a client has gone: %s", group.exceptions[0] or type(group.exceptions[0]).__name__)
         finally:
             self._clients.discard(client)
             self._count()
