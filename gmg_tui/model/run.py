@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from gmg_tui.model.gpus import Slot
 from gmg_tui.model.groups import DdpSpec
 from gmg_tui.model.jobs import SweepSpec
 from gmg_tui.model.states import RestartMode, StartMode
 from gmg_tui.model.tuning import TuneSpec
+
+UnixTime = Annotated[float, Meta(ge=0, lt=253_402_214_400)]
+"""Seconds; a date of the calendar in each time zone, up to the last day of the year 9999."""
 
 
 class LauncherKind(StrEnum):
@@ -162,8 +165,7 @@ class Session(Struct, frozen=True, omit_defaults=True):
     spec: RunSpec
     slots: tuple[Slot, ...]
     engine_pid: int
-    started: float
-    """Unix time, seconds."""
+    started: UnixTime
     version: str
     """The engine's version of gmg-tui."""
     id: str = ""

@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 from gmg_tui.errors import GmgError, nearest
 from gmg_tui.files import open_regular, write_atomic
 from gmg_tui.model import JobRecord, Queue, Rank, RunSpec, Session, Worker, WorkerState, own_rates
+from gmg_tui.model.run import UnixTime
 from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, folders, is_locked
 from gmg_tui.text import clean
 
@@ -60,7 +61,7 @@ class Record(Struct, frozen=True):
 
     session: Session
     workers: tuple[WorkerBrief, ...] = ()
-    ended: float | None = None
+    ended: UnixTime | None = None
     """Unix time when the engine ended, seconds; approximate if it was killed. None while it runs, and after it was killed
     until recovery."""
     queue: Queue | None = None
