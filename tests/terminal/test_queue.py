@@ -42,7 +42,7 @@ def test_jobs_are_skipped_retried_and_stopped(terminal: Terminal) -> None:
     terminal.press(END)
     terminal.until("#8 s=608")
     terminal.press("x")
-    terminal.until("1/8 jobs", "1 stopped or skipped")
+    terminal.until("1/8 jobs", "1 stopped or skipped", "8  s=608  skipped")  # sorted: `home` is its row
     terminal.press(HOME)
     terminal.until("#8 s=608  skipped")
     terminal.press("r")
