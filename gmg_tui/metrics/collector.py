@@ -22,8 +22,8 @@ from gmg_tui.store.reader import open_store
 _MIB = float(1 << 20)
 _ANSWER_S = 3.0
 """How long an engine may take to answer; a scrape may take 10 s."""
-_REMEMBERED_S = 120.0
-"""How long an ended session is exported, so that a scrape each minute sees its end."""
+_LOST_S = 900.0
+"""How long a lost session is exported as one whose engine does not answer."""
 
 
 def _done(worker: Worker) -> float | None:
@@ -58,74 +58,45 @@ _GPU: tuple[tuple[str, str, str, float], ...] = (
 
 
 class View(NamedTuple):
-    """What a scrape sees of a session.
-
-    Attributes:
-        session: The session.
-        snapshot: Its newest; None where its engine does not answer, and of a lost one.
-        outcome: How it ended: `finished`, `failed`, `stopped` or `lost`; empty before.
-        up: Whether its engine answers; None where there is none any more.
-    """
+    """What a scrape sees of a session."""
 
     session: Session
     snapshot: Snapshot | None
-    outcome: str = ""
-    up: bool | None = None
+    """Its newest; None where its engine does not answer."""
 
 
 class SessionsCollector(Collector):
-    """The metrics of the sessions of this user on this machine that run, or have ended a short time ago."""
-
-    def __init__(self) -> None:
-        self._ended: dict[str, str] = {}
-        """The outcomes of all sessions whose end was seen, by id."""
+    """The metrics of the sessions of this user that run on this machine, and which of them were lost a short time ago."""
 
     def collect(self) -> Iterable[Metric]:
         """All metrics at this moment."""
         scrape = _Scrape()
-        views = asyncio.run(_views())
-        self._ended |= {view.session.id: view.outcome for view in views if view.outcome}
-        running = [view for view in views if view.up is not None and not view.outcome]
-        scrape.gauge("gmg_sessions", "Sessions that run on this machine.", len(running))
-        for outcome in ("finished", "failed", "stopped", "lost"):
-            count = list(self._ended.values()).count(outcome)
-            scrape.count("gmg_sessions_ended", "Sessions that have ended, by outcome.", count, outcome=outcome)
-        for view in running:
-            name = view.session.spec.name
-            scrape.gauge("gmg_session_up", "1 if the session's engine answers.", view.up, session=name)
-        for view in views:
-            if view.snapshot is not None:
-                _write_session(scrape, view.session, view.snapshot, running=not view.outcome)
+        for session, snapshot in asyncio.run(_views()):
+            up = snapshot is not None
+            scrape.gauge("gmg_session_up", "1 if the session's engine answers.", up, session=session.spec.name)
+            if snapshot is not None:
+                _write_session(scrape, session, snapshot)
         return scrape.metrics.values()
 
 
 async def _views() -> list[View]:
     """What there is to export, by the sessions' names."""
-    entries = [entry for entry in sessions.listing() if entry.here]
-    since = time.time() - _REMEMBERED_S
-    recent = [each for each in entries if each.state == "running" or (each.record.ended or each.written) > since]
-    return await asyncio.gather(*map(_view, sorted(recent, key=lambda entry: entry.name)))
+    entries = sorted((entry for entry in sessions.listing() if entry.here), key=lambda entry: entry.name)
+    since = time.time() - _LOST_S
+    lost = [entry for entry in entries if entry.state == "lost" and (entry.record.ended or entry.written) > since]
+    running = await asyncio.gather(*(_view(entry) for entry in entries if entry.state == "running"))
+    return [*running, *(View(entry.record.session, None) for entry in lost)]
 
 
 async def _view(entry: SessionEntry) -> View:
     session = entry.record.session
-    if entry.state == "lost":
-        return View(session, None, "lost")
-    if entry.state == "ended":
-        try:
-            with open_store(entry.folder / sessions.STORE) as stored:
-                snapshot = stored.last_snapshot
-        except GmgError:
-            snapshot = None
-        return View(session, snapshot, snapshot.outcome if snapshot is not None else "")
     try:
         async with asyncio.timeout(_ANSWER_S):
             client = await EngineClient.connect(Path(session.spec.socket), session.id, readonly=True)
-            snapshot = client.welcome.snapshot
             await client.close()
     except (GmgError, TimeoutError):
-        return View(session, None, up=False)
-    return View(session, snapshot, snapshot.outcome if snapshot.ended else "", up=True)
+        return View(session, None)
+    return View(session, client.welcome.snapshot)
 
 
 class _Scrape:
@@ -148,19 +119,17 @@ class _Scrape:
             self.metrics.setdefault(metric.name, metric).add_sample(name, nonempty, float(value))
 
 
-def _write_session(scrape: _Scrape, session: Session, snapshot: Snapshot, *, running: bool) -> None:
-    """Of a session that has ended there remain how it ended, and its counters."""
+def _write_session(scrape: _Scrape, session: Session, snapshot: Snapshot) -> None:
     spec = session.spec
     kind = "tune" if spec.tune is not None else "sweep" if spec.sweep is not None else "run"
     labels = {"session": spec.name}
     about = {"script": spec.script, "kind": kind, "version": session.version}
     scrape.gauge("gmg_session_info", "Script, kind (run, sweep or tune), version.", 1, **labels, **about)
     scrape.gauge("gmg_session_elapsed_seconds", "How long the session has worked.", snapshot.elapsed_s, **labels)
-    if running:
-        rate = total_fps(snapshot.counted)
-        scrape.gauge("gmg_session_fps", "The current rate of all running workers.", rate, **labels)
-        per_joule = fps_per_watt(session, snapshot)
-        scrape.gauge("gmg_session_env_steps_per_joule", "Current rate by power of the GPUs.", per_joule, **labels)
+    rate = total_fps(snapshot.counted) if not snapshot.ended else None
+    scrape.gauge("gmg_session_fps", "The current rate of all running workers.", rate, **labels)
+    per_joule = fps_per_watt(session, snapshot)
+    scrape.gauge("gmg_session_env_steps_per_joule", "Current rate by power of the GPUs.", per_joule, **labels)
     states = Counter(worker.state for worker in snapshot.workers)
     for state in WorkerState:
         scrape.gauge("gmg_session_workers", "Workers by state.", states[state], **labels, state=state.value)
@@ -173,7 +142,7 @@ def _write_session(scrape: _Scrape, session: Session, snapshot: Snapshot, *, run
     for slot in session.slots:
         if (worker := snapshot.worker(slot.name)) is not None:
             _write_worker(scrape, worker, _labels(spec.name, slot))
-    for slot in {slot.gpu.uuid: slot for slot in session.slots if slot.gpu is not None}.values() if running else ():
+    for slot in {slot.gpu.uuid: slot for slot in session.slots if slot.gpu is not None}.values():
         if slot.gpu is not None and (sample := snapshot.sample(slot.gpu)) is not None:
             _write_gpu(scrape, slot.gpu, sample, _labels(spec.name, slot))
     try:

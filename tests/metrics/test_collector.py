@@ -36,7 +36,7 @@ class Scrape:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, node: str = "") -> None:
         slots = tuple(Slot(f"gpu{gpu.index}", gpu, node) for gpu in _GPUS)
-        self.view = View(structs.replace(session_of(*slots, started=time.time() - 60), id="a"), None, up=False)
+        self.view = View(structs.replace(session_of(*slots, started=time.time() - 60), id="a"), None)
 
         async def views() -> list[View]:
             return [self.view]
@@ -47,7 +47,7 @@ class Scrape:
 
     def update(self, *workers: Worker, sample: GpuSample | None = None, queue: Queue | None = None) -> None:
         samples = (sample,) if sample is not None else ()
-        self.view = self.view._replace(snapshot=Snapshot(time.time(), 60.0, workers, samples, queue=queue), up=True)
+        self.view = self.view._replace(snapshot=Snapshot(time.time(), 60.0, workers, samples, queue=queue))
 
     def __call__(self, name: str, **labels: str) -> float | None:
         return value(self.text, name, **labels)
@@ -124,12 +124,9 @@ def test_a_silent_engine_exports_only_that_it_is_down(scrape: Scrape) -> None:
     assert scrape("gmg_session_up") == 1
 
 
-def test_an_ended_session_exports_its_end_and_its_counters(scrape: Scrape) -> None:
-    worker = _worker(0, WorkerState.FAILED, fps=_FPS, n_envs=16, log_lines=9)
-    scrape.update(worker, sample=GpuSample("GPU-0", power_w=5.0))
-    scrape.view = scrape.view._replace(outcome="failed")
-    assert [scrape("gmg_sessions_ended_total", outcome="failed") for _ in range(2)] == [1, 1]
+def test_workers_that_have_ended_export_their_end_and_their_counters(scrape: Scrape) -> None:
+    scrape.update(_worker(0, WorkerState.FAILED, fps=_FPS, n_envs=16, log_lines=9))
     assert scrape("gmg_worker_state", state="failed") == 1
     assert scrape("gmg_worker_lines_total", slot="gpu0") == 9
-    for name in ("gmg_session_up", "gmg_session_fps", "gmg_worker_fps", "gmg_worker_n_envs", "gmg_gpu_power_watts"):
+    for name in ("gmg_session_fps", "gmg_worker_fps", "gmg_worker_n_envs"):
         assert samples(scrape.text, name) == []

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from gmg_tui.metrics import collector
 from gmg_tui.metrics.collector import SessionsCollector
 from tests.cli.scripted import ScriptedEngine, in_process
 from tests.harm.patience import eventually
@@ -62,16 +63,16 @@ async def test_over_http_and_a_file_a_session_is_followed_to_its_end(tmp_path: P
             assert list(file.parent.iterdir()) == []
             engine.end_all()
             text = await asyncio.to_thread(fetch, url)
-            assert value(text, "gmg_sessions_ended_total", outcome="finished") == 1
-            assert value(text, "gmg_worker_state", session=name, state="finished") == 1
             assert value(text, "gmg_worker_fps", session=name) is None
 
 
-async def test_a_session_whose_engine_is_killed_counts_as_lost() -> None:
+async def test_a_session_whose_engine_is_killed_is_down_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = CollectorRegistry()
     registry.register(SessionsCollector())
     async with ScriptedEngine(("cpu0",), "sim.py") as engine:
+        name = engine.session.spec.name
         await engine.leave(ended=False)
         text = (await asyncio.to_thread(generate_latest, registry)).decode()
-    assert value(text, "gmg_sessions_ended_total", outcome="lost") == 1
-    assert value(text, "gmg_sessions") == 0
+        assert value(text, "gmg_session_up", session=name) == 0
+        monkeypatch.setattr(collector, "_LOST_S", 0.0)
+        assert await asyncio.to_thread(generate_latest, registry) == b""
