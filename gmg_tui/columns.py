@@ -6,9 +6,8 @@
         Column("memory_peak_mib", lambda worker: worker.newest.memory_peak_mib, "VRAM", "GiB", write=units.gib),
     )
 
-`as_csv` writes values under `name`; `tables.terminal` and `tables.html` write `text(row)` under `heading`. A
-screen uses the same: `tables.fit(WORKERS, workers, width)` has the columns that fit, the texts of their cells, and the
-headings of the columns that do not; for another DataTable, `column.heading` and `column.text(worker)`.
+`as_csv` writes values under `name`; `tables.terminal`, `tables.html` and the screen's tables write `text(row)` under
+`heading`.
 """
 
 from __future__ import annotations

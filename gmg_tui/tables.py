@@ -9,9 +9,9 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
-from typing import Generic, NamedTuple, TypeVar
+from typing import TypeVar
 
 from rich.cells import cell_len
 
@@ -19,48 +19,11 @@ from gmg_tui.columns import Column, with_values
 
 T = TypeVar("T")
 
-GAP = 2
+_GAP = 2
 """Spaces between two columns."""
 _UNLIMITED = 1 << 16
 _CONTROLS = dict.fromkeys((*range(9), *range(11, 32), 127), "·")
 """What HTML does not allow: a NUL ends what some browsers read."""
-
-
-class Fitted(NamedTuple, Generic[T]):
-    """The columns of a table that fit."""
-
-    columns: list[Column[T]]
-    rows: Sequence[T]
-    cells: list[list[str]]
-    """The texts of each row."""
-    widths: list[int]
-    dropped: list[str]
-    """Headings of the columns that there is no room for."""
-
-    @property
-    def note(self) -> str:
-        """Names the dropped columns, in one line; empty if there are none."""
-        return f"no room for: {', '.join(self.dropped)}" if self.dropped else ""
-
-
-def fit(columns: Sequence[Column[T]], rows: Sequence[T], width: int | None = None, *, empty: bool = False) -> Fitted[T]:
-    """Drop the columns of the lowest priority until the table is at most `width` wide; None for no limit.
-
-    Cells are cut to the `limit` of their column where there is a width. Columns without any value are left out, unless `empty`.
-    """
-    kept = [column for column in columns if column.priority] if empty else with_values(columns, rows)
-    texts = {
-        column.name: [column.text(row) if width is None else cut(column.text(row), column.limit) for row in rows]
-        for column in kept
-    }
-    widths = {column.name: max(map(cell_len, (column.heading, *texts[column.name]))) for column in kept}
-    dropped = []
-    while width is not None and len(kept) > 1 and sum(widths[column.name] + GAP for column in kept) - GAP > width:
-        least = min(kept, key=lambda column: column.priority)
-        kept.remove(least)
-        dropped.append(least.heading)
-    cells = [[texts[column.name][number] for column in kept] for number in range(len(rows))]
-    return Fitted(kept, rows, cells, [widths[column.name] for column in kept], dropped)
 
 
 def terminal(
@@ -74,6 +37,8 @@ def terminal(
 ) -> list[str]:
     """The lines of a table: heading, rows, and what there was no room for.
 
+    Columns without any value are left out. Then those of the lowest priority are, until the table fits.
+
     Args:
         columns: All columns.
         rows: The rows.
@@ -86,21 +51,40 @@ def terminal(
     from rich.table import Table
     from rich.text import Text
 
-    fitted = fit(columns, rows, width, empty=empty)
-    if not fitted.columns:
+    kept = [column for column in columns if column.priority] if empty else with_values(columns, rows)
+    if not kept:
         return []
-    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
-    for column, wide in zip(fitted.columns, fitted.widths, strict=True):
-        justify = "left" if column.left else "right"
-        table.add_column(Text(column.heading), justify=justify, no_wrap=True, min_width=wide)  # type: ignore[arg-type]
-    for row, cells in zip(rows, fitted.cells, strict=True):
-        table.add_row(*(Text(cell, style(row, column)) for cell, column in zip(cells, fitted.columns, strict=True)))
+    cells = {column.name: [column.text(row) for row in rows] for column in kept}
+    widths = {column.name: _width(column, cells[column.name], width) for column in kept}
+    dropped = []
+    while width is not None and len(kept) > 1 and sum(widths[column.name] + _GAP for column in kept) - _GAP > width:
+        least = min(kept, key=lambda column: column.priority)
+        kept.remove(least)
+        dropped.append(least.heading)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for column in kept:
+        table.add_column(
+            Text(column.heading),
+            justify="left" if column.left else "right",
+            width=widths[column.name],
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+    for number, row in enumerate(rows):
+        table.add_row(*(Text(cells[column.name][number], style(row, column)) for column in kept))
     console = Console(
         file=io.StringIO(), width=_UNLIMITED, force_terminal=colour, color_system="standard" if colour else None
     )
     with console.capture() as captured:
         console.print(table)
-    return [*(line.rstrip() for line in captured.get().splitlines()), *([fitted.note] if fitted.note else [])]
+    note = [f"no room for: {', '.join(dropped)}"] if dropped else []
+    return [*(line.rstrip() for line in captured.get().splitlines()), *note]
+
+
+def _width(column: Column[T], cells: Iterable[str], most: int | None) -> int:
+    """The width of a column, in which a cell longer than its `limit` is cut; without a greatest width `most` none is."""
+    widest = max(map(cell_len, cells), default=0)
+    return max(cell_len(column.heading), widest if most is None else min(widest, column.limit))
 
 
 def output() -> tuple[int | None, bool]:
@@ -136,14 +120,3 @@ def _html_cell(column: Column[T], row: T) -> str:
 def in_html(text: str) -> str:
     """Text as a page may have it, whatever is in it."""
     return escape(text.translate(_CONTROLS))
-
-
-def cut(text: str, limit: int) -> str:
-    """`text` in at most `limit` columns, with an ellipsis where something is missing."""
-    if cell_len(text) <= limit:
-        return text
-    from rich.text import Text
-
-    cell = Text(text)
-    cell.truncate(limit, overflow="ellipsis")
-    return cell.plain

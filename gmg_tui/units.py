@@ -42,34 +42,25 @@ def gib(mib: float | None) -> str:
 
 
 def mib(value: float | None) -> str:
-    """Mebibytes with the unit that suits: `512 MiB`, `30.2 GiB`."""
+    """Mebibytes with the unit that suits: `512 MiB`, `30.2 GiB`, `1.5 TiB`."""
     if value is None:
         return NOT_SUPPORTED
-    return f"{value:.0f} MiB" if value < 1024 else f"{value / 1024:.1f} GiB"
+    if value < 1023.5:
+        return f"{value:.0f} MiB"
+    return f"{value / 1024:.1f} GiB" if value < 1023.95 * 1024 else f"{value / 1024**2:.1f} TiB"
 
 
 def size(in_bytes: float | None) -> str:
-    """Bytes on a disk with the unit that suits: `0`, `24 KiB`, `512 MiB`, `30.2 GiB`, `1.5 TiB`."""
+    """Bytes on a disk with the unit that suits: as `mib`, below it `24 KiB`, `0`."""
     if in_bytes is None:
         return NOT_KNOWN
     kib = math.ceil(in_bytes / 1024)
-    if kib < 1024:
-        return f"{kib} KiB" if kib else "0"
-    whole_mib = round(kib / 1024)
-    if whole_mib < 1024:
-        return f"{whole_mib} MiB"
-    in_gib = kib / (1 << 20)
-    return f"{in_gib:.1f} GiB" if in_gib < 1023.95 else f"{in_gib / 1024:.1f} TiB"
+    return mib(kib / 1024) if kib >= 1024 else f"{kib} KiB" if kib else "0"
 
 
 def whole(value: float | None) -> str:
     """A metric of a GPU without decimals: per cent, watts, degrees."""
     return NOT_SUPPORTED if value is None else f"{value:.0f}"
-
-
-def percent(change: float) -> str:
-    """A change in per cent, with its sign: `−8 %`, `+84 %`."""
-    return f"{change:+.0f} %".replace("-0 %", "+0 %").replace("-", "−")
 
 
 def change(pct: float | None) -> str:

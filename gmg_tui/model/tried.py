@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from statistics import fmean, median
 
 from msgspec import Struct
 
 from gmg_tui.model.attempt import Attempt
+from gmg_tui.model.gpus import Slot
 from gmg_tui.model.states import WorkerState
 
 SETTLE_S = 10.0
 """A loop that has run for less, and has not finished, has not warmed up."""
+_LEAST_SLOTS = 3
+"""With fewer slots than this a median does not describe a single slot."""
+_SLOW_PCT = 3.0
+"""A slot that is further below the median is slow."""
 
 
 class Tried(Struct, frozen=True, omit_defaults=True):
@@ -60,3 +66,22 @@ def comparable_rate(attempt: Attempt) -> float | None:
 def arguments_of(attempt: Attempt) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """What attempts with the same arguments have in common: these, and the environment that was given for them."""
     return attempt.given, tuple(sorted(attempt.env.items()))
+
+
+def below_median(ran: Iterable[tuple[Slot, Attempt]]) -> dict[str, float]:
+    """The slots that are slow, and how far their rates are below the median, per cent.
+
+    A rate is compared with those of the same model of GPU and the same arguments.
+    """
+    groups: dict[object, dict[str, list[float]]] = {}
+    for slot, attempt in ran:
+        rate = comparable_rate(attempt)
+        if rate is not None:
+            group = groups.setdefault((slot.gpu.name if slot.gpu else None, arguments_of(attempt)), {})
+            group.setdefault(slot.name, []).append(rate)
+    away_pct: dict[str, list[float]] = {}
+    for group in groups.values():
+        middle = median(map(fmean, group.values())) if len(group) >= _LEAST_SLOTS else 0.0
+        for name, rates in group.items() if middle > 0 else ():
+            away_pct.setdefault(name, []).append((1 - fmean(rates) / middle) * 100)
+    return {name: pct for name, each in sorted(away_pct.items()) if (pct := median(each)) > _SLOW_PCT}

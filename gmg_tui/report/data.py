@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean, median
 
 from msgspec import Struct, structs
 
@@ -14,17 +13,13 @@ from gmg_tui import units
 from gmg_tui.columns import Cell, Column
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Attempt, Fps, JobRecord, Rank, Session, Snapshot, Tuning, Worker, WorkerState, together
-from gmg_tui.model.tried import arguments_of, comparable_rate
+from gmg_tui.model.tried import below_median
 from gmg_tui.results.jobs import columns
 from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
 from gmg_tui.store.reader import Stored, open_store
 from gmg_tui.store.records import JobAttempt
 from gmg_tui.text import clean
 
-_LEAST_SLOTS = 3
-"""With fewer slots than this a median does not describe a single slot."""
-_SLOW_PCT = 3.0
-"""A slot that is further below the median is slow."""
 _INTERRUPTED = f"interrupted: {ENGINE_DIED}"
 
 
@@ -168,23 +163,12 @@ class ReportData(Struct, frozen=True):
         energy_text = units.energy(sum(energies_j)) if energies_j else ""
         return [(name, value) for name, value in (("time", time_text), ("energy", energy_text)) if value]
 
-    def slow_gpus(self) -> list[str]:
-        """A line about each GPU that is slower than those of its model with the same arguments, over all of these."""
-        slots = self.session.slots if self.session is not None else ()
-        models = {slot.name: slot.gpu.name for slot in slots if slot.gpu is not None}
-        rates: dict[object, dict[str, list[float]]] = {}
-        for row in self.rows():
-            rate = comparable_rate(row.last)
-            if rate is not None and row.slot in models:
-                group = rates.setdefault((models[row.slot], arguments_of(row.last)), {})
-                group.setdefault(row.slot, []).append(rate)
-        deviations_pct: dict[str, list[float]] = {}
-        for group in rates.values():
-            middle = median(map(fmean, group.values())) if len(group) >= _LEAST_SLOTS else 0.0
-            for slot, each in group.items() if middle > 0 else ():
-                deviations_pct.setdefault(slot, []).append((fmean(each) / middle - 1) * 100)
-        away = {slot: median(each) for slot, each in sorted(deviations_pct.items())}
-        return [f"{slot}: {units.percent(pct)} of the median" for slot, pct in away.items() if pct < -_SLOW_PCT]
+    @property
+    def slow_slots(self) -> list[str]:
+        """A line about each slot that is slower than others with the same GPU and arguments."""
+        slots = {slot.name: slot for slot in (self.session.slots if self.session is not None else ())}
+        slow = below_median((slots[row.slot], row.last) for row in self.rows() if row.slot in slots)
+        return [f"{name}: {pct:.0f} % below the median" for name, pct in slow.items()]
 
 
 def collect(entry: SessionEntry, stored: Stored) -> ReportData:

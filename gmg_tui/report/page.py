@@ -41,7 +41,7 @@ def page(data: ReportData, stored: Stored) -> bytes:
     body = [
         f"<dl>{''.join(f'<div><dt>{in_html(name)}</dt><dd>{in_html(value)}</dd></div>' for name, value in facts)}</dl>",
         *(tuning(data.tuning, draw) if data.tuning is not None else ()),
-        *_soft(data.slow_gpus()),
+        *_soft(data.slow_slots),
         "<h2>Over time</h2>",
         draw(charts.over_time(data, stored)),
         "<h2>Jobs</h2>",

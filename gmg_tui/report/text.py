@@ -122,7 +122,7 @@ def _below(data: ReportData) -> Iterator[str]:
         yield from sorted({job.reason for job in data.jobs if job.state is WorkerState.STOPPED and job.reason})
     if data.interrupted:
         yield f"{units.count(data.interrupted, 'job')} interrupted, to run again when the session is continued"
-    yield from data.slow_gpus()
+    yield from data.slow_slots
     if data.session is None:
         return
     sweep = data.session.spec.sweep

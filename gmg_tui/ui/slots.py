@@ -9,11 +9,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from itertools import islice
-from statistics import median
 from typing import Final, NamedTuple
 
 from gmg_tui.model import GpuSample, Series, Slot, Worker, WorkerState
-from gmg_tui.model.tried import arguments_of, comparable_rate
+from gmg_tui.model.tried import below_median
 
 KEPT_S = 900
 """How many seconds a history reaches back."""
@@ -130,7 +129,6 @@ _FIGURES: Final[Mapping[Order, Callable[[SlotView], float | None]]] = {
     Order.POWER: lambda each: each.sample.power_w if each.sample else None,
 }
 _TROUBLES: Final = 5
-_LEAST_SLOTS, _SLOW_PCT = 3, 3.0
 
 
 def severity(entry: SlotView) -> int:
@@ -157,24 +155,11 @@ def in_trouble(entry: SlotView) -> bool:
     return severity(entry) < _TROUBLES
 
 
-def below_median(slots: Mapping[str, Slot], workers: Iterable[Worker]) -> dict[str, float]:
-    """The slots that are slow, and how far the rate of each is below the median, per cent.
-
-    A rate is compared with those of the same model of GPU and the same arguments, of which a median needs three.
-    """
-    groups: dict[object, dict[str, float]] = {}
-    for worker in workers:
-        slot, rate = slots.get(worker.slot), comparable_rate(worker.newest)
-        alone = worker.group is None  # rank 0 may report for all ranks, which are as fast as the slowest
-        if slot is not None and rate is not None and worker.state is WorkerState.RUNNING and alone:
-            key = slot.gpu.name if slot.gpu is not None else None, arguments_of(worker.newest)
-            groups.setdefault(key, {})[slot.name] = rate
-    slow = dict[str, float]()
-    for rates in groups.values():
-        middle = median(rates.values()) if len(rates) >= _LEAST_SLOTS else 0.0
-        away_pct = {name: (1 - rate / middle) * 100 for name, rate in rates.items() if middle > 0}
-        slow |= {name: pct for name, pct in away_pct.items() if pct > _SLOW_PCT}
-    return slow
+def slow_slots(slots: Mapping[str, Slot], workers: Iterable[Worker]) -> dict[str, float]:
+    """The slots that are slow now, and how far the rate of each is below the median, per cent."""
+    # In a group rank 0 may report for all ranks, which are as fast as the slowest.
+    running = (worker for worker in workers if worker.state is WorkerState.RUNNING and worker.group is None)
+    return below_median((slots[worker.slot], worker.newest) for worker in running if worker.slot in slots)
 
 
 def sort_key(order: Order, entry: SlotView) -> float:

@@ -13,7 +13,7 @@ from gmg_tui.client import Source
 from gmg_tui.model import GpuSample, JobRecord, Queue, Slot, Snapshot, Worker, WorkerState
 from gmg_tui.protocol import Welcome
 from gmg_tui.session import LOGS
-from gmg_tui.ui.slots import History, Order, SlotView, below_median, in_trouble, sort_key
+from gmg_tui.ui.slots import History, Order, SlotView, in_trouble, slow_slots, sort_key
 from gmg_tui.ui.words import matches
 
 SORT_S: Final = 5.0
@@ -95,7 +95,7 @@ class View:
         self._workers = {worker.slot: worker for worker in reversed(snapshot.workers)}
         self._samples = {sample.uuid: sample for sample in reversed(snapshot.samples)}
         # The jobs of a queue differ.
-        self._slow = below_median(self._slots, snapshot.workers) if snapshot.queue is None else dict[str, float]()
+        self._slow = slow_slots(self._slots, snapshot.workers) if snapshot.queue is None else dict[str, float]()
         before = self.present
         if snapshot.queue is not None:
             self.present = tuple(name for name in self._slots if name in self._workers)

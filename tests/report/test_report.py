@@ -151,7 +151,7 @@ def test_a_gpu_that_is_slower_than_the_others_is_named() -> None:
     rated = [(slot, Attempt(1, fps=Fps(rate, rate, rate, 9), comparable=True)) for slot, rate in rates.items()]
     data = _data(*(JobRecord(n, slot, slot=slot, last=last) for n, (slot, last) in enumerate(rated, 1)))
     session = structs.replace(records.session(Path("/sim-1")), slots=slots)
-    assert structs.replace(data, session=session).slow_gpus() == ["gpu2: −8 % of the median"]
+    assert structs.replace(data, session=session).slow_slots == ["gpu2: 8 % below the median"]
 
 
 def test_a_narrow_terminal_names_what_it_drops_and_a_pipe_gets_everything() -> None:

@@ -45,7 +45,7 @@ def test_a_narrow_terminal_drops_the_least_important_columns_and_names_them() ->
         "abcdef  20.00",
         "no room for: VRAM GiB",
     ]
-    assert tables.fit(COLUMNS, ROWS, 1).dropped == ["VRAM GiB", "FPS"]
+    assert tables.terminal(COLUMNS, ROWS, width=1)[-1] == "no room for: VRAM GiB, FPS"
 
 
 def test_a_style_does_not_count_as_width() -> None:
@@ -70,9 +70,12 @@ def test_html_escapes_texts_and_has_numbers_in_full() -> None:
     assert "FPS" not in page
 
 
-@given(st.text(max_size=60), st.integers(2, 30))
-def test_a_cut_text_fits(text: str, limit: int) -> None:
-    assert cell_len(tables.cut(text, limit)) <= limit
+@given(st.text(max_size=60))
+def test_a_long_text_is_cut_in_a_terminal_and_whole_in_a_pipe(text: str) -> None:
+    rows = [Row("日本", note=text)]
+    whole = COLUMNS[3].text(rows[0])
+    assert all(cell_len(line) <= 20 for line in tables.terminal(COLUMNS, rows, width=200))
+    assert tables.terminal(COLUMNS, rows)[1] == f"日本  {whole}".rstrip()
 
 
 @pytest.mark.parametrize("text", ["\x1b[2J", "a\nb", "[red]x", ":smile:", "\u202e"])
