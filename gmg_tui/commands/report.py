@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from gmg_tui import columns, tables
@@ -34,6 +35,8 @@ def report(names: Sequence[str], *, as_json: bool, as_csv: bool, html: str | Non
     """
     if as_json + as_csv + (html is not None) > 1:
         raise GmgError("--json, --csv and --html are mutually exclusive; give one of them")
+    if html is not None and find_spec("plotly") is None:
+        raise GmgError("--html needs plotly; get it with: pip install 'gmg-tui[report]'", 1)
     if len(names) > 1:
         if best is not None:
             raise GmgError("--best orders the jobs of one session; give one name")

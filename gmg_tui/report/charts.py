@@ -6,7 +6,10 @@ import time
 from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from plotly.graph_objects import Figure
+from plotly.subplots import make_subplots
 
 from gmg_tui import units
 from gmg_tui.model import Trial, TrialKind, Tuning, WorkerState
@@ -15,9 +18,6 @@ from gmg_tui.report.data import ReportData
 from gmg_tui.results import tuning as tune_words
 from gmg_tui.store.reader import Stored
 from gmg_tui.store.records import JobAttempt, MetricsRow
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C8C8C")
 """Okabe and Ito's, which the colour-blind can distinguish, less the two that are invisible on a light or a dark page."""
@@ -62,8 +62,6 @@ _CHARTS = (
 
 def over_time(data: ReportData, stored: Stored) -> Figure:
     """The states of each slot of a session, and its metrics; `stored` is its open store. Raises `StoreError`."""
-    from plotly.subplots import make_subplots
-
     slots = [slot.name for slot in data.session.slots] if data.session is not None else []
     metrics = stored.metrics(max(100, min(2000, _ALL_POINTS // (len(_CHARTS) * max(len(slots), 1)))))
     slots += sorted({ran.slot for each in data.attempts.values() for ran in each} - set(slots))
@@ -100,8 +98,6 @@ def over_time(data: ReportData, stored: Stored) -> Figure:
 
 def curve(tuning: Tuning) -> Figure:
     """The trials by their value, each with its interval, and the values that are the answer."""
-    from plotly.graph_objects import Figure
-
     figure, answer = Figure(), tuning.answer
     alone = [trial for trial in tuning.trials if trial.kind is not TrialKind.TOGETHER and trial.rate is not None]
     for number, slot in enumerate(answer.slots):
@@ -123,13 +119,11 @@ def curve(tuning: Tuning) -> Figure:
 
 def rates(made: Comparison) -> Figure:
     """The rates of all sessions as bars, those of a slot or job beside each other."""
-    from plotly.graph_objects import Figure
-
     figure = Figure()
     keys = [plain(row.name) for row in made.rows]
-    for number, side in enumerate(made.sides):
+    for number, data in enumerate(made.sessions):
         fps = [row.values[number] for row in made.rows]
-        figure.add_bar(name=plain(side.name), x=keys, y=fps, marker_color=COLOURS[number % len(COLOURS)])
+        figure.add_bar(name=plain(data.name), x=keys, y=fps, marker_color=COLOURS[number % len(COLOURS)])
     figure.update_xaxes(type="category", title_text=made.unit)
     figure.update_yaxes(title_text="FPS", rangemode="tozero")
     return _styled(figure, _PLAIN_PX)

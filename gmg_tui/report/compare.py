@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -16,14 +17,13 @@ from msgspec import structs
 
 from gmg_tui import tables, units
 from gmg_tui.columns import Column, cell
-from gmg_tui.model import NodesSpec, Versions, WorkerState
+from gmg_tui.errors import listed
+from gmg_tui.model import JobRecord, NodesSpec, Versions, WorkerState
 from gmg_tui.model.tried import SETTLE_S, comparable_rate
 from gmg_tui.options import COMPARED, RUN
 from gmg_tui.report.data import ReportData
 from gmg_tui.text import clean
 
-_NAMED = 4
-"""How many slots or jobs a remark names."""
 _OPTION = re.compile(r"--?[A-Za-z]")
 _NOTHING = "nothing differs in how they ran"
 _FLAG = "yes"
@@ -42,78 +42,39 @@ class Row(NamedTuple):
         return self.values[index]
 
     def change_pct(self, index: int) -> float | None:
-        """Of a rate, against the first session."""
+        """Of a session's rate, against that of the first."""
         before, after = self.values[0], self.values[index]
         return (after / before - 1) * 100 if before and after is not None else None
-
-
-class Side:
-    """One session.
-
-    Attributes:
-        rates: The rates that can be compared, by slot, job or value.
-        short: What has not run for long enough to be compared.
-        failed: The jobs that failed, whose rates do not count.
-        total_fps: Of all its workers together, without those that failed; None in a sweep, and without a rate to compare.
-    """
-
-    def __init__(self, data: ReportData) -> None:
-        self.data, self.name = data, data.name
-        self.settings = _settings(data)
-        self.failed = [job.name for job in data.jobs if job.state is WorkerState.FAILED]
-        self.short: list[str] = []
-        measured: dict[str, list[float]] = {}
-        for job in data.jobs:
-            # In a tuning what counts is the value, which another may have measured on another slot.
-            key = job.name.partition(",")[0] if data.tuning is not None else job.name
-            if job.state is WorkerState.FAILED or job.last.rate is None:
-                continue
-            if comparable_rate(job.last) is None:
-                self.short.append(key)
-            else:
-                measured.setdefault(key, []).append(job.last.rate)
-        self.rates = {key: fmean(each) for key, each in measured.items()}
-        self.total_fps = data.total_fps if self.rates else None
-
-    @property
-    def remarks(self) -> Iterator[str]:
-        """What to know of its rates, in one line each."""
-        if self.data.state == "running":
-            yield f"{self.name} still runs: its rates are those so far"
-        elif self.data.state == "lost":
-            yield f"{self.name} was lost: its rates are the last that were written"
-        if self.failed:
-            yield f"{self.name}: failed and left out: {_named(self.failed)}"
-        if self.short:
-            yield f"{self.name}: ran for less than {SETTLE_S:.0f} s and left out: {_named(list(dict.fromkeys(self.short)))}"
 
 
 class Comparison:
     """Sessions beside each other; the first is what the others are compared with.
 
     Attributes:
+        sessions: The sessions.
         differences: The settings that differ.
         rows: The rates of each slot, job or value.
+        totals: The rate of each session's workers together, without those that failed; None in a sweep, and without a
+            rate to compare.
         unit: What a row is of: `slot`, `job` or `value`.
-        remarks: Where sessions cannot be compared, or not without doubt, in one sentence each.
+        remarks: What to know of the sessions' rates, and where they cannot be compared, in one sentence each.
     """
 
     def __init__(self, sessions: Sequence[ReportData]) -> None:
-        self.sides = [Side(data) for data in sessions]
+        self.sessions = sessions
         queued = any(data.queued for data in sessions)
         self.unit = "value" if all(data.tuning for data in sessions) else "job" if queued else "slot"
-        settings = dict.fromkeys(name for side in self.sides for name in side.settings)
-        every = [Row(name, tuple(side.settings.get(name) for side in self.sides)) for name in settings]
-        self.differences = [row for row in every if len(set(row.values)) > 1]
-        keys = dict.fromkeys(key for side in self.sides for key in side.rates)
-        self.rows = [Row(key, tuple(side.rates.get(key) for side in self.sides)) for key in keys]
-        self.remarks = [*self._doubts(), *(remark for side in self.sides for remark in side.remarks)]
+        self.differences = [row for row in _rows(map(_settings, sessions)) if len(set(row.values)) > 1]
+        rates = list(map(_rates, sessions))
+        self.rows = _rows(rates)
+        self.totals = [data.total_fps if of else None for data, of in zip(sessions, rates, strict=True)]
+        self.remarks = [*self._doubts(), *(remark for data in sessions for remark in _remarks(data))]
 
     def _doubts(self) -> Iterator[str]:
-        simulated = [side.name for side in self.sides if side.data.simulated]
+        simulated = [data.name for data in self.sessions if data.simulated]
         if any(row.name == "script" for row in self.differences):
             yield "not a comparison: the scripts are different, and so is the work that a step is"
-        if simulated and len(simulated) < len(self.sides):
+        if simulated and len(simulated) < len(self.sessions):
             yield f"not a comparison: {', '.join(simulated)} simulated, the rest not"
         elif simulated:
             yield "simulated: no GPU was measured, the rates are made up"
@@ -122,33 +83,32 @@ class Comparison:
     def setting_columns(self) -> list[Column[Row]]:
         """The columns of the table of `differences`; a session without any setting keeps its column."""
         result = [Column[Row]("name", lambda row: row.name, "what differs", priority=100, left=True)]
-        for index, side in enumerate(self.sides):
+        for index, data in enumerate(self.sessions):
             value = partial(_setting, index)
-            result.append(Column(f"session_{index}", value, side.name, "", str, 90 - index, left=True, limit=32))
+            result.append(Column(f"session_{index}", value, data.name, "", str, 90 - index, left=True, limit=32))
         return result
 
     @property
     def rate_columns(self) -> list[Column[Row]]:
         """The columns of the table of `rate_rows`."""
         result = [Column[Row]("key", lambda row: row.name, self.unit, priority=100, left=True)]
-        for index, side in enumerate(self.sides):
+        for index, data in enumerate(self.sessions):
             value, change = partial(Row.value, index=index), partial(Row.change_pct, index=index)
-            result.append(Column(f"{side.name}_fps", value, side.name, "", units.fps, 90 - index))
+            result.append(Column(f"{data.name}_fps", value, data.name, "", units.fps, 90 - index))
             if index:
-                result.append(Column(f"{side.name}_change_pct", change, "change", "", units.change, 90 - index))
+                result.append(Column(f"{data.name}_change_pct", change, "change", "", units.change, 90 - index))
         return result
 
     @property
     def rate_rows(self) -> list[Row]:
         """A row for each slot, job or value, and the total."""
-        totals = tuple(side.total_fps for side in self.sides)
-        return [*self.rows, *([Row("total", totals)] if any(total is not None for total in totals) else [])]
+        return [*self.rows, *([Row("total", tuple(self.totals))] if any(self.totals) else [])]
 
     def text(self, width: int | None, colour: bool) -> str:
         """All of it for the terminal, without a line end at the end; `width` and `colour` as in `tables.terminal`."""
         return "\n".join(
             [
-                *_clean(side.data.heading for side in self.sides),
+                *_clean(data.heading for data in self.sessions),
                 "",
                 *(tables.terminal(self.setting_columns, self.differences, width=width, colour=colour) or [_NOTHING]),
                 "",
@@ -169,13 +129,13 @@ class Comparison:
         ]
         sessions = [
             {
-                "session": side.name,
-                "state": side.data.state,
-                "simulated": side.data.simulated,
-                "total_fps": cell(side.total_fps),
-                "failed": side.failed,
+                "session": data.name,
+                "state": data.state,
+                "simulated": data.simulated,
+                "total_fps": cell(total),
+                "failed": data.failed,
             }
-            for side in self.sides
+            for data, total in zip(self.sessions, self.totals, strict=True)
         ]
         differences = [row._asdict() for row in self.differences]
         return {"sessions": sessions, "differences": differences, f"{self.unit}s": rows, "remarks": self.remarks}
@@ -185,9 +145,39 @@ def _setting(index: int, row: Row) -> str:
     return row.values[index] or units.NOT_KNOWN
 
 
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
+def _rows(of: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """A row for each name that any of the sessions has, whose values are given by name."""
+    values = list(of)
+    return [Row(name, tuple(each.get(name) for each in values)) for name in dict.fromkeys(chain(*values))]
+
+
+def _key(data: ReportData, job: JobRecord) -> str:
+    """What a job's rate is of; in a tuning the value, which another session may have measured on another slot."""
+    return job.name.partition(",")[0] if data.tuning is not None else job.name
+
+
+def _rates(data: ReportData) -> dict[str, float]:
+    """The rates that can be compared, by slot, job or value."""
+    measured: dict[str, list[float]] = {}
+    for job in data.jobs:
+        rate = comparable_rate(job.last) if job.state is not WorkerState.FAILED else None
+        if rate is not None:
+            measured.setdefault(_key(data, job), []).append(rate)
+    return {key: fmean(rates) for key, rates in measured.items()}
+
+
+def _remarks(data: ReportData) -> Iterator[str]:
+    """What to know of a session's rates, in one line each."""
+    if data.state == "running":
+        yield f"{data.name} still runs: its rates are those so far"
+    elif data.state == "lost":
+        yield f"{data.name} was lost: its rates are the last that were written"
+    if data.failed:
+        yield f"{data.name}: failed and left out: {listed(data.failed)}"
+    sound = (job for job in data.jobs if job.state is not WorkerState.FAILED and job.last.rate is not None)
+    short = dict.fromkeys(_key(data, job) for job in sound if comparable_rate(job.last) is None)
+    if short:
+        yield f"{data.name}: ran for less than {SETTLE_S:.0f} s and left out: {listed(short)}"
 
 
 def _clean(lines: Iterable[str]) -> list[str]:

@@ -156,6 +156,11 @@ class ReportData(Struct, frozen=True):
         return dict(Counter(job.state.value for job in self.jobs))
 
     @property
+    def failed(self) -> list[str]:
+        """The names of the jobs that failed, whose rates do not count."""
+        return [job.name for job in self.jobs if job.state is WorkerState.FAILED]
+
+    @property
     def totals(self) -> list[tuple[str, str]]:
         """The time and the energy of all jobs together, where they are known, formatted for people."""
         energies_j = [job.energy_j for job in self.jobs if job.energy_j is not None]

@@ -112,7 +112,7 @@ def test_the_section_of_a_tuning_escapes_its_text() -> None:
     trials = (structs.replace(tunings.ENDED.trials[0], reason=evil), *tunings.ENDED.trials[1:])
     spec = structs.replace(tunings.SPEC, variable=evil, metric=evil)
     changed = structs.replace(tunings.ENDED, spec=spec, trials=trials, answer=answer, command=(evil,))
-    text = "".join(page.tuning(changed, lambda figure: str(figure.to_json())))
+    text = "".join(page.tuning(changed))
     assert "<script>document" not in text.replace("&lt;", "")
     assert text.count("&lt;b&gt;x&lt;/b&gt;") > 4
 
@@ -120,7 +120,6 @@ def test_the_section_of_a_tuning_escapes_its_text() -> None:
 async def test_without_plotly_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     await stored.session("sim-1", stored.jobs(3))
     monkeypatch.setitem(sys.modules, "plotly", None)
-    monkeypatch.setitem(sys.modules, "plotly.io", None)
     out, err, status = report("--html", "page.html")
     assert (out, status) == ("", 1)
     assert err == "gmg-tui: --html needs plotly; get it with: pip install 'gmg-tui[report]'\n"
