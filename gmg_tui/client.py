@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from itertools import count as numbers_from
 from pathlib import Path
 from types import MappingProxyType
@@ -153,45 +153,33 @@ class EngineClient(Source):
         deadline = time.monotonic() + _MISSING_S
         while _is_missing(path) and time.monotonic() < deadline:  # noqa: ASYNC110 - another process makes it
             await asyncio.sleep(_POLL_S)
-        return await cls._greet(asyncio.open_unix_connection(str(path)), str(path), session_id, readonly=readonly)
-
-    @classmethod
-    async def over(cls, streams: Streams, name: str, *, within_s: float) -> Self:
-        """Say hello over a connection that stands, to the engine called `name`, which is to answer `within_s`.
-
-        Raises `GmgError` as `connect` does.
-        """
-        return await cls._greet(_standing(streams), name, "", within_s=within_s)
-
-    @classmethod
-    async def _greet(
-        cls,
-        connecting: Awaitable[Streams],
-        path: str,
-        session_id: str,
-        *,
-        readonly: bool = False,
-        within_s: float = _HELLO_S,
-    ) -> Self:
-        writer = None
         try:
-            async with asyncio.timeout(within_s):
-                reader, writer = await connecting
-                hello = protocol.Hello(protocol.VERSION, gmg_tui.__version__, session_id, readonly)
-                writer.write(protocol.frame(hello))
-                await writer.drain()
-                first = await protocol.read_message(reader)
-            if isinstance(first, Welcome):
-                return cls(reader, writer, first)
-            text = f"the engine at {path} uses another protocol; update gmg-tui and try again"
-            problem = GmgError(first.reason if isinstance(first, Bye) else text, 1)
+            async with asyncio.timeout(_HELLO_S):
+                streams = await asyncio.open_unix_connection(str(path))
+                try:
+                    return await cls.over(streams, str(path), session_id, readonly=readonly)
+                except BaseException:
+                    streams[1].close()
+                    raise
         except TimeoutError:
-            problem = GmgError(f"the engine at {path} does not answer; is it stopped (SIGSTOP)?", 1)
-        except (OSError, EOFError, protocol.ProtocolError) as error:
-            problem = GmgError(f"no engine answers at {path}: {_broken(error)}", 1)
-        if writer is not None:
-            writer.close()
-        raise problem
+            raise GmgError(f"the engine at {path} does not answer; is it stopped (SIGSTOP)?", 1) from None
+        except OSError as error:
+            raise GmgError(f"no engine answers at {path}: {_broken(error)}", 1) from error
+
+    @classmethod
+    async def over(cls, streams: Streams, name: str, session_id: str = "", *, readonly: bool = False) -> Self:
+        """As `connect`, over a connection that stands, to the engine called `name`; the caller limits the time."""
+        reader, writer = streams
+        try:
+            writer.write(protocol.frame(protocol.Hello(protocol.VERSION, gmg_tui.__version__, session_id, readonly)))
+            await writer.drain()
+            first = await protocol.read_message(reader)
+        except (OSError, EOFError) as error:
+            raise GmgError(f"no engine answers at {name}: {_broken(error)}", 1) from error
+        if isinstance(first, Welcome):
+            return cls(reader, writer, first)
+        text = f"the engine at {name} uses another protocol; update gmg-tui and try again"
+        raise GmgError(first.reason if isinstance(first, Bye) else text, 1)
 
     async def events(self) -> AsyncIterator[Update | Lines | Bye]:
         """What the engine sends by itself; ends with `Bye`, also when the connection breaks.
@@ -202,7 +190,7 @@ class EngineClient(Source):
             while True:
                 try:
                     message = await protocol.read_message(self._reader)
-                except (OSError, EOFError, protocol.ProtocolError) as error:
+                except (OSError, EOFError) as error:
                     message = Bye(_broken(error))
                 match message:
                     case Answer(id=number):
@@ -292,10 +280,6 @@ class EngineClient(Source):
         self._answers.clear()
 
 
-async def _standing(streams: Streams) -> Streams:
-    return streams
-
-
 def _is_missing(path: Path) -> bool:
     return not path.exists()
 
@@ -308,14 +292,14 @@ def _as(kind: type[T], value: object) -> T:
         raise GmgError(f"the engine answered something else: {error}", 1) from error
 
 
-def _broken(error: Exception) -> str:
+def _broken(error: OSError | EOFError) -> str:
     """Why there is no connection to an engine, in plain words."""
     match error:
         case ConnectionRefusedError():
             return "no process listens on its socket"
+        case protocol.ProtocolError():
+            return f"it sent something that is no message ({error})"
         case EOFError() | ConnectionError():
             return "it closed the connection, as when it is killed"
-        case OSError():
-            return error.strerror or type(error).__name__
         case _:
-            return f"it sent something that is no message ({error})"
+            return error.strerror or type(error).__name__

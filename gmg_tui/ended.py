@@ -12,7 +12,6 @@ from typing import Any, Final, Self, TypeVar
 
 from msgspec import structs
 
-from gmg_tui import protocol
 from gmg_tui.client import Source
 from gmg_tui.errors import GmgError
 from gmg_tui.files import open_regular
@@ -60,7 +59,7 @@ class EndedSession(Source):
         if loss:
             tuning = snapshot.tuning and snapshot.tuning.after_loss(ENGINE_DIED)
             snapshot = structs.replace(snapshot, workers=tuple(map(_after_loss, snapshot.workers)), tuning=tuning)
-        welcome = Welcome(protocol.VERSION, session, snapshot, (), readonly=True)
+        welcome = Welcome(session, snapshot, (), readonly=True)
         return cls(welcome, folder, loss=loss)
 
     async def events(self) -> AsyncIterator[Update | Lines | Bye]:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from gmg_tui.model import QueueAction, Series, Session, Snapshot
 
-VERSION = 5
+VERSION = 6
 """Both sides must have the same."""
 MAX_REQUEST_BYTES = 1 << 20
 """A longer message from a client ends its connection."""
@@ -176,7 +176,6 @@ READONLY_QUESTIONS = (Ask,)
 class Welcome(Struct, frozen=True, tag=True):
     """The first message of the engine."""
 
-    version: int
     session: Session
     snapshot: Snapshot
     recent: tuple[Series, ...]
@@ -240,7 +239,7 @@ _requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
 _messages: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
-class ProtocolError(Exception):
+class ProtocolError(ConnectionError):
     """The other side sent something that is not a message."""
 
 

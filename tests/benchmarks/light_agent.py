@@ -100,7 +100,7 @@ class Agent:
             match await protocol.read_request(reader):
                 case protocol.Hello():
                     session = Session(self._spec, self._slots, 1, time.time(), gmg_tui.__version__)
-                    self._send(protocol.Welcome(protocol.VERSION, session, self._snapshot(), ()))
+                    self._send(protocol.Welcome(session, self._snapshot(), ()))
                 case protocol.Numbered(id=number, question=protocol.SetSlot(slot=slot, assignment=encoded)):
                     assignment = msgspec.msgpack.decode(encoded, type=states.Assignment | None)
                     if assignment is None:

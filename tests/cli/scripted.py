@@ -166,7 +166,7 @@ class ScriptedEngine:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert isinstance(await protocol.read_request(reader), Hello)
-        writer.write(protocol.frame(Welcome(protocol.VERSION, self.session, self.snapshot, ())))
+        writer.write(protocol.frame(Welcome(self.session, self.snapshot, ())))
         self._writers.append(writer)
         try:
             while True:

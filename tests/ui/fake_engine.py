@@ -41,7 +41,7 @@ class FakeEngine(EngineClient):
         recent: tuple[Series, ...] = (),
         log: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        self.welcome = Welcome(1, session, snapshot, recent)
+        self.welcome = Welcome(session, snapshot, recent)
         self.asked: list[tuple[object, ...]] = []
         self.seen: dict[str, Seen] = {}
         self.refuse = ""

@@ -125,7 +125,7 @@ def test_gpu_is_the_index_on_the_node_of_the_slot() -> None:
     assert slot.gpu is not None
     here = changed(slot, gpu=changed(slot.gpu, index=2))
     session = changed(session, slots=(*session.slots[:6], here, *session.slots[7:]))
-    view = View(Welcome(1, session, nodes.snapshot(sessions.busy_snapshot(8)), ()))
+    view = View(Welcome(session, nodes.snapshot(sessions.busy_snapshot(8)), ()))
     values = placeholder_values(view, "n2/gpu2", None)
     assert (values["gpu"], values["i"], values["n"]) == (2, 6, 8)
 

@@ -29,7 +29,7 @@ def test_a_rate_reported_by_rank_0_for_the_group_counts_once() -> None:
     first, second = _lines(ranks.whole(), 80)
     assert "▪ g0 ● running · 192,000 FPS · from rank 0 · 312/1,500 iteration, 19:48 left" in first
     assert "· 192,000 FPS · from rank 0 · 312/1,500 iteration, 19:48 left" in second
-    state = View(Welcome(1, sessions.session(8), ranks.whole(), ()))
+    state = View(Welcome(sessions.session(8), ranks.whole(), ()))
     assert "Σ 384,000 FPS" in str(headline(state, 120))
 
 

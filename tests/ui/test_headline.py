@@ -14,7 +14,7 @@ from tests.ui.sessions import changed
 
 
 def _headline(snapshot: Snapshot, width: int) -> str:
-    state = View(Welcome(1, sessions.session(len(snapshot.workers)), snapshot, ()))
+    state = View(Welcome(sessions.session(len(snapshot.workers)), snapshot, ()))
     text = str(headline(state, width))
     assert cell_len(text) == width
     return text
@@ -59,14 +59,14 @@ def test_the_headline_shows_the_running_arguments(
     session = sessions.session(2)
     session = changed(session, spec=changed(session.spec, args=written))
     workers = tuple(changed(sessions.running(i), args=args) for i, args in enumerate(running))
-    state = View(Welcome(1, session, changed(sessions.busy_snapshot(2), workers=workers), ()))
+    state = View(Welcome(session, changed(sessions.busy_snapshot(2), workers=workers), ()))
     assert f"{shown}  " in str(headline(state, 140))
 
 
 def test_the_headline_has_the_whole_name_and_the_name_of_the_script_without_its_folder() -> None:
     session = sessions.session(2)
     spec = changed(session.spec, name="franka-day-1", script="/home/ada/sim/franka.py", simulate=2)
-    state = View(Welcome(1, changed(session, spec=spec), sessions.busy_snapshot(2), ()))
+    state = View(Welcome(changed(session, spec=spec), sessions.busy_snapshot(2), ()))
     for width in (80, 160):
         text = str(headline(state, width))
         assert " simulated franka-day-1  " in text

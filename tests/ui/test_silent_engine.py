@@ -35,7 +35,7 @@ class Engine:
                 request = await protocol.read_request(reader)
                 if isinstance(request, Hello):
                     snapshot = sessions.busy_snapshot(2)
-                    self.say(Welcome(protocol.VERSION, sessions.session(2), snapshot, ()))
+                    self.say(Welcome(sessions.session(2), snapshot, ()))
                 else:
                     self.heard.put_nowait(request)
         writer.close()
@@ -92,7 +92,7 @@ async def test_an_engine_that_does_not_read_blocks_neither_requests_nor_leaving(
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.pause_reading()  # type: ignore[attr-defined]  # a ReadTransport too
-        writer.write(protocol.frame(Welcome(protocol.VERSION, sessions.session(2), sessions.busy_snapshot(2), ())))
+        writer.write(protocol.frame(Welcome(sessions.session(2), sessions.busy_snapshot(2), ())))
         await hello.wait()
         writer.transport.abort()
 

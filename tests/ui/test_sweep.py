@@ -33,14 +33,14 @@ def _with(snapshot: Snapshot, *slots: int) -> Snapshot:
 
 def _state(*slots: int, of: int = 8) -> View:
     engine = sweeps.engine(slots=of, used=of)
-    return View(Welcome(1, engine.welcome.session, _with(engine.snapshot, *slots), ()))
+    return View(Welcome(engine.welcome.session, _with(engine.snapshot, *slots), ()))
 
 
 def test_a_sweep_shows_slots_with_a_worker_and_a_plain_run_shows_all() -> None:
     assert _state(0, 2, 5).slots == ("gpu0", "gpu2", "gpu5")
     session = sessions.session(4)
     plain = Snapshot(0.0, 0.0, sessions.busy_snapshot(4).workers[:2])
-    assert View(Welcome(1, session, plain, ())).slots == ("gpu0", "gpu1", "gpu2", "gpu3")
+    assert View(Welcome(session, plain, ())).slots == ("gpu0", "gpu1", "gpu2", "gpu3")
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def _tile(shown: SlotView, width: int = 40) -> str:
 
 
 def _columns(width: int, session: Session | None = None) -> list[table.Placed]:
-    return table.columns(View(Welcome(1, session or sessions.session(1), sessions.busy_snapshot(1), ())), width)
+    return table.columns(View(Welcome(session or sessions.session(1), sessions.busy_snapshot(1), ())), width)
 
 
 def _row(shown: SlotView, width: int = 80) -> str:
@@ -110,7 +110,7 @@ def test_a_history_has_a_gap_for_seconds_without_data_and_is_bounded() -> None:
 
 def test_the_history_of_a_restarted_worker_has_a_gap() -> None:
     snapshot = sessions.busy_snapshot(1)
-    state = View(Welcome(1, sessions.session(1), snapshot, ()))
+    state = View(Welcome(sessions.session(1), snapshot, ()))
     (worker,) = snapshot.workers
     ended = changed(worker, state=WorkerState.FINISHED)
     for second in range(600):

@@ -56,7 +56,7 @@ class Client:
     async def serve(self) -> None:
         """Answer requests and send updates until the client goes."""
         session, observer = self._supervisor.session, self._observer
-        welcome = Welcome(protocol.VERSION, session, observer.snapshot(), observer.recent(), self.readonly)
+        welcome = Welcome(session, observer.snapshot(), observer.recent(), self.readonly)
         self.writer.write(protocol.frame(welcome))
         async with asyncio.TaskGroup() as tasks:
             reporting = tasks.create_task(self._report())

@@ -131,7 +131,7 @@ class Server:
         try:
             refusal = self._refusal(user_of(writer))
             hello = None if refusal else await self._hello(reader)
-        except (OSError, EOFError, TimeoutError, protocol.ProtocolError) as error:
+        except (OSError, EOFError) as error:
             _log.debug("a connection was closed before its hello: %s", error or type(error).__name__)
             return
         if hello is not None:
@@ -171,7 +171,7 @@ class Server:
         self._count()
         try:
             await client.serve()
-        except* (OSError, EOFError, protocol.ProtocolError) as group:
+        except* (OSError, EOFError) as group:
             _log.debug("a client has gone: %s", group.exceptions[0] or type(group.exceptions[0]).__name__)
         finally:
             self._clients.discard(client)

@@ -132,7 +132,7 @@ class Node:
                 async with asyncio.timeout(_START_S):
                     await connection.greet(order)
                     streams = connection.reader, connection.writer
-                    client = await EngineClient.over(streams, f"{self.name}'s agent", within_s=_START_S)
+                    client = await EngineClient.over(streams, f"{self.name}'s agent")
             except (OSError, EOFError, TimeoutError) as error:
                 await connection.close()  # then all of its error output has been read
                 late = f"no answer within {_START_S:.0f} s: " if isinstance(error, TimeoutError) else ""
