@@ -10,12 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-from msgspec import structs
-
 from gmg_tui.client import Source
 from gmg_tui.errors import GmgError
 from gmg_tui.files import open_regular
-from gmg_tui.model import Details, JobRecord, Series, Session, Snapshot, Worker, WorkerState
+from gmg_tui.model import Details, JobRecord, Series, Session, Snapshot, Worker
 from gmg_tui.protocol import Ask, Bye, Lines, Question, Topic, Update, Welcome
 from gmg_tui.session import ENGINE_DIED, LOGS, STORE
 from gmg_tui.store.reader import Stored, open_store
@@ -57,8 +55,7 @@ class EndedSession(Source):
             name = session.spec.name
             raise GmgError(f"{name}: no snapshot was recorded; for what was recorded: gmg-tui report {name}", 1)
         if loss:
-            tuning = snapshot.tuning and snapshot.tuning.after_loss(ENGINE_DIED)
-            snapshot = structs.replace(snapshot, workers=tuple(map(_after_loss, snapshot.workers)), tuning=tuning)
+            snapshot = snapshot.after_loss(ENGINE_DIED)
         welcome = Welcome(session, snapshot, (), readonly=True)
         return cls(welcome, folder, loss=loss)
 
@@ -95,13 +92,6 @@ class EndedSession(Source):
 
     async def close(self) -> None:
         """Nothing is open between requests."""
-
-
-def _after_loss(worker: Worker) -> Worker:
-    """The worker once its engine has died; one that had ended before stays unchanged."""
-    if worker.state.ended:
-        return worker
-    return structs.replace(worker, state=WorkerState.FAILED, stuck=None, stopping=None, reason=ENGINE_DIED)
 
 
 async def _in_thread(path: Path, reading: Callable[[Stored], T]) -> T:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gmg_tui.model.attempt import Attempt
 from gmg_tui.model.gpus import Gpu, GpuProcess, GpuSample
@@ -154,6 +155,16 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
         if self.queue is None:
             return self.workers
         return tuple(worker for worker in self.workers if not worker.state.ended)
+
+    def after_loss(self, reason: str) -> Snapshot:
+        """The snapshot once the engine has died, which is the `reason`: no worker and no trial runs."""
+        workers = tuple(
+            worker
+            if worker.state.ended
+            else replace(worker, state=WorkerState.FAILED, stuck=None, stopping=None, reason=reason)
+            for worker in self.workers
+        )
+        return replace(self, workers=workers, tuning=self.tuning and self.tuning.after_loss(reason))
 
     def worker(self, slot: str) -> Worker | None:
         """The worker on `slot`."""

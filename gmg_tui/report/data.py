@@ -187,8 +187,7 @@ def collect(entry: SessionEntry, stored: Stored) -> ReportData:
         jobs = [_after_loss(job, until, queued=queued) for job in jobs]
         if snapshot is not None:
             elapsed_s = snapshot.elapsed_s + until - snapshot.time
-            tuning = snapshot.tuning and snapshot.tuning.after_loss(_INTERRUPTED)
-            snapshot = structs.replace(snapshot, time=until, elapsed_s=elapsed_s, tuning=tuning)
+            snapshot = structs.replace(snapshot.after_loss(ENGINE_DIED), time=until, elapsed_s=elapsed_s)
     return ReportData(entry.name, entry.folder, entry.state, session, until, jobs, attempts, snapshot)
 
 
