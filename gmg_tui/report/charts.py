@@ -153,26 +153,27 @@ class _Bar(NamedTuple):
     slot: str
     state: WorkerState
     started: float
-    ended: float
+    seconds: float
     text: str
 
 
 def _bars(data: ReportData, stored: Stored) -> Iterator[dict[str, Any]]:
     """The states of the slots over time, a trace for each."""
-    changes: dict[str, list[tuple[float, str]]] = {}
+    changes: dict[str, list[tuple[float, WorkerState]]] = {}
     for moment, slot, state in stored.states():
-        changes.setdefault(slot, []).append((moment, state))
-    bars = [bar for ran, span in _attempts(data) for bar in _of_attempt(ran, span, changes.get(ran.slot, []))]
-    bars = sorted(bars, key=lambda bar: bar.started - bar.ended)[:_MAX_BARS]
-    for state in dict.fromkeys(bar.state for bar in bars):
-        those = [bar for bar in bars if bar.state is state]
+        changes.setdefault(slot, []).append((moment, WorkerState(state)))
+    bars = [bar for ran, span in _attempts(data) for bar in _of_attempt(ran, *span, changes.get(ran.slot, []))]
+    by_state: dict[WorkerState, list[_Bar]] = {}
+    for bar in sorted(bars, key=lambda bar: -bar.seconds)[:_MAX_BARS]:
+        by_state.setdefault(bar.state, []).append(bar)
+    for state, those in by_state.items():
         yield {
             "type": "bar",
             "orientation": "h",
             "name": state.value,
             "y": [bar.slot for bar in those],
             "base": [_ms(bar.started) for bar in those],
-            "x": [round((bar.ended - bar.started) * 1000, 1) for bar in those],
+            "x": [round(bar.seconds * 1000, 1) for bar in those],
             "width": 0.72,
             "marker": {"color": _STATES.get(state, _OTHER_STATE), "line": {"width": 0.5, "color": _OTHER_STATE}},
             "hoverinfo": "text",
@@ -186,17 +187,15 @@ def _attempts(data: ReportData) -> Iterator[tuple[JobAttempt, tuple[float, float
         yield from ((ran, span) for ran in each if (span := data.span(ran)) is not None)
 
 
-def _of_attempt(ran: JobAttempt, span: tuple[float, float], changes: Sequence[tuple[float, str]]) -> Iterator[_Bar]:
+def _of_attempt(
+    ran: JobAttempt, started: float, ended: float, changes: Sequence[tuple[float, WorkerState]]
+) -> Iterator[_Bar]:
     """An attempt's states; its last one where only that was recorded."""
-    started, ended = span
-    text = _hover(ran, ended - started)
-    within = [(max(moment, started), WorkerState(state)) for moment, state in changes if started <= moment < ended]
-    if not within:
-        yield _Bar(ran.slot, ran.attempt.state, started, ended, text)
-        return
-    times = [started, *(moment for moment, _ in within[1:]), ended]
-    for (_, state), (begin, end) in zip(within, pairwise(times), strict=True):
-        yield _Bar(ran.slot, state, begin, end, f"{state.value}, {units.span(end - begin)}<br>{text}")
+    within = [(moment, state) for moment, state in changes if started <= moment < ended]
+    first = within[0][1] if within else ran.attempt.state
+    bounds, text = [(started, first), *within[1:], (ended, first)], _hover(ran, ended - started)
+    for (begin, state), (end, _) in pairwise(bounds):
+        yield _Bar(ran.slot, state, begin, end - begin, f"{state.value}, {units.span(end - begin)}<br>{text}")
 
 
 def _hover(ran: JobAttempt, seconds: float) -> str:
