@@ -21,9 +21,6 @@ VERSION = 12
 _BUSY_S = 5.0
 """How long to wait for another process's lock before it counts as an error."""
 
-PASSING = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL}
-"""Errors after which an open file can still be used."""
-
 _TABLES = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE jobs (number INTEGER PRIMARY KEY, record TEXT NOT NULL, result TEXT NOT NULL DEFAULT '{{}}');

@@ -27,7 +27,6 @@ MAX_METRICS = 20_000
 _METRICS_S = 5.0
 """How often metrics are written when nothing else is."""
 _RETRY_S = 1.0
-_RETRY_CLOSING_S = 0.25
 _REFUSED_S = 10.0
 """How long a closing writer keeps trying."""
 _HUNG_S = 20.0
@@ -74,7 +73,7 @@ class StoreWriter:
 
     Args:
         path: The store's file; created where there is none, continued where there is one.
-        trouble: Called from the writer's thread with one line when writing fails, with None once all is well.
+        trouble: Called from the writer's thread with one line when writing fails, with None once all is well again.
         export: Generates files from the store; called from the writer's thread once a job's end is written, and at the
             end. May raise `OSError` or `StoreError`.
     """
@@ -129,9 +128,9 @@ class StoreWriter:
     # The thread
 
     def _run(self) -> None:
-        give_up, closing = float("inf"), False
+        give_up = float("inf")
         while True:
-            closing = self._await(closing)
+            closing = self._take()
             if closing:
                 give_up = min(give_up, time.monotonic() + _REFUSED_S)
             try:
@@ -141,21 +140,17 @@ class StoreWriter:
                 trouble = f"{self._path}: {type(error).__name__}: {error}"
             if trouble != self._trouble_now:
                 self._trouble_now = trouble
-                with suppress(RuntimeError):  # the engine's event loop is closed
-                    self._trouble(trouble)
+                self._trouble(trouble)
             if closing and (trouble is None or time.monotonic() >= give_up):
                 self._close()
                 return
+            if trouble is not None:
+                time.sleep(_RETRY_S)
 
-    def _await(self, closing: bool) -> bool:
+    def _take(self) -> bool:
         """Wait for something to do and take it; whether the writer is closing."""
         with self._changed:
-            if closing:
-                self._changed.wait(_RETRY_CLOSING_S)
-            elif self._trouble_now is not None:
-                self._changed.wait_for(lambda: self._closing, _RETRY_S)
-            else:
-                self._changed.wait_for(lambda: self._closing or self._fresh.records, _METRICS_S)
+            self._changed.wait_for(lambda: self._closing or self._fresh.records or self._trouble_now, _METRICS_S)
             fresh, self._fresh = self._fresh, _Backlog()
             closing = self._closing
         for record in fresh:
@@ -177,8 +172,7 @@ class StoreWriter:
                 self._is_new = False
             database.write(self._db, self._waiting)
         except (sqlite3.Error, OSError) as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in database.PASSING:
-                self._close()
+            self._close()
             where = getattr(error, "filename", None) or self._path
             return f"{where}: {getattr(error, 'strerror', None) or error}"
         except StoreError as error:
