@@ -19,6 +19,7 @@ from gmg_tui.text import clean
 
 SILENT_S = 120.0
 """A running engine writes its record at least every 30 s; after this time one on another machine counts as lost."""
+_ROOM_BYTES = 2048
 ENGINE_DIED = "the engine of its session died"
 """Why the workers of a lost session have failed."""
 
@@ -141,9 +142,20 @@ def parting_text(session: Session, reason: str) -> str:
 
 
 def write_record(record: Record) -> None:
-    """Write `session.json`. Raises `OSError`."""
-    folder = Path(record.session.spec.folder)
-    write_atomic(folder / RECORD, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+    """Write `session.json`. Raises `OSError`.
+
+    Where the disk has no room for another file, an end is written over the record before, whose blanks leave room for it.
+    """
+    path = Path(record.session.spec.folder) / RECORD
+    data = msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
+    try:
+        write_atomic(path, data + b" " * _ROOM_BYTES)
+    except OSError:
+        size = path.stat().st_size
+        if record.ended is None or size < len(data):
+            raise
+        with path.open("r+b") as file:
+            file.write(data.ljust(size))
 
 
 def read_record(folder: Path) -> tuple[Record, float] | None:

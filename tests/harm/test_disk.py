@@ -121,6 +121,19 @@ async def test_a_full_disk_delays_no_worker_and_missing_bytes_are_counted(small_
         assert len(output) - sum(map(len, gaps)) + missing == printed
 
 
+async def test_a_session_that_ends_while_the_disk_is_full_is_not_lost(small_disk: Path) -> None:
+    async with running(spec_for(*STEPS)) as run:
+        await run.until_state("cpu0", WorkerState.RUNNING)
+        _fill_with_files(small_disk / "filler")
+        await run.client.act(Action.STOP, "cpu0")
+        await run.until_state("cpu0", WorkerState.STOPPED)
+        await run.leave()
+        await run.process.wait()
+        entry = sessions.inspect(run.folder)
+        assert entry is not None
+        assert (entry.state, entry.record.workers[0].state) == ("ended", "stopped")
+
+
 async def _answers(run: Running) -> None:
     """The session is listed, and its engine answers."""
     entry = sessions.find(run.spec.name, running=True)
