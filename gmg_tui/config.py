@@ -72,6 +72,8 @@ def read(file: Path, command: str) -> Settings:
             elif name not in _TABLES:
                 shared |= _values({name: value}, everywhere, "", (*options_of, *_TABLES))
         shared = {name: value for name, value in shared.items() if name in of_command}
+        if "env" in specific:
+            specific["env"] = (*shared.get("env", ()), *specific["env"])  # of a variable given twice the last counts
         tables = msgspec.convert({name: data[name] for name in _TABLES if name in data}, _Tables)
         keys = {name.replace("_", "-"): (key,) if isinstance(key, str) else key for name, key in tables.keys.items()}
         return Settings(file, shared | specific, keys, tables.readers)

@@ -31,6 +31,12 @@ def test_a_setting_applies_unless_given_on_the_command_line(file: Path, spec_of:
     assert (spec.cpu, spec.max_restarts, spec.env) == (1, 1, {"FOO": "set", "BAR": "1"})
 
 
+def test_variables_of_a_table_add_to_those_above_all_tables(file: Path, spec_of: SpecOf) -> None:
+    file.write_text('cpu = 1\nenv = ["FOO=all", "BAR=all"]\n[run]\nenv = ["BAR=run", "BAZ=run"]\n')
+    assert spec_of("sim.py").env == {"FOO": "all", "BAR": "run", "BAZ": "run"}
+    assert spec_of("--env", "BAZ=line", "sim.py").env == {"FOO": "all", "BAR": "run", "BAZ": "line"}
+
+
 def test_line_readers_reach_the_session_and_are_validated(file: Path, spec_of: SpecOf, gmg: Gmg) -> None:
     file.write_text("[readers.mine]\nlines = ['speed (?P<fps>\\d+)']\n")
     assert spec_of("sim.py").readers == {"mine": {"lines": [r"speed (?P<fps>\d+)"]}}
