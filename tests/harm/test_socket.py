@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+import gmg_tui
 from gmg_tui import protocol
 from gmg_tui.client import EngineClient
 from gmg_tui.model import WorkerState
@@ -145,6 +146,10 @@ async def test_a_rejected_client_gets_the_reason_even_with_unread_data() -> None
         hello = protocol.frame(protocol.Hello(999, "gmg-tui 99"))
         answer = await asyncio.to_thread(_answer, run.spec.socket, hello + bytes(1_000_000))
         assert b"this is gmg-tui 99; use that version" in answer
+        changed = await asyncio.to_thread(
+            _answer, run.spec.socket, protocol.frame(protocol.Hello(999, gmg_tui.__version__))
+        )
+        assert b"has been changed since the session's engine was started; to end it" in changed
 
 
 async def test_many_silent_connections_leave_descriptors_for_clients_and_workers() -> None:

@@ -162,6 +162,9 @@ class Server:
             return "the engine that listens here is another session's"
         if hello.version != protocol.VERSION:
             ours = self.supervisor.session.version
+            if hello.program == ours:
+                end = f"to end it and its workers: kill {os.getpid()}"
+                return f"gmg-tui {ours} has been changed since the session's engine was started; {end}"
             return f"the session's engine is gmg-tui {ours}, this is {hello.program}; use that version for this session"
         return None
 
