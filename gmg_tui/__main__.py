@@ -1,6 +1,17 @@
-"""`python -m gmg_tui` does what the command `gmg-tui` does."""
+"""The command `gmg-tui`, and `python -m gmg_tui`."""
 
-from gmg_tui.cli import main
+import sys
+
+
+def main() -> None:
+    """Run this process's command line, and exit with its status; 130 after ctrl+c, also while modules are imported."""
+    try:
+        from gmg_tui import cli
+
+        cli.main()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
 
 if __name__ == "__main__":
     main()

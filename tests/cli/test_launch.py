@@ -14,7 +14,7 @@ from gmg_tui import session as sessions
 from gmg_tui.commands import launch, prestart
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec
-from tests.cli.scripted import WORKER, environ, gmg, options_of_run
+from tests.cli.scripted import ROOT, WORKER, environ, gmg, options_of_run
 
 
 @pytest.fixture
@@ -101,6 +101,12 @@ def test_modules_beside_the_script_do_not_take_the_place_of_pythons(tmp_path: Pa
     command = [sys.executable, "-P", "-m", "gmg_tui", "--cpu", "1", WORKER, "--lines", "1"]
     done = subprocess.run(command, cwd=tmp_path, env=environ(), capture_output=True, text=True)
     assert (done.stderr, done.returncode) == ("", 0)
+
+
+def test_ctrl_c_while_modules_are_imported_ends_the_command_quietly(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+    done = gmg("ls", PYTHONPATH=f"{tmp_path}:{ROOT}")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 _INTERRUPTED = (
