@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +14,10 @@ from msgspec import structs
 from gmg_tui.errors import GmgError, listed, nearest
 from gmg_tui.model import JobRecord, RunSpec, SweepSpec, Value
 from gmg_tui.placeholders import as_text, names_in
-from gmg_tui.sweep import names
-from gmg_tui.sweep.settings import BUILT_IN, Settings, stored
+from gmg_tui.sweep.settings import BUILT_IN, MAX_NAME_BYTES, Settings, safe, stored
 
 MAX_JOBS = 100_000
+_Grid = Mapping[str, tuple[Value, ...]]
 
 
 class Plan(NamedTuple):
@@ -26,9 +27,16 @@ class Plan(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def make(
-    settings: Settings, where: str, sets: Mapping[str, tuple[Value, ...]], check_script: Callable[[str, bool], None]
-) -> Plan:
+class _Draft(NamedTuple):
+    """A job before it has its number, and a name of its own."""
+
+    name: str
+    values: dict[str, Value]
+    place: str
+    """Where in the settings it is, as the end of a clause."""
+
+
+def make(settings: Settings, where: str, sets: _Grid, check_script: Callable[[str, bool], None]) -> Plan:
     """Make the jobs.
 
     Args:
@@ -40,19 +48,29 @@ def make(
     Raises:
         GmgError: The settings do not make a sweep.
     """
-    builder = _Builder(where, settings, sets)
-    builder.check(check_script)
-    if builder.size > MAX_JOBS:
-        raise GmgError(
-            f"{where}: the grid makes {builder.size:,} jobs; give fewer values: a sweep has at most {MAX_JOBS:,}"
-        )
-    taken = names.Names()
+    if settings.script is None:
+        raise GmgError(f'{where}: script is missing; give script = "sim.py" in the file, or --script SCRIPT')
+    check_script(settings.script, bool(settings.module))
+    if (settings.per_gpu or 1) > 1 and settings.ddp not in (None, 1):
+        raise GmgError(f"{where}: jobs that need several GPUs do not share them; leave out per_gpu")
+    texts = {f"args[{number}]": as_text(arg) for number, arg in enumerate(settings.args or (), 1)}
+    texts |= {f"env.{key}": as_text(value) for key, value in settings.env.items()} | {"ddp": str(settings.ddp)}
+    used = [(key, name) for key, text in texts.items() for name in names_in(text)]
+    drafts = list(_drafts(settings, where, sets))
+    for draft in drafts:
+        for key, name in used:
+            if name not in draft.values and (name not in BUILT_IN or key == "ddp"):
+                raise GmgError(
+                    f"{where}: {key}: {{{name}}} has no value{draft.place}{nearest(name, draft.values)}; there are: "
+                    f"{listed([*sorted(draft.values), *BUILT_IN])}; literal braces are {{{{{name}}}}}"
+                )
+    named = enumerate(zip(_unique(draft.name for draft in drafts), drafts, strict=True), 1)
     jobs = tuple(
-        structs.replace(draft, number=number, name=taken.unique(draft.name))
-        for number, draft in enumerate(builder.drafts(), 1)
+        JobRecord(number, name, values=draft.values, world_size=_ranks(settings.ddp, draft.values, where))
+        for number, (name, draft) in named
     )
-    used = {name for _, text in builder.texts() for name in names_in(text)}
-    unused = [name for name in dict.fromkeys(name for job in jobs for name in job.values) if name not in used]
+    filled_in = {name for _, name in used}
+    unused = [name for name in dict.fromkeys(name for job in jobs for name in job.values) if name not in filled_in]
     if not unused:
         return Plan(jobs, ())
     warning = f"{where}: no placeholder uses {listed(unused)}; write {{{unused[0]}}} where jobs should get it"
@@ -74,81 +92,63 @@ def applied(spec: RunSpec, settings: Settings) -> RunSpec:
     )
 
 
-class _Builder:
-    """Makes the jobs from the settings of file and command line, and the values of `--set`."""
+def _drafts(settings: Settings, where: str, sets: _Grid) -> Iterator[_Draft]:
+    """The jobs: the grid's, the last key varying fastest, then the experiments. Raises `GmgError` for too many."""
+    experiments = settings.experiment or ()
+    fixed = {key: values[0] for key, values in sets.items() if len(values) == 1}
 
-    def __init__(self, where: str, settings: Settings, sets: Mapping[str, tuple[Value, ...]]) -> None:
-        self._where = where
-        self._settings = settings
-        self._experiments = settings.experiment or ()
-        fixed = {key: values[0] for key, values in sets.items() if len(values) == 1}
-        # Without a grid, a single value of --set changes the experiments and adds no job.
-        self._has_grid = bool(settings.grid) or len(fixed) < len(sets) or not self._experiments
-        self._grid = {**(settings.grid or {}), **sets} if self._has_grid else {}
-        self._fixed = fixed
+    def draft(name: str, values: dict[str, Value], place: str) -> _Draft:
+        values |= fixed
+        values |= {key: value for key, value in settings.defaults.items() if key not in values}
+        return _Draft(name, {key: stored(value) for key, value in values.items()}, place)
 
-    @property
-    def size(self) -> int:
-        """How many jobs it makes."""
-        return math.prod(map(len, self._grid.values())) * self._has_grid + len(self._experiments)
+    # Without a grid, a single value of --set changes the experiments and adds no job.
+    if settings.grid or len(fixed) < len(sets) or not experiments:
+        grid = {**(settings.grid or {}), **sets}
+        size = math.prod(map(len, grid.values())) + len(experiments)
+        if size > MAX_JOBS:
+            raise GmgError(
+                f"{where}: the grid makes {size:,} jobs; give fewer values: a sweep has at most {MAX_JOBS:,}"
+            )
+        varied = [key for key, values in grid.items() if len(values) > 1] or list(grid)
+        for combination in itertools.product(*grid.values()):
+            values = dict(zip(grid, combination, strict=True))
+            name = ",".join(f"{key}={safe(as_text(values[key]))}" for key in varied)
+            yield draft(name or _script_name(settings), values, " in the grid")
+    for number, table in enumerate(experiments, 1):
+        name = safe(as_text(table.get("name", f"experiment-{number}")))
+        values = {key: value for key, value in table.items() if key != "name"}
+        yield draft(name, values, f" in experiment {number}")
 
-    def drafts(self) -> Iterator[JobRecord]:
-        """The jobs without numbers: the grid's, the last key varying fastest, then the experiments."""
-        if self._has_grid:
-            varied = [key for key, values in self._grid.items() if len(values) > 1] or list(self._grid)
-            for combination in itertools.product(*self._grid.values()):
-                values = dict(zip(self._grid, combination, strict=True))
-                yield self._draft(names.of_values({key: values[key] for key in varied}) or self._script_name(), values)
-        for number, table in enumerate(self._experiments, 1):
-            values = {key: self._fixed.get(key, value) for key, value in table.items() if key != "name"}
-            yield self._draft(names.safe(as_text(table.get("name", f"experiment-{number}"))), values)
 
-    def _draft(self, name: str, values: dict[str, Value]) -> JobRecord:
-        values = {key: stored(value) for key, value in {**values, **self._fixed}.items()} | {
-            key: stored(value) for key, value in self._settings.defaults.items() if key not in {*values, *self._fixed}
-        }
-        return JobRecord(0, name, values=values, world_size=self._ranks(values))
+def _ranks(ddp: int | str | None, values: Mapping[str, Value], where: str) -> int | None:
+    """How many ranks a job with these values has; None without `ddp`."""
+    if not isinstance(ddp, str):
+        return ddp
+    value = values[ddp[1:-1]]
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1024:
+        raise GmgError(f"{where}: ddp: {ddp} is {value}; give it whole numbers from 1 to 1024")
+    return value
 
-    def _ranks(self, values: Mapping[str, Value]) -> int | None:
-        """How many ranks a job with these values has; None without `ddp`."""
-        ranks = self._settings.ddp
-        if isinstance(ranks, str):
-            value = values.get(ranks[1:-1])
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1024:
-                raise GmgError(f"{self._where}: ddp: {ranks} is {value}; give it whole numbers from 1 to 1024")
-            return value
-        return ranks
 
-    def _script_name(self) -> str:
-        script = self._settings.script or ""
-        stem = script.rpartition(".")[2] if self._settings.module else Path(script).stem
-        return names.safe(stem).lstrip(".-=,+") or "job"
+def _script_name(settings: Settings) -> str:
+    script = settings.script or ""
+    stem = script.rpartition(".")[2] if settings.module else Path(script).stem
+    return safe(stem).lstrip(".-=,+") or "job"
 
-    def texts(self) -> Iterator[tuple[str, str]]:
-        """The texts that may contain placeholders, each after its key."""
-        for number, arg in enumerate(self._settings.args or (), 1):
-            yield f"args[{number}]", as_text(arg)
-        for key, value in self._settings.env.items():
-            yield f"env.{key}", as_text(value)
-        if isinstance(self._settings.ddp, str):
-            yield "ddp", self._settings.ddp
 
-    def check(self, check_script: Callable[[str, bool], None]) -> None:
-        """Raise `GmgError` where the settings contradict each other, or a placeholder has no value in a job."""
-        settings, where = self._settings, self._where
-        if settings.script is None:
-            raise GmgError(f'{where}: script is missing; give script = "sim.py" in the file, or --script SCRIPT')
-        check_script(settings.script, bool(settings.module))
-        if (settings.per_gpu or 1) > 1 and settings.ddp not in (None, 1):
-            raise GmgError(f"{where}: jobs that need several GPUs do not share them; leave out per_gpu")
-        defaults = {*settings.defaults, *self._fixed}
-        jobs = [(" in the grid", {*defaults, *self._grid})] if self._has_grid else []
-        jobs += [(f" in experiment {number}", {*defaults, *table}) for number, table in enumerate(self._experiments, 1)]
-        for job, valued in jobs:
-            for key, text in self.texts():
-                for name in names_in(text):
-                    if name not in valued and (name not in BUILT_IN or key == "ddp"):
-                        raise GmgError(
-                            f"{where}: {key}: {{{name}}} has no value{job}{nearest(name, [*valued])}; "
-                            f"there are: {listed([*sorted(valued), *BUILT_IN])}; literal braces are {{{{{name}}}}}"
-                        )
+def _unique(names: Iterable[str]) -> Iterator[str]:
+    """The names, cut where they are too long, and numbered where another job has that name."""
+    taken, tries = set[str](), Counter[str]()
+    for full in names:
+        wanted = name = _cut(full, MAX_NAME_BYTES)
+        while name in taken:
+            tries[wanted] += 1
+            number = f"-{tries[wanted] + 1}"
+            name = _cut(wanted, MAX_NAME_BYTES - len(number)) + number
+        taken.add(name)
+        yield name
+
+
+def _cut(name: str, limit_bytes: int) -> str:
+    return name.encode()[:limit_bytes].decode(errors="ignore")

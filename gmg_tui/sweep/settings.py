@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
+import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,16 +18,18 @@ from gmg_tui.errors import GmgError, nearest
 from gmg_tui.model import Value
 from gmg_tui.options import span_s
 from gmg_tui.placeholders import JOB_NAMES, NAME, NAMES, as_text
-from gmg_tui.sweep import names
 
 BUILT_IN = (*NAMES, *JOB_NAMES)
 """The placeholders that every job has without a value in the file."""
 Table = dict[str, Value]
 Text = Annotated[str, Meta(min_length=1)]
 
+MAX_NAME_BYTES = 80
+"""Of a job's name, which is part of file names: those have at most 255 bytes on Linux."""
 _LARGEST_BYTES = 64 << 20
 _LONGEST_S = 366 * 86400.0
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_UNSAFE = re.compile(r"[^\w.=,+-]+")
 _PART = re.compile(r"""(?:"[^"]*"|'[^']*'|[^,"'])+""")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 
@@ -69,9 +72,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             if name != "name" or name in self.defaults or name in (self.grid or ()):
                 check_placeholder(name)
         for number, table in enumerate(self.experiment or (), 1):
-            if "name" in table and not names.fits(as_text(table["name"])):
+            if "name" in table and not fits(as_text(table["name"])):
                 raise ValueError(
-                    f"experiment {number}: the name {table['name']} has to be up to {names.MAX_BYTES} letters, digits "
+                    f"experiment {number}: the name {table['name']} has to be up to {MAX_NAME_BYTES} letters, digits "
                     "and '.', '_', '=', ',', '+', '-'"
                 )
 
@@ -174,6 +177,20 @@ def _value(text: str) -> Value:
     except (tomllib.TOMLDecodeError, RecursionError):
         return text
     return value if isinstance(value, bool | int | float | str) else text
+
+
+def safe(text: str) -> str:
+    """`text` with a dash for every run of other characters than letters and digits of any script and `._=,+-`.
+
+    Letters are composed (NFC): some file systems treat two spellings of a letter as one name.
+    """
+    return "-".join(part for part in _UNSAFE.split(unicodedata.normalize("NFC", text)) if part)
+
+
+def fits(name: str) -> bool:
+    """Whether a file may give that name to a job."""
+    unchanged = unicodedata.normalize("NFC", name) == safe(name)
+    return unchanged and not name.startswith(tuple(".-=,+")) and 0 < len(name.encode()) <= MAX_NAME_BYTES
 
 
 def check_placeholder(name: str) -> None:

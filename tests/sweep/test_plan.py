@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from gmg_tui.commands.spec import groups_of
 from gmg_tui.model import DdpSpec, RunSpec, SweepSpec
-from gmg_tui.sweep import names, plan
+from gmg_tui.sweep import plan
 from gmg_tui.sweep.plan import Plan
-from gmg_tui.sweep.settings import Settings, from_options, read
+from gmg_tui.sweep.settings import Settings, fits, from_options, read
 from tests.cli.scripted import options_of_run
 from tests.sweep.making import made, no_check, write
 
@@ -120,7 +120,7 @@ def test_every_combination_is_one_job_with_a_valid_file_name(
     assert [job.values for job in sweep.jobs] == [{**defaults, **values} for values in expected]
     assert len({job.name for job in sweep.jobs}) == len(sweep.jobs)
     for job in sweep.jobs:
-        assert names.fits(job.name)
+        assert fits(job.name)
 
 
 @pytest.mark.parametrize(
