@@ -1,17 +1,27 @@
-"""torchrun, started by the user: how its command line and its summary of a failed group are recognised.
+"""What torchrun and its parts write: how its command line, its summary of a failed group, and a rank's error are read.
 
-torch 2.13: torch/distributed/run.py, torch/distributed/elastic/multiprocessing/{api,tail_log}.py and
-errors/__init__.py (`ChildFailedError.format_msg`).
+torch 2.13: torch/distributed/run.py, torch/distributed/elastic/multiprocessing/{api,tail_log}.py, errors/__init__.py
+(`ChildFailedError.format_msg`) and errors/error_handler.py (`ErrorHandler.record_exception`).
 """
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+import msgspec
+from msgspec import Struct
+
+from gmg_tui.files import open_regular
 from gmg_tui.model import RunSpec
 from gmg_tui.text import strip_ansi
+
+_log = logging.getLogger(__name__)
 
 GRACE_S = 40.0
 """How long torchrun may take to end: it gives its ranks 30 s after the signal, and kills them then."""
@@ -20,6 +30,48 @@ _SUMMARY = b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
 _TRACEBACK = b"Traceback (most recent call last)"
 _OF_A_RANK = re.compile(rb"^(?:\[(?:rank|default)\d{1,6}\]:\s?){1,2}")
 """Before each line of a rank: its rank, as torch writes it, or its local rank, as `--tee` does, which may precede that."""
+_MOST_BYTES = 1 << 20
+
+
+class Recorded(NamedTuple):
+    """The exception that a rank has recorded in its `error.json`, where its script uses torch's `@record`."""
+
+    message: str
+    """Its class and text: `ValueError: …`."""
+    traceback: str = ""
+    """As Python prints it; may be empty."""
+
+
+class _Extra(Struct, frozen=True):
+    py_callstack: str = ""
+
+
+class _Error(Struct, rename={"extra": "extraInfo"}):
+    message: str
+    extra: _Extra = _Extra()
+
+
+class _ErrorFile(Struct):
+    message: _Error | str
+    """A text, if another handler than torch's has written it."""
+
+
+def recorded(path: Path) -> Recorded | None:
+    """What a rank has recorded; None where there is no file, or nothing useful in it.
+
+    Only a regular file of at most 1 MiB is read. May wait for a disk.
+    """
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            content = json.loads(file.read(_MOST_BYTES))  # msgspec's own decoder takes no lone surrogates
+        error = msgspec.convert(content, _ErrorFile).message
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as trouble:
+        _log.warning("%s is ignored: %s", path, trouble)
+        return None
+    found = Recorded(error) if isinstance(error, str) else Recorded(error.message, error.extra.py_callstack)
+    return found if found.message.strip() else None
 
 
 def of_the_ranks(tail: Sequence[bytes]) -> Sequence[bytes]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.ddp.error_file import Recorded, read
+from gmg_tui.ddp.torchrun import Recorded, recorded
 from gmg_tui.genesis.output.failures import FailureKind, explain_recorded
 
 _SCRIPT = """
@@ -33,11 +33,11 @@ def test_errors_recorded_by_torch(tmp_path: Path) -> None:
     environ = {**os.environ, "TORCHELASTIC_ERROR_FILE": str(path)}
     done = subprocess.run([sys.executable, str(script)], env=environ, capture_output=True, check=False)
     assert done.returncode == 1
-    recorded = read(path)
-    assert recorded is not None
-    assert recorded.message.startswith("OddError: no such\nrobot ")
-    assert recorded.traceback.startswith("Traceback (most recent call last)")
-    failure = explain_recorded(recorded)
+    error = recorded(path)
+    assert error is not None
+    assert error.message.startswith("OddError: no such\nrobot ")
+    assert error.traceback.startswith("Traceback (most recent call last)")
+    failure = explain_recorded(error)
     assert (failure.kind, failure.reason) == (FailureKind.SCRIPT, "OddError: no such")
     assert "error.json" in failure.advice  # its log has nothing
 
@@ -46,7 +46,8 @@ def test_errors_recorded_by_torch(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         ('{"message": "the sky fell"}', Recorded("the sky fell", "")),
-        ('{"message": {"message": "E: x", "extraInfo": {"py_callstack": 3}}}', Recorded("E: x", "")),
+        ('{"message": {"message": "E: x"}}', Recorded("E: x", "")),
+        ('{"message": 3}', None),
         ('{"message": {"message": "E: x", "extraInfo": {"py_callstack": "T"}, "errorCode": 1}}', Recorded("E: x", "T")),
         ('{"message": " \\n"}', None),
         ("{", None),
@@ -57,18 +58,18 @@ def test_errors_recorded_by_torch(tmp_path: Path) -> None:
 def test_files_without_an_error_are_ignored(tmp_path: Path, text: str, expected: Recorded | None) -> None:
     path = tmp_path / "error.json"
     path.write_text(text)
-    assert read(path) == expected
+    assert recorded(path) == expected
 
 
 def test_only_a_regular_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "error.json"
-    assert read(path) is None
+    assert recorded(path) is None
     os.mkfifo(path)
-    assert read(path) is None
+    assert recorded(path) is None
 
 
 @pytest.mark.parametrize(
-    ("recorded", "kind", "reason"),
+    ("error", "kind", "reason"),
     [
         (
             Recorded(
@@ -82,7 +83,7 @@ def test_only_a_regular_file_is_read(tmp_path: Path) -> None:
         (Recorded("x" * 5000, ""), FailureKind.SCRIPT, "x" * 200),
     ],
 )
-def test_the_recorded_error_is_the_reason_of_the_failure(recorded: Recorded, kind: FailureKind, reason: str) -> None:
-    failure = explain_recorded(recorded)
+def test_the_recorded_error_is_the_reason_of_the_failure(error: Recorded, kind: FailureKind, reason: str) -> None:
+    failure = explain_recorded(error)
     assert (failure.kind, failure.reason) == (kind, reason)
     assert failure.advice

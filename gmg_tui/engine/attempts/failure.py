@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gmg_tui import units
 from gmg_tui.daemon_thread import in_daemon_thread
-from gmg_tui.ddp import error_file
+from gmg_tui.ddp import torchrun
 from gmg_tui.engine.attempts.attempt import RunningAttempt
 from gmg_tui.engine.attempts.context import DriverSilentError
 from gmg_tui.errors import GmgError
@@ -70,11 +70,11 @@ def _with_order(failure: Failure, spec: RunSpec) -> Failure:
     return failure._replace(advice=advice)
 
 
-async def recorded_in(path: Path) -> error_file.Recorded | None:
+async def recorded_in(path: Path) -> torchrun.Recorded | None:
     """What a rank has recorded in its error file; None where it has nothing, or the disk does not answer in time."""
     try:
         async with asyncio.timeout(_DISK_S):
-            return await in_daemon_thread(error_file.read, path)
+            return await in_daemon_thread(torchrun.recorded, path)
     except TimeoutError:
         _log.warning("%s: the disk does not answer; what the rank recorded there is not read", path)
         return None

@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from gmg_tui.ddp import torchrun
-from gmg_tui.ddp.error_file import Recorded
 from gmg_tui.genesis.output import lines
 from gmg_tui.genesis.output.failure_signs import FailureKind, Sign, sign_in, sign_of, table
 from gmg_tui.text import clean
@@ -102,7 +101,7 @@ def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
     return Failure(FailureKind.UNKNOWN, _one_line(reason), "see the end of its log")
 
 
-def explain_recorded(recorded: Recorded) -> Failure:
+def explain_recorded(recorded: torchrun.Recorded) -> Failure:
     """Returns why a script failed that wrote an `error.json`."""
     texts = [line.encode(errors="replace") for line in f"{recorded.traceback}\n{recorded.message}".splitlines()]
     failure = explain(1, [text for text in texts if text.strip()])
