@@ -15,9 +15,10 @@ from gmg_tui import units
 from gmg_tui.client import EngineClient
 from gmg_tui.columns import Column
 from gmg_tui.commands.messages import note, print_json, print_table
+from gmg_tui.commands.rm import unlisted
 from gmg_tui.errors import GmgError
 from gmg_tui.headless.reporter import counts, states
-from gmg_tui.session import SessionEntry, WorkerBrief, recovery, removal
+from gmg_tui.session import SessionEntry, WorkerBrief, recovery
 
 _ANSWER_S = 2.0
 """How long an engine may take to report its workers; after that its record is printed."""
@@ -33,8 +34,7 @@ def ls(*, as_json: bool) -> int:
         return 0
     remarks = [entry.remark for entry in entries]
     remarks += [
-        f"{folder.name} has no readable record; remove it with: gmg-tui rm {folder.name}"
-        for folder in removal.unlisted()
+        f"{folder.name} has no readable record; remove it with: gmg-tui rm {folder.name}" for folder in unlisted()
     ]
     if entries or any(remarks):
         print_table(_COLUMNS, entries, *filter(None, remarks))

@@ -1,4 +1,4 @@
-"""Sessions of this user: names, folders, locks, sockets, records, recovery and removal.
+"""Sessions of this user: names, folders, locks, sockets, records and recovery.
 
 What `paths` and `records` define is used as `sessions.NAME`.
 """

@@ -38,6 +38,7 @@ _SOCKET_PATH_BYTES = 107
 """The longest path of a UNIX socket on Linux (sun_path, less its terminating zero)."""
 _LOCK_TIMEOUT_S = 5.0
 """How long an engine waits for its lock, which other commands take for a moment to see whether it runs."""
+_LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _BACKLOG = 128
 _POLL_S = 0.01
 """Nothing can be awaited when another process lets go of a lock."""
@@ -181,10 +182,10 @@ def lock(folder: Path) -> int:
     """
     removed = f"{folder} was removed meanwhile"
     try:
-        descriptor = os.open(folder / ENGINE_LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(folder / ENGINE_LOG, _LOG_FLAGS, 0o600)
     except FileNotFoundError as error:
         raise GmgError(removed, 1) from error
-    trouble = "" if take(descriptor) else f"an engine is already running in {folder}"
+    trouble = "" if _take(descriptor) else f"an engine is already running in {folder}"
     if not trouble and os.fstat(descriptor).st_nlink == 0:
         trouble = removed
     if trouble:
@@ -193,7 +194,7 @@ def lock(folder: Path) -> int:
     return descriptor
 
 
-def take(descriptor: int) -> bool:
+def _take(descriptor: int) -> bool:
     """Lock an open engine's log; False if another process holds the lock for longer than a moment."""
     deadline = time.monotonic() + _LOCK_TIMEOUT_S
     while True:

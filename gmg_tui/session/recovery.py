@@ -72,16 +72,13 @@ def _kill(session: Session, report: Callable[[str], None]) -> list[int]:
 
 
 def processes(session: Session) -> list[psutil.Process]:
-    """The processes of this user whose environment has the id of `session`; not this one, its ancestors, or zombies."""
+    """The processes whose environment has the id of `session`; not this one, its ancestors, or zombies."""
     import psutil
 
-    def belongs(process: psutil.Process) -> bool:
-        try:
-            if process.uids().real != os.getuid() or process.status() == psutil.STATUS_ZOMBIE:
-                return False
-            return bool(session.id and process.environ().get("GMG_SESSION_ID") == session.id)
-        except psutil.Error:
-            return False
-
     spared = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    return [process for process in psutil.process_iter() if process.pid not in spared and belongs(process)]
+    return [
+        process
+        for process in psutil.process_iter(["environ"])  # None of a zombie, and of another user's process
+        if session.id and (process.info["environ"] or {}).get("GMG_SESSION_ID") == session.id
+        if process.pid not in spared
+    ]

@@ -14,8 +14,9 @@ import pytest
 from msgspec import structs
 
 from gmg_tui import session as sessions
+from gmg_tui.commands import rm
 from gmg_tui.errors import GmgError
-from gmg_tui.session import paths, removal
+from gmg_tui.session import paths
 from tests.cli.scripted import COMMAND, ScriptedEngine, environ, in_process
 
 _DAY_S = 86400.0
@@ -97,30 +98,26 @@ def test_a_session_with_unkillable_processes_is_kept() -> None:
     with subprocess.Popen(["sleep", "60"], env={**os.environ, "GMG_SESSION_ID": "test-removal"}) as left:
         try:
             with pytest.raises(GmgError, match=r"sim-1 was lost and some of its processes are still running$"):
-                removal.removable("sim-1")
+                rm.removable("sim-1")
         finally:
             left.kill()
-    removal.remove(removal.removable("sim-1"))  # its record lacks an end, for which a full disk had no room
+    rm.remove(rm.removable("sim-1").folder)  # its record lacks an end, for which a full disk had no room
     assert _left() == []
 
 
 def test_a_session_removed_by_another_command_is_reported_as_gone() -> None:
     folder = _ended("sim-1")
-    entry = removal.removable("sim-1")
-    removal.remove(entry)
-    with pytest.raises(GmgError, match=r"^sim-1 is gone: another gmg-tui has removed it$"):
-        removal.remove(entry)
-    with pytest.raises(GmgError, match="was removed meanwhile"):
-        sessions.lock(folder)
+    rm.remove(folder)
+    with pytest.raises(GmgError, match=r"sim-1 was removed meanwhile$"):
+        rm.remove(folder)
 
 
 def test_the_folder_of_an_engine_that_starts_meanwhile_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = _ended("sim-1")
-    entry = removal.removable("sim-1")
     monkeypatch.setattr(paths, "_LOCK_TIMEOUT_S", 0.05)
     descriptor = sessions.lock(folder)
-    with pytest.raises(GmgError, match="sim-1 is running"):
-        removal.remove(entry)
+    with pytest.raises(GmgError, match=r"an engine is already running in .*/sim-1$"):
+        rm.remove(folder)
     os.close(descriptor)
     assert _left() == ["sim-1"]
 
