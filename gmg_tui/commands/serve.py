@@ -15,7 +15,6 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from typing import Final
 
 import aiohttp_jinja2
 import jinja2
@@ -28,15 +27,9 @@ from gmg_tui.errors import GmgError
 from gmg_tui.session import recovery
 
 _HOST = "127.0.0.1"
-_HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'self' data: blob:; connect-src 'self' ws:; frame-ancestors 'none'; "
-    "script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'none'",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
-}
-"""Nothing is loaded from elsewhere, and no other site learns the address."""
-_FOREIGN_LINK: Final = re.compile(r'<link[^>]*href="https://[^>]*>')
+_CLOSE_S = 0.5
+"""How long open pages may take to end with the server; then they are cut off."""
+_FOREIGN_LINK = re.compile(r'<link[^>]*href="https://[^>]*>')
 
 
 def serve(name: str | None, port: int) -> int:
@@ -69,7 +62,7 @@ async def _serve(listening: socket.socket, command: str, title: str, opened: Cal
     host, port = listening.getsockname()
     root = f"http://{host}:{port}"
     token = secrets.token_urlsafe(24)
-    runner = web.AppRunner(_application(command, title, root, token), access_log=None, shutdown_timeout=1.0)
+    runner = web.AppRunner(_application(command, title, root, token), access_log=None, shutdown_timeout=_CLOSE_S)
     await runner.setup()
     try:
         await web.SockSite(runner, listening).start()
@@ -81,36 +74,20 @@ async def _serve(listening: socket.socket, command: str, title: str, opened: Cal
 
 def _application(command: str, title: str, root: str, token: str) -> web.Application:
     server = Server(command, title=title, public_url=root)
-    pages: set[asyncio.Task[object]] = set()
 
     async def index(request: web.Request) -> web.StreamResponse:
         page = await server.handle_index(request)
         assert isinstance(page, web.Response)
         page.text = _FOREIGN_LINK.sub("", page.text or "").replace("<head>", f"<head><title>{title}</title>", 1)
-        page.headers.update(_HEADERS)
         return page
-
-    async def websocket(request: web.Request) -> web.StreamResponse:
-        task = asyncio.current_task()
-        assert task is not None
-        pages.add(task)
-        task.add_done_callback(pages.discard)
-        return await server.handle_websocket(request)
-
-    async def close_pages(_: web.Application) -> None:
-        for task in pages:
-            task.cancel()
-        if pages:
-            await asyncio.wait(pages)
 
     application = web.Application()
     aiohttp_jinja2.setup(application, loader=jinja2.FileSystemLoader(server.templates_path))
     application.add_routes(
         [
             web.get(f"/{token}/", index),
-            web.get(f"/{token}/ws", websocket, name="websocket"),
+            web.get(f"/{token}/ws", server.handle_websocket, name="websocket"),
             web.static(f"/{token}/static", server.statics_path, name="static"),
         ]
     )
-    application.on_shutdown.append(close_pages)
     return application

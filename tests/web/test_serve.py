@@ -39,13 +39,10 @@ async def test_requests_without_the_token_are_rejected() -> None:
         assert not psutil.Process(served.process.pid).children()
 
 
-async def test_the_page_loads_no_external_resources_and_sends_no_referrer() -> None:
+async def test_the_page_loads_no_external_resources() -> None:
     async with ScriptedEngine(), serving() as served, aiohttp.ClientSession() as web:
         async with web.get(served.url) as answer:
             page = await answer.text()
-            assert answer.headers["Referrer-Policy"] == "no-referrer"
-            assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
-            assert answer.headers["Cache-Control"] == "no-store"
         assert f"{served.url.replace('http:', 'ws:')}ws" in page
         assert "https://" not in page
         assert await _status(web, f"{served.url}static/js/textual.js") == 200
