@@ -90,8 +90,6 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     energy_j: float | None = None
     output_bytes: int | None = None
     """Output so far, bytes; None where that is unknown."""
-    results: int = 0
-    """How many `gmg:result` lines the script has printed."""
 
     @property
     def rate(self) -> float | None:

@@ -75,7 +75,10 @@ class NodeView(Struct, frozen=True, omit_defaults=True):
 
 
 class RunSpec(Struct, frozen=True, omit_defaults=True):
-    """What to run and how: the parsed command line, as kept in `session.json`."""
+    """What to run and how: the parsed command line, as kept in `session.json`.
+
+    What is named as an option of `gmg_tui.options` is the value of that option.
+    """
 
     name: str
     folder: str
@@ -95,32 +98,25 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     env: dict[str, str] = {}
     """As given by `--env`, placeholders not filled in."""
     gpus: str | None = None
-    """The value of `--gpus`."""
     cpu: int | None = None
-    """The value of `--cpu`."""
     simulate: int | None = None
-    """How many simulated GPUs it runs on instead of this machine's; None for real ones."""
     patterns: tuple[str, ...] = ()
-    """Regular expressions for the progress lines of the script, with named groups."""
     readers: dict[str, dict[str, Any]] = {}
     """The tables `[readers.NAME]` of the settings, for `readers.formats`."""
     probe: bool = True
     """Whether steps are counted in the workers' interpreters."""
     interval_s: float = 1.0
     summary: str | None = None
-    """A further file for the summary, absolute."""
+    """Absolute."""
     sigint_wait_s: float = 15.0
-    """How long a worker may take to end after SIGINT; Genesis saves its compiled kernels in this time."""
     sigterm_wait_s: float = 10.0
     log_max_bytes: int | None = None
-    """How large a worker's log may become; None for no limit."""
+    """None for no limit."""
     start: StartMode | None = None
     """None: gated where the script's caches are cold, else together."""
     restart: RestartMode = RestartMode.STARTUP
     max_restarts: int = 3
-    """How often in a row a worker is restarted automatically."""
     stuck_after_s: float = 60.0
-    """Seconds without output and CPU time after which a worker counts as stuck."""
     restart_stuck: bool = False
     sweep: SweepSpec | None = None
     """What to queue; None for a plain run of `script` on every slot."""
@@ -135,7 +131,6 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     agent: AgentSpec | None = None
     """Set where the engine is the agent of a node, and runs what another engine requests."""
     notify: tuple[str, ...] = ()
-    """How events are notified: the values of `--notify`."""
     host: str = ""
     """The machine that it runs on (`uname -n`); several may share the state folder."""
 

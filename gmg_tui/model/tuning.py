@@ -12,7 +12,7 @@ FPS = "fps"
 
 
 class TuneSpec(Struct, frozen=True, omit_defaults=True):
-    """What a tuning searches for, and how long it may take."""
+    """What a tuning searches for, and how long it may take; more of it in the options of `tune` in `gmg_tui.options`."""
 
     variable: str = "n_envs"
     """The placeholder whose value is looked for."""
@@ -22,15 +22,11 @@ class TuneSpec(Struct, frozen=True, omit_defaults=True):
     """The greatest value; None for no bound but the memory's."""
     metric: str = FPS
     headroom_pct: float = 10.0
-    """Memory of a GPU that stays free."""
     knee_pct: float = 3.0
-    """The recommended value is the smallest whose rate is within this of the fastest one's."""
     settle_s: float = 20.0
-    """How long a trial is measured at least; up to three times as long while its rate drifts."""
     trial_time_s: float = 900.0
-    """How long a trial may take with its start."""
     budget_s: float | None = None
-    """How long the search may take; None for no limit."""
+    """None for no limit."""
 
 
 class TrialState(StrEnum):

@@ -87,7 +87,7 @@ def test_a_line_without_an_object_is_reported() -> None:
 def test_source_in_a_traceback_is_no_result() -> None:
     reported = Reported()
     reported.take(b"    print(\"gmg:result \" + json.dumps(result))\n    print(f'gmg:result {json.dumps(result)}')\n")
-    assert (reported.taken, reported.trouble) == (0, None)
+    assert (reported.values, reported.trouble) == ({}, None)
 
 
 def test_text_that_is_no_unicode_is_reported_beside_nan_too() -> None:

@@ -280,7 +280,6 @@ class RunningAttempt:
             power_mean_w=meter.power_w.value,
             energy_j=meter.energy_j,
             output_bytes=self.output_bytes,
-            results=self.reported.taken,
         )
 
 

@@ -53,13 +53,11 @@ class Reported:
 
     Attributes:
         values: By name.
-        taken: How many results have come.
         trouble: What was ignored last and why, in one line; None where nothing was.
     """
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
-        self.taken = 0
         self.trouble: str | None = None
         self._sizes: dict[str, int] = {}
         self._size = 0
@@ -82,7 +80,6 @@ class Reported:
         except _NO_OBJECT as error:
             self._ignore(f"a gmg:result line is no JSON object: {error}")
             return
-        self.taken += 1
         for name, value in results.items():
             size = sizes[name]
             if self._size - self._sizes.get(name, 0) + size > _MAX_BYTES:
