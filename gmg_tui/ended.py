@@ -139,7 +139,7 @@ def _details(session: Session, snapshot: Snapshot, slot: str) -> Details:
         raise GmgError(f"no job has run on {slot}", 1)
     return Details(
         slot=slot,
-        command=(spec.python, *(("-m",) if spec.module else ()), spec.script, *worker.args),
+        command=(spec.python, *(("-m",) if spec.module else ()), spec.script, *worker.newest.args),
         cwd=spec.cwd,
         env={},
         unset=(_NOT_RECORDED,),

@@ -140,7 +140,8 @@ class Reporter:
             yield counts(snapshot.queue)
         else:
             yield states(worker.state_word for worker in snapshot.workers)
-            done = [each.done / each.total for worker in snapshot.workers if (each := worker.progress) and each.total]
+            progress = [each for worker in snapshot.workers if (each := worker.newest.progress) is not None]
+            done = [each.done / each.total for each in progress if each.total]
             if done:
                 yield f"{units.whole(100 * min(done))} % done"
         stuck = sum(worker.stuck is not None for worker in snapshot.workers)

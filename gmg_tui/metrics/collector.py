@@ -27,14 +27,14 @@ _LOST_S = 900.0
 
 
 def _done(worker: Worker) -> float | None:
-    progress = worker.progress
+    progress = worker.newest.progress
     return progress.done / progress.total if progress is not None and progress.total else None
 
 
 _WORKER: tuple[tuple[str, str, Callable[[Worker], float | None], float], ...] = (
     ("gmg_worker_fps", "The current rate: environment steps per second.", lambda worker: worker.current_fps, 1),
     ("gmg_worker_fps_mean", "The rate of the attempt so far.", lambda worker: worker.newest.rate, 1),
-    ("gmg_worker_n_envs", "Environments that the worker simulates.", lambda worker: worker.n_envs, 1),
+    ("gmg_worker_n_envs", "Environments that the worker simulates.", lambda worker: worker.newest.n_envs, 1),
     ("gmg_worker_stuck", "1 if the worker counts as stuck.", lambda worker: worker.stuck is not None, 1),
     ("gmg_worker_attempt", "Number of the current attempt, from 1.", lambda worker: worker.attempt or None, 1),
     ("gmg_worker_progress_ratio", "The share of its work that is done.", _done, 1),

@@ -243,7 +243,7 @@ def fps_per_watt(session: Session, snapshot: Snapshot) -> float | None:
     fps, used_w = 0.0, dict[str, float]()
     for worker in own_rates(snapshot.workers):
         rate = worker.current_fps
-        group = snapshot.group(worker.slot) if worker.fps_of_group else None
+        group = snapshot.group(worker.slot) if worker.newest.fps_of_group else None
         on = {gpu.uuid for slot in (group.slots if group else (worker.slot,)) if (gpu := gpus.get(slot)) is not None}
         if rate is not None and on and on <= powers_w.keys():
             fps += rate

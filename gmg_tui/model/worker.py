@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from gmg_tui.model.attempt import NO_ATTEMPT, Attempt, Fps, Progress
+from gmg_tui.model.attempt import NO_ATTEMPT, Attempt, Fps
 from gmg_tui.model.states import Phase, WorkerState
 
 _SAVING = "saving"
@@ -90,11 +90,6 @@ class Worker(Struct, frozen=True, omit_defaults=True):
         return self.newest.elapsed_s(now) if self.newest.number else None
 
     @property
-    def args(self) -> tuple[str, ...]:
-        """As its script got them; before the first attempt with placeholders."""
-        return self.newest.args
-
-    @property
     def pid(self) -> int | None:
         """The PID of its process; None while it has none."""
         return self.newest.pid if self.newest.ended is None and self.state.live else None
@@ -103,21 +98,6 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     def fps(self) -> Fps | None:
         """Environment steps per second of its attempt."""
         return self.newest.fps
-
-    @property
-    def fps_of_group(self) -> bool:
-        """Whether `fps` is the whole group's, which rank 0 reports, and not only this rank's."""
-        return self.newest.fps_of_group
-
-    @property
-    def n_envs(self) -> int | None:
-        """As the script prints it, or its arguments name it; None otherwise."""
-        return self.newest.n_envs
-
-    @property
-    def progress(self) -> Progress | None:
-        """How far its attempt is, if that reports it."""
-        return self.newest.progress
 
     @property
     def state_word(self) -> str:
@@ -151,11 +131,11 @@ class Worker(Struct, frozen=True, omit_defaults=True):
 
 def own_rates(workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
     """The workers whose rates add up: without those whose rate a rank reports for its group, maybe from another node."""
-    whole = {worker.group.id for worker in workers if worker.group and worker.fps_of_group}
+    whole = {worker.group.id for worker in workers if worker.group and worker.newest.fps_of_group}
     return tuple(
         worker
         for worker in workers
-        if not worker.fps_in_rank_0 and (worker.fps_of_group or not worker.group or worker.group.id not in whole)
+        if not worker.fps_in_rank_0 and (worker.newest.fps_of_group or not worker.group or worker.group.id not in whole)
     )
 
 

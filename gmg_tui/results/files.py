@@ -105,7 +105,7 @@ def _worker(session: Session, worker: Worker) -> dict[str, Any]:
         "reason": worker.reason,
         "exit_code": worker.newest.exit_code,
         "attempts": worker.attempt,
-        "n_envs": worker.n_envs,
+        "n_envs": worker.newest.n_envs,
         "fps": _fps(fps),
         "env_steps": _rounded(fps.env_steps) if fps else None,
         "counted": fps.counted if fps else None,

@@ -115,7 +115,7 @@ def _command(view: View) -> tuple[str, ...]:
         return (f"tune {script}", *spec.args)
     if spec.sweep is not None:  # there the arguments differ from job to job; the file names them all
         return (f"sweep {PurePath(spec.sweep.file).name if spec.sweep.file else script}",)
-    args = {worker.args for worker in view.snapshot.workers}
+    args = {worker.newest.args for worker in view.snapshot.workers}
     return (script, *(args.pop() if len(args) == 1 else spec.args))
 
 

@@ -122,7 +122,7 @@ class SlotView(NamedTuple):
 _FIGURES: Final[Mapping[Order, Callable[[SlotView], float | None]]] = {
     Order.STATE: lambda each: -severity(each),
     Order.FPS: lambda each: each.worker.rate,
-    Order.ENVS: lambda each: each.worker.n_envs,
+    Order.ENVS: lambda each: each.worker.newest.n_envs,
     Order.UTILISATION: lambda each: each.sample.gpu_util_pct if each.sample else each.worker.cpu_pct,
     Order.MEMORY: lambda each: each.sample.memory_used_mib if each.sample else each.worker.memory_rss_mib,
     Order.TEMPERATURE: lambda each: each.sample.temperature_c if each.sample else None,

@@ -105,7 +105,7 @@ def beside_rate(entry: SlotView) -> Note:
     worker = entry.worker
     if worker.fps_silent_since is not None:
         return Note(f"no FPS line for {units.span(entry.since_s(worker.fps_silent_since))}", "warn")
-    if worker.fps_of_group:
+    if worker.newest.fps_of_group:
         return Note("all ranks'", "text")
     if worker.fps_in_rank_0 and worker.fps is not None:
         return Note(COUNTED, "text")
@@ -190,8 +190,8 @@ def remarks(entry: SlotView, *, advice: bool = True) -> list[Note]:
     worker, remarks = entry.worker, notes(entry, advice=advice)
     if getting_ready(worker):
         remarks.append(Note(usual(entry), "title"))
-    elif worker.progress is not None and not worker.state.ended:
-        remarks.append(Note(progress_text(worker.progress), "title"))
+    elif worker.newest.progress is not None and not worker.state.ended:
+        remarks.append(Note(progress_text(worker.newest.progress), "title"))
     remarks.append(beside_rate(entry))
     return [remark for remark in remarks if remark.text]
 

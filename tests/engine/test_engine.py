@@ -36,7 +36,7 @@ async def test_two_workers_run_to_their_end_and_the_summary_agrees_with_their_lo
         for worker in snapshot.workers:
             assert worker.state is WorkerState.FINISHED
             assert worker.newest.exit_code == 0
-            assert worker.n_envs == 64
+            assert worker.newest.n_envs == 64
             assert worker.fps is not None
             assert worker.fps.last == printed[worker.slot][-1]
             assert worker.fps.samples == len(printed[worker.slot]) == 30
@@ -102,7 +102,7 @@ async def test_edit_restarts_with_other_arguments() -> None:
     async with running(spec_for("-B", "16", *NEVER, "--rate", "100", cpu=2)) as run:
         await run.until(lambda snapshot: all(w.fps and w.fps.mean for w in snapshot.workers))
         await run.client.edit(("cpu1",), ("-B", "32", *NEVER, "--rate", "100"), {"MORE": "{slot}"})
-        await run.until(lambda snapshot: run.worker("cpu1").n_envs == 32)
+        await run.until(lambda snapshot: run.worker("cpu1").newest.n_envs == 32)
         worker = run.worker("cpu1")
         assert worker.newest.n_envs == 32
         assert run.worker("cpu0").attempt == 1

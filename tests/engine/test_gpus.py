@@ -176,6 +176,6 @@ async def test_an_edit_during_preparation_applies_to_the_attempt(sim: Sim, ddp: 
         sim.write()
         await run.until(lambda s: s.ended)
         assert {worker.state for worker in run.snapshot.workers} == {WorkerState.FINISHED}
-        assert {worker.args for worker in run.snapshot.workers} == {("--lines", "9")}
+        assert {worker.newest.args for worker in run.snapshot.workers} == {("--lines", "9")}
         if ddp is None:
             assert {worker.attempt for worker in run.snapshot.workers} == {2}

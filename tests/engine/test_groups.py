@@ -124,7 +124,7 @@ async def test_commands_to_a_rank_apply_to_its_group() -> None:
         for slot in ("cpu0", "cpu1"):
             await run.until_attempt(slot, 3)
         await run.until(lambda snapshot: _all(snapshot, WorkerState.RUNNING))
-        assert [worker.args for worker in run.snapshot.workers] == [("--steps", "100001")] * 2
+        assert [worker.newest.args for worker in run.snapshot.workers] == [("--steps", "100001")] * 2
         await run.client.act(Action.STOP, "cpu0")
         await run.until(lambda snapshot: _all(snapshot, WorkerState.STOPPED))
         await run.client.act(Action.RESTART, "cpu0")

@@ -30,7 +30,7 @@ def _check(worker: Worker, file: Path) -> None:
         for window_s in (8.0, 9.0, 10.0, 11.0, 12.5, 14.0) if end > ended - 4 else ():
             first, begin = next((each for each in reversed(periods) if end - each[1] >= window_s), periods[0])
             rates.append((done - first) / (end - begin))
-    assert worker.n_envs == 8
+    assert worker.newest.n_envs == 8
     assert worker.fps is not None
     assert worker.fps.counted == "probe"
     assert worker.fps.env_steps == pytest.approx(last - 8, abs=24 * 8), "the first step begins the count"
@@ -79,6 +79,6 @@ async def test_two_seeds_of_rsl_rl_on_a_cold_mesh_cache_build_in_turn_and_train_
     for worker, name in zip(snapshot.workers, "01", strict=True):
         assert worker.state is WorkerState.STOPPED, worker.reason
         _check(worker, tmp_path / name)
-        assert worker.progress is not None
-        assert (worker.progress.total, worker.progress.unit) == (1_000_000.0, "iteration")
+        assert worker.newest.progress is not None
+        assert (worker.newest.progress.total, worker.newest.progress.unit) == (1_000_000.0, "iteration")
         assert worker.newest.metrics.keys() >= {"reward"}

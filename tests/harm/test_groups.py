@@ -99,7 +99,7 @@ async def test_a_storm_of_commands_of_two_clients_leaves_one_group(seed: int) ->
         await run.client.edit(("cpu1",), ("--steps", "1000001"), {})
         await run.until(
             lambda snapshot: _all(snapshot, RUNNING) and _as_one(snapshot)
-            and {worker.args for worker in snapshot.workers} == {("--steps", "1000001")}
+            and {worker.newest.args for worker in snapshot.workers} == {("--steps", "1000001")}
         )  # fmt: skip
         ranks = _processes(run)
         assert len({rank.environ()["MASTER_PORT"] for rank in ranks}) == 1

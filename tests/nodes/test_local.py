@@ -44,7 +44,7 @@ async def test_a_worker_on_a_node_is_stopped_restarted_and_edited() -> None:
         await run.until(lambda _: (run.worker("n2/cpu1").attempt, run.worker("n2/cpu1").state) == (2, RUNNING))
         args = ("--lines", "100000", "--phase-s", "0.01", "-B", "32")
         await run.client.edit(("n1/cpu0",), args, {"A": "b"})
-        await run.until(lambda _: (run.worker("n1/cpu0").attempt, run.worker("n1/cpu0").n_envs) == (2, 32))
+        await run.until(lambda _: (run.worker("n1/cpu0").attempt, run.worker("n1/cpu0").newest.n_envs) == (2, 32))
         details = await run.client.details("n1/cpu0")
         assert [attempt.number for attempt in details.attempts] == [1, 2]
         assert details.env["GMG_ATTEMPT"] == "2"

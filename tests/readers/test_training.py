@@ -30,9 +30,10 @@ async def test_a_training_shows_rate_environments_progress_and_reward(tmp_path: 
         assert worker.fps is not None
         assert (worker.fps.counted, worker.fps.env_steps) == ("probe", counted["steps"])
         assert worker.fps.mean == pytest.approx(counted["rate"], rel=0.01)
-        assert worker.n_envs == 8
-        assert worker.progress is not None
-        assert (worker.progress.done, worker.progress.total, worker.progress.unit) == (10.0, 10.0, "iteration")
+        assert worker.newest.n_envs == 8
+        progress = worker.newest.progress
+        assert progress is not None
+        assert (progress.done, progress.total, progress.unit) == (10.0, 10.0, "iteration")
         assert worker.newest.metrics.keys() == {"reward", "episode_length"}
         assert worker.last_line.startswith("iteration 10 of 10, ")
 

@@ -100,7 +100,7 @@ class FakeEngine(EngineClient):
     async def details(self, slot: str) -> Details:
         await self._hear("details", slot)
         worker = self.snapshot.worker(slot)
-        args = worker.args if worker else ()
+        args = worker.newest.args if worker else ()
         return self.details_of.get(slot) or Details(
             slot=slot,
             command=("/opt/venv/bin/python", "franka.py", *args),

@@ -31,13 +31,13 @@ def worker_facts(entry: SlotView) -> Iterator[Fact]:
     if worker.group is not None:
         yield Fact("group", words.rank_name(worker.group))
     yield from _rates(entry)
-    yield Fact("envs", words.known(worker.n_envs, "{:,}".format))
+    yield Fact("envs", words.known(worker.newest.n_envs, "{:,}".format))
     if words.getting_ready(worker):
         usual = words.usual(entry)
         phase = f"{words.phase_of(worker)} for {units.span(words.phase_s(entry))}"
         yield Fact("phase", f"{phase}, {usual}" if usual else phase)
-    if worker.progress is not None:
-        yield Fact("progress", words.progress_text(worker.progress))
+    if worker.newest.progress is not None:
+        yield Fact("progress", words.progress_text(worker.newest.progress))
     for name, value in worker.newest.metrics.items():
         yield Fact(name, f"{plain(value)}  {_sparkline(entry.history.metrics.get(name, ()))}".rstrip())
     cpu, memory = words.known(worker.cpu_pct, "{:.0f} %".format), words.known(worker.memory_rss_mib, units.mib)
@@ -52,7 +52,8 @@ def _rates(entry: SlotView) -> Iterator[Fact]:
     if worker.fps_in_rank_0:
         yield Fact("FPS", words.COUNTED if fps is None else f"{rate} {when}, {words.COUNTED}")
     else:
-        of = f" of all {units.count(worker.group.world_size, 'rank')}" if worker.group and worker.fps_of_group else ""
+        ranks = worker.group.world_size if worker.group and worker.newest.fps_of_group else 0
+        of = f" of all {units.count(ranks, 'rank')}" if ranks else ""
         yield Fact("FPS", f"{rate} {when}{of}" if fps is not None else rate)
     if worker.fps_silent_since is not None:
         yield Fact("", words.beside_rate(entry).text, "warn")

@@ -105,7 +105,7 @@ def _rate(entry: SlotView) -> Piece:
 
 
 def _envs(entry: SlotView) -> Piece:
-    return f"{entry.worker.n_envs:,}" if entry.worker.n_envs is not None else "", "dim"
+    return f"{entry.worker.newest.n_envs:,}" if entry.worker.newest.n_envs is not None else "", "dim"
 
 
 def _figure(text: str) -> Piece:
@@ -204,9 +204,9 @@ def detail(entry: SlotView, width: int, position: str) -> Row:
     if worker.group is not None:
         notes.append(Note(words.rank_name(worker.group), "title"))
     notes += [Note(words.job_of(worker), "title"), *words.remarks(entry)]
-    if worker.n_envs is not None:
-        notes.append(Note(units.count(worker.n_envs, "env"), "text"))
-    notes.append(Note(" ".join(worker.args), "dim"))
+    if worker.newest.n_envs is not None:
+        notes.append(Note(units.count(worker.newest.n_envs, "env"), "text"))
+    notes.append(Note(" ".join(worker.newest.args), "dim"))
     line = Row(width).end(position, "strong").add(f"  {entry.slot.name}  ", "strong")
     _add_notes(line, [note for note in notes if note.text], line.room)
     return line

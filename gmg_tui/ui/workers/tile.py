@@ -81,8 +81,8 @@ def _rate_row(entry: SlotView, row: Row) -> Row:
     over = worker.state is not WorkerState.RUNNING and worker.lost_since is None
     row.add(units.fps(worker.rate).rjust(_RATE), words.rate_style(worker)).add(" FPS", "dim")
     row.add(" (final)" if over and worker.fps is not None else "", "dim")
-    if worker.n_envs is not None:
-        row.end(f" {units.count(worker.n_envs, 'env')}")
+    if worker.newest.n_envs is not None:
+        row.end(f" {units.count(worker.newest.n_envs, 'env')}")
     return row
 
 
@@ -136,8 +136,8 @@ def _note_rows(entry: SlotView, inner: int, most: int) -> list[Row]:
     """At most so many rows: remarks, and the arguments of a worker that has failed, or the newest output."""
     worker, rows, last = entry.worker, list[Row](), list[Row]()
     failed, line = worker.state is WorkerState.FAILED, words.last_line(worker)
-    if failed and worker.args:
-        last = [Row(inner).add("with".ljust(_LABEL), "dim").add(" ".join(worker.args))]
+    if failed and worker.newest.args:
+        last = [Row(inner).add("with".ljust(_LABEL), "dim").add(" ".join(worker.newest.args))]
     elif line:
         last = [Row(inner).add(line, "dim")]
     advice = entry.chosen or not worker.state.live  # while they run, it is the same for all
