@@ -56,7 +56,7 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
     """Seconds without a message after which the engine, which sends one each second, counts as silent."""
     BINDINGS: ClassVar[list[BindingType]] = [*keys.SESSION]
     snapshot: var[Snapshot] = var(Snapshot(0.0, 0.0, ()), init=False, always_update=True)
-    """What is drawn: set at most once per pace, after `view.apply`. Widgets and pages watch it."""
+    """What is drawn: set at most once per pace, with `view`. Widgets and pages watch it."""
 
     def __init__(
         self, engine: Source, *, theme: str | None = None, ascii_only: bool = False, web: bool = False
@@ -68,6 +68,8 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         )
         self.engine = engine
         self.view = View(engine.welcome, over=engine.ended, loss=engine.loss)
+        self._newest = engine.welcome.snapshot
+        """What the engine has sent last. It is not in `view` before it is drawn: keys act on what is seen."""
         self.set_reactive(GmgApp.snapshot, engine.welcome.snapshot)
         self.web = web
         self._appearances: dict[str, Appearance] = {}
@@ -122,7 +124,7 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
 
     def finish(self, how: str, reason: str = "") -> None:
         """End the interface; the engine goes on without it."""
-        self.exit(Outcome(how, self.view.session, self.view.snapshot, reason))
+        self.exit(Outcome(how, self.view.session, self._newest, reason))
 
     # The terminal
 
@@ -161,23 +163,21 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
             self._silent_s = self.view.silent_s = 0
             match event:
                 case Update(snapshot=snapshot):
-                    self._apply(snapshot)
+                    self._take(snapshot)
                 case Lines():
                     self.take_lines(event)
                 case Bye(reason=reason):
                     self._disconnected(reason)
                     return
 
-    def _apply(self, snapshot: Snapshot) -> None:
-        """Take a snapshot, have the terminal notify of what has happened since the one before, and draw it."""
-        view = self.view
-        last = max((each.number for each in view.snapshot.occurred), default=0)
+    def _take(self, snapshot: Snapshot) -> None:
+        """Take a snapshot, have the terminal notify of what has happened since the one before, and draw it soon."""
+        last = max((each.number for each in self._newest.occurred), default=0)
         happened = tuple(each for each in snapshot.occurred if each.number > last)
-        self.write_to_terminal(sequences(view.session.spec.notify, happened, tmux=bool(os.environ.get("TMUX"))))
-        view.apply(snapshot)
-        if self.main.is_mounted:
-            self.main.open_log()
-        if snapshot.ended and view.stopping:
+        notify = self.view.session.spec.notify
+        self.write_to_terminal(sequences(notify, happened, tmux=bool(os.environ.get("TMUX"))))
+        self._newest = snapshot
+        if snapshot.ended and self.view.stopping:
             self.finish("stopped")
         elif not self._draws_soon:
             self._draws_soon = True
@@ -195,16 +195,20 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         view.disconnected = True
         if view.stopping:
             self.finish("stopped")
-        elif view.snapshot.ended:
+        elif self._newest.ended:
             self.say(f"The engine has exited: {reason}")
         else:
             self.finish("lost", reason)
 
     def publish(self) -> None:
-        """Draw the view as it is now."""
+        """Draw the newest snapshot, and the view as it is now."""
         self._draws_soon = False
         if not self.screen_stack:  # it is ending
             return
+        if self._newest is not self.view.snapshot:
+            self.view.apply(self._newest)
+            if self.main.is_mounted:
+                self.main.open_log()
         with self.batch_update():
             self.snapshot = self.view.snapshot
         for each in self.screen_stack[1:-1]:  # what is below a dialog is drawn (Textual 8.2.8) from what it has kept

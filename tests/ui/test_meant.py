@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from textual.pilot import Pilot
 
 from gmg_tui.protocol import Action, Seen
 from gmg_tui.ui import Outcome
-from tests.ui import play, sweeps
+from tests.ui import play, sessions, sweeps
 from tests.ui.fake_engine import FakeEngine
 
 WIDE = (160, 48)
@@ -61,3 +62,20 @@ async def test_a_stop_and_a_restart_apply_to_the_job_on_the_screen() -> None:
             await pilot.pause()
             assert (action, "gpu0") in engine.asked
             assert engine.seen == {"gpu0": Seen(13, attempt)}
+
+
+async def test_a_key_acts_on_the_worker_that_is_drawn_as_selected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Job 14 has ended, and gpu1 with it has left the screen, which is not drawn yet."""
+    engine = sweeps.engine()
+    app = sweeps.app(engine)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("right")
+        monkeypatch.setattr(app, "PACE_S", play.WAIT_S)
+        left = tuple(worker for worker in engine.snapshot.workers if worker.slot != "gpu1")
+        engine.push(sessions.changed(engine.snapshot, workers=left))
+        await pilot.pause()
+        await pilot.press("X")
+        await play.sees(pilot, "Kill job 14")
+        await pilot.press("y")
+        await play.until(pilot, lambda: (Action.KILL, "gpu1") in engine.asked)
+        assert engine.seen["gpu1"].job == 14
