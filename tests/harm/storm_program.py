@@ -16,7 +16,6 @@ from gmg_tui.protocol import Lines
 from tests import tunings
 from tests.ui import play, sessions, sweeps
 from tests.ui.fake_engine import FakeEngine
-from tests.ui.screens import stage
 
 MOMENTS = 100
 
@@ -43,7 +42,7 @@ async def main(kind: str, pace_s: float) -> int:
         snapshot = lambda second: tunings.snapshot(tunings.EDGE if second > MOMENTS / 2 else tunings.LADDER, second)  # noqa: E731
     else:
         engine, snapshot = play.engine_of(sessions.varied_snapshot()), lambda second: sessions.varied_snapshot(second)
-    engine.details_of = {slot.name: stage.details(slot.name) for slot in engine.welcome.session.slots}
+    engine.details_of = {slot.name: sessions.details(slot.name) for slot in engine.welcome.session.slots}
     engine.tried_so_far = tuple(Tried(("-B", str(1 << n)), rate=1000.0 * n, n_envs=1 << n) for n in range(40))
     GmgApp.SILENT_S = 1 << 30  # this engine says nothing more
     app = GmgApp(engine)

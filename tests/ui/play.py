@@ -57,6 +57,15 @@ def engine_of(snapshot: Snapshot, *, cpus: int = 0) -> FakeEngine:
     return FakeEngine(session, snapshot, recent=recent, log=log)
 
 
+def edited_engine(**changes: Any) -> FakeEngine:
+    """An engine on four GPUs whose workers are in their second attempt; `changes` are made to the first."""
+    snapshot = sessions.edited_snapshot(**changes)
+    slots = [worker.slot for worker in snapshot.workers]
+    made = FakeEngine(sessions.session(4), snapshot, recent=tuple(map(sessions.edited_series, slots)))
+    made.details_of = {slot: sessions.details(slot) for slot in slots}
+    return made
+
+
 def app_of(engine: FakeEngine, *, theme: str | None = None, ascii_only: bool = False) -> FakedApp:
     """An app that draws all at once, so that a test need not wait for its pace."""
     return FakedApp(engine, theme=theme, ascii_only=ascii_only)
@@ -72,6 +81,11 @@ def varied() -> FakedApp:
     return app_of(engine_of(sessions.varied_snapshot()))
 
 
+def edited(**changes: Any) -> FakedApp:
+    """Workers in their second attempt; `changes` are made to the first."""
+    return app_of(edited_engine(**changes))
+
+
 async def press(pilot: Pilot[Any], *keys: str) -> None:
     """Press keys, each once the one before has done its work; `do:ACTION` runs an action of the palette."""
     for key in keys:
@@ -80,6 +94,24 @@ async def press(pilot: Pilot[Any], *keys: str) -> None:
         else:
             await pilot.press(key)
         await pilot.pause()
+
+
+async def write(pilot: Pilot[Any], text: str) -> None:
+    """Type `text`."""
+    await pilot.press(*text)
+    await pilot.pause()
+
+
+async def click(pilot: Pilot[Any], text: str) -> None:
+    """Click the first place where `text` stands on the screen."""
+    row, line = next((row, line) for row, line in enumerate(screen(pilot.app)) if text in line)
+    await pilot.click(offset=(line.index(text) + len(text) // 2, row))
+    await pilot.pause()
+
+
+def asked(of: FakeEngine) -> list[tuple[object, ...]]:
+    """Requests that change something."""
+    return [request for request in of.asked if request[0] not in {"follow", "details", "series"}]
 
 
 def burst(pilot: Pilot[Any], *keys: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gmg_tui.model import Fps, Phase, Progress, Rank, RankGroup, Snapshot, Worker, WorkerState
 from tests.ui import sessions
-from tests.ui.sessions import NOW, changed
+from tests.ui.sessions import NOW
+from tests.workers import changed
 
 ARGS = ("--num_envs", "4096")
 

@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from gmg_tui.model import (
+    Details,
     Fps,
     Gpu,
+    GpuProcess,
     GpuSample,
     Phase,
     Progress,
@@ -22,11 +24,15 @@ from gmg_tui.model import (
     Worker,
     WorkerState,
 )
-from tests.workers import changed as changed
-from tests.workers import worker_of
+from tests.rates import rate
+from tests.workers import changed, reached, worker_of
 
 NOW = 1_795_244_467.0
 ARGS = ("-B", "4096", "--seed", "7")
+EDITED = ("-B", "4096", "-e", "run-{i}", "--seed", "{seed}")
+"""The arguments of a worker of `edited_snapshot`, without placeholders filled in."""
+EVIL = "\x1b]0;owned\x07\x1b[31m[/] [bold] [/tmp/x] \u202e"
+"""Text that sets a title and colours, and markup, where it is not escaped."""
 FULL_MIB = 81559.0
 
 _S = TypeVar("_S", bound=msgspec.Struct)
@@ -307,3 +313,86 @@ def log_of(lines: int) -> tuple[str, ...]:
         "[Genesis] [07:01:00] [INFO] Compiling simulation kernels...",
     )
     return (*head, *(fps_line(i, 24e6 + 1e5 * math.sin(i)) for i in range(lines - len(head))))
+
+
+# Workers in their second attempt
+
+
+def gpu(i: int) -> Gpu:
+    """A GPU."""
+    made = session(i + 1).slots[i].gpu
+    assert made is not None
+    return made
+
+
+def edited_worker(i: int) -> Worker:
+    """A worker in its second attempt, with twice the environments of the first."""
+    now = reached(2, ("-B", "4096", "-e", f"run-{i}"), rate(24_200_311.0), 4096, 97.0, 30925.0, 612.0)
+    return changed(
+        running(i),
+        args=now.args,
+        attempt=2,
+        pid=5200 + i,
+        fps=Fps(24_200_311.0, 23_950_114.0, 24_410_777.0, 812, 24_013_029.0),
+        progress=Progress(412.0, 1000.0, "iteration", 3340.0),
+        cpu_pct=131.0,
+        energy_j=1_430_000.0,
+    )
+
+
+def edited_snapshot(**changes: Any) -> Snapshot:
+    """Four workers that run on GPUs at their power cap, without a fan; `changes` are made to the first."""
+    more = {"throttle": ("power cap",), "sm_clock_mhz": 1755.0, "pcie_rx_mib_s": 312.0, "pcie_tx_mib_s": 4.5}
+    samples = tuple(changed(sample(i), energy_j=91_263_000.0, **more) for i in range(4))
+    workers = tuple(edited_worker(i) for i in range(4))
+    return Snapshot(NOW, 2400.0, (changed(workers[0], **changes), *workers[1:]), samples)
+
+
+def details(slot: str = "gpu0") -> Details:
+    """What the engine knows of an `edited_worker` beside the snapshot."""
+    index = int(slot[3:])
+    first = reached(1, ("-B", "2048", "-e", f"run-{index}"), rate(13_020_115.0), 2048, 71.0, 17010.0, 455.0)
+    second = reached(2, ("-B", "4096", "-e", f"run-{index}"), rate(24_013_029.0), 4096, 97.0, 30925.0, 612.0)
+    ended = {"started": NOW - 2400, "ended": NOW - 2360, "exit_code": -2, "reason": "stopped by a person"}
+    return Details(
+        slot=slot,
+        command=("/opt/venv/bin/python", "franka.py", "-B", "4096", "-e", f"run-{index}", "--seed", "1"),
+        cwd="/home/me/sim",
+        env={
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            "CUDA_VISIBLE_DEVICES": str(index),
+            "EGL_DEVICE_ID": str(index),
+            "GMG_WORKER_INDEX": str(index),
+            "GMG_NUM_WORKERS": "4",
+            "PYTHONUNBUFFERED": "1",
+        },
+        unset=("DISPLAY", "LOCAL_RANK"),
+        egl=f"EGL device {index} is the card, by EGL_CUDA_DEVICE_NV",
+        attempts=(
+            changed(first, pid=5100, state=WorkerState.STOPPED, **ended),
+            changed(second, pid=5200, started=NOW - 2352, state=WorkerState.RUNNING),
+        ),
+        processes=(
+            GpuProcess(5200, "python", 30100.0, "me", "/opt/venv/bin/python franka.py -B 4096", 2352.0, slot),
+            GpuProcess(811, "Xorg", 96.0, "root", "/usr/lib/xorg/Xorg :0", 864_000.0),
+            GpuProcess(7_340_112, "python", None, None, None, None),
+        ),
+        args=EDITED,
+        extra_env={"GS_CACHE": "/tmp/cache-{i}"},
+    )
+
+
+def edited_series(slot: str = "gpu0") -> Series:
+    """Forty minutes: a compilation, two thousand environments, an edit, four thousand."""
+    steps = range(600)
+    slow = [0.55 if 30 <= step < 180 else 1.0 if step >= 220 else None for step in steps]
+    wave = [1 + 0.03 * math.sin(step / 7) for step in steps]
+    return Series(
+        slot,
+        NOW,
+        4.0,
+        tuple(s and 24.0e6 * s * w for s, w in zip(slow, wave, strict=True)),
+        tuple(97.0 * w * s if s else 3.0 for s, w in zip(slow, wave, strict=True)),
+        tuple(30925.0 * s if s else 1200.0 for s in slow),
+        tuple(612.0 * s * w if s else 118.0 for s, w in zip(slow, wave, strict=True)),
+    )

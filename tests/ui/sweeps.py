@@ -9,7 +9,7 @@ from tests.ui import play, sessions
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.play import FakedApp
 from tests.ui.sessions import NOW
-from tests.workers import worker_of
+from tests.workers import changed, worker_of
 
 OUT_OF_MEMORY = "CUDA out of memory: 61.4 GiB more were asked for, 12.1 GiB were free"
 NO_MEMORY = "for 8.0 GiB of free VRAM (5.1 GiB are free)"
@@ -38,11 +38,11 @@ def _job(number: int, done: int, running: int, failed: tuple[int, ...]) -> JobRe
     slot = f"gpu{(number - 1) % _RUNNING}"
     fps = Fps(14_047_310.0 + 1000 * number, 14_000_000.0, 14_100_000.0, 90, settled=14_047_310.0 + 1000 * number)
     log = f"logs/{number:04d}-{job.name}.log"
-    begun = sessions.changed(job, slot=slot, last=Attempt(1), started=sessions.NOW - 600, log=log)
+    begun = changed(job, slot=slot, last=Attempt(1), started=sessions.NOW - 600, log=log)
     if number > done:
-        return sessions.changed(begun, state=WorkerState.RUNNING)
+        return changed(begun, state=WorkerState.RUNNING)
     if number in failed:
-        return sessions.changed(
+        return changed(
             begun,
             state=WorkerState.FAILED,
             reason=OUT_OF_MEMORY,
@@ -51,7 +51,7 @@ def _job(number: int, done: int, running: int, failed: tuple[int, ...]) -> JobRe
             ended=1.0,
         )
     last = Attempt(1, fps=fps, exit_code=0)
-    return sessions.changed(begun, state=WorkerState.FINISHED, last=last, elapsed_s=_SECONDS, ended=1.0)
+    return changed(begun, state=WorkerState.FINISHED, last=last, elapsed_s=_SECONDS, ended=1.0)
 
 
 def queue_of(records: list[JobRecord], *, version: int = 1, **changes: Any) -> Queue:
@@ -83,7 +83,7 @@ def workers(records: list[JobRecord], slots: int = 4, second: float = 0.0) -> tu
             made.append(worker_of(slot, index, WorkerState.WAITING, NOW - 61.0, reason=NO_MEMORY))
             continue
         made.append(
-            sessions.changed(
+            changed(
                 sessions.running(index, second=second),
                 job=job.number,
                 job_name=job.name,
@@ -109,13 +109,11 @@ def snapshot(records: list[JobRecord], *, slots: int = 4, second: float = 0.0, *
 def ended_snapshot(records: list[JobRecord], slots: int = 4) -> Snapshot:
     """All jobs have ended; each slot has its last one's worker."""
     last = tuple(
-        sessions.changed(
-            sessions.running(index), state=WorkerState.FINISHED, job=job.number, job_name=job.name, exit_code=0
-        )
+        changed(sessions.running(index), state=WorkerState.FINISHED, job=job.number, job_name=job.name, exit_code=0)
         for index, job in enumerate(records[-slots:])
     )
     queue = queue_of(records, version=9, eta_s=None, ended=True)
-    return sessions.changed(snapshot(records), workers=last, queue=queue)
+    return changed(snapshot(records), workers=last, queue=queue)
 
 
 def engine(records: list[JobRecord] | None = None, *, slots: int = 4, used: int = 4) -> FakeEngine:
@@ -123,10 +121,10 @@ def engine(records: list[JobRecord] | None = None, *, slots: int = 4, used: int 
     records = jobs() if records is None else records
     session = sessions.session(slots, name="sweep-1")
     sweep = SweepSpec(file="/home/me/sim/grid.toml", timeout_s=1800.0)
-    spec = sessions.changed(session.spec, script="experiment.py", args=("--method", "{method}"), sweep=sweep)
+    spec = changed(session.spec, script="experiment.py", args=("--method", "{method}"), sweep=sweep)
     log = {slot.name: sessions.log_of(play.LOG_LINES) for slot in session.slots}
     made = FakeEngine(
-        sessions.changed(session, spec=spec),
+        changed(session, spec=spec),
         snapshot(records, slots=used),
         recent=sessions.recent(slots),
         log=log,

@@ -10,6 +10,7 @@ from gmg_tui.model import Fps, Snapshot, Worker, WorkerState
 from gmg_tui.ui.slots import Order
 from tests.ui import nodes, play, sessions
 from tests.ui.play import FakedApp
+from tests.workers import changed
 
 SLOTS = 40
 CARDS = 10
@@ -36,7 +37,7 @@ def _snapshot(chance: random.Random, second: float, *, spread: bool) -> Snapshot
     """Workers of random states and rates, on one machine or `spread` over several."""
     snapshot = sessions.busy_snapshot(SLOTS, second)
     workers = tuple(_worker(chance, worker) for worker in snapshot.workers)
-    snapshot = sessions.changed(snapshot, workers=workers)
+    snapshot = changed(snapshot, workers=workers)
     if not spread:
         return snapshot
     spread_out = nodes.snapshot(snapshot, SLOTS // CARDS, CARDS)
@@ -52,7 +53,7 @@ def _worker(chance: random.Random, worker: Worker) -> Worker:
         "stuck": {"stuck": "no output"},
         "silent": {"fps": None, "n_envs": None},
     }
-    return sessions.changed(worker, **fields[kind])
+    return changed(worker, **fields[kind])
 
 
 def _consistent(app: FakedApp) -> None:

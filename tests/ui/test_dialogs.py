@@ -9,19 +9,18 @@ import pytest
 
 from gmg_tui.model import WorkerState
 from gmg_tui.ui.dialogs import ConfirmScreen, Dialog, QuitScreen
-from tests.ui import play
-from tests.ui.screens import stage
-from tests.ui.screens.stage import click, press
+from tests.ui import play, sessions
+from tests.ui.play import click, press
 from tests.workers import changed
 
-EVIL = stage.EVIL + " [/red"
+EVIL = sessions.EVIL + " [/red"
 OPEN = "open"
 
 
 async def answers(make: Callable[[], Dialog[Any]], *cases: str, size: tuple[int, int] = (80, 24)) -> list[object]:
     """What a dialog closes with after the keys of each case, or after a click on `click:TEXT`; OPEN if it does not."""
     closed_with: list[object] = []
-    app = stage.app()
+    app = play.edited()
     async with app.run_test(size=size) as pilot:
         for number, case in enumerate(cases, 1):
             dialog = make()
@@ -39,7 +38,7 @@ async def answers(make: Callable[[], Dialog[Any]], *cases: str, size: tuple[int,
 
 
 def quitting(*, stopping: bool = False) -> QuitScreen:
-    return QuitScreen(stage.GPU_SESSION, stage.snapshot(), stopping=stopping)
+    return QuitScreen(sessions.session(4), sessions.edited_snapshot(), stopping=stopping)
 
 
 async def test_quit_by_key_arrows_and_mouse() -> None:
@@ -77,15 +76,15 @@ async def test_every_button_is_reachable_in_a_tiny_terminal() -> None:
     ],
 )
 async def test_quit_describes_the_workers(live: int, stopping: bool, texts: tuple[str, ...]) -> None:
-    snapshot = stage.snapshot()
+    snapshot = sessions.edited_snapshot()
     workers = [
         changed(worker, state=WorkerState.RUNNING if number < live else WorkerState.STOPPED)
         for number, worker in enumerate(snapshot.workers)
     ]
-    app = stage.app()
+    app = play.edited()
     async with app.run_test(size=(80, 24)) as pilot:
         await app.push_screen(
-            QuitScreen(stage.GPU_SESSION, changed(snapshot, workers=tuple(workers)), stopping=stopping)
+            QuitScreen(sessions.session(4), changed(snapshot, workers=tuple(workers)), stopping=stopping)
         )
         await play.sees(pilot, "Quit franka-1", *texts)
 
@@ -105,7 +104,7 @@ async def test_only_an_explicit_yes_confirms() -> None:
 
 
 async def test_a_question_is_shown_literally() -> None:
-    app = stage.app()
+    app = play.edited()
     async with app.run_test(size=(80, 24)) as pilot:
         await app.push_screen(ConfirmScreen(f"Kill {EVIL}?"))
         await play.sees(pilot, "[/] [bold] [/tmp/x]")
@@ -115,17 +114,17 @@ async def test_a_question_is_shown_literally() -> None:
 
 
 async def test_the_main_screen_goes_on_below_two_dialogs() -> None:
-    app = stage.app()
+    app = play.edited()
     async with app.run_test(size=(80, 24)) as pilot:
         await app.push_screen(ConfirmScreen("Kill gpu0 now?"))
         await app.push_screen(ConfirmScreen("Kill gpu1 now?"))
-        ended = [changed(worker, state=WorkerState.FINISHED) for worker in stage.snapshot().workers]
-        app.engine.push(changed(stage.snapshot(), workers=tuple(ended)))
+        ended = [changed(worker, state=WorkerState.FINISHED) for worker in sessions.edited_snapshot().workers]
+        app.engine.push(changed(sessions.edited_snapshot(), workers=tuple(ended)))
         await play.sees(pilot, "gpu0 ✓ finished", "Kill gpu1 now?")
 
 
 async def test_the_footer_of_a_narrow_terminal_drops_whole_keys() -> None:
-    app = stage.app()
+    app = play.edited()
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, *"/B", "enter")
         await play.sees(pilot, "esc Back")

@@ -18,6 +18,7 @@ from textual.strip import Strip
 
 from gmg_tui.ui.terminal import Differ
 from tests.ui import play, sessions
+from tests.workers import changed
 
 SIZE = WIDTH, HEIGHT = Size(12, 3)
 _STYLES = [
@@ -159,8 +160,8 @@ async def test_only_cells_that_changed_are_sent(monkeypatch: pytest.MonkeyPatch)
         app.engine.push(snapshot)
         await pilot.pause()
         sent.clear()
-        worker = sessions.changed(snapshot.workers[5], n_envs=8192)
+        worker = changed(snapshot.workers[5], n_envs=8192)
         workers = (*snapshot.workers[:5], worker, *snapshot.workers[6:])
-        app.engine.push(sessions.changed(snapshot, workers=workers))
+        app.engine.push(changed(snapshot, workers=workers))
         await play.sees(pilot, "8,192 envs")
     assert 0 < len("".join(sent)) < 100

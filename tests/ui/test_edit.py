@@ -21,9 +21,8 @@ from gmg_tui.ui.view import View
 from gmg_tui.ui.words import join_args
 from tests.ui import nodes, play, sessions
 from tests.ui.fake_engine import FakeEngine
-from tests.ui.screens import stage
-from tests.ui.screens.stage import asked, click, press, write
-from tests.ui.sessions import changed
+from tests.ui.play import asked, click, press, write
+from tests.workers import changed
 
 ARGS, ENV = ("-B", "4096"), {"GS_CACHE": "/tmp/cache-{i}"}
 
@@ -46,9 +45,9 @@ class Editing(NamedTuple):
 
 @asynccontextmanager
 async def editing(slot: str = "gpu0", args: tuple[str, ...] = ARGS) -> AsyncIterator[Editing]:
-    engine = stage.engine()
-    engine.details_of[slot] = msgspec.structs.replace(stage.details(slot), args=args, extra_env=ENV)
-    app = stage.app(engine)
+    engine = play.edited_engine()
+    engine.details_of[slot] = msgspec.structs.replace(sessions.details(slot), args=args, extra_env=ENV)
+    app = play.app_of(engine)
     async with app.run_test(size=(80, 24)) as pilot:
         app.view.choose(slot)
         await press(pilot, "e")
@@ -60,9 +59,9 @@ async def editing(slot: str = "gpu0", args: tuple[str, ...] = ARGS) -> AsyncIter
 
 
 async def test_the_dialog_opens_at_once_and_can_be_cancelled_while_the_engine_is_silent() -> None:
-    engine = stage.engine()
+    engine = play.edited_engine()
     engine.answers.clear()
-    app = stage.app(engine)
+    app = play.app_of(engine)
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "e")
         await play.sees(pilot, "Edit gpu0", "waiting for the engine")
@@ -76,9 +75,9 @@ async def test_the_dialog_opens_at_once_and_can_be_cancelled_while_the_engine_is
 
 
 async def test_the_dialog_shows_an_engine_error_and_typed_keys_do_not_reach_workers() -> None:
-    engine = stage.engine()
+    engine = play.edited_engine()
     engine.refuse = "gpu0 has no worker [/"
-    app = stage.app(engine)
+    app = play.app_of(engine)
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "e")
         await play.sees(pilot, "gpu0 has no worker [/")
@@ -112,7 +111,7 @@ async def test_what_cannot_be_parsed_is_explained_and_not_sent() -> None:
 
 
 async def test_the_preview_shows_the_arguments_of_this_worker() -> None:
-    async with editing("gpu2", stage.ARGS) as dialog:
+    async with editing("gpu2", sessions.EDITED) as dialog:
         await play.sees(dialog.pilot, "-B 4096 -e run-2 --seed 2001")
         await write(dialog.pilot, " {gpu}of{n}{{x}}")
         await play.sees(dialog.pilot, "--seed 2001 2of4{x}")
@@ -135,11 +134,11 @@ def test_gpu_is_the_index_on_the_node_of_the_slot() -> None:
 
 @pytest.mark.parametrize("how", ["enter", "click"])
 async def test_this_worker_restarts_with_the_arguments_as_written(how: str) -> None:
-    async with editing("gpu2", stage.ARGS) as dialog:
+    async with editing("gpu2", sessions.EDITED) as dialog:
         await press(dialog.pilot, "end")
         await write(dialog.pilot, " --note 'two words'")
         await (click(dialog.pilot, "Restart (ctrl+s)") if how == "click" else press(dialog.pilot, how))
-        assert asked(dialog.engine) == [("edit", ("gpu2",), (*stage.ARGS, "--note", "two words"), ENV)]
+        assert asked(dialog.engine) == [("edit", ("gpu2",), (*sessions.EDITED, "--note", "two words"), ENV)]
         assert not dialog.open
 
 
@@ -195,7 +194,7 @@ async def test_a_refusal_is_shown_and_nothing_typed_is_lost() -> None:
 
 
 async def test_with_marked_workers_the_scope_can_be_chosen() -> None:
-    app = stage.app()
+    app = play.edited()
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "space", "down", "space")
         for keys, slots in (("", ("gpu0", "gpu1")), ("tab tab space", ("gpu1",))):

@@ -17,7 +17,7 @@ from gmg_tui.store.writer import StoreWriter
 from gmg_tui.ui.app import GmgApp
 from tests.rates import rate
 from tests.ui import play, sessions
-from tests.ui.screens.stage import press
+from tests.ui.play import press
 from tests.workers import changed, reached
 
 

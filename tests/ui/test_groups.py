@@ -12,7 +12,8 @@ from gmg_tui.ui.header import group_row, headline
 from gmg_tui.ui.view import View
 from tests.ui import play, ranks, sessions
 from tests.ui.play import FakedApp
-from tests.ui.sessions import NOW, changed
+from tests.ui.sessions import NOW
+from tests.workers import changed
 
 
 def _lines(snapshot: Snapshot, width: int = 160) -> list[str]:

@@ -10,7 +10,7 @@ from gmg_tui.protocol import Welcome
 from gmg_tui.ui.header import headline
 from gmg_tui.ui.view import View
 from tests.ui import sessions
-from tests.ui.sessions import changed
+from tests.workers import changed
 
 
 def _headline(snapshot: Snapshot, width: int) -> str:

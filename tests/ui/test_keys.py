@@ -21,6 +21,7 @@ from tests.ui import play, sessions
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.play import FakedApp, press
 from tests.ui.sessions import NOW
+from tests.workers import changed
 
 WIDE = (160, 48)
 SMALL = (80, 24)
@@ -123,10 +124,8 @@ _LONG = {"attempt_started": NOW - 2352.0}
 def _with(*changes: Mapping[str, object]) -> FakedApp:
     """A worker for each of the `changes` made to one that runs."""
     snapshot = sessions.busy_snapshot(len(changes))
-    workers = tuple(
-        sessions.changed(worker, **change) for worker, change in zip(snapshot.workers, changes, strict=True)
-    )
-    return play.app_of(play.engine_of(sessions.changed(snapshot, workers=workers)))
+    workers = tuple(changed(worker, **change) for worker, change in zip(snapshot.workers, changes, strict=True))
+    return play.app_of(play.engine_of(changed(snapshot, workers=workers)))
 
 
 async def test_losing_more_than_a_minute_of_running_asks_first() -> None:
@@ -158,8 +157,8 @@ async def test_a_restart_that_loses_nothing_does_not_ask() -> None:
 
 async def test_restarting_failed_workers_asks_when_a_stuck_one_has_run_for_long() -> None:
     snapshot = sessions.varied_snapshot()
-    workers = tuple(sessions.changed(worker, **_LONG) if worker.stuck else worker for worker in snapshot.workers)
-    app = play.app_of(play.engine_of(sessions.changed(snapshot, workers=workers)))
+    workers = tuple(changed(worker, **_LONG) if worker.stuck else worker for worker in snapshot.workers)
+    app = play.app_of(play.engine_of(changed(snapshot, workers=workers)))
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "do:restart_failed")
         await play.sees(pilot, "Restart 2 workers? gpu4 has been running for 39:12.")

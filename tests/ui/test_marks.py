@@ -8,8 +8,9 @@ import pytest
 
 from gmg_tui.model import Snapshot, WorkerState
 from tests.ui import play, sessions, sweeps
-from tests.ui.screens.stage import asked, press
+from tests.ui.play import asked, press
 from tests.ui.sessions import NOW
+from tests.workers import changed
 
 SMALL, WIDE = (80, 24), (160, 48)
 LONG = {"attempt_started": NOW - 2352.0}
@@ -18,8 +19,8 @@ LONG = {"attempt_started": NOW - 2352.0}
 def _snapshot(**changes: Mapping[str, object]) -> Snapshot:
     """Eight workers that run, with the `changes` of some."""
     snapshot = sessions.busy_snapshot(8)
-    workers = tuple(sessions.changed(worker, **changes.get(worker.slot, {})) for worker in snapshot.workers)
-    return sessions.changed(snapshot, workers=workers)
+    workers = tuple(changed(worker, **changes.get(worker.slot, {})) for worker in snapshot.workers)
+    return changed(snapshot, workers=workers)
 
 
 def _app(*, ascii_only: bool = False, theme: str | None = None, **changes: Mapping[str, object]) -> play.FakedApp:
@@ -89,10 +90,10 @@ async def test_marks_survive_snapshots_and_are_dropped_with_their_slot() -> None
         first, second, *_ = app.view.slots
         await press(pilot, "space", "down", "space")
         await play.sees(pilot, "2 marked")
-        app.engine.push(sessions.changed(app.engine.snapshot, time=app.engine.snapshot.time + 1))
+        app.engine.push(changed(app.engine.snapshot, time=app.engine.snapshot.time + 1))
         await pilot.pause()
         await play.sees(pilot, "2 marked")
         left = tuple(worker for worker in app.engine.snapshot.workers if worker.slot != first)
-        app.engine.push(sessions.changed(app.engine.snapshot, workers=left))
+        app.engine.push(changed(app.engine.snapshot, workers=left))
         await play.sees(pilot, "1 marked")
         assert app.view.marked == {second}

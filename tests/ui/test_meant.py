@@ -7,8 +7,9 @@ from textual.pilot import Pilot
 
 from gmg_tui.protocol import Action, Seen
 from gmg_tui.ui import Outcome
-from tests.ui import play, sessions, sweeps
+from tests.ui import play, sweeps
 from tests.ui.fake_engine import FakeEngine
+from tests.workers import changed
 
 WIDE = (160, 48)
 
@@ -72,7 +73,7 @@ async def test_a_key_acts_on_the_worker_that_is_drawn_as_selected(monkeypatch: p
         await pilot.press("right")
         monkeypatch.setattr(app, "PACE_S", play.WAIT_S)
         left = tuple(worker for worker in engine.snapshot.workers if worker.slot != "gpu1")
-        engine.push(sessions.changed(engine.snapshot, workers=left))
+        engine.push(changed(engine.snapshot, workers=left))
         await pilot.pause()
         await pilot.press("X")
         await play.sees(pilot, "Kill job 14")

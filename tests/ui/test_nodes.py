@@ -8,6 +8,7 @@ from gmg_tui.protocol import Action
 from gmg_tui.ui.workers import tile
 from tests.ui import nodes, play, sessions
 from tests.ui.play import FakedApp, press
+from tests.workers import changed
 
 WIDE = (160, 48)
 ALL = tuple(map(nodes.name, range(8)))
@@ -115,8 +116,8 @@ async def test_a_lost_node_is_shown_in_headline_line_row_and_tile(size: tuple[in
 
 async def test_power_that_is_not_known_is_no_zero() -> None:
     snapshot = nodes.varied()
-    samples = tuple(sessions.changed(sample, power_w=None) for sample in snapshot.samples)
-    app = nodes.app_of(sessions.changed(snapshot, samples=samples))
+    samples = tuple(changed(sample, power_w=None) for sample in snapshot.samples)
+    app = nodes.app_of(changed(snapshot, samples=samples))
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "t", "do:screen.fold_node")
         line = next(row for row in play.screen(app) if "+ n1" in row)

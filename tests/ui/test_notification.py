@@ -7,7 +7,8 @@ import pytest
 from gmg_tui.model import Occurrence, OccurrenceKind
 from gmg_tui.ui.terminal import sequences
 from tests.ui import play
-from tests.ui.sessions import busy_snapshot, changed
+from tests.ui.sessions import busy_snapshot
+from tests.workers import changed
 
 
 def _happened(number: int, text: str = "gpu3 has failed: out of memory") -> Occurrence:

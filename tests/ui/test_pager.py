@@ -10,8 +10,8 @@ import pytest
 
 from gmg_tui.ui.terminal import run_pager
 from tests.ui import play, sessions, sweeps
-from tests.ui.play import FakedApp
-from tests.ui.screens.stage import press
+from tests.ui.play import FakedApp, press
+from tests.workers import changed
 
 SMALL, WIDE = (80, 24), (160, 48)
 WARNING = "[Genesis] [07:00:34] [WARNING] Neutral robot position (qpos0) exceeds joint limits."
@@ -27,8 +27,8 @@ def _app(*lines: str) -> FakedApp:
 
 
 def _with_log(app: FakedApp, folder: Path, text: str = "all of it\n") -> Path:
-    spec = sessions.changed(app.view.session.spec, folder=str(folder))
-    app.view.session = sessions.changed(app.view.session, spec=spec)
+    spec = changed(app.view.session.spec, folder=str(folder))
+    app.view.session = changed(app.view.session, spec=spec)
     path = folder / "logs" / "gpu0.log"
     path.parent.mkdir()
     path.write_text(text)

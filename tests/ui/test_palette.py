@@ -7,9 +7,7 @@ from textual.pilot import Pilot
 
 from gmg_tui.ui import Outcome
 from tests.ui import play
-from tests.ui.play import FakedApp
-from tests.ui.screens import stage
-from tests.ui.screens.stage import press
+from tests.ui.play import FakedApp, press
 
 EVERYWHERE = {"Help (?)", "Detach (d)", "Quit (q)", "Redraw"}
 ON_A_WORKER = {"Restart (r)", "Stop (x)", "Kill (X)", "Edit (e)", "Processes (p)"}
@@ -35,7 +33,7 @@ async def _offered(app: FakedApp, pilot: Pilot[Outcome]) -> set[str]:
 async def test_the_palette_offers_only_what_works_on_the_current_screen(
     keys: str, there: set[str], missing: set[str]
 ) -> None:
-    app = stage.app()
+    app = play.edited()
     async with app.run_test(size=(100, 30)) as pilot:
         await press(pilot, *keys.split())
         offered = await _offered(app, pilot)
@@ -44,7 +42,7 @@ async def test_the_palette_offers_only_what_works_on_the_current_screen(
 
 
 async def test_an_action_without_a_key_is_run_from_the_palette() -> None:
-    app = stage.app()
+    app = play.edited()
     async with app.run_test(size=(100, 30)) as pilot:
         await press(pilot, "ctrl+p")
         await pilot.press(*"filter")

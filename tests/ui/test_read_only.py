@@ -15,9 +15,7 @@ from tests import tunings
 from tests.ui import play, sweeps
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.pages import test_tried, test_tuning
-from tests.ui.play import FakedApp
-from tests.ui.screens import stage
-from tests.ui.screens.stage import asked, click, press
+from tests.ui.play import FakedApp, asked, click, press
 
 WIDE = (150, 44)
 LOOKS = {"follow", "details", "series", "queue", "tried", "close"}
@@ -37,7 +35,7 @@ def _engine(of: str) -> FakeEngine:
         case "tried":
             return _only_looks(test_tried.engine())
         case _:
-            return _only_looks(stage.engine())
+            return _only_looks(play.edited_engine())
 
 
 def _steered(engine: FakeEngine) -> list[tuple[object, ...]]:
@@ -117,7 +115,7 @@ async def test_q_leaves_without_asking_and_without_affecting_workers() -> None:
 
 
 async def test_a_browser_is_not_offered_actions_that_need_the_terminal() -> None:
-    app = FakedApp(stage.engine(), theme="dark", web=True)
+    app = FakedApp(play.edited_engine(), theme="dark", web=True)
     async with app.run_test(size=WIDE) as pilot:
         await play.sees(pilot, "r Restart")  # it may steer
         assert "Open log in pager" not in {command.title for command in app.get_system_commands(app.screen)}

@@ -15,16 +15,16 @@ from gmg_tui.ui.terminal import run_pager
 from gmg_tui.ui.workers import tile
 from tests.ui import play, sessions, sweeps
 from tests.ui.play import FakedApp, press
-from tests.ui.screens import stage
 from tests.ui.sessions import NOW
+from tests.workers import changed
 
 WIDE = (160, 48)
 
 
 def _long_running() -> FakedApp:
     snapshot = sessions.busy_snapshot(8)
-    workers = tuple(sessions.changed(worker, attempt_started=NOW - 7200.0) for worker in snapshot.workers)
-    return play.app_of(play.engine_of(sessions.changed(snapshot, workers=workers)))
+    workers = tuple(changed(worker, attempt_started=NOW - 7200.0) for worker in snapshot.workers)
+    return play.app_of(play.engine_of(changed(snapshot, workers=workers)))
 
 
 async def test_an_edit_of_workers_that_have_run_for_long_asks_first() -> None:
@@ -67,7 +67,7 @@ async def test_no_key_affects_another_worker_when_the_slot_of_the_details_is_rem
         await press(pilot, "enter")
         snapshot = app.view.snapshot
         rest = tuple(worker for worker in snapshot.workers if worker.slot != slot)
-        app.engine.push(sessions.changed(snapshot, workers=rest))
+        app.engine.push(changed(snapshot, workers=rest))
         await play.sees(pilot, f"{slot} is not in use any more")
         await press(pilot, "x", "r", "e")
         assert not [request for request in app.engine.asked if request[0] in {Action.STOP, Action.RESTART, "edit"}]
@@ -108,9 +108,9 @@ async def test_the_event_loop_continues_while_the_pager_runs(tmp_path: Path) -> 
 
 def test_a_tile_has_one_rate() -> None:
     fps = Fps(24_200_000.0, 23_000_000.0, 24_400_000.0, 9, settled=22_723_000.0)
-    snapshot = stage.snapshot(fps=fps, last_line="Running at 24,188.68 FPS (5.91 FPS per env, 4096 envs).")
-    slot = stage.GPU_SESSION.slots[0]
-    shown = SlotView(slot, snapshot.workers[0], snapshot.samples[0], History(), stage.NOW)
+    snapshot = sessions.edited_snapshot(fps=fps, last_line="Running at 24,188.68 FPS (5.91 FPS per env, 4096 envs).")
+    slot = sessions.session(4).slots[0]
+    shown = SlotView(slot, snapshot.workers[0], snapshot.samples[0], History(), sessions.NOW)
     text = "\n".join(str(row) for row in tile.tile(shown, 60))
     assert "22,723,000 FPS" in text
     assert "printed" not in text

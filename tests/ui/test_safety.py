@@ -9,7 +9,7 @@ from gmg_tui.model import Phase, Worker, WorkerState
 from gmg_tui.protocol import Lines
 from tests.ui import play, sessions
 from tests.ui.sessions import NOW
-from tests.workers import worker_of
+from tests.workers import changed, worker_of
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m[/] [red] [/red \u202e \x08\r\n\tend"
 SHOWN = "[/] [red] [/red"
@@ -57,11 +57,11 @@ async def test_hostile_text_is_shown_literally(
     sent = play.record(monkeypatch, Console(color_system="256", force_terminal=True))
     states = (WorkerState.FAILED, WorkerState.COMPILING, WorkerState.STOPPING, WorkerState.RUNNING)
     workers = tuple(_evil_worker(f"gpu{i}", i, state) for i, state in enumerate(states))
-    snapshot = sessions.changed(sessions.busy_snapshot(4), workers=workers, notes=(EVIL,), nvml_error=EVIL)
+    snapshot = changed(sessions.busy_snapshot(4), workers=workers, notes=(EVIL,), nvml_error=EVIL)
     engine = play.engine_of(snapshot)
     engine.log = {"gpu0": [EVIL, "plain"]}
-    spec = sessions.changed(engine.welcome.session.spec, script=EVIL, args=(EVIL,))
-    engine.welcome = sessions.changed(engine.welcome, session=sessions.changed(engine.welcome.session, spec=spec))
+    spec = changed(engine.welcome.session.spec, script=EVIL, args=(EVIL,))
+    engine.welcome = changed(engine.welcome, session=changed(engine.welcome.session, spec=spec))
     app = play.app_of(engine, ascii_only=ascii_only)
     async with app.run_test(size=size) as pilot:
         await play.sees(pilot, "2 lines")

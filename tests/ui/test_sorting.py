@@ -16,6 +16,7 @@ from gmg_tui.ui.view import SORT_S, View
 from gmg_tui.ui.workers import table
 from tests.ui import play, sessions
 from tests.ui.play import FakedApp, press
+from tests.workers import changed
 
 WIDE = (160, 48)
 
@@ -24,12 +25,10 @@ def _rates(*millions: float | None, second: float = 0.0) -> Snapshot:
     """As many workers, each with its rate."""
     snapshot = sessions.busy_snapshot(len(millions), second)
     workers = tuple(
-        sessions.changed(
-            worker, fps=None if rate is None else Fps(rate * 1e6, rate * 1e6, rate * 1e6, 9, settled=rate * 1e6)
-        )
+        changed(worker, fps=None if rate is None else Fps(rate * 1e6, rate * 1e6, rate * 1e6, 9, settled=rate * 1e6))
         for worker, rate in zip(snapshot.workers, millions, strict=True)
     )
-    return sessions.changed(snapshot, workers=workers)
+    return changed(snapshot, workers=workers)
 
 
 async def _push(pilot: Pilot[Outcome], app: FakedApp, snapshot: Snapshot) -> None:
@@ -76,9 +75,7 @@ def test_a_broken_gpu_is_trouble_and_a_slow_link_is_not() -> None:
     (slot,) = sessions.session(1).slots
     troubled = [
         in_trouble(
-            SlotView(
-                slot, sessions.running(0), sessions.changed(sessions.sample(0), health=each), History(), sessions.NOW
-            )
+            SlotView(slot, sessions.running(0), changed(sessions.sample(0), health=each), History(), sessions.NOW)
         )
         for each in (broken, link)
     ]
@@ -88,12 +85,12 @@ def test_a_broken_gpu_is_trouble_and_a_slow_link_is_not() -> None:
 def test_a_worker_is_slow_beside_those_with_the_same_gpu_and_arguments() -> None:
     def view(*millions: float, args: tuple[str, ...] = ("-B", "4096")) -> View:
         snapshot = _rates(*millions)
-        first, *others = (sessions.changed(worker, comparable=True) for worker in snapshot.workers)
+        first, *others = (changed(worker, comparable=True) for worker in snapshot.workers)
         workers = (
-            sessions.changed(first, given=args),
-            *(sessions.changed(each, given=("-B", "4096")) for each in others),
+            changed(first, given=args),
+            *(changed(each, given=("-B", "4096")) for each in others),
         )
-        return View(play.engine_of(sessions.changed(snapshot, workers=workers)).welcome)
+        return View(play.engine_of(changed(snapshot, workers=workers)).welcome)
 
     slow = view(22, 24, 24, 25).of("gpu0")
     assert [note.text for note in words.notes(slow)] == ["8 % below the median"]
@@ -184,8 +181,8 @@ async def test_the_trouble_key_cycles_in_screen_order() -> None:
         await press(pilot, "exclamation_mark")
         await play.sees(pilot, "No worker has problems.")
         fine = sessions.busy_snapshot(second=9.0)
-        failed = sessions.changed(fine.workers[0], state=WorkerState.FAILED)
-        await _push(pilot, app, sessions.changed(fine, workers=(failed, *fine.workers[1:])))
+        failed = changed(fine.workers[0], state=WorkerState.FAILED)
+        await _push(pilot, app, changed(fine, workers=(failed, *fine.workers[1:])))
         app.select("gpu0")
         await press(pilot, "exclamation_mark")
         await play.sees(pilot, "No other worker has problems.")

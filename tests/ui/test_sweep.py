@@ -12,6 +12,7 @@ from gmg_tui.ui.view import View
 from tests.ui import play, sessions, sweeps
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.play import press
+from tests.workers import changed
 
 SMALL, WIDE = (80, 24), (160, 48)
 
@@ -25,7 +26,7 @@ async def _shows(pilot: Pilot[Outcome], engine: FakeEngine, snapshot: Snapshot) 
 def _with(snapshot: Snapshot, *slots: int) -> Snapshot:
     """`snapshot` with the workers of these slots only."""
     names = {f"gpu{index}" for index in slots}
-    return sessions.changed(snapshot, workers=tuple(w for w in snapshot.workers if w.slot in names))
+    return changed(snapshot, workers=tuple(w for w in snapshot.workers if w.slot in names))
 
 
 # The state
@@ -191,8 +192,8 @@ async def test_a_job_that_has_ended_can_only_be_run_again() -> None:
     async with app.run_test(size=WIDE) as pilot:
         first, *others = engine.snapshot.workers
         for key, message in (("x", "Nothing runs on gpu0."), ("e", "Nothing runs on gpu0."), ("r", "")):
-            ended = sessions.changed(first, state=WorkerState.FAILED)
-            await _shows(pilot, engine, sessions.changed(engine.snapshot, workers=(ended, *others)))
+            ended = changed(first, state=WorkerState.FAILED)
+            await _shows(pilot, engine, changed(engine.snapshot, workers=(ended, *others)))
             await press(pilot, key)
             await play.sees(pilot, message)
         assert [request for request in engine.asked if request[0] != "follow"] == [("restart", "gpu0")]
@@ -208,7 +209,7 @@ async def test_quitting_shows_how_to_continue_and_counts_jobs() -> None:
         assert [request for request in app.engine.asked if request[0] != "follow"] == [("end", False)]
         await play.sees(pilot, "Stopping: 3 workers left")
         ended = sweeps.queue_of(sweeps.jobs(30, 15, running=0), ended=True)
-        app.engine.push(sessions.changed(app.engine.snapshot, workers=(), queue=ended))
+        app.engine.push(changed(app.engine.snapshot, workers=(), queue=ended))
         await pilot.pause()
     assert app.return_value is not None
     assert app.return_value.how == "stopped"

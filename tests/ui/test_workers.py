@@ -20,8 +20,8 @@ from gmg_tui.ui.slots import KEPT_S, History, SlotView, buckets
 from gmg_tui.ui.view import View
 from gmg_tui.ui.workers import table, tile
 from tests.ui import sessions
-from tests.ui.sessions import NOW, changed
-from tests.workers import worker_of
+from tests.ui.sessions import NOW
+from tests.workers import changed, worker_of
 
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
 _metrics = st.none() | st.floats(0, 1e13, allow_nan=False)

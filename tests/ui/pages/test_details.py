@@ -26,19 +26,17 @@ from gmg_tui.ui.pages.details import DetailsPage, lines, tracks
 from gmg_tui.ui.pages.page import Fact
 from gmg_tui.ui.slots import History, SlotView
 from tests.rates import rate
-from tests.ui import play, sweeps
+from tests.ui import play, sessions, sweeps
 from tests.ui.fake_engine import FakeEngine
-from tests.ui.screens import stage
-from tests.ui.screens.stage import asked, click, press
-from tests.ui.sessions import changed
-from tests.workers import reached
+from tests.ui.play import asked, click, press
+from tests.workers import changed, reached
 
 
 @asynccontextmanager
 async def detailed(
     engine: FakeEngine | None = None, *keys: str, size: tuple[int, int] = (80, 24), slot: str = ""
 ) -> AsyncIterator[Pilot[Any]]:
-    app = stage.app(engine)
+    app = play.app_of(engine or play.edited_engine())
     async with app.run_test(size=size) as pilot:
         app.view.choose(slot)
         await press(pilot, "enter", *keys)
@@ -53,12 +51,12 @@ def _texts(of: list[Fact]) -> list[str]:
 
 
 def _worker_facts(worker: Worker, history: History) -> Iterator[Fact]:
-    return facts.worker_facts(SlotView(stage.GPU_SESSION.slots[0], worker, None, history, stage.NOW))
+    return facts.worker_facts(SlotView(sessions.session(4).slots[0], worker, None, history, sessions.NOW))
 
 
 def test_a_rate_is_shown_with_its_source_and_beside_the_number_printed_last() -> None:
     fps = Fps(24_200_311.0, 23_950_114.0, 24_410_777.0, 812, 24_013_029.0, counted="probe")
-    worker = changed(stage.snapshot().workers[0], fps=fps)
+    worker = changed(sessions.edited_snapshot().workers[0], fps=fps)
     texts = _texts(list(_worker_facts(worker, History())))
     assert "FPS 24,013,029 now" in texts
     assert "whole attempt 23,950,114 FPS, inside the script" in texts
@@ -71,19 +69,19 @@ def test_a_rate_is_shown_with_its_source_and_beside_the_number_printed_last() ->
 
 def test_an_ended_worker_has_no_current_values() -> None:
     """A stopped worker was shown with a current rate."""
-    worker = changed(stage.snapshot().workers[0], state=WorkerState.STOPPED)
+    worker = changed(sessions.edited_snapshot().workers[0], state=WorkerState.STOPPED)
     texts = _texts(list(_worker_facts(worker, History())))
     assert "FPS 23,950,114 over the whole attempt" in texts
     assert not any("now" in text for text in texts)
-    sample = stage.snapshot().samples[0]
-    assert _texts(list(facts.gpu_facts(stage.gpu(0), sample, worker, over=True)))[0] == "GPU at the end"
+    sample = sessions.edited_snapshot().samples[0]
+    assert _texts(list(facts.gpu_facts(sessions.gpu(0), sample, worker, over=True)))[0] == "GPU at the end"
 
 
 def test_the_metrics_of_a_script_are_shown_with_their_history() -> None:
-    worker, history = stage.snapshot().workers[0], History()
+    worker, history = sessions.edited_snapshot().workers[0], History()
     for second in range(5):
         worker = changed(worker, metrics={"reward": 12.3456789 + second, "steps": 1e6})
-        history.add(stage.NOW + second, worker, None)
+        history.add(sessions.NOW + second, worker, None)
     texts = _texts(list(_worker_facts(worker, history)))
     assert {"reward 16.3457 ▁▃▅▆█", "steps 1,000,000", "progress 412/1,000 iteration, 55:40 left"} <= set(texts)
 
@@ -92,13 +90,13 @@ def test_the_metrics_of_a_script_are_shown_with_their_history() -> None:
 
 
 def test_the_gpu_has_all_its_figures_with_their_units() -> None:
-    snapshot, gpu = stage.snapshot(), stage.gpu(0)
+    snapshot, gpu = sessions.edited_snapshot(), sessions.gpu(0)
     texts = _texts([*facts.identity_facts(gpu), *facts.gpu_facts(gpu, snapshot.samples[0], snapshot.workers[0])])
     for text in (
         "name NVIDIA H100 80GB HBM3",
-        "index 0, PCI 00000000:01:00.0",
+        "index 0, PCI 00000000:00:00.0",
         "persistence on",
-        "GPU 97 %, memory 41 %",
+        "GPU 97 %, memory 61 %",
         "VRAM 30.2 of 79.6 GiB",
         "power 612 of 700 W",
         "temperature 61 °C",
@@ -116,12 +114,12 @@ def test_the_gpu_has_all_its_figures_with_their_units() -> None:
 
 def _charts(width: int = 80, height: int = 40, **changes: Any) -> list[str]:
     """The lines of the charts of a worker with `changes`."""
-    snapshot = stage.snapshot()
+    snapshot = sessions.edited_snapshot()
     shown: dict[str, Any] = {
-        "slot": stage.GPU_SESSION.slots[0],
+        "slot": sessions.session(4).slots[0],
         "worker": snapshot.workers[0],
         "sample": snapshot.samples[0],
-        "series": stage.series(),
+        "series": sessions.edited_series(),
     } | changes
     return [line.plain for line in lines(list(tracks(**shown)), shown["series"], Size(width, height))]
 
@@ -149,7 +147,7 @@ def _edges(rows: list[str], title: str) -> tuple[str, str]:
 
 def test_the_charts_share_one_time_axis_and_show_units() -> None:
     some = tuple(None if 40 <= step < 60 else 100.0 for step in range(142))
-    rows = _charts(series=Series("gpu0", stage.NOW, 4.0, some, some, some, some))
+    rows = _charts(series=Series("gpu0", sessions.NOW, 4.0, some, some, some, some))
     plots = _plots(rows)
     assert list(plots) == ["FPS", "GPU", "VRAM", "power"]
     for plot in plots.values():
@@ -168,10 +166,10 @@ def test_the_charts_share_one_time_axis_and_show_units() -> None:
 
 
 def test_unknown_values_are_named_and_not_drawn_as_zero() -> None:
-    unknown = Series("gpu0", stage.NOW, 1.0, (None,) * 9, (None,) * 9, (None,) * 9, (None,) * 9)
-    worker = changed(stage.snapshot().workers[0], fps=None)
-    silent = GpuSample(stage.gpu(0).uuid, gpu_util_pct=3.0)
-    lost = GpuSample(stage.gpu(0).uuid, lost=True, error="GPU is lost (Xid 79)")
+    unknown = Series("gpu0", sessions.NOW, 1.0, (None,) * 9, (None,) * 9, (None,) * 9, (None,) * 9)
+    worker = changed(sessions.edited_snapshot().workers[0], fps=None)
+    silent = GpuSample(sessions.gpu(0).uuid, gpu_util_pct=3.0)
+    lost = GpuSample(sessions.gpu(0).uuid, lost=True, error="GPU is lost (Xid 79)")
     for sample, why, now in (
         (None, "no sample yet", "GPU n/a %"),
         (silent, "n/a: not reported by the GPU", "GPU 3 %"),
@@ -192,14 +190,14 @@ def test_the_lowest_charts_are_dropped_when_rows_are_few(height: int, titles: in
 
 
 def test_a_cpu_slot_has_one_chart_and_sm_activity_has_one_when_known() -> None:
-    slot = stage.CPU_SESSION.slots[0]
-    rows = _charts(slot=slot, sample=None, height=12, series=Series("cpu0", stage.NOW, 1.0, (100.0, 140.0)))
+    slot = sessions.session(0, cpus=2).slots[0]
+    rows = _charts(slot=slot, sample=None, height=12, series=Series("cpu0", sessions.NOW, 1.0, (100.0, 140.0)))
     assert list(_plots(rows)) == ["FPS"]
     assert _edges(rows, "FPS") == ("150", "0")
-    series = stage.series()
+    series = sessions.edited_series()
     rows = _charts(
         series=changed(series, sm_pct=tuple(41.0 for _ in series.fps)),
-        sample=changed(stage.sample(0), sm_pct=41.4),
+        sample=changed(sessions.edited_snapshot().samples[0], sm_pct=41.4),
     )
     assert list(_plots(rows)) == ["FPS", "GPU", "SMs", "VRAM", "power"]
 
@@ -232,12 +230,14 @@ async def test_the_section_stays_when_a_page_or_a_dialog_over_it_closes() -> Non
 
 
 async def test_setup_shows_command_environment_log_and_why_there_is_no_egl_device() -> None:
-    engine = stage.engine()
-    engine.details_of["gpu1"] = msgspec.structs.replace(stage.details("gpu1"), egl="unset: it is not open to this user")
+    engine = play.edited_engine()
+    engine.details_of["gpu1"] = msgspec.structs.replace(
+        sessions.details("gpu1"), egl="unset: it is not open to this user"
+    )
     async with detailed(engine, "shift+tab", slot="gpu1", size=(120, 36)) as pilot:
         await play.sees(
             pilot,
-            "/home/ada/venv/bin/python franka.py -B 4096 -e run-1 --seed 1",
+            "/opt/venv/bin/python franka.py -B 4096 -e run-1 --seed 1",
             "-B 4096 -e run-{i} --seed {seed}",
             "GS_CACHE=/tmp/cache-{i}",
             "CUDA_VISIBLE_DEVICES=1",
@@ -266,9 +266,9 @@ ATTEMPTS: tuple[tuple[int, tuple[str, ...], dict[str, str], float | None, Worker
 
 
 def _four_attempts() -> FakeEngine:
-    engine = stage.engine(attempt=4)
+    engine = play.edited_engine(attempt=4)
     engine.details_of["gpu0"] = msgspec.structs.replace(
-        stage.details("gpu0"),
+        sessions.details("gpu0"),
         attempts=tuple(
             reached(
                 number,
@@ -277,8 +277,8 @@ def _four_attempts() -> FakeEngine:
                 state=state,
                 reason=reason,
                 env=env,
-                started=stage.NOW - 900,
-                ended=stage.NOW - 800,
+                started=sessions.NOW - 900,
+                ended=sessions.NOW - 800,
                 exit_code=0,
             )
             for number, args, env, fps, state, reason in ATTEMPTS
@@ -319,7 +319,7 @@ async def test_h_and_l_show_the_neighbour_and_select_it() -> None:
 
 
 async def test_keys_act_on_the_worker_shown() -> None:
-    engine = stage.engine()
+    engine = play.edited_engine()
     async with detailed(engine, "l", "r", "x", "X", "y") as pilot:
         assert asked(engine) == [("restart", "gpu1"), ("stop", "gpu1"), ("kill", "gpu1")]
         await play.sees(pilot, "2 of 4")
@@ -329,28 +329,32 @@ async def test_keys_act_on_the_worker_shown() -> None:
 
 
 async def test_each_snapshot_is_shown_with_its_problems_at_the_top() -> None:
-    engine = stage.engine()
+    engine = play.edited_engine()
     async with detailed(engine) as pilot:
         await play.sees(pilot, "FPS 24,013,029", "attempt 2")
         engine.push(
-            stage.snapshot(fps=Fps(31.5, 31.0, 32.0, 4, settled=31.5), stuck="no output for 74 s", attempt=3, pid=77)
+            sessions.edited_snapshot(
+                fps=Fps(31.5, 31.0, 32.0, 4, settled=31.5), stuck="no output for 74 s", attempt=3, pid=77
+            )
         )
         await play.sees(pilot, "FPS 31.50", "attempt 3  PID 77", "STUCK running", "▸ no output for 74 s")
         engine.push(
-            stage.snapshot(state=WorkerState.FAILED, reason="nan in entity 3 [/", advice="a smaller dt", pid=None)
+            sessions.edited_snapshot(
+                state=WorkerState.FAILED, reason="nan in entity 3 [/", advice="a smaller dt", pid=None
+            )
         )
         await play.sees(pilot, "failed", "▸ nan in entity 3 [/", "▸ a smaller dt")
         assert "STUCK" not in play.shown(pilot.app)
-        engine.push(stage.snapshot(state=WorkerState.WAITING, attempt=0, pid=None))
+        engine.push(sessions.edited_snapshot(state=WorkerState.WAITING, attempt=0, pid=None))
         await play.sees(pilot, "waiting")
         assert "attempt" not in play.screen(pilot.app)[0], "the first one has not started"
 
 
 async def test_a_slot_without_a_worker_is_shown() -> None:
-    engine = stage.engine()
-    slots = (*stage.GPU_SESSION.slots, Slot("gpu9", stage.gpu(9)))
+    engine = play.edited_engine()
+    slots = (*sessions.session(4).slots, Slot("gpu9", sessions.gpu(9)))
     engine.welcome = msgspec.structs.replace(
-        engine.welcome, session=msgspec.structs.replace(stage.GPU_SESSION, slots=slots)
+        engine.welcome, session=msgspec.structs.replace(sessions.session(4), slots=slots)
     )
     async with detailed(engine, slot="gpu9") as pilot:
         await play.sees(pilot, "gpu9 is not in use any more")

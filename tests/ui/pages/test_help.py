@@ -13,8 +13,7 @@ from gmg_tui.ui.drawing import SIGNS
 from gmg_tui.ui.pages.help import HelpScreen
 from gmg_tui.ui.pages.page import Scroll
 from tests.ui import play
-from tests.ui.screens import stage
-from tests.ui.screens.stage import press
+from tests.ui.play import press
 
 SMALL = (80, 24)
 
@@ -35,7 +34,7 @@ async def _read_through(pilot: Pilot[Any]) -> str:
 
 @pytest.mark.parametrize("size", [(60, 12), (160, 48)])
 async def test_the_help_lists_every_key_state_and_metric_on_any_terminal(size: tuple[int, int]) -> None:
-    app = stage.app()
+    app = play.edited()
     async with app.run_test(size=size) as pilot:
         await press(pilot, "question_mark")
         text = await _read_through(pilot)
@@ -54,7 +53,7 @@ async def test_the_help_lists_every_key_state_and_metric_on_any_terminal(size: t
     [("enter", ("Edit arguments and environment", "Show the next section.")), ("p", ("Go back one step.",))],
 )
 async def test_on_a_page_the_help_begins_with_the_keys_of_that_page(opening: str, texts: tuple[str, ...]) -> None:
-    app = stage.app()
+    app = play.edited()
     async with app.run_test(size=SMALL) as pilot:
         await press(pilot, opening, "question_mark")
         rows = play.screen(app)
@@ -69,7 +68,7 @@ async def test_the_help_scrolls_and_closes_also_by_the_key_that_the_user_has_set
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(keys.keymap, "help", "f1,question_mark")
-    app = stage.app()
+    app = play.edited()
     async with app.run_test(size=SMALL) as pilot:
         await press(pilot, "question_mark")
         box = app.screen.query_one(Scroll)

@@ -8,23 +8,24 @@ from tests import tunings
 from tests.ui import play, sweeps
 from tests.ui.pages import test_tried as tried
 from tests.ui.pages import test_tuning as tuning
-from tests.ui.screens import stage
 from tests.ui.screens.pictures import LARGE, SMALL, Compare, drawn
 
 SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "160x48"])
 
 
 def test_details_on_80x24(snap_compare: Compare) -> None:
-    engine = stage.engine(stuck="no output and no CPU time for 74 s", warnings=("the log is not written: disk full",))
-    assert drawn(snap_compare, stage.app(engine), SMALL, "enter", "disk full", " 0│")
+    engine = play.edited_engine(
+        stuck="no output and no CPU time for 74 s", warnings=("the log is not written: disk full",)
+    )
+    assert drawn(snap_compare, play.app_of(engine), SMALL, "enter", "disk full", " 0│")
 
 
 def test_details_on_160x48(snap_compare: Compare) -> None:
-    assert drawn(snap_compare, stage.app(), LARGE, "enter", " 0│")
+    assert drawn(snap_compare, play.edited(), LARGE, "enter", " 0│")
 
 
 def test_metrics_in_ascii(snap_compare: Compare) -> None:
-    assert drawn(snap_compare, stage.app(ascii_only=True), SMALL, "enter tab", "SM clock")
+    assert drawn(snap_compare, play.app_of(play.edited_engine(), ascii_only=True), SMALL, "enter tab", "SM clock")
 
 
 @SIZES
@@ -43,16 +44,16 @@ def test_tried(snap_compare: Compare, size: tuple[int, int]) -> None:
 
 
 def test_processes(snap_compare: Compare) -> None:
-    assert drawn(snap_compare, stage.app(), SMALL, "p down", "/usr/lib/xorg/Xorg :0")
+    assert drawn(snap_compare, play.edited(), SMALL, "p down", "/usr/lib/xorg/Xorg :0")
 
 
 def test_help(snap_compare: Compare) -> None:
-    assert drawn(snap_compare, stage.app(), SMALL, "question_mark", "Keys")
+    assert drawn(snap_compare, play.edited(), SMALL, "question_mark", "Keys")
 
 
 def test_edit(snap_compare: Compare) -> None:
-    assert drawn(snap_compare, stage.app(), SMALL, "e 0", "Edit gpu0", "gpu0 restarts")
+    assert drawn(snap_compare, play.edited(), SMALL, "e 0", "Edit gpu0", "gpu0 restarts")
 
 
 def test_quit(snap_compare: Compare) -> None:
-    assert drawn(snap_compare, stage.app(), SMALL, "q", "Quit franka-1")
+    assert drawn(snap_compare, play.edited(), SMALL, "q", "Quit franka-1")

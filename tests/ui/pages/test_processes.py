@@ -12,11 +12,10 @@ from textual.pilot import Pilot
 
 from gmg_tui.model import GpuProcess
 from gmg_tui.ui.pages.processes import ProcessesPage
-from tests.ui import play
+from tests.ui import play, sessions
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.pages import tables
-from tests.ui.screens import stage
-from tests.ui.screens.stage import press
+from tests.ui.play import press
 
 SMALL = (80, 24)
 
@@ -24,15 +23,15 @@ SMALL = (80, 24)
 @asynccontextmanager
 async def opened(engine: FakeEngine, *texts: str) -> AsyncIterator[Pilot[Any]]:
     """The page of gpu0."""
-    async with stage.app(engine).run_test(size=SMALL) as pilot:
+    async with play.app_of(engine).run_test(size=SMALL) as pilot:
         await press(pilot, "p")
         await play.sees(pilot, *texts)
         yield pilot
 
 
 def _with(*processes: GpuProcess) -> FakeEngine:
-    engine = stage.engine()
-    engine.details_of["gpu0"] = msgspec.structs.replace(stage.details(), processes=processes)
+    engine = play.edited_engine()
+    engine.details_of["gpu0"] = msgspec.structs.replace(sessions.details(), processes=processes)
     return engine
 
 
@@ -41,9 +40,9 @@ def _process(pid: int) -> GpuProcess:
 
 
 async def test_each_row_has_the_owner_of_its_process() -> None:
-    async with opened(stage.engine(), "3 processes", "gpu0", "H100 80GB") as pilot:
+    async with opened(play.edited_engine(), "3 processes", "gpu0", "H100 80GB") as pilot:
         assert tables.rows(pilot.app) == [
-            "5200 ada 39:12 29.4 GiB gpu0 worker /home/ada/venv/bin/python franka.py -B 4096",
+            "5200 me 39:12 29.4 GiB gpu0 worker /opt/venv/bin/python franka.py -B 4096",
             "811 root 10d 00h 96 MiB not ours /usr/lib/xorg/Xorg :0",
             "7340112 – – not visible python",
         ]
@@ -65,9 +64,9 @@ async def test_the_cursor_stays_on_its_process_while_others_come_and_go(monkeypa
 
 
 async def test_without_a_list_of_processes_the_reason_is_shown() -> None:
-    engine = stage.engine()
-    engine.details_of["gpu0"] = msgspec.structs.replace(stage.details(), processes=None)
+    engine = play.edited_engine()
+    engine.details_of["gpu0"] = msgspec.structs.replace(sessions.details(), processes=None)
     async with opened(engine, "The driver does not report this GPU's processes."):
         pass
-    async with opened(stage.cpu_engine(), "cpu0 is a share of the CPU and has no GPU."):
+    async with opened(play.engine_of(sessions.cpu_snapshot(), cpus=2), "cpu0 is a share of the CPU and has no GPU."):
         pass

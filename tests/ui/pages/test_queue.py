@@ -16,8 +16,8 @@ from gmg_tui.ui.pages.queue import PART, QueuePage
 from tests.ui import play, sessions, sweeps
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.pages import tables
-from tests.ui.play import FakedApp
-from tests.ui.screens.stage import click, press
+from tests.ui.play import FakedApp, click, press
+from tests.workers import changed
 
 SMALL = (80, 24)
 
@@ -130,7 +130,7 @@ async def test_a_skipped_job_is_labelled_so_and_one_that_runs_again_keeps_its_ra
     ]
     async with opened(sweeps.engine(jobs)) as queue:
         assert queue.row(1).startswith("1 skipped skipped")
-        building = sessions.changed(sessions.running(0), state=WorkerState.BUILDING, fps=None, job=2, attempt=2)
+        building = changed(sessions.running(0), state=WorkerState.BUILDING, fps=None, job=2, attempt=2)
         again = structs.replace(jobs[1], state=WorkerState.BUILDING, last=Attempt(2))
         await queue.change([jobs[0], again], workers=(building,))
         assert queue.row(2).startswith("2 again building gpu0 7,500")
@@ -155,7 +155,7 @@ async def test_a_job_that_is_building_is_not_stopped_without_a_confirmation() ->
     async with opened() as queue:
         await press(queue.pilot, *["down"] * 3)
         assert queue.selected.startswith("16 ")
-        building = sessions.changed(sessions.running(0), state=WorkerState.BUILDING, job=16)
+        building = changed(sessions.running(0), state=WorkerState.BUILDING, job=16)
         await queue.send(structs.replace(queue.engine.snapshot, workers=(building,)))
         await press(queue.pilot, "x")
         await play.sees(queue.pilot, "Stop job 16 (method=sde-b2), which is running?")
@@ -164,7 +164,7 @@ async def test_a_job_that_is_building_is_not_stopped_without_a_confirmation() ->
 
 async def test_a_job_that_runs_again_is_not_skipped_while_its_record_is_outdated() -> None:
     jobs = sweeps.jobs()
-    jobs[12] = sessions.changed(jobs[12], state=WorkerState.STOPPED)
+    jobs[12] = changed(jobs[12], state=WorkerState.STOPPED)
     engine = sweeps.engine(jobs)
     engine.snapshot = structs.replace(engine.snapshot, workers=sweeps.workers(sweeps.jobs()))
     engine.welcome = structs.replace(engine.welcome, snapshot=engine.snapshot)

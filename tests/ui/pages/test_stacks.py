@@ -7,8 +7,7 @@ import msgspec
 from gmg_tui.model import RankGroup, Stacks, WorkerState
 from tests.ui import play
 from tests.ui.fake_engine import FakeEngine
-from tests.ui.screens import stage
-from tests.ui.screens.stage import asked, press
+from tests.ui.play import asked, press
 
 WAITS = """\
 Thread 0x00007f12 (most recent call first):
@@ -28,7 +27,7 @@ STOPPED = "it is stopped by a signal and cannot answer; kill -CONT 4712"
 
 
 def _engine() -> FakeEngine:
-    engine = stage.engine()
+    engine = play.edited_engine()
     group = RankGroup("g0", ("gpu0", "gpu1", "gpu2"), WorkerState.RUNNING)
     grouped = msgspec.structs.replace(engine.snapshot, groups=(group,))
     engine.welcome = msgspec.structs.replace(engine.welcome, snapshot=grouped)
@@ -42,7 +41,7 @@ def _engine() -> FakeEngine:
 
 async def test_the_stacks_of_all_ranks_are_asked_for_once_and_scrolled() -> None:
     engine = _engine()
-    app = stage.app(engine)
+    app = play.app_of(engine)
     async with app.run_test(size=(80, 16)) as pilot:
         engine.answers.clear()
         await press(pilot, "do:stacks")
@@ -61,6 +60,6 @@ async def test_the_stacks_of_all_ranks_are_asked_for_once_and_scrolled() -> None
 async def test_a_refusal_is_shown() -> None:
     engine = _engine()
     engine.refuse = "no job has run on gpu0 yet"
-    async with stage.app(engine).run_test(size=(100, 30)) as pilot:
+    async with play.app_of(engine).run_test(size=(100, 30)) as pilot:
         await press(pilot, "do:stacks")
         await play.sees(pilot, "no job has run on gpu0 yet")

@@ -16,8 +16,8 @@ from tests import tunings
 from tests.ui import play, sessions
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.pages import tables
+from tests.ui.play import asked, click, press
 from tests.ui.screens.pictures import LARGE, SMALL
-from tests.ui.screens.stage import asked, click, press
 
 
 def _tried(n_envs: int, rate: float | None, **more: Any) -> Tried:

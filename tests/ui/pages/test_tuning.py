@@ -10,8 +10,7 @@ from tests import tunings
 from tests.ui import play
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.pages import tables
-from tests.ui.play import FakedApp
-from tests.ui.screens.stage import asked, press
+from tests.ui.play import FakedApp, asked, press
 
 SMALL, LARGE = (80, 24), (160, 48)
 

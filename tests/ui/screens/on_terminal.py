@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from gmg_tui.protocol import Action, Seen
 from gmg_tui.ui import terminal
 from gmg_tui.ui.app import GmgApp
+from tests.ui import play, sessions
 from tests.ui.fake_engine import FakeEngine
-from tests.ui.screens import stage
 
 BLOCKED = b"the loop is blocked"
 
@@ -29,7 +29,7 @@ class _Blocking(FakeEngine):
 
 async def _main() -> int:
     GmgApp.SILENT_S = 1 << 30  # this engine says nothing more
-    app = stage.app(_Blocking(stage.GPU_SESSION, stage.snapshot()))
+    app = play.app_of(_Blocking(sessions.session(4), sessions.edited_snapshot()))
     grace_s = float(sys.argv[1]) if len(sys.argv) > 1 else terminal.GRACE_S
     with terminal.watch(lambda: app.finish("detached"), grace_s=grace_s):
         outcome = await app.run_async()

@@ -9,7 +9,7 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from tests.ui import play
-from tests.ui.screens import stage
+from tests.ui.play import press
 
 Compare = Callable[..., bool]
 SMALL, MIDDLE, LARGE = (80, 24), (120, 36), (160, 48)
@@ -32,7 +32,7 @@ def drawn(
     async def act(pilot: Pilot[Any]) -> None:
         if first:
             await play.sees(pilot, *first)
-        await stage.press(pilot, *keys.split())
+        await press(pilot, *keys.split())
         await play.sees(pilot, *texts)
 
     return compare(app, terminal_size=size, run_before=act)

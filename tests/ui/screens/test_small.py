@@ -6,8 +6,7 @@ from textual.events import Resize
 from textual.geometry import Size
 
 from tests.ui import play
-from tests.ui.screens import stage
-from tests.ui.screens.stage import asked, press
+from tests.ui.play import asked, press
 
 LARGE = (100, 30)
 SCREENS = {
@@ -20,7 +19,7 @@ SCREENS = {
 
 
 async def test_a_screen_that_has_had_no_room_is_as_before() -> None:
-    app = stage.app()
+    app = play.edited()
     async with app.run_test(size=LARGE) as pilot:
         for key, text in SCREENS.items():
             await press(pilot, *key.split())
@@ -38,7 +37,7 @@ async def test_a_screen_that_has_had_no_room_is_as_before() -> None:
 
 async def test_the_palette_closes_where_it_has_no_room() -> None:
     """The list of Textual's palette fails there on `PgUp`."""
-    app = stage.app()
+    app = play.edited()
     async with app.run_test(size=LARGE) as pilot:
         await press(pilot, "ctrl+p")
         await play.sees(pilot, "Search for")
@@ -49,7 +48,7 @@ async def test_the_palette_closes_where_it_has_no_room() -> None:
 
 async def test_a_stale_size_changes_no_screen() -> None:
     """A screen of Textual sends itself the size that it was laid out for, which may not be the newest by then."""
-    app = stage.app()
+    app = play.edited()
     async with app.run_test(size=LARGE) as pilot:
         for key in (*SCREENS, "question_mark", "X", "ctrl+p"):
             await press(pilot, *key.split())
