@@ -76,7 +76,7 @@ def test_edited_arguments_are_shown_beside_the_rate_before(sim: Sim) -> None:
         terminal.until("8 running", "FPS/W", "Σ 192,000,0", "4,096 envs")
         terminal.until("H100", "VRAM", "GiB", " W", "°C", "gpu7", "gpu0 log", "following")
         terminal.press("e")
-        terminal.until("Edit gpu0", "ctrl+s")
+        terminal.until("Edit gpu0", "Expands to:")  # the engine has answered: before, nothing can be typed
         terminal.press("\x7f" * 4, "8192", "\x13")
         terminal.until("8,192", "8 running")
         workers = _workers()
@@ -122,7 +122,7 @@ def test_marked_workers_are_tuned_and_get_their_settings_back(sim: Sim) -> None:
         terminal.press(" ", DOWN, DOWN, " ", UP)
         terminal.until("◆gpu0", "▸ gpu1", "◆gpu2", "◆ 2 marked")
         terminal.press("e")
-        terminal.until("Edit gpu0", "marked (2)", "--steady -B 4096")
+        terminal.until("Edit gpu0", "marked (2)", "Expands to:", "--steady -B 4096")
         terminal.press("\x7f" * 4, "8192")
         terminal.until("--steady -B 8192", "2 marked workers restart")
         terminal.press(ENTER)
