@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 
 from gmg_tui import session as sessions
-from tests.harm.patience import processes_of_test
+from tests.patience import LONG_S, processes_of_test
 
 pytest_plugins = ["tests.nvml_sim.fixtures", "tests.selection"]
 
@@ -35,9 +35,6 @@ _OUTER = (
     "COLUMNS",
     "LINES",
 )
-_PATIENCE_S = 90.0
-_SETTLE_S = 60.0
-"""How long the engine and its watchdog may take to end what a test has left running."""
 
 
 def pytest_configure() -> None:
@@ -65,7 +62,7 @@ def own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Non
 def _patient_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clients of this process wait longer for an engine than a person would: it has little of the CPU."""
     for name in ("ANSWER_S", "_HELLO_S"):
-        monkeypatch.setattr(f"gmg_tui.client.{name}", _PATIENCE_S)
+        monkeypatch.setattr(f"gmg_tui.client.{name}", LONG_S)
 
 
 def _running() -> list[str]:
@@ -76,7 +73,7 @@ def _running() -> list[str]:
 def nothing_is_left(own_folders: None) -> Iterator[None]:
     """After the test: no process that carries its state folder, and no session that counts as running."""
     yield
-    deadline = time.monotonic() + _SETTLE_S
+    deadline = time.monotonic() + LONG_S
     while (left := processes_of_test()) and time.monotonic() < deadline:
         psutil.wait_procs(left, timeout=0.2)
     described = []

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.harm.patience import wait_until
+from tests.patience import wait_until
 
 PRIVILEGE_SEPARATION = Path("/run/sshd")
 """Debian's sshd, started by root, wants this folder; its service makes it."""

@@ -9,6 +9,7 @@ import pytest
 
 from gmg_tui import session as sessions
 from tests.cli.scripted import WORKER, environ
+from tests.patience import LONG_S
 
 pytestmark = pytest.mark.terminal
 
@@ -34,7 +35,7 @@ def _gmg(*words: str, program: tuple[str, ...] = ("-m", "gmg_tui")) -> pexpect.s
         env=environ(TERM="xterm-256color"),
         dimensions=(30, 100),
         encoding="utf-8",
-        timeout=60,
+        timeout=LONG_S,
     )
 
 

@@ -14,6 +14,7 @@ from gmg_tui.session import sessions_folder
 from tests.cli.scripted import COMMAND, ROOT, environ, gmg
 from tests.nvml_sim import Sim
 from tests.nvml_sim.following import following
+from tests.patience import LONG_S
 
 WORKER = str(ROOT / "tests" / "tuned_worker.py")
 _FIXED_US, _PER_ENV_US = 4000.0, 4.0
@@ -108,6 +109,7 @@ def test_a_custom_metric_is_maximised(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("""
 import sys, time
+from tests.patience import LONG_S
 for i in range(100_000):
     print(f"Learning iteration {i}/100000\\n Mean reward:      {100.0 - 9 * abs(int(sys.argv[1]) - 10)}", flush=True)
     time.sleep(0.1)
@@ -134,7 +136,7 @@ def test_an_interrupted_tuning_prints_its_answer_and_can_be_resumed(tmp_path: Pa
         if "trial 2:" in line:
             break
     process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=120)
+    rest, _ = process.communicate(timeout=LONG_S)
     assert process.returncode == 130, rest
     assert "gmg-tui tune --resume tune-1" in rest
     before = found()

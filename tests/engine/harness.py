@@ -19,6 +19,7 @@ from gmg_tui.client import EngineClient
 from gmg_tui.model import JobRecord, Queue, RunSpec, Snapshot, SweepSpec, Value, Worker, WorkerState
 from gmg_tui.protocol import Bye, Lines, Update
 from gmg_tui.store import reader
+from tests.patience import LONG_S
 
 FAKE = str(Path(__file__).parents[1] / "fake_worker.py")
 
@@ -82,12 +83,14 @@ class Running:
         finally:
             del self._waits[future]
 
-    async def until(self, holds: Callable[[Snapshot], Any], *, timeout_s: float = 60.0) -> Snapshot:
+    async def until(self, holds: Callable[[Snapshot], Any], *, timeout_s: float = LONG_S) -> Snapshot:
         """Wait for a snapshot of which `holds` is true."""
         await self._until(lambda: holds(self.snapshot), lambda: self.snapshot, timeout_s)
         return self.snapshot
 
-    async def until_lines(self, slot: str, holds: Callable[[dict[int, str]], Any], *, timeout_s: float = 60.0) -> None:
+    async def until_lines(
+        self, slot: str, holds: Callable[[dict[int, str]], Any], *, timeout_s: float = LONG_S
+    ) -> None:
         """Wait until `holds` of the lines of a slot, by number."""
         await self._until(lambda: holds(self._lines(slot)), lambda: list(self._lines(slot).items())[-20:], timeout_s)
 
@@ -216,7 +219,7 @@ async def running(spec: RunSpec, env: dict[str, str] | None = None) -> AsyncIter
             await asyncio.sleep(0)
             process.terminate()
         await process.wait()
-        _, alive = await asyncio.to_thread(psutil.wait_procs, children, timeout=30)
+        _, alive = await asyncio.to_thread(psutil.wait_procs, children, timeout=LONG_S)
         assert not alive, f"left running: {alive}"
 
 

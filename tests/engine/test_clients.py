@@ -22,11 +22,13 @@ from gmg_tui.engine.api.client import Client
 from gmg_tui.errors import GmgError
 from gmg_tui.model import QueueAction, RunSpec, Session, Snapshot, Tried, WorkerState
 from gmg_tui.protocol import Action, Seen
+from tests.patience import LONG_S
 
 from .harness import Running, program, running, spec_for, sweep_for
 
 _SCRIPT = """
 import sys, time
+from tests.patience import LONG_S
 for number in range(1 if sys.argv[1] == "0" else 10_000):
     print("line", number, flush=True)
     time.sleep(0.05)
@@ -108,7 +110,7 @@ async def test_unchanged_workers_are_not_sent_again(tmp_path: Path) -> None:
         reader, writer = await asyncio.open_unix_connection(run.spec.socket)
         writer.write(protocol.frame(protocol.Hello(protocol.VERSION, gmg_tui.__version__)))
         updates: list[protocol.Update] = []
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(LONG_S):
             while len(updates) < 5:
                 message = await protocol.read_message(reader)
                 if isinstance(message, protocol.Update):
@@ -147,7 +149,7 @@ async def test_read_only_clients_do_not_keep_the_engine_running() -> None:
         await run.until(lambda snapshot: snapshot.ended)
         async with _looking(run):
             await run.leave()
-            await asyncio.wait_for(run.process.wait(), 60)
+            await asyncio.wait_for(run.process.wait(), LONG_S)
     assert run.process.returncode == 0
 
 

@@ -17,7 +17,7 @@ from gmg_tui.model import RunSpec, Snapshot, WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.session import STORE, inspect, sessions_folder
 from gmg_tui.store.reader import open_store
-from tests.harm.patience import eventually
+from tests.patience import eventually
 
 from .harness import Running, running, spawn, spec_for
 

@@ -11,6 +11,7 @@ import pytest
 from gmg_tui.engine.attempts import gate
 from gmg_tui.engine.attempts.gate import Gate
 from gmg_tui.model import Phase, Snapshot, StartMode, WorkerState
+from tests.patience import LONG_S
 
 from .harness import running, spec_for
 
@@ -36,7 +37,7 @@ class Asked:
         return [slot for slot, task in self.waiting.items() if task.done()]
 
     async def all_start(self) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LONG_S):
             await asyncio.gather(*self.waiting.values())
 
 
@@ -134,7 +135,7 @@ async def test_a_script_that_has_simulated_before_does_not_wait_at_its_next_star
                 seen |= {worker.reason for worker in snapshot.workers}
                 return snapshot.ended
 
-            await run.until(ended, timeout_s=60)
+            await run.until(ended)
     cold, warm = reasons
     # Who comes a little late finds it held already.
     assert any("for cpu0 to write the mesh caches" in (reason or "") for reason in cold)

@@ -18,6 +18,7 @@ from gmg_tui.model import WorkerState
 from gmg_tui.protocol import Action
 from tests.cli.scripted import ScriptedEngine, environ
 from tests.engine.harness import running, spec_for
+from tests.patience import LONG_S
 
 MOST = 1 << 20
 NOTE = re.compile(rb"\n\[gmg-tui\] ([\d,]+) bytes are cut out here: --log-max is 1 MiB\n")
@@ -93,7 +94,7 @@ async def test_followers_of_a_log_get_every_line_once_while_it_is_cut() -> None:
             data = _lines(first, first + 4000)
             log.append(data, 0)
             files.add(path.stat().st_ino)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(LONG_S):
                 seen.write(await process.stdout.readexactly(len(data)))
         _close(log)
         process.terminate()

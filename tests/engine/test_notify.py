@@ -14,7 +14,7 @@ from gmg_tui.model import OccurrenceKind, RestartMode, RunSpec, WorkerState
 from gmg_tui.protocol import Action
 from tests.engine.harness import lives, program, running, spec_for, sweep_for
 from tests.engine.test_groups import group_of
-from tests.harm.patience import eventually
+from tests.patience import eventually
 
 NEVER = ("--lines", "0")
 

@@ -10,8 +10,7 @@ from functools import partial
 import pytest
 
 from gmg_tui.engine.output.pipes import Pipe, Pipes
-
-_PATIENCE_S = 30.0
+from tests.patience import LONG_S
 
 
 class Ends:
@@ -48,7 +47,7 @@ class Ends:
             return written
 
     async def until(self, holds: Callable[[], object]) -> None:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(LONG_S):
             while not holds():
                 self._news.clear()
                 await self._news.wait()

@@ -13,7 +13,7 @@ import pytest
 from gmg_tui.model import WorkerState, total_fps
 from gmg_tui.session import STORE
 from gmg_tui.store.reader import open_store
-from tests.harm.patience import eventually
+from tests.patience import eventually
 
 from .harness import running, spec_for
 

@@ -14,7 +14,7 @@ from gmg_tui.client import EngineClient
 from gmg_tui.commands.prestart import PrestartedEngine
 from gmg_tui.model import RunSpec, WorkerState
 from gmg_tui.store import reader
-from tests.harm.patience import eventually
+from tests.patience import eventually
 
 from .harness import program, running, sweep_for
 

@@ -13,8 +13,8 @@ from msgspec import structs
 from gmg_tui.ddp import torchrun
 from gmg_tui.model import RestartMode, RunSpec, WorkerState
 from gmg_tui.protocol import Action
-from tests.harm.patience import eventually
 from tests.nvml_sim import Sim
+from tests.patience import eventually
 
 from .harness import program, running, spec_for, sweep_for
 
@@ -62,21 +62,21 @@ def _ranks(tmp_path: Path) -> list[psutil.Process]:
 async def test_one_slot_is_enough_and_a_failure_has_the_ranks_exception(tmp_path: Path) -> None:
     async with running(_torchrun(tmp_path, cpu=3)) as run:
         assert [worker.slot for worker in run.snapshot.workers] == ["cpu0"]
-        await run.until(lambda s: s.workers[0].fps is not None, timeout_s=120.0)
+        await run.until(lambda s: s.workers[0].fps is not None)
         assert any("gmg-tui --ddp TRAIN.py" in note for note in run.snapshot.notes)
         (tmp_path / "die").touch()
-        await run.until(lambda s: s.workers[0].state is WorkerState.FAILED, timeout_s=120.0)
+        await run.until(lambda s: s.workers[0].state is WorkerState.FAILED)
         assert run.snapshot.workers[0].reason == "ValueError: bad luck"
 
 
 @pytest.mark.slow
 async def test_a_stop_goes_to_torchrun_which_ends_its_ranks(tmp_path: Path) -> None:
     async with running(_torchrun(tmp_path, cpu=1)) as run:
-        await run.until(lambda s: s.workers[0].state is WorkerState.RUNNING, timeout_s=120.0)
+        await run.until(lambda s: s.workers[0].state is WorkerState.RUNNING)
         await eventually(lambda: (tmp_path / "1").exists())
         ranks = _ranks(tmp_path)
         await run.client.act(Action.STOP, "cpu0")
-        await run.until(lambda s: s.workers[0].state is WorkerState.STOPPED, timeout_s=120.0)
+        await run.until(lambda s: s.workers[0].state is WorkerState.STOPPED)
         await eventually(lambda: not any(map(_lives, ranks)))
 
 

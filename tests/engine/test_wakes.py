@@ -15,10 +15,10 @@ from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.model import JobRecord, QueueAction, RunSpec, Slot, WorkerState
+from tests.patience import LONG_S
 
 from .test_job_queue import queue_of
 
-WAIT_S = 60.0
 SPEC = RunSpec("sweep-1", "/state", "/run/sock", "sim.py", (), "/", "python")
 
 
@@ -67,7 +67,7 @@ async def test_jobs_start_without_another_sample_of_the_gpus(monkeypatch: pytest
     task = asyncio.create_task(scheduler.run())
     await asyncio.sleep(0)
     assert Run.started == []
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(LONG_S):
         scheduler.use("cpu0", used=True)
         await done.wait()
         assert Run.started == [1, 1, 2, 3]

@@ -19,5 +19,5 @@ async def test_a_stopped_worker_saves_its_kernels_and_restarts_with_more_environ
         await run.until(lambda _: run.worker("cpu0").newest.n_envs == 32, timeout_s=800)
         assert b"Exiting Genesis and caching compiled kernels" in run.output("cpu0")
         await run.client.act(Action.STOP, "cpu0")
-        stopped = await run.until(lambda _: run.worker("cpu0").state is WorkerState.STOPPED, timeout_s=90)
+        stopped = await run.until(lambda _: run.worker("cpu0").state is WorkerState.STOPPED)
         assert stopped.workers[0].reason is None

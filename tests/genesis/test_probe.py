@@ -74,7 +74,7 @@ async def test_two_seeds_of_rsl_rl_on_a_cold_mesh_cache_build_in_turn_and_train_
             (WorkerState.RUNNING, Phase.RUNNING, None)
         ] * 2
         await run.client.act(Action.STOP, "cpu0", "cpu1")
-        snapshot = await run.until(lambda snapshot: snapshot.ended, timeout_s=90)
+        snapshot = await run.until(lambda snapshot: snapshot.ended)
     assert "for cpu0 to write the mesh caches" in reasons
     for worker, name in zip(snapshot.workers, "01", strict=True):
         assert worker.state is WorkerState.STOPPED, worker.reason

@@ -12,7 +12,7 @@ import pytest
 from gmg_tui.gpu.egl import EglDevice, EglMap, probe
 from gmg_tui.gpu.egl_probe import pci_address
 from gmg_tui.model import Gpu
-from tests.harm.patience import eventually
+from tests.patience import eventually
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from gmg_tui.gpu.sampler import Sampler
 from gmg_tui.model import GpuHealth, GpuSample, Severity, Xid
 from tests.nvml_sim import Sim
 from tests.nvml_sim.child import on_simulated_driver
+from tests.patience import LONG_S
 
 TICK_S = 0.02
 FATAL, DEGRADED = Severity.FATAL, Severity.DEGRADED
@@ -167,11 +168,11 @@ def test_the_sampler_reads_health_and_an_xid_triggers_another_read(sim: Sim) -> 
     nvml = Nvml.open()
     thread = Sampler(nvml.gpus(), TICK_S, lambda samples, _: rounds.put(samples), nvml)
     thread.start()
-    while (rounds.get(timeout=30)[7].health or GpuHealth()).ecc_uncorrected != 0:
+    while (rounds.get(timeout=LONG_S)[7].health or GpuHealth()).ecc_uncorrected != 0:
         pass
     sim.gpus[7].ecc_uncorrected, sim.gpus[7].xids = 4, [48]
     sim.write()
-    while (rounds.get(timeout=30)[7].health or GpuHealth()).ecc_uncorrected != 4:
+    while (rounds.get(timeout=LONG_S)[7].health or GpuHealth()).ecc_uncorrected != 4:
         pass
     assert thread.stop()
     sim.record()
@@ -187,10 +188,10 @@ def test_hanging_counters_do_not_block_metrics(sim: Sim) -> None:
     nvml = Nvml.open()
     thread = Sampler(nvml.gpus(), TICK_S, lambda samples, _: rounds.put(samples), nvml)
     thread.start()
-    rounds.get(timeout=30)
+    rounds.get(timeout=LONG_S)
     sim.gpus[0].gpu_util_pct = 3
     sim.write()
-    while rounds.get(timeout=30)[0].gpu_util_pct != 3:
+    while rounds.get(timeout=LONG_S)[0].gpu_util_pct != 3:
         pass
     assert not thread.stop(wait_s=0.05), "its thread still waits for the driver"
 

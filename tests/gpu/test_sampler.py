@@ -11,6 +11,7 @@ from gmg_tui.gpu.sampler import SLOW_S, Sampler
 from gmg_tui.model import Gpu, GpuSample
 from tests.nvml_sim import Sim
 from tests.nvml_sim.child import on_simulated_driver
+from tests.patience import LONG_S
 
 TICK_S = 0.02
 Round = tuple[tuple[GpuSample, ...], str | None]
@@ -26,7 +27,7 @@ class Rounds:
         self._queue.put((samples, error))
 
     def next(self) -> Round:
-        return self._queue.get(timeout=30)
+        return self._queue.get(timeout=LONG_S)
 
     def until(self, wanted: Callable[[Round], bool]) -> Round:
         while not wanted(batch := self.next()):
@@ -74,7 +75,7 @@ def test_the_first_round_reads_everything_and_slow_metrics_are_spread_over_the_n
     # Called in the sampler's thread after each round, so the log holds the calls of that round alone.
     thread = Sampler(gpus, SLOW_S / 250, lambda *_: counts.put(sim.calls().count("nvmlDeviceGetFanSpeed")), Nvml.open())
     thread.start()
-    assert [counts.get(timeout=30) for _ in range(10)] == [8, 1, 1, 1, 1, 1, 1, 1, 0, 0]
+    assert [counts.get(timeout=LONG_S) for _ in range(10)] == [8, 1, 1, 1, 1, 1, 1, 1, 0, 0]
     assert thread.stop()
 
 

@@ -25,8 +25,8 @@ from gmg_tui.model import RestartMode, Snapshot, WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.store.reader import load_jobs
 from tests.engine.harness import FAKE, Running, program, running, spawn, spec_for, sweep_for
+from tests.patience import LONG_S, eventually
 
-from .patience import eventually
 from .sessions import steps_in, written
 
 STEPS = ("--plain", "--phase-s", "0", "--lines", "0", "--rate", "200")
@@ -315,5 +315,5 @@ async def test_sigterm_ends_an_engine_with_an_unkillable_worker(
             (tmp_path / "go").touch()
             await eventually(lambda: worker.status() == psutil.STATUS_DISK_SLEEP)
             run.process.terminate()
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(LONG_S):
                 assert await run.process.wait() == 0

@@ -16,8 +16,8 @@ from gmg_tui.errors import GmgError
 from gmg_tui.model import WorkerState
 from gmg_tui.protocol import Action
 from tests.engine.harness import Running, running, spec_for
+from tests.patience import alive, eventually
 
-from .patience import alive, eventually
 from .sessions import steps_in, written
 
 NEVER = ("--lines", "0")

@@ -13,6 +13,7 @@ from gmg_tui.model import RunSpec, Snapshot, StartMode, WorkerState
 from gmg_tui.protocol import Action
 from tests.engine.harness import FAKE, Running, running, spec_for
 from tests.nvml_sim import Process, Sim
+from tests.patience import LONG_S
 
 NEVER = ("--lines", "0")
 RUNNING = WorkerState.RUNNING
@@ -113,7 +114,7 @@ async def test_a_hung_driver_blocks_neither_workers_nor_snapshots_nor_the_end_of
         await run.client.end(kill=True)
         await run.until(lambda s: s.ended)
         await run.leave()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(LONG_S):
             assert await run.process.wait() == 0
         assert run.record().ended is not None
 

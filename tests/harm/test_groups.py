@@ -18,9 +18,9 @@ from gmg_tui.model import DdpSpec, RestartMode, Snapshot, WorkerState
 from gmg_tui.protocol import Action
 from tests.engine.harness import Running, running, spec_for
 from tests.engine.test_groups import group_of
+from tests.patience import alive, eventually
 
 from . import storms
-from .patience import alive, eventually
 
 RUNNING = WorkerState.RUNNING
 FOREVER = ("--steps", "1000000")
@@ -139,7 +139,7 @@ async def test_a_port_taken_by_another_process_is_replaced(tmp_path: Path) -> No
         port = int(first.read_text()[:-1])
         with socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True):
             (tmp_path / "gate").touch()
-            await run.until(lambda snapshot: snapshot.ended, timeout_s=90.0)
+            await run.until(lambda snapshot: snapshot.ended)
         assert _all(run.snapshot, WorkerState.FINISHED), run.snapshot.groups
         assert {worker.attempt for worker in run.snapshot.workers} == {2}
         assert int((tmp_path / "0-2").read_text()[:-1]) != port

@@ -20,8 +20,8 @@ from gmg_tui.errors import GmgError
 from gmg_tui.model import WorkerState
 from tests.engine.harness import FAKE, spec_for
 from tests.engine.test_groups import RANK
+from tests.patience import LONG_S, eventually, processes_of_test, wait_until
 
-from .patience import eventually, processes_of_test, wait_until
 from .sessions import STEPS, snapshot_of
 
 GMG = (sys.executable, "-m", "gmg_tui")
@@ -90,7 +90,7 @@ def _all_ended() -> None:
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_sigterm_while_it_starts_leaves_nothing_running(moment: str) -> None:
     client = launch(signal.SIGTERM, moment, *WORKERS)
-    _, errors = client.communicate(timeout=90)
+    _, errors = client.communicate(timeout=LONG_S)
     assert client.returncode in {130, -signal.SIGTERM}
     _all_ended()
     folders = sessions.sessions_folder()
@@ -179,7 +179,7 @@ def test_sigterm_ends_a_client_with_blocked_output(sweep: bool, tmp_path: Path) 
         wait_until(lambda: stamps.exists() and stamps.read_bytes().count(b"\n") > 400)
         client.terminate()
         try:
-            assert client.wait(60) == 130
+            assert client.wait(LONG_S) == 130
         finally:
             client.kill()
     assert [entry.state for entry in sessions.listing()] == ["ended"]

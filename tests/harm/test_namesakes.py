@@ -16,8 +16,8 @@ from msgspec import structs
 
 from gmg_tui import session as sessions
 from tests.engine.harness import FAKE
+from tests.patience import alive, wait_until
 
-from .patience import alive, wait_until
 from .sessions import STEPS
 
 NAME = "same"

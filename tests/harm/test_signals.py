@@ -16,8 +16,7 @@ from gmg_tui import session as sessions
 from gmg_tui.model import WorkerState
 from gmg_tui.store import reader
 from tests.engine.harness import Running, program, running, spec_for, sweep_for
-
-from .patience import eventually, wait_until
+from tests.patience import LONG_S, eventually, wait_until
 
 _SCRIPT = """
 import os, signal, time
@@ -127,7 +126,7 @@ def test_the_command_forwards_signals_and_stops_the_workers_on_sigxcpu(script: P
         client.send_signal(signal.SIGUSR1)
         wait_until(lambda: _saved(tmp_path) == {f"cpu0-{signal.SIGUSR1:d}": SAVED})
         client.send_signal(signal.SIGXCPU)
-        output, errors = client.communicate(timeout=90)
+        output, errors = client.communicate(timeout=LONG_S)
     assert (errors, client.returncode) == ("stopping the workers (ctrl+c again kills them)\n", 130)
     assert "SIGUSR1 received at " in output
     assert sessions.find(None, running=False).state == "ended"
@@ -136,7 +135,7 @@ def test_the_command_forwards_signals_and_stops_the_workers_on_sigxcpu(script: P
 def test_the_command_names_the_signal_that_ended_its_engine(script: Path, tmp_path: Path) -> None:
     with _headless(script, tmp_path) as client:
         os.kill(sessions.find(None, running=True).record.session.engine_pid, signal.SIGTERM)
-        output, errors = client.communicate(timeout=90)
+        output, errors = client.communicate(timeout=LONG_S)
     assert (errors, client.returncode) == ("", 130)
     assert "cpu0  stopped" in output
     assert "\nthe session was ended by SIGTERM\n" in output

@@ -23,8 +23,7 @@ from gmg_tui.client import EngineClient
 from gmg_tui.model import WorkerState
 from gmg_tui.protocol import Action
 from tests.engine.harness import Running, running, spec_for
-
-from .patience import eventually
+from tests.patience import LONG_S, eventually
 
 NEVER = ("--lines", "0")
 NOBODY = 65534
@@ -47,7 +46,7 @@ def _as_nobody(path: Path, data: bytes) -> subprocess.CompletedProcess[bytes]:
     """What the engine answers to another user who connects to `path` and sends `data`."""
     command = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
     python = (os.path.realpath(sys.executable), "-I", "-S", "-c", STRANGER)
-    return subprocess.run([*command, *python, str(path), data.hex()], capture_output=True, timeout=60)
+    return subprocess.run([*command, *python, str(path), data.hex()], capture_output=True, timeout=LONG_S)
 
 
 @pytest.fixture
@@ -126,7 +125,7 @@ async def test_noise_on_the_socket_closes_only_that_connection(behind_a_hello: b
             writer.write(data)
             writer.write_eof()
             with contextlib.suppress(ConnectionResetError):
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(LONG_S):
                     await reader.read()
             writer.close()
 
@@ -134,7 +133,7 @@ async def test_noise_on_the_socket_closes_only_that_connection(behind_a_hello: b
 def _answer(path: str, data: bytes) -> bytes:
     """All that the engine sends to a client that sends `data` and then reads."""
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(60)
+        client.settimeout(LONG_S)
         client.connect(path)
         client.sendall(data)
         client.shutdown(socket.SHUT_WR)
@@ -186,7 +185,7 @@ async def test_clients_that_never_read_are_disconnected_and_use_no_memory() -> N
             writer.transport.pause_reading()  # type: ignore[attr-defined]  # a socket's transport reads too
             writer.write(requests)
             deaf.append(writer)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(LONG_S):
                 # Refused or thrown out: the engine has closed its side before this client read a byte.
                 with contextlib.suppress(OSError):
                     await writer.drain()

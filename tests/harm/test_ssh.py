@@ -12,10 +12,10 @@ import psutil
 import pytest
 
 from tests.engine.harness import FAKE
+from tests.patience import wait_until
 from tests.sshd import sshd
 from tests.terminal.screen import Terminal
 
-from .patience import wait_until
 from .sessions import STEPS, newest_step, snapshot_of, steps, stop, the_session, written
 
 pytestmark = [pytest.mark.terminal, pytest.mark.slow]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.patience import LONG_S
 from tests.terminal.screen import DOWN, ENTER, ESCAPE, LEFT, RIGHT, UP, Terminal
 
 from .storm_program import MOMENTS
@@ -25,7 +26,7 @@ TAB, BACKTAB, REDRAW = "\t", "\x1b[Z", "\x0c"
 SHIFT_LEFT, SHIFT_RIGHT, CTRL_UP, CTRL_DOWN = "\x1b[1;2D", "\x1b[1;2C", "\x1b[1;5A", "\x1b[1;5B"
 ARROWS = (UP, DOWN, LEFT, RIGHT)
 PAGES = (PAGE_UP, PAGE_DOWN, HOME, END)
-ANSWER_S, HOME_S = 60.0, 5.0
+HOME_S = 5.0
 _MOST_ROWS = 6
 
 
@@ -78,7 +79,7 @@ def _same(stormed: Terminal, fresh: Terminal, home: tuple[str, ...], where: str)
 
     It is pressed again now and then: keys that come before the last size of the window are not obeyed.
     """
-    deadline = time.monotonic() + ANSWER_S
+    deadline = time.monotonic() + LONG_S
     while time.monotonic() < deadline:
         stormed.press(*home)
         again = time.monotonic() + HOME_S

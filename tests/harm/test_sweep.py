@@ -20,8 +20,8 @@ from gmg_tui.model import WorkerState
 from gmg_tui.store.reader import open_store
 from tests.engine.harness import JOB
 from tests.nvml_sim import Sim
+from tests.patience import LONG_S, wait_until
 
-from .patience import wait_until
 from .sessions import the_session
 
 JOBS = 16
@@ -46,10 +46,10 @@ def test_the_engine_is_killed_at_random_moments_and_every_job_is_finished_once(s
         begun = len(list(marks.iterdir())) + chance.randint(1, 3)
         wait_until(lambda begun=begun: len(list(marks.iterdir())) >= begun)  # type: ignore[misc]
         psutil.Process(the_session().record.session.engine_pid).kill()
-        _, errors = client.communicate(timeout=90)
+        _, errors = client.communicate(timeout=LONG_S)
         assert client.returncode == 1, errors
         client = _sweep(sim, "--resume", "much")
-    _, errors = client.communicate(timeout=120)
+    _, errors = client.communicate(timeout=LONG_S)
     assert client.returncode == 0, errors
 
     folder = the_session().folder
@@ -76,7 +76,7 @@ def test_a_sweep_on_gpus_with_cuda_errors_ends_and_continues_once_they_are_repai
     script.write_text('import sys; sys.exit("RuntimeError: No CUDA GPUs are available")')
     words = ["--set", "x=1,2,3,4,5,6,7,8", "--gpus", "0,1", "--name", "torn", "--script", str(script), "{x}"]
     sweep = _sweep(sim, *words)
-    output, errors = sweep.communicate(timeout=90)
+    output, errors = sweep.communicate(timeout=LONG_S)
     assert sweep.returncode == 1, errors
     for slot in ("gpu0", "gpu1"):
         assert f"{slot}   benched: 3 jobs in a row failed there: RuntimeError: No CUDA GPUs" in output
@@ -85,7 +85,7 @@ def test_a_sweep_on_gpus_with_cuda_errors_ends_and_continues_once_they_are_repai
     assert "8 jobs left; continue with: gmg-tui sweep --resume torn" in errors
     script.write_text("print('works')")
     again = _sweep(sim, "--resume", "torn")
-    output, errors = again.communicate(timeout=90)
+    output, errors = again.communicate(timeout=LONG_S)
     assert again.returncode == 0, errors
     assert "8 finished" in output
     assert "no job can start" not in output

@@ -14,9 +14,9 @@ import pytest
 from gmg_tui import session as sessions
 from gmg_tui.ui.log.buffer import KEPT_ROWS as KEPT_LINES
 from tests.engine.harness import FAKE
+from tests.patience import wait_until
 from tests.terminal.screen import Terminal
 
-from .patience import wait_until
 from .sessions import STEPS, newest_step, snapshot_of, steps, stop, the_session, written
 
 pytestmark = pytest.mark.terminal

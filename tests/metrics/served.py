@@ -17,9 +17,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cli.scripted import COMMAND, environ, gmg
-from tests.harm.patience import wait_until
-
-_PATIENCE_S = 30.0
+from tests.patience import LONG_S, wait_until
 
 Sample = tuple[dict[str, str], float]
 
@@ -43,12 +41,12 @@ def metrics(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
             yield process, match[1]
         finally:
             process.terminate()
-            process.wait(_PATIENCE_S)
+            process.wait(LONG_S)
 
 
 def fetch(url: str) -> str:
     """What is at a URL."""
-    with urllib.request.urlopen(url, timeout=_PATIENCE_S) as answer:
+    with urllib.request.urlopen(url, timeout=LONG_S) as answer:
         text: str = answer.read().decode()
     return text
 
@@ -119,7 +117,7 @@ def prometheus(url: str, folder: Path) -> Iterator[Prometheus]:
             yield server
         finally:
             process.terminate()
-            process.wait(_PATIENCE_S)
+            process.wait(LONG_S)
 
 
 def promtool(text: str) -> str:

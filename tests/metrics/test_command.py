@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from gmg_tui.metrics import collector
 from gmg_tui.metrics.collector import SessionsCollector
 from tests.cli.scripted import ScriptedEngine, in_process
-from tests.harm.patience import eventually
 from tests.metrics.served import fetch, metrics, promtool, value
+from tests.patience import LONG_S, eventually
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ async def test_over_http_and_a_file_a_session_is_followed_to_its_end(tmp_path: P
             assert stat.S_IMODE(file.stat().st_mode) == 0o644
             assert promtool(file.read_text()) == ""
             process.terminate()
-            assert process.wait(30) == 0
+            assert process.wait(LONG_S) == 0
             assert list(file.parent.iterdir()) == []
             engine.end_all()
             text = await asyncio.to_thread(fetch, url)

@@ -10,7 +10,7 @@ import psutil
 from gmg_tui.model import LauncherKind, NodesSpec, RunSpec, Snapshot
 from gmg_tui.session import nodes_folder
 from tests.engine.harness import spec_for, sweep_for
-from tests.harm.patience import wait_until
+from tests.patience import wait_until
 
 SLOTS = ("n1/cpu0", "n1/cpu1", "n2/cpu0", "n2/cpu1")
 ENDLESS = ("--lines", "1000000", "--phase-s", "0.01")

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.patience import LONG_S
+
 ROOT = Path(__file__).parents[2]
 GPUS = 4
 """Of each node."""
@@ -58,7 +60,7 @@ class RayCluster:
         """End it, and wait for that."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(60)
+        self.process.wait(LONG_S)
 
 
 def main(*environs: str) -> None:

@@ -14,7 +14,6 @@ from msgspec import structs
 from gmg_tui.model import WorkerState
 from gmg_tui.protocol import Action
 from tests.engine.harness import Running, running, spawn, spec_for
-from tests.harm.patience import eventually
 from tests.nodes.fleets import (
     ENDLESS,
     SLOTS,
@@ -28,6 +27,7 @@ from tests.nodes.fleets import (
     on_nodes,
 )
 from tests.nvml_sim import Process, Sim
+from tests.patience import eventually
 
 RUNNING = WorkerState.RUNNING
 

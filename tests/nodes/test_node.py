@@ -109,7 +109,6 @@ async def test_a_log_whose_middle_is_cut_out_is_copied_again(tmp_path: Path) -> 
             there.write_bytes(there.read_bytes() + b"and more\n" * 1_000_000)
 
 
-@pytest.mark.timeout(30)
 async def test_a_disk_that_does_not_answer_blocks_no_event_loop(tmp_path: Path) -> None:
     log = tmp_path / _LOG
     log.parent.mkdir(parents=True)

@@ -18,10 +18,10 @@ from gmg_tui.errors import GmgError
 from gmg_tui.model import LauncherKind, NodesSpec, WorkerState
 from gmg_tui.store import reader
 from tests.engine.harness import Running, program, running, spec_for, sweep_for
-from tests.harm.patience import eventually, wait_until
 from tests.nodes.fleets import ENDLESS, connected, nothing_left
 from tests.nodes.ray_cluster import GPUS, RayCluster
 from tests.nvml_sim import Sim
+from tests.patience import eventually, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 

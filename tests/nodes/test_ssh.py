@@ -12,8 +12,8 @@ import pytest
 
 from gmg_tui.model import LauncherKind, NodesSpec, RunSpec, WorkerState
 from tests.engine.harness import running, spawn, spec_for
-from tests.harm.patience import eventually
 from tests.nodes.fleets import ENDLESS, connected, nothing_left
+from tests.patience import eventually
 from tests.sshd import Sshd, sshd
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ssh")]

@@ -18,8 +18,8 @@ import gmg_tui
 from gmg_tui.model import DdpSpec, LauncherKind, NodesSpec, WorkerState
 from gmg_tui.session import nodes_folder
 from tests.engine.harness import program, running, spawn, spec_for, sweep_for
-from tests.harm.patience import eventually
 from tests.nodes.fleets import ENDLESS, nothing_left
+from tests.patience import eventually
 
 _SSH = """\
 #!/bin/sh

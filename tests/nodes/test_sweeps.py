@@ -10,8 +10,8 @@ from gmg_tui.model import DdpSpec, WorkerState
 from gmg_tui.store import reader
 from tests.engine.harness import marks, program, running
 from tests.engine.test_groups import RANK
-from tests.harm.patience import eventually
 from tests.nodes.fleets import SLOTS, agent, nodes, nothing_left, sweep_on_nodes
+from tests.patience import eventually
 
 
 async def test_jobs_run_on_the_slots_of_all_nodes_each_once(marked: Path) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.nvml_sim import Sim
+from tests.patience import LONG_S
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,7 +28,7 @@ def on_simulated_driver(test: Callable[[Sim], None]) -> Callable[[Sim], None]:
         command = [sys.executable, "-m", "tests.nvml_sim.child", test.__module__, test.__name__]
         command += [str(sim.state.parent), str(sim.library)]
         environment = {**os.environ, **sim.env()}
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LONG_S)
         assert done.returncode == 0, f"in the process with the simulated driver:\n{done.stdout}{done.stderr}"
 
     return run

@@ -20,7 +20,7 @@ from gmg_tui import session as sessions
 from gmg_tui.model import Queue
 from gmg_tui.session import records, recovery
 from tests.cli.scripted import WORKER, ScriptedEngine, environ, gmg
-from tests.harm.patience import alive
+from tests.patience import alive
 
 
 def _detached(*words: str) -> list[psutil.Process]:

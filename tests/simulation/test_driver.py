@@ -13,6 +13,7 @@ import pytest
 from gmg_tui.gpu.driver import NvmlUnavailable
 from gmg_tui.simulation import SLOW_CARD, worker
 from gmg_tui.simulation.driver import LIMIT_W, TOTAL_MIB, SimulatedNvml
+from tests.patience import LONG_S
 
 
 def _use(folder: Path, pid: int, index: int, mib: float, util_pct: float) -> None:
@@ -45,7 +46,7 @@ def test_a_process_that_has_ended_is_forgotten(tmp_path: Path) -> None:
         process.stdout.read(1)  # it runs now
         _use(tmp_path, process.pid, 0, 4000.0, 90.0)
         assert driver.read(driver.gpus()[0], slow=True).processes
-        process.communicate(b"\n", timeout=60)
+        process.communicate(b"\n", timeout=LONG_S)
     assert driver.read(driver.gpus()[0], slow=True).processes == ()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.harm.patience import wait_until
+from tests.patience import wait_until
 
 NEEDED = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "squeue", "scontrol")
 _PATIENCE_S = 240.0

@@ -12,7 +12,7 @@ import pytest
 from gmg_tui import session
 from gmg_tui.model import WorkerState
 from gmg_tui.store import reader
-from tests.harm.patience import wait_until
+from tests.patience import wait_until
 from tests.store.records import jobs_so_far
 
 from .cluster import Cluster

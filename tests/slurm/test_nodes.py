@@ -15,8 +15,8 @@ import pytest
 from gmg_tui import session
 from gmg_tui.model import WorkerState
 from gmg_tui.store import reader
-from tests.harm.patience import wait_until
 from tests.nodes.fleets import agents_of, marked
+from tests.patience import wait_until
 from tests.store.records import jobs_so_far
 
 from .cluster import Cluster

@@ -22,7 +22,7 @@ from gmg_tui.session import STORE
 from gmg_tui.store import database, writer
 from gmg_tui.store.reader import create, load_jobs, open_store
 from gmg_tui.store.records import JobAttempt, MetricsRow, Record, StoreError
-from tests.harm.patience import eventually
+from tests.patience import eventually
 
 from . import records
 from .conftest import Opened

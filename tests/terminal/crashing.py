@@ -8,12 +8,11 @@ from typing import NoReturn
 
 from gmg_tui import cli, ui
 from tests.engine.harness import FAKE
+from tests.patience import LONG_S
 
 ui.load()
 from gmg_tui.ui.app import GmgApp  # noqa: E402 - after its switches are set
 from gmg_tui.ui.header import Header  # noqa: E402
-
-_WAIT_S = 60
 
 
 def _fail(self: Header, width: int, height: int) -> NoReturn:
@@ -22,7 +21,7 @@ def _fail(self: Header, width: int, height: int) -> NoReturn:
 
 def _said(self: GmgApp) -> None:
     os.write(1, b"it has crashed\r\n")
-    select.select([0], [], [], _WAIT_S)
+    select.select([0], [], [], LONG_S)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pyte
 from pyte.screens import Char
 
+from tests.patience import LONG_S
 from tests.pseudo_terminal import PseudoTerminal, text_of
 
 ENTER, ESCAPE, CTRL_C = "\r", "\x1b", "\x03"
@@ -142,7 +143,7 @@ class Terminal(PseudoTerminal):
         """The first line of the screen with `word` in it; empty when there is none."""
         return next((line for line in text_of(self._screen).splitlines() if word in line), "")
 
-    def settle(self, redraw: str, where: str, *, timeout_s: float = 120.0) -> None:
+    def settle(self, redraw: str, where: str, *, timeout_s: float = LONG_S) -> None:
         """Wait until it shows what it shows again when all was wiped away and the key `redraw` is pressed."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -155,7 +156,7 @@ class Terminal(PseudoTerminal):
             assert self.alive, self.raw[-4000:].decode(errors="replace")
             assert time.monotonic() < deadline, f"{where}: it does not come back as it was\n{self.text()}"
 
-    def until(self, *wanted: str | Callable[[str], bool], timeout_s: float = 60.0) -> str:
+    def until(self, *wanted: str | Callable[[str], bool], timeout_s: float = LONG_S) -> str:
         """Wait until all of `wanted` are true of the screen: words on it, or functions of its text.
 
         Each whole frame is looked at: on a busy machine several come at once, and a message may be in one of them alone.
@@ -193,7 +194,7 @@ class Terminal(PseudoTerminal):
         self.press("x")
         assert self.until_ended() == 130
 
-    def until_ended(self, timeout_s: float = 60.0) -> int:
+    def until_ended(self, timeout_s: float = LONG_S) -> int:
         """Wait until the program has ended. Returns its exit status, negative for a signal."""
         status = self.process.wait(timeout_s)
         self._thread.join(_LAST_WORDS_S)

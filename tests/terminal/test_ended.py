@@ -13,7 +13,7 @@ import pytest
 from gmg_tui import session
 from gmg_tui.model import WorkerState
 from gmg_tui.store.reader import open_store
-from tests.harm.patience import wait_until
+from tests.patience import wait_until
 from tests.terminal.screen import Terminal
 
 pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal]

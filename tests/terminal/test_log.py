@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.harm.patience import wait_until
+from tests.patience import wait_until
 from tests.terminal.screen import CTRL_C, Terminal
 
 pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal]

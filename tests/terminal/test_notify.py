@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harm.patience import wait_until
+from tests.patience import wait_until
 from tests.terminal.screen import Terminal
 
 pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal]

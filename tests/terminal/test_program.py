@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.harm.patience import wait_until
 from tests.nvml_sim import Sim
+from tests.patience import wait_until
 from tests.terminal.screen import CTRL_C, DOWN, ENTER, ESCAPE, UP, Terminal
 
 pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal]

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from tests.harm.patience import wait_until
 from tests.harm.sessions import stop, the_session
+from tests.patience import wait_until
 from tests.terminal.screen import ENTER, Terminal
 
 pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal]

@@ -22,12 +22,11 @@ from gmg_tui.protocol import Lines
 from gmg_tui.ui import Outcome
 from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.terminal import Differ, TerminalApp
+from tests.patience import LONG_S
 from tests.ui import sessions
 from tests.ui.fake_engine import FakeEngine
 
 LOG_LINES = 400
-WAIT_S = 60.0
-"""The longest wait for anything, on a busy machine."""
 _TRY_S = 0.01
 
 
@@ -150,7 +149,7 @@ def shown(app: App[Any]) -> str:
 
 async def until(pilot: Pilot[Any], holds: Callable[[], bool], wanted: object = "what is waited for") -> None:
     """Wait until something holds, which is called `wanted` where it never does."""
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + LONG_S
     while not holds():
         assert time.monotonic() < deadline, f"never came: {wanted}\n{shown(pilot.app)}"
         await pilot.pause(_TRY_S)

@@ -10,8 +10,9 @@ from textual.pilot import Pilot
 
 from gmg_tui.protocol import Action
 from gmg_tui.ui import Outcome
+from tests.patience import LONG_S
 from tests.ui.fake_engine import FakeEngine
-from tests.ui.play import WAIT_S, FakedApp, burst, busy, sees, shown, until
+from tests.ui.play import FakedApp, burst, busy, sees, shown, until
 
 
 def _burst(pilot: Pilot[Outcome], *keys: str) -> FakeEngine:
@@ -75,7 +76,7 @@ async def test_an_ignored_key_does_not_affect_the_dialog_that_opens_next() -> No
         app.screen_change_signal.subscribe(app, lambda _: opened.set(), immediate=True)
         app.main.call_later(free.wait)  # the main screen is at work while its keys wait
         _burst(pilot, "tab", "enter")  # `tab` goes to another section of what `enter` opens
-        await asyncio.wait_for(opened.wait(), WAIT_S)
+        await asyncio.wait_for(opened.wait(), LONG_S)
         free.set()
         await sees(pilot, " 0│")
         await pilot.pause()

@@ -7,6 +7,7 @@ from textual.pilot import Pilot
 
 from gmg_tui.protocol import Action, Seen
 from gmg_tui.ui import Outcome
+from tests.patience import LONG_S
 from tests.ui import play, sweeps
 from tests.ui.fake_engine import FakeEngine
 from tests.workers import changed
@@ -71,7 +72,7 @@ async def test_a_key_acts_on_the_worker_that_is_drawn_as_selected(monkeypatch: p
     app = sweeps.app(engine)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("right")
-        monkeypatch.setattr(app, "PACE_S", play.WAIT_S)
+        monkeypatch.setattr(app, "PACE_S", LONG_S)
         left = tuple(worker for worker in engine.snapshot.workers if worker.slot != "gpu1")
         engine.push(changed(engine.snapshot, workers=left))
         await pilot.pause()

@@ -13,6 +13,7 @@ from gmg_tui.protocol import Action, Lines
 from gmg_tui.ui.slots import History, SlotView
 from gmg_tui.ui.terminal import run_pager
 from gmg_tui.ui.workers import tile
+from tests.patience import LONG_S
 from tests.ui import play, sessions, sweeps
 from tests.ui.play import FakedApp, press
 from tests.ui.sessions import NOW
@@ -102,7 +103,7 @@ async def test_the_event_loop_continues_while_the_pager_runs(tmp_path: Path) -> 
             turns += 1
         ended.touch()
 
-    await asyncio.wait_for(asyncio.gather(run_pager([str(script), str(log)]), turn()), 30)
+    await asyncio.wait_for(asyncio.gather(run_pager([str(script), str(log)]), turn()), LONG_S)
     assert turns == 3
 
 

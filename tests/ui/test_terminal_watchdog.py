@@ -20,9 +20,9 @@ import psutil
 import pytest
 
 from gmg_tui.ui import terminal
+from tests.patience import LONG_S
 from tests.ui.screens.on_terminal import BLOCKED
 
-_WAIT_S = 60
 _ENOUGH_CPU_S = 2 * terminal.GRACE_S
 """Less than a thread takes that spins on a lost terminal until it is ended from outside."""
 
@@ -32,7 +32,7 @@ def _program(grace_s: float) -> Iterator[pexpect.spawn]:
     """The interface, drawn, on a separate terminal; it has `grace_s` to exit cleanly."""
     env = {**os.environ, "TERM": "xterm-256color"}
     args = ["-m", "tests.ui.screens.on_terminal", str(grace_s)]
-    child = pexpect.spawn(sys.executable, args, dimensions=(24, 80), env=env, timeout=_WAIT_S)
+    child = pexpect.spawn(sys.executable, args, dimensions=(24, 80), env=env, timeout=LONG_S)
     child.delaybeforesend = None
     try:
         child.expect_exact(b"gpu3")
@@ -49,7 +49,7 @@ def _children_cpu_s() -> float:
 def _cpu_s_until_ended(child: pexpect.spawn) -> float:
     """Wait for the end without reading the terminal. Returns what CPU time the process has used from now on."""
     before: float = _children_cpu_s() + sum(psutil.Process(child.pid).cpu_times()[:2])
-    deadline = time.monotonic() + _WAIT_S
+    deadline = time.monotonic() + LONG_S
     while child.isalive():
         assert time.monotonic() < deadline, "still there"
         time.sleep(0.05)
@@ -80,7 +80,7 @@ def _terminate(child: pexpect.spawn) -> None:
 def test_an_interface_exits_cleanly_when_its_terminal_is_lost(
     lose: Callable[[pexpect.spawn], None],
 ) -> None:
-    with _program(2 * _WAIT_S) as program:
+    with _program(2 * LONG_S) as program:
         lose(program)
         _cpu_s_until_ended(program)
         assert program.exitstatus == 0
@@ -111,7 +111,7 @@ async def test_a_stopped_watchdog_leaves_nothing_behind() -> None:
     with terminal.watch(lambda: lost.append(True), descriptor=slave):
         assert signal.getsignal(signal.SIGHUP) != handler
         (thread,) = (candidate for candidate in threading.enumerate() if candidate.name == "gmg-terminal-watchdog")
-    await asyncio.to_thread(thread.join, _WAIT_S)
+    await asyncio.to_thread(thread.join, LONG_S)
     assert not thread.is_alive()
     assert signal.getsignal(signal.SIGHUP) == handler
     os.close(master)

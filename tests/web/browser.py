@@ -21,10 +21,9 @@ from typing import Any
 import aiohttp
 import pyte
 
-from tests.harm.patience import wait_until
+from tests.patience import LONG_S, wait_until
 
 BROWSER: str | None = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-WAIT_S = 90.0
 _LOOK_S = 0.1
 _CODES = {"Escape": ("Escape", 27, ""), "Enter": ("Enter", 13, "\r"), "Tab": ("Tab", 9, "\t")}
 
@@ -71,7 +70,7 @@ class Page:
         number = next(self._numbers)
         future = self._answers[number] = asyncio.get_running_loop().create_future()
         await self._socket.send_str(json.dumps({"id": number, "method": method, "params": params}))
-        answer = await asyncio.wait_for(future, WAIT_S)
+        answer = await asyncio.wait_for(future, LONG_S)
         assert "error" not in answer, answer
         result: dict[str, Any] = answer["result"]
         return result
@@ -89,7 +88,7 @@ class Page:
 
     async def until(self, script: str) -> None:
         """Wait until a script of the page is true."""
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(LONG_S):
             while not await self.evaluate(script):  # noqa: ASYNC110 - a page reports nothing
                 await asyncio.sleep(_LOOK_S)
 
@@ -108,7 +107,7 @@ class Page:
     async def shows(self, holds: Callable[[list[str]], bool], wanted: object) -> None:
         """Wait until the terminal's rows are so."""
         try:
-            async with asyncio.timeout(WAIT_S):
+            async with asyncio.timeout(LONG_S):
                 while not holds(self.screen()):  # noqa: ASYNC110 - a page reports nothing
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:

@@ -11,8 +11,7 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from tests.cli.scripted import environ
-
-WAIT_S = 60.0
+from tests.patience import LONG_S
 
 
 class Served(NamedTuple):
@@ -32,7 +31,7 @@ async def serving(*words: str) -> AsyncIterator[Served]:
     """Serve on a free port of the loopback, and end that by ctrl+c."""
     process = await start("--port", "0", *words)
     assert process.stdout is not None
-    url = (await asyncio.wait_for(process.stdout.readline(), WAIT_S)).decode().strip()
+    url = (await asyncio.wait_for(process.stdout.readline(), LONG_S)).decode().strip()
     assert process.stderr is not None
     assert url, await process.stderr.read()
     try:
@@ -40,7 +39,7 @@ async def serving(*words: str) -> AsyncIterator[Served]:
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGINT)
-        await asyncio.wait_for(process.communicate(), WAIT_S)
+        await asyncio.wait_for(process.communicate(), LONG_S)
     assert process.returncode == 0
 
 

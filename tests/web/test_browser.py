@@ -7,7 +7,7 @@ import pytest
 
 from gmg_tui.model import WorkerState
 from tests.engine.harness import running, spec_for
-from tests.harm.patience import eventually
+from tests.patience import LONG_S, eventually
 from tests.web.browser import BROWSER, browser
 from tests.web.served import serving
 
@@ -54,7 +54,7 @@ async def test_a_browser_shows_the_screen_read_only_until_the_server_ends() -> N
             served.process.terminate()
             await page.until("document.body.classList.contains('-closed')")
             assert await served.process.wait() == 0
-            _, alive = psutil.wait_procs(children, timeout=60)
+            _, alive = psutil.wait_procs(children, timeout=LONG_S)
             assert not alive
         assert all(worker.attempt == 1 for worker in run.snapshot.workers)
         assert all(worker.state is WorkerState.RUNNING for worker in run.snapshot.workers)

@@ -14,8 +14,8 @@ import pytest
 from gmg_tui.model import WorkerState
 from tests.cli.scripted import ScriptedEngine, in_process
 from tests.engine.harness import running, spec_for
-from tests.harm.patience import eventually
-from tests.web.served import WAIT_S, serving, start
+from tests.patience import LONG_S, eventually
+from tests.web.served import serving, start
 
 
 async def _status(web: aiohttp.ClientSession, url: str) -> int:
@@ -55,22 +55,22 @@ async def test_a_closed_page_leaves_no_process_and_does_not_affect_others() -> N
         await run.until_state("cpu0", WorkerState.RUNNING)
         process = await start("--port", "0")
         assert process.stdout is not None
-        url = (await asyncio.wait_for(process.stdout.readline(), WAIT_S)).decode().strip()
+        url = (await asyncio.wait_for(process.stdout.readline(), LONG_S)).decode().strip()
         server = psutil.Process(process.pid)
         async with aiohttp.ClientSession() as web, web.ws_connect(f"{url}ws?width=90&height=20") as kept:
-            await asyncio.wait_for(kept.receive_bytes(), WAIT_S)
+            await asyncio.wait_for(kept.receive_bytes(), LONG_S)
             async with web.ws_connect(f"{url}ws?width=nonsense") as noisy:
                 await noisy.send_str("{")
                 await eventually(lambda: len(server.children()) == 1)
             await kept.send_str('["ping", "1"]')
-            async with asyncio.timeout(WAIT_S):
+            async with asyncio.timeout(LONG_S):
                 while (message := await kept.receive()).type is not aiohttp.WSMsgType.TEXT:
                     pass
             assert message.data == '["pong", "1"]'
             children = server.children()
             process.send_signal(signal.SIGKILL)
             await process.communicate()
-        _, alive = await asyncio.to_thread(psutil.wait_procs, children, timeout=60)
+        _, alive = await asyncio.to_thread(psutil.wait_procs, children, timeout=LONG_S)
         assert not alive
 
 

@@ -9,17 +9,19 @@ from collections.abc import Callable
 
 import psutil
 
+LONG_S = 120.0
+"""The longest wait of a test, seconds: it only matters when something is wrong, so it is long on any machine."""
 _INTERVAL_S = 0.1
 
 
-async def eventually(holds: Callable[[], object], *, timeout_s: float = 90.0) -> None:
+async def eventually(holds: Callable[[], object], *, timeout_s: float = LONG_S) -> None:
     """Wait until `holds()` is true, while the test's own loop goes on."""
     async with asyncio.timeout(timeout_s):
         while not holds():  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(_INTERVAL_S)
 
 
-def wait_until(holds: Callable[[], object], *, timeout_s: float = 90.0) -> None:
+def wait_until(holds: Callable[[], object], *, timeout_s: float = LONG_S) -> None:
     """Wait until `holds()` is true."""
     deadline = time.monotonic() + timeout_s
     while not holds():
