@@ -25,17 +25,6 @@ def _gmg(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run((sys.executable, "-m", "gmg_tui", *words), capture_output=True, text=True, check=False)
 
 
-def test_the_last_snapshot_and_the_log_of_a_session_are_shown_read_only() -> None:
-    done = _gmg("--headless", "--name", "over", "--cpu", "2", _FAKE, "--lines", "30", "--phase-s", "1")
-    assert done.returncode == 0, done.stderr
-    with Terminal("attach", "over", columns=120, rows=30) as terminal:
-        terminal.until("ended", "2 finished", "Exiting Genesis")
-        assert "Restart" not in terminal.text()
-        terminal.press("q")
-        assert terminal.until_ended() == 0
-    assert _gmg("rm", "--yes", "over").returncode == 0
-
-
 def test_a_session_whose_engine_was_killed_has_its_last_snapshot() -> None:
     assert _gmg("--detach", "--name", "gone", "--cpu", "1", _FAKE, "--lines", "0").returncode == 0
     folder = session.sessions_folder() / "gone"

@@ -47,15 +47,6 @@ async def test_keys_after_the_quit_key_are_dropped() -> None:
     assert app.return_value.how == "detached"
 
 
-async def test_keys_after_the_search_key_go_to_the_search() -> None:
-    app = busy()
-    async with app.run_test(size=(120, 36)) as pilot:
-        engine = _burst(pilot, "slash", "x", "e", "p")
-        await pilot.pause()
-        assert app.main.log_view.buffer.query == "xep"
-        assert not [request for request in engine.asked if request[0] in (Action.STOP, "details")]
-
-
 async def test_keys_after_the_edit_key_do_not_act_on_workers() -> None:
     async with busy().run_test(size=(120, 36)) as pilot:
         engine = _burst(pilot, "e", "space", "x", "X", "y", "ctrl+s")

@@ -19,17 +19,12 @@ from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.main_screen import MainScreen
 from tests.ui import play, sessions
 from tests.ui.fake_engine import FakeEngine
-from tests.ui.play import FakedApp, press
+from tests.ui.play import FakedApp, asked, press
 from tests.ui.sessions import NOW
 from tests.workers import changed
 
 WIDE = (160, 48)
 SMALL = (80, 24)
-
-
-def _asked(engine: FakeEngine) -> list[tuple[object, ...]]:
-    """Requests to the engine, except those for logs."""
-    return [request for request in engine.asked if request[0] != "follow"]
 
 
 def _followed(engine: FakeEngine) -> str:
@@ -68,33 +63,15 @@ def test_a_key_may_be_named_as_the_screen_names_it(monkeypatch: pytest.MonkeyPat
     assert keys.keymap["details"] == "pagedown"
 
 
-async def test_configured_keys_work_and_appear_in_the_footer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys, "keymap", {"restart": "f5,?", "stop": "r", "quit": "ctrl+x", "help": "f1"})
-    app = play.busy()
-    async with app.run_test(size=WIDE) as pilot:
-        await play.sees(pilot, "f5 Restart", "r Stop", "ctrl+x Quit")
-        assert play.screen(app)[-1].startswith("f1 Help ctrl+x Quit d Detach "), "first also with keys of one's own"
-        await press(pilot, "x", "f5", "r", "question_mark", "ctrl+c")
-        assert [request[0] for request in _asked(app.engine)] == ["restart", "stop", "restart"]
-        await play.sees(pilot, "8 workers are running")
-
-
-async def test_restart_and_stop_affect_only_the_selected_worker() -> None:
-    app = play.busy()
-    async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "right", "down", "r", "x")
-        assert _asked(app.engine) == [("restart", "gpu5"), ("stop", "gpu5")]
-
-
 async def test_restart_failed_restarts_failed_and_stuck_workers_and_reports_when_there_are_none() -> None:
     app = play.varied()
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "do:restart_failed")
-        assert _asked(app.engine) == [("restart", "gpu3", "gpu4")]
+        assert asked(app.engine) == [("restart", "gpu3", "gpu4")]
         app.engine.push(sessions.busy_snapshot(second=1.0))
         await pilot.pause()
         await press(pilot, "do:restart_failed")
-        assert len(_asked(app.engine)) == 1
+        assert len(asked(app.engine)) == 1
         await play.sees(pilot, "No worker has failed")
 
 
@@ -104,17 +81,17 @@ async def test_kill_asks_first_unless_the_worker_is_being_stopped_already() -> N
         await press(pilot, "X")
         await play.sees(pilot, "Kill gpu0 now?")
         await press(pilot, "n")
-        assert _asked(app.engine) == []
+        assert asked(app.engine) == []
         await press(pilot, "X", "escape")
-        assert _asked(app.engine) == []
+        assert asked(app.engine) == []
         await press(pilot, "X", "y")
-        assert _asked(app.engine) == [("kill", "gpu0")]
+        assert asked(app.engine) == [("kill", "gpu0")]
         app.view.choose("gpu5")
         worker = app.view.worker_on(app.view.selected)
         assert worker is not None
         assert worker.state is WorkerState.STOPPING
         await press(pilot, "X")
-        assert _asked(app.engine)[1:] == [("kill", "gpu5")]
+        assert asked(app.engine)[1:] == [("kill", "gpu5")]
 
 
 _LONG = {"attempt_started": NOW - 2352.0}
@@ -136,12 +113,12 @@ async def test_losing_more_than_a_minute_of_running_asks_first() -> None:
             await press(pilot, key)
             await play.sees(pilot, f"{verb} gpu0? It has been running for 39:12.")
             await press(pilot, "enter", key, "escape")
-            assert _asked(app.engine) == []
+            assert asked(app.engine) == []
             await press(pilot, key, "y")
-            assert _asked(app.engine) == [(action, "gpu0")]
+            assert asked(app.engine) == [(action, "gpu0")]
             assert app.engine.seen == {"gpu0": Seen(None, 1)}
             await press(pilot, "right", key, "left")
-            assert _asked(app.engine)[1:] == [(action, "gpu1")]
+            assert asked(app.engine)[1:] == [(action, "gpu1")]
 
 
 async def test_a_restart_that_loses_nothing_does_not_ask() -> None:
@@ -152,7 +129,7 @@ async def test_a_restart_that_loses_nothing_does_not_ask() -> None:
     )
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, *["r", "right"] * 3)
-        assert _asked(app.engine) == [("restart", f"gpu{number}") for number in range(3)]
+        assert asked(app.engine) == [("restart", f"gpu{number}") for number in range(3)]
 
 
 async def test_restarting_failed_workers_asks_when_a_stuck_one_has_run_for_long() -> None:
@@ -163,7 +140,7 @@ async def test_restarting_failed_workers_asks_when_a_stuck_one_has_run_for_long(
         await press(pilot, "do:restart_failed")
         await play.sees(pilot, "Restart 2 workers? gpu4 has been running for 39:12.")
         await press(pilot, "y")
-        assert _asked(app.engine) == [("restart", "gpu3", "gpu4")]
+        assert asked(app.engine) == [("restart", "gpu3", "gpu4")]
 
 
 async def test_a_key_without_effect_shows_the_reason() -> None:
@@ -174,7 +151,7 @@ async def test_a_key_without_effect_shows_the_reason() -> None:
             await press(pilot, key)
             await play.sees(pilot, f"Nothing runs on gpu{number}.")
             await press(pilot, "down")
-        assert _asked(app.engine) == []
+        assert asked(app.engine) == []
 
 
 @pytest.mark.parametrize(
@@ -210,7 +187,7 @@ async def test_a_click_on_a_key_of_the_footer_does_what_the_key_does_and_a_refus
         app.engine.refuse = "gpu0 is [bold]busy[/bold]"
         await pilot.click(offset=(play.screen(app)[-1].index("x Stop"), 23))
         await play.sees(pilot, "gpu0 is [bold]busy[/bold]")
-        assert _asked(app.engine) == [("stop", "gpu0")]
+        assert asked(app.engine) == [("stop", "gpu0")]
 
 
 async def test_t_switches_between_tiles_and_table_and_reports_when_tiles_do_not_fit() -> None:
@@ -244,7 +221,7 @@ async def test_the_palette_runs_the_same_actions_as_keys() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
         await _command(pilot, "stop", "Stop the worker")
-        assert _asked(app.engine) == [("stop", "gpu0")]
+        assert asked(app.engine) == [("stop", "gpu0")]
         await _command(pilot, "light", "Use the colours of light.")
         assert app.theme == "gmg-light"
 
@@ -298,18 +275,18 @@ async def test_quit_asks_escape_cancels_and_detaching_does_not_affect_workers() 
         await press(pilot, "q", "d")
     assert app.return_value is not None
     assert app.return_value.how == "detached"
-    assert _asked(app.engine) == []
+    assert asked(app.engine) == []
 
 
 async def test_quit_and_stop_exits_once_all_workers_have_ended() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "q", "x")
-        assert _asked(app.engine) == [("end", False)]
+        assert asked(app.engine) == [("end", False)]
         assert app.return_value is None
         await play.sees(pilot, "Stopping: 8 workers left")
         await press(pilot, "q", "X")
-        assert _asked(app.engine) == [("end", False), ("end", True)]
+        assert asked(app.engine) == [("end", False), ("end", True)]
         app.engine.push(sessions.ended_snapshot())
         await pilot.pause()
     assert app.return_value is not None
@@ -325,16 +302,6 @@ async def test_quit_does_not_ask_when_all_workers_have_ended() -> None:
         await press(pilot, "q")
     assert app.return_value is not None
     assert app.return_value.how == "ended"
-
-
-async def test_a_lost_engine_is_reported() -> None:
-    app = play.busy()
-    async with app.run_test(size=WIDE) as pilot:
-        await pilot.pause()
-        app.engine.push(Bye("the engine was killed"))
-        await pilot.pause()
-    assert app.return_value is not None
-    assert (app.return_value.how, app.return_value.reason) == ("lost", "the engine was killed")
 
 
 async def test_the_final_result_stays_when_the_engine_has_exited() -> None:

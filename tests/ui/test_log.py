@@ -8,7 +8,6 @@ import pytest
 from textual.app import App
 
 from gmg_tui.protocol import Lines
-from gmg_tui.ui.log.buffer import KEPT_ROWS
 from gmg_tui.ui.main_screen import LineBar
 from tests.ui import play, ranks
 from tests.ui.play import FakedApp, press
@@ -62,25 +61,6 @@ async def test_the_log_follows_until_a_page_up_and_again_after_end() -> None:
         assert "following" in _log(app)[0]
         _more(app, 1, "newest")
         await play.sees(pilot, "newest 0")
-
-
-async def test_a_paused_log_stays_under_a_flood_and_jumps_to_the_newest_lines_when_resumed() -> None:
-    app = _plain()
-    async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "following", "400 lines")
-        await press(pilot, "home")
-        paused = _log(app)[1:]
-        lines = 400 + 3 * KEPT_ROWS
-        for first in range(400, lines, 1000):
-            app.engine.push(Lines("gpu0", first, ("flood",) * 1000))
-        app.engine.log["gpu0"] = ["older"] * (lines - 1) + ["the newest of all"]
-        await play.sees(pilot, f"{lines - app.main.log_view._page:,} lines below", f"{lines:,} lines")
-        assert _log(app)[1:] == paused
-        await press(pilot, "end")
-        await play.sees(pilot, "following", "the newest of all")
-        _more(app, 1, "and on")
-        await play.sees(pilot, "and on 0")
-        assert len(app.main.log_view.buffer.rows) <= KEPT_ROWS * 9 / 8
 
 
 async def test_search_highlights_counts_and_steps_through_matches() -> None:

@@ -9,11 +9,9 @@ import pytest
 from gmg_tui.model import Snapshot, WorkerState
 from tests.ui import play, sessions, sweeps
 from tests.ui.play import asked, press
-from tests.ui.sessions import NOW
 from tests.workers import changed
 
 SMALL, WIDE = (80, 24), (160, 48)
-LONG = {"attempt_started": NOW - 2352.0}
 
 
 def _snapshot(**changes: Mapping[str, object]) -> Snapshot:

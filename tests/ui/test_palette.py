@@ -39,13 +39,3 @@ async def test_the_palette_offers_only_what_works_on_the_current_screen(
         offered = await _offered(app, pilot)
         assert there <= offered
         assert not missing & offered
-
-
-async def test_an_action_without_a_key_is_run_from_the_palette() -> None:
-    app = play.edited()
-    async with app.run_test(size=(100, 30)) as pilot:
-        await press(pilot, "ctrl+p")
-        await pilot.press(*"filter")
-        await play.sees(pilot, "Show workers with some words")
-        await press(pilot, "down", "enter")
-        await play.sees(pilot, "words of the workers to show")
