@@ -1,17 +1,37 @@
-"""The order in which a sweep's jobs run, and which of them starts next, and where."""
+"""The queue of a sweep: which job starts next and where, what makes it start, and how it goes on with another engine."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import psutil
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec import structs
 
+from gmg_tui import session
+from gmg_tui import session as sessions
+from gmg_tui.client import EngineClient
+from gmg_tui.commands.prestart import PrestartedEngine
+from gmg_tui.engine.scheduling import queue_scheduler
 from gmg_tui.engine.scheduling.job_queue import JobQueue
-from gmg_tui.engine.scheduling.slot_board import Allotment, allot
+from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
+from gmg_tui.engine.scheduling.slot_board import Allotment, SlotBoard, allot
+from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.errors import GmgError
-from gmg_tui.model import JobRecord, QueueAction, WorkerState
+from gmg_tui.model import JobRecord, QueueAction, RestartMode, RunSpec, Slot, TuneSpec, WorkerState
+from gmg_tui.protocol import Action
+from gmg_tui.store import reader
+from tests.patience import LONG_S, eventually
+
+from .harness import program, running, sweep_for
 
 
 def queue_of(number: int) -> JobQueue:
@@ -146,3 +166,206 @@ class QueueMachine(RuleBasedStateMachine):
 
 TestQueueMachine = QueueMachine.TestCase
 TestQueueMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+# What makes the scheduler look for a job to start: a slot that is left, enabled or ready again, and a job that waits again
+
+SPEC = RunSpec("sweep-1", "/state", "/run/sock", "sim.py", (), "/", "python")
+
+
+class Run:
+    """A job without a process that ends at once: the first finds its slot not ready, job 2 fails, the others finish."""
+
+    started: list[int]
+
+    def __init__(self, record: JobRecord, slot_states: Sequence[SlotState], *_: object) -> None:
+        self.number, self.slot_states = record.number, slot_states
+        self.slots = [slot_state.slot.name for slot_state in slot_states]
+        unready = None if self.started else "not ready"
+        self.workers = [SimpleNamespace(slot=slot_states[0].slot, unready=unready, sample=None)]
+        state = WorkerState.FAILED if record.number == 2 else WorkerState.FINISHED
+        self.lead = structs.replace(record, state=state, ended=1.0)
+        self.again = self.stopped = False
+        self.group = None
+        self.started.append(record.number)
+
+    async def run(self) -> None:
+        """End in the next turn of the loop."""
+        await asyncio.sleep(0)
+
+
+class Records:
+    """Keeps what happens to jobs nowhere."""
+
+    def occupy(self, record: JobRecord, _: object) -> JobRecord:
+        return structs.replace(record, state=WorkerState.RUNNING)
+
+    def release(self, lead: JobRecord, _: object = None, **changes: Any) -> JobRecord:
+        return structs.replace(lead, **changes)
+
+    def keep(self, _: JobRecord) -> None: ...
+
+
+async def test_jobs_start_without_another_sample_of_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_scheduler, "JobRun", Run)
+    monkeypatch.setattr(queue_scheduler, "_UNREADY_S", 0.01)
+    Run.started = []
+    done = asyncio.Event()
+    board = SlotBoard({"cpu0": SlotState(Slot("cpu0"), 0, 1)}, queue_of(3))
+    board.use("cpu0", used=False)
+    workplace, records = cast("Any", SimpleNamespace(spec=SPEC)), cast("Any", Records())
+    scheduler = QueueScheduler(board, workplace, records, lambda: done.set() if scheduler.ended else None)
+    task = asyncio.create_task(scheduler.run())
+    await asyncio.sleep(0)
+    assert Run.started == []
+    async with asyncio.timeout(LONG_S):
+        scheduler.use("cpu0", used=True)
+        await done.wait()
+        assert Run.started == [1, 1, 2, 3]
+        done.clear()
+        scheduler.act(QueueAction.RETRY, (2,))
+        await done.wait()
+        assert Run.started[4:] == [2]
+    task.cancel()
+
+
+# Commands that come when a job has just got its slot, or has ended and not left it yet, are for that job
+
+_AT_THE_MOMENT = """
+import asyncio, sys
+if "gmg_tui.engine" in sys.orig_argv:
+    from gmg_tui.engine.scheduling.job_queue import JobQueue
+    from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
+    init, take, schedulers = QueueScheduler.__init__, JobQueue.take, []
+    def remembered(self, *args):
+        schedulers.append(self)
+        init(self, *args)
+    def taken(self, number):
+        if number == 2:
+            asyncio.get_running_loop().call_soon(lambda: {command})
+        return take(self, number)
+    QueueScheduler.__init__, JobQueue.take = remembered, taken
+"""
+_BEFORE_IT_LEAVES = """
+import sys
+from pathlib import Path
+if "gmg_tui.engine" in sys.orig_argv:
+    import asyncio
+    from gmg_tui.engine.scheduling.queue_scheduler import JobRun
+    run = JobRun.run
+    async def slowly(self):
+        await run(self)
+        while not Path({gate!r}).exists():
+            await asyncio.sleep(0.01)
+    JobRun.run = slowly
+"""
+FINISHED, STOPPED, WAITING = WorkerState.FINISHED, WorkerState.STOPPED, WorkerState.WAITING
+
+
+async def _jobs_after(tmp_path: Path, command: str, seconds: float) -> list[JobRecord]:
+    (tmp_path / "sitecustomize.py").write_text(_AT_THE_MOMENT.format(command=f"schedulers[0].{command}"))
+    spec = sweep_for([{"s": 0.0}, {"s": seconds}, {"s": 0.0}], program("--s", "{s}"), cpu=1)
+    async with running(spec, {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
+        await run.until_done()
+        assert "Traceback" not in run.log()
+    return reader.load_jobs(Path(spec.folder) / session.STORE)
+
+
+async def test_the_end_of_the_session_stops_the_job_which_waits_for_the_next_engine(tmp_path: Path) -> None:
+    jobs = await _jobs_after(tmp_path, "end(kill=False, reason=None)", 600.0)
+    assert [(job.state, job.last.number) for job in jobs] == [(FINISHED, 1), (WAITING, 0), (WAITING, 0)]
+    assert jobs[1].reason == "interrupted: the session was stopped"
+
+
+@pytest.mark.parametrize(("actions", "attempts"), [(("restart",), 2), (("restart", "stop"), 1)])
+async def test_a_restart_of_a_job_that_has_not_left_its_slot_runs_it_again(
+    tmp_path: Path, actions: tuple[str, ...], attempts: int
+) -> None:
+    gate = tmp_path / "gate"
+    (tmp_path / "sitecustomize.py").write_text(_BEFORE_IT_LEAVES.format(gate=str(gate)))
+    spec = sweep_for([{}, {}], program("--fail", "3", "--fail-attempts", "1"), cpu=1)
+    async with running(spec, {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
+        await run.until_state("cpu0", WorkerState.FAILED)
+        for action in actions:
+            await run.client.act(Action(action), "cpu0")
+        gate.touch()
+        await run.until_done()
+    jobs = reader.load_jobs(Path(spec.folder) / session.STORE)
+    assert [job.last.number for job in jobs] == [attempts, 1]
+
+
+async def test_a_restart_of_a_trial_that_has_not_left_its_slot_is_refused_and_the_tuning_goes_on(
+    tmp_path: Path,
+) -> None:
+    gate = tmp_path / "gate"
+    (tmp_path / "sitecustomize.py").write_text(_BEFORE_IT_LEAVES.format(gate=str(gate)))
+    spec = sweep_for([], program("--fail", "3"), cpu=1, tune=TuneSpec(), restart=RestartMode.NEVER)
+    async with running(spec, {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
+        await run.until_state("cpu0", WorkerState.FAILED)
+        with pytest.raises(GmgError, match="the search decides which trials run"):
+            await run.client.act(Action.RESTART, "cpu0")
+        gate.touch()
+        await run.until(lambda snapshot: snapshot.tuning is not None and snapshot.tuning.ended)
+        assert "Traceback" not in run.log()
+
+
+# A sweep that is gone on with: by one engine, which alone writes what the session has
+
+FAILED, RUNNING = WorkerState.FAILED, WorkerState.RUNNING
+
+
+def _states(spec: RunSpec) -> list[WorkerState]:
+    return [job.state for job in reader.load_jobs(Path(spec.folder) / sessions.STORE)]
+
+
+async def test_failed_jobs_run_again_on_request() -> None:
+    batch = program("--fail", "{code}", "--fail-attempts", "1")
+    spec = sweep_for([{"code": 0}, {"code": 3}], batch, cpu=1)
+    for retry_failed, states in (
+        (False, [FINISHED, FAILED]),
+        (False, [FINISHED, FAILED]),
+        (True, [FINISHED] * 2),
+    ):
+        assert spec.sweep is not None
+        resumed = structs.replace(spec, sweep=structs.replace(spec.sweep, retry_failed=retry_failed))
+        async with running(resumed) as run:
+            await run.until_done()
+        assert _states(spec) == states
+    first, second = reader.load_jobs(Path(spec.folder) / sessions.STORE)
+    assert (first.last.number, second.last.number, second.last.exit_code, second.reason) == (1, 2, 0, None)
+
+
+async def test_a_job_ended_together_with_its_engine_is_requeued() -> None:
+    """As by Slurm, which sends SIGTERM to all processes of its job; a job receives it as soon as the engine, or sooner."""
+    spec = sweep_for([{"s": 600}, {"s": 600}], program("--s", "{s}"), cpu=2)
+    async with running(spec) as run:
+        await run.until(lambda _: run.queue.running == 2 and all(worker.pid for worker in run.snapshot.workers))
+        jobs = [psutil.Process(worker.pid) for worker in run.snapshot.workers]
+        for job in jobs:
+            job.terminate()
+        await eventually(lambda: not any(psutil.pid_exists(job.pid) for job in jobs))  # and reaped
+        run.process.terminate()
+        await run.process.wait()
+    assert _states(spec) == [WAITING] * 2
+    assert [job.reason for job in reader.load_jobs(Path(spec.folder) / sessions.STORE)] == [
+        "interrupted: the session was ended by SIGTERM"
+    ] * 2
+
+
+async def test_a_late_second_engine_changes_nothing() -> None:
+    spec = sweep_for([{"code": 3, "s": 0}, {"code": 0, "s": 600}], program("--fail", "{code}", "--s", "{s}"), cpu=1)
+    async with running(spec) as run:
+        await run.until(lambda _: run.queue.failed == 1 and run.worker("cpu0").pid and run.queue.running == 1)
+        socket = Path(spec.socket).stat().st_ino
+        # Both have found the session ended, and the other one was quicker.
+        assert spec.sweep is not None
+        again = structs.replace(spec, sweep=structs.replace(spec.sweep, retry_failed=True))
+        with PrestartedEngine() as engine:
+            assert engine.process.stdout is not None
+            engine.order(msgspec.json.encode(again) + b"\nconfirm\n")
+            assert b"an engine is already running in" in await asyncio.to_thread(engine.process.stdout.read)
+            engine.cancel()
+        assert Path(spec.socket).stat().st_ino == socket
+        assert _states(spec)[0] is FAILED
+        client = await EngineClient.connect(Path(spec.socket))
+        await client.close()

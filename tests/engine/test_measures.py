@@ -1,12 +1,28 @@
-"""Histories and meters: bounded, and true."""
+"""Histories, meters and rates: bounded, and true."""
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+from asyncio import create_subprocess_exec, subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
 import pytest
 
+from gmg_tui.engine.attempts.counts import PREFIX, Counts, make_folder
 from gmg_tui.engine.attempts.gpu_use import Meter
 from gmg_tui.engine.output.history import RECENT_POINTS, History, Point
-from gmg_tui.model import GpuSample
+from gmg_tui.model import GpuSample, WorkerState, total_fps
+from gmg_tui.probe.site import gmg_probe
+from gmg_tui.session import STORE
+from gmg_tui.store.reader import open_store
+from tests.patience import eventually
+
+from .harness import running, spec_for
 
 
 def test_a_long_history_is_kept_in_bounded_memory_with_its_mean() -> None:
@@ -90,3 +106,141 @@ def test_peak_memory_counts_only_the_processes_of_the_worker() -> None:
     alone.add(sample, running=True, now=0.0)
     assert (reporting.memory_peak_mib(500.0), shared.memory_peak_mib(500.0)) == (3000.0, None)
     assert (alone.memory_peak_mib(500.0), alone.memory_peak_mib()) == (8500.0, 9000.0)
+
+
+# The current rate from the probe's counts, in made-up time: that of whole periods over about ten seconds
+
+SECOND_NS = 1_000_000_000
+LOOPS = {"one step": (1, 0.02, 0.0), "a step each second": (1, 1.0, 0.0), "learning": (24, 0.002, 0.15), "long": (24, 0.05, 5.0)}  # fmt: skip
+
+
+def _periods(loop: str, pauses: bool) -> Iterator[list[float]]:
+    """The pauses before the steps of each period, seconds; one of them begins with a pause that is longer than usual."""
+    count, step_s, learning_s = LOOPS[loop]
+    passed_s, paused = 0.0, not pauses
+    while passed_s < 70:
+        late_s = 2.0 + learning_s if passed_s > 20 and not paused else 0.0
+        paused = paused or late_s > 0
+        yield [learning_s + step_s + late_s, *[step_s] * (count - 1)]
+        passed_s += learning_s + late_s + count * step_s
+
+
+@pytest.mark.parametrize(
+    ("loop", "pauses", "near"),
+    [*((loop, False, 0.01) for loop in LOOPS), ("one step", True, 0.01), ("learning", True, 0.03)],
+)
+def test_the_current_rate_covers_whole_periods_also_after_a_long_pause(
+    loop: str, pauses: bool, near: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ns, look_ns = SECOND_NS, 2 * SECOND_NS
+    monkeypatch.setattr(gmg_probe, "monotonic_ns", lambda: now_ns)
+    monkeypatch.setattr(gmg_probe, "folder", str(tmp_path))
+    monkeypatch.setattr(gmg_probe, "_counts", gmg_probe._Counts())  # type: ignore[no-untyped-call]
+    step = gmg_probe._counting(lambda _: None, "num_envs", "vector")  # type: ignore[no-untyped-call]
+    environment = SimpleNamespace(num_envs=8)
+    seen, ends, counts, done = [], [], Counts(tmp_path), 0
+    for period in _periods(loop, pauses):
+        for pause_s in period:
+            if (
+                pause_s < 2 + LOOPS[loop][2] and now_ns + pause_s * SECOND_NS > look_ns
+            ):  # during a long one it is the rate so far
+                counts.read(now_ns / SECOND_NS)
+                seen.append((now_ns / SECOND_NS, counts.rate))
+                look_ns = now_ns + SECOND_NS
+            now_ns += round(pause_s * SECOND_NS)
+            step(environment)
+            done += 8
+        ends.append((now_ns / SECOND_NS, done))
+    longest_s = 10 + 3 + len(LOOPS[loop]) + sum(LOOPS[loop][1:])
+    for at, rate in seen:
+        windows = [
+            (steps - before) / (end - begin)
+            for end, steps in ends
+            if at - max(4.0, LOOPS[loop][2] + 2) < end <= at + 0.01
+            for begin, before in ends
+            if 8 <= end - begin <= longest_s
+        ]
+        if windows and at > 30:
+            assert rate is not None
+            assert (1 - near) * min(windows) <= rate <= (1 + near) * max(windows), (
+                at,
+                rate,
+                min(windows),
+                max(windows),
+            )
+    last = counts.rate
+    counts.read(now_ns / SECOND_NS)
+    for second in range(40):  # it takes long to end
+        counts.read(now_ns / SECOND_NS + second)
+    counts.close()
+    assert counts.rate == pytest.approx(last, rel=0.1)
+    assert counts.env_steps == done - 8  # the time is that from the end of the first step
+
+
+def test_files_of_killed_engines_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    dead = next(pid for pid in range(2, 1 << 22) if not psutil.pid_exists(pid))
+    left, other = tmp_path / f"{PREFIX}{dead}-abc", tmp_path / f"{PREFIX}{os.getpid()}-abc"
+    for folder in (left, other):
+        folder.mkdir()
+    made = make_folder()
+    assert made is not None
+    assert made.parent == tmp_path
+    assert not left.exists()
+    assert other.exists()
+
+
+# The settled rate on its way: from a worker's lines to the summary, the store, and what an edit is compared with
+
+_LONG = ("--lines", "0", "--fps", "128000")
+
+
+async def _report(name: str, *words: str) -> str:
+    process = await create_subprocess_exec(
+        sys.executable, "-m", "gmg_tui", "report", name, *words, stdout=subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    return out.decode()
+
+
+async def test_the_summary_contains_the_settled_and_the_printed_rate() -> None:
+    # Genesis' average is far from settled after so few lines.
+    async with running(spec_for("--lines", "20", "--fps", "128000", cpu=2)) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        await run.leave()
+        await run.process.wait()
+        summary = run.summary()
+    lasts = [worker["fps"]["last"] for worker in summary["workers"]]
+    settled = [worker["fps"]["settled"] for worker in summary["workers"]]
+    assert all(rate == pytest.approx(128_000, rel=0.01) for rate in settled)
+    assert all(last < 100_000 for last in lasts)
+    assert summary["total_fps"] == sum(lasts)
+    assert summary["total_fps_settled"] == pytest.approx(sum(settled))
+
+
+def _ends_in_a_gap(store: Path, slot: str) -> bool:
+    with open_store(store) as stored:
+        return [row.fps is None for row in stored.metrics(10_000) if row.slot == slot][-1:] == [True]
+
+
+async def test_a_rate_without_recent_lines_is_marked_and_leaves_a_gap() -> None:
+    async with running(spec_for(*_LONG, cpu=2)) as run:
+        await run.until(lambda _: all(worker.current_fps is not None for worker in run.snapshot.workers))
+        pid = run.worker("cpu0").pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            await run.until(lambda _: run.worker("cpu0").fps_silent_since is not None)
+            silent, other = run.worker("cpu0"), run.worker("cpu1")
+            assert silent.fps_silent_since is not None
+            assert run.snapshot.time - silent.fps_silent_since >= 5
+            assert (silent.state, silent.current_fps) == (WorkerState.RUNNING, None)
+            assert silent.fps is not None
+            assert other.fps is not None
+            assert other.fps_silent_since is None
+            assert total_fps(run.snapshot.workers) == other.fps.settled
+            await eventually(lambda: _ends_in_a_gap(run.folder / STORE, "cpu0"))
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        await run.until(lambda _: run.worker("cpu0").current_fps is not None)

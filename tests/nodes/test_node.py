@@ -1,8 +1,9 @@
-"""One node: a connection that fails leaves no process, silence makes it lost, and its logs are copied."""
+"""One node: connection, silence and logs; and the slots of several agents on this machine in one session."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Sequence
@@ -14,14 +15,16 @@ import pytest
 
 from gmg_tui import files
 from gmg_tui.engine.attempts.task import Task
-from gmg_tui.engine.launchers.launcher import Launcher
+from gmg_tui.engine.launchers.launcher import Launcher, Local
 from gmg_tui.engine.nodes.logs import KeptLogs, LogCopies
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.node_worker import NodeWorker
 from gmg_tui.errors import GmgError
-from gmg_tui.model import LauncherKind, NodesSpec, Session, Slot
+from gmg_tui.model import LauncherKind, NodesSpec, Session, Slot, WorkerState
+from gmg_tui.protocol import Action
 from gmg_tui.session import AGENT_MARK
-from tests.engine.harness import spec_for
+from tests.engine.harness import running, spec_for
+from tests.nodes.fleets import SLOTS, nothing_left, on_nodes
 
 _GREETED = f"""echo '{AGENT_MARK}{{"ok":true}}'; """
 
@@ -118,3 +121,50 @@ async def test_a_disk_that_does_not_answer_blocks_no_event_loop(tmp_path: Path) 
     os.close(os.open(log, os.O_WRONLY))
     with pytest.raises(GmgError, match="cannot be read"):
         await reading
+
+
+# A plain run on two nodes: what a worker is given and does, commands, logs and the end
+
+RUNNING = WorkerState.RUNNING
+
+
+async def test_workers_of_all_nodes_are_one_session(tmp_path: Path) -> None:
+    spec = on_nodes("--lines", "4", "--phase-s", "0.01", "--print-env", str(tmp_path / "{i}-of-{n}"))
+    async with running(spec) as run:
+        assert [slot.name for slot in run.client.welcome.session.slots] == list(SLOTS)
+        await run.until(lambda snapshot: snapshot.ended)
+    for index, slot in enumerate(SLOTS):
+        env = json.loads((tmp_path / f"{index}-of-4").read_text())["env"]
+        names = ("GMG_SESSION", "GMG_SLOT", "GMG_WORKER_INDEX", "GMG_NUM_WORKERS")
+        assert tuple(env[name] for name in names) == (spec.name, slot, str(index), "4")
+        assert b"Running at" in run.output(slot)
+    summary = run.summary()
+    assert [worker["slot"] for worker in summary["workers"]] == list(SLOTS)
+    assert [worker["node"] for worker in summary["workers"]] == ["n1", "n1", "n2", "n2"]
+    assert {worker["state"] for worker in summary["workers"]} == {"finished"}
+    nothing_left(spec)
+
+
+async def test_a_worker_on_a_node_is_stopped_restarted_and_edited() -> None:
+    async with running(on_nodes("--lines", "100000", "--phase-s", "0.01")) as run:
+        for slot in SLOTS:
+            await run.until_state(slot, RUNNING)
+        await run.client.act(Action.STOP, "n2/cpu1")
+        await run.until_state("n2/cpu1", WorkerState.STOPPED)
+        await run.client.act(Action.RESTART, "n2/cpu1")
+        await run.until(lambda _: (run.worker("n2/cpu1").attempt, run.worker("n2/cpu1").state) == (2, RUNNING))
+        args = ("--lines", "100000", "--phase-s", "0.01", "-B", "32")
+        await run.client.edit(("n1/cpu0",), args, {"A": "b"})
+        await run.until(lambda _: (run.worker("n1/cpu0").attempt, run.worker("n1/cpu0").newest.n_envs) == (2, 32))
+        details = await run.client.details("n1/cpu0")
+        assert [attempt.number for attempt in details.attempts] == [1, 2]
+        assert details.env["GMG_ATTEMPT"] == "2"
+        assert details.args == args
+        await run.client.act(Action.KILL, *SLOTS)
+        await run.until(lambda snapshot: snapshot.ended)
+
+
+@pytest.mark.parametrize("where", ["0", "x", "-1"])
+def test_the_number_of_agents_is_checked(where: str) -> None:
+    with pytest.raises(GmgError, match=f"--nodes local:{where}: give how many agents to start on this machine"):
+        Local(where)

@@ -1,16 +1,23 @@
-"""The whole program on a real pseudo-terminal: eight simulated cards, real workers, keys."""
+"""The whole program on a real pseudo-terminal: simulated cards, real workers, keys, settings, a sweep, the end."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from gmg_tui import session
+from gmg_tui.model import WorkerState
+from gmg_tui.store.reader import open_store
 from tests.nvml_sim import Sim
+from tests.patience import wait_until
 from tests.terminal.screen import CTRL_C, ENTER, ESCAPE, Terminal
 
 pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal]
@@ -90,3 +97,184 @@ def test_ctrl_c_asks_as_q_does_and_the_result_stays_until_quit(sim: Sim, tmp_pat
         terminal.press("q")
         assert terminal.until_ended() == 0
     assert json.loads(summary.read_text())["total_fps"] > 0
+
+
+# A sweep on a real pseudo-terminal: simulated cards, a real engine, and the queue's keys
+
+PALETTE, HOME, END = "\x10", "\x1b[H", "\x1b[F"
+
+
+JOB = Path(__file__).parents[1] / "job.py"
+SWEEP = f"""
+script = "{JOB}"
+args = ["--s", "{{s}}"]
+gpus = [0, 1]
+timeout = "30m"
+[grid]
+s = [601, 602, 603, 604, 605, 606, 607, 608]
+"""
+
+
+@pytest.fixture
+def terminal(sim: Sim, tmp_path: Path) -> Iterator[Terminal]:
+    """A sweep of eight jobs that take long, on two cards."""
+    file = tmp_path / "sweep.toml"
+    file.write_text(SWEEP)
+    with Terminal("sweep", str(file), columns=120, rows=36, env=sim.env()) as terminal:
+        yield terminal
+
+
+def test_jobs_are_skipped_retried_and_stopped(terminal: Terminal) -> None:
+    terminal.until("0/8 jobs", "2 running", "#1 s=601", "#2 s=602")
+    terminal.press("Q")
+    terminal.until("Skip or stop", "waiting")
+    terminal.press(END)
+    terminal.until("#8 s=608")
+    terminal.press("x")
+    terminal.until("1/8 jobs", "1 stopped or skipped", "8  s=608  skipped")  # sorted: `home` is its row
+    terminal.press(HOME)
+    terminal.until("#8 s=608  skipped")
+    terminal.press("r")
+    terminal.until("0/8 jobs", "#8 s=608  waiting")
+    terminal.press("f")
+    terminal.until("#1 s=601")
+    terminal.press("x")
+    terminal.until("which is running?")
+    terminal.press("y")
+    terminal.until("1/8 jobs", "1 stopped or skipped")
+    terminal.until("1  s=601  stopped")
+    terminal.press("f", ENTER)
+    terminal.until(" 0│", "s=6")
+    terminal.press(ESCAPE)
+    terminal.until("Skip or stop", "2 running")  # job 8 has the slot: the question that comes next counts once
+    terminal.press("q")
+    terminal.until("2 jobs are running")
+    terminal.press("x")
+    assert terminal.until_ended() == 130
+
+
+# Keys and theme that the user has set, on the screen in a real terminal
+
+
+F5, CTRL_X, CTRL_Q = "\x1b[15~", "\x18", "\x11"
+_SCRIPT = """
+import os, time
+print("attempt", os.environ["GMG_ATTEMPT"], flush=True)
+time.sleep(600)
+"""
+_SETTINGS = """
+theme = "contrast"
+cpu = 2
+[keys]
+restart = "f5"
+stop = ["ctrl+x", "r"]
+help = "f1"
+quit = "ctrl+q"
+tried = "x"
+view = "a"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the script is; the settings are in their place."""
+    (tmp_path / "sim.py").write_text(_SCRIPT)
+    file = Path(os.environ["XDG_CONFIG_HOME"], "gmg-tui", "config.toml")
+    file.parent.mkdir(parents=True)
+    file.write_text(_SETTINGS)
+    return tmp_path
+
+
+def test_configured_keys_work_and_appear_in_the_footer(folder: Path) -> None:
+    with Terminal("sim.py", cwd=str(folder), columns=160) as terminal:
+        terminal.until("2 running", "attempt 1")
+        terminal.until("f5 Restart", "ctrl+x Stop", "ctrl+q Quit", "f1 Help", "a View")
+        terminal.press(F5)
+        terminal.until("attempt 2", "2 running")
+        terminal.press("r")
+        terminal.until("1 stopped")
+        terminal.press(CTRL_X)
+        terminal.until("Nothing runs on cpu0.")
+        terminal.press(CTRL_Q)
+        terminal.until("Leave them running")
+        terminal.press(CTRL_X)
+        assert terminal.until_ended() == 130
+
+
+def test_an_option_overrides_the_configured_theme(folder: Path) -> None:
+    colours = {}
+    for words in ((), ("--theme", "light"), ("--theme", "contrast")):
+        with Terminal(*words, "sim.py", cwd=str(folder), env={"COLORTERM": "truecolor"}) as terminal:
+            terminal.until("2 running")
+            colours[words] = terminal.cells()[0][1].bg
+            terminal.press("\x03")
+            terminal.until("Leave them running")
+            terminal.press(CTRL_X)
+            terminal.until_ended()
+    assert colours[()] == colours["--theme", "contrast"] != colours["--theme", "light"]
+
+
+# A terminal rings, and shows a notification, while the screen is on it
+
+
+_FAILING = """
+import os, time
+print("ready")
+while os.environ["GMG_SLOT"] == "cpu1" or not os.path.exists("go"):
+    time.sleep(0.05)
+raise ValueError("no such robot")
+"""
+_SAID = b"\x1b]777;notify;gmg-tui;cpu0 has failed: ValueError: no such robot\x07"
+
+
+def test_a_failure_rings_on_attached_terminals_only_once(tmp_path: Path) -> None:
+    (tmp_path / "sim.py").write_text(_FAILING)
+    options = ("--notify", "bell", "--notify", "osc777", "--cpu", "2", "--restart", "never")
+    environment = {"TMUX": ""}
+    with Terminal(*options, "sim.py", cwd=str(tmp_path), env=environment) as terminal:
+        terminal.until("2 running")
+        assert b"\x1b]777" not in terminal.raw
+        (tmp_path / "go").touch()
+        terminal.until("1 failed")
+        wait_until(lambda: _SAID in terminal.raw)
+        assert b"\x07" in terminal.raw.replace(_SAID, b"")
+        # What is on the screen is not disturbed.
+        assert "cpu0" in terminal.text()
+        assert "777" not in terminal.text()
+        terminal.press("d")
+        terminal.until_ended()
+    with Terminal("attach", cwd=str(tmp_path), env=environment) as later:
+        later.until("1 failed", "cpu1")
+        later.quit()
+        before_the_end = later.raw.partition(b"has ended")[0]
+        assert _SAID not in before_the_end
+
+
+# `attach` on sessions that have ended, in a real terminal
+
+
+def _gmg(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run((sys.executable, "-m", "gmg_tui", *words), capture_output=True, text=True, check=False)
+
+
+def test_a_session_whose_engine_was_killed_has_its_last_snapshot() -> None:
+    assert _gmg("--detach", "--name", "gone", "--cpu", "1", FAKE, "--lines", "0").returncode == 0
+    folder = session.sessions_folder() / "gone"
+
+    def running() -> bool:
+        if not (folder / session.STORE).exists():
+            return False
+        with open_store(folder / session.STORE) as stored:
+            snapshot = stored.last_snapshot
+        return snapshot is not None and snapshot.workers[0].state is WorkerState.RUNNING
+
+    wait_until(running)
+    entry = session.inspect(folder)
+    assert entry is not None
+    os.kill(entry.record.session.engine_pid, signal.SIGKILL)
+    wait_until(lambda: not session.is_locked(folder))
+    with Terminal("attach", "gone", columns=120, rows=30) as terminal:
+        terminal.until("ended", "gone was lost: its engine died")
+        terminal.press("q")
+        assert terminal.until_ended() == 0
+    assert _gmg("rm", "--yes", "gone").returncode == 0

@@ -1,18 +1,27 @@
-"""The parts of the search: values, memory, failures, slots and noise, the curve."""
+"""The parts of a search: rounding, memory, comparisons, settling, and what a resume needs."""
 
 from __future__ import annotations
 
 import math
 import random
+import sys
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
+from gmg_tui import interpreter
+from gmg_tui.commands.tune import check_comparable
+from gmg_tui.errors import GmgError
+from gmg_tui.model import Session
 from gmg_tui.model.tuning import Trial, TrialKind, TrialState, TuneSpec
 from gmg_tui.tune.curve import Curve, Point, between, rounded_down
 from gmg_tui.tune.fit import Fit, Sample, fit
 from gmg_tui.tune.record import Record, is_out_of_memory
+from gmg_tui.tune.settling import Settling
+from tests import tunings
 from tests.tune.simulated import H100, slot_of
 
 
@@ -144,3 +153,93 @@ def test_a_promise_extrapolates_the_step_time_linearly() -> None:
     line = Curve([Point(3000, 4.588e6), Point(15_000, 10.97e6)])
     assert line.promise(1, 17_000) == pytest.approx(11.50e6, rel=0.006)
     assert line.promise(0, 15_000) == pytest.approx(5 * 4.588e6)
+
+
+# How long a trial is measured, and which part of it counts
+
+
+def settled(rate: Callable[[float], float], every_s: float = 1.0, kind: TrialKind = TrialKind.LADDER) -> Settling:
+    """A trial whose rate at a time is this, counted every so many seconds."""
+    settling, done, at_s = Settling(TuneSpec(), kind), 0.0, 0.0
+    settling.take(done, at_s)
+    while not settling.over:
+        done += rate(at_s) * every_s
+        at_s += every_s
+        settling.take(done, at_s)
+    return settling
+
+
+def test_a_steady_rate_takes_the_least_time() -> None:
+    settling = settled(lambda _: 500.0)
+    assert (settling.rate, settling.measured_s) == (500.0, 20.0)
+
+
+def test_all_slots_at_once_are_measured_for_a_minute() -> None:
+    assert settled(lambda _: 500.0, kind=TrialKind.TOGETHER).measured_s == 60.0
+
+
+def test_the_warm_up_is_excluded() -> None:
+    settling = settled(lambda at_s: 1000.0 * (0.9 + 0.1 * min(1.0, at_s / 40)))
+    assert settling.rate == pytest.approx(1000, rel=0.002)
+    assert 40 < settling.measured_s <= 60
+    together = settled(lambda at_s: 1000.0 * (0.9 + 0.1 * min(1.0, at_s / 40)), kind=TrialKind.TOGETHER)
+    assert together.rate == pytest.approx(1000, rel=0.002)
+
+
+def test_a_slowdown_of_a_warming_gpu_is_excluded() -> None:
+    assert settled(lambda at_s: 1000.0 - 5 * min(20.0, at_s)).rate == pytest.approx(900, rel=0.002)
+
+
+def test_an_unsettled_rate_is_measured_over_the_second_half() -> None:
+    settling = settled(lambda at_s: 1000.0 + 20 * at_s)
+    assert settling.measured_s == 60.0
+    assert settling.rate == pytest.approx(1000 + 20 * 44.5, rel=0.01)
+
+
+def test_iterations_longer_than_a_window_are_counted_whole() -> None:
+    settling = settled(lambda _: 500.0, every_s=14.0)
+    assert settling.rate == 500.0
+    assert settling.measured_s == 28.0
+
+
+def test_another_loop_restarts_the_measurement() -> None:
+    settling = Settling(TuneSpec(), TrialKind.LADDER)
+    for second in range(15):
+        settling.take(100.0 * second, second)
+    settling.take(0.0, 0.0)
+    assert settling.rate is None
+    assert settling.measured_s == 0.0
+    for second in range(1, 21):
+        settling.take(300.0 * second, second)
+    assert settling.over
+    assert settling.rate == 300.0
+
+
+def test_before_the_second_count_there_is_no_rate() -> None:
+    settling = Settling(TuneSpec(), TrialKind.LADDER)
+    assert settling.rate is None
+    settling.take(5.0, 1.0)
+    assert settling.rate is None
+    assert not settling.over
+
+
+# `tune --resume` refuses what would mix measurements that do not compare
+
+
+def session(**changes: object) -> Session:
+    made = tunings.session(tunings.ENDED)
+    spec = structs.replace(made.spec, python=sys.executable, env={"A": "1"})
+    return structs.replace(made, spec=spec, **changes)
+
+
+def test_the_same_environment_and_interpreter_are_accepted() -> None:
+    same = session(versions=interpreter.versions(sys.executable))
+    check_comparable(same, same.spec)
+    check_comparable(session(), session().spec)  # a session that does not know its versions
+
+
+def test_an_interpreter_whose_packages_have_changed_is_refused_with_the_versions() -> None:
+    now = interpreter.versions(sys.executable)
+    before = session(versions=structs.replace(now, python="2.7"))
+    with pytest.raises(GmgError, match=r"has changed \(python 2\.7 is now 3\.[^)]*\), and rates would not compare"):
+        check_comparable(before, before.spec)

@@ -1,18 +1,21 @@
-"""Keys that arrive in one piece, as a slow line delivers them, are obeyed in their order by those they are meant for."""
+"""Keys are obeyed in their order by those they are meant for, and act on what is seen."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import cast
 
+import pytest
 from textual.events import Key
 from textual.pilot import Pilot
 
-from gmg_tui.protocol import Action
+from gmg_tui.protocol import Action, Seen
 from gmg_tui.ui import Outcome
 from tests.patience import LONG_S
+from tests.ui import play, sweeps
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.play import FakedApp, burst, busy, sees, shown, until
+from tests.workers import changed
 
 
 def _burst(pilot: Pilot[Outcome], *keys: str) -> FakeEngine:
@@ -72,3 +75,76 @@ async def test_an_ignored_key_does_not_affect_the_dialog_that_opens_next() -> No
         await sees(pilot, " 0│")
         await pilot.pause()
         assert " 0│" in shown(app)
+
+
+# Requests name the job or attempt that was shown when a key was pressed or a dialog opened
+
+WIDE = (160, 48)
+
+
+async def _goes_on(pilot: Pilot[Outcome], engine: FakeEngine) -> None:
+    """All jobs that ran have ended, and the next ones run."""
+    engine.jobs = sweeps.jobs(30, 16)
+    engine.push(sweeps.snapshot(engine.jobs, version=2))
+    await pilot.pause()
+    await pilot.pause()
+
+
+async def test_an_edit_applies_to_the_job_on_which_the_dialog_was_opened() -> None:
+    engine = sweeps.engine()
+    app = sweeps.app(engine)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("right", "e")
+        await play.sees(pilot, "Edit gpu1, job 14 (method=sde-b16)")
+        await _goes_on(pilot, engine)
+        engine.refuse = "job 14 has ended; job 18 runs on gpu1 now"
+        await pilot.press("9", "ctrl+s")
+        await play.sees(pilot, "─ Confirm")
+        await pilot.press("y")
+        await play.sees(pilot, engine.refuse)
+        assert engine.seen == {"gpu1": Seen(14)}
+
+
+async def test_a_kill_applies_to_the_attempt_that_was_confirmed() -> None:
+    engine = sweeps.engine()
+    app = sweeps.app(engine)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("right", "X")
+        await play.sees(pilot, "on gpu1 now?")
+        attempt = engine.snapshot.workers[1].attempt
+        await _goes_on(pilot, engine)
+        await pilot.press("y")
+        await pilot.pause()
+        assert engine.asked[-1] == (Action.KILL, "gpu1")
+        assert engine.seen == {"gpu1": Seen(14, attempt)}
+
+
+async def test_a_stop_and_a_restart_apply_to_the_job_on_the_screen() -> None:
+    engine = sweeps.engine()
+    app = sweeps.app(engine)
+    async with app.run_test(size=WIDE) as pilot:
+        attempt = engine.snapshot.workers[0].attempt
+        for key, action in (("x", Action.STOP), ("r", Action.RESTART)):
+            await pilot.press(key)
+            await play.sees(pilot, f"{action.value.capitalize()} job 13 (")
+            await pilot.press("y")
+            await pilot.pause()
+            assert (action, "gpu0") in engine.asked
+            assert engine.seen == {"gpu0": Seen(13, attempt)}
+
+
+async def test_a_key_acts_on_the_worker_that_is_drawn_as_selected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Job 14 has ended, and gpu1 with it has left the screen, which is not drawn yet."""
+    engine = sweeps.engine()
+    app = sweeps.app(engine)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("right")
+        monkeypatch.setattr(app, "PACE_S", LONG_S)
+        left = tuple(worker for worker in engine.snapshot.workers if worker.slot != "gpu1")
+        engine.push(changed(engine.snapshot, workers=left))
+        await pilot.pause()
+        await pilot.press("X")
+        await play.sees(pilot, "Kill job 14")
+        await pilot.press("y")
+        await play.until(pilot, lambda: (Action.KILL, "gpu1") in engine.asked)
+        assert engine.seen["gpu1"].job == 14

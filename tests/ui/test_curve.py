@@ -1,8 +1,9 @@
-"""The curve of a tuning as rows of text, and its command line."""
+"""The curve of a tuning as rows of text, its command line, and what charts make of many values."""
 
 from __future__ import annotations
 
 import shlex
+from statistics import fmean
 
 import pytest
 from hypothesis import example, given, settings
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 
 from gmg_tui.model import Answer, Edge, MemoryLine, Trial, TrialKind, TrialState, Tuning
 from gmg_tui.results import tuning as tune_words
+from gmg_tui.ui import charts
 from gmg_tui.ui.charts import curve
 from tests import tunings
 
@@ -126,3 +128,18 @@ def test_a_trial_without_power_has_no_fps_per_watt() -> None:
     trial = tunings.measured(1, 64, "gpu0", rate=100.0)
     column = next(column for column in tune_words.columns(tunings.SPEC) if column.name == "rate_per_w")
     assert [column.value(replace(trial, power_w=power_w)) for power_w in (0.0, 50.0)] == [None, 2.0]
+
+
+# Charts drawn without an app, dot by dot
+
+
+def test_more_values_than_columns_are_means_or_peaks_of_known_values() -> None:
+    values = [0.0, 4.0, None, 8.0, None, None, 2.0, 2.0]
+    assert charts.reduce(values, 4, fmean) == [2.0, 8.0, None, 2.0]
+    assert charts.reduce(values, 4, max) == [4.0, 8.0, None, 2.0]
+    assert charts.reduce([4.0], 3, fmean) == [None, None, 4.0]
+
+
+@given(st.floats(1e-3, 1e13))
+def test_a_ceiling_is_not_below_its_value_and_at_most_half_above(value: float) -> None:
+    assert value <= charts.ceiling(value) <= value * 1.5 * (1 + 1e-9)

@@ -1,15 +1,19 @@
-"""The headline over everything."""
+"""The headline over everything, and the lines of groups."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import pytest
 from rich.cells import cell_len
 
 from gmg_tui.model import Phase, Snapshot, WorkerState
 from gmg_tui.protocol import Welcome
-from gmg_tui.ui.header import headline
+from gmg_tui.ui.header import group_row, headline
 from gmg_tui.ui.view import View
-from tests.ui import sessions
+from tests.ui import play, ranks, sessions
+from tests.ui.play import FakedApp
+from tests.ui.sessions import NOW
 from tests.workers import changed
 
 
@@ -74,3 +78,91 @@ def test_the_headline_has_the_whole_name_and_the_name_of_the_script_without_its_
         assert "/home" not in text
         assert ("  franka.py" in text) == (width == 160)  # whole or not at all
     assert "  franka.py -B" in text
+
+
+# Groups on the screen: their lines, their ranks' names, and what holds the ranks together
+
+
+def _lines(snapshot: Snapshot, width: int = 160) -> list[str]:
+    rows = [str(group_row(group, width, NOW)) for group in snapshot.groups]
+    assert all(len(row) == width for row in rows)
+    return [row.rstrip() for row in rows]
+
+
+def test_a_groups_sum_shows_the_number_of_ranks_and_the_slow_rank() -> None:
+    assert _lines(ranks.summed()) == ["▪ g0 ● running · 93,421,246 FPS · Σ of 4 ranks · 1 restart · 39:12"]
+
+
+def test_a_rate_reported_by_rank_0_for_the_group_counts_once() -> None:
+    first, second = _lines(ranks.whole(), 80)
+    assert "▪ g0 ● running · 192,000 FPS · from rank 0 · 312/1,500 iteration, 19:48 left" in first
+    assert "· 192,000 FPS · from rank 0 · 312/1,500 iteration, 19:48 left" in second
+    state = View(Welcome(sessions.session(8), ranks.whole(), ()))
+    assert "Σ 384,000 FPS" in str(headline(state, 120))
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 160])
+def test_trouble_is_never_left_out(width: int) -> None:
+    lines = _lines(ranks.pairs(), width)
+    for line, text in zip(lines, ("48,140,269 FPS", "waiting for", "rank 1", "restarting"), strict=True):
+        assert text in line
+
+
+@pytest.mark.parametrize(("size", "text"), [((160, 48), "FPS counted in rank 0"), ((80, 24), " in rank 0 ")])
+async def test_ranks_without_a_rate_point_to_rank_0(size: tuple[int, int], text: str) -> None:
+    app = play.app_of(play.engine_of(ranks.whole()))
+    async with app.run_test(size=size) as pilot:
+        await play.sees(pilot, text)
+        assert play.shown(app).count(text) == 6
+        assert "– FPS" not in play.shown(app)
+
+
+async def test_group_lines_appear_and_disappear_with_their_groups() -> None:
+    engine = play.engine_of(ranks.summed())
+    app = play.app_of(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await play.sees(pilot, "▪ g0 ● running")
+        plain = sessions.busy_snapshot(4)
+        engine.push(plain)
+        await play.until(pilot, lambda: "▪ g0" not in play.shown(app) and "▸ gpu0" in play.shown(app))
+        engine.push(ranks.summed())
+        await play.sees(pilot, "▪ g0 ● running", "▸ gpu0")
+
+
+def _in_one_line(app: FakedApp, words: str) -> bool:
+    """Whether the screen shows `words`, wherever it breaks them into rows."""
+    return words in " ".join(play.shown(app).split())
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "since_s", "cases"),
+    [
+        (
+            ranks.summed(),
+            (2352.0,) * 4,
+            {
+                "r": "Restart group g0, 4 ranks? gpu0 has been running for",
+                "right x": "Stop group g0, 4 ranks?",
+                "down X": "Kill group g0, 4 ranks now?",
+                "space down space r": "Restart group g0, 4 ranks?",
+                "e": "Edit group g0, 4 ranks",
+            },
+        ),
+        (ranks.whole(), (2352.0,) * 8, {"space down down down down down space x": "Stop groups g0 and g1, 8 ranks?"}),
+        (ranks.summed(), (2.0, *(2352.0,) * 3), {"r": "Restart group g0, 4 ranks? gpu1 has been running"}),
+    ],
+    ids=["one", "two", "a rank has just started"],
+)
+async def test_a_confirmation_names_the_whole_group(
+    snapshot: Snapshot, since_s: tuple[float, ...], cases: dict[str, str]
+) -> None:
+    pairs = zip(snapshot.workers, since_s, strict=True)
+    workers = tuple(changed(worker, attempt_started=NOW - seconds) for worker, seconds in pairs)
+    app = play.app_of(play.engine_of(changed(snapshot, workers=workers)))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await play.sees(pilot, f"{play.LOG_LINES} lines")
+        for keys, words in cases.items():
+            await play.press(pilot, *keys.split())
+            seen = partial(_in_one_line, app, words)
+            await play.until(pilot, seen, words)
+            await play.press(pilot, "escape")

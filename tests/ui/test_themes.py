@@ -1,4 +1,4 @@
-"""The themes: all load, styles are distinct, and each sends only colours of its palette."""
+"""The themes: all load, styles are distinct, each sends only colours of its palette; and ASCII."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import asyncio
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.console import Console
 from textual.color import Color
 
 from gmg_tui.options import THEMES
 from gmg_tui.ui import themes
-from gmg_tui.ui.drawing import STYLES
+from gmg_tui.ui.drawing import SIGNS, STYLES
+from gmg_tui.ui.themes import in_ascii
 from tests.ui import play, sessions
 
 _SIXTEEN = {*map(str, range(30, 38)), "39", *map(str, range(40, 48)), "49"}
@@ -81,3 +85,34 @@ async def test_no_color_sends_attributes_only(monkeypatch: pytest.MonkeyPatch) -
     parameters = _parameters(await _sent(None, monkeypatch))
     assert parameters <= _ATTRIBUTES | {"39", "49"}
     assert {"1", "7"} <= parameters
+
+
+# What `--ascii` draws: as many cells as without, all of them ASCII
+
+
+@pytest.mark.parametrize(
+    ("text", "drawn"),
+    [
+        ("╭─┬─╮ │ ┃ ┗━┛", "+-+-+ | # #=#"),
+        (SIGNS.levels, " .:-=+*##"),
+        ("⣀⣤⣶⣿ ⠁", ":=*# ."),
+        ("█▌░", "#=."),
+        ("2 → 4 … 61 °C ±3 %", "2 > 4 . 61  C ~3 %"),
+        ("é 好", "? ??"),
+    ],
+)
+def test_each_character_has_an_ascii_equivalent(text: str, drawn: str) -> None:
+    assert in_ascii(text) == drawn
+
+
+@given(st.text())
+def test_ascii_text_keeps_its_width(text: str) -> None:
+    assert in_ascii(text).isascii()
+    assert len(in_ascii(text)) == cell_len(text) or any(
+        ord(character) < 0x20 or ord(character) == 0x7F for character in text
+    )
+
+
+def test_states_have_distinct_symbols() -> None:
+    signs = [in_ascii(sign) for sign in (*SIGNS.states.values(), SIGNS.warn)]
+    assert len(set(signs)) == len(signs)

@@ -1,0 +1,408 @@
+"""What workers print: lines in bounded memory, pipes that are all read, logs that have every byte."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import io
+import os
+import re
+import sys
+import threading
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gmg_tui.engine.output import logs as module
+from gmg_tui.engine.output.lines import MAX_TAIL_BYTES, LineSplitter, RingBuffer
+from gmg_tui.engine.output.logs import Log, LogWriter
+from gmg_tui.engine.output.pipes import Pipe, Pipes
+from gmg_tui.files import Cut
+from gmg_tui.model import WorkerState
+from gmg_tui.protocol import Action
+from gmg_tui.text import MAX_LINE_BYTES
+from tests.cli.scripted import ScriptedEngine, environ
+from tests.engine.harness import running, spec_for
+from tests.patience import LONG_S
+
+
+def _run(chunks: list[bytes]) -> tuple[bytes, bytes]:
+    splitter, raw, blocks = LineSplitter(), b"", b""
+    for chunk in chunks:
+        more_raw, block = splitter.feed(chunk)
+        raw, blocks = raw + more_raw, blocks + block
+    more_raw, block = splitter.end()
+    return raw + more_raw, blocks + block
+
+
+@given(st.lists(st.sampled_from([b"a", b"\n", b"\r", b"\r\n", b"line\n", b"\x00\xff", b"x" * 40_000, b""])))
+def test_every_byte_reaches_the_log_in_order(chunks: list[bytes]) -> None:
+    assert _run(chunks)[0] == b"".join(chunks)
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=5))
+def test_lines_do_not_depend_on_how_the_stream_is_split(data: bytes, cuts_at: list[int]) -> None:
+    cuts = [0, *sorted(min(cut, len(data)) for cut in cuts_at), len(data)]
+    assert _run([data[a:b] for a, b in pairwise(cuts)]) == _run([data])
+
+
+def test_a_block_ends_with_the_end_of_a_line_and_unfinished_lines_are_logged_once() -> None:
+    splitter = LineSplitter()
+    assert splitter.feed(b"one\ntwo") == (b"one\n", b"one\n")
+    assert (splitter.unfinished(), splitter.unfinished()) == (b"two", b"")
+    assert splitter.feed(b" and\n10%\r") == (b" and\n", b"two and\n")
+    assert splitter.feed(b"20%\r") == (b"10%\r", b"10%\r")
+    assert splitter.feed(b"\nlast") == (b"20%\r\n", b"20%\r\n")
+    assert splitter.end() == (b"last", b"last\n")
+
+
+def test_an_endless_line_is_truncated_without_using_memory() -> None:
+    splitter, raw, blocks = LineSplitter(), 0, b""
+    for _ in range(800):
+        more_raw, block = splitter.feed(b"x" * 65_536)
+        raw, blocks = raw + len(more_raw), blocks + block
+    assert raw == 800 * 65_536
+    assert blocks == b"x" * MAX_TAIL_BYTES + b"\n"
+    assert splitter.feed(b"end\nnext\n") == (b"end\nnext\n", b"next\n")
+
+
+def test_a_long_line_is_cut_and_marked() -> None:
+    ring = RingBuffer()
+    ring.feed(b"x" * 50_000 + b"\n")
+    _, (line,) = ring.since(0, 1)
+    assert len(line) <= MAX_LINE_BYTES
+    assert line.endswith(b"the log file has the line whole)")
+
+
+def test_lines_keep_their_numbers_when_older_ones_are_dropped() -> None:
+    ring = RingBuffer(max_lines=10)
+    for number in range(600):
+        ring.feed(b"%d\n" % number)
+    first, lines = ring.since(0, 1000)
+    assert lines == [b"%d" % number for number in range(first, 600)]
+    assert ring.end == 600
+    assert 10 <= len(lines) < 20
+    assert ring.since(0, 3) == (597, [b"597", b"598", b"599"])
+    assert ring.since(598, 50) == (598, [b"598", b"599"])
+    assert ring.since(600, 50) == (600, [])
+
+
+def test_bytes_are_limited_too() -> None:
+    ring = RingBuffer(max_lines=1000, max_bytes=10_000)
+    for _ in range(1000):
+        ring.feed(b"x" * 999 + b"\n")
+    _, lines = ring.since(0, 1000)
+    assert 8_000 < sum(map(len, lines)) <= 10_000
+
+
+def test_segments_overwritten_by_carriage_returns_are_one_line() -> None:
+    ring = RingBuffer()
+    ring.feed(b"\r 10%\r 20%\r")
+    assert (ring.end, ring.newest) == (0, b" 20%")
+    ring.feed(b" 30%\r")
+    ring.feed(b"\r100%\ndone\r\n50%\r")
+    ring.feed(b"\nnext\n\n  \n")
+    assert ring.since(0, 10) == (0, [b"100%", b"done", b"50%", b"next", b"", b"  "])
+    assert ring.newest == b"next"
+
+
+# Pipes: every byte of each is read, however many there are and whatever one of them does
+
+
+class Ends:
+    """Pipes, and what came out of each."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.pipes = Pipes(is_full=lambda: self.full)
+        self.taken: list[bytearray] = []
+        self.writing: list[int] = []
+        self._news = asyncio.Event()
+
+    def open(self, count: int = 1) -> list[Pipe]:
+        opened = []
+        for number in range(len(self.taken), len(self.taken) + count):
+            self.taken.append(bytearray())
+            pipe, writing = self.pipes.open(partial(self._take, number))
+            os.set_blocking(writing, False)
+            self.writing.append(writing)
+            opened.append(pipe)
+        return opened
+
+    def _take(self, number: int, data: bytes) -> None:
+        self.taken[number] += data
+        self._news.set()
+
+    def fill(self, number: int = 0) -> int:
+        """Write until the pipe is full. Returns how many bytes were written."""
+        written = 0
+        try:
+            while True:
+                written += os.write(self.writing[number], b"x" * (1 << 16))
+        except BlockingIOError:
+            return written
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        async with asyncio.timeout(LONG_S):
+            while not holds():
+                self._news.clear()
+                await self._news.wait()
+
+
+@pytest.fixture
+async def ends() -> AsyncIterator[Ends]:
+    ends = Ends()
+    yield ends
+    ends.pipes.close_all()
+
+
+async def test_every_pipe_of_many_is_read_to_its_end(ends: Ends) -> None:
+    ends.open(100)
+    for number, writing in enumerate(ends.writing):
+        os.write(writing, b"%d\n" % number)
+    await ends.until(lambda: all(ends.taken))
+    for writing in ends.writing:
+        os.write(writing, b"last")
+        os.close(writing)
+    await ends.until(lambda: all(taken.endswith(b"last") for taken in ends.taken))
+    assert ends.taken == [b"%d\nlast" % number for number in range(100)]
+    ends.open()
+    os.write(ends.writing[-1], b"after all others have ended\n")
+    await ends.until(lambda: ends.taken[-1])
+
+
+async def test_a_flooded_pipe_does_not_block_others(ends: Ends) -> None:
+    ends.open(3)
+    ends.fill()
+    os.write(ends.writing[2], b"quiet\n")
+    await ends.until(lambda: ends.fill() and ends.taken[2])
+    assert ends.taken[2] == b"quiet\n"
+
+
+async def test_a_closed_pipe_is_drained_and_its_descriptor_can_be_reused(ends: Ends) -> None:
+    (pipe,) = ends.open()
+    written = ends.fill()
+    ends.pipes.close(pipe)
+    assert len(ends.taken[0]) == written
+    (other,) = ends.open()
+    ends.pipes.close(pipe)
+    os.write(ends.writing[1], b"other")
+    await ends.until(lambda: ends.taken[1])
+    assert other.file == pipe.file
+
+
+async def test_reading_pauses_while_the_queue_is_full(ends: Ends) -> None:
+    ends.full = True
+    ends.open()
+    written = 0
+    for _ in range(100):
+        written += ends.fill()
+        await asyncio.sleep(0)
+    assert not ends.taken[0]
+    ends.full = False
+    await ends.until(lambda: len(ends.taken[0]) == written)
+
+
+async def test_an_exception_in_a_callback_does_not_stop_reading_of_any_pipe(
+    ends: Ends, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad: list[bytes] = []
+
+    def fail(data: bytes) -> None:
+        bad.append(data)
+        raise ZeroDivisionError
+
+    _, writing = ends.pipes.open(fail)
+    ends.open()
+    for expected in (b"good", b"goodgood"):
+        os.write(writing, b"bad")
+        os.write(ends.writing[0], b"good")
+        await ends.until(partial(ends.taken[0].__eq__, expected))
+    os.close(writing)
+    assert bad == [b"bad"] * 2
+    assert "ZeroDivisionError" in caplog.text
+
+
+# The thread that writes the logs, to disks that are slow, silent, full or gone
+
+
+class Tape(Log):
+    """A log on a disk that takes bytes while it is `running`."""
+
+    def __init__(self, writer: LogWriter) -> None:
+        super().__init__(writer, Path("tape"))
+        self.running = threading.Event()
+        self.running.set()
+        self.taken: list[bytes] = []
+
+    def append(self, data: bytes, left_out: int) -> None:
+        self.running.wait()
+        self.taken.append(b"<%d>" % left_out * bool(left_out) + data)
+
+
+@pytest.fixture
+def writer() -> LogWriter:
+    return LogWriter()
+
+
+@pytest.fixture
+def tape(writer: LogWriter) -> Tape:
+    return Tape(writer)
+
+
+async def test_writes_reach_the_file_in_order(writer: LogWriter, tmp_path: Path) -> None:
+    log = Log(writer, tmp_path / "new" / "cpu0.log")
+    for number in range(100):
+        log.write(b"%d " % number)
+    log.write(b"")
+    await log.written()
+    assert log.path.read_bytes() == b"".join(b"%d " % number for number in range(100))
+    log.path.unlink()
+    log.write(b"after it was removed")
+    await log.written()
+    assert log.path.read_bytes() == b"after it was removed"
+    writer.close()
+
+
+def test_the_queue_is_full_until_a_slow_disk_catches_up(
+    writer: LogWriter, tape: Tape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FULL_BYTES", 10)
+    tape.running.clear()
+    for _ in range(3):
+        tape.write(b"12345")
+    assert writer.is_full()
+    assert tape.trouble is not None
+    assert tape.trouble.startswith("waits for the disk")
+    tape.running.set()
+    writer.close()
+    assert b"".join(tape.taken) == b"12345" * 3
+    assert not writer.is_full()
+
+
+def test_a_disk_error_on_close_does_not_affect_other_logs(
+    writer: LogWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = Log(writer, tmp_path / "bad.log"), Log(writer, tmp_path / "good.log")
+    close = os.close
+
+    def refuse(file: int) -> None:
+        name = Path(f"/proc/self/fd/{file}").readlink().name
+        close(file)
+        if name.endswith("bad.log"):
+            raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(os, "close", refuse)
+    for log in (bad, good, bad, good):
+        log.write(b"text ")
+        log.close()
+    writer.close()
+    assert good.path.read_bytes() == bad.path.read_bytes() == b"text text "
+    assert bad.trouble == f"log may be incomplete: Disk quota exceeded ({bad.path})"
+
+
+# A log that may not become larger: its beginning and its end stay, and what is missing is counted
+
+MOST = 1 << 20
+NOTE = re.compile(rb"\n\[gmg-tui\] ([\d,]+) bytes are cut out here: --log-max is 1 MiB\n")
+
+
+def _close(log: Log) -> None:
+    log.close()
+    log._writer.close()
+
+
+def _lines(first: int, end: int) -> bytes:
+    return b"".join(b"line %d of the log\n" % number for number in range(first, end))
+
+
+def _parts(log: bytes) -> tuple[bytes, int, bytes]:
+    """What stands before the note, how many bytes are missing, and what stands behind it."""
+    (note,) = NOTE.finditer(log)
+    return log[: note.start()], int(note[1].replace(b",", b"")), log[note.end() :]
+
+
+@given(st.integers(0, 50), st.integers(1, 20), st.integers(1, 1000), st.integers(0, 2000))
+def test_an_offset_is_mapped_after_a_cut(start: int, note: int, missing: int, offset: int) -> None:
+    cut = Cut(start, start + note, missing)
+    inside = start < offset < start + missing
+    assert cut.in_stream(cut.in_file(offset)) == (start if inside else offset)
+
+
+def test_beginning_and_end_are_kept_and_missing_bytes_counted(tmp_path: Path) -> None:
+    path = tmp_path / "cpu0.log"
+    written = b""
+    for attempt in range(3):
+        log = Log(LogWriter(), path, MOST)  # another engine's, which appends
+        for number in range(60):
+            data = _lines(10_000 * attempt + 150 * number, 10_000 * attempt + 150 * (number + 1)) * 4
+            log.append(data, 0)
+            written += data
+            assert path.stat().st_size <= MOST
+        _close(log)
+    head, missing, tail = _parts(path.read_bytes())
+    assert written.startswith(head)
+    assert written.endswith(tail)
+    assert len(head) + missing + len(tail) == len(written)
+    assert min(len(head), len(tail)) > MOST // 8
+    assert head.endswith(b"\n")
+    assert tail.startswith(b"line ")
+    assert log.trouble is None
+    assert [file.name for file in tmp_path.iterdir()] == ["cpu0.log"]
+
+
+def test_a_log_that_cannot_be_cut_stays_whole_and_the_error_is_reported(tmp_path: Path) -> None:
+    (tmp_path / ".cpu0.log.cut").mkdir()
+    log = Log(LogWriter(), tmp_path / "cpu0.log", MOST)
+    log.append(b"x" * (MOST + 1), 0)
+    assert log.trouble is not None
+    assert log.trouble.startswith("log larger than --log-max: Is a directory")
+    log.append(b"y", 0)
+    assert (tmp_path / "cpu0.log").read_bytes() == b"x" * (MOST + 1) + b"y"
+    _close(log)
+
+
+async def test_followers_of_a_log_get_every_line_once_while_it_is_cut() -> None:
+    async with ScriptedEngine() as engine:
+        path = engine.folder / "logs" / "cpu0.log"
+        log = Log(LogWriter(), path, MOST)
+        log.append(_lines(0, 100), 0)
+        command = (sys.executable, "-m", "gmg_tui", "logs", "cpu0", "-f")
+        process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, env=environ())
+        assert process.stdout is not None
+        seen = io.BytesIO()
+        seen.write(await process.stdout.readexactly(len(_lines(0, 100))))
+        files = {path.stat().st_ino}
+        for first in range(100, 120_000, 4000):
+            data = _lines(first, first + 4000)
+            log.append(data, 0)
+            files.add(path.stat().st_ino)
+            async with asyncio.timeout(LONG_S):
+                seen.write(await process.stdout.readexactly(len(data)))
+        _close(log)
+        process.terminate()
+        await process.wait()
+    assert len(files) > 2
+    assert seen.getvalue() == _lines(0, 100) + b"".join(_lines(n, n + 4000) for n in range(100, 120_000, 4000))
+
+
+async def test_the_size_limit_of_a_log_covers_all_attempts() -> None:
+    spec = spec_for("--plain", "--phase-s", "0", "--flood", "--lines", "100000", log_max_bytes=MOST)
+    async with running(spec) as run:
+        await run.until_state("cpu0", WorkerState.FINISHED)
+        head, missing, tail = _parts(run.output("cpu0"))
+        assert head.startswith(b"line 0 of the flood\n")
+        assert tail.endswith(b"line 99999 of the flood\n")
+        await run.client.act(Action.RESTART, "cpu0")
+        await run.until_attempt("cpu0", 2)
+        await run.until_state("cpu0", WorkerState.FINISHED)
+        again, more, tail = _parts(run.output("cpu0"))
+        assert again == head
+        assert more > missing
+        assert tail.endswith(b"line 99999 of the flood\n")
