@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import select
 import signal
@@ -18,7 +19,7 @@ from gmg_tui.commands.messages import note
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec, WorkerState
 from gmg_tui.options import Options
-from gmg_tui.session import STORE, recovery
+from gmg_tui.session import ENGINE_LOG, STORE, SUMMARY, TUNE, recovery
 
 if TYPE_CHECKING:
     from gmg_tui.client import Source
@@ -127,6 +128,7 @@ def conclude(spec: RunSpec, status: int, best: str | None = None) -> int:
     `status` is that of the session's last workers; 130 when the user interrupted it. That of a sweep depends on every job,
     and its table is ordered by `best`, if that is given.
     """
+    _check_summary(spec)
     if spec.tune is not None:
         if status == _INTERRUPTED:
             note(sessions.going_on(spec))
@@ -151,6 +153,17 @@ def conclude(spec: RunSpec, status: int, best: str | None = None) -> int:
     if status != _INTERRUPTED and (WorkerState.FAILED in states or (left and status)):
         return 1
     return 0 if status != _INTERRUPTED and states <= {WorkerState.FINISHED} else _INTERRUPTED
+
+
+def _check_summary(spec: RunSpec) -> None:
+    """Say that the file of `--summary` is not what the engine generated, unless another client keeps the engine alive."""
+    folder = Path(spec.folder)
+    if spec.summary is None or sessions.is_locked(folder):
+        return
+    with suppress(OSError):
+        if filecmp.cmp(spec.summary, folder / (TUNE if spec.tune is not None else SUMMARY), shallow=False):
+            return
+    note(f"gmg-tui: --summary {spec.summary} was not written; see {folder / ENGINE_LOG}")
 
 
 def _connecting(socket: Path, session_id: str, *, readonly: bool) -> Callable[[], Awaitable[Source]]:

@@ -15,7 +15,7 @@ from gmg_tui.files import write_atomic
 from gmg_tui.report import data, text
 from gmg_tui.report.data import ReportData
 from gmg_tui.results import files
-from gmg_tui.session import STORE, SessionEntry
+from gmg_tui.session import STORE, TUNE, SessionEntry
 from gmg_tui.store.reader import open_store
 from gmg_tui.text import clean
 
@@ -85,7 +85,7 @@ def _print(parts: Iterable[bytes]) -> None:
 def _show(of: ReportData, entry: SessionEntry, best: str | None) -> None:
     width, colour = tables.output()
     if of.tuning is not None and best is None:
-        lines = [*text.trials(of.tuning, width, colour=colour), f"tuning: {entry.folder / files.TUNE}"]
+        lines = [*text.trials(of.tuning, width, colour=colour), f"tuning: {entry.folder / TUNE}"]
     else:
         lines = [text.render(of, best, width, colour)]
     print("\n".join([clean(of.heading.encode(errors="replace")), *lines]))

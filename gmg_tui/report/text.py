@@ -14,9 +14,8 @@ from gmg_tui.model import Session, Snapshot, Trial, TrialState, Tuning, WorkerSt
 from gmg_tui.report import data as report
 from gmg_tui.report.data import ReportData
 from gmg_tui.results import tuning as tune_words
-from gmg_tui.results.files import TUNE
 from gmg_tui.results.jobs import columns, state_style
-from gmg_tui.session import LOGS, SUMMARY, SessionEntry
+from gmg_tui.session import LOGS, SUMMARY, TUNE, SessionEntry
 from gmg_tui.text import clean
 
 MAX_ROWS = 40

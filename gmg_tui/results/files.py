@@ -14,11 +14,10 @@ from gmg_tui.columns import as_csv, cell
 from gmg_tui.files import write_atomic
 from gmg_tui.model import Fps, JobRecord, Session, Snapshot, Tuning, Worker, WorkerState, own_rates
 from gmg_tui.results.jobs import as_plain, columns, job_json
-from gmg_tui.session import LOGS, STORE, SUMMARY
+from gmg_tui.session import LOGS, STORE, SUMMARY, TUNE
 from gmg_tui.store.database import encode
 from gmg_tui.store.reader import Stored, open_store
 
-TUNE: Final = "tune.json"
 DETAILED: Final = "detailed_results.json"
 TABLE: Final = "summary_results.csv"
 _MEANS: Final = ("gpu_util_mean_pct", "memory_peak_mib", "power_mean_w", "energy_j")

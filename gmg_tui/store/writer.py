@@ -118,7 +118,7 @@ class StoreWriter:
                 self._changed.notify()
 
     async def close(self) -> None:
-        """Write everything that waits, generate the files, and end the thread; gives up when the disk keeps failing."""
+        """Write everything that waits, generate the files once, and end the thread; gives up when the disk keeps failing."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -141,7 +141,7 @@ class StoreWriter:
             if trouble != self._trouble_now:
                 self._trouble_now = trouble
                 self._trouble(trouble)
-            if closing and (trouble is None or time.monotonic() >= give_up):
+            if closing and (not self._waiting or time.monotonic() >= give_up):
                 self._close()
                 return
             if trouble is not None:

@@ -74,6 +74,17 @@ def test_a_complete_run_prints_all_but_progress_lines_and_a_summary_that_agrees_
     _nothing_is_left(folder)
 
 
+def test_a_summary_that_could_not_be_written_is_reported_at_the_end(tmp_path: Path) -> None:
+    summary = tmp_path / "gone" / "out.json"
+    summary.parent.mkdir()
+    script = tmp_path / "remove.py"
+    script.write_text(f"import os; os.rmdir({str(summary.parent)!r})")
+    done = gmg("--cpu", "1", "--summary", str(summary), str(script))
+    assert done.stderr.startswith(f"gmg-tui: --summary {summary} was not written; see ")
+    assert (done.stderr.count("\n"), done.returncode) == (1, 0)
+    assert str(summary.parent) in Path(done.stderr.split()[-1]).read_text()
+
+
 def test_a_stale_lock_of_the_kernel_cache_is_removed_before_a_worker_starts(tmp_path: Path) -> None:
     lock = tmp_path / "kernel_compilation_manager" / "qdcache.lock"
     lock.parent.mkdir()

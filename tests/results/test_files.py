@@ -22,8 +22,8 @@ from gmg_tui.model import (
     SweepSpec,
     WorkerState,
 )
-from gmg_tui.results.files import DETAILED, TABLE, TUNE, export, summary
-from gmg_tui.session import STORE, SUMMARY
+from gmg_tui.results.files import DETAILED, TABLE, export, summary
+from gmg_tui.session import STORE, SUMMARY, TUNE
 from gmg_tui.store.writer import StoreWriter
 from tests import tunings
 from tests.store import records

@@ -152,6 +152,7 @@ async def test_files_that_cannot_be_written_are_reported_and_retried(folder: Pat
 
     store, troubles = opened(export)
     store.put(records.finished(1))
+    await eventually(lambda: troubles.now)
     await store.close()
     assert troubles.lines == ["/results/x.csv: No space left on device; the results' files are out of date", None]
 
