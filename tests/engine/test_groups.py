@@ -224,6 +224,22 @@ async def test_silent_ranks_run_while_rank_0_reports_for_all() -> None:
         await run.client.end(kill=True)
 
 
+async def test_a_group_runs_while_a_rank_that_has_finished_waits_for_another(tmp_path: Path) -> None:
+    script = tmp_path / "ranks.py"
+    script.write_text("import os, time\nprint('on', flush=True)\ntime.sleep(3 * int(os.environ['RANK']))\n")
+    async with running(spec_for(cpu=2, script=str(script), ddp=DdpSpec())) as run:
+        states = set()
+
+        def seen(snapshot: Snapshot) -> bool:
+            states.add(snapshot.groups[0].state)
+            return snapshot.ended
+
+        await run.until(seen)
+        assert WorkerState.RUNNING in states
+        assert WorkerState.STOPPING not in states
+        await run.client.end()
+
+
 async def test_a_rank_that_builds_another_scene_is_not_stuck() -> None:
     async with running(group_of("--steps", "40", "--hang", "build", cpu=2, stuck_after_s=4.0)) as run:
         seen: set[str | None] = set()

@@ -253,8 +253,9 @@ class Group:
 
     @property
     def state(self) -> WorkerState:
-        """That of its ranks together."""
-        states = [worker.state for worker in self.workers]
+        """That of its ranks together; while only some have ended, of the others, for whose end those wait."""
+        states = [self.workers[rank].state for rank in self._without(self._attempt.outcomes)]
+        states = states or [worker.state for worker in self.workers]
         runs = self._reports_for_all and WorkerState.RUNNING in states and WorkerState.STOPPING not in states
         return WorkerState.RUNNING if runs else min(states, key=_ORDER.index)
 
