@@ -9,8 +9,9 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
+from types import MappingProxyType
 from typing import TypeVar
 
 from rich.cells import cell_len
@@ -33,7 +34,7 @@ def terminal(
     width: int | None = None,
     colour: bool = False,
     empty: bool = False,
-    style: Callable[[T, Column[T]], str] = lambda row, column: "",
+    styles: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
     """The lines of a table: heading, rows, and what there was no room for.
 
@@ -45,7 +46,7 @@ def terminal(
         width: The greatest width; None for no limit, as in a pipe.
         colour: Whether to write styles.
         empty: Whether columns without any value stay.
-        style: The Rich style of a cell.
+        styles: The Rich styles of the cells in a column `state`, by their texts.
     """
     from rich.console import Console  # not before a table is written: it takes longer than the rest of a command
     from rich.table import Table
@@ -62,6 +63,7 @@ def terminal(
         kept.remove(least)
         dropped.append(least.heading)
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    texts = []
     for column in kept:
         table.add_column(
             Text(column.heading),
@@ -70,8 +72,10 @@ def terminal(
             no_wrap=True,
             overflow="ellipsis",
         )
-    for number, row in enumerate(rows):
-        table.add_row(*(Text(cells[column.name][number], style(row, column)) for column in kept))
+        coloured = styles if column.name == "state" else {}
+        texts.append([Text(cell, coloured.get(cell, "")) for cell in cells[column.name]])
+    for row in zip(*texts, strict=True):
+        table.add_row(*row)
     console = Console(
         file=io.StringIO(), width=_UNLIMITED, force_terminal=colour, color_system="standard" if colour else None
     )

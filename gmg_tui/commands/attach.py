@@ -19,7 +19,7 @@ from gmg_tui.commands.messages import note
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec, WorkerState
 from gmg_tui.options import Options
-from gmg_tui.session import ENGINE_LOG, STORE, SUMMARY, TUNE, recovery
+from gmg_tui.session import ENGINE_LOG, SUMMARY, TUNE, recovery
 
 if TYPE_CHECKING:
     from gmg_tui.client import Source
@@ -137,17 +137,17 @@ def conclude(spec: RunSpec, status: int, best: str | None = None) -> int:
         return status
     if spec.sweep is None:
         return status
-    from gmg_tui.report import text
-    from gmg_tui.store import reader
+    from gmg_tui import tables
+    from gmg_tui.report import data, text
 
     try:
-        jobs = reader.load_jobs(Path(spec.folder) / STORE)
-        print(text.final(sessions.find(spec.name, running=False), best))
+        report = data.load(sessions.find(spec.name, running=False))
+        print(text.render(report, best, *tables.output()))
     except GmgError as error:
         note(f"gmg-tui: {error}")
         return status or 1
-    states = {job.state for job in jobs}
-    left = sum(not job.state.ended for job in jobs)
+    states = {job.state for job in report.jobs}
+    left = sum(not job.state.ended for job in report.jobs)
     if left:
         note(f"{units.count(left, 'job')} left; {sessions.going_on(spec)}")
     if status != _INTERRUPTED and (WorkerState.FAILED in states or (left and status)):

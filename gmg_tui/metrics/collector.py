@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -57,12 +56,8 @@ _GPU: tuple[tuple[str, str, str, float], ...] = (
 """A metric of GPUs, its help, the field of `GpuSample`, and what makes its unit of the field's."""
 
 
-class View(NamedTuple):
-    """What a scrape sees of a session."""
-
-    session: Session
-    snapshot: Snapshot | None
-    """Its newest; None where its engine does not answer."""
+Seen = tuple[Session, Snapshot | None]
+"""What a scrape sees of a session: its newest snapshot; None where its engine does not answer."""
 
 
 class SessionsCollector(Collector):
@@ -73,30 +68,30 @@ class SessionsCollector(Collector):
         scrape = _Scrape()
         for session, snapshot in asyncio.run(_views()):
             up = snapshot is not None
-            scrape.gauge("gmg_session_up", "1 if the session's engine answers.", up, session=session.spec.name)
+            scrape.add("gmg_session_up", "1 if the session's engine answers.", up, session=session.spec.name)
             if snapshot is not None:
                 _write_session(scrape, session, snapshot)
         return scrape.metrics.values()
 
 
-async def _views() -> list[View]:
+async def _views() -> list[Seen]:
     """What there is to export, by the sessions' names."""
     entries = sorted((entry for entry in sessions.listing() if entry.here), key=lambda entry: entry.name)
     since = time.time() - _LOST_S
     lost = [entry for entry in entries if entry.state == "lost" and (entry.record.ended or entry.written) > since]
     running = await asyncio.gather(*(_view(entry) for entry in entries if entry.state == "running"))
-    return [*running, *(View(entry.record.session, None) for entry in lost)]
+    return [*running, *((entry.record.session, None) for entry in lost)]
 
 
-async def _view(entry: SessionEntry) -> View:
+async def _view(entry: SessionEntry) -> Seen:
     session = entry.record.session
     try:
         async with asyncio.timeout(_ANSWER_S):
             client = await EngineClient.connect(Path(session.spec.socket), session.id, readonly=True)
             await client.close()
     except (GmgError, TimeoutError):
-        return View(session, None)
-    return View(session, client.welcome.snapshot)
+        return session, None
+    return session, client.welcome.snapshot
 
 
 class _Scrape:
@@ -105,18 +100,12 @@ class _Scrape:
     def __init__(self) -> None:
         self.metrics: dict[str, Metric] = {}
 
-    def gauge(self, name: str, text: str, value: float | None, /, **labels: str) -> None:
-        """Add a sample of a gauge."""
-        self._add(Metric(name, text, "gauge"), name, value, labels)
-
-    def count(self, name: str, text: str, value: float | None, /, **labels: str) -> None:
-        """Add a sample of a counter; its `name` is without `_total`."""
-        self._add(Metric(name, text, "counter"), f"{name}_total", value, labels)
-
-    def _add(self, metric: Metric, name: str, value: float | None, labels: dict[str, str]) -> None:
+    def add(self, name: str, text: str, value: float | None, /, **labels: str) -> None:
+        """Add a sample; a name that ends in `_total` is that of a counter, every other that of a gauge."""
         if value is not None:
+            family, kind = name.removesuffix("_total"), "counter" if name.endswith("_total") else "gauge"
             nonempty = {key: label for key, label in labels.items() if label}
-            self.metrics.setdefault(metric.name, metric).add_sample(name, nonempty, float(value))
+            self.metrics.setdefault(family, Metric(family, text, kind)).add_sample(name, nonempty, float(value))
 
 
 def _write_session(scrape: _Scrape, session: Session, snapshot: Snapshot) -> None:
@@ -124,21 +113,21 @@ def _write_session(scrape: _Scrape, session: Session, snapshot: Snapshot) -> Non
     kind = "tune" if spec.tune is not None else "sweep" if spec.sweep is not None else "run"
     labels = {"session": spec.name}
     about = {"script": spec.script, "kind": kind, "version": session.version}
-    scrape.gauge("gmg_session_info", "Script, kind (run, sweep or tune), version.", 1, **labels, **about)
-    scrape.gauge("gmg_session_elapsed_seconds", "How long the session has worked.", snapshot.elapsed_s, **labels)
+    scrape.add("gmg_session_info", "Script, kind (run, sweep or tune), version.", 1, **labels, **about)
+    scrape.add("gmg_session_elapsed_seconds", "How long the session has worked.", snapshot.elapsed_s, **labels)
     rate = total_fps(snapshot.counted) if not snapshot.ended else None
-    scrape.gauge("gmg_session_fps", "The current rate of all running workers.", rate, **labels)
+    scrape.add("gmg_session_fps", "The current rate of all running workers.", rate, **labels)
     per_joule = fps_per_watt(session, snapshot)
-    scrape.gauge("gmg_session_env_steps_per_joule", "Current rate by power of the GPUs.", per_joule, **labels)
+    scrape.add("gmg_session_env_steps_per_joule", "Current rate by power of the GPUs.", per_joule, **labels)
     states = Counter(worker.state for worker in snapshot.workers)
     for state in WorkerState:
-        scrape.gauge("gmg_session_workers", "Workers by state.", states[state], **labels, state=state.value)
+        scrape.add("gmg_session_workers", "Workers by state.", states[state], **labels, state=state.value)
     if (queue := snapshot.queue) is not None:
         for word in ("waiting", "running", "finished", "failed", "stopped"):
-            scrape.gauge("gmg_jobs", "Jobs by state.", getattr(queue, word), **labels, state=word)
-        scrape.gauge("gmg_queue_eta_seconds", "Seconds to the end of all jobs.", queue.eta_s, **labels)
+            scrape.add("gmg_jobs", "Jobs by state.", getattr(queue, word), **labels, state=word)
+        scrape.add("gmg_queue_eta_seconds", "Seconds to the end of all jobs.", queue.eta_s, **labels)
     for group in snapshot.groups:
-        scrape.gauge("gmg_group_fps", "The current rate of a group of ranks.", group.fps, **labels, group=group.id)
+        scrape.add("gmg_group_fps", "The current rate of a group of ranks.", group.fps, **labels, group=group.id)
     for slot in session.slots:
         if (worker := snapshot.worker(slot.name)) is not None:
             _write_worker(scrape, worker, _labels(spec.name, slot))
@@ -158,41 +147,41 @@ def _write_totals(scrape: _Scrape, session: Session) -> None:
         ran = [each for attempts in stored.attempts.values() for each in attempts]
         used = [(job.slot, job.energy_j) for job in stored.each_job() if job.energy_j is not None]
     failed = Counter(each.slot for each in ran if each.attempt.state is WorkerState.FAILED)
-    scrape.count("gmg_session_failures", "Attempts that failed, on all slots.", failed.total(), session=name)
+    scrape.add("gmg_session_failures_total", "Attempts that failed, on all slots.", failed.total(), session=name)
     for slot in session.slots:
         labels, restarts = _labels(name, slot), sum(each.slot == slot.name and each.attempt.number > 1 for each in ran)
         energies_j = [energy_j for on, energy_j in used if on == slot.name]
         energy_j = sum(energies_j) if energies_j else None
-        scrape.count("gmg_worker_restarts", "Attempts that were not the first.", restarts, **labels)
-        scrape.count("gmg_worker_failures", "Attempts that failed.", failed[slot.name], **labels)
-        scrape.count("gmg_worker_energy_joules", "Energy that the slot's jobs have used.", energy_j, **labels)
+        scrape.add("gmg_worker_restarts_total", "Attempts that were not the first.", restarts, **labels)
+        scrape.add("gmg_worker_failures_total", "Attempts that failed.", failed[slot.name], **labels)
+        scrape.add("gmg_worker_energy_joules_total", "Energy that the slot's jobs have used.", energy_j, **labels)
 
 
 def _write_worker(scrape: _Scrape, worker: Worker, of_slot: dict[str, str]) -> None:
     rank = str(worker.group.rank) if worker.group is not None else ""
     labels = {**of_slot, "gmg_job": str(worker.job or ""), "rank": rank}
-    scrape.count("gmg_worker_lines", "Lines of output.", worker.log_lines, **of_slot)
+    scrape.add("gmg_worker_lines_total", "Lines of output.", worker.log_lines, **of_slot)
     for state in WorkerState:
         text = "1 for the state that the worker is in, 0 for the others."
-        scrape.gauge("gmg_worker_state", text, worker.state is state, **labels, state=state.value)
+        scrape.add("gmg_worker_state", text, worker.state is state, **labels, state=state.value)
     if worker.state.ended:
         return
-    scrape.gauge("gmg_worker_phase", "1 for the phase that the script is in.", 1, **labels, phase=worker.phase.value)
+    scrape.add("gmg_worker_phase", "1 for the phase that the script is in.", 1, **labels, phase=worker.phase.value)
     for name, text, value, scale in _WORKER:
-        scrape.gauge(name, text, _scaled(value(worker), scale), **labels)
+        scrape.add(name, text, _scaled(value(worker), scale), **labels)
     for metric, number in worker.newest.metrics.items():
-        scrape.gauge("gmg_worker_metric", "A named number that the script prints.", number, **labels, metric=metric)
+        scrape.add("gmg_worker_metric", "A named number that the script prints.", number, **labels, metric=metric)
 
 
 def _write_gpu(scrape: _Scrape, gpu: Gpu, sample: GpuSample, labels: dict[str, str]) -> None:
     """What a GPU reports; empty where the driver does not answer for it."""
     del labels["slot"]
-    scrape.gauge("gmg_gpu_info", "The GPU's name.", 1, **labels, name=gpu.name)
+    scrape.add("gmg_gpu_info", "The GPU's name.", 1, **labels, name=gpu.name)
     for name, text, field, scale in _GPU:
-        scrape.gauge(name, text, _scaled(getattr(sample, field), scale), **labels)
-    scrape.count("gmg_gpu_energy_joules", "Energy since its driver was loaded.", sample.energy_j, **labels)
+        scrape.add(name, text, _scaled(getattr(sample, field), scale), **labels)
+    scrape.add("gmg_gpu_energy_joules_total", "Energy since its driver was loaded.", sample.energy_j, **labels)
     for reason in sample.throttle or ():
-        scrape.gauge("gmg_gpu_throttle_reason", "1 for each reason to throttle.", 1, **labels, reason=reason)
+        scrape.add("gmg_gpu_throttle_reason", "1 for each reason to throttle.", 1, **labels, reason=reason)
 
 
 def _labels(session: str, slot: Slot) -> dict[str, str]:

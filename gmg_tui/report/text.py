@@ -8,14 +8,13 @@ from pathlib import Path
 from shlex import join
 
 from gmg_tui import tables, units
-from gmg_tui.columns import Column
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Session, Snapshot, Trial, TrialState, Tuning, WorkerState
+from gmg_tui.model import Session, Snapshot, TrialState, Tuning, WorkerState
 from gmg_tui.report import data as report
 from gmg_tui.report.data import ReportData
 from gmg_tui.results import tuning as tune_words
-from gmg_tui.results.jobs import columns, state_style
-from gmg_tui.session import LOGS, SUMMARY, TUNE, SessionEntry
+from gmg_tui.results.jobs import STYLES, columns
+from gmg_tui.session import LOGS, SUMMARY, TUNE
 from gmg_tui.text import clean
 
 MAX_ROWS = 40
@@ -23,12 +22,12 @@ MAX_ROWS = 40
 _FAILED = 10
 """Failures whose reasons are printed."""
 _ORDER_PRIORITY = 95
-_TRIAL_STYLES = {TrialState.MEASURED: "green", TrialState.FAILED: "red", TrialState.RUNNING: "cyan"}
-
-
-def final(entry: SessionEntry, best: str | None) -> str:
-    """The table with its totals that a sweep prints at its end, with `best` as in `render`. Raises `GmgError`."""
-    return render(report.load(entry), best, *tables.output())
+_TRIAL_STYLES: dict[str, str] = {
+    **dict.fromkeys(TrialState, "dim"),
+    TrialState.MEASURED: "green",
+    TrialState.FAILED: "red",
+    TrialState.RUNNING: "cyan",
+}
 
 
 def at_end(session: Session, snapshot: Snapshot) -> list[str]:
@@ -80,7 +79,7 @@ def render(data: ReportData, best: str | None, width: int | None, colour: bool) 
         what = f"the first {len(chosen)} of {what}"
     # The column of the order stays where there is little room.
     shown = [replace(each, priority=_ORDER_PRIORITY) if by and each.name == by.name else each for each in columns(rows)]
-    lines = tables.terminal(shown, chosen, width=width, colour=colour, style=state_style)
+    lines = tables.terminal(shown, chosen, width=width, colour=colour, styles=STYLES)
     if not data.jobs:
         lines.append("no jobs")
     elif kind == "job" or by is not None or len(chosen) < len(rows) or len(rows) > len(data.jobs):
@@ -90,12 +89,8 @@ def render(data: ReportData, best: str | None, width: int | None, colour: bool) 
 
 def trials(tuning: Tuning, width: int | None, *, colour: bool) -> list[str]:
     """The trials of a tuning in the order of their values, then the answer."""
-
-    def style(trial: Trial, column: Column[Trial]) -> str:
-        return _TRIAL_STYLES.get(trial.state, "dim") if column.name == "state" else ""
-
     rows = sorted(tuning.trials, key=lambda trial: (trial.value, trial.number))
-    listed = tables.terminal(tune_words.columns(tuning.spec), rows, width=width, colour=colour, style=style)
+    listed = tables.terminal(tune_words.columns(tuning.spec), rows, width=width, colour=colour, styles=_TRIAL_STYLES)
     return [*listed, *answer_lines(tuning)]
 
 

@@ -12,12 +12,13 @@ import msgspec
 from msgspec import Struct, structs
 
 from gmg_tui import units
-from gmg_tui.columns import Cell, Column, cell
+from gmg_tui.columns import Cell, Column, cell, plain
 from gmg_tui.model import JobRecord, WorkerState
 from gmg_tui.store.records import JobAttempt
 
 _C = Column[JobRecord]
-_STYLES = {
+STYLES: dict[str, str] = {
+    **dict.fromkeys(WorkerState, "cyan"),
     WorkerState.FINISHED: "green",
     WorkerState.FAILED: "red",
     WorkerState.STOPPED: "yellow",
@@ -107,18 +108,12 @@ def _named(
             column = prefix + column
         taken.add(column)
         value = partial(_cell, of, name)
-        columns.append(Column(column, value, name, "", _short, max(most - position, 1), limit=24))
+        columns.append(Column(column, value, name, "", plain, max(most - position, 1), limit=24))
     return columns
 
 
 def _cell(of: Callable[[JobRecord], Mapping[str, Any]], name: str, job: JobRecord) -> Cell:
     return cell(of(job).get(name))
-
-
-def _short(value: Cell) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _args(job: JobRecord) -> Cell:
@@ -129,13 +124,6 @@ def _slots(names: str) -> str:
     """The first of a job's slots, and how many others."""
     first, *others = names.split()
     return f"{first} +{len(others)}" if others else first
-
-
-def state_style(job: JobRecord, column: Column[JobRecord]) -> str:
-    """The Rich style of a cell: states have colours."""
-    if column.name != "state":
-        return ""
-    return _STYLES.get(job.state, "cyan")
 
 
 def job_json(job: JobRecord, attempts: Sequence[JobAttempt]) -> dict[str, Any]:

@@ -8,11 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from msgspec import structs
 from prometheus_client import CollectorRegistry, generate_latest
 
 from gmg_tui.metrics import collector
-from gmg_tui.metrics.collector import SessionsCollector, View
+from gmg_tui.metrics.collector import Seen, SessionsCollector
 from gmg_tui.model import (
     Fps,
     Gpu,
@@ -36,10 +35,11 @@ class Scrape:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, node: str = "") -> None:
         slots = tuple(Slot(f"gpu{gpu.index}", gpu, node) for gpu in _GPUS)
-        self.view = View(structs.replace(session_of(*slots, started=time.time() - 60), id="a"), None)
+        session = session_of(*slots, started=time.time() - 60)
+        self.snapshot: Snapshot | None = None
 
-        async def views() -> list[View]:
-            return [self.view]
+        async def views() -> list[Seen]:
+            return [(session, self.snapshot)]
 
         monkeypatch.setattr(collector, "_views", views)
         self._registry = CollectorRegistry()
@@ -47,7 +47,7 @@ class Scrape:
 
     def update(self, *workers: Worker, sample: GpuSample | None = None, queue: Queue | None = None) -> None:
         samples = (sample,) if sample is not None else ()
-        self.view = self.view._replace(snapshot=Snapshot(time.time(), 60.0, workers, samples, queue=queue))
+        self.snapshot = Snapshot(time.time(), 60.0, workers, samples, queue=queue)
 
     def __call__(self, name: str, **labels: str) -> float | None:
         return value(self.text, name, **labels)

@@ -49,10 +49,9 @@ def test_a_narrow_terminal_drops_the_least_important_columns_and_names_them() ->
 
 
 def test_a_style_does_not_count_as_width() -> None:
-    styled = tables.terminal(
-        COLUMNS, ROWS, colour=True, style=lambda row, column: "red" if column.name == "fps" else ""
-    )
-    assert "\x1b[31m1,235\x1b[0m" in styled[1]
+    columns = [*COLUMNS, Column[Row]("state", lambda row: "failed")]
+    styled = tables.terminal(columns, ROWS, colour=True, styles={"failed": "red"})
+    assert "\x1b[31mfailed\x1b[0m" in styled[1]
     assert len(styled) == 3
 
 
