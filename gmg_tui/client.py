@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from itertools import count as numbers_from
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
 import msgspec
@@ -46,8 +45,6 @@ _MISSING_S = 6.0
 _POLL_S = 0.1
 _HELLO_S = 10.0
 """How long an engine may take to answer the hello; a stopped one (SIGSTOP) never does."""
-_ANY: Mapping[str, Seen] = MappingProxyType({})
-"""Whatever is on the slots is meant."""
 
 
 class Source(ABC):
@@ -81,12 +78,12 @@ class Source(ABC):
     async def _ask(self, question: Question) -> Any:
         """The value of the answer to a question. Raises `GmgError` when it was refused, or no answer came."""
 
-    async def act(self, action: Action, *slots: str, seen: Mapping[str, Seen] = _ANY) -> None:
-        """Do something to workers; `seen` is what is meant, by slot. Raises `GmgError` when it cannot be done."""
+    async def act(self, action: Action, *slots: str, seen: Mapping[str, Seen] = {}) -> None:
+        """Do something to workers; `seen` is what is meant, by slot, if it matters. Raises `GmgError` when it cannot be done."""
         await self._ask(protocol.Act(action, slots, dict(seen)))
 
     async def edit(
-        self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str], seen: Mapping[str, Seen] = _ANY
+        self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str], seen: Mapping[str, Seen] = {}
     ) -> None:
         """Change arguments and environment and restart. Raises `GmgError` when it cannot be done."""
         await self._ask(protocol.Edit(slots, args, env, dict(seen)))

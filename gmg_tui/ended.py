@@ -29,11 +29,7 @@ _NOT_RECORDED: Final = "not recorded"
 
 
 class EndedSession(Source):
-    """Answers for an engine that has exited. Requests that would change something are refused.
-
-    Attributes:
-        loss: How the session was lost, in one line; empty if it ended in order.
-    """
+    """Answers for an engine that has exited. Requests that would change something are refused."""
 
     ended = True
 

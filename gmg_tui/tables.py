@@ -11,7 +11,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
-from types import MappingProxyType
 from typing import TypeVar
 
 from rich.cells import cell_len
@@ -34,7 +33,7 @@ def terminal(
     width: int | None = None,
     colour: bool = False,
     empty: bool = False,
-    styles: Mapping[str, str] = MappingProxyType({}),
+    styles: Mapping[str, str] = {},
 ) -> list[str]:
     """The lines of a table: heading, rows, and what there was no room for.
 
