@@ -152,7 +152,7 @@ class Engine:
         if fleet is not None:
             workplace = fleet.workplace(session, slot_states)
         folder = Path(spec.folder)
-        files = partial(export, folder) if spec.agent is None else None
+        files = partial(export, session) if spec.agent is None else None
         self._store = StoreWriter(folder / sessions.STORE, self._store_trouble, export=files)
         tried, faults = TriedArguments(), Faults()
         recorder = Recorder(self._store, self._changed, tried, self._notifications, faults)
@@ -173,7 +173,6 @@ class Engine:
                 scheduler = TuneScheduler(board, workplace, recorder, self._changed, search)
             else:
                 scheduler = QueueScheduler(board, workplace, recorder, self._changed)
-        self._store.put(session)
         self._supervisor = Supervisor(session, slot_states, scheduler, faults)
         self._supervisor.fleet, self._supervisor.agent = fleet, agent
         self._observer = Observer(self._supervisor, recorder, context.scans, tried, context.script_times.save)

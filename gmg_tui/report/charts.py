@@ -62,7 +62,7 @@ _CHARTS = (
 
 def over_time(data: ReportData, stored: Stored) -> Figure:
     """The states of each slot of a session, and its metrics; `stored` is its open store. Raises `StoreError`."""
-    slots = [slot.name for slot in data.session.slots] if data.session is not None else []
+    slots = [slot.name for slot in data.session.slots]
     metrics = stored.metrics(max(100, min(2000, _ALL_POINTS // (len(_CHARTS) * max(len(slots), 1)))))
     slots += sorted({ran.slot for each in data.attempts.values() for ran in each} - set(slots))
     charts = [chart for chart in _CHARTS if any(getattr(row, chart.field) is not None for row in metrics)]

@@ -185,11 +185,8 @@ def _clean(lines: Iterable[str]) -> list[str]:
 
 
 def _settings(data: ReportData) -> dict[str, str | None]:
-    """What a session ran with, by name; None where that is unknown or was not given. Empty where its engine wrote nothing."""
-    session = data.session
-    if session is None:
-        return {}
-    spec = session.spec
+    """What a session ran with, by name; None where that is unknown or was not given."""
+    session, spec = data.session, data.session.spec
     gpus = [slot.gpu for slot in session.slots if slot.gpu is not None]
     models = Counter(gpu.name for gpu in gpus)
     limits_w = sorted({gpu.power_limit_w for gpu in gpus if gpu.power_limit_w is not None})

@@ -30,8 +30,7 @@ class ReportData(Struct, frozen=True):
     folder: Path
     state: str
     """`running`, `ended` or `lost`."""
-    session: Session | None
-    """None where the engine died before it wrote it."""
+    session: Session
     until: float
     """The latest recorded moment, Unix seconds."""
     jobs: list[JobRecord]
@@ -75,24 +74,22 @@ class ReportData(Struct, frozen=True):
     @property
     def simulated(self) -> bool:
         """Whether its GPUs were."""
-        return self.session is not None and self.session.spec.simulate is not None
+        return self.session.spec.simulate is not None
 
     @property
     def queued(self) -> bool:
         """Whether its jobs ran one after another, as those of a sweep or a tuning."""
-        return self.session is not None and self.session.spec.sweep is not None
+        return self.session.spec.sweep is not None
 
     @property
     def best(self) -> str | None:
         """The column by which a sweep asks its table to be ordered."""
-        sweep = self.session.spec.sweep if self.session is not None else None
+        sweep = self.session.spec.sweep
         return sweep.best if sweep is not None else None
 
     @property
     def heading(self) -> str:
         """The session, in one line."""
-        if self.session is None:
-            return f"{self.name}  {self.state}"
         started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.session.started))
         simulated = "simulated  " if self.simulated else ""
         recorded = time.strftime("  as recorded at %H:%M:%S", time.localtime(self.until))
@@ -171,19 +168,19 @@ class ReportData(Struct, frozen=True):
     @property
     def slow_slots(self) -> list[str]:
         """A line about each slot that is slower than others with the same GPU and arguments."""
-        slots = {slot.name: slot for slot in (self.session.slots if self.session is not None else ())}
+        slots = {slot.name: slot for slot in self.session.slots}
         slow = below_median((slots[row.slot], row.last) for row in self.rows() if row.slot in slots)
         return [f"{name}: {pct:.0f} % below the median" for name, pct in slow.items()]
 
 
 def collect(entry: SessionEntry, stored: Stored) -> ReportData:
     """Collect what a report needs of a session and its open store. Raises `StoreError`."""
-    jobs, attempts, session, snapshot = stored.jobs, stored.attempts, stored.session, stored.last_snapshot
-    moments = [session.started if session else 0.0, snapshot.time if snapshot else 0.0, entry.record.ended or 0.0]
+    session, jobs, attempts, snapshot = entry.record.session, stored.jobs, stored.attempts, stored.last_snapshot
+    moments = [session.started, snapshot.time if snapshot else 0.0, entry.record.ended or 0.0]
     moments += [ran.attempt.ended or ran.attempt.started for each in attempts.values() for ran in each]
     until = max(moments)
     if entry.state == "lost":
-        queued = session is not None and session.spec.sweep is not None
+        queued = session.spec.sweep is not None
         jobs = [_after_loss(job, until, queued=queued) for job in jobs]
         if snapshot is not None:
             elapsed_s = snapshot.elapsed_s + until - snapshot.time

@@ -117,8 +117,6 @@ def _below(data: ReportData) -> Iterator[str]:
     if data.interrupted:
         yield f"{units.count(data.interrupted, 'job')} interrupted, to run again when the session is continued"
     yield from data.slow_slots
-    if data.session is None:
-        return
     sweep = data.session.spec.sweep
     if sweep is not None:
         yield f"results: {data.folder}/"

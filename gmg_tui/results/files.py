@@ -23,18 +23,16 @@ TABLE: Final = "summary_results.csv"
 _MEANS: Final = ("gpu_util_mean_pct", "memory_peak_mib", "power_mean_w", "energy_j")
 
 
-def export(folder: Path) -> None:
-    """Generate all files of the session in `folder`, and that of `--summary`, each of which is replaced at once.
+def export(session: Session) -> None:
+    """Generate all files of a session from its store, and that of `--summary`, each of which is replaced at once.
 
     Raises:
         StoreError: The store cannot be read.
         OSError: A file cannot be written; those after it are not.
     """
+    folder = Path(session.spec.folder)
     with open_store(folder / STORE) as stored:
-        session, snapshot = stored.session, stored.last_snapshot
-        if session is None:
-            return
-        data = b""
+        snapshot, data = stored.last_snapshot, b""
         if snapshot is not None:
             data = _json(summary(session, snapshot))
             write_atomic(folder / SUMMARY, data)

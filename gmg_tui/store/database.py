@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import structs
 
-from gmg_tui.model import JobRecord, Session, Snapshot
+from gmg_tui.model import JobRecord, Snapshot
 from gmg_tui.store.records import JobAttempt, MetricsRow, Record, StoreError
 
 VERSION = 12
@@ -60,8 +60,6 @@ def write(db: sqlite3.Connection, records: Iterable[Record]) -> None:
 
 def _statement(record: Record) -> tuple[str, tuple[Any, ...]]:
     match record:
-        case Session():
-            return _PUT_META, ("session", encode(record))
         case Snapshot():
             return _PUT_META, ("snapshot", encode(record))
         case JobRecord():

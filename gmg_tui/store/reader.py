@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 from msgspec import structs
 
-from gmg_tui.model import JobRecord, Session, Snapshot
+from gmg_tui.model import JobRecord, Snapshot
 from gmg_tui.store import database
 from gmg_tui.store.records import JobAttempt, MetricsRow, StoreError
-
-T = TypeVar("T")
-
 
 _METRICS = """
 SELECT avg(time), slot, max(job), avg(fps), avg(gpu_util_pct), avg(memory_used_mib), avg(power_w),
@@ -32,18 +27,11 @@ WHERE state || job IS NOT before ORDER BY slot, time
 
 
 def create(path: Path, jobs: Iterable[JobRecord]) -> None:
-    """Create a store with `jobs`, all waiting, private to this user (mode 0600).
-
-    Raises:
-        StoreError: It exists already, or cannot be written.
-    """
+    """Create a store with `jobs`, all waiting, private to this user (mode 0600). Raises `StoreError`."""
     records = (structs.replace(job, position=float(job.number)) for job in jobs)
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         with closing(database.open_for_writing(path)) as db:
             database.write(db, records)
-    except FileExistsError:
-        raise StoreError(f"{path}: the store exists already") from None
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"cannot write {path}: {getattr(error, 'strerror', error)}") from error
 
@@ -78,14 +66,10 @@ class Stored:
         self._db = db
 
     @property
-    def session(self) -> Session | None:
-        """The session; None where its engine has not written it."""
-        return self._meta("session", Session)
-
-    @property
     def last_snapshot(self) -> Snapshot | None:
         """The last snapshot of the session; None where none was written."""
-        return self._meta("snapshot", Snapshot)
+        row = self._db.execute("SELECT value FROM meta WHERE key = 'snapshot'").fetchone()
+        return None if row is None else msgspec.json.decode(row[0], type=Snapshot)
 
     @property
     def jobs(self) -> list[JobRecord]:
@@ -102,13 +86,13 @@ class Stored:
     def attempts(self) -> dict[int, list[JobAttempt]]:
         """The attempts of each job that has any, in their order; ranks one after another."""
         by_job: dict[int, list[JobAttempt]] = {}
-        for ran in self._records("attempts ORDER BY job, number, rank", JobAttempt):
+        for ran in self._attempts("ORDER BY job, number, rank"):
             by_job.setdefault(ran.job, []).append(ran)
         return by_job
 
     def attempts_of(self, job: int) -> list[JobAttempt]:
         """The attempts of one job, as in `attempts`."""
-        return self._records("attempts WHERE job = ? ORDER BY number, rank", JobAttempt, job)
+        return self._attempts("WHERE job = ? ORDER BY number, rank", job)
 
     def metrics(self, points: int) -> list[MetricsRow]:
         """The metrics of all slots, slot by slot and in order of time.
@@ -125,11 +109,7 @@ class Stored:
         """The changes of the slots' states, slot by slot and in order of time: Unix time, slot, state."""
         return [(time, slot, state) for time, slot, state in self._db.execute(_STATES) if state is not None]
 
-    def _meta(self, key: str, kind: type[T]) -> T | None:
-        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return None if row is None else msgspec.json.decode(row[0], type=kind)
-
-    def _records(self, source: str, kind: type[T], *parameters: object) -> list[T]:
-        decoder = msgspec.json.Decoder(kind)
-        rows = self._db.execute(f"SELECT record FROM {source}", parameters)  # noqa: S608 - texts from this class
+    def _attempts(self, which: str, *parameters: object) -> list[JobAttempt]:
+        decoder = msgspec.json.Decoder(JobAttempt)
+        rows = self._db.execute(f"SELECT record FROM attempts {which}", parameters)  # noqa: S608 - a text of this class
         return [decoder.decode(record) for (record,) in rows]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Attempt, JobRecord, Session, Snapshot
+from gmg_tui.model import Attempt, JobRecord, Snapshot
 
 
 class StoreError(GmgError):
@@ -55,5 +55,5 @@ class MetricsRow(NamedTuple):
     """The worker's."""
 
 
-Record = Session | Snapshot | JobRecord | JobAttempt | MetricsRow
-"""What is written; the newest of a session, a snapshot, a job and an attempt replaces the one before."""
+Record = Snapshot | JobRecord | JobAttempt | MetricsRow
+"""What is written; the newest of a snapshot, a job and an attempt replaces the one before."""

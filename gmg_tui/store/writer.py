@@ -108,7 +108,7 @@ class StoreWriter:
     def put(self, *records: Record) -> None:
         """Store records: metrics within seconds, all others at once.
 
-        The latest session, snapshot, job of a number, and attempt of a job, number and rank win, and none is dropped. Of
+        The latest snapshot, job of a number, and attempt of a job, number and rank win, and none is dropped. Of
         metrics the oldest are when too many wait.
         """
         with self._changed:

@@ -63,9 +63,8 @@ async def session(
     )
     sessions.write_record(sessions.Record(session, (), time.time() if ended else None))
     printed: list[str | None] = []
-    writer = StoreWriter(folder / STORE, printed.append, export=lambda: export(folder))
+    writer = StoreWriter(folder / STORE, printed.append, export=lambda: export(session))
     writer.start()
-    writer.put(session)
     for job in listed:
         writer.put(job)
     for attempt in [records.attempt_of(job) for job in listed if job.started] if attempts is None else attempts:

@@ -42,7 +42,9 @@ def _data(*jobs: JobRecord, attempts: tuple[JobAttempt, ...] | None = None, stat
     by_job: dict[int, list[JobAttempt]] = {}
     for attempt in [attempt_of(job) for job in jobs if job.started] if attempts is None else attempts:
         by_job.setdefault(attempt.job, []).append(attempt)
-    return ReportData("sim-1", Path("/sim-1"), state, None, START + 1000, list(jobs), by_job, None)
+    return ReportData(
+        "sim-1", Path("/sim-1"), state, records.session(Path("/sim-1")), START + 1000, list(jobs), by_job, None
+    )
 
 
 def _ran(number: int, begin: float, end: float, **more: Any) -> JobRecord:

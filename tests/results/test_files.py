@@ -17,6 +17,7 @@ from gmg_tui.model import (
     Gpu,
     JobRecord,
     Rank,
+    Session,
     Slot,
     Snapshot,
     SweepSpec,
@@ -30,13 +31,12 @@ from tests.store import records
 from tests.workers import changed, worker_of
 
 
-async def _exported(folder: Path, *jobs: JobRecord, snapshot: Snapshot | None = None, **spec: Any) -> None:
+async def _exported(folder: Path, *jobs: JobRecord, snapshot: Snapshot | None = None, **spec: Any) -> Session:
     """The files of a session with these jobs, each with one attempt."""
     session = records.session(folder)
     session = structs.replace(session, spec=structs.replace(session.spec, **{"sweep": SweepSpec(), **spec}))
     writer = StoreWriter(folder / STORE, lambda line: None)
     writer.start()
-    writer.put(session)
     if snapshot is not None:
         writer.put(snapshot)
     for job in jobs:
@@ -44,7 +44,8 @@ async def _exported(folder: Path, *jobs: JobRecord, snapshot: Snapshot | None = 
         if job.started:
             writer.put(records.attempt_of(job))
     await writer.close()
-    export(folder)
+    export(session)
+    return session
 
 
 def _table(folder: Path) -> list[dict[str, str]]:
@@ -101,12 +102,12 @@ async def test_huge_results_are_kept_in_full(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    await _exported(tmp_path, records.finished(1), sweep=SweepSpec())
+    session = await _exported(tmp_path, records.finished(1), sweep=SweepSpec())
     (tmp_path / DETAILED).unlink()
     (tmp_path / TABLE).unlink()
     (tmp_path / TABLE).mkdir()
     with pytest.raises(OSError, match=TABLE):
-        export(tmp_path)
+        export(session)
     assert (tmp_path / DETAILED).exists()
 
 

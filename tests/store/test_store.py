@@ -61,8 +61,6 @@ def test_a_store_for_a_sweep_has_all_jobs_waiting_and_is_private(tmp_path: Path)
         JobRecord(2, "b", {}, WorkerState.WAITING, 2.0, only="gpu3"),
     ]
     assert path.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(StoreError, match="the store exists already"):
-        create(path, [])
 
 
 def test_an_invalid_store_is_reported_in_one_line(tmp_path: Path) -> None:
@@ -111,8 +109,7 @@ def test_many_metrics_are_thinned_evenly_and_states_are_changes(tmp_path: Path) 
 
 async def test_writes_are_in_the_store_while_the_writer_runs_and_afterwards(folder: Path, opened: Opened) -> None:
     store, troubles = opened()
-    session, job = records.session(folder), records.finished(1)
-    store.put(session)
+    job = records.finished(1)
     store.put(structs.replace(job, state=WorkerState.RUNNING))
     store.put(job)
     store.put(structs.replace(job, result=None))
@@ -123,7 +120,7 @@ async def test_writes_are_in_the_store_while_the_writer_runs_and_afterwards(fold
     await store.close()
     assert [(entry.name, entry.stat().st_mode & 0o777) for entry in folder.iterdir()] == [(STORE, 0o600)]
     with open_store(folder / STORE) as stored:
-        assert (stored.session, stored.last_snapshot) == (session, Snapshot(1.0, 2.0, ()))
+        assert stored.last_snapshot == Snapshot(1.0, 2.0, ())
         assert stored.metrics(1000) == _metrics(3)
     assert troubles.lines == []
 

@@ -35,7 +35,6 @@ async def _write(folder: Path, *, snapshot: bool = True) -> Session:
     (folder / LOGS).mkdir()
     writer = StoreWriter(folder / STORE, lambda text: None)
     writer.start()
-    writer.put(session)
     for number, slot in enumerate(("gpu0", "gpu1"), 1):
         metrics = reached(1, ("-B", "4096"), fps=rate(1000.0))
         times = {"pid": 99, "started": last.time - 60, "ended": last.time, "exit_code": 0}
