@@ -12,7 +12,7 @@ from msgspec import structs
 
 from gmg_tui.columns import as_csv, cell
 from gmg_tui.files import write_atomic
-from gmg_tui.model import Fps, JobRecord, Session, Snapshot, Tuning, Worker, WorkerState, own_rates
+from gmg_tui.model import JobRecord, Session, Snapshot, Tuning, Worker, WorkerState, own_rates
 from gmg_tui.results.jobs import as_plain, columns, job_json
 from gmg_tui.session import LOGS, STORE, SUMMARY, TUNE
 from gmg_tui.store.database import encode
@@ -20,6 +20,7 @@ from gmg_tui.store.reader import Stored, open_store
 
 DETAILED: Final = "detailed_results.json"
 TABLE: Final = "summary_results.csv"
+_RATES: Final = ("last", "mean", "max", "samples", "settled")
 _MEANS: Final = ("gpu_util_mean_pct", "memory_peak_mib", "power_mean_w", "energy_j")
 
 
@@ -103,30 +104,14 @@ def _worker(session: Session, worker: Worker) -> dict[str, Any]:
         "exit_code": worker.newest.exit_code,
         "attempts": worker.attempt,
         "n_envs": worker.newest.n_envs,
-        "fps": _fps(fps),
-        "env_steps": _rounded(fps.env_steps) if fps else None,
+        "fps": fps and {name: cell(getattr(fps, name)) for name in _RATES},
+        "env_steps": cell(fps.env_steps) if fps else None,
         "counted": fps.counted if fps else None,
-        **{name: _rounded(getattr(worker.newest, name)) for name in _MEANS},
+        **{name: cell(getattr(worker.newest, name)) for name in _MEANS},
         "log": f"{LOGS}/{worker.slot}.log",
         **({"node": slot.node} if slot is not None and slot.node else {}),
         **({} if worker.group is None else {"group": msgspec.to_builtins(worker.group)}),
     }
-
-
-def _fps(fps: Fps | None) -> dict[str, float | int | None] | None:
-    if fps is None:
-        return None
-    return {
-        "last": fps.last,
-        "mean": _rounded(fps.mean),
-        "max": fps.max,
-        "samples": fps.samples,
-        "settled": _rounded(fps.settled),
-    }
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 3)
 
 
 def tune(session: Session, tuning: Tuning) -> dict[str, Any]:
