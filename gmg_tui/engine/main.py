@@ -271,9 +271,8 @@ class Engine:
                 return
 
     def _store_trouble(self, text: str | None) -> None:
-        """The store's thread has trouble with the disk, or (None) no longer has."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the engine has ended meanwhile
-            self._loop.call_soon_threadsafe(self._supervisor.note, "store", text)
+        """The store has trouble with the disk, or (None) no longer has."""
+        self._supervisor.note("store", text)
 
     def _changed(self) -> None:
         ended = self._supervisor.all_ended.is_set()

@@ -82,7 +82,7 @@ def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:
         StoreError: Another version made it.
     """
     os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600))
-    db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
+    db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
     try:
         if _version(db, path) == 0:
             # In one transaction, so that a killed process never leaves tables without a version.

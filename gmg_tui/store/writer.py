@@ -1,10 +1,9 @@
-"""The engine's side of the store: accepts records at once, and writes them from its own thread, in bounded memory."""
+"""The engine's side of the store: accepts records at once, and writes them in threads, in bounded memory."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from gmg_tui.daemon_thread import in_daemon_thread
 from gmg_tui.model import JobRecord
 from gmg_tui.store.records import JobAttempt, MetricsRow, Record, StoreError
 
@@ -67,15 +67,13 @@ class _Backlog:
 
 
 class StoreWriter:
-    """Writes a session's store. All methods but `close` return at once; disk errors go to `trouble`.
-
-    The thread is a daemon: a disk that hangs must not keep the engine from exiting.
+    """Writes a session's store, in threads beside the event loop; disk errors go to `trouble`.
 
     Args:
         path: The store's file; created where there is none, continued where there is one.
-        trouble: Called from the writer's thread with one line when writing fails, with None once all is well again.
-        export: Generates files from the store; called from the writer's thread once a job's end is written, and at the
-            end. May raise `OSError` or `StoreError`.
+        trouble: Called with one line when writing fails, with None once all is well again.
+        export: Generates files from the store, in a thread, once a job's end is written, and at the end. May raise
+            `OSError` or `StoreError`.
     """
 
     def __init__(
@@ -84,84 +82,78 @@ class StoreWriter:
         self._path = path
         self._trouble = trouble
         self._export = export
-        self._changed = threading.Condition()
-        self._fresh = _Backlog()
-        """Accepted and not yet seen by the thread; guarded by the condition, as is `_closing`."""
+        self._fresh, self._waiting = _Backlog(), _Backlog()
+        """What was accepted since the last write, and what is being written."""
+        self._due = asyncio.Event()
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="store", daemon=True)
-        # Everything below belongs to the thread.
-        self._waiting = _Backlog()
+        self._task: asyncio.Task[None] | None = None
         self._db: Connection | None = None
         self._is_new = True
         """Whether the store may be created: not again once it was opened, as it would lack what was written before."""
-        self._trouble_now: str | None = None
-        """As it was reported."""
         self._export_trouble: str | None = None
         self._ended = False
         """Whether a job has ended since the files were generated."""
         self._not_before = 0.0
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start to write."""
+        self._task = asyncio.create_task(self._run())
 
     def put(self, *records: Record) -> None:
         """Store records: metrics within seconds, all others at once.
 
-        The latest snapshot, job of a number, and attempt of a job, number and rank win, and none is dropped. Of
-        metrics the oldest are when too many wait.
+        The latest snapshot, job of a number, and attempt of a job, number and rank win, and none is dropped. Of metrics
+        the oldest are when too many wait.
         """
-        with self._changed:
-            for record in records:
-                self._fresh.put(record)
-            if self._fresh.records:
-                self._changed.notify()
+        for record in records:
+            self._fresh.put(record)
+            self._ended = self._ended or (isinstance(record, JobRecord) and record.state.ended)
+        if self._fresh.records:
+            self._due.set()
 
     async def close(self) -> None:
-        """Write everything that waits, generate the files once, and end the thread; gives up when the disk keeps failing."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
-        if self._thread.is_alive():
-            await asyncio.to_thread(self._thread.join, _HUNG_S)
+        """Write everything that waits, generate the files once, and end; gives up when the disk keeps failing."""
+        self._closing = True
+        self._due.set()
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=_HUNG_S)
 
-    # The thread
-
-    def _run(self) -> None:
-        give_up = float("inf")
+    async def _run(self) -> None:
+        give_up, before = float("inf"), None
         while True:
-            closing = self._take()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_METRICS_S):
+                    await self._due.wait()
+            self._due.clear()
+            closing = self._closing
             if closing:
                 give_up = min(give_up, time.monotonic() + _REFUSED_S)
             try:
-                trouble = self._write() or self._generate(closing)
+                trouble = await self._write() or await self._generate(closing)
             except Exception as error:  # a bug: the engine continues without the store
                 _log.exception("the store cannot be written")
                 trouble = f"{self._path}: {type(error).__name__}: {error}"
-            if trouble != self._trouble_now:
-                self._trouble_now = trouble
+            if trouble != before:
+                before = trouble
                 self._trouble(trouble)
             if closing and (not self._waiting or time.monotonic() >= give_up):
-                self._close()
+                await in_daemon_thread(self._close)
                 return
             if trouble is not None:
-                time.sleep(_RETRY_S)
+                await asyncio.sleep(_RETRY_S)
+                self._due.set()
 
-    def _take(self) -> bool:
-        """Wait for something to do and take it; whether the writer is closing."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closing or self._fresh.records or self._trouble_now, _METRICS_S)
-            fresh, self._fresh = self._fresh, _Backlog()
-            closing = self._closing
+    async def _write(self) -> str | None:
+        """Write what waits; why that is not possible, in one line."""
+        fresh, self._fresh = self._fresh, _Backlog()
         for record in fresh:
             self._waiting.put(record)
-            self._ended = self._ended or (isinstance(record, JobRecord) and record.state.ended)
-        return closing
+        trouble = await in_daemon_thread(self._write_all) if self._waiting else None
+        if trouble is None:
+            self._waiting = _Backlog()
+        return trouble
 
-    def _write(self) -> str | None:
-        """Write what waits; why that is not possible, in one line."""
-        if not self._waiting:
-            return None
+    def _write_all(self) -> str | None:
         import sqlite3  # not before the first write: the engine's start should not wait for it
 
         from gmg_tui.store import database
@@ -177,24 +169,23 @@ class StoreWriter:
             return f"{where}: {getattr(error, 'strerror', None) or error}"
         except StoreError as error:
             return str(error)
-        self._waiting = _Backlog()
         return None
 
-    def _generate(self, closing: bool) -> str | None:
+    async def _generate(self, closing: bool) -> str | None:
         """Generate the files if that is due; why they are out of date, in one line."""
         due = self._ended and time.monotonic() >= self._not_before
         if self._export is None or not (due or closing):
             return self._export_trouble
-        begun = time.monotonic()
+        begun, self._ended = time.monotonic(), False
         try:
-            self._export()
+            await in_daemon_thread(self._export)
         except (OSError, StoreError) as error:
             text = str(error)
             if isinstance(error, OSError):
                 text = f"{error.filename or self._path.parent}: {error.strerror}"
-            self._export_trouble = f"{text}; the results' files are out of date"
+            self._export_trouble, self._ended = f"{text}; the results' files are out of date", True
         else:
-            self._export_trouble, self._ended = None, False
+            self._export_trouble = None
         self._not_before = time.monotonic() + max(_RETRY_S, _EXPORT_REST * (time.monotonic() - begun))
         return self._export_trouble
 
