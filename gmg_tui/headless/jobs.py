@@ -76,25 +76,24 @@ class Trials:
 
     def events(self, tuning: Tuning) -> Iterator[str]:
         """What has happened since the tuning that was given before: ends, then the step, then starts."""
-        spec = tuning.spec
-        for trial in tuning.trials[tuning.earlier :]:
-            before = self._reported.get(trial.number)
-            if trial.state.ended and before is not trial.state:
-                if before is not TrialState.RUNNING and trial.state is not TrialState.SKIPPED:
-                    yield self._of(trial, spec, f"starts ({trial.kind.value})")
-                self._reported[trial.number] = trial.state
-                yield self._of(trial, spec, _end(trial, spec))
+        spec, trials = tuning.spec, tuning.trials[tuning.earlier :]
+        yield from (line for trial in trials if trial.state.ended for line in self._news(trial, spec))
         if tuning.step != self._step:
             self._step = tuning.step
             left = f" (about {units.span(tuning.eta_s)} left)" if tuning.eta_s is not None and not tuning.ended else ""
             yield f"{spec.variable}: {tuning.step}{left}"
-        for trial in tuning.trials:
-            if trial.state is TrialState.RUNNING and self._reported.get(trial.number) is not TrialState.RUNNING:
-                self._reported[trial.number] = trial.state
-                yield self._of(trial, spec, f"starts ({trial.kind.value})")
+        yield from (line for trial in trials if not trial.state.ended for line in self._news(trial, spec))
 
-    def _of(self, trial: Trial, spec: TuneSpec, text: str) -> str:
-        return self._line(trial.slot, f"trial {trial.number}: {spec.variable}={trial.value:,} {text}")
+    def _news(self, trial: Trial, spec: TuneSpec) -> Iterator[str]:
+        before = self._reported.get(trial.number, TrialState.WAITING)
+        if before is trial.state:
+            return
+        self._reported[trial.number] = trial.state
+        about = f"trial {trial.number}: {spec.variable}={trial.value:,}"
+        if before is not TrialState.RUNNING and trial.state is not TrialState.SKIPPED:
+            yield self._line(trial.slot, f"{about} starts ({trial.kind.value})")
+        if trial.state.ended:
+            yield self._line(trial.slot, f"{about} {_end(trial, spec)}")
 
 
 def _end(trial: Trial, spec: TuneSpec) -> str:
