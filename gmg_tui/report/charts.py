@@ -16,8 +16,8 @@ from gmg_tui.model import Trial, TrialKind, Tuning, WorkerState
 from gmg_tui.report.compare import Comparison
 from gmg_tui.report.data import ReportData
 from gmg_tui.results import tuning as tune_words
+from gmg_tui.store.database import JobAttempt, MetricsRow
 from gmg_tui.store.reader import Stored
-from gmg_tui.store.records import JobAttempt, MetricsRow
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C8C8C")
 """Okabe and Ito's, which the colour-blind can distinguish, less the two that are invisible on a light or a dark page."""

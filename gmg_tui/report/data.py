@@ -16,8 +16,8 @@ from gmg_tui.model import Attempt, Fps, JobRecord, Rank, Session, Snapshot, Tuni
 from gmg_tui.model.tried import below_median
 from gmg_tui.results.jobs import columns
 from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
+from gmg_tui.store.database import JobAttempt
 from gmg_tui.store.reader import Stored, open_store
-from gmg_tui.store.records import JobAttempt
 from gmg_tui.text import clean
 
 _INTERRUPTED = f"interrupted: {ENGINE_DIED}"

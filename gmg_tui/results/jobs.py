@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 from gmg_tui import units
 from gmg_tui.columns import Cell, Column, cell, plain
 from gmg_tui.model import JobRecord, WorkerState
-from gmg_tui.store.records import JobAttempt
+from gmg_tui.store.database import JobAttempt
 
 _C = Column[JobRecord]
 STYLES: dict[str, str] = {

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from gmg_tui.model import JobRecord, Snapshot
 from gmg_tui.store import database
-from gmg_tui.store.records import JobAttempt, MetricsRow, StoreError
+from gmg_tui.store.database import JobAttempt, MetricsRow, StoreError
 
 _METRICS = """
 SELECT avg(time), slot, max(job), avg(fps), avg(gpu_util_pct), avg(memory_used_mib), avg(power_w),

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from gmg_tui.daemon_thread import in_daemon_thread
 from gmg_tui.model import JobRecord
-from gmg_tui.store.records import JobAttempt, MetricsRow, Record, StoreError
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
+from gmg_tui.store import database
+from gmg_tui.store.database import JobAttempt, MetricsRow, Record, StoreError
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +85,7 @@ class StoreWriter:
         self._due = asyncio.Event()
         self._closing = False
         self._task: asyncio.Task[None] | None = None
-        self._db: Connection | None = None
+        self._db: sqlite3.Connection | None = None
         self._is_new = True
         """Whether the store may be created: not again once it was opened, as it would lack what was written before."""
         self._export_trouble: str | None = None
@@ -154,10 +152,6 @@ class StoreWriter:
         return trouble
 
     def _write_all(self) -> str | None:
-        import sqlite3  # not before the first write: the engine's start should not wait for it
-
-        from gmg_tui.store import database
-
         try:
             if self._db is None:
                 self._db = database.open_for_writing(self._path, create=self._is_new)
@@ -191,8 +185,6 @@ class StoreWriter:
 
     def _close(self) -> None:
         if self._db is not None:
-            import sqlite3
-
             with suppress(sqlite3.Error):  # what was not committed is rolled back by whoever opens the file next
                 self._db.close()
             self._db = None

@@ -13,7 +13,7 @@ from gmg_tui import session as sessions
 from gmg_tui.model import Fps, JobRecord, Snapshot, WorkerState
 from gmg_tui.results.files import export
 from gmg_tui.session import STORE
-from gmg_tui.store.records import JobAttempt, MetricsRow
+from gmg_tui.store.database import JobAttempt, MetricsRow
 from gmg_tui.store.writer import StoreWriter
 from tests.cli.scripted import in_process
 from tests.store import records

@@ -23,7 +23,7 @@ from gmg_tui.model import (
     WorkerState,
 )
 from gmg_tui.report.compare import arguments
-from gmg_tui.store.records import JobAttempt
+from gmg_tui.store.database import JobAttempt
 from tests import tunings
 from tests.report import stored
 from tests.report.stored import report

@@ -30,7 +30,7 @@ from gmg_tui.report import text
 from gmg_tui.report.data import ReportData, ordered
 from gmg_tui.results.files import TABLE
 from gmg_tui.session import STORE
-from gmg_tui.store.records import JobAttempt
+from gmg_tui.store.database import JobAttempt
 from tests import tunings
 from tests.report import stored
 from tests.report.stored import report

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec import Struct, structs
 
 from gmg_tui.model import Attempt, Fps, JobRecord, RunSpec, Session, Slot, WorkerState
+from gmg_tui.store.database import JobAttempt, StoreError
 from gmg_tui.store.reader import load_jobs
-from gmg_tui.store.records import JobAttempt, StoreError
 
 START = 1_795_000_000.0
 

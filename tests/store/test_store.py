@@ -20,8 +20,8 @@ from msgspec import structs
 from gmg_tui.model import JobRecord, Snapshot, WorkerState
 from gmg_tui.session import STORE
 from gmg_tui.store import database, writer
+from gmg_tui.store.database import JobAttempt, MetricsRow, Record, StoreError
 from gmg_tui.store.reader import create, load_jobs, open_store
-from gmg_tui.store.records import JobAttempt, MetricsRow, Record, StoreError
 from tests.patience import eventually
 
 from . import records
@@ -269,8 +269,3 @@ async def test_a_killed_writer_leaves_a_consistent_store(folder: Path, opened: O
     await store.close()
     assert troubles.lines == []
     assert len(load_jobs(path)) == len(numbers) + 1
-
-
-def test_the_engine_imports_sqlite_only_for_the_first_write() -> None:
-    code = "import sys, gmg_tui.store.writer; assert 'sqlite3' not in sys.modules"
-    subprocess.run((sys.executable, "-c", code), check=True)

@@ -12,7 +12,7 @@ from gmg_tui.errors import GmgError
 from gmg_tui.model import Session, WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.session import LOGS, STORE
-from gmg_tui.store.records import JobAttempt
+from gmg_tui.store.database import JobAttempt
 from gmg_tui.store.writer import StoreWriter
 from gmg_tui.ui.app import GmgApp
 from tests.rates import rate

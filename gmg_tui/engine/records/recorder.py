@@ -15,7 +15,7 @@ from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.genesis.output.failures import FailureKind
 from gmg_tui.model import Attempt, GpuSample, JobRecord, OccurrenceKind, Slot, Snapshot, WorkerState, together
 from gmg_tui.results.tried import TriedArguments
-from gmg_tui.store.records import JobAttempt, MetricsRow
+from gmg_tui.store.database import JobAttempt, MetricsRow
 from gmg_tui.store.writer import StoreWriter
 
 _REFRESH_S = 10.0
