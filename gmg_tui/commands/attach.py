@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import filecmp
 import os
-import select
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -17,7 +17,7 @@ from gmg_tui import session as sessions
 from gmg_tui import units
 from gmg_tui.commands.messages import note
 from gmg_tui.errors import GmgError
-from gmg_tui.model import RunSpec, WorkerState
+from gmg_tui.model import RunSpec
 from gmg_tui.options import Options
 from gmg_tui.session import ENGINE_LOG, SUMMARY, TUNE, recovery
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _INTERRUPTED = 130
 _END_S = 5.0
 """How long to wait for an engine to end after its workers; other clients may keep it alive longer."""
+_POLL_S = 0.05
 
 
 def attach(name: str | None, options: Options, *, readonly: bool) -> int:
@@ -107,26 +108,28 @@ def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool
         raise GmgError(sessions.parting_text(outcome.session, outcome.reason or "it is gone"), 1)
     from gmg_tui.report.text import at_end  # not before the screen: it would wait for this
 
-    await_end(outcome.session.engine_pid)
+    await_end(Path(outcome.session.spec.folder))
     print("\n".join(at_end(outcome.session, outcome.snapshot)))
     return _INTERRUPTED if outcome.how == "stopped" else outcome.snapshot.exit_status
 
 
-def await_end(engine_pid: int) -> None:
-    """Wait until the engine has written its files and ended, unless another client keeps it alive."""
-    with suppress(ProcessLookupError):
-        descriptor = os.pidfd_open(engine_pid)
-        try:
-            select.select([descriptor], [], [], _END_S)
-        finally:
-            os.close(descriptor)
+def await_end(folder: Path, within_s: float = _END_S) -> bool:
+    """Wait until the engine of the session in `folder` has written its files and ended; False if it has not in time."""
+    deadline = time.monotonic() + within_s
+    while sessions.is_locked(folder):  # nothing to wait on: another process lets go of a lock
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
 
 
 def conclude(spec: RunSpec, status: int, best: str | None = None) -> int:
     """Print the results of a sweep that has ended, or how to continue a tuning; the exit status.
 
-    `status` is that of the session's last workers; 130 when the user interrupted it. That of a sweep depends on every job,
-    and its table is ordered by `best`, if that is given.
+    Args:
+        spec: The session's.
+        status: The session's exit status.
+        best: The column to order the table of a sweep by.
     """
     _check_summary(spec)
     if spec.tune is not None:
@@ -134,25 +137,19 @@ def conclude(spec: RunSpec, status: int, best: str | None = None) -> int:
             note(sessions.going_on(spec))
         elif status:
             note(f"no answer; for what was tried: gmg-tui report {spec.name}")
-        return status
-    if spec.sweep is None:
-        return status
-    from gmg_tui import tables
-    from gmg_tui.report import data, text
+    elif spec.sweep is not None:
+        from gmg_tui import tables
+        from gmg_tui.report import data, text
 
-    try:
-        report = data.load(sessions.find(spec.name, running=False))
-        print(text.render(report, best, *tables.output()))
-    except GmgError as error:
-        note(f"gmg-tui: {error}")
-        return status or 1
-    states = {job.state for job in report.jobs}
-    left = sum(not job.state.ended for job in report.jobs)
-    if left:
-        note(f"{units.count(left, 'job')} left; {sessions.going_on(spec)}")
-    if status != _INTERRUPTED and (WorkerState.FAILED in states or (left and status)):
-        return 1
-    return 0 if status != _INTERRUPTED and states <= {WorkerState.FINISHED} else _INTERRUPTED
+        try:
+            report = data.load(sessions.find(spec.name, running=False))
+            print(text.render(report, best, *tables.output()))
+        except GmgError as error:
+            note(f"gmg-tui: {error}")
+            return status or 1
+        if left := sum(not job.state.ended for job in report.jobs):
+            note(f"{units.count(left, 'job')} left; {sessions.going_on(spec)}")
+    return status
 
 
 def _check_summary(spec: RunSpec) -> None:

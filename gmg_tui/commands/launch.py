@@ -83,12 +83,6 @@ class _Signals:
         """From now on each raises KeyboardInterrupt at once. Python's own handler is what asyncio replaces by its own."""
         for number in _ENDING:
             signal.signal(number, signal.default_int_handler)
-        self.check()
-
-    def ignore(self) -> None:
-        """Leave ctrl+c only: a second signal of another kind must not end this process before its workers."""
-        for number in _ENDING:
-            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_IGN)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._came = True
@@ -122,7 +116,7 @@ def start(options: Options, make: Callable[[], RunSpec], *, engine: PrestartedEn
         except BaseException as error:
             engine.cancel()
             if fresh and not isinstance(error, _DiedError):
-                _remove(spec)
+                shutil.rmtree(spec.folder, ignore_errors=True)
             raise
         signals.engine = engine
         try:
@@ -132,10 +126,10 @@ def start(options: Options, make: Callable[[], RunSpec], *, engine: PrestartedEn
             if options.detach:
                 print(spec.name)
                 return 0
-            status = _show(options, Path(reply.socket), engine, signals, headless=headless)
+            status = _show(options, spec, Path(reply.socket), signals, headless=headless)
         except KeyboardInterrupt:
             # Only before a reporter or a screen handles ctrl+c itself.
-            signals.ignore()
+            signals.let_through()
             note("stopping the workers (ctrl+c again kills them)")
             engine.cancel(torchrun.stop_s(spec))
             raise
@@ -202,20 +196,14 @@ def _reply(engine: PrestartedEngine, signals: _Signals, doing: str) -> _Reply | 
                 show(doing)
 
 
-def _remove(spec: RunSpec) -> None:
-    """Remove a session's folder and its socket."""
-    shutil.rmtree(spec.folder, ignore_errors=True)
-    with suppress(OSError):
-        sessions.remove_stale_socket(Path(spec.socket))
-
-
-def _show(options: Options, socket: Path, engine: PrestartedEngine, signals: _Signals, *, headless: bool) -> int | None:
+def _show(options: Options, spec: RunSpec, socket: Path, signals: _Signals, *, headless: bool) -> int | None:
     """Show the session; its exit status once it has ended, None when the user detached."""
     if not headless:
         signals.let_through()
+        signals.check()
         return show(socket, options)
     from gmg_tui import headless as reporter
 
     status = reporter.run(socket, begun=signals.check)
-    await_end(engine.process.pid)
+    await_end(Path(spec.folder))
     return status

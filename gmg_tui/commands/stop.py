@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
 from contextlib import suppress
 from pathlib import Path
 
 from gmg_tui import session as sessions
 from gmg_tui import units
 from gmg_tui.client import ANSWER_S, EngineClient
+from gmg_tui.commands.attach import await_end
 from gmg_tui.commands.messages import note
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Session, Snapshot, WorkerState
@@ -19,7 +19,6 @@ from gmg_tui.session import SessionEntry, recovery
 
 _END_S = 30.0
 """How long an engine may take to write its files and end, once its workers have ended."""
-_POLL_S = 0.1
 
 
 def stop(names: tuple[str, ...], *, everything: bool) -> int:
@@ -108,25 +107,15 @@ async def _end(entry: SessionEntry, clients: set[EngineClient]) -> None:
         others = units.count(snapshot.clients - 1, "client")
         note(f"all workers of {entry.name} have ended; the engine ends once nobody is attached ({others} left)")
     else:
-        await _await_engine(entry)
+        if not await asyncio.to_thread(await_end, entry.folder, _END_S):
+            raise GmgError(f"all workers have ended, but not the engine of {entry.name}{_frozen(session)}", 1)
+        if (ended := sessions.inspect(entry.folder)) is not None and ended.state == "lost":
+            raise GmgError(ended.remark, 1)
         note(f"{entry.name} has ended")
     if snapshot.tuning is not None and snapshot.tuning.stopped:
         note(sessions.going_on(session.spec))
     elif snapshot.tuning is None and snapshot.queue is not None and snapshot.queue.waiting:
         note(f"{units.count(snapshot.queue.waiting, 'job')} left; {sessions.going_on(session.spec)}")
-
-
-async def _await_engine(entry: SessionEntry) -> None:
-    """Wait until the engine has released its lock. Raises `GmgError` when it does not, or was killed."""
-    deadline = time.monotonic() + _END_S
-    while sessions.is_locked(entry.folder):
-        if time.monotonic() > deadline:
-            frozen = _frozen(entry.record.session)
-            raise GmgError(f"all workers have ended, but not the engine of {entry.name}{frozen}", 1)
-        await asyncio.sleep(_POLL_S)  # nothing to wait on: another process lets go of a lock
-    ended = sessions.inspect(entry.folder)
-    if ended is not None and ended.state == "lost":
-        raise GmgError(ended.remark, 1)
 
 
 def _left(snapshot: Snapshot) -> str:

@@ -114,7 +114,8 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
     again = any(not job.state.ended for job in jobs) or (failed and options.retry_failed)
     if not again:
         note(f"every job of {spec.name} has ended{'; --retry-failed runs the failed ones again' if failed else ''}")
-        return conclude(spec, 0, options.given.get("best"))
+        finished = all(job.state is WorkerState.FINISHED for job in jobs)
+        return conclude(spec, 1 if failed else 0 if finished else 130, options.given.get("best"))
     return start(options, lambda: spec, engine=engine)
 
 
