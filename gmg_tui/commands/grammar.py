@@ -122,7 +122,8 @@ class ScriptCommand(ConfiguredCommand):
     def _with_bare_values(self, args: Sequence[str]) -> list[str]:
         """`args` with `--ddp=all` where `--ddp` has no number: Click would take the script for its value."""
         words, position = list(args), 0
-        takes_value = {name for opt in self.params if _has_value(opt) for name in opt.opts}
+        options = [opt for opt in self.params if isinstance(opt, click.Option)]
+        takes_value = {name for opt in options if not opt.is_flag for name in opt.opts}
         while position < len(words) and words[position].startswith("-") and words[position] != "--":
             word, following = words[position], words[position + 1] if position + 1 < len(words) else ""
             if word in _BARE and not following.isdecimal():
@@ -136,7 +137,3 @@ def own_options(command: click.Command, args: Sequence[str]) -> tuple[str, ...]:
     names = (word.partition("=")[0] for word in args if word.startswith("--"))
     ours = {*_HELP, *(name for opt in command.params for name in opt.opts)}
     return tuple(dict.fromkeys(name for name in names if name in ours))
-
-
-def _has_value(opt: click.Parameter) -> bool:
-    return isinstance(opt, click.Option) and not opt.is_flag

@@ -21,9 +21,7 @@ _BLOCK_BYTES = 1 << 16
 _LINE_BYTES = 1 << 20
 """A line without an end is printed in pieces of this size."""
 _POLL_S = 0.2
-"""How often a followed file is polled: the standard library cannot wait for a file to grow."""
-_JOB_POLL_S = 1.0
-"""How often the store is asked whether a followed job has ended."""
+"""How often a followed file, and its session or job, are polled: the standard library cannot wait for a file to grow."""
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
 """A carriage return ends a line too (progress bars); at the end of a block it may be half of a pair."""
 
@@ -137,7 +135,7 @@ def _blocks(file: BinaryIO, entry: SessionEntry, log: _Log, *, follow: bool) -> 
         elif over:
             return
         else:
-            time.sleep(_POLL_S if log.job is None else _JOB_POLL_S)
+            time.sleep(_POLL_S)
 
 
 def _replacement(file: BinaryIO, path: Path) -> BinaryIO | None:

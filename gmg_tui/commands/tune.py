@@ -16,6 +16,8 @@ from gmg_tui.options import TUNE_ONLY, Options, Program
 
 _VARIABLE = re.compile(rf"(?P<name>{placeholders.NAME.pattern})(=(?P<low>\d+)(\.\.(?P<high>\d*))?)?")
 _LARGEST = 10**12
+_SPECIFIED = [opt for opt in TUNE_ONLY if opt.spec_field in TuneSpec.__struct_fields__]
+"""The options that `TuneSpec` has."""
 
 
 def tune(options: Options, engine: PrestartedEngine, program: Program | None) -> int:
@@ -66,14 +68,12 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
     session = session_of(options, "tune", "what is measured, and where,")
     spec = session.spec
     assert spec.tune is not None
-    tuned = [opt.spec_field for opt in TUNE_ONLY if opt.name in options.given]
-    changes = {field: getattr(asked, field) for field in tuned if field in TuneSpec.__struct_fields__}
-    tune = structs.replace(spec.tune, **changes)
-    changed = structs.replace(
-        changed_spec(spec, fields, options), tune=tune, sweep=SweepSpec(timeout_s=tune.trial_time_s)
-    )
-    check_comparable(session, changed)
-    return start(options, lambda: changed, engine=engine)
+    changed = [opt.spec_field for opt in _SPECIFIED if opt.name in options.given]
+    tune = structs.replace(spec.tune, **{field: getattr(asked, field) for field in changed})
+    queue = SweepSpec(timeout_s=tune.trial_time_s)
+    spec = structs.replace(changed_spec(spec, fields, options), tune=tune, sweep=queue)
+    check_comparable(session, spec)
+    return start(options, lambda: spec, engine=engine)
 
 
 def check_comparable(session: Session, changed: RunSpec) -> None:
@@ -99,14 +99,4 @@ def _asked(options: Options) -> TuneSpec:
         raise GmgError(f"--var {options.var}: {{{name}}} is filled in by gmg-tui itself; choose another name")
     if not 1 <= low <= (low if high is None else high) <= _LARGEST:
         raise GmgError(f"--var {options.var}: give LOW..HIGH from 1 to {_LARGEST:,}, the lower one first")
-    return TuneSpec(
-        name,
-        low,
-        high,
-        options.metric,
-        options.headroom,
-        options.knee,
-        options.settle,
-        options.trial_time,
-        options.budget,
-    )
+    return TuneSpec(name, low, high, **{opt.spec_field: getattr(options, opt.name) for opt in _SPECIFIED})

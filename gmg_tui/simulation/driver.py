@@ -22,8 +22,6 @@ _IDLE_W = 18.0
 _RESERVED_MIB = 280.0
 """What a driver keeps for itself."""
 _COOL_C, _C_PER_W = 34.0, 0.25
-_WARMING_S = 25.0
-"""Time constant of the temperature."""
 _CLOCK_MHZ, _CLOCK_MAX_MHZ, _CLOCK_IDLE_MHZ = 2040.0, 2100.0, 210.0
 _UUID = "GPU-simulated-"
 
@@ -40,9 +38,8 @@ class _Card:
     """What a card remembers from one sample to the next."""
 
     def __init__(self) -> None:
-        self.temperature_c = _COOL_C + _C_PER_W * _IDLE_W
         self.energy_j = 0.0
-        self.at: float | None = None
+        self.at = time.monotonic()
         """When it was read last, monotonic seconds."""
 
 
@@ -100,10 +97,8 @@ class SimulatedNvml:
         now = time.monotonic()
         power = _IDLE_W + (LIMIT_W - _IDLE_W) * (util / 100.0) * (0.97 + 0.02 * math.sin(now / 3.0 + gpu.index))
         card = self._cards[gpu.index]
-        passed_s = 0.0 if card.at is None else now - card.at
-        aim_c = _COOL_C + (12.0 if throttled else 0.0) + _C_PER_W * power + 0.7 * gpu.index % 3
-        card.temperature_c += (aim_c - card.temperature_c) * (1.0 - math.exp(-passed_s / _WARMING_S))
-        card.energy_j += power * passed_s
+        temperature = _COOL_C + (12.0 if throttled else 0.0) + _C_PER_W * power + 0.7 * gpu.index % 3
+        card.energy_j += power * (now - card.at)
         card.at = now
         hot = throttled and util > 50.0
         clock = _CLOCK_IDLE_MHZ if util < 1.0 else _CLOCK_MHZ / (1.09 if hot else 1.0)
@@ -114,13 +109,13 @@ class SimulatedNvml:
             memory_used_mib=used,
             memory_total_mib=float(TOTAL_MIB),
             memory_free_mib=TOTAL_MIB - used,
-            temperature_c=round(card.temperature_c),
+            temperature_c=round(temperature),
             power_w=round(power, 1),
             power_limit_w=LIMIT_W,
             sm_clock_mhz=round(clock),
             sm_clock_max_mhz=_CLOCK_MAX_MHZ,
             throttle=("thermal",) if hot else (),
-            fan_pct=round(min(100.0, max(30.0, 1.3 * (card.temperature_c - 20.0)))),
+            fan_pct=round(min(100.0, max(30.0, 1.3 * (temperature - 20.0)))),
             energy_j=round(card.energy_j, 1),
             processes=tuple(GpuProcess(pid=pid, memory_mib=use.mib) for pid, use in uses),
         )

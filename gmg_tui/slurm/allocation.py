@@ -16,8 +16,6 @@ from gmg_tui.model import Allocation
 
 _log = logging.getLogger(__name__)
 
-_END = "SLURM_JOB_END_TIME"
-"""Unix time in seconds, from Slurm 23.02 on."""
 _PHYSICAL = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 """The indices of the step's or the job's GPUs as the machine counts them."""
 _UNIX_TIME = {"SLURM_TIME_FORMAT": "%s"}
@@ -31,11 +29,6 @@ _PATIENCE_S = 30.0
 def job_of(environ: Mapping[str, str]) -> str | None:
     """The number of the job; None outside one."""
     return environ.get("SLURM_JOB_ID") or None
-
-
-def end_of(text: str | None) -> float | None:
-    """When a job ends, Unix time in seconds, from `squeue` or the variable; None for one without a limit."""
-    return float(text) if text is not None and text.strip().isdecimal() else None
 
 
 class Left(NamedTuple):
@@ -103,14 +96,14 @@ class AllocationWatch:
 
     def __init__(self) -> None:
         job = job_of(os.environ)
-        self.newest = Allocation(job, end_of(os.environ.get(_END))) if job is not None else None
+        self.newest = Allocation(job) if job is not None else None
 
     async def run(self) -> None:
         """Ask until cancelled."""
         while self.newest is not None:
             status, ends, trouble = await run("squeue", "--noheader", "--format=%e", "--jobs", self.newest.job)
             if status == 0:
-                self.newest = Allocation(self.newest.job, end_of(ends))
+                self.newest = Allocation(self.newest.job, float(ends) if ends.isdecimal() else None)
             else:
                 _log.info("the end of the Slurm job is unknown: %s", trouble)
             await asyncio.sleep(_AGAIN_S)

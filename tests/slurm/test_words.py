@@ -26,13 +26,6 @@ def test_gpus_of_a_job(environ: dict[str, str], count: int, expected: str | None
     assert allocation.visible(environ, count) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [("1795400007\n", 1795400007.0), ("N/A\n", None), (None, None), ("", None)]
-)
-def test_end_time_of_a_job(text: str | None, expected: float | None) -> None:
-    assert allocation.end_of(text) == expected
-
-
 def test_time_left_is_short_in_the_last_ten_minutes() -> None:
     job = Allocation("42", ends=1000.0)
     assert allocation.left(job, 1000.0 - 7200) == ("Slurm 42: 2h 00m left", False)
