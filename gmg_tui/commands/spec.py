@@ -97,9 +97,9 @@ def describe(
         raise GmgError(
             f"{program.script}: --ddp starts the ranks instead of torchrun; give the script alone: --ddp TRAIN.py"
         )
-    name, folder = sessions.create(options.name, after or program.script)
+    folder = sessions.create(options.name, after or program.script)
     try:
-        socket = sessions.socket_path(name)
+        socket = sessions.socket_path(folder.name)
         if jobs is not None:
             from gmg_tui.store import reader  # only for sweeps
 
@@ -107,12 +107,13 @@ def describe(
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    where: dict[str, Any] = {"name": name, "folder": str(folder), "socket": str(socket), "host": os.uname().nodename}
+    host = os.uname().nodename
+    where: dict[str, Any] = {"name": folder.name, "folder": str(folder), "socket": str(socket), "host": host}
     return RunSpec(**program._asdict(), **where, **fields)
 
 
-def session_of(options: Options, command: str, fixed: str) -> Session:
-    """The session that `options.resume` names, which no engine runs.
+def resumed(options: Options, command: str, fixed: str) -> Session:
+    """The session that `options.resume` names, which no engine runs, its spec with the changes of the command line.
 
     Args:
         options: The options; those on the command line may change only what has the command's mark.
@@ -120,8 +121,10 @@ def session_of(options: Options, command: str, fixed: str) -> Session:
         fixed: What the other options would change, for the message.
 
     Raises:
-        GmgError: There is none of that command, it is running, or an option would change what is fixed.
+        GmgError: There is none of that command, it is running, an option would change what is fixed or is invalid, or
+            a file that its jobs need is gone.
     """
+    fields = check_queued(options)
     name, tables, mark = options.resume, (*RUN, *SWEEP_ONLY, *TUNE_ONLY), SWEEP if command == "sweep" else TUNE
     allowed = {opt.name for opt in tables if mark in opt.marks}
     names = {opt.name: opt.long for opt in tables}
@@ -134,36 +137,24 @@ def session_of(options: Options, command: str, fixed: str) -> Session:
         raise GmgError(entry.remark or f"{name} is running; open it with: gmg-tui attach {name}", 1)
     if entry.state == "lost" and not entry.record.lost:
         raise GmgError(f"{name} was lost and some of its processes are still running; try again", 1)
-    spec = entry.record.session.spec
+    session = entry.record.session
+    spec = session.spec
     kind = "tune" if spec.tune is not None else "sweep" if spec.sweep is not None else "run"
     if kind != command:
         again = f"start it again with: gmg-tui {spec.script}"
         other = f"continue it with: gmg-tui {kind} --resume {name}" if kind != "run" else again
         raise GmgError(f"{name} is no session of gmg-tui {command}; {other}")
-    return entry.record.session
-
-
-def changed_spec(spec: RunSpec, fields: Mapping[str, Any], options: Options) -> RunSpec:
-    """The session's spec with the changes of the command line, of which `fields` are the checked values.
-
-    Raises:
-        GmgError: An option does not fit the session, or a file that its jobs need is gone.
-    """
     changed = [opt.spec_field for opt in RUN if opt.name in options.given and opt.spec_field in fields]
     changes = {field: fields[field] for field in changed}
     if options.given.get("virtual_local_rank") and spec.ddp is not None:
         changes["ddp"] = structs.replace(spec.ddp, virtual_local_rank=True)
-    changes |= {
-        "env": spec.env | fields["env"],
-        "host": os.uname().nodename,
-        "socket": str(sessions.socket_path(spec.name)),
-    }
-    spec = structs.replace(spec, **changes)
+    changes |= {"env": spec.env | fields["env"], "host": os.uname().nodename}
+    spec = structs.replace(spec, **changes, socket=str(sessions.socket_path(spec.name)))
     if not Path(spec.cwd).is_dir():
         raise GmgError(f"{spec.name} ran in {spec.cwd}, which is gone; create it again", 1)
     interpreter.check_python(spec.python)
     check_script(spec.script if spec.module else str(Path(spec.cwd, spec.script)), spec.module)
-    return spec
+    return structs.replace(session, spec=spec)
 
 
 def _groups(options: Options) -> DdpSpec | None:

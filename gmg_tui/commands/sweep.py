@@ -16,13 +16,12 @@ from gmg_tui.commands.launch import start
 from gmg_tui.commands.messages import note
 from gmg_tui.commands.prestart import PrestartedEngine
 from gmg_tui.commands.spec import (
-    changed_spec,
     check_queued,
     check_script,
     describe,
     environment,
     groups_of,
-    session_of,
+    resumed,
 )
 from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, RunSpec, Slot, SweepSpec, WorkerState
@@ -100,13 +99,11 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
     """
     from gmg_tui.store.reader import load_jobs
 
-    fields = check_queued(options)
-    spec = session_of(options, "sweep", "its name and jobs").spec
+    spec = resumed(options, "sweep", "its name and jobs").spec
     assert spec.sweep is not None
-    upper = _settings(options.given)
-    cpu = options.cpu if options.gpus is not None or options.cpu is not None else spec.cpu
+    cpu = None if options.gpus is not None else spec.cpu
     sweep = structs.replace(spec.sweep, retry_failed=options.retry_failed)
-    spec = plan.applied(structs.replace(changed_spec(spec, fields, options), cpu=cpu, sweep=sweep), upper)
+    spec = plan.applied(structs.replace(spec, cpu=cpu, sweep=sweep), _settings(options.given))
     jobs = load_jobs(Path(spec.folder) / STORE)
     if options.per_gpu not in (None, 1) and any(job.width > 1 for job in jobs):
         raise GmgError("--per-gpu: jobs that need several GPUs do not share them; leave it out")

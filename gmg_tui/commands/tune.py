@@ -9,7 +9,7 @@ from msgspec import structs
 from gmg_tui import interpreter, placeholders, simulation
 from gmg_tui.commands.launch import start
 from gmg_tui.commands.prestart import PrestartedEngine
-from gmg_tui.commands.spec import changed_spec, check_queued, check_script, describe, session_of
+from gmg_tui.commands.spec import check_queued, check_script, describe, resumed
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec, Session, SweepSpec, TuneSpec
 from gmg_tui.options import TUNE_ONLY, Options, Program
@@ -64,28 +64,25 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
         GmgError: There is no such tuning, it is running, or an option cannot be combined with `--resume`.
     """
     asked = _asked(options)
-    fields = check_queued(options)
-    session = session_of(options, "tune", "what is measured, and where,")
-    spec = session.spec
-    assert spec.tune is not None
+    session = resumed(options, "tune", "what is measured, and where,")
+    assert session.spec.tune is not None
     changed = [opt.spec_field for opt in _SPECIFIED if opt.name in options.given]
-    tune = structs.replace(spec.tune, **{field: getattr(asked, field) for field in changed})
-    queue = SweepSpec(timeout_s=tune.trial_time_s)
-    spec = structs.replace(changed_spec(spec, fields, options), tune=tune, sweep=queue)
-    check_comparable(session, spec)
+    tune = structs.replace(session.spec.tune, **{field: getattr(asked, field) for field in changed})
+    spec = structs.replace(session.spec, tune=tune, sweep=SweepSpec(timeout_s=tune.trial_time_s))
+    check_comparable(session)
     return start(options, lambda: spec, engine=engine)
 
 
-def check_comparable(session: Session, changed: RunSpec) -> None:
+def check_comparable(session: Session) -> None:
     """Raise `GmgError` where trials would run with other versions than those of the session did."""
-    name = session.spec.name
-    installed, had = interpreter.versions(changed.python), session.versions
+    name, python = session.spec.name, session.spec.python
+    installed, had = interpreter.versions(python), session.versions
     if had is not None and installed != had:
         pairs = [(field, getattr(had, field), getattr(installed, field)) for field in installed.__struct_fields__]
         changes = ", ".join(f"{field} {old} is now {new}" for field, old, new in pairs if old != new)
         raise GmgError(
-            f"--resume {name}: {changed.python} has changed ({changes}), and rates would not compare with those of its "
-            "trials; start a new tuning"
+            f"--resume {name}: {python} has changed ({changes}), and rates would not compare with those of its trials; "
+            "start a new tuning"
         )
 
 

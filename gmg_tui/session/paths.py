@@ -72,11 +72,11 @@ def folders() -> list[Path]:
         return []
 
 
-def create(name: str | None, script: str) -> tuple[str, Path]:
+def create(name: str | None, script: str) -> Path:
     """Make the folder of a session called `name`, or `script` and the first free number.
 
     Returns:
-        The session's name, and its folder with the folder for logs in it, both private to this user (mode 0700).
+        The folder, with the folder for logs in it, both private to this user (mode 0700).
 
     Raises:
         GmgError: The name is taken, or the state folder cannot be written.
@@ -89,7 +89,7 @@ def create(name: str | None, script: str) -> tuple[str, Path]:
             with suppress(FileExistsError):
                 folder.mkdir(mode=0o700)
                 (folder / LOGS).mkdir(mode=0o700)
-                return chosen, folder
+                return folder
     except OSError as error:
         raise GmgError(f"cannot write to the state folder {parent}: {error.strerror}; set XDG_STATE_HOME", 1) from error
     raise GmgError(f"--name {name}: there is a session of that name; choose another, or: gmg-tui rm {name}")

@@ -40,7 +40,8 @@ class ScriptedEngine:
         *,
         sweep: SweepSpec | None = None,
     ) -> None:
-        name, self.folder = sessions.create(None, script)
+        self.folder = sessions.create(None, script)
+        name = self.folder.name
         self.socket = sessions.socket_path(name)
         spec = RunSpec(
             name=name,

@@ -19,8 +19,8 @@ from tests.cli.scripted import ROOT, WORKER, environ, gmg, options_of_run
 
 @pytest.fixture
 def spec(tmp_path: Path) -> RunSpec:
-    name, folder = sessions.create("far", "sim.py")
-    return RunSpec(name, str(folder), str(sessions.socket_path(name)), "sim.py", (), str(tmp_path), "python", cpu=1)
+    folder = sessions.create("far", "sim.py")
+    return RunSpec("far", str(folder), str(sessions.socket_path("far")), "sim.py", (), str(tmp_path), "python", cpu=1)
 
 
 def _start(spec: RunSpec) -> None:

@@ -160,14 +160,15 @@ def own_name() -> str:
 
 def spec_for(*args: str, cpu: int | None = 1, script: str = FAKE, name: str | None = None, **more: Any) -> RunSpec:
     """A spec in a session folder made for it."""
-    name, folder = session.create(name, script)
+    folder = session.create(name, script)
+    socket = str(session.socket_path(folder.name))
     defaults: dict[str, Any] = {
         "cwd": str(folder),
         "python": sys.executable,
         "sigint_wait_s": 1.0,
         "sigterm_wait_s": 1.0,
     }
-    return RunSpec(name, str(folder), str(session.socket_path(name)), script, args, cpu=cpu, **(defaults | more))
+    return RunSpec(folder.name, str(folder), socket, script, args, cpu=cpu, **(defaults | more))
 
 
 def lives(pid: int) -> bool:

@@ -56,7 +56,7 @@ async def session(
     `spec` and `about` change fields of its `RunSpec` and its `Session`.
     """
     listed = list(listed)
-    _, folder = sessions.create(name, "sim.py")
+    folder = sessions.create(name, "sim.py")
     session = records.session(folder)
     session = structs.replace(
         session, spec=structs.replace(session.spec, **(spec or {})), started=started, **(about or {})

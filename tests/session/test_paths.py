@@ -26,7 +26,7 @@ from gmg_tui.session import paths
     ],
 )
 def test_a_session_is_named_after_its_script_or_the_whole_of_its_module(script: str, name: str) -> None:
-    assert sessions.create(None, script)[0] == name
+    assert sessions.create(None, script).name == name
 
 
 @pytest.mark.parametrize("name", ["", "../x", "-x", "a" * 41, "a b"])
@@ -39,7 +39,7 @@ def test_a_name_that_could_leave_its_folder_is_refused(name: str) -> None:
 def test_session_folders_are_private_with_any_umask(umask: int) -> None:
     before = os.umask(umask)
     try:
-        _, folder = sessions.create(None, "sim.py")
+        folder = sessions.create(None, "sim.py")
     finally:
         os.umask(before)
     state = sessions.sessions_folder().parent

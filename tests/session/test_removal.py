@@ -182,7 +182,7 @@ def test_rm_removes_sessions_by_age_and_number() -> None:
 
 def test_a_folder_without_a_record_is_named_and_removed_by_its_name() -> None:
     for name in ("damaged", "killed", "pipe", "young"):
-        _, folder = sessions.create(name, "sim.py")
+        folder = sessions.create(name, "sim.py")
         if name == "damaged":
             (folder / sessions.RECORD).write_text("{")
         if name == "pipe":

@@ -234,12 +234,12 @@ def session(**changes: object) -> Session:
 
 def test_the_same_environment_and_interpreter_are_accepted() -> None:
     same = session(versions=interpreter.versions(sys.executable))
-    check_comparable(same, same.spec)
-    check_comparable(session(), session().spec)  # a session that does not know its versions
+    check_comparable(same)
+    check_comparable(session())  # a session that does not know its versions
 
 
 def test_an_interpreter_whose_packages_have_changed_is_refused_with_the_versions() -> None:
     now = interpreter.versions(sys.executable)
     before = session(versions=structs.replace(now, python="2.7"))
     with pytest.raises(GmgError, match=r"has changed \(python 2\.7 is now 3\.[^)]*\), and rates would not compare"):
-        check_comparable(before, before.spec)
+        check_comparable(before)
