@@ -93,11 +93,9 @@ def _text(error: click.ClickException | GmgError) -> str:
     if not isinstance(error, click.BadParameter) or not isinstance(error.param, click.Option):
         return error.format_message() if isinstance(error, click.ClickException) else str(error)
     text, ctx = f"{error.param.opts[0]} {error.message.rstrip('.')}", error.ctx
-    settings = ctx.find_object(Settings) if ctx is not None else None
-    if ctx is None or settings is None:
+    if ctx is None or ctx.get_parameter_source(error.param.name or "") is not ParameterSource.DEFAULT_MAP:
         return text
-    set_there = ctx.get_parameter_source(error.param.name or "") is ParameterSource.DEFAULT_MAP
-    return f"{settings.path}: {text}" if set_there else text
+    return f"{ctx.ensure_object(Settings).path}: {text}"
 
 
 @click.group(

@@ -28,9 +28,21 @@ def metrics(*, listen: str | None, textfile: str | None) -> int:
     """
     if listen is not None and textfile is not None:
         raise GmgError("--listen and --textfile are mutually exclusive; give one of them")
-    address = _parse(LISTEN if listen is None else listen)
+    host, port = _parse(LISTEN if listen is None else listen)
+    if textfile is not None and not textfile.endswith(".prom"):
+        raise GmgError(f"--textfile {textfile}: node_exporter reads files that end in .prom only")
     recovery.clear(note)
-    return _export(address, None if textfile is None else _checked(textfile))
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: ended.set())
+    registry = CollectorRegistry()
+    registry.register(SessionsCollector())
+    if textfile is not None:
+        _write(Path(textfile).absolute(), registry, ended)
+    else:
+        _serve(host, port, registry)
+        ended.wait()
+    return 0
 
 
 def _parse(text: str) -> tuple[str, int]:
@@ -38,27 +50,6 @@ def _parse(text: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or int(port) > _MOST_PORT or (":" in host and not host.startswith("[")):
         raise GmgError(f"--listen {text}: give HOST:PORT, such as {LISTEN}")
     return host.strip("[]"), int(port)
-
-
-def _checked(textfile: str) -> Path:
-    path = Path(textfile).absolute()
-    if path.suffix != ".prom":
-        raise GmgError(f"--textfile {textfile}: node_exporter reads files that end in .prom only")
-    return path
-
-
-def _export(address: tuple[str, int], textfile: Path | None) -> int:
-    ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: ended.set())
-    registry = CollectorRegistry()
-    registry.register(SessionsCollector())
-    if textfile is not None:
-        _write(textfile, registry, ended)
-    else:
-        _serve(*address, registry)
-        ended.wait()
-    return 0
 
 
 def _serve(host: str, port: int, registry: CollectorRegistry) -> None:

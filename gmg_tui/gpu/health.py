@@ -16,7 +16,7 @@ from msgspec import structs
 from gmg_tui import units
 from gmg_tui.gpu import xids
 from gmg_tui.gpu.driver import Asker
-from gmg_tui.model import GpuHealth, GpuTrouble, Severity, Xid
+from gmg_tui.model import GpuHealth, GpuTrouble, Xid
 
 _TYPES = (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED)
 _FIELDS = (pynvml.NVML_FI_DEV_MEMORY_TEMP, pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL)
@@ -59,12 +59,12 @@ def _fields(ask: Asker) -> list[int | None]:
 
 def judged(health: GpuHealth) -> GpuHealth:
     """`health` with what is wrong by it, the fatal first."""
-    troubles = sorted(_troubles(health), key=lambda trouble: trouble.severity is not Severity.FATAL)
+    troubles = sorted(_troubles(health), key=lambda trouble: not trouble.fatal)
     return structs.replace(health, troubles=tuple(troubles))
 
 
 def _troubles(health: GpuHealth) -> Iterator[GpuTrouble]:
-    fatal, degraded = partial(GpuTrouble, Severity.FATAL), partial(GpuTrouble, Severity.DEGRADED)
+    fatal, degraded = partial(GpuTrouble, True), partial(GpuTrouble, False)
     hot, limit = health.memory_temperature_c, health.memory_temperature_max_c
     width, widest = health.pcie_width, health.pcie_width_max
     gen, best = health.pcie_gen, health.pcie_gen_max

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pynvml
 
 from gmg_tui.gpu.driver import UNSUPPORTED
-from gmg_tui.model import GpuTrouble, Severity, Xid
+from gmg_tui.model import GpuTrouble, Xid
 
 _MOST = 64
 """Events taken at once; a GPU may report thousands."""
@@ -27,14 +27,14 @@ _SCRIPT = "read the error in the script's output; nothing is wrong with the GPU"
 RMA = f"{_RESET}; have it replaced if that comes again"
 _AGAIN = f"restart the script; if that comes again: {_RESET}"
 _LINK = "`dmesg` and `nvidia-smi nvlink -e` name the link and its errors; a reset of the GPU may be needed"
-_FATAL, _DEGRADED = Severity.FATAL, Severity.DEGRADED
+_FATAL, _DEGRADED = True, False
 
 
 class Meaning(NamedTuple):
     """What an Xid stands for."""
 
-    severity: Severity | None
-    """None where a script has caused it."""
+    fatal: bool | None
+    """As of `GpuTrouble`; None where a script has caused it."""
     text: str
     advice: str = _SCRIPT
 
@@ -96,10 +96,10 @@ def meaning(code: int) -> Meaning:
 def trouble(xid: Xid) -> GpuTrouble | None:
     """What follows from an Xid; None where a script has caused it."""
     fault = meaning(xid.code)
-    if fault.severity is None:
+    if fault.fatal is None:
         return None
     times = f" ({xid.count} times)" if xid.count > 1 else ""
-    return GpuTrouble(fault.severity, f"Xid {xid.code}{times}: {fault.text}", fault.advice)
+    return GpuTrouble(fault.fatal, f"Xid {xid.code}{times}: {fault.text}", fault.advice)
 
 
 class XidEvents:

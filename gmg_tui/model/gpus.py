@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from msgspec import Struct
-
-
-class Severity(StrEnum):
-    """What follows from a trouble with a GPU."""
-
-    FATAL = "fatal"
-    """What runs there may fail, or compute wrong numbers; nothing more is to be started."""
-    DEGRADED = "degraded"
-    """It works, but slower than it could, or not for long."""
 
 
 class GpuTrouble(Struct, frozen=True):
     """One thing that is wrong with a GPU."""
 
-    severity: Severity
+    fatal: bool
+    """Whether what runs there may fail, or compute wrong numbers, and nothing more is to be started; otherwise it works,
+    but slower than it could, or not for long."""
     text: str
     """What is wrong, in one sentence, with the figure and its unit."""
     advice: str
@@ -67,7 +58,7 @@ class GpuHealth(Struct, frozen=True, omit_defaults=True):
     @property
     def fatal(self) -> GpuTrouble | None:
         """The worst trouble, if nothing more is to be started on the GPU."""
-        return next((trouble for trouble in self.troubles if trouble.severity is Severity.FATAL), None)
+        return next((trouble for trouble in self.troubles if trouble.fatal), None)
 
 
 class Gpu(Struct, frozen=True, omit_defaults=True):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gmg_tui import units
 from gmg_tui.genesis.output.log_text import without_head
-from gmg_tui.model import JobRecord, Phase, Progress, Rank, Severity, Slot, Worker, WorkerState
+from gmg_tui.model import JobRecord, Phase, Progress, Rank, Slot, Worker, WorkerState
 from gmg_tui.placeholders import as_text
 from gmg_tui.text import SEPARATOR
 from gmg_tui.ui.drawing import SIGNS
@@ -156,7 +156,7 @@ def notes(entry: SlotView, *, advice: bool = True) -> list[Note]:
     elif sample is not None and sample.error:
         texts.append((f"{sample.error} for {units.span(sample.age_s)}" if sample.silent else sample.error, "warn"))
     broken = sample.health.troubles[:1] if sample is not None and sample.health is not None and not sample.lost else ()
-    texts += [(each.text, "error") for each in broken if each.severity is Severity.FATAL]
+    texts += [(each.text, "error") for each in broken if each.fatal]
     texts += [(worker.stuck, "error"), (worker.stopping, "warn")]
     if worker.state is WorkerState.RESTARTING and worker.restart_at is not None:
         left = units.span(max(0.0, -entry.since_s(worker.restart_at)))
@@ -168,7 +168,7 @@ def notes(entry: SlotView, *, advice: bool = True) -> list[Note]:
     texts += [(warning, "warn") for warning in worker.warnings]
     if sample is not None and sample.age_s is not None and not sample.silent:
         texts.append((f"GPU metrics are {units.span(sample.age_s)} old", "warn"))
-    texts += [(each.text, "warn") for each in broken if each.severity is not Severity.FATAL]
+    texts += [(each.text, "warn") for each in broken if not each.fatal]
     if entry.below_median_pct is not None:
         texts.append((f"{entry.below_median_pct:.0f} % below the median", "warn"))
     if sample is not None and sample.throttle:  # under full load all are

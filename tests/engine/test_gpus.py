@@ -27,7 +27,6 @@ from gmg_tui.model import (
     JobRecord,
     RestartMode,
     RunSpec,
-    Severity,
     Slot,
     StartMode,
     WorkerState,
@@ -307,13 +306,13 @@ def test_a_gpu_lost_for_long_is_disabled_until_the_user_enables_it() -> None:
     assert board.benched() == {}
 
 
-def _reported(text: str, severity: Severity = Severity.FATAL) -> GpuSample:
-    return GpuSample("A", health=GpuHealth(troubles=(GpuTrouble(severity, text, "reset it"),)))
+def _reported(text: str, *, fatal: bool = True) -> GpuSample:
+    return GpuSample("A", health=GpuHealth(troubles=(GpuTrouble(fatal, text, "reset it"),)))
 
 
 def test_a_gpu_that_may_compute_wrong_numbers_is_disabled_until_the_user_enables_it() -> None:
     board, benches = _board()
-    assert not benches(_reported("PCIe has 8 of 16 lanes", Severity.DEGRADED), 0.0)
+    assert not benches(_reported("PCIe has 8 of 16 lanes", fatal=False), 0.0)
     assert benches(_reported("1 uncorrected ECC error"), 1.0)
     assert not benches(_reported("1 uncorrected ECC error"), 2.0), "reported once"
     assert board.benched() == {"gpu0": "1 uncorrected ECC error; reset it"}

@@ -9,13 +9,12 @@ import pytest
 from gmg_tui.gpu import sampler, xids
 from gmg_tui.gpu.nvml import Nvml
 from gmg_tui.gpu.sampler import Sampler
-from gmg_tui.model import GpuHealth, GpuSample, Severity, Xid
+from gmg_tui.model import GpuHealth, GpuSample, Xid
 from tests.nvml_sim import Sim
 from tests.nvml_sim.child import on_simulated_driver
 from tests.patience import LONG_S
 
 TICK_S = 0.02
-FATAL, DEGRADED = Severity.FATAL, Severity.DEGRADED
 
 
 def checked(sim: Sim, position: int = 0) -> GpuHealth:
@@ -56,14 +55,14 @@ def test_each_problem_is_a_sentence_with_advice_worst_first(sim: Sim) -> None:
     gpu.ecc_uncorrected, gpu.remap_pending, gpu.remap_failed, gpu.nvlink_recoveries = 2, True, True, 1
     gpu.memory_temperature_c, gpu.pcie_width, gpu.pcie_gen = 97, 8, 3
     troubles = checked(sim).troubles
-    assert [(trouble.severity, trouble.text) for trouble in troubles] == [
-        (FATAL, "2 ECC errors, uncorrected"),
-        (FATAL, "a memory row cannot be replaced"),
-        (DEGRADED, "a memory row waits to be replaced"),
-        (DEGRADED, "NVLink has failed 1 time"),
-        (DEGRADED, "memory at 97 °C, limit 95 °C"),
-        (DEGRADED, "PCIe has 8 of 16 lanes"),
-        (DEGRADED, "PCIe generation 3 of 5"),
+    assert [(trouble.fatal, trouble.text) for trouble in troubles] == [
+        (True, "2 ECC errors, uncorrected"),
+        (True, "a memory row cannot be replaced"),
+        (False, "a memory row waits to be replaced"),
+        (False, "NVLink has failed 1 time"),
+        (False, "memory at 97 °C, limit 95 °C"),
+        (False, "PCIe has 8 of 16 lanes"),
+        (False, "PCIe generation 3 of 5"),
     ]
     assert all(trouble.advice for trouble in troubles)
 
@@ -200,7 +199,7 @@ def test_hanging_counters_do_not_block_metrics(sim: Sim) -> None:
 def test_an_xid_of_a_broken_gpu_is_fatal_with_advice(code: int) -> None:
     trouble = xids.trouble(Xid(code, 0.0))
     assert trouble is not None
-    assert trouble.severity is FATAL
+    assert trouble.fatal
     assert "reset" in trouble.advice or "reboot" in trouble.advice
 
 
@@ -214,4 +213,4 @@ def test_an_xid_of_a_script_is_no_trouble_of_the_gpu(code: int) -> None:
 def test_a_recoverable_xid_is_reported_and_not_fatal(code: int) -> None:
     trouble = xids.trouble(Xid(code, 0.0))
     assert trouble is not None
-    assert trouble.severity is DEGRADED
+    assert not trouble.fatal

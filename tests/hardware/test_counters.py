@@ -63,7 +63,7 @@ def test_an_illegal_access_is_an_xid_of_the_script(handles: list[Any], cuda: Non
         events.free()
     record.add("Xids after an illegal access", "gpu0", codes, "13, 31 or 43", "NVML")
     assert codes, "no Xid was reported"
-    assert all(meaning(code).severity is None for code in codes)
+    assert all(meaning(code).fatal is None for code in codes)
 
 
 def test_mig_instances_agree_with_nvidia_smi(handles: list[Any], record: Record) -> None:

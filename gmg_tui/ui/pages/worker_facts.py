@@ -10,7 +10,7 @@ from typing import Final
 from gmg_tui import units
 from gmg_tui.columns import Column, plain
 from gmg_tui.gpu import xids
-from gmg_tui.model import Attempt, Details, Gpu, GpuHealth, GpuSample, Severity, Worker
+from gmg_tui.model import Attempt, Details, Gpu, GpuHealth, GpuSample, Worker
 from gmg_tui.ui import words
 from gmg_tui.ui.drawing import SIGNS
 from gmg_tui.ui.pages.page import Fact
@@ -128,7 +128,7 @@ def health_facts(health: GpuHealth) -> Iterator[Fact]:
     """All that is wrong, each with what to do, then the counters; `n/a` for what the GPU does not report."""
     yield Fact("Health")
     for trouble in health.troubles:
-        style = "error" if trouble.severity is Severity.FATAL else "warn"
+        style = "error" if trouble.fatal else "warn"
         yield Fact("", f"{trouble.text}; {trouble.advice}", style)
     yield Fact("ECC errors", f"{_n(health.ecc_uncorrected)} uncorrected, {_n(health.ecc_corrected)} corrected")
     yield Fact("HBM", _with_unit(health.memory_temperature_c, "°C"))
