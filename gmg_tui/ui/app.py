@@ -146,7 +146,8 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
     def action_redraw(self) -> None:
         """Draw the whole screen again, after something else wrote to the terminal."""
         self.forget_terminal()
-        self.screen.refresh(layout=True)
+        if self.screen_stack:  # it is not ending
+            self.screen.refresh(layout=True)
 
     @contextmanager
     def lend_terminal(self) -> Iterator[None]:

@@ -40,7 +40,7 @@ def test_the_engine_is_killed_at_random_moments_and_every_job_is_finished_once(s
     marks = tmp_path / "marks"
     marks.mkdir()
     grid = ",".join(map(str, range(JOBS)))
-    args = ["--marks", str(marks), "--s", "0.4", "--value", "{x}"]
+    args = ["--marks", str(marks), "--s", "1", "--value", "{x}"]  # a kill must hit one before it ends
     client = _sweep(sim, "--set", f"x={grid}", "--name", "much", "--gpus", "0,1,2", "--script", JOB, *args)
     for _ in range(KILLS):
         begun = len(list(marks.iterdir())) + chance.randint(1, 3)

@@ -6,7 +6,8 @@ import asyncio
 from typing import cast
 
 import pytest
-from textual.events import Key
+from textual.events import Key, Resize
+from textual.geometry import Size
 from textual.pilot import Pilot
 
 from gmg_tui.protocol import Action, Seen
@@ -38,6 +39,7 @@ async def test_messages_after_the_screens_are_closed_are_ignored() -> None:
         await pilot.pause()
     assert not app.screen_stack
     app.publish()
+    await app.on_event(Resize(Size(80, 24), Size(80, 24)))
 
 
 async def test_keys_after_the_quit_key_are_dropped() -> None:
