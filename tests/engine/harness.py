@@ -153,11 +153,6 @@ class Running:
         await self._task
 
 
-def own_name() -> str:
-    """A name for a session that no other test's has, wherever it runs: what is shared has one place on the machine."""
-    return f"own-{os.urandom(6).hex()}"
-
-
 def spec_for(*args: str, cpu: int | None = 1, script: str = FAKE, name: str | None = None, **more: Any) -> RunSpec:
     """A spec in a session folder made for it."""
     folder = session.create(name, script)

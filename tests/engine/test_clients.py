@@ -125,9 +125,6 @@ async def test_unchanged_workers_are_not_sent_again(tmp_path: Path) -> None:
         await run.client.end(kill=True)
 
 
-NEVER = ("--lines", "0")
-
-
 @asynccontextmanager
 async def _looking(run: Running) -> AsyncIterator[EngineClient]:
     client = await EngineClient.connect(Path(run.spec.socket), readonly=True)

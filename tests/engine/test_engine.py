@@ -13,13 +13,11 @@ import pytest
 
 from gmg_tui.engine.attempts.context import PHASE_TIMES
 from gmg_tui.errors import GmgError
-from gmg_tui.model import RunSpec, Snapshot, WorkerState
+from gmg_tui.model import RunSpec, WorkerState
 from gmg_tui.protocol import Action
-from gmg_tui.session import STORE, inspect, sessions_folder
-from gmg_tui.store.reader import open_store
-from tests.patience import eventually
+from gmg_tui.session import inspect, sessions_folder
 
-from .harness import Running, running, spawn, spec_for
+from .harness import running, spawn, spec_for
 
 NEVER = ("--lines", "0")
 
@@ -194,24 +192,3 @@ async def test_a_worker_does_not_inherit_the_task_variables_of_the_outer_step(tm
         await run.until(lambda snapshot: snapshot.ended)
         assert b"got SLURM_JOB_ID=77 SLURM_PROCID=0\n" in run.output("cpu0")
         assert (await run.client.details("cpu0")).unset == ("OMPI_COMM_WORLD_RANK", "SLURM_NTASKS")
-
-
-def _last(run: Running) -> Snapshot | None:
-    path = Path(run.spec.folder, STORE)
-    if not path.exists():
-        return None
-    with open_store(path) as stored:
-        return stored.last_snapshot
-
-
-async def test_the_last_snapshot_of_a_killed_engine_is_kept() -> None:
-    def is_kept() -> bool:
-        last = _last(run)
-        return last is not None and last.workers[0].state is WorkerState.RUNNING
-
-    async with running(spec_for("--lines", "0")) as run:
-        await run.until_state("cpu0", WorkerState.RUNNING)
-        await eventually(is_kept)
-        run.process.send_signal(signal.SIGKILL)
-        await run.process.wait()
-        assert is_kept()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-from asyncio import create_subprocess_exec, subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -193,15 +191,6 @@ def test_files_of_killed_engines_are_removed(tmp_path: Path, monkeypatch: pytest
 # The settled rate on its way: from a worker's lines to the summary, the store, and what an edit is compared with
 
 _LONG = ("--lines", "0", "--fps", "128000")
-
-
-async def _report(name: str, *words: str) -> str:
-    process = await create_subprocess_exec(
-        sys.executable, "-m", "gmg_tui", "report", name, *words, stdout=subprocess.PIPE
-    )
-    out, _ = await process.communicate()
-    assert process.returncode == 0
-    return out.decode()
 
 
 async def test_the_summary_contains_the_settled_and_the_printed_rate() -> None:

@@ -43,10 +43,6 @@ def cards() -> tuple[Gpu, ...]:
         nvml.close()
 
 
-def pids(batch: Round, index: int) -> list[int]:
-    return [process.pid for process in batch[0][index].processes or ()]
-
-
 @on_simulated_driver
 def test_every_round_reads_every_card_after_a_single_initialisation(sim: Sim) -> None:
     gpus, rounds = cards(), Rounds()
@@ -76,41 +72,6 @@ def test_the_first_round_reads_everything_and_slow_metrics_are_spread_over_the_n
     thread = Sampler(gpus, SLOW_S / 250, lambda *_: counts.put(sim.calls().count("nvmlDeviceGetFanSpeed")), Nvml.open())
     thread.start()
     assert [counts.get(timeout=LONG_S) for _ in range(10)] == [8, 1, 1, 1, 1, 1, 1, 1, 0, 0]
-    assert thread.stop()
-
-
-@on_simulated_driver
-def test_a_lost_card_does_not_affect_others(sim: Sim) -> None:
-    gpus, rounds = cards(), Rounds()
-    thread = Sampler(gpus, TICK_S, rounds, Nvml.open(retry_s=0))
-    thread.start()
-    rounds.next()
-    sim.gpus[3].lost = True
-    sim.write()
-    samples, error = rounds.until(lambda batch: batch[0][3].lost)
-    assert error is None
-    assert [sample.gpu_util_pct for sample in samples] == [90, 91, 92, None, 94, 95, 96, 97]
-    sim.gpus[3].lost = False
-    sim.write()
-    rounds.until(lambda batch: batch[0][3].gpu_util_pct == 93)
-    assert thread.stop()
-
-
-@on_simulated_driver
-def test_an_unloaded_driver_is_reported_until_it_is_back(sim: Sim) -> None:
-    gpus, rounds, nvml = cards(), Rounds(), Nvml.open(retry_s=0)
-    sim.no_driver()
-    thread = Sampler(gpus, TICK_S, rounds, nvml)
-    thread.start()
-    samples, error = rounds.next()
-    assert "driver is not loaded" in (error or "")
-    assert {sample.error for sample in samples} == {error}
-    sim.driver_back()
-    rounds.until(lambda batch: batch[1] is None and batch[0][7].gpu_util_pct == 97)
-    sim.no_driver()
-    rounds.until(lambda batch: batch[1] is not None and batch[0][7].gpu_util_pct is None)
-    sim.driver_back()
-    rounds.until(lambda batch: batch[1] is None and batch[0][7].gpu_util_pct == 97)
     assert thread.stop()
 
 

@@ -110,7 +110,7 @@ async def test_a_stalled_network_loses_no_worker_and_commands_are_delivered_afte
 
 
 async def test_workers_of_a_lost_node_are_stopped_and_restarted_once_it_is_back() -> None:
-    spec = on_nodes(*ENDLESS, where=nodes(lost_after_s=3.0))
+    spec = on_nodes(*ENDLESS, where=nodes(lost_after_s=6.0))
     async with running(spec) as run:
         before = await all_run(run)
         bridge(run.process.pid, "n2").suspend()

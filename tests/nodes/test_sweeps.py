@@ -55,7 +55,7 @@ async def test_a_lost_node_requeues_its_jobs(tmp_path: Path) -> None:
 
 async def test_a_silent_node_is_lost_and_its_jobs_run_elsewhere(tmp_path: Path) -> None:
     go = tmp_path / "go"
-    spec = sweep_on_nodes([{}] * 4, program("--until", str(go)), where=nodes(lost_after_s=3.0))
+    spec = sweep_on_nodes([{}] * 4, program("--until", str(go)), where=nodes(lost_after_s=6.0))
     async with running(spec) as run:
         await run.until(lambda _: all(run.worker(slot).pid for slot in SLOTS))
         stopped = agent(spec, "n2")
