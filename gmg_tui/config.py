@@ -44,7 +44,7 @@ def read(file: Path, command: str) -> Settings:
     """What `file` sets for `command`.
 
     Raises:
-        GmgError: The file cannot be read or is wrong; the text names it.
+        GmgError: The file cannot be read, or is wrong.
     """
     import tomllib  # only where there is a file
 
@@ -56,29 +56,28 @@ def read(file: Path, command: str) -> Settings:
 
     try:
         data = tomllib.loads(file.read_text("utf-8"))
+        tables = msgspec.convert({name: data[name] for name in _TABLES if name in data}, _Tables)
     except OSError as error:
-        raise GmgError(f"{file}: cannot be read: {error.strerror}") from error
+        raise GmgError(f"cannot be read: {error.strerror}") from error
+    except msgspec.ValidationError as error:
+        raise GmgError(str(error)) from error
     except (ValueError, RecursionError) as error:
-        raise GmgError(f"{file}: is not TOML: {error}") from error
+        raise GmgError(f"is not TOML: {error}") from error
     options_of = {name: [opt for table in tables for opt in table] for name, tables in TABLES.items()}
     everywhere = [opt for options in options_of.values() for opt in options]
     of_command = {opt.name for opt in options_of[command]}
     shared, specific = dict[str, Any](), dict[str, Any]()
-    try:
-        for name, value in data.items():
-            if name in options_of and isinstance(value, dict):
-                values = _values(value, options_of[name], f"[{name}] ")
-                specific |= values if name == command else {}
-            elif name not in _TABLES:
-                shared |= _values({name: value}, everywhere, "", (*options_of, *_TABLES))
-        shared = {name: value for name, value in shared.items() if name in of_command}
-        if "env" in specific:
-            specific["env"] = (*shared.get("env", ()), *specific["env"])  # of a variable given twice the last counts
-        tables = msgspec.convert({name: data[name] for name in _TABLES if name in data}, _Tables)
-        keys = {name.replace("_", "-"): (key,) if isinstance(key, str) else key for name, key in tables.keys.items()}
-        return Settings(file, shared | specific, keys, tables.readers)
-    except (GmgError, msgspec.ValidationError) as error:
-        raise GmgError(f"{file}: {error}") from error
+    for name, value in data.items():
+        if name in options_of and isinstance(value, dict):
+            values = _values(value, options_of[name], f"[{name}] ")
+            specific |= values if name == command else {}
+        elif name not in _TABLES:
+            shared |= _values({name: value}, everywhere, "", (*options_of, *_TABLES))
+    shared = {name: value for name, value in shared.items() if name in of_command}
+    if "env" in specific:
+        specific["env"] = (*shared.get("env", ()), *specific["env"])  # of a variable given twice the last counts
+    keys = {name.replace("_", "-"): (key,) if isinstance(key, str) else key for name, key in tables.keys.items()}
+    return Settings(file, shared | specific, keys, tables.readers)
 
 
 def _values(table: dict[str, Any], options: Iterable[Opt], where: str, tables: Iterable[str] = ()) -> dict[str, Any]:

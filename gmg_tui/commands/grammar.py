@@ -83,20 +83,16 @@ def settings_of(command: str) -> Settings | None:
     file = config.path()
     if file is None or not os.path.exists(file):  # noqa: PTH110 - raises nothing
         return None
-    settings = config.read(file, command)
     try:
+        settings = config.read(file, command)
         if settings.keys:
             from gmg_tui.ui import keys
 
-            if unknown := [name for name in settings.keys if name not in keys.ids()]:
-                raise GmgError(f"[keys] there is no action {unknown[0]}{nearest(unknown[0], keys.ids())}")
             keys.remap(settings.keys)
         if settings.readers:
             from gmg_tui.readers import formats
 
             formats.of_settings(settings.readers)
-    except ValueError as error:
-        raise GmgError(f"{file}: [keys] {error}") from error
     except GmgError as error:
         raise GmgError(f"{file}: {error}") from error
     return settings

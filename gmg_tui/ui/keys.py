@@ -10,6 +10,8 @@ from textual.app import App
 from textual.binding import Binding, BindingsMap
 from textual.keys import Keys
 
+from gmg_tui.errors import GmgError, nearest
+
 WORKER: Final = (
     Binding("r", "app.act('restart')", "Restart", id="restart", tooltip="Restart the worker with its next attempt."),
     Binding(
@@ -125,8 +127,10 @@ def remap(choice: Mapping[str, Sequence[str]]) -> None:
     """Use these keys, by the ids of bindings, from the next start of the screen on.
 
     Raises:
-        ValueError: A key does not exist, or would have two meanings; the text names the binding.
+        GmgError: A key or binding does not exist, or a key would have two meanings; the text names the binding.
     """
+    if unknown := [name for name in choice if name not in ids()]:
+        raise GmgError(f"[keys] there is no action {unknown[0]}{nearest(unknown[0], ids())}")
     chosen = {name: [_textual_name(name, key) for key in given] for name, given in choice.items()}
     holders: dict[str, str] = {_QUIT: "quit"}
     for name in ids():
@@ -134,16 +138,16 @@ def remap(choice: Mapping[str, Sequence[str]]) -> None:
         for key in chosen.get(name, built_in):
             if holders.setdefault(key, name) != name:
                 changed, other = (name, holders[key]) if name in chosen else (holders[key], name)
-                raise ValueError(f"{changed}: {key} is the key of {other}; give {other} another one too")
+                raise GmgError(f"[keys] {changed}: {key} is the key of {other}; give {other} another one too")
     keymap.update({name: ",".join(given) for name, given in chosen.items()})
 
 
 def _textual_name(name: str, key: str) -> str:
-    """Textual's name of a key; raises `ValueError` where there is none."""
+    """Textual's name of a key. Raises `GmgError` where there is none."""
     *modifiers, base = key.split("+") if len(key) > 1 else [key]
     base = base if len(base) == 1 and not modifiers else _ALIASES.get(base.lower(), base.lower())
     exists = (len(base) == 1 and base.isprintable() and base != " ") or base in {each.value for each in Keys}
     if not exists or not _MODIFIERS.issuperset(map(str.lower, modifiers)):
-        raise ValueError(f"{name}: there is no key {key}; give a character, or ctrl+x, f5, enter, pageup, space …")
+        raise GmgError(f"[keys] {name}: there is no key {key}; give a character, or ctrl+x, f5, enter, pageup, space …")
     map_ = BindingsMap([Binding("+".join([*map(str.lower, modifiers), base]), "none")])
     return next(iter(map_.key_to_bindings))

@@ -12,6 +12,7 @@ from rich.console import Console
 from textual.binding import BindingsMap
 from textual.pilot import Pilot
 
+from gmg_tui.errors import GmgError
 from gmg_tui.model import WorkerState
 from gmg_tui.protocol import Bye, Seen
 from gmg_tui.ui import Outcome, keys
@@ -51,7 +52,7 @@ def test_each_key_has_one_action_and_each_action_exists() -> None:
     ],
 )
 def test_unknown_and_conflicting_keys_are_rejected(choice: dict[str, list[str]], wrong: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(wrong)):
+    with pytest.raises(GmgError, match=re.escape(wrong)):
         keys.remap(choice)
     assert keys.keymap == {}
 
