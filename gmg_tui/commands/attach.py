@@ -19,7 +19,7 @@ from gmg_tui.commands.messages import note
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec
 from gmg_tui.options import Options
-from gmg_tui.session import ENGINE_LOG, SUMMARY, TUNE, recovery
+from gmg_tui.session import ENGINE_LOG, SUMMARY, TUNE
 
 if TYPE_CHECKING:
     from gmg_tui.client import Source
@@ -43,7 +43,7 @@ def attach(name: str | None, options: Options, *, readonly: bool) -> int:
             web=True,
         )
         return 0
-    recovery.clear(note)
+    sessions.clear_lost(note)
     entry = sessions.find(name, running=name is None)
     if entry.away:
         raise GmgError(entry.remark, 1)

@@ -18,7 +18,7 @@ from gmg_tui.commands.messages import note, print_json, print_table
 from gmg_tui.commands.rm import unlisted
 from gmg_tui.errors import GmgError
 from gmg_tui.headless.reporter import counts, states
-from gmg_tui.session import SessionEntry, WorkerBrief, recovery
+from gmg_tui.session import SessionEntry, WorkerBrief
 
 _ANSWER_S = 2.0
 """How long an engine may take to report its workers; after that its record is printed."""
@@ -27,7 +27,7 @@ _JOB_STATES = ("waiting", "running", "finished", "failed", "stopped")
 
 def ls(*, as_json: bool) -> int:
     """Print the sessions, the newest first, after cleaning up after lost ones; the exit status."""
-    recovery.clear(note)
+    sessions.clear_lost(note)
     entries = asyncio.run(_listing())
     if as_json:
         print_json([_row(entry) for entry in entries])

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
 
+from gmg_tui import session as sessions
 from gmg_tui.commands.messages import note
 from gmg_tui.errors import GmgError
 from gmg_tui.metrics.collector import SessionsCollector
-from gmg_tui.session import recovery
 
 LISTEN = "127.0.0.1:9400"
 _MOST_PORT = 65535
@@ -31,7 +31,7 @@ def metrics(*, listen: str | None, textfile: str | None) -> int:
     host, port = _parse(LISTEN if listen is None else listen)
     if textfile is not None and not textfile.endswith(".prom"):
         raise GmgError(f"--textfile {textfile}: node_exporter reads files that end in .prom only")
-    recovery.clear(note)
+    sessions.clear_lost(note)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: ended.set())

@@ -19,7 +19,6 @@ from gmg_tui import units
 from gmg_tui.columns import Column
 from gmg_tui.commands.messages import note, print_table, waiting
 from gmg_tui.errors import GmgError
-from gmg_tui.session import recovery
 
 _STARTING_S = 60.0
 """A younger folder without a record may belong to a session that is about to begin."""
@@ -63,7 +62,7 @@ def rm(names: tuple[str, ...], *, older: float | None, keep: int | None, yes: bo
     if bool(names) == selects:
         raise GmgError("give session names, or --older AGE and --keep N, as in: gmg-tui rm --older 30d --keep 5")
     before = time.time() - (older or 0.0)
-    recovery.clear(note)
+    sessions.clear_lost(note)
     chosen = _selected(before, keep or 0) if selects else _removable(dict.fromkeys(names))
     status = 0 if selects else int(len(chosen) < len(set(names)))
     if not chosen:
@@ -140,7 +139,7 @@ def removable(name: str) -> Removable:
     if entry.state == "running":
         raise GmgError(entry.remark or f"{name} is running; end it first: gmg-tui stop {name}", 1)
     ended = entry.record.ended
-    if ended is None and recovery.processes(entry.record.session):
+    if ended is None and sessions.processes_of(entry.record.session):
         raise GmgError(f"{name} was lost and some of its processes are still running", 1)
     return Removable(name, folder, entry.state, entry.written if ended is None else ended)
 

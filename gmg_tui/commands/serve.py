@@ -24,7 +24,6 @@ from textual_serve.server import Server
 from gmg_tui import session as sessions
 from gmg_tui.commands.messages import note
 from gmg_tui.errors import GmgError
-from gmg_tui.session import recovery
 
 _HOST = "127.0.0.1"
 _CLOSE_S = 0.5
@@ -34,7 +33,7 @@ _FOREIGN_LINK = re.compile(r'<link[^>]*href="https://[^>]*>')
 
 def serve(name: str | None, port: int) -> int:
     """Show a running session to browsers until ctrl+c; the exit status. Raises `GmgError`."""
-    recovery.clear(note)
+    sessions.clear_lost(note)
     entry = sessions.find(name, running=True)
     command = shlex.join([sys.executable, "-m", "gmg_tui", "attach", "--readonly", entry.name])
 

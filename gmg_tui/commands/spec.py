@@ -22,7 +22,7 @@ from gmg_tui.errors import GmgError
 from gmg_tui.model import DdpSpec, JobRecord, LauncherKind, NodesSpec, RestartMode, RunSpec, Session, StartMode
 from gmg_tui.options import RUN, SWEEP, SWEEP_ONLY, TUNE, TUNE_ONLY, Options, Program
 from gmg_tui.readers import formats
-from gmg_tui.session import STORE, recovery
+from gmg_tui.session import STORE
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -131,7 +131,7 @@ def resumed(options: Options, command: str, fixed: str) -> Session:
     names |= {"script": "SCRIPT", "args": "its arguments", "words": "FILE", "is_script": "--script", "module": "-m"}
     if wrong := [names[key] for key in sorted(options.given) if key not in allowed]:
         raise GmgError(f"--resume {name}: {fixed} cannot change; leave out {', '.join(wrong)}")
-    recovery.clear(note)
+    sessions.clear_lost(note)
     entry = sessions.find(name, running=False)
     if entry.state == "running":
         raise GmgError(entry.remark or f"{name} is running; open it with: gmg-tui attach {name}", 1)

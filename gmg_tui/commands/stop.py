@@ -15,7 +15,7 @@ from gmg_tui.commands.messages import note
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Session, Snapshot, WorkerState
 from gmg_tui.protocol import Update
-from gmg_tui.session import SessionEntry, recovery
+from gmg_tui.session import SessionEntry
 
 _END_S = 30.0
 """How long an engine may take to write its files and end, once its workers have ended."""
@@ -32,7 +32,7 @@ def stop(names: tuple[str, ...], *, everything: bool) -> int:
     """
     if everything and names:
         raise GmgError("--all stops all running sessions; leave out the names")
-    recovery.clear(note)
+    sessions.clear_lost(note)
     errors = asyncio.run(_stop(_chosen(names, everything=everything)))
     for error in errors[:-1]:
         note(f"gmg-tui: {error}")

@@ -1,4 +1,4 @@
-"""Sessions of this user: names, folders, locks, sockets, records and recovery.
+"""Sessions of this user: names, folders, locks, sockets, records, and what a killed engine leaves.
 
 What `paths` and `records` define is used as `sessions.NAME`.
 """

@@ -1,11 +1,14 @@
-"""A session's record (`session.json`) and its state."""
+"""A session's record (`session.json`), its state, and what is left of it once its engine was killed."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct, structs
@@ -14,12 +17,19 @@ from gmg_tui.errors import GmgError, nearest
 from gmg_tui.files import open_regular, write_atomic
 from gmg_tui.model import JobRecord, Queue, Rank, RunSpec, Session, Worker, WorkerState, own_rates
 from gmg_tui.model.run import UnixTime
-from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, folders, is_locked
+from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, folders, is_locked, remove_stale_socket
 from gmg_tui.text import clean
+
+if TYPE_CHECKING:
+    import psutil
 
 SILENT_S = 120.0
 """A running engine writes its record at least every 30 s; after this time one on another machine counts as lost."""
 _ROOM_BYTES = 2048
+_GONE_S = 5.0
+"""How long the kernel may take to end a killed process; one that waits for a driver may never end."""
+_POLL_S = 0.05
+_COMMAND_BYTES = 200
 ENGINE_DIED = "the engine of its session died"
 """Why the workers of a lost session have failed."""
 
@@ -68,7 +78,7 @@ class Record(Struct, frozen=True):
     queue: Queue | None = None
     """The sweep's progress; None in a plain run."""
     lost: bool = False
-    """Whether the engine was killed, and what was left of it was cleaned up (`gmg_tui.session.recovery`)."""
+    """Whether the engine was killed, and what was left of it was cleaned up (`clear_lost`)."""
 
     def after_loss(self, died: float) -> Record:
         """The record once the engine has died, at that Unix time: no worker and no job runs."""
@@ -226,3 +236,62 @@ def find(name: str | None, *, running: bool) -> SessionEntry:
         return named
     ended = f"session {name} has ended; for its logs: gmg-tui logs {name}"
     raise GmgError(named.remark or ended, 1)
+
+
+def clear_lost(report: Callable[[str], None]) -> None:
+    """Kill what lost sessions of this user left on this machine, and update their records, each once.
+
+    The watchdog of a killed engine ends its workers and keeps its lock until it has, which takes seconds: until then the
+    session counts as running. What is left comes from both dying together: workers, a socket, and the record.
+
+    Args:
+        report: Takes a line for the user before a process is killed, and about anything that could not be done.
+    """
+    for entry in listing():
+        if entry.state == "lost" and not entry.record.lost:
+            _clear(entry, report)
+
+
+def _clear(entry: SessionEntry, report: Callable[[str], None]) -> None:
+    session = entry.record.session
+    if stuck := _kill(session, report):
+        # The record stays unchanged, so that the next command tries again.
+        report(f"{entry.name}: the kernel does not end process {', '.join(map(str, stuck))}")
+        return
+    with suppress(OSError):
+        remove_stale_socket(Path(session.spec.socket))
+    try:
+        write_record(entry.record.after_loss(entry.written))
+    except OSError as error:
+        report(f"{entry.name}: cannot write {entry.folder / RECORD}: {error.strerror}")
+
+
+def _kill(session: Session, report: Callable[[str], None]) -> list[int]:
+    """Kill (SIGKILL) what is left of `session`; the PIDs that the kernel does not end."""
+    import psutil
+
+    reported = set[int]()
+    deadline = time.monotonic() + _GONE_S
+    while (left := processes_of(session)) and time.monotonic() < deadline:
+        for process in left:
+            with suppress(psutil.Error):  # it has ended
+                if process.pid not in reported:
+                    command = clean(" ".join(process.cmdline()).encode(errors="replace")[:_COMMAND_BYTES]).strip()
+                    report(f"{session.spec.name}: ending process {process.pid} ({command})")
+                    reported.add(process.pid)
+                process.kill()  # no other process, should the PID have been reused meanwhile
+        time.sleep(_POLL_S)
+    return [process.pid for process in left]
+
+
+def processes_of(session: Session) -> list[psutil.Process]:
+    """The processes whose environment has the id of `session`; not this one, its ancestors, or zombies."""
+    import psutil
+
+    spared = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    return [
+        process
+        for process in psutil.process_iter(["environ"])  # None of a zombie, and of another user's process
+        if session.id and (process.info["environ"] or {}).get("GMG_SESSION_ID") == session.id
+        if process.pid not in spared
+    ]

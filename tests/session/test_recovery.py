@@ -18,7 +18,7 @@ from msgspec import structs
 
 from gmg_tui import session as sessions
 from gmg_tui.model import Queue
-from gmg_tui.session import records, recovery
+from gmg_tui.session import records
 from tests.cli.scripted import WORKER, ScriptedEngine, environ, gmg
 from tests.patience import alive
 
@@ -116,8 +116,8 @@ def test_no_job_of_a_lost_sweep_runs() -> None:
 def test_a_process_that_runs_gmg_tui_itself_is_spared() -> None:
     session = structs.replace(ScriptedEngine().session, id=f"{os.getpid():x}f")  # not that of another run of this test
     program = (
-        "import sys, msgspec; from gmg_tui.session import recovery; from gmg_tui.model import Session; "
-        "print(recovery.processes(msgspec.json.decode(sys.argv[1], type=Session)))"
+        "import sys, msgspec; from gmg_tui import session as sessions; from gmg_tui.model import Session; "
+        "print(sessions.processes_of(msgspec.json.decode(sys.argv[1], type=Session)))"
     )
     shell = [
         "sh",
@@ -129,4 +129,4 @@ def test_a_process_that_runs_gmg_tui_itself_is_spared() -> None:
     ]
     done = subprocess.run(shell, env=environ(GMG_SESSION_ID=session.id), capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("[]\n", 7)
-    assert recovery.processes(ScriptedEngine().session) == []  # nothing belongs to a session without an id
+    assert sessions.processes_of(ScriptedEngine().session) == []  # nothing belongs to a session without an id
