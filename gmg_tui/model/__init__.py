@@ -7,7 +7,6 @@ Celsius, `_mhz` megahertz, `_j` joules. `None` means "unknown" or "not reported 
 # ruff: noqa: F403
 from gmg_tui.model.attempt import *
 from gmg_tui.model.gpus import *
-from gmg_tui.model.groups import *
 from gmg_tui.model.jobs import *
 from gmg_tui.model.run import *
 from gmg_tui.model.snapshot import *

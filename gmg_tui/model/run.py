@@ -8,13 +8,21 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from gmg_tui.model.gpus import Slot
-from gmg_tui.model.groups import DdpSpec
 from gmg_tui.model.jobs import SweepSpec
 from gmg_tui.model.states import RestartMode, StartMode
 from gmg_tui.model.tuning import TuneSpec
 
 UnixTime = Annotated[float, Meta(ge=0, lt=253_402_214_400)]
 """Seconds; a date of the calendar in each time zone, up to the last day of the year 9999."""
+
+
+class DdpSpec(Struct, frozen=True, omit_defaults=True):
+    """How the workers of a run form groups."""
+
+    size: int | None = None
+    """Ranks in a group; None for one group over all slots."""
+    virtual_local_rank: bool = False
+    """Whether each rank sees only its GPU, and is local rank 0; otherwise it sees all of its group's."""
 
 
 class LauncherKind(StrEnum):

@@ -9,11 +9,10 @@ from msgspec.structs import replace
 
 from gmg_tui.model.attempt import Attempt
 from gmg_tui.model.gpus import Gpu, GpuProcess, GpuSample
-from gmg_tui.model.groups import RankGroup
 from gmg_tui.model.run import Allocation, NodeView, Session
 from gmg_tui.model.states import WorkerState
 from gmg_tui.model.tuning import Tuning
-from gmg_tui.model.worker import Worker, own_rates
+from gmg_tui.model.worker import RankGroup, Worker, own_rates
 
 
 class Queue(Struct, frozen=True, omit_defaults=True):
