@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -32,6 +33,12 @@ gmg-tui runs a Genesis script on every GPU of this machine and shows what each o
   gmg-tui doctor                            what this machine has and lacks"""
 _MAIN_OPTIONS = ("gpus", "cpu", "env", "restart", "headless", "detach", "nodes", "ddp")
 """Those in the main help."""
+GUIDE = Path(__file__).with_name("guide")
+TOPICS = (
+    *("running", "screen", "tuning", "sweeps", "groups", "many-machines"),
+    *("metrics", "other-scripts", "troubleshooting", "files", "options"),
+)
+"""The pages of the manual, in the order in which a reader meets them."""
 _LIBRARIES = {"metrics": "prometheus_client", "serve": "textual-serve"}
 """What commands need that have an extra of their name."""
 
@@ -308,7 +315,19 @@ def serve(name: str | None, port: int) -> int:
 @click.argument("topic", required=False)
 def guide(topic: str | None) -> int:
     """Open the manual; without a terminal, print it."""
-    return _call("guide", topic)
+    pages = {name: Path(GUIDE, f"{name}.md").read_text("utf-8").strip() for name in TOPICS}
+    if topic is not None and topic not in pages:
+        found = [name for name, text in pages.items() if topic.lower() in text.lower()]
+        about = f"; see {', '.join(found)}" if found else f"; the topics are: {', '.join(TOPICS)}"
+        raise GmgError(f"there is no topic {topic}{nearest(topic, TOPICS) or about}")
+    text = pages[topic] if topic is not None else "\n\n".join(pages.values())
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        from gmg_tui.ui.pages.help import show
+
+        show(text)
+    else:
+        print(text)
+    return 0
 
 
 @_group.command

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from gmg_tui import cli, config
-from gmg_tui.commands.guide import FOLDER, TOPICS
+from gmg_tui.cli import GUIDE, TOPICS
 from gmg_tui.options import KEPT, LINE, RUN, SWEEP_ONLY, TUNE_ONLY
 from gmg_tui.ui.pages.help import GuideApp
 from tests.cli.conftest import Asked, Gmg
 
-_ROOT = FOLDER.parent.parent
-_PAGES = [FOLDER / f"{topic}.md" for topic in TOPICS]
+_ROOT = GUIDE.parent.parent
+_PAGES = [GUIDE / f"{topic}.md" for topic in TOPICS]
 
 
 def _blocks(page: Path, language: str) -> list[str]:
@@ -23,7 +23,7 @@ def _blocks(page: Path, language: str) -> list[str]:
 
 
 def test_every_page_is_a_topic() -> None:
-    assert {page.stem for page in FOLDER.glob("*.md")} == {*TOPICS}
+    assert {page.stem for page in GUIDE.glob("*.md")} == {*TOPICS}
 
 
 def _reference() -> str:
@@ -47,7 +47,7 @@ def _reference() -> str:
 
 def test_the_reference_matches_the_declared_options() -> None:
     """If it does not, write `_reference()` below the head of `options.md`."""
-    text = (FOLDER / "options.md").read_text()
+    text = (GUIDE / "options.md").read_text()
     assert text[text.index("\n## ") :] == _reference()
 
 
@@ -58,7 +58,7 @@ def test_commands_in_the_manual_run(
     """Up to the start of an engine; where they need a session, up to its search."""
     monkeypatch.setattr("gmg_tui.interpreter.check_python", lambda path: path)
     (folder / "train.py").write_text("")
-    (folder / "sweep.toml").write_text(_blocks(FOLDER / "sweeps.md", "toml")[0])
+    (folder / "sweep.toml").write_text(_blocks(GUIDE / "sweeps.md", "toml")[0])
     for name in ("doctor", "gpus", "guide", "metrics", "serve"):
         monkeypatch.setattr(cli._group.commands[name], "callback", lambda **_: 0)
     for words in (words for block in _blocks(page, "sh") for line in block.splitlines() for words in _commands(line)):
@@ -78,7 +78,7 @@ def _commands(line: str) -> list[list[str]]:
 
 
 def test_settings_in_the_manual_are_valid(tmp_path: Path) -> None:
-    (block,) = _blocks(FOLDER / "options.md", "toml")
+    (block,) = _blocks(GUIDE / "options.md", "toml")
     file = tmp_path / "config.toml"
     file.write_text(block)
     settings = config.read(file, "sweep")
@@ -106,7 +106,7 @@ def test_without_a_terminal_the_manual_is_printed(topic: str | None, capsys: pyt
 
 
 async def test_on_a_terminal_it_opens_and_closes() -> None:
-    app = GuideApp((FOLDER / "running.md").read_text())
+    app = GuideApp((GUIDE / "running.md").read_text())
     async with app.run_test() as pilot:
         await pilot.pause()
         assert "Running a script" in str(app.query_one("MarkdownH1").render())
