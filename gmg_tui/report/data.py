@@ -13,6 +13,7 @@ from gmg_tui import units
 from gmg_tui.columns import Cell, Column
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Attempt, Fps, JobRecord, Rank, Session, Snapshot, Tuning, Worker, WorkerState, together
+from gmg_tui.model.groups import added_up
 from gmg_tui.model.tried import below_median
 from gmg_tui.results.jobs import columns
 from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
@@ -49,27 +50,19 @@ class ReportData(Struct, frozen=True):
         return self.snapshot if self.snapshot is not None and self.snapshot.queue is None else None
 
     @property
-    def rates(self) -> list[Fps]:
-        """The rates of a plain run's workers that have not failed, a group's as one; empty in a sweep."""
+    def rate(self) -> Fps | None:
+        """That of a plain run's workers together, without those that have failed; None in a sweep, and without any."""
         ranks: dict[object, list[Attempt]] = {}
         for job in () if self.queued else self.jobs:
             if job.state is not WorkerState.FAILED:
                 ranks.setdefault(job.group or job.number, []).append(job.last)
-        return [fps for each in ranks.values() if (fps := together(each).fps) is not None]
+        rates = [together(each).fps for each in ranks.values()]
+        return added_up([fps for fps in rates if fps is not None and fps.mean is not None])
 
     @property
     def total_fps(self) -> float | None:
-        """The sum of `rates`; None without any."""
-        means = [fps.mean for fps in self.rates if fps.mean is not None]
-        return sum(means) if means else None
-
-    @property
-    def fps_per_watt(self) -> float | None:
-        """`rates` per watt that their GPUs used in the same seconds."""
-        rated = [
-            (fps.mean, fps.energy_j / fps.seconds) for fps in self.rates if fps.mean and fps.energy_j and fps.seconds
-        ]
-        return sum(mean for mean, _ in rated) / sum(watts for _, watts in rated) if rated else None
+        """The sum of the workers' rates; None without any."""
+        return self.rate.mean if self.rate is not None else None
 
     @property
     def simulated(self) -> bool:

@@ -151,11 +151,10 @@ def _summary(data: ReportData) -> str:
     order = ["finished", "failed", "stopped"]
     states = sorted(data.states.items(), key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order))
     parts = [", ".join(f"{number:,} {state}" for state, number in states) or "no jobs"]
-    if data.total_fps is not None:
+    if (rate := data.rate) is not None:
         failed = data.states.get(WorkerState.FAILED, 0)
         without = f" without {units.count(failed, 'failed worker')}" if failed else ""
-        parts.append(f"total {units.fps(data.total_fps)} FPS{without}")
-    if data.fps_per_watt is not None:
-        parts.append(f"{units.short(data.fps_per_watt)} FPS/W")
+        parts.append(f"total {units.fps(rate.mean)} FPS{without}")
+        parts += [f"{units.short(rate.env_steps_per_j)} FPS/W"] if rate.env_steps_per_j is not None else []
     parts += [f"{name} {value}" for name, value in data.totals]
     return "  ".join([*(["simulated"] if data.simulated else []), *parts])
