@@ -14,10 +14,10 @@ _Line = Callable[[str, str], str]
 
 
 class Jobs:
-    """Reports each job's start and end once.
+    """Reports each job's end once, and its start where a snapshot has it.
 
-    A snapshot has only the jobs that occupy slots at its moment, and a job may be shorter than the time between two. The
-    queue has all: its first jobs are those that have ended, in the order of their ends.
+    A job may be shorter than the time between two snapshots. The queue has all: its first jobs are those that have ended,
+    in the order of their ends.
 
     Attributes:
         reported: How many of the ended jobs have been looked at. One that is retried is none of them any more.
@@ -38,29 +38,23 @@ class Jobs:
             return
         self._total, self.reported = queue.jobs, min(self.reported, queue.done)
         for worker in snapshot.workers if self.reported == queue.done else ():
-            if worker.job is not None and worker.state.live and worker.attempt > 0:
-                yield from self._start(worker.slot, worker.job, worker.job_name, worker.attempt)
+            attempt = worker.newest.number
+            if worker.job is not None and worker.state.live and attempt > self._started.get(worker.job, 0):
+                self._started[worker.job] = attempt
+                text = f"starts, attempt {attempt}" if attempt > 1 else "starts"
+                yield self._of(worker.slot, worker.job, worker.job_name, text)
 
     def ends(self, jobs: Sequence[JobRecord]) -> Iterator[str]:
         """Those of a part of the queue, which begins after the ended jobs that have been looked at, that have ended."""
         for job in takewhile(lambda job: job.state.ended, jobs):
             self.reported += 1
-            if job.ended is None or job.ended >= self._session.started:  # not under an earlier engine
-                yield from self._end(job)
-
-    def _end(self, job: JobRecord) -> Iterator[str]:
-        if job.slot is not None and job.last.number:
-            yield from self._start(job.slot, job.number, job.name, job.last.number)
-        after = f" after {units.span(job.elapsed_s)}" if job.elapsed_s is not None else ""
-        tries = f" in {job.last.number} attempts" if job.last.number > 1 else ""
-        rate = f" at {units.fps(job.last.rate)} FPS" if job.last.rate is not None else ""
-        reason = f": {job.reason}" if job.reason else ""
-        yield self._of(job.slot or "", job.number, job.name, f"{job.state.value}{after}{tries}{rate}{reason}")
-
-    def _start(self, slot: str, number: int, name: str, attempt: int) -> Iterator[str]:
-        if attempt > self._started.get(number, 0):
-            self._started[number] = attempt
-            yield self._of(slot, number, name, f"starts, attempt {attempt}" if attempt > 1 else "starts")
+            if job.ended is not None and job.ended < self._session.started:
+                continue  # under an earlier engine
+            after = f" after {units.span(job.elapsed_s)}" if job.elapsed_s is not None else ""
+            tries = f" in {job.last.number} attempts" if job.last.number > 1 else ""
+            rate = f" at {units.fps(job.last.rate)} FPS" if job.last.rate is not None else ""
+            reason = f": {job.reason}" if job.reason else ""
+            yield self._of(job.slot or "", job.number, job.name, f"{job.state.value}{after}{tries}{rate}{reason}")
 
     def _of(self, slot: str, number: int, name: str, text: str) -> str:
         return self._line(slot, f"job {number}/{self._total} {name} {text}")
