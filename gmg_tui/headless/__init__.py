@@ -13,9 +13,8 @@ from pathlib import Path
 from gmg_tui import session as sessions
 from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
-from gmg_tui.headless.jobs import Jobs, Trials
 from gmg_tui.headless.output import Output
-from gmg_tui.headless.reporter import Reporter
+from gmg_tui.headless.reporter import Reporter, Trials
 from gmg_tui.model import Snapshot
 from gmg_tui.protocol import Bye, Lines, Update
 
@@ -83,7 +82,6 @@ class _Headless:
         self._session = client.welcome.session
         self._snapshot = client.welcome.snapshot
         self._reporter = Reporter(self._session)
-        self._jobs = Jobs(self._session, self._reporter.line)
         self._trials = Trials(self._reporter.line)
         self._quiet = self._snapshot.tuning is not None
         """Whether the workers' output is left out: the line of a trial has all that matters."""
@@ -148,7 +146,6 @@ class _Headless:
         if snapshot.tuning is not None:
             self._out.write(*self._trials.events(snapshot.tuning))
         else:
-            self._out.write(*self._jobs.starts(snapshot))
             if snapshot.queue is not None and (self._reporting is None or self._reporting.done()):
                 self._reporting = asyncio.create_task(self._report_jobs())
                 self._reporting.add_done_callback(lambda _: self._check_complete())
@@ -157,17 +154,16 @@ class _Headless:
         self._check_complete()
 
     async def _report_jobs(self) -> None:
-        """Report the jobs that have ended, which the engine sends in parts, then those that start."""
-        jobs = self._jobs
-        while (queue := self._snapshot.queue) is not None and (before := jobs.reported) < queue.done:
+        """Report the jobs that have ended, which the engine sends in parts."""
+        reporter = self._reporter
+        while (queue := self._snapshot.queue) is not None and (before := reporter.jobs_reported) < queue.done:
             try:
                 ended = await self._client.queue(before, _PAGE)
             except GmgError:
                 break  # the connection is lost, which is reported where its messages are read
-            self._out.write(*jobs.ends(ended))
-            if jobs.reported == before:
+            self._out.write(*reporter.job_ends(ended, queue.jobs))
+            if reporter.jobs_reported == before:
                 break  # the queue has become shorter, and the next snapshot has the change
-        self._out.write(*jobs.starts(self._snapshot))
 
     def _check_complete(self) -> None:
         """Stop waiting for the engine once nothing more is expected from it; the last lines must come soon."""

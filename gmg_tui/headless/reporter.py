@@ -1,15 +1,31 @@
-"""A session as lines of text: the workers' output, what changes, and the throughput."""
+"""A session as lines of text: the workers' output, what changes, the ends of jobs and trials, and the throughput."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import takewhile
 
 from gmg_tui import units
 from gmg_tui.genesis.output import lines as genesis_lines
-from gmg_tui.model import Queue, RankGroup, Session, Snapshot, Worker, WorkerState, fps_per_watt, total_fps
+from gmg_tui.model import (
+    JobRecord,
+    Queue,
+    RankGroup,
+    Session,
+    Snapshot,
+    Trial,
+    TrialState,
+    TuneSpec,
+    Tuning,
+    Worker,
+    WorkerState,
+    fps_per_watt,
+    total_fps,
+)
 from gmg_tui.protocol import Lines
+from gmg_tui.results import tuning as tune_words
 from gmg_tui.slurm import allocation
 
 _AMOUNT = re.compile(r"[\d:.]+")
@@ -34,6 +50,8 @@ class Reporter:
         self._before: dict[str, Worker | RankGroup] = {}
         """The workers by slot, and the groups by id, as they were reported last."""
         self._reported: set[tuple[str, str]] = set()
+        self.jobs_reported = 0
+        """How many of a sweep's ended jobs have been looked at. One that is retried is none of them any more."""
         self._status = ""
         self._status_time = float("-inf")
 
@@ -68,9 +86,11 @@ class Reporter:
     def events(self, snapshot: Snapshot) -> Iterator[str]:
         """The changes of workers, groups, GPUs and the session since the previous snapshot.
 
-        What the ranks of a group do is reported once, of the group. Of a sweep's workers only problems are reported, as the
-        starts and ends of jobs have lines of their own.
+        What the ranks of a group do is reported once, of the group. Of a sweep's workers only problems are reported: their
+        output begins with a line about their job, and its end has a line of its own.
         """
+        if snapshot.queue is not None:
+            self.jobs_reported = min(self.jobs_reported, snapshot.queue.done)
         ranks = {slot for group in snapshot.groups for slot in group.slots}
         for worker in snapshot.workers:
             if worker.slot not in ranks and worker.lost_since is None:  # the note on its node stands for all of them
@@ -86,6 +106,19 @@ class Reporter:
         notes = [f"simulated: {units.count(simulated, 'GPU')}, and what runs on them"] if simulated is not None else []
         for note in (*notes, *snapshot.notes, *([snapshot.nvml_error] if snapshot.nvml_error else [])):
             yield from self._once("", _LOST.sub(r"\1", note), f"{name}: {note}")
+
+    def job_ends(self, jobs: Iterable[JobRecord], total: int) -> Iterator[str]:
+        """The ends of a part of the queue of `total` jobs, which begins after the ended jobs that have been looked at."""
+        for job in takewhile(lambda job: job.state.ended, jobs):
+            self.jobs_reported += 1
+            if job.ended is not None and job.ended < self._session.started:
+                continue  # under an earlier engine
+            after = f" after {units.span(job.elapsed_s)}" if job.elapsed_s is not None else ""
+            tries = f" in {job.last.number} attempts" if job.last.number > 1 else ""
+            rate = f" at {units.fps(job.last.rate)} FPS" if job.last.rate is not None else ""
+            reason = f": {job.reason}" if job.reason else ""
+            what = f"job {job.number}/{total} {job.name} {job.state.value}{after}{tries}{rate}{reason}"
+            yield self.line(job.slot or "", what)
 
     def _changes(self, name: str, now: Worker | RankGroup, snapshot: Snapshot) -> Iterator[str]:
         """What has changed of a worker or a group since it was reported last."""
@@ -149,6 +182,48 @@ class Reporter:
             yield f"⚠ {stuck} stuck"
         late = [sample for sample in snapshot.samples if sample.age_s is not None]
         yield from [sample.error for sample in late if sample.error][:1] or (["GPU metrics are late"] if late else [])
+
+
+class Trials:
+    """Reports each step, and each trial's start and end, once; nothing of the trials before a tuning was resumed.
+
+    `line` makes a line of a slot and a text about it.
+    """
+
+    def __init__(self, line: Callable[[str, str], str]) -> None:
+        self._line = line
+        self._step = ""
+        self._reported: dict[int, TrialState] = {}
+
+    def events(self, tuning: Tuning) -> Iterator[str]:
+        """What has happened since the tuning that was given before: ends, then the step, then starts."""
+        spec, trials = tuning.spec, tuning.trials[tuning.earlier :]
+        yield from (line for trial in trials if trial.state.ended for line in self._news(trial, spec))
+        if tuning.step != self._step:
+            self._step = tuning.step
+            left = f" (about {units.span(tuning.eta_s)} left)" if tuning.eta_s is not None and not tuning.ended else ""
+            yield f"{spec.variable}: {tuning.step}{left}"
+        yield from (line for trial in trials if not trial.state.ended for line in self._news(trial, spec))
+
+    def _news(self, trial: Trial, spec: TuneSpec) -> Iterator[str]:
+        before = self._reported.get(trial.number, TrialState.WAITING)
+        if before is trial.state:
+            return
+        self._reported[trial.number] = trial.state
+        about = f"trial {trial.number}: {spec.variable}={trial.value:,}"
+        if before is not TrialState.RUNNING and trial.state is not TrialState.SKIPPED:
+            yield self._line(trial.slot, f"{about} starts ({trial.kind.value})")
+        if trial.state.ended:
+            yield self._line(trial.slot, f"{about} {_trial_end(trial, spec)}")
+
+
+def _trial_end(trial: Trial, spec: TuneSpec) -> str:
+    """How a trial ended: `measured 5,696,782 FPS ±0.9 %, 3.6 GiB`, `failed: CUDA out of memory`."""
+    if trial.state is not TrialState.MEASURED:
+        return f"{trial.state.value}: {trial.reason or 'no reason known'}"
+    memory = "" if trial.memory_mib is None else f", {units.mib(trial.memory_mib)}"
+    reason = f" ({trial.reason})" if trial.reason else ""
+    return f"measured {tune_words.rate(trial.rate, spec)}{tune_words.margin(trial)}{memory}{reason}"
 
 
 def _identity(of: Worker | RankGroup) -> Hashable:

@@ -179,7 +179,6 @@ async def test_each_job_of_a_sweep_is_reported_even_when_no_snapshot_contained_i
         out, err, status = await _ended(process)
     assert (err, status) == ("", 1)
     assert [line for line in out.splitlines() if " job " in line] == [
-        "cpu0   job 1/3 x=1 starts",
         "cpu0   job 2/3 x=2 failed after 1:02: out of memory",
         "cpu0   job 1/3 x=1 finished after 1:02",
         "cpu0   job 3/3 x=3 finished after 1:02",

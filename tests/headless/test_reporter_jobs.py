@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from gmg_tui.headless.jobs import Jobs
 from gmg_tui.headless.reporter import Reporter
 from gmg_tui.model import (
     Attempt,
@@ -25,7 +24,6 @@ from tests.workers import changed as replace
 from tests.workers import session_of, worker_of
 
 _SESSION = session_of("cpu0", "cpu1", name="sweep-1", started=1000.0, sweep=SweepSpec())
-_BEGUN = Queue(waiting=8, running=2, finished=0, failed=0, stopped=0, version=1)
 _QUEUE = Queue(waiting=5, running=2, finished=2, failed=1, stopped=0, version=1, eta_s=252.0)
 
 
@@ -51,34 +49,19 @@ class _Queue:
     """The jobs that have ended, as an engine gives them."""
 
     def __init__(self) -> None:
-        self.jobs = Jobs(_SESSION, Reporter(_SESSION).line)
+        self.reporter = Reporter(_SESSION)
         self.ended: list[JobRecord] = []
 
     def reported(self) -> Iterator[str]:
         queue = replace(_QUEUE, finished=len(self.ended), failed=0)
-        assert list(self.jobs.starts(Snapshot(0.0, 0.0, (), queue=queue))) == []
-        while (first := self.jobs.reported) < queue.done:
-            yield from self.jobs.ends([*self.ended, JobRecord(99_999, "waiting")][first : first + 200])
-
-
-def test_a_start_is_reported_once_and_each_further_attempt_too() -> None:
-    jobs = Jobs(_SESSION, Reporter(_SESSION).line)
-    assert list(jobs.starts(_snapshot(_worker(4), worker_of("cpu1", 1, WorkerState.WAITING), queue=_BEGUN))) == [
-        "cpu0   job 4/10 x=4 starts"
-    ]
-    assert list(jobs.starts(_snapshot(_worker(4), queue=_BEGUN))) == []
-    assert list(jobs.starts(_snapshot(_worker(4, attempt=2), queue=_BEGUN))) == [
-        "cpu0   job 4/10 x=4 starts, attempt 2"
-    ]
-    assert list(jobs.starts(_snapshot(_worker(5, state=WorkerState.STARTING), queue=_BEGUN))) == [
-        "cpu0   job 5/10 x=5 starts"
-    ]
-    assert list(jobs.starts(_snapshot(_worker(5, state=WorkerState.FINISHED), queue=_BEGUN))) == []
+        assert list(self.reporter.events(Snapshot(0.0, 0.0, (), queue=queue))) == []
+        while (first := self.reporter.jobs_reported) < queue.done:
+            jobs = [*self.ended, JobRecord(99_999, "waiting")][first : first + 200]
+            yield from self.reporter.job_ends(jobs, queue.jobs)
 
 
 def test_an_end_shows_state_time_attempts_rate_and_reason() -> None:
     queue = _Queue()
-    assert list(queue.jobs.starts(_snapshot(_worker(1, "cpu1"), _worker(2), queue=_BEGUN))) != []
     failed: dict[str, Any] = {"reason": "out of memory", "attempts": 3}
     queue.ended = [_ended(1, fps=Fps(1.0, 1500.0, 1.0, 1)), _ended(2, WorkerState.FAILED, **failed)]
     queue.ended.append(JobRecord(3, "x=3", state=WorkerState.STOPPED, reason="skipped"))
@@ -105,7 +88,7 @@ def test_no_job_is_reported_twice_while_an_ended_job_is_retried() -> None:
 def test_jobs_that_ended_before_a_resume_are_not_reported_again() -> None:
     queue = _Queue()
     queue.ended = [_ended(1, ended=900.0), _ended(2)]
-    assert [line.split()[-1] for line in queue.reported() if "finished" in line] == ["1:02"]
+    assert [line.split()[-1] for line in queue.reported()] == ["1:02"]
 
 
 def test_the_status_shows_the_counts_of_the_queue_and_the_time_left() -> None:

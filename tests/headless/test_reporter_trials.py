@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gmg_tui.headless.jobs import Trials
-from gmg_tui.headless.reporter import Reporter
+from gmg_tui.headless.reporter import Reporter, Trials
 from gmg_tui.model import TrialState, Tuning
 from gmg_tui.report.text import at_end
 from tests import tunings
