@@ -76,8 +76,6 @@ class Comparison:
             yield "not a comparison: the scripts are different, and so is the work that a step is"
         if simulated and len(simulated) < len(self.sessions):
             yield f"not a comparison: {', '.join(simulated)} simulated, the rest not"
-        elif simulated:
-            yield "simulated: no GPU was measured, the rates are made up"
 
     @property
     def setting_columns(self) -> list[Column[Row]]:
@@ -168,10 +166,6 @@ def _rates(data: ReportData) -> dict[str, float]:
 
 def _remarks(data: ReportData) -> Iterator[str]:
     """What to know of a session's rates, in one line each."""
-    if data.state == "running":
-        yield f"{data.name} still runs: its rates are those so far"
-    elif data.state == "lost":
-        yield f"{data.name} was lost: its rates are the last that were written"
     if data.failed:
         yield f"{data.name}: failed and left out: {listed(data.failed)}"
     sound = (job for job in data.jobs if job.state is not WorkerState.FAILED and job.last.rate is not None)
