@@ -13,8 +13,8 @@ from gmg_tui import units
 from gmg_tui.columns import Cell, Column
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Attempt, Fps, JobRecord, Rank, Session, Snapshot, Tuning, Worker, WorkerState, together
-from gmg_tui.model.groups import added_up
 from gmg_tui.model.tried import below_median
+from gmg_tui.model.worker import added_up
 from gmg_tui.results.jobs import columns
 from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
 from gmg_tui.store.database import JobAttempt
