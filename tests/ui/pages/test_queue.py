@@ -149,6 +149,10 @@ async def test_x_skips_a_waiting_job_at_once_and_stops_a_running_one_after_a_con
         assert queue.actions == [(QueueAction.STOP, 13)]
         await press(queue.pilot, *["down"] * 5, "x")
         assert queue.actions[1:] == [(QueueAction.SKIP, 18)]
+        jobs = sweeps.jobs()
+        await queue.change([*jobs[20:], *jobs[:20]])
+        await press(queue.pilot, "x")
+        assert queue.actions[2:] == [(QueueAction.SKIP, 18)], "wherever its row is now"
 
 
 async def test_a_job_that_is_building_is_not_stopped_without_a_confirmation() -> None:
