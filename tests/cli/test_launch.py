@@ -15,6 +15,7 @@ from gmg_tui.commands import launch, prestart
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec
 from tests.cli.scripted import ROOT, WORKER, environ, gmg, options_of_run
+from tests.patience import LONG_S
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_a_wait_is_shown_on_the_terminal_and_cleared(tmp_path: Path, nodes: tupl
         "cli.main(sys.argv[1:])\n"
     )
     words = [str(tmp_path / "slow.py"), *nodes, "--cpu", "1", "--name", "far", "--detach", WORKER, "--lines", "0"]
-    printed = pexpect.spawn(sys.executable, words, env=environ()).read().decode()
+    printed = pexpect.spawn(sys.executable, words, env=environ(), timeout=LONG_S).read().decode()
     assert message in printed[:40]
     assert printed.endswith("\r\x1b[Kfar\r\n")
     assert gmg("stop").returncode == 0

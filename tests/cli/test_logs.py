@@ -14,6 +14,7 @@ from gmg_tui.model import JobRecord, SweepSpec, WorkerState
 from gmg_tui.store import reader
 from gmg_tui.store.writer import StoreWriter
 from tests.cli.scripted import COMMAND, ScriptedEngine, environ
+from tests.patience import LONG_S
 
 _COMMAND = (*COMMAND, "logs")
 _RAW = b"\x1b[31mred\x1b[0m\nbar 1\rbar 2\r\nno UTF-8: \xff\n\x1b]0;title\x07last"
@@ -29,7 +30,7 @@ async def test_a_pipe_gets_the_bytes_and_a_terminal_gets_text() -> None:
     done = _gmg("cpu1")
     assert (done.stdout, done.stderr, done.returncode) == (_RAW, b"", 0)
     assert _gmg("sim-1", "cpu1").stdout == _RAW
-    terminal = pexpect.spawn(sys.executable, [*_COMMAND[1:], "cpu1"], env=environ())
+    terminal = pexpect.spawn(sys.executable, [*_COMMAND[1:], "cpu1"], env=environ(), timeout=LONG_S)
     assert terminal.read() == "red\r\nbar 1\r\nbar 2\r\nno UTF-8: \ufffd\r\nlast\r\n".encode()
 
 

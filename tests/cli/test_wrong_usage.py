@@ -16,6 +16,7 @@ from tests.cli.conftest import Gmg
 from tests.cli.scripted import environ
 from tests.cli.scripted import gmg as run
 from tests.nvml_sim import Sim
+from tests.patience import LONG_S
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +145,9 @@ def test_an_unreadable_script_is_refused(files: Path) -> None:
 
 
 def test_a_terminal_that_cannot_show_the_screen_names_headless() -> None:
-    terminal = pexpect.spawn(sys.executable, ["-m", "gmg_tui", "--cpu", "1", "sim.py"], env=environ(TERM="dumb"))
+    terminal = pexpect.spawn(
+        sys.executable, ["-m", "gmg_tui", "--cpu", "1", "sim.py"], env=environ(TERM="dumb"), timeout=LONG_S
+    )
     printed = terminal.read().decode()
     assert "TERM is dumb" in printed
     assert "--headless" in printed

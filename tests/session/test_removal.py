@@ -18,6 +18,7 @@ from gmg_tui.commands import rm
 from gmg_tui.errors import GmgError
 from gmg_tui.session import paths
 from tests.cli.scripted import COMMAND, ScriptedEngine, environ, in_process
+from tests.patience import LONG_S
 
 _DAY_S = 86400.0
 
@@ -59,7 +60,9 @@ def test_nothing_is_removed_without_a_terminal_or_yes() -> None:
 @pytest.mark.parametrize(("answer", "left", "status"), [("n", ["sim-1"], 1), ("", ["sim-1"], 1), ("y", [], 0)])
 def test_a_terminal_asks_for_confirmation(answer: str, left: list[str], status: int) -> None:
     _ended("sim-1")
-    terminal = pexpect.spawn(sys.executable, [*COMMAND[1:], "rm", "sim-1"], env=environ(), encoding="utf-8")
+    terminal = pexpect.spawn(
+        sys.executable, [*COMMAND[1:], "rm", "sim-1"], env=environ(), encoding="utf-8", timeout=LONG_S
+    )
     terminal.expect_exact("remove 1 session? [y/N]: ")
     terminal.sendline(answer)
     terminal.expect(pexpect.EOF)
