@@ -109,7 +109,6 @@ def test_a_custom_metric_is_maximised(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("""
 import sys, time
-from tests.patience import LONG_S
 for i in range(100_000):
     print(f"Learning iteration {i}/100000\\n Mean reward:      {100.0 - 9 * abs(int(sys.argv[1]) - 10)}", flush=True)
     time.sleep(0.1)

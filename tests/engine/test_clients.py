@@ -28,7 +28,6 @@ from .harness import Running, program, running, spec_for, sweep_for
 
 _SCRIPT = """
 import sys, time
-from tests.patience import LONG_S
 for number in range(1 if sys.argv[1] == "0" else 10_000):
     print("line", number, flush=True)
     time.sleep(0.05)
