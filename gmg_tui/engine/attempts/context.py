@@ -16,7 +16,7 @@ from gmg_tui import probe
 from gmg_tui import session as sessions
 from gmg_tui.daemon_thread import in_daemon_thread
 from gmg_tui.ddp import torchrun
-from gmg_tui.ddp.variables import Meeting, variables
+from gmg_tui.ddp.torchrun import Meeting, variables
 from gmg_tui.engine.attempts.gate import Gate
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.output.logs import Log, LogWriter

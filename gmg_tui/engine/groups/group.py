@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gmg_tui.ddp.variables import Meeting
+from gmg_tui.ddp.torchrun import Meeting
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.member import Member, Outcome, RankSeen

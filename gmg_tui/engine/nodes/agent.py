@@ -15,7 +15,7 @@ from msgspec import structs
 
 from gmg_tui import protocol
 from gmg_tui.daemon_thread import in_daemon_thread
-from gmg_tui.ddp.variables import LOOPBACK, Meeting, free_port
+from gmg_tui.ddp.torchrun import LOOPBACK, Meeting, free_port
 from gmg_tui.engine.nodes.logs import KeptLogs
 from gmg_tui.engine.nodes.states import Assignment, Report, WorkerReport
 from gmg_tui.engine.records.recorder import Recorder

@@ -13,7 +13,7 @@ from msgspec import structs
 import gmg_tui
 from gmg_tui import units
 from gmg_tui.ddp import torchrun
-from gmg_tui.ddp.variables import LOOPBACK
+from gmg_tui.ddp.torchrun import LOOPBACK
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.hardware import Hardware, grouped
 from gmg_tui.engine.launchers.launcher import Launcher, Local

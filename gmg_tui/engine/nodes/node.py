@@ -13,7 +13,7 @@ import msgspec
 
 from gmg_tui import units
 from gmg_tui.client import EngineClient
-from gmg_tui.ddp.variables import LOOPBACK
+from gmg_tui.ddp.torchrun import LOOPBACK
 from gmg_tui.engine.launchers.launcher import Connection, Launcher
 from gmg_tui.engine.nodes.logs import LogCopies
 from gmg_tui.engine.nodes.node_worker import NodeWorker

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from gmg_tui import model
-from gmg_tui.ddp.variables import Meeting
+from gmg_tui.ddp.torchrun import Meeting
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.nodes.states import Assignment, Stop, WorkerReport

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from gmg_tui import model
-from gmg_tui.ddp.variables import Meeting
+from gmg_tui.ddp.torchrun import Meeting
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.workers.member import Outcome, RankSeen
 from gmg_tui.model import Rank

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import structs
 
 from gmg_tui import model, units
-from gmg_tui.ddp.variables import Meeting
+from gmg_tui.ddp.torchrun import Meeting
 from gmg_tui.engine.attempts.attempt import RunningAttempt
 from gmg_tui.engine.attempts.context import Context, Launch
 from gmg_tui.engine.attempts.failure import failure_of, of_gpu, of_preparation

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from gmg_tui import model
-from gmg_tui.ddp.variables import LOOPBACK, free_port
+from gmg_tui.ddp.torchrun import LOOPBACK, free_port
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.clock import unix
