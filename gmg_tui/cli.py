@@ -344,6 +344,4 @@ def agent() -> int:
     return _call("agent")
 
 
-def main(words: Sequence[str] | None = None) -> None:
-    """Run a command line, by default this process's, and exit with its status."""
-    _group.main(words)
+main = _group.main

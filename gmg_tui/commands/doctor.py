@@ -286,7 +286,6 @@ def network(path: Path) -> str | None:
     """The type of the network file system that `path`, which need not exist, is on; None on a disk of this machine."""
     there = _existing(path)
     mounts = [mount for mount in psutil.disk_partitions(all=True) if there.is_relative_to(mount.mountpoint)]
-    mounts.sort(
-        key=lambda mount: len(Path(mount.mountpoint).parts)
-    )  # the last of several at one point hides the others
+    # The last of several at one point hides the others.
+    mounts.sort(key=lambda mount: len(Path(mount.mountpoint).parts))
     return mounts[-1].fstype if mounts and mounts[-1].fstype.startswith(_NETWORK) else None

@@ -12,7 +12,7 @@ from gmg_tui.commands.messages import print_json, print_table, waiting
 from gmg_tui.daemon_thread import begin
 from gmg_tui.errors import GmgError
 from gmg_tui.gpu import silence
-from gmg_tui.gpu.nvml import Nvml, NvmlUnavailable
+from gmg_tui.gpu.nvml import NvmlUnavailable
 from gmg_tui.gpu.processes import describe
 from gmg_tui.model import Gpu, GpuSample
 
@@ -22,7 +22,7 @@ _Read = tuple[Gpu, GpuSample]
 def gpus(*, as_json: bool) -> int:
     """Print the GPUs; the exit status. Raises `GmgError` where NVML is not available."""
     with waiting("asking the driver"):
-        read = _read()
+        read = read_all()
     if as_json:
         print_json([row(*each) for each in read])
     else:
@@ -30,29 +30,24 @@ def gpus(*, as_json: bool) -> int:
     return 0
 
 
-def _read() -> list[_Read]:
+def read_all() -> list[_Read]:
+    """A sample of each GPU, read in parallel, and of those that do not even identify themselves, by index.
+
+    A GPU that has not answered within `silence.SILENT_S` has no metrics. Raises `GmgError` where NVML is not available.
+    """
     try:
         nvml, gpus = silence.open_nvml()
     except NvmlUnavailable as error:
         raise GmgError(f"no GPU: {error}", 1) from error
-    read = read_all(nvml, gpus)
-    if all(sample.error != silence.NO_ANSWER for _, sample in read):  # else closing it would hang too
-        nvml.close()
-    return read
-
-
-def read_all(nvml: Nvml, gpus: tuple[Gpu, ...]) -> list[_Read]:
-    """A sample of each of `gpus`, read in parallel, and of those that do not even identify themselves, by index.
-
-    A GPU that has not answered within `silence.SILENT_S` has no metrics.
-    """
     pending = [(gpu, begin(nvml.read, gpu, slow=True)) for gpu in gpus]
-    wait([future for _, future in pending], silence.SILENT_S)
+    _, late = wait([future for _, future in pending], silence.SILENT_S)
     read = [
-        (gpu, future.result() if future.done() else GpuSample(uuid=gpu.uuid, error=silence.NO_ANSWER))
+        (gpu, future.result() if future not in late else GpuSample(uuid=gpu.uuid, error=silence.NO_ANSWER))
         for gpu, future in pending
     ]
     read += [(Gpu(index=index, uuid="", name=""), GpuSample(uuid="", error=error)) for index, error in nvml.silent]
+    if not late and not nvml.silent:  # else closing it would hang too
+        nvml.close()
     return sorted(read, key=lambda each: each[0].index)
 
 

@@ -29,8 +29,6 @@ from gmg_tui.options import Options
 _PATIENCE_S = 1.0
 """Seconds after which a message reports what is taking time."""
 _POLL_S = 0.1
-_DRIVER_WAIT = "waiting for the engine; without persistence mode the driver needs several seconds"
-_NODES_WAIT = "waiting for the nodes"
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGXCPU)
 _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
@@ -154,7 +152,8 @@ def _launch(
     engine.order(described + b"\n" + b" ".join(words) + b"\n")
     if not options.detach:
         _load(headless=headless)
-    reply = _reply(engine, signals, _DRIVER_WAIT if spec.nodes is None else _NODES_WAIT)
+    driver = "engine; without persistence mode the driver needs several seconds"
+    reply = _reply(engine, signals, f"waiting for the {driver if spec.nodes is None else 'nodes'}")
     if reply is None:
         engine.cancel()
         log = Path(spec.folder) / sessions.ENGINE_LOG

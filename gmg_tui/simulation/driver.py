@@ -34,15 +34,6 @@ class _Use(Struct):
     util_pct: float
 
 
-class _Card:
-    """What a card remembers from one sample to the next."""
-
-    def __init__(self) -> None:
-        self.energy_j = 0.0
-        self.at = time.monotonic()
-        """When it was read last, monotonic seconds."""
-
-
 class SimulatedNvml:
     """`count` GPUs, with the use that the files in `folder` report for the live workers. Any thread may ask."""
 
@@ -63,7 +54,8 @@ class SimulatedNvml:
             for index in range(count)
         )
         self._indices = {gpu.uuid: gpu.index for gpu in self._gpus}
-        self._cards = [_Card() for _ in range(count)]
+        self._energy_j = [0.0] * count
+        self._read_at = [time.monotonic()] * count
 
     def close(self) -> None:
         """Nothing is held."""
@@ -96,10 +88,9 @@ class SimulatedNvml:
         used = min(float(TOTAL_MIB), _RESERVED_MIB + sum(use.mib for _, use in uses))
         now = time.monotonic()
         power = _IDLE_W + (LIMIT_W - _IDLE_W) * (util / 100.0) * (0.97 + 0.02 * math.sin(now / 3.0 + gpu.index))
-        card = self._cards[gpu.index]
         temperature = _COOL_C + (12.0 if throttled else 0.0) + _C_PER_W * power + 0.7 * gpu.index % 3
-        card.energy_j += power * (now - card.at)
-        card.at = now
+        self._energy_j[gpu.index] += power * (now - self._read_at[gpu.index])
+        self._read_at[gpu.index] = now
         hot = throttled and util > 50.0
         clock = _CLOCK_IDLE_MHZ if util < 1.0 else _CLOCK_MHZ / (1.09 if hot else 1.0)
         return GpuSample(
@@ -116,7 +107,7 @@ class SimulatedNvml:
             sm_clock_max_mhz=_CLOCK_MAX_MHZ,
             throttle=("thermal",) if hot else (),
             fan_pct=round(min(100.0, max(30.0, 1.3 * (temperature - 20.0)))),
-            energy_j=round(card.energy_j, 1),
+            energy_j=round(self._energy_j[gpu.index], 1),
             processes=tuple(GpuProcess(pid=pid, memory_mib=use.mib) for pid, use in uses),
         )
 

@@ -92,14 +92,10 @@ def build(options: argparse.Namespace, card: Card) -> None:
     card.use(410.0, 2.0)
     time.sleep(0.3)
     log(f"Scene ~<\x1b[3m<{uid}>>~ created.")
-    log(
-        f"Adding ~<<gs.engine.entities.RigidEntity>>~ ~<plane_{uid}>~. idx: ~<0>~, morph: ~<<gs.morphs.Plane>>~, "
-        "material: ~<<gs.materials.Rigid>>~."
-    )
     time.sleep(0.3)
     log("(MJCF) Approximating tendon by joint actuator for `finger_joint1`", "WARNING")
     log(
-        f"Adding ~<<gs.engine.entities.RigidEntity>>~ ~<panda_{uid}>~. idx: ~<1>~, morph: ~<<gs.morphs.MJCF>>~, "
+        f"Adding ~<<gs.engine.entities.RigidEntity>>~ ~<panda_{uid}>~. idx: ~<0>~, morph: ~<<gs.morphs.MJCF>>~, "
         "material: ~<<gs.materials.Rigid>>~."
     )
     log(f"Building scene ~<\x1b[3m<{uid}>>~...")

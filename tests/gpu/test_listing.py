@@ -36,7 +36,7 @@ def test_a_row_has_the_keys_and_values_of_the_contract(sim: Sim) -> None:
     sim.gpus[0].processes = [Process(pid=2**31 - 1, memory_mib=100)]
     sim.gpus[1].unsupported = {"gpu_util_pct", "power_w", "throttle"}
     sim.write()
-    rows = json.loads(json.dumps([row(*reading) for reading in read_all(*silence.open_nvml())]))
+    rows = json.loads(json.dumps([row(*reading) for reading in read_all()]))
     assert [list(each) for each in rows] == [KEYS] * 8
     assert rows[0] == {
         "index": 0,
@@ -65,7 +65,7 @@ def test_a_line_has_units_and_marks_unsupported_values(sim: Sim) -> None:
     sim.gpus[3].mig = [Mig(uuid="MIG-aaaa", memory_used_mib=1024)]
     sim.write()
     setattr(silence, "LATE_S", 600.0)  # noqa: B010 - in a process of its own
-    printed = lines(read_all(*silence.open_nvml()))
+    printed = lines(read_all())
     printed = [" ".join(line.split()) for line in printed]
     assert printed == [
         "0 H100 80GB HBM3 90 29.5/79.6 600/700 60 1700 0 power cap, hw slowdown, thermal",
@@ -79,11 +79,10 @@ def test_a_line_has_units_and_marks_unsupported_values(sim: Sim) -> None:
 @on_simulated_driver
 def test_a_hanging_gpu_does_not_block_the_others(sim: Sim) -> None:
     sim.gpus = sim.gpus[:2]
-    nvml, gpus = silence.open_nvml()
     sim.gpus[0].fails = {"nvmlDeviceGetUtilizationRates": HANGS}
     sim.write()
     setattr(silence, "SILENT_S", 5.0)  # noqa: B010 - in a process of its own
-    assert [" ".join(line.split()) for line in lines(read_all(nvml, gpus[:2]))] == [
+    assert [" ".join(line.split()) for line in lines(read_all())] == [
         "0 H100 80GB HBM3 – – – – – – no answer",
         "1 H100 80GB HBM3 91 29.5/79.6 602/700 61 1701 0 –",
     ]
