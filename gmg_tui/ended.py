@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Callable
-from functools import partial
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 from gmg_tui.client import Source
 from gmg_tui.errors import GmgError
@@ -16,10 +15,8 @@ from gmg_tui.files import open_regular
 from gmg_tui.model import Details, JobRecord, Series, Session, Snapshot, Worker
 from gmg_tui.protocol import Ask, Bye, Lines, Question, Topic, Update, Welcome
 from gmg_tui.session import ENGINE_DIED, LOGS, STORE
-from gmg_tui.store.reader import Stored, open_store
+from gmg_tui.store.reader import open_store
 from gmg_tui.text import clean
-
-T = TypeVar("T")
 
 _LOG_LINES: Final = 5000
 _LOG_BYTES: Final = 4 << 20
@@ -46,7 +43,7 @@ class EndedSession(Source):
         Raises:
             GmgError: Nothing was recorded, or it cannot be read.
         """
-        snapshot = await _in_thread(folder / STORE, lambda stored: stored.last_snapshot)
+        snapshot = await asyncio.to_thread(_last_snapshot, folder / STORE)
         if snapshot is None:
             name = session.spec.name
             raise GmgError(f"{name}: no snapshot was recorded; for what was recorded: gmg-tui report {name}", 1)
@@ -63,14 +60,31 @@ class EndedSession(Source):
     async def follow(self, *slots: str, tail: int) -> None:
         """Send the last lines of these workers' logs. Raises `GmgError` when a log cannot be read."""
         for worker in filter(None, map(self.welcome.snapshot.worker, slots)):
-            path = self._folder / await _in_thread(self._folder / STORE, partial(_log_of, worker=worker))
-            try:
-                lines = await asyncio.to_thread(_log_end, path)
-            except FileNotFoundError:
-                lines = ()
-            except OSError as error:
-                raise GmgError(f"{path}: the log cannot be read: {error.strerror}", 1) from error
-            await self._lines.put(Lines(worker.slot, max(0, worker.log_lines - len(lines)), lines))
+            await self._lines.put(await asyncio.to_thread(self._last_lines, worker))
+
+    def _last_lines(self, worker: Worker) -> Lines:
+        """The end of a worker's log; in a sweep of its newest job's."""
+        logs = [f"{LOGS}/{worker.slot}.log"]
+        if worker.job is not None:
+            with open_store(self._folder / STORE) as stored:
+                logs += [ran.log for ran in stored.attempts_of(worker.job) if ran.slot == worker.slot and ran.log]
+        path = self._folder / logs[-1]
+        try:
+            lines = _log_end(path)
+        except FileNotFoundError:
+            lines = ()
+        except OSError as error:
+            raise GmgError(f"{path}: the log cannot be read: {error.strerror}", 1) from error
+        return Lines(worker.slot, max(0, worker.log_lines - len(lines)), lines)
+
+    def _queue(self, first: int, count: int) -> tuple[JobRecord, ...]:
+        """A part of the queue: what ended in order of its end, then the rest in order of the queue."""
+
+        def order(job: JobRecord) -> tuple[bool, float, int]:
+            return not job.state.ended, (job.ended or 0.0) if job.state.ended else job.position, job.number
+
+        with open_store(self._folder / STORE) as stored:
+            return tuple(sorted(stored.jobs, key=order)[first : first + max(0, count)])
 
     async def _ask(self, question: Question) -> Any:
         session, snapshot = self.welcome.session, self.welcome.snapshot
@@ -81,7 +95,7 @@ class EndedSession(Source):
             case Ask(topic=Topic.SERIES, slot=slot):
                 return Series(slot, snapshot.time, 1.0)
             case Ask(topic=Topic.QUEUE, first=first, count=count):
-                return await _in_thread(self._folder / STORE, partial(_queue, first=first, count=count))
+                return await asyncio.to_thread(self._queue, first, count)
             case Ask(topic=Topic.TRIED):
                 raise GmgError(f"{name} has ended; for what was tried: gmg-tui report {name}", 1)
         raise GmgError(f"{name} has ended: it cannot be changed", 1)
@@ -90,21 +104,9 @@ class EndedSession(Source):
         """Nothing is open between requests."""
 
 
-async def _in_thread(path: Path, reading: Callable[[Stored], T]) -> T:
-    """Read the store in a thread: a disk may take its time. Raises `StoreError`."""
-
-    def read() -> T:
-        with open_store(path) as stored:
-            return reading(stored)
-
-    return await asyncio.to_thread(read)
-
-
-def _log_of(stored: Stored, worker: Worker) -> str:
-    """The path of a worker's log in the session's folder; that of its newest job in a sweep."""
-    ran = stored.attempts_of(worker.job) if worker.job is not None else []
-    logs = [each.log for each in ran if each.slot == worker.slot and each.log]
-    return logs[-1] if logs else f"{LOGS}/{worker.slot}.log"
+def _last_snapshot(path: Path) -> Snapshot | None:
+    with open_store(path) as stored:
+        return stored.last_snapshot
 
 
 def _log_end(path: Path) -> tuple[str, ...]:
@@ -116,16 +118,6 @@ def _log_end(path: Path) -> tuple[str, ...]:
     if not lines[-1]:
         lines.pop()
     return tuple(map(clean, lines[1 if start else 0 :][-_LOG_LINES:]))  # the first of them may have begun before
-
-
-def _queue(stored: Stored, first: int, count: int) -> tuple[JobRecord, ...]:
-    """A part of the queue: what ended in order of its end, then the rest in order of the queue."""
-
-    def order(job: JobRecord) -> tuple[bool, float, int]:
-        return not job.state.ended, (job.ended or 0.0) if job.state.ended else job.position, job.number
-
-    jobs = sorted(stored.jobs, key=order)
-    return tuple(jobs[first : first + max(0, count)])
 
 
 def _details(session: Session, snapshot: Snapshot, slot: str) -> Details:
