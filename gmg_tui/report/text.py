@@ -148,12 +148,9 @@ def _failures(data: ReportData) -> Iterator[str]:
 
 def _summary(data: ReportData) -> str:
     """The totals of all jobs, in one line."""
-    order = ["finished", "failed", "stopped"]
-    states = sorted(data.states.items(), key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order))
-    parts = [", ".join(f"{number:,} {state}" for state, number in states) or "no jobs"]
+    parts = [", ".join(f"{data.states[state]:,} {state}" for state in WorkerState if state in data.states) or "no jobs"]
     if (rate := data.rate) is not None:
-        failed = data.states.get(WorkerState.FAILED, 0)
-        without = f" without {units.count(failed, 'failed worker')}" if failed else ""
+        without = f" without {units.count(len(data.failed), 'failed worker')}" if data.failed else ""
         parts.append(f"total {units.fps(rate.mean)} FPS{without}")
         parts += [f"{units.short(rate.env_steps_per_j)} FPS/W"] if rate.env_steps_per_j is not None else []
     parts += [f"{name} {value}" for name, value in data.totals]
