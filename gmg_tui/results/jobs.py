@@ -36,7 +36,8 @@ def columns(jobs: Sequence[JobRecord]) -> list[Column[JobRecord]]:
 
     A value named like a fixed column gets the prefix `value_`, a result named like any other column `result_`.
     """
-    start = "%H:%M:%S" if len({_local(job.started, "%x") for job in jobs if job.started}) < 2 else "%m-%d %H:%M:%S"
+    several_days = len({_local(job.started, "%x") for job in jobs if job.started}) > 1
+    local = partial(_local, form="%m-%d %H:%M:%S" if several_days else "%H:%M:%S")
     numbers = {job.number for job in jobs}
     several = len(numbers) < len(jobs)  # attempts of a job
     plain = all(job.name == job.slot for job in jobs)
@@ -57,14 +58,7 @@ def columns(jobs: Sequence[JobRecord]) -> list[Column[JobRecord]]:
         _C("ddp_world_size", _of("world_size"), priority=0),
         _C("attempts", _of("last.number"), "tries", priority=45 if several else 0),
         _C("args", _args, priority=78 if searched else 0 if named else 16, left=True),
-        _C(
-            "started",
-            lambda job: moment(job.started),
-            "start",
-            "",
-            lambda text: _local(text, start),
-            44 if several else 18,
-        ),
+        _C("started", lambda job: moment(job.started), "start", "", local, 44 if several else 18),
         _C("elapsed_s", _of("elapsed_s"), "time", "", units.duration, 85),
         _C("fps_mean", _of("last.fps.mean"), "FPS", "", units.fps, 88),
         _C("fps_settled", _of("last.fps.settled"), priority=0),
