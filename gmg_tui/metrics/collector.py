@@ -100,12 +100,12 @@ class _Scrape:
     def __init__(self) -> None:
         self.metrics: dict[str, Metric] = {}
 
-    def add(self, name: str, text: str, value: float | None, /, **labels: str) -> None:
-        """Add a sample; a name that ends in `_total` is that of a counter, every other that of a gauge."""
+    def add(self, name: str, text: str, value: float | None, scale: float = 1, /, **labels: str) -> None:
+        """Add a sample of `value` times `scale`; a name that ends in `_total` is that of a counter, every other that of a gauge."""
         if value is not None:
             family, kind = name.removesuffix("_total"), "counter" if name.endswith("_total") else "gauge"
             nonempty = {key: label for key, label in labels.items() if label}
-            self.metrics.setdefault(family, Metric(family, text, kind)).add_sample(name, nonempty, float(value))
+            self.metrics.setdefault(family, Metric(family, text, kind)).add_sample(name, nonempty, float(value * scale))
 
 
 def _write_session(scrape: _Scrape, session: Session, snapshot: Snapshot) -> None:
@@ -168,7 +168,7 @@ def _write_worker(scrape: _Scrape, worker: Worker, of_slot: dict[str, str]) -> N
         return
     scrape.add("gmg_worker_phase", "1 for the phase that the script is in.", 1, **labels, phase=worker.phase.value)
     for name, text, value, scale in _WORKER:
-        scrape.add(name, text, _scaled(value(worker), scale), **labels)
+        scrape.add(name, text, value(worker), scale, **labels)
     for metric, number in worker.newest.metrics.items():
         scrape.add("gmg_worker_metric", "A named number that the script prints.", number, **labels, metric=metric)
 
@@ -178,7 +178,7 @@ def _write_gpu(scrape: _Scrape, gpu: Gpu, sample: GpuSample, labels: dict[str, s
     del labels["slot"]
     scrape.add("gmg_gpu_info", "The GPU's name.", 1, **labels, name=gpu.name)
     for name, text, field, scale in _GPU:
-        scrape.add(name, text, _scaled(getattr(sample, field), scale), **labels)
+        scrape.add(name, text, getattr(sample, field), scale, **labels)
     scrape.add("gmg_gpu_energy_joules_total", "Energy since its driver was loaded.", sample.energy_j, **labels)
     for reason in sample.throttle or ():
         scrape.add("gmg_gpu_throttle_reason", "1 for each reason to throttle.", 1, **labels, reason=reason)
@@ -187,7 +187,3 @@ def _write_gpu(scrape: _Scrape, gpu: Gpu, sample: GpuSample, labels: dict[str, s
 def _labels(session: str, slot: Slot) -> dict[str, str]:
     on = {"gpu": str(slot.gpu.index), "uuid": slot.gpu.uuid} if slot.gpu is not None else {}
     return {"session": session, "slot": slot.name, "node": slot.node, **on}
-
-
-def _scaled(value: float | None, scale: float) -> float | None:
-    return None if value is None else value * scale
