@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from gmg_tui import session as sessions
@@ -97,7 +98,7 @@ class _Headless:
         self._last_lines: asyncio.TimerHandle | None = None
         self._reporting: asyncio.Task[None] | None = None
         """Requests the jobs that have ended."""
-        self._requests: set[asyncio.Task[None]] = set()
+        self._requests: list[asyncio.Task[None]] = []
 
     @property
     def status(self) -> int:
@@ -195,7 +196,7 @@ class _Headless:
         self._interrupts += 1
         self._interrupted.set()
         kill = self._interrupts > 1
-        self._end(kill=kill)
+        self._requests.append(asyncio.create_task(self._end(kill=kill)))
         self._err.write("killing the workers" if kill else "stopping the workers (ctrl+c again kills them)")
 
     def terminate(self) -> None:
@@ -208,7 +209,7 @@ class _Headless:
     def _output_failed(self, error: OSError) -> None:
         self._output_error = error
         if self._stopped_by_reader:
-            self._end(kill=False)
+            self._requests.append(asyncio.create_task(self._end(kill=False)))
         else:
             self._complete.set()
 
@@ -221,13 +222,6 @@ class _Headless:
             rest = f"the logs: gmg-tui logs {name} SLOT"
         raise GmgError(f"cannot write standard output: {self._output_error.strerror}; {rest}", 1)
 
-    def _end(self, *, kill: bool) -> None:
-        async def request() -> None:
-            try:
-                await self._client.end(kill=kill)
-            except GmgError:
-                return  # without an engine there is nothing to end; its loss is reported where its messages are read
-
-        task = asyncio.ensure_future(request())
-        self._requests.add(task)
-        task.add_done_callback(self._requests.discard)
+    async def _end(self, *, kill: bool) -> None:
+        with suppress(GmgError):  # the engine's loss is reported where its messages are read
+            await self._client.end(kill=kill)

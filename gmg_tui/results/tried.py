@@ -33,7 +33,8 @@ class TriedArguments:
         self._sets[key] = [*self._sets.pop(key, ()), (slot, attempt)][-_MOST_ATTEMPTS:]
         if len(self._sets) > MOST_SETS:
             older = list(self._sets)[: MOST_SETS // 2]
-            del self._sets[min(older, key=lambda key: _mean(map(comparable_rate, _attempts(self._sets[key]))) or 0.0)]
+            rates = {key: _mean(comparable_rate(attempt) for _, attempt in self._sets[key]) for key in older}
+            del self._sets[min(older, key=lambda key: rates[key] or 0.0)]
 
     def view(self, live: Iterable[_Ran], now: float) -> tuple[Tried, ...]:
         """All sets of arguments, with the `live` attempts, the newest first; `now` is Unix seconds."""
@@ -47,7 +48,7 @@ class TriedArguments:
 
 def _row(key: _Key, ran: Sequence[_Ran], now: float) -> Tried:
     """What one set of arguments has reached."""
-    attempts = _attempts(ran)
+    attempts = [attempt for _, attempt in ran]
     failed = [attempt for attempt in attempts if attempt.state is WorkerState.FAILED]
     settled = [attempt for attempt in attempts if attempt.comparable or attempt.state is WorkerState.FINISHED]
     rated = [attempt for attempt in settled if attempt.rate is not None]
@@ -75,10 +76,6 @@ def _row(key: _Key, ran: Sequence[_Ran], now: float) -> Tried:
         fps_per_watt=sum(fps.env_steps or 0.0 for fps in metered) / energy_j if energy_j else None,
         metrics={name: fmean(each.metrics[name] for each in settled if name in each.metrics) for name in names},
     )
-
-
-def _attempts(ran: Sequence[_Ran]) -> list[Attempt]:
-    return [attempt for _, attempt in ran]
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
