@@ -17,6 +17,7 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 
 from gmg_tui.ui.terminal import Differ
+from tests.pseudo_terminal import text_of
 from tests.ui import play, sessions
 from tests.workers import changed
 
@@ -165,3 +166,16 @@ async def test_only_cells_that_changed_are_sent(monkeypatch: pytest.MonkeyPatch)
         app.engine.push(changed(snapshot, workers=workers))
         await play.sees(pilot, "8,192 envs")
     assert 0 < len("".join(sent)) < 100
+
+
+# How the main screen shares out its rows
+
+
+async def test_the_first_frame_shows_all_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not a blank that is filled afterwards."""
+    size = (120, 36)
+    sent = play.record(monkeypatch, Console(width=size[0], color_system="256"))
+    async with play.busy().run_test(size=size):
+        terminal = pyte.Screen(*size)
+        pyte.Stream(terminal).feed(sent[0])
+    assert [word for word in (*map("gpu{}".format, range(8)), "Σ") if word not in text_of(terminal)] == []
