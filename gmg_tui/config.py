@@ -6,15 +6,15 @@ for that command alone. `[keys]` gives actions of the screen other keys; `[reade
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import platformdirs
 
 from gmg_tui.errors import GmgError, nearest
 from gmg_tui.options import LINE, TABLES, Opt
 
-_VARIABLE = "GMG_TUI_CONFIG"
 _TABLES = ("keys", "readers")
 
 
@@ -30,14 +30,9 @@ class Settings(NamedTuple):
     """By name, as written."""
 
 
-def path(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The file, whether it exists or not: `GMG_TUI_CONFIG`, None if that is empty, else in `~/.config/gmg-tui`."""
-    override = environ.get(_VARIABLE)
-    if override is not None:
-        return Path(override) if override else None
-    # A path that is not absolute is to be ignored: XDG Base Directory Specification 0.8.
-    folder = environ.get("XDG_CONFIG_HOME", "")
-    return Path(folder if folder.startswith("/") else os.path.expanduser("~/.config"), "gmg-tui", "config.toml")  # noqa: PTH111
+def path() -> Path:
+    """The file, whether it exists or not: `$XDG_CONFIG_HOME/gmg-tui/config.toml`."""
+    return platformdirs.user_config_path("gmg-tui") / "config.toml"
 
 
 def read(file: Path, command: str) -> Settings:

@@ -24,7 +24,6 @@ settings.register_profile("busy machine", deadline=None)
 settings.load_profile("busy machine")
 
 _OUTER = (
-    "GMG_TUI_CONFIG",
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
     "EGL_DEVICE_ID",

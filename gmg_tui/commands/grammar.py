@@ -81,7 +81,7 @@ class ConfiguredCommand(click.Command):
 def settings_of(command: str) -> Settings | None:
     """What `config.toml` sets for a command; None without it. Raises `GmgError`."""
     file = config.path()
-    if file is None or not os.path.exists(file):  # noqa: PTH110 - raises nothing
+    if not os.path.exists(file):  # noqa: PTH110 - raises nothing
         return None
     try:
         settings = config.read(file, command)

@@ -117,15 +117,3 @@ def test_commands_that_do_not_start_or_draw_ignore_a_broken_file(file: Path, gmg
         done = gmg(*words.split())
         assert (done.returncode, done.stderr) == (0, ""), words
     assert "no running session" in gmg("stop").stderr
-
-
-def test_another_file_or_none_can_be_named(
-    file: Path, spec_of: SpecOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file.write_text("bad = 1")
-    monkeypatch.setenv("GMG_TUI_CONFIG", "")
-    assert spec_of("--cpu", "1", "sim.py").cpu == 1
-    other = tmp_path / "other.toml"
-    other.write_text("cpu = 3\n")
-    monkeypatch.setenv("GMG_TUI_CONFIG", str(other))
-    assert spec_of("sim.py").cpu == 3

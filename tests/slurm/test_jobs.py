@@ -46,9 +46,9 @@ def test_the_guides_batch_script_continues_a_sweep_when_slurm_requeues_it(
     (tmp_path / "sweep.toml").write_text(
         f"script = {str(script)!r}\nargs = ['{{file}}']\n[grid]\nfile = [{str(done)!r}, {str(go)!r}]\n"
     )
-    settings = tmp_path / "config.toml"
+    settings = Path(os.environ["XDG_CONFIG_HOME"], "gmg-tui", "config.toml")
+    settings.parent.mkdir(parents=True)
     settings.write_text("cpu = 1\n")
-    monkeypatch.setenv("GMG_TUI_CONFIG", str(settings))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     number = slurm.ask("sbatch", "--parsable", "--chdir", str(tmp_path), str(file)).strip()
     name = f"sweep-{number}"
