@@ -61,7 +61,10 @@ def logs(words: tuple[str, ...], *, follow: bool) -> int:
         while follow and not log.path.exists() and not _has_ended(entry, log):
             time.sleep(_POLL_S)
         with log.path.open("rb") as file:
-            _print(_blocks(file, entry, log, follow=follow))
+            blocks = _blocks(file, entry, log, follow=follow)
+            for block in _cleaned(blocks) if sys.stdout.isatty() else blocks:
+                sys.stdout.buffer.write(block)
+                sys.stdout.buffer.flush()
     except FileNotFoundError:
         raise GmgError(f"{log.label} of session {entry.name} has not written a log yet ({log.path})", 1) from None
     except KeyboardInterrupt:
@@ -146,13 +149,6 @@ def _replacement(file: BinaryIO, path: Path) -> BinaryIO | None:
         return path.open("rb")
     except OSError:
         return None  # removed, and not written again yet
-
-
-def _print(blocks: Iterator[bytes]) -> None:
-    output = sys.stdout.buffer
-    for block in _cleaned(blocks) if sys.stdout.isatty() else blocks:
-        output.write(block)
-        output.flush()
 
 
 def _cleaned(blocks: Iterator[bytes]) -> Iterator[bytes]:

@@ -41,9 +41,8 @@ def run(options: Options, engine: PrestartedEngine, program: Program | None, arg
             install = install_command(python)
             raise GmgError(f"{python} has no Genesis; install it: {install}; or: gmg-tui demo --simulate 8")
         if options.gpus is None and options.cpu is None and not _has_gpu():
-            options = options.replace(cpu=_DEMO_CPU_SLOTS)
-            fields = check(options)
-        example = "light.py" if options.cpu else "franka.py"
+            fields["cpu"] = _DEMO_CPU_SLOTS
+        example = "light.py" if fields["cpu"] else "franka.py"
         program = Program(str(Path(__file__).parent.parent / "examples" / example), (*_DEMO_ARGS[example], *args))
     return start(options, partial(describe, options, fields, program, after=after), engine=engine)
 

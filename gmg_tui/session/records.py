@@ -248,22 +248,19 @@ def clear_lost(report: Callable[[str], None]) -> None:
         report: Takes a line for the user before a process is killed, and about anything that could not be done.
     """
     for entry in listing():
-        if entry.state == "lost" and not entry.record.lost:
-            _clear(entry, report)
-
-
-def _clear(entry: SessionEntry, report: Callable[[str], None]) -> None:
-    session = entry.record.session
-    if stuck := _kill(session, report):
-        # The record stays unchanged, so that the next command tries again.
-        report(f"{entry.name}: the kernel does not end process {', '.join(map(str, stuck))}")
-        return
-    with suppress(OSError):
-        remove_stale_socket(Path(session.spec.socket))
-    try:
-        write_record(entry.record.after_loss(entry.written))
-    except OSError as error:
-        report(f"{entry.name}: cannot write {entry.folder / RECORD}: {error.strerror}")
+        if entry.state != "lost" or entry.record.lost:
+            continue
+        session = entry.record.session
+        if stuck := _kill(session, report):
+            # The record stays unchanged, so that the next command tries again.
+            report(f"{entry.name}: the kernel does not end process {', '.join(map(str, stuck))}")
+            continue
+        with suppress(OSError):
+            remove_stale_socket(Path(session.spec.socket))
+        try:
+            write_record(entry.record.after_loss(entry.written))
+        except OSError as error:
+            report(f"{entry.name}: cannot write {entry.folder / RECORD}: {error.strerror}")
 
 
 def _kill(session: Session, report: Callable[[str], None]) -> list[int]:
