@@ -111,8 +111,6 @@ def _connect(path: Path) -> socket.socket | None:
         connection.connect(str(path))
     except OSError:
         connection.close()
-        with suppress(OSError):
-            sessions.remove_stale_socket(path)
         return None
     return connection
 
