@@ -39,7 +39,7 @@ _SOCKET_PATH_BYTES = 107
 """The longest path of a UNIX socket on Linux (sun_path, less its terminating zero)."""
 _LOCK_TIMEOUT_S = 5.0
 """How long an engine waits for its lock, which other commands take for a moment to see whether it runs."""
-_LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_LOG_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC  # O_RDWR: a pipe can be opened so
 _BACKLOG = 128
 _POLL_S = 0.01
 """Nothing can be awaited when another process lets go of a lock."""
