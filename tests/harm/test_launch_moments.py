@@ -18,13 +18,13 @@ import pytest
 from gmg_tui import session as sessions
 from gmg_tui.errors import GmgError
 from gmg_tui.model import WorkerState
+from tests.cli.scripted import COMMAND
 from tests.engine.harness import FAKE, spec_for
 from tests.engine.test_groups import RANK
 from tests.patience import LONG_S, eventually, processes_of_test, wait_until
 
 from .sessions import STEPS, snapshot_of
 
-GMG = (sys.executable, "-m", "gmg_tui")
 WORKERS = (FAKE, *STEPS)
 GROUP = ("--ddp", RANK, "--steps", "1000000")
 MOMENTS = {
@@ -42,7 +42,7 @@ def launch(number: signal.Signals, moment: str, *words: str) -> subprocess.Popen
     """A launcher of `words` on two slots that gets a signal at a moment of its start."""
     path = os.pathsep.join(filter(None, [str(Path(__file__).with_name("moment")), os.environ.get("PYTHONPATH")]))
     env = os.environ | {"PYTHONPATH": path, "GMG_TEST_MOMENT": f"{number.value}:{moment}"}
-    command = [*GMG, "--headless", "--cpu", "2", *words]
+    command = [*COMMAND, "--headless", "--cpu", "2", *words]
     return subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
@@ -174,7 +174,7 @@ def test_sigterm_ends_a_client_with_blocked_output(sweep: bool, tmp_path: Path) 
     stamps = tmp_path / "stamps"
     args = ["--plain", "--phase-s", "0", "--flood", "plain", "--lines", "0", "--stamp", str(stamps)]
     words = ["sweep", "--set", "x=1", "--cpu", "1", "--headless", "--script", FAKE, *args]
-    command = [*GMG, *(words if sweep else ["--headless", "--cpu", "1", FAKE, *args])]
+    command = [*COMMAND, *(words if sweep else ["--headless", "--cpu", "1", FAKE, *args])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as client:
         wait_until(lambda: stamps.exists() and stamps.read_bytes().count(b"\n") > 400)
         client.terminate()

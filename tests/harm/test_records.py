@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,15 +12,10 @@ from typing import Any
 import msgspec
 
 from gmg_tui import session as sessions
-from tests.cli.scripted import ScriptedEngine, environ
+from tests.cli.scripted import ScriptedEngine, gmg
 
 _NEVER = 1e300
 """Not a point in time."""
-
-
-def _gmg(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gmg_tui", *words]
-    return subprocess.run(command, capture_output=True, text=True, env=environ(), stdin=subprocess.DEVNULL)
 
 
 def _lost_session(name: str) -> Path:
@@ -75,12 +68,12 @@ def test_damaged_sessions_do_not_hide_others_and_can_be_removed() -> None:
         damage(folder)
         os.utime(folder, (time.time() + (3600 if number % 2 else -3600),) * 2)
     _lost_session("good")
-    listed = _gmg("ls", "--json")
+    listed = gmg("ls", "--json")
     assert (listed.returncode, listed.stderr) == (0, "")
     assert {row["name"] for row in json.loads(listed.stdout)} == {f"{name}-1" for name in ("good", *READABLE)}
-    table = _gmg("ls").stdout
+    table = gmg("ls").stdout
     for name in (*UNREADABLE, *READABLE):
         assert (f"gmg-tui rm {name}-1" in table) == (name in UNREADABLE)
-    removed = _gmg("rm", "--yes", *(f"{name}-1" for name in (*UNREADABLE, *READABLE)))
+    removed = gmg("rm", "--yes", *(f"{name}-1" for name in (*UNREADABLE, *READABLE)))
     assert (removed.returncode, removed.stderr) == (0, "")
     assert [entry.name for entry in sessions.listing()] == ["good-1"]

@@ -13,6 +13,7 @@ import gmg_tui
 from gmg_tui.genesis.output.lines import REPORTED, is_mere
 from gmg_tui.genesis.output.reader import Reader
 from gmg_tui.readers.formats import MARK
+from tests.cli.scripted import gmg
 
 _SCRIPT = """
 import sys, time
@@ -34,8 +35,7 @@ def _run(folder: Path, script: str, *options: str) -> dict[str, object]:
     path, summary = folder / "sim.py", folder / "summary.json"
     path.write_text(script)
     words = ("--cpu", "1", "--headless", "--python", sys.executable, "--summary", str(summary), *options, str(path))
-    command = [sys.executable, "-m", "gmg_tui", *words]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL)
+    ran = gmg(*words)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     worker: dict[str, object] = json.loads(summary.read_text())["workers"][0]
     return worker

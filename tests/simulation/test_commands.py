@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gmg_tui import session as sessions
-
-_LONG_S = 240
-
-
-def _gmg(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gmg_tui", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=_LONG_S, stdin=subprocess.DEVNULL)
+from tests.cli.scripted import gmg
 
 
 def _workers(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -26,7 +18,7 @@ def _workers(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def test_the_demo_shows_a_recovered_race_an_out_of_memory_and_a_slow_card(tmp_path: Path) -> None:
     summary = tmp_path / "summary.json"
-    ran = _gmg("demo", "--simulate", "4", "--headless", "--summary", str(summary), "--", "--steps", "6000")
+    ran = gmg("demo", "--simulate", "4", "--headless", "--summary", str(summary), "--", "--steps", "6000")
     assert ran.returncode == 1, ran.stderr
     report = json.loads(summary.read_text())
     assert report["simulated"] is True
@@ -42,20 +34,20 @@ def test_the_demo_shows_a_recovered_race_an_out_of_memory_and_a_slow_card(tmp_pa
 
 
 def test_a_sweep_and_its_reports_are_marked_as_simulated(tmp_path: Path) -> None:
-    ran = _gmg("sweep", "--simulate", "2", "--headless", "--set", "n_envs=1024,4096", "--set", "init=1")
+    ran = gmg("sweep", "--simulate", "2", "--headless", "--set", "n_envs=1024,4096", "--set", "init=1")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "simulated  2 finished" in ran.stdout
     page = tmp_path / "page.html"
-    assert _gmg("report", "--html", str(page)).returncode == 0
+    assert gmg("report", "--html", str(page)).returncode == 0
     assert "  simulated  " in page.read_text()
-    assert "  simulated  " in _gmg("report").stdout.splitlines()[0]
+    assert "  simulated  " in gmg("report").stdout.splitlines()[0]
     for form in ("--json", "--csv"):
-        assert "GPU-simulated-" in _gmg("report", form).stdout
+        assert "GPU-simulated-" in gmg("report", form).stdout
 
 
 @pytest.mark.slow
 def test_a_tuning_finds_the_memory_limit_and_how_to_continue() -> None:
-    ran = _gmg("tune", "--simulate", "4", "--headless", "--settle", "2", "--var", "n_envs=4096..65536")
+    ran = gmg("tune", "--simulate", "4", "--headless", "--settle", "2", "--var", "n_envs=4096..65536")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "simulated" in ran.stdout
     assert "gmg-tui demo --simulate 4 -- -B " in ran.stdout

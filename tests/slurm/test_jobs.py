@@ -12,6 +12,7 @@ import pytest
 from gmg_tui import session
 from gmg_tui.model import WorkerState
 from gmg_tui.store import reader
+from tests.cli.scripted import COMMAND
 from tests.patience import wait_until
 from tests.store.records import jobs_so_far
 
@@ -20,12 +21,11 @@ from .cluster import Cluster
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 _TESTS = Path(__file__).parents[1]
-_GMG = (sys.executable, "-m", "gmg_tui")
 _STEADY = ("--lines", "240", "--fps", "24000", "--steady", "-B", "4096")
 
 
 def test_a_session_reports_the_time_left_of_its_job(slurm: Cluster, tmp_path: Path) -> None:
-    worker = (*_GMG, "--headless", "--cpu", "1", str(_TESTS / "fake_worker.py"), *_STEADY)
+    worker = (*COMMAND, "--headless", "--cpu", "1", str(_TESTS / "fake_worker.py"), *_STEADY)
     printed = slurm.ask("srun", "--ntasks=1", "--time=5", "--chdir", str(tmp_path), *worker)
     left = re.search(r"Slurm \d+: (\d):\d\d left", printed)
     assert left is not None, printed

@@ -6,8 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import pytest
 from gmg_tui import session
 from gmg_tui.model import WorkerState
 from gmg_tui.store.reader import open_store
+from tests.cli.scripted import gmg
 from tests.nvml_sim import Sim
 from tests.patience import wait_until
 from tests.terminal.screen import CTRL_C, ENTER, ESCAPE, Terminal
@@ -27,8 +26,7 @@ FOREVER = ("--start", "together", FAKE, "--lines", "0", "--fps", "24000000", "--
 
 
 def _workers() -> dict[str, dict[str, object]]:
-    output = subprocess.run([sys.executable, "-m", "gmg_tui", "ls", "--json"], capture_output=True, check=True)
-    (session,) = json.loads(output.stdout)
+    (session,) = json.loads(gmg("ls", "--json").stdout)
     return {worker["slot"]: worker for worker in session["workers"]}
 
 
@@ -253,12 +251,8 @@ def test_a_failure_rings_on_attached_terminals_only_once(tmp_path: Path) -> None
 # `attach` on sessions that have ended, in a real terminal
 
 
-def _gmg(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run((sys.executable, "-m", "gmg_tui", *words), capture_output=True, text=True, check=False)
-
-
 def test_a_session_whose_engine_was_killed_has_its_last_snapshot() -> None:
-    assert _gmg("--detach", "--name", "gone", "--cpu", "1", FAKE, "--lines", "0").returncode == 0
+    assert gmg("--detach", "--name", "gone", "--cpu", "1", FAKE, "--lines", "0").returncode == 0
     folder = session.sessions_folder() / "gone"
 
     def running() -> bool:
@@ -277,4 +271,4 @@ def test_a_session_whose_engine_was_killed_has_its_last_snapshot() -> None:
         terminal.until("ended", "gone was lost: its engine died")
         terminal.press("q")
         assert terminal.until_ended() == 0
-    assert _gmg("rm", "--yes", "gone").returncode == 0
+    assert gmg("rm", "--yes", "gone").returncode == 0
