@@ -28,6 +28,8 @@ from tests.ui.fake_engine import FakeEngine
 
 LOG_LINES = 400
 _TRY_S = 0.01
+LOOKS = {"follow", "details", "series", "queue", "tried", "close"}
+"""Requests that change nothing."""
 
 
 class FakedApp(GmgApp):
@@ -110,7 +112,7 @@ async def click(pilot: Pilot[Any], text: str) -> None:
 
 def asked(of: FakeEngine) -> list[tuple[object, ...]]:
     """Requests that change something."""
-    return [request for request in of.asked if request[0] not in {"follow", "details", "series"}]
+    return [request for request in of.asked if request[0] not in LOOKS]
 
 
 def burst(pilot: Pilot[Any], *keys: str) -> None:

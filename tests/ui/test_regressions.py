@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from gmg_tui.model import Fps
-from gmg_tui.protocol import Action, Lines
+from gmg_tui.protocol import Lines
 from gmg_tui.ui.slots import History, SlotView
 from gmg_tui.ui.terminal import run_pager
 from gmg_tui.ui.workers import tile
 from tests.patience import LONG_S
 from tests.ui import play, sessions, sweeps
-from tests.ui.play import FakedApp, press
+from tests.ui.play import FakedApp, asked, press
 from tests.ui.sessions import NOW
 from tests.workers import changed
 
@@ -33,20 +33,20 @@ async def test_an_edit_of_workers_that_have_run_for_long_asks_first() -> None:
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "e", "1", "ctrl+s")
         await play.sees(pilot, "Restart gpu0?", "2h 00m")
-        assert not [request for request in app.engine.asked if request[0] == "edit"]
+        assert asked(app.engine) == []
         await press(pilot, "y")
-        await play.until(pilot, lambda: any(request[0] == "edit" for request in app.engine.asked))
+        await play.until(pilot, lambda: bool(asked(app.engine)))
 
 
 async def test_the_scope_of_an_edit_is_not_remembered() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "space", "right", "space", "e", "1", "ctrl+s")
-        await play.until(pilot, lambda: any(request[0] == "edit" for request in app.engine.asked))
-        assert app.engine.asked[-1][1] == ("gpu0", "gpu1")
+        await play.until(pilot, lambda: bool(asked(app.engine)))
+        assert asked(app.engine)[-1][1] == ("gpu0", "gpu1")
         await press(pilot, "escape", "right", "e", "2", "ctrl+s")
-        await play.until(pilot, lambda: len([request for request in app.engine.asked if request[0] == "edit"]) == 2)
-        assert next(request for request in reversed(app.engine.asked) if request[0] == "edit")[1] == ("gpu2",)
+        await play.until(pilot, lambda: len(asked(app.engine)) == 2)
+        assert asked(app.engine)[-1][1] == ("gpu2",)
 
 
 async def test_a_line_in_transit_does_not_replace_the_log() -> None:
@@ -71,7 +71,7 @@ async def test_no_key_affects_another_worker_when_the_slot_of_the_details_is_rem
         app.engine.push(changed(snapshot, workers=rest))
         await play.sees(pilot, f"{slot} is not in use any more")
         await press(pilot, "x", "r", "e")
-        assert not [request for request in app.engine.asked if request[0] in {Action.STOP, Action.RESTART, "edit"}]
+        assert asked(app.engine) == []
 
 
 async def test_a_message_takes_no_row_from_the_workers_and_disappears(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from gmg_tui.ui.slots import History, Order, SlotView, in_trouble
 from gmg_tui.ui.view import SORT_S, View
 from gmg_tui.ui.workers import table
 from tests.ui import nodes, play, sessions
-from tests.ui.play import FakedApp, press
+from tests.ui.play import FakedApp, asked, press
 from tests.workers import changed
 
 WIDE = (160, 48)
@@ -149,7 +149,7 @@ async def test_a_filter_without_matches_shows_a_message_and_keys_do_nothing() ->
         await play.sees(pilot, "No worker matches the filter.", "0 of 8 shown")
         keys = ("x", "X", "r", "e", "space", "enter", "p", "do:stacks", "down", "exclamation_mark", "t")
         await press(pilot, *keys, "do:screen.sort_by('FPS')")
-        assert not [request for request in app.engine.asked if request[0] != "follow"]
+        assert not asked(app.engine)
         await press(pilot, "escape")
         assert app.view.selected == "gpu0"
 

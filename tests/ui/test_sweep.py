@@ -11,7 +11,7 @@ from gmg_tui.ui import Outcome
 from gmg_tui.ui.view import View
 from tests.ui import play, sessions, sweeps
 from tests.ui.fake_engine import FakeEngine
-from tests.ui.play import press
+from tests.ui.play import asked, press
 from tests.workers import changed
 
 SMALL, WIDE = (80, 24), (160, 48)
@@ -117,11 +117,11 @@ async def test_without_slots_keys_show_a_message() -> None:
         await play.sees(pilot, "gpu0 is not in use any more")
         await press(pilot, "right", "left", "1", "escape")
         await play.sees(pilot, "There is no worker.")
-        before = [request for request in engine.asked if request[0] != "follow"]
+        before = asked(engine)
         for key in ("r", "x", "X", "e", "enter", "p", "down", "right", "t"):
             await press(pilot, key)
             assert app.screen is app.main
-        assert [request for request in engine.asked if request[0] != "follow"] == before
+        assert asked(engine) == before
         await _shows(pilot, engine, _with(sweeps.engine().snapshot, 1))
         await play.sees(pilot, "gpu1 log")
 
@@ -183,7 +183,7 @@ async def test_a_key_on_a_slot_without_a_job_shows_a_message() -> None:
             app.say("")
             await press(pilot, key)
             await play.sees(pilot, "Nothing runs on gpu3.")
-        assert {request[0] for request in engine.asked} <= {"follow"}
+        assert asked(engine) == []
 
 
 async def test_a_job_that_has_ended_can_only_be_run_again() -> None:
@@ -196,7 +196,7 @@ async def test_a_job_that_has_ended_can_only_be_run_again() -> None:
             await _shows(pilot, engine, changed(engine.snapshot, workers=(ended, *others)))
             await press(pilot, key)
             await play.sees(pilot, message)
-        assert [request for request in engine.asked if request[0] != "follow"] == [("restart", "gpu0")]
+        assert asked(engine) == [("restart", "gpu0")]
 
 
 async def test_quitting_shows_how_to_continue_and_counts_jobs() -> None:
@@ -206,7 +206,7 @@ async def test_quitting_shows_how_to_continue_and_counts_jobs() -> None:
         await play.sees(pilot, "3 jobs are running, 15 waiting.", "Stop the jobs", "Leave them running")
         await play.sees(pilot, "gmg-tui sweep --resume sweep-1")
         await press(pilot, "x")
-        assert [request for request in app.engine.asked if request[0] != "follow"] == [("end", False)]
+        assert asked(app.engine) == [("end", False)]
         await play.sees(pilot, "Stopping: 3 workers left")
         ended = sweeps.queue_of(sweeps.jobs(30, 15, running=0), ended=True)
         app.engine.push(changed(app.engine.snapshot, workers=(), queue=ended))

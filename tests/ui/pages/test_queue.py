@@ -16,7 +16,7 @@ from gmg_tui.ui.pages.queue import PART, QueuePage
 from tests.ui import play, sessions, sweeps
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.pages import tables
-from tests.ui.play import FakedApp, click, press
+from tests.ui.play import FakedApp, asked, click, press
 from tests.workers import changed
 
 SMALL = (80, 24)
@@ -44,8 +44,7 @@ class Queue(NamedTuple):
     @property
     def actions(self) -> list[tuple[object, ...]]:
         """Requests that change something."""
-        looks = {"follow", "queue", "details", "series"}
-        return [request for request in self.engine.asked if request[0] not in looks]
+        return asked(self.engine)
 
     @property
     def queries(self) -> list[tuple[object, ...]]:
