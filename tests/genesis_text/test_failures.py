@@ -209,6 +209,14 @@ def test_earlier_lines_explain_a_failure_without_a_message() -> None:
     assert explain(3, lines[:1]).kind is K.CACHE_RACE
 
 
+def test_reported_figures_are_no_reason_for_a_failure() -> None:
+    assert (
+        explain(1, [b"no joint is called j7", b'gmg:result {"loss": 0.1}']).reason
+        == "exit code 1: no joint is called j7"
+    )
+    assert explain(1, [b'gmg:result {"loss": 0.1}']).reason == "exit code 1"
+
+
 def test_an_array_that_does_not_fit_the_host_is_named() -> None:
     text = b"numpy._core._exceptions._ArrayMemoryError: Unable to allocate 72.8 TiB for an array"
     failure = explain(1, [b"Traceback (most recent call last):", b'  File "x"', text])

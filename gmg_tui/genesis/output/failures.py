@@ -77,6 +77,8 @@ _ENQUEUED = re.compile(rb"[Ll]ast enqueued (?:NCCL )?work: (-?\d{1,20})[,.]")
 _WATCHDOG = re.compile(rb"ProcessGroupNCCL's watchdog got stuck for (\d{1,9}) seconds")
 _JOINED = re.compile(rb"Timed out after (\d{1,9}) seconds waiting for clients\. (\d{1,9})/(\d{1,9}) clients joined")
 """torch's `TCPStore.cpp`."""
+_REPORTED = (b"gmg:result ", b"gmg:fps ")
+"""How lines begin by which a script reports figures."""
 _BOX = re.compile(b"|".join(map(str.encode, "─│╭╮╰╯")))
 """What Rich draws around messages."""
 
@@ -231,7 +233,10 @@ def _exit_text(exit_code: int, texts: Sequence[bytes]) -> bytes:
         return f"{text} ({sent} in a child)".encode()
     # `sys.exit("what is wrong")` ends with 1, its text on standard error; click ends with 2 after `Error: …`.
     unboxed = (_BOX.sub(b"", line).strip() for line in reversed(texts) if exit_code in (1, 2))
-    last = next((line for line in unboxed if line and lines.message(line) is None), b"")
+    texts_of_script = (
+        line for line in unboxed if line and not line.startswith(_REPORTED) and lines.message(line) is None
+    )
+    last = next(texts_of_script, b"")
     return f"{text}: ".encode() + last if last and lines.FPS.search(last) is None else text.encode()
 
 
