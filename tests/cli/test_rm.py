@@ -1,4 +1,4 @@
-"""`rm` as a real process, and what `ls` reports of folders in which no session began."""
+"""`rm`, and what `ls` reports of folders in which no session began."""
 
 from __future__ import annotations
 
