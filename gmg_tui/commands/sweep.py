@@ -73,8 +73,8 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
     settings = lower.under(Settings() if file is None else read(file)).under(upper)
     made = plan.make(settings, file or "sweep", values, check_script)
     fields["ddp"] = groups_of(options, made.jobs)
-    for warning in made.warnings:
-        note(f"gmg-tui: {warning}")
+    if made.warning:
+        note(f"gmg-tui: {made.warning}")
     args = tuple(map(as_text, settings.args or ()))
     program = Program(settings.script or "", args, bool(settings.module))
     if options.dry_run:

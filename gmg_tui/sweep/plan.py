@@ -21,10 +21,10 @@ _Grid = Mapping[str, tuple[Value, ...]]
 
 
 class Plan(NamedTuple):
-    """The jobs of a sweep, and what the user should know of them, a line each."""
+    """The jobs of a sweep, and what the user should know of them, in one line; empty for nothing."""
 
     jobs: tuple[JobRecord, ...]
-    warnings: tuple[str, ...]
+    warning: str = ""
 
 
 class _Draft(NamedTuple):
@@ -72,9 +72,8 @@ def make(settings: Settings, where: str, sets: _Grid, check_script: Callable[[st
     filled_in = {name for _, name in used}
     unused = [name for name in dict.fromkeys(name for job in jobs for name in job.values) if name not in filled_in]
     if not unused:
-        return Plan(jobs, ())
-    warning = f"{where}: no placeholder uses {listed(unused)}; write {{{unused[0]}}} where jobs should get it"
-    return Plan(jobs, (warning,))
+        return Plan(jobs)
+    return Plan(jobs, f"{where}: no placeholder uses {listed(unused)}; write {{{unused[0]}}} where jobs should get it")
 
 
 def applied(spec: RunSpec, settings: Settings) -> RunSpec:
