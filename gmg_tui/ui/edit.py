@@ -19,6 +19,7 @@ from gmg_tui.client import Source
 from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, Settings, Slot
 from gmg_tui.protocol import Seen
+from gmg_tui.ui import keys
 from gmg_tui.ui.dialogs import ConfirmScreen, Dialog
 from gmg_tui.ui.drawing import plain
 from gmg_tui.ui.view import View, job_on
@@ -48,11 +49,18 @@ class _Field(TextArea):
         self.border_title = title
 
     async def on_key(self, event: events.Key) -> None:
-        """Run the action of a key before the next character is inserted: a slow line delivers several keys at once."""
-        active = self.screen.active_bindings.get(event.key) if self.screen.is_active else None
-        if active is not None and not event.is_printable:
-            event.prevent_default().stop()
-            await self.app.run_action(active.binding.action, active.node)
+        """Run the action of a key before the next character is inserted."""
+        await keys.act_in_order(self, event)
+
+    def undo(self) -> None:
+        """Undo from the first line, which stays: Textual 8.2.8 fails where the cursor's line goes with a scrollbar."""
+        self.move_cursor((0, 0))
+        super().undo()
+
+    def redo(self) -> None:
+        """Redo from the first line, as in `undo`."""
+        self.move_cursor((0, 0))
+        super().redo()
 
     def get_line(self, line_index: int) -> Text:
         """The line as it is drawn, without control characters."""

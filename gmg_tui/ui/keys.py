@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from textual.app import App
 from textual.binding import Binding, BindingsMap
 from textual.keys import Keys
 
 from gmg_tui.errors import GmgError, nearest
+
+if TYPE_CHECKING:
+    from textual.events import Key
+    from textual.widget import Widget
 
 WORKER: Final = (
     Binding("r", "app.act('restart')", "Restart", id="restart", tooltip="Restart the worker with its next attempt."),
@@ -121,6 +125,14 @@ def displayed(app: App[Any]) -> dict[str, str]:
     """The first key of each binding as `app` displays it, by the binding's id, for texts that name a key."""
     first = {each.id: keymap.get(each.id, each.key).split(",")[0] for each in MAIN if each.id}
     return {name: app.get_key_display(Binding(key, "none")) for name, key in first.items()}
+
+
+async def act_in_order(widget: Widget, event: Key) -> None:
+    """Run the action of a key on a text before the next character is inserted: a slow line delivers several at once."""
+    active = widget.screen.active_bindings.get(event.key) if widget.screen.is_active else None
+    if active is not None and not event.is_printable:
+        event.prevent_default().stop()
+        await widget.app.run_action(active.binding.action, active.node)
 
 
 def remap(choice: Mapping[str, Sequence[str]]) -> None:

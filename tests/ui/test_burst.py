@@ -52,6 +52,14 @@ async def test_keys_after_the_quit_key_are_dropped() -> None:
     assert app.return_value.how == "detached"
 
 
+async def test_keys_that_delete_in_the_search_delete_what_stands_before_what_follows_them() -> None:
+    app = busy()
+    async with app.run_test(size=(120, 36)) as pilot:
+        _burst(pilot, "slash", *"xep", "ctrl+u", *"ab", "backspace", "c")
+        await pilot.pause()
+        assert app.main.log_view.buffer.query == "ac"
+
+
 async def test_keys_after_the_edit_key_do_not_act_on_workers() -> None:
     async with busy().run_test(size=(120, 36)) as pilot:
         engine = _burst(pilot, "e", "space", "x", "X", "y", "ctrl+s")

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual import events
 from textual._xterm_parser import XTermParser
 from textual.pilot import Pilot
 from textual.widgets import TextArea
@@ -108,6 +109,18 @@ async def test_what_cannot_be_parsed_is_explained_and_not_sent() -> None:
             await press(dialog.pilot, "ctrl+s")
             await play.sees(dialog.pilot, error)
         assert asked(dialog.engine) == []
+
+
+async def test_pasted_lines_with_a_scrollbar_can_be_undone_and_come_again() -> None:
+    """The interface failed: the cursor was left in a line that was gone."""
+    pasted = "\n".join((" ".join(f"--foo bar{number}" for number in range(100)), "--last"))
+    async with editing() as dialog:
+        dialog.pilot.app.post_message(events.Paste(pasted))
+        await play.sees(dialog.pilot, "--last")
+        await press(dialog.pilot, "ctrl+z")
+        await play.sees(dialog.pilot, "unchanged")
+        await press(dialog.pilot, "ctrl+y")
+        await play.sees(dialog.pilot, "--last")
 
 
 async def test_the_preview_shows_the_arguments_of_this_worker() -> None:
