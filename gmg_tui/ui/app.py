@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -33,7 +33,7 @@ from gmg_tui.ui.dialogs import ConfirmScreen
 from gmg_tui.ui.drawing import Appearance, safe
 from gmg_tui.ui.main_screen import MainScreen
 from gmg_tui.ui.pages.page import Page
-from gmg_tui.ui.terminal import TerminalApp, TerminalDriver, TrueSizeScreen, sequences
+from gmg_tui.ui.terminal import TerminalApp, TerminalDriver, TrueSizeScreen, pager_command, run_pager, sequences
 from gmg_tui.ui.view import View
 
 MESSAGE_S = 8.0
@@ -149,12 +149,14 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         if self.screen_stack:  # it is not ending
             self.screen.refresh(layout=True)
 
-    @contextmanager
-    def lend_terminal(self) -> Iterator[None]:
-        """Leave the terminal to another program while the context lasts; nothing is drawn meanwhile."""
+    async def show_file(self, path: Path) -> None:
+        """Leave the terminal to the pager on a file; nothing is drawn meanwhile. Raises `GmgError` if it fails."""
+        command = pager_command(path)
         with self.batch_update(), self.suspend() if self.terminal is not None else nullcontext():
-            yield
+            trouble = await run_pager(command)
         self.action_redraw()
+        if trouble:
+            raise GmgError(trouble)
 
     # The session
 
@@ -358,7 +360,7 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         """Show the help, which begins with the keys of the page that it is asked on."""
         from gmg_tui.ui.pages.help import HelpScreen
 
-        await self.push_screen(HelpScreen(self.screen, self.main))
+        await self.push_screen(HelpScreen(self))
 
     def action_command_palette(self) -> None:
         """Show the palette."""
@@ -380,6 +382,11 @@ class Palette(CommandPalette, TrueSizeScreen[None]):
     """Textual's, which is laid out for the size that the terminal has."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "app.quit_session", "quit", show=False, priority=True)]
+
+    async def on_input_submitted(self) -> None:
+        """Choose among what matches the whole text: the list of Textual 8.2.8 is that of before until it has searched."""
+        if searching := [each for each in self.workers if each.node is self and not each.is_finished]:
+            await self.workers.wait_for_complete(searching)
 
     def on_resize(self) -> None:
         """Close where there is no room: in a few rows its list fails (Textual 8.2.8, `OptionList._move_page`)."""

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from textual.events import Key
     from textual.widget import Widget
 
+
+def action_of(binding: Binding) -> str:
+    """The name of its action, without the node and the arguments."""
+    return binding.action.removeprefix("app.").partition("(")[0]
+
+
 WORKER: Final = (
     Binding("r", "app.act('restart')", "Restart", id="restart", tooltip="Restart the worker with its next attempt."),
     Binding(
@@ -87,9 +93,7 @@ MAIN_COMMANDS: Final = (
 )
 """What the main screen has in the palette without a key."""
 
-TYPED_OVER: Final = frozenset(
-    each.action.removeprefix("app.").partition("(")[0] for each in MAIN if each.action.startswith("app.")
-)
+TYPED_OVER: Final = frozenset(action_of(each) for each in MAIN if each.action.startswith("app."))
 """Actions that are not available while a text is typed on the main screen."""
 
 ON_WORKER: Final = frozenset({"act", "restart_failed", "edit", "stacks", "processes", "use_gpu"})
@@ -116,6 +120,11 @@ keymap: Final[dict[str, str]] = {}
 """The keys that the user has set, by the ids of bindings: `App.set_keymap`."""
 
 
+def keys_of(binding: Binding) -> list[str]:
+    """The keys of a binding, also where the user has set them."""
+    return keymap.get(binding.id or "", binding.key).split(",")
+
+
 def ids() -> list[str]:
     """The ids of all bindings that can have other keys."""
     return list(dict.fromkeys(binding.id for binding in MAIN if binding.id))
@@ -123,7 +132,7 @@ def ids() -> list[str]:
 
 def displayed(app: App[Any]) -> dict[str, str]:
     """The first key of each binding as `app` displays it, by the binding's id, for texts that name a key."""
-    first = {each.id: keymap.get(each.id, each.key).split(",")[0] for each in MAIN if each.id}
+    first = {each.id: keys_of(each)[0] for each in MAIN if each.id}
     return {name: app.get_key_display(Binding(key, "none")) for name, key in first.items()}
 
 

@@ -17,7 +17,7 @@ from gmg_tui.ui.drawing import KeysFooter
 from gmg_tui.ui.header import Header
 from gmg_tui.ui.log.view import LogView
 from gmg_tui.ui.slots import Order
-from gmg_tui.ui.terminal import TrueSizeScreen, pager_command, run_pager
+from gmg_tui.ui.terminal import TrueSizeScreen
 from gmg_tui.ui.view import View, job_on, log_path
 from gmg_tui.ui.workers.grid import Grid
 
@@ -102,9 +102,13 @@ class MainScreen(TrueSizeScreen[None]):
             self.log_view.update_rows()
 
     def on_key(self, event: Key) -> None:
-        """Stop a key that does nothing here: what has opened meanwhile must not get it."""
+        """Stop a key that does nothing here, and say so: what has opened meanwhile must not get it."""
         if self.focused is None:
             event.stop()
+            name = next((each.description for each in keys.MAIN if event.key in keys.keys_of(each)), "Back")
+            if name != "Back":
+                why = " in a session that has ended" if self._view.over else " here"
+                self.app.say(f"{name}: not possible{why}.")
 
     def on_screen_resume(self) -> None:
         """Catch up with what happened while another screen was on top."""
@@ -290,11 +294,7 @@ class MainScreen(TrueSizeScreen[None]):
         self.app.request(self._open_pager)
 
     async def _open_pager(self) -> None:
-        command = pager_command(await self._log_path())
-        with self.app.lend_terminal():
-            trouble = await run_pager(command)
-        if trouble:
-            raise GmgError(trouble)
+        await self.app.show_file(await self._log_path())
 
     async def _log_path(self) -> Path:
         view, slot = self._view, self._view.selected

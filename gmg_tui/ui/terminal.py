@@ -187,8 +187,8 @@ class TerminalDriver(LinuxDriver):
         super().stop_application_mode()
 
 
-_FIRST: Final = {"help": 0, "quit": 1, "detach": 2, "back": 3}
-"""The places of the bindings that help or leave: first on every screen, as a narrow footer is cut at its end."""
+_FIRST: Final = {"help": 0, "quit": 1, "detach": 2, "back": 3, "queue": 4}
+"""The places of the bindings that come first on every screen, as a narrow footer is cut at its end."""
 
 
 class TrueSizeScreen(Screen[Result]):

@@ -77,7 +77,10 @@ def _theme(name: str, colors: Sequence[str], grounds: Mapping[str, Any], variabl
 
 def _ansi() -> Theme:
     base = BUILTIN_THEMES["ansi-dark"]
-    default = dict.fromkeys(("text-muted", "border", "border-blurred"), "ansi_default")
+    cursor = ("block-cursor-foreground", "block-cursor-background")
+    default = dict.fromkeys(("text-muted", "border", "border-blurred", *cursor), "ansi_default")
+    # A cursor is seen without colours too.
+    default |= {"block-cursor-text-style": "bold reverse", "block-cursor-blurred-text-style": "underline"}
     return replace(
         base, name=_PREFIX + "ansi", accent="ansi_cyan", secondary="ansi_blue", variables={**base.variables, **default}
     )

@@ -14,7 +14,7 @@ from gmg_tui.model import JobRecord, Phase, Progress, Rank, Slot, Worker, Worker
 from gmg_tui.placeholders import as_text
 from gmg_tui.text import SEPARATOR
 from gmg_tui.ui.drawing import SIGNS
-from gmg_tui.ui.slots import SlotView
+from gmg_tui.ui.slots import SlotView, in_trouble
 
 _BEFORE_RUNNING = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING})
 STATE_STYLES = dict.fromkeys(WorkerState, "title") | {
@@ -41,14 +41,22 @@ class Note(NamedTuple):
     style: str
 
 
-def sign_of(worker: Worker) -> str:
+def sign_of(entry: SlotView) -> str:
     """The one character for the worker's state."""
-    return SIGNS.warn if worker.stuck or worker.lost_since is not None else SIGNS.states[worker.state]
+    return SIGNS.warn if _wrong(entry) else SIGNS.states[entry.worker.state]
 
 
-def style_of(worker: Worker) -> str:
+def style_of(entry: SlotView) -> str:
     """The name of the style for the worker's state."""
-    return "error" if worker.stuck or worker.lost_since is not None else STATE_STYLES[worker.state]
+    return _wrong(entry) or STATE_STYLES[entry.worker.state]
+
+
+def _wrong(entry: SlotView) -> str:
+    """The name of the style where a state is not as it should be: what runs may be slow; empty where all is well."""
+    worker = entry.worker
+    if worker.stuck or worker.lost_since is not None:
+        return "error"
+    return "warn" if STATE_STYLES[worker.state] == "ok" and in_trouble(entry) else ""
 
 
 def state_of(worker: Worker) -> str:

@@ -60,6 +60,14 @@ async def test_keys_that_delete_in_the_search_delete_what_stands_before_what_fol
         assert app.main.log_view.buffer.query == "ac"
 
 
+async def test_enter_behind_what_no_command_is_called_does_not_run_the_first_of_all() -> None:
+    async with busy().run_test(size=(120, 36)) as pilot:
+        await pilot.press("ctrl+p")
+        await sees(pilot, "Copy log line")
+        _burst(pilot, *"xyzzy", "enter")
+        await sees(pilot, "No matches found")
+
+
 async def test_keys_after_the_edit_key_do_not_act_on_workers() -> None:
     async with busy().run_test(size=(120, 36)) as pilot:
         engine = _burst(pilot, "e", "space", "x", "X", "y", "ctrl+s")

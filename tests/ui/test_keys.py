@@ -152,6 +152,9 @@ async def test_a_key_without_effect_shows_the_reason() -> None:
             await press(pilot, key)
             await play.sees(pilot, f"Nothing runs on gpu{number}.")
             await press(pilot, "down")
+        for key, text in (("Q", "Queue: not possible here."), ("n", "Next match: not possible here.")):
+            await press(pilot, key)
+            await play.sees(pilot, text)
         assert asked(app.engine) == []
 
 

@@ -63,6 +63,15 @@ async def test_the_log_follows_until_a_page_up_and_again_after_end() -> None:
         await play.sees(pilot, "newest 0")
 
 
+async def test_a_search_in_a_log_of_which_only_the_end_is_known_says_so() -> None:
+    app = play.busy(1)
+    app.engine.log = {"gpu0": ["Compiling", *(f"step {number}" for number in range(5000))]}
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "5,001 lines")
+        await press(pilot, "slash", *"Compiling")
+        await play.sees(pilot, "no match in the newest 1,000 lines")
+
+
 async def test_search_highlights_counts_and_steps_through_matches() -> None:
     app = _plain()
     async with app.run_test(size=SMALL) as pilot:

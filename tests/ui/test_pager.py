@@ -28,13 +28,15 @@ def _app(*lines: str) -> FakedApp:
 # The pager
 
 
-def _with_log(app: FakedApp, folder: Path, text: str = "all of it\n") -> Path:
+def _with_log(app: FakedApp, folder: Path, *names: str) -> Path:
+    """Give the session this folder with logs. Returns the first one's path."""
     spec = changed(app.view.session.spec, folder=str(folder))
     app.view.session = changed(app.view.session, spec=spec)
-    path = folder / "logs" / "gpu0.log"
-    path.parent.mkdir()
-    path.write_text(text)
-    return path
+    (folder / "logs").mkdir()
+    paths = [folder / "logs" / name for name in names or ("gpu0.log",)]
+    for path in paths:
+        path.write_text("all of it\n")
+    return paths[0]
 
 
 def _pager(tmp_path: Path) -> tuple[str, Path]:
@@ -53,8 +55,7 @@ async def test_the_pager_opens_the_whole_log(tmp_path: Path, monkeypatch: pytest
     monkeypatch.delenv("LESS", raising=False)
     async with app.run_test(size=SMALL) as pilot:
         await press(pilot, "do:screen.log_pager")
-        while not note.exists():
-            await pilot.pause(0.01)
+        await play.until(pilot, lambda: note.exists() and bool(note.read_text()))
         assert note.read_text() == f"{path} R"
         await play.sees(pilot, "a line")
 
@@ -70,6 +71,25 @@ async def test_a_pager_that_fails_is_reported_on_the_screen(
     async with app.run_test(size=SMALL) as pilot:
         await press(pilot, "do:screen.log_pager")
         await play.sees(pilot, why, "a line")
+
+
+@pytest.mark.process
+async def test_enter_on_a_job_that_has_left_its_slot_opens_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It only said that the job is on no slot now."""
+    app = sweeps.app()
+    path = _with_log(app, tmp_path, "0005-a.log", "0005-a-rank1.log", "0006-a.log")
+    command, note = _pager(tmp_path)
+    monkeypatch.setenv("PAGER", command)
+    async with app.run_test(size=SMALL) as pilot:
+        await press(pilot, "Q")
+        await play.sees(pilot, "#13 ")
+        await press(pilot, *["up"] * 8, "enter")
+        await play.until(pilot, lambda: note.exists() and bool(note.read_text()))
+        assert note.read_text().startswith(f"{path} ")
+        await press(pilot, "down", "down", "enter")
+        await play.sees(pilot, "Job 7 (method=ode-b4) has not")
 
 
 @pytest.mark.process

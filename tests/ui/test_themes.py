@@ -16,7 +16,7 @@ from gmg_tui.options import THEMES
 from gmg_tui.ui import themes
 from gmg_tui.ui.drawing import SIGNS, STYLES
 from gmg_tui.ui.themes import in_ascii
-from tests.ui import play, sessions
+from tests.ui import play, sessions, sweeps
 
 _SIXTEEN = {*map(str, range(30, 38)), "39", *map(str, range(40, 48)), "49"}
 _SIXTEEN |= {*map(str, range(90, 98)), *map(str, range(100, 108))}
@@ -85,6 +85,17 @@ async def test_no_color_sends_attributes_only(monkeypatch: pytest.MonkeyPatch) -
     parameters = _parameters(await _sent(None, monkeypatch))
     assert parameters <= _ATTRIBUTES | {"39", "49"}
     assert {"1", "7"} <= parameters
+
+
+async def test_without_colours_the_cursor_of_a_table_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = sweeps.app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await play.press(pilot, "Q")
+        await play.sees(pilot, "#13 ")
+        strips = app.screen._compositor.render_strips()
+        reverse = ["".join(part.text for part in strip if part.style and part.style.reverse) for strip in strips]
+        assert [row.split()[0] for row in reverse if " gpu0 " in row] == ["13"]
 
 
 # What `--ascii` draws: as many cells as without, all of them ASCII

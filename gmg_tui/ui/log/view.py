@@ -101,7 +101,8 @@ class LogView(Rows):
     def _search_text(self) -> str:
         matches, match = self.buffer.matches, self._match
         if not matches:
-            return "no match"
+            gone = self.buffer.rows[0].lines if self.buffer.rows and self.buffer.rows[0].gap else 0
+            return f"no match in the newest {units.count(self.buffer.printed - gone, 'line')}" if gone else "no match"
         number = str(matches.index(match) + 1) if match in matches else SIGNS.ellipsis
         return f"match {number} of {len(matches):,}"
 

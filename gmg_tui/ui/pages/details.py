@@ -167,7 +167,7 @@ class DetailsPage(Page):
         return Content.assemble(
             plain(self._slot).stylize("bold $primary"),
             plain(f" · {words.gpu_name(slot)}  "),
-            (state, f"${STYLES[words.style_of(worker)]}"),
+            (state, f"${STYLES[words.style_of(self._view.of(self._slot))]}"),
             (f"  attempt {worker.attempt}" * bool(worker.attempt) + pid + at, "$text-muted"),
             plain(f"{job}{values}"),
         )

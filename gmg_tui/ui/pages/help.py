@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 from textual.widgets import Footer, Markdown, MarkdownViewer
 
+from gmg_tui.ui import keys
 from gmg_tui.ui.dialogs import Dialog
 from gmg_tui.ui.pages.page import Fact, Facts, Scroll
+
+if TYPE_CHECKING:
+    from gmg_tui.ui.app import GmgApp
 
 _GUIDE: Final = Path(__file__).parents[2] / "guide" / "screen.md"
 
 
 class HelpScreen(Dialog[None]):
-    """The help, opened on `screen`: on a page it begins with the keys of that page."""
+    """The help: on a page it begins with the keys that work there now; then it has all of the main screen."""
 
     DEFAULT_CSS = """
     HelpScreen {
@@ -30,10 +33,12 @@ class HelpScreen(Dialog[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark", "cancel", "Close", show=False, id="help")]
     heading = "Help"
 
-    def __init__(self, screen: Screen[Any], main: Screen[Any]) -> None:
+    def __init__(self, app: GmgApp) -> None:
         super().__init__()
-        self._page = list(_keys(screen)) if screen is not main else []
-        self._main = list(_keys(main, every=screen is not main))
+        of_page = app.screen.active_bindings.items() if app.screen is not app.main else ()
+        self._page = list(_facts(app, ((key, each.binding) for key, each in of_page)))
+        of_main = [each for each in keys.MAIN if app.permits(keys.action_of(each))]
+        self._main = list(_facts(app, ((key, each) for each in of_main for key in keys.keys_of(each))))
 
     def contents(self) -> ComposeResult:
         """The keys as they are set, then what the manual says of the screen, without its list of keys."""
@@ -44,15 +49,14 @@ class HelpScreen(Dialog[None]):
             yield Markdown(_GUIDE.read_text("utf-8").partition("\n## Keys")[0], open_links=False)
 
 
-def _keys(screen: Screen[Any], *, every: bool = False) -> Iterator[Fact]:
-    """The keys that work on `screen` now, or `every` one, with what they do; keys with the same action are together."""
-    actions: dict[str, list[str]] = {}
-    for each in screen.active_bindings.values():
-        if (each.enabled or every) and each.binding.id:
-            text = each.tooltip or each.binding.description
-            actions.setdefault(text, []).append(screen.app.get_key_display(each.binding))
-    for text, displayed in actions.items():
-        yield Fact(" ".join(sorted(displayed, key=len)), text)
+def _facts(app: GmgApp, bound: Iterable[tuple[str, Binding]]) -> Iterator[Fact]:
+    """What bindings do, each with all of its keys."""
+    keys_to: dict[str, list[str]] = {}
+    for key, binding in bound:
+        if binding.id:
+            keys_to.setdefault(binding.tooltip or binding.description, []).append(key)
+    for text, names in keys_to.items():
+        yield Fact(" ".join(app.get_key_display(Binding(name, "none")) for name in names), text)
 
 
 # The manual

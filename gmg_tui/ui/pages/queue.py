@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from textual.binding import Binding, BindingType
@@ -15,6 +16,7 @@ from gmg_tui.client import Source
 from gmg_tui.columns import Column
 from gmg_tui.model import JobRecord, Queue, QueueAction, Worker, WorkerState
 from gmg_tui.model.jobs import SKIPPED
+from gmg_tui.session import LOGS
 from gmg_tui.ui import words
 from gmg_tui.ui.drawing import STYLES, safe
 from gmg_tui.ui.header import progress
@@ -44,12 +46,21 @@ class JobsPage(TablePage[T], Generic[T]):
     """A table of jobs, of which the one that runs is followed, and which are skipped or stopped."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "details", "Details", id="details", tooltip="Show the details of the job's worker."),
+        Binding(
+            "enter",
+            "details",
+            "Details",
+            id="details",
+            tooltip="Show the details of the job's worker, or the log of an earlier one.",
+        ),
         Binding("x", "skip", "Skip or stop", id="stop", tooltip="Skip the selected job, or stop it if it is running."),
         Binding("f", "follow", "Follow", id="follow", tooltip="Select what runs, and what runs after it.", show=False),
     ]
     OPENED_BY = "queue"
     ENTER = "details"
+    PALETTE: ClassVar[Sequence[tuple[str, str, str]]] = (
+        ("Open log in pager", "Open the selected job's whole log in $PAGER.", "log_pager"),
+    )
 
     def __init__(self, engine: Source, view: View, table: RowTable[T]) -> None:
         super().__init__(table)
@@ -74,13 +85,27 @@ class JobsPage(TablePage[T], Generic[T]):
         self.table.follow()
 
     async def action_details(self) -> None:
-        """Show the details of the slot of what is selected, if it has one now."""
+        """Show the details of the slot of what is selected, or the log where another job has the slot now."""
         job = self.selected_job()
         if job is not None and job.slot is None:
-            self.app.say(f"{job.name.capitalize()} is on no slot now.")
+            self.action_log_pager()
         elif job is not None and job.slot is not None:
             self.app.select(job.slot)
             await self.app.push_screen(DetailsPage(self._view, self._engine, job.slot))
+
+    def action_log_pager(self) -> None:
+        """Open the log of what is selected in the pager; where there is none, say what prints it."""
+        job, spec = self.selected_job(), self._view.session.spec
+        if job is None:
+            return
+        logs = Path(spec.folder, LOGS).glob(f"{job.number:04}-*.log")  # of a group the shortest name is that of rank 0
+        path = min(logs, key=lambda path: len(path.name), default=None)
+        if path is None:
+            self.app.say(f"{job.name.capitalize()} has not written a log.")
+        elif self.app.web:
+            self.app.say(f"`gmg-tui logs {spec.name} {job.number}` prints its log.")
+        else:
+            self.app.request(partial(self.app.show_file, path))
 
     async def action_skip(self) -> None:
         """Skip what is selected, or stop it, after a confirmation, if it is running."""
@@ -171,7 +196,10 @@ class QueuePage(JobsPage[Row]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "retry", "Run again", id="restart", tooltip="Retry: run the selected job again.")
     ]
-    PALETTE = (("Retry all that failed", "Run all jobs that have failed again, the first one first.", "retry_failed"),)
+    PALETTE = (
+        *JobsPage.PALETTE,
+        ("Retry all that failed", "Run all jobs that have failed again, the first one first.", "retry_failed"),
+    )
     PERIOD_S = 0.25
 
     def __init__(self, engine: Source, view: View) -> None:

@@ -50,7 +50,10 @@ class TuningPage(JobsPage[Trial]):
     """
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (130, "-wide")]  # noqa: RUF012 - as Textual declares it
     VERTICAL_BREAKPOINTS = [(0, "-short"), (20, "-tall"), (34, "-high")]  # noqa: RUF012
-    PALETTE = (("Copy command line", "Copy the command line of a plain run with the selected value.", "copy"),)
+    PALETTE = (
+        *JobsPage.PALETTE,
+        ("Copy command line", "Copy the command line of a plain run with the selected value.", "copy"),
+    )
 
     def __init__(self, engine: Source, view: View) -> None:
         tuning = view.snapshot.tuning
@@ -107,7 +110,7 @@ class TuningPage(JobsPage[Trial]):
         self.show_selected()
 
     def title_text(self) -> Content:
-        """The step and the trials, and last, as a narrow terminal cuts it, what is looked for."""
+        """The trials and the time, and last, as a narrow terminal cuts it, the step and what is looked for."""
         tuning, view = self._tuning, self._view
         failed = sum(trial.state is TrialState.FAILED for trial in tuning.trials)
         running = sum(trial.state is TrialState.RUNNING for trial in tuning.trials)
@@ -115,11 +118,11 @@ class TuningPage(JobsPage[Trial]):
             ("simulated  " if view.session.spec.simulate is not None else "", "$warning"),
             (f"{view.session.spec.name}  ", "bold $primary"),
             ("ended  " if view.over else "read-only  " if view.readonly else "", "$warning"),
-            (f"{tuning.step}  ", "$success" if tuning.ended else "$primary"),
             (f"{running} running  " if running else "", "$success"),
             (f"{failed} failed  " if failed else "", "$error"),
             (f"{units.count(len(tuning.trials), 'trial')}  {units.clock(view.snapshot.elapsed_s)}", "$text-muted"),
             ("" if tuning.eta_s is None or tuning.ended else f"  about {units.span(tuning.eta_s)} left", "$foreground"),
+            (f"  {tuning.step}", "$success" if tuning.ended else "$primary"),
             (f"  {tune_words.wanted(tuning.spec)}", "$foreground"),
         ]
         return Content.assemble(*((safe(text), style) for text, style in parts))

@@ -81,9 +81,7 @@ def _job(entry: SlotView) -> Piece:
 def _state(entry: SlotView) -> Piece:
     worker = entry.worker
     text = "STUCK" if worker.stuck and worker.lost_since is None else worker.state_word
-    if words.style_of(worker) == "ok" and in_trouble(entry):  # the row may have no room for what is wrong
-        return f"{SIGNS.warn} {text}", "warn"
-    return f"{words.sign_of(worker)} {text}", words.style_of(worker)
+    return f"{words.sign_of(entry)} {text}", words.style_of(entry)
 
 
 def _time(entry: SlotView) -> Piece:

@@ -55,7 +55,7 @@ def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> R
     if not worker.state.ended and not words.getting_ready(worker):
         lost_s = words.lost_s(entry)
         row.end(units.span(entry.since_s(worker.state_since) if lost_s is None else lost_s).rjust(_TIME + 1), "text")
-    row.end(f" {words.sign_of(worker)} {words.state_of(worker)}", words.style_of(worker))
+    row.end(f" {words.sign_of(entry)} {words.state_of(worker)}", words.style_of(entry))
     row.add(f"{corner[0]}{line} ", border)
     if entry.marked:
         row.add(f"{SIGNS.mark} ", "warn")

@@ -223,6 +223,7 @@ async def test_details_open_for_the_slot_of_the_job_also_when_a_filter_hides_it(
     app = sweeps.app(engine)
     async with app.run_test(size=SMALL) as pilot:
         app.view.show_only("gpu0")
+        await play.sees(pilot, "Q Queue")
         await press(pilot, "Q", "down", "enter")
         await play.sees(pilot, "job #14")
         assert app.view.selected == "gpu1"
