@@ -33,7 +33,9 @@ def run(options: Options, engine: PrestartedEngine, program: Program | None, arg
         check_script(program.script, program.module)
     fields, after = check(options), None
     if program is None and options.simulate is not None:
-        program = Program(str(simulation.SCRIPT), (*_simulated_args(options.simulate), *args))
+        program = Program(
+            str(simulation.SCRIPT), (*_simulated_args(options.simulate, ranks=options.ddp is not None), *args)
+        )
         after = "simulated"
     elif program is None:
         python = fields["python"]
@@ -47,10 +49,12 @@ def run(options: Options, engine: PrestartedEngine, program: Program | None, arg
     return start(options, partial(describe, options, fields, program, after=after), engine=engine)
 
 
-def _simulated_args(count: int) -> tuple[str, ...]:
+def _simulated_args(count: int, *, ranks: bool) -> tuple[str, ...]:
     """The arguments with which the simulated script shows what may go wrong, on as many GPUs as there are."""
     race = ("--race", "1") if count > 1 else ()
-    memory = ("--oom", str(count - 1)) if count > simulation.SLOW_CARD + 1 else ()
+    memory = (
+        ("--oom", str(count - 1)) if count > simulation.SLOW_CARD + 1 and not ranks else ()
+    )  # of ranks, all would fail
     return ("-B", "4096", *race, *memory)
 
 

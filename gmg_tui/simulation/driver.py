@@ -15,7 +15,7 @@ from gmg_tui.gpu.driver import NvmlUnavailable
 from gmg_tui.model import Gpu, GpuHealth, GpuProcess, GpuSample
 from gmg_tui.simulation import SLOW_CARD
 
-NAME = "Simulated 16 GB"
+NAME = "Simulated 16GB"
 TOTAL_MIB = 16376
 LIMIT_W = 175.0
 _IDLE_W = 18.0

@@ -51,7 +51,8 @@ class Card:
     """What this process reports to the simulated driver: memory and how much the GPU is used."""
 
     def __init__(self) -> None:
-        self.index = int(os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0] or 0)
+        cards = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        self.index = int(cards[int(os.environ.get("LOCAL_RANK", "0")) % len(cards)] or 0)
         self._folder = os.environ.get("SIMULATED_GPUS")
 
     def use(self, mib: float, util_pct: float) -> None:
@@ -84,7 +85,7 @@ def build(options: argparse.Namespace, card: Card) -> None:
     log(f"~<╭{bar}╮>~")
     log(f"~<│{'┈┉' * 9}┈>~ \x1b[1m\x1b[3m~<Genesis>~ ~<{'┈┉' * 9}┈│>~")
     log(f"~<╰{bar}╯>~")
-    log("Running on ~<[Simulated 16 GB]>~ with backend ~<gs.cuda>~. Device memory: ~<15.99>~ GB.")
+    log("Running on ~<[Simulated 16GB]>~ with backend ~<gs.cuda>~. Device memory: ~<15.99>~ GB.")
     log(
         "🚀 Genesis initialized. 🔖 version: ~<1.4.5>~, 🎨 theme: ~<dark>~, 🌱 seed: ~<None>~, 🐛 debug: ~<False>~, "
         "📏 precision: ~<32>~, 🔥 performance: ~<False>~, 💬 verbose: ~<INFO>~"

@@ -91,6 +91,7 @@ def test_simulated_gpus_run_the_bundled_script(spec_of: SpecOf) -> None:
     spec = spec_of("demo", "--simulate", "8", "--", "--steps", "5")
     assert (spec.name, spec.simulate, Path(spec.script).name) == ("simulated-1", 8, "worker.py")
     assert spec.args == ("-B", "4096", "--race", "1", "--oom", "7", "--steps", "5")
+    assert spec_of("demo", "--simulate", "8", "--ddp").args == ("-B", "4096", "--race", "1")
     assert spec_of("--simulate", "1").args == ("-B", "4096")
     assert spec_of("tune", "--simulate", "2").args == ("-B", "{n_envs}")
 
