@@ -112,6 +112,9 @@ def start(options: Options, make: Callable[[], RunSpec], *, engine: PrestartedEn
             reply = _launch(engine, spec, options, signals, headless=headless, fresh=fresh)
             signals.check()
         except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                signals.ignore()
+                note("stopping the engine (ctrl+c again kills it)")
             engine.cancel()
             if fresh and not isinstance(error, _DiedError):
                 shutil.rmtree(spec.folder, ignore_errors=True)

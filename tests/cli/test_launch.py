@@ -48,7 +48,7 @@ def test_a_refusal_is_reported_and_leaves_nothing_behind(spec: RunSpec, monkeypa
 
 @pytest.mark.process
 def test_an_engine_is_cancelled_with_the_command_that_started_it(
-    spec: RunSpec, monkeypatch: pytest.MonkeyPatch
+    spec: RunSpec, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*, headless: bool) -> None:
         raise KeyboardInterrupt
@@ -58,6 +58,7 @@ def test_an_engine_is_cancelled_with_the_command_that_started_it(
     before = psutil.Process().children()  # of other tests, if nobody has waited for them
     with pytest.raises(KeyboardInterrupt):
         _start(spec)
+    assert "ctrl+c again kills it" in capsys.readouterr().err
     assert not Path(spec.folder).exists()
     assert set(psutil.Process().children()) <= set(before)
 
