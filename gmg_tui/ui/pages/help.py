@@ -1,4 +1,4 @@
-"""The help: the keys, and the manual's page on the screen; and the manual."""
+"""The help: the keys, and the manual's page on the screen."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import Footer, Markdown, MarkdownViewer
+from textual.widgets import Markdown
 
 from gmg_tui.ui import keys
 from gmg_tui.ui.dialogs import Dialog
@@ -57,30 +57,3 @@ def _facts(app: GmgApp, bound: Iterable[tuple[str, Binding]]) -> Iterator[Fact]:
             keys_to.setdefault(binding.tooltip or binding.description, []).append(key)
     for text, names in keys_to.items():
         yield Fact(" ".join(app.get_key_display(Binding(name, "none")) for name in names), text)
-
-
-# The manual
-
-
-class GuideApp(App[None]):
-    """Shows a Markdown text."""
-
-    BINDINGS: ClassVar = [("q,escape", "quit", "quit")]
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self._text = text
-
-    def compose(self) -> ComposeResult:
-        """The text and the keys."""
-        yield MarkdownViewer(self._text, open_links=False, show_table_of_contents=False)
-        yield Footer()
-
-    def on_mount(self) -> None:
-        """Let the keys scroll the text at once."""
-        self.query_one(MarkdownViewer).focus()
-
-
-def show(text: str) -> None:
-    """Show a text until the reader quits."""
-    GuideApp(text).run()
