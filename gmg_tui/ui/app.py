@@ -223,12 +223,6 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         self.publish()
         self.refresh_bindings()
 
-    def write_to_terminal(self, text: str) -> None:
-        """Write control sequences past what is drawn, where there is a terminal."""
-        if text and self.terminal is not None:
-            self.terminal.write(text)
-            self.terminal.flush()
-
     def say(self, message: str) -> None:
         """Show a message for some seconds, in place of the one before."""
         self.clear_notifications()
@@ -258,7 +252,9 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
     # Bindings and commands
 
     def permits(self, action: str) -> bool:
-        """Whether `action` may be done at all: a read-only screen changes nothing."""
+        """Whether `action` may be done at all: a read-only screen changes nothing, and a browser has no pager."""
+        if action == "log_pager":
+            return not self.web
         return action not in keys.STEERING or not (self.view.readonly or self.view.over)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -319,6 +315,11 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         """Let jobs start on the GPUs of the selected or the marked workers, or no more."""
         self.control.use_gpu(used=used)
 
+    def action_log_pager(self) -> None:
+        """Open all that the selected worker has printed in the pager."""
+        if (worker := self.view.worker_on(self.control.selected())) is not None:
+            self.control.open_log(worker.slot, worker.job)
+
     # Pages
 
     async def action_details(self) -> None:
@@ -337,7 +338,7 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
 
     async def action_stacks(self) -> None:
         """Show the Python stack of the selected worker, or of each rank of its group."""
-        from gmg_tui.ui.pages.stacks import StacksPage
+        from gmg_tui.ui.pages.processes import StacksPage
 
         if slot := self.control.selected():
             await self.push_screen(StacksPage(self.engine, slot))

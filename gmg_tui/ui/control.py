@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from textual.screen import ModalScreen
@@ -12,6 +13,7 @@ from gmg_tui import units
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Settings, Worker, WorkerState
 from gmg_tui.protocol import Action, Seen
+from gmg_tui.session import LOGS
 from gmg_tui.ui import words
 from gmg_tui.ui.view import View
 
@@ -173,6 +175,21 @@ class Control:
         """What to ask before workers are restarted with other settings; empty where little running is lost."""
         workers = [worker for slot in slots if (worker := self._app.view.worker_on(slot)) is not None]
         return self._question(Action.RESTART, workers)
+
+    def open_log(self, slot: str, job: int | None) -> None:
+        """Open all that the worker on `slot` has printed in the pager; in a queue that of the job with this number."""
+        app, spec = self._app, self._app.view.session.spec
+        logs, of_job = Path(spec.folder, LOGS), app.view.queue is not None
+        path: Path | None = logs / f"{slot}.log"
+        if of_job:  # of a group the shortest name is that of rank 0
+            files = logs.glob(f"{job:04}-*.log") if job is not None else ()
+            path = min(files, key=lambda file: len(file.name), default=None)
+        if path is None:
+            app.say("There is no log: nothing has run.")
+        elif app.web:
+            app.say(f"`gmg-tui logs {spec.name} {job if of_job else slot}` prints the log.")
+        else:
+            app.request(partial(app.show_file, path))
 
     # Leaving
 

@@ -36,8 +36,6 @@ STYLES: Mapping[str, str] = {
     "fps-graph": "accent",
     "util": "success",
     "vram": "secondary",
-    "power": "warning",
-    "temperature": "error",
     "border": "border-blurred",
     "selected": "border",
     "match": "foreground",

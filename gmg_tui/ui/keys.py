@@ -80,6 +80,7 @@ COMMANDS: Final = (
         "use_gpu(False)",
     ),
     ("Use this GPU for jobs again", "Let jobs start on the worker's GPU again.", "use_gpu(True)"),
+    ("Open log in pager", "Open the whole log of the worker, or of the selected job, in $PAGER.", "log_pager"),
     ("Redraw", "Draw the whole screen again.", "redraw"),
 )
 """What every screen has in the palette without a key: title, explanation, action."""
@@ -88,7 +89,6 @@ MAIN_COMMANDS: Final = (
     ("Filter workers", "Show workers with some words: of slot, node, state, job, group, reason.", "filter_workers"),
     ("Fold node", "Fold the selected worker's node into one line, or unfold it.", "fold_node"),
     ("Log of all ranks", "Show the lines of all ranks of the group together, or those of one rank.", "group_log"),
-    ("Open log in pager", "Open the worker's whole log in $PAGER.", "log_pager"),
     ("Copy log line", "Copy the matching line, else the newest visible one, to the clipboard.", "copy_line"),
 )
 """What the main screen has in the palette without a key."""
@@ -96,10 +96,17 @@ MAIN_COMMANDS: Final = (
 TYPED_OVER: Final = frozenset(action_of(each) for each in MAIN if each.action.startswith("app."))
 """Actions that are not available while a text is typed on the main screen."""
 
-ON_WORKER: Final = frozenset({"act", "restart_failed", "edit", "stacks", "processes", "use_gpu"})
+ON_WORKER: Final = frozenset({"act", "restart_failed", "edit", "stacks", "processes", "use_gpu", "log_pager"})
 """Actions on workers, which a page that shows none does not offer."""
 
-STEERING: Final = (ON_WORKER - {"processes"}) | {"mark", "use_again", "use", "skip", "retry", "retry_failed"}
+STEERING: Final = (ON_WORKER - {"processes", "log_pager"}) | {
+    "mark",
+    "use_again",
+    "use",
+    "skip",
+    "retry",
+    "retry_failed",
+}
 """Actions that change something, which a read-only screen does not offer."""
 
 SIGNS_OF: Final = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
@@ -11,14 +10,13 @@ from textual.binding import Binding, BindingType
 from textual.events import Key
 from textual.widgets import Input
 
-from gmg_tui.errors import GmgError
 from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import KeysFooter
 from gmg_tui.ui.header import Header
 from gmg_tui.ui.log.view import LogView
 from gmg_tui.ui.slots import Order
 from gmg_tui.ui.terminal import TrueSizeScreen
-from gmg_tui.ui.view import View, job_on, log_path
+from gmg_tui.ui.view import View
 from gmg_tui.ui.workers.grid import Grid
 
 if TYPE_CHECKING:
@@ -105,10 +103,10 @@ class MainScreen(TrueSizeScreen[None]):
         """Stop a key that does nothing here, and say so: what has opened meanwhile must not get it."""
         if self.focused is None:
             event.stop()
-            name = next((each.description for each in keys.MAIN if event.key in keys.keys_of(each)), "Back")
-            if name != "Back":
-                why = " in a session that has ended" if self._view.over else " here"
-                self.app.say(f"{name}: not possible{why}.")
+            where = "in a session that has ended" if self._view.over else "here"
+            for each in keys.MAIN:
+                if event.key in keys.keys_of(each) and each.id != "back":
+                    self.app.say(f"{each.description}: not possible {where}.")
 
     def on_screen_resume(self) -> None:
         """Catch up with what happened while another screen was on top."""
@@ -131,8 +129,6 @@ class MainScreen(TrueSizeScreen[None]):
                 return bool(view.nodes)
             case "group_log":
                 return bool(view.snapshot.groups)
-            case "log_pager":
-                return not self.app.web
             case _:
                 return True
 
@@ -252,7 +248,8 @@ class MainScreen(TrueSizeScreen[None]):
 
     def action_follow(self) -> None:
         """Follow the log or pause it."""
-        self.log_view.toggle_follow()
+        log = self.log_view
+        (log.pause if log.following else log.follow)()
 
     def action_log_page(self, direction: str) -> None:
         """Scroll the log."""
@@ -288,20 +285,6 @@ class MainScreen(TrueSizeScreen[None]):
     def action_search_next(self, direction: str) -> None:
         """Go to the next match."""
         self.log_view.search_next(direction)
-
-    def action_log_pager(self) -> None:
-        """Open the log's file in the pager."""
-        self.app.request(self._open_pager)
-
-    async def _open_pager(self) -> None:
-        await self.app.show_file(await self._log_path())
-
-    async def _log_path(self) -> Path:
-        view, slot = self._view, self._view.selected
-        path = log_path(view, slot, await job_on(self.app.engine, view, slot)) if slot else None
-        if path is None:
-            raise GmgError(f"No job runs on {slot}: there is no log." if slot else "There is no log.")
-        return Path(path)
 
     def action_copy_line(self) -> None:
         """Copy a line of the log to the terminal's clipboard."""

@@ -136,6 +136,12 @@ class TerminalApp(App[Result], inherit_bindings=False):
         if self.terminal is not None:
             self.terminal.forget()
 
+    def write_to_terminal(self, text: str) -> None:
+        """Write control sequences past what is drawn, where there is a terminal."""
+        if text and self.terminal is not None:
+            self.terminal.write(text)
+            self.terminal.flush()
+
 
 class TerminalDriver(LinuxDriver):
     """Passes frames through a differ.

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from gmg_tui.client import Source
 from gmg_tui.model import GpuSample, JobRecord, Queue, Slot, Snapshot, Worker, WorkerState
 from gmg_tui.protocol import Welcome
-from gmg_tui.session import LOGS
 from gmg_tui.ui.slots import History, Order, SlotView, in_trouble, slow_slots, sort_key
 from gmg_tui.ui.words import matches
 
@@ -117,11 +116,6 @@ class View:
     def queue(self) -> Queue | None:
         """How far the sweep is; None in a plain run."""
         return self.snapshot.queue
-
-    @property
-    def on_gpus(self) -> bool:
-        """Whether any slot is on a GPU; else the columns are those of the CPU."""
-        return any(slot.gpu is not None for slot in self.session.slots)
 
     def slot(self, name: str) -> Slot | None:
         """The slot called `name`."""
@@ -277,7 +271,7 @@ def _chunks(names: Sequence[str], columns: int) -> list[Band]:
     return [Band(tuple(names[first : first + columns])) for first in range(0, len(names), columns)]
 
 
-# Jobs and logs
+# Jobs
 
 
 async def job_on(engine: Source, view: View, slot: str) -> JobRecord | None:
@@ -290,11 +284,3 @@ async def job_on(engine: Source, view: View, slot: str) -> JobRecord | None:
         return None
     part = await engine.queue(max(0, queue.done - _MARGIN), queue.running + 2 * _MARGIN)
     return next((job for job in part if job.number == worker.job), None)
-
-
-def log_path(view: View, slot: str, job: JobRecord | None) -> str | None:
-    """The file with all that the worker on `slot`, whose job is `job`, has printed; None in a sweep without a job."""
-    folder = view.session.spec.folder
-    if view.queue is None:
-        return f"{folder}/{LOGS}/{slot}.log"
-    return f"{folder}/{job.log}" if job is not None and job.log is not None else None

@@ -54,7 +54,7 @@ async def test_the_pager_opens_the_whole_log(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("PAGER", command)
     monkeypatch.delenv("LESS", raising=False)
     async with app.run_test(size=SMALL) as pilot:
-        await press(pilot, "do:screen.log_pager")
+        await press(pilot, "do:log_pager")
         await play.until(pilot, lambda: note.exists() and bool(note.read_text()))
         assert note.read_text() == f"{path} R"
         await play.sees(pilot, "a line")
@@ -69,7 +69,7 @@ async def test_a_pager_that_fails_is_reported_on_the_screen(
     _with_log(app, tmp_path)
     monkeypatch.setenv("PAGER", command)
     async with app.run_test(size=SMALL) as pilot:
-        await press(pilot, "do:screen.log_pager")
+        await press(pilot, "do:log_pager")
         await play.sees(pilot, why, "a line")
 
 
@@ -89,22 +89,13 @@ async def test_enter_on_a_job_that_has_left_its_slot_opens_its_log(
         await play.until(pilot, lambda: note.exists() and bool(note.read_text()))
         assert note.read_text().startswith(f"{path} ")
         await press(pilot, "down", "down", "enter")
-        await play.sees(pilot, "Job 7 (method=ode-b4) has not")
+        await play.sees(pilot, "There is no log: nothing has run.")
 
 
 @pytest.mark.process
 async def test_nothing_leaves_the_suspended_screen_by_an_exception() -> None:
     assert await run_pager(["false"]) == "false: exit status 1"
     assert await run_pager(["/absent"]) == "/absent: No such file or directory"
-
-
-async def test_in_a_sweep_it_is_the_log_of_the_job() -> None:
-    app = sweeps.app()
-    async with app.run_test(size=WIDE):
-        worker = app.view.worker_on(app.view.selected)
-        assert worker is not None
-        job = next(job for job in app.engine.jobs if job.number == worker.job)
-        assert str(await app.main._log_path()) == f"{app.view.session.spec.folder}/{job.log}"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +114,7 @@ async def test_a_missing_pager_is_reported_in_one_sentence(
     monkeypatch.setenv("PAGER", pager)
     monkeypatch.setenv("PATH", str(tmp_path))
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "do:screen.log_pager")
+        await press(pilot, "do:log_pager")
         await play.sees(pilot, message)
 
 

@@ -18,7 +18,7 @@ from gmg_tui.ui import drawing as graphs
 from gmg_tui.ui import words
 from gmg_tui.ui.slots import KEPT_S, History, SlotView, buckets
 from gmg_tui.ui.view import View
-from gmg_tui.ui.workers import table, tile
+from gmg_tui.ui.workers import grid, table
 from tests.ui import sessions
 from tests.ui.sessions import NOW
 from tests.workers import changed, worker_of
@@ -34,8 +34,8 @@ def _shown(worker: Worker, sample: GpuSample | None = None, history: History | N
 
 
 def _tile(shown: SlotView, width: int = 40) -> str:
-    rows = [str(row) for row in tile.tile(shown, width)]
-    assert len(rows) == tile.HEIGHT
+    rows = [str(row) for row in grid.tile(shown, width)]
+    assert len(rows) == grid.TILE_HEIGHT
     assert {cell_len(row) for row in rows} == {width}
     return "\n".join(rows)
 
@@ -306,7 +306,7 @@ _samples = st.none() | st.builds(
 )
 
 
-@given(_workers, _samples, st.integers(tile.MIN_WIDTH, 90))
+@given(_workers, _samples, st.integers(grid.TILE_WIDTH, 90))
 def test_tiles_and_rows_keep_their_size_with_any_values(worker: Worker, sample: GpuSample | None, width: int) -> None:
     shown = _shown(worker, sample)
     drawn = _tile(shown, width) + _row(shown, 60 + width)

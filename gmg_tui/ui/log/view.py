@@ -164,10 +164,6 @@ class LogView(Rows):
             self.buffer.pause()
         self.update_rows()
 
-    def toggle_follow(self) -> None:
-        """Follow the end, or pause the log where it is."""
-        (self.pause if self.following else self.follow)()
-
     def scroll_lines(self, rows: int) -> None:
         """Scroll down by `rows` (up when negative); at its end the log is followed again."""
         self._top = self._forth(self._top, rows) if rows > 0 else self._back(self._top, -rows)

@@ -17,13 +17,14 @@ from textual.widgets import DataTable, Static, TabbedContent, TabPane, Tabs
 from gmg_tui import units
 from gmg_tui.client import Source
 from gmg_tui.model import Attempt, Details, GpuSample, JobRecord, Series, Settings, Slot, Worker
+from gmg_tui.session import LOGS
 from gmg_tui.ui import keys, words
 from gmg_tui.ui.charts import Track, Values, ceiling, least_height, stack
 from gmg_tui.ui.drawing import STYLES, plain
 from gmg_tui.ui.pages import worker_facts as facts
 from gmg_tui.ui.pages.page import Drawing, Facts, Page, Scroll, waiting
 from gmg_tui.ui.pages.table import RowTable
-from gmg_tui.ui.view import View, job_on, log_path
+from gmg_tui.ui.view import View, job_on
 
 _LEAST_WIDTH: Final = 32
 """Cells that charts need."""
@@ -151,7 +152,8 @@ class DetailsPage(Page):
             self._attempts.show(rows[::-1])
             self._show_attempt()
             command = f"gmg-tui logs {self._view.session.spec.name} {self._slot if job is None else job.number}"
-            path = log_path(self._view, self._slot, job)
+            log = f"{LOGS}/{self._slot}.log" if self._view.queue is None else job.log if job is not None else None
+            path = f"{self._view.session.spec.folder}/{log}" if log is not None else None
             self._facts["start"].show(facts.setup_facts(self._details, path, command))
 
     def title_text(self) -> Content:

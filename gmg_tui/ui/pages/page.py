@@ -195,7 +195,7 @@ class TablePage(Page, Generic[T]):
     DEFAULT_CSS = """
     TablePage {
         RowTable { height: 1fr; scrollbar-size: 0 1; background: $background; }
-        #selected { height: 3; padding: 0 1; color: $text-muted; }
+        #selected { height: 3; max-height: 25%; padding: 0 1; color: $text-muted; }
     }
     """
     ENTER: ClassVar[str] = ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from textual.binding import Binding, BindingType
@@ -16,7 +15,6 @@ from gmg_tui.client import Source
 from gmg_tui.columns import Column
 from gmg_tui.model import JobRecord, Queue, QueueAction, Worker, WorkerState
 from gmg_tui.model.jobs import SKIPPED
-from gmg_tui.session import LOGS
 from gmg_tui.ui import words
 from gmg_tui.ui.drawing import STYLES, safe
 from gmg_tui.ui.header import progress
@@ -58,9 +56,6 @@ class JobsPage(TablePage[T], Generic[T]):
     ]
     OPENED_BY = "queue"
     ENTER = "details"
-    PALETTE: ClassVar[Sequence[tuple[str, str, str]]] = (
-        ("Open log in pager", "Open the selected job's whole log in $PAGER.", "log_pager"),
-    )
 
     def __init__(self, engine: Source, view: View, table: RowTable[T]) -> None:
         super().__init__(table)
@@ -94,18 +89,9 @@ class JobsPage(TablePage[T], Generic[T]):
             await self.app.push_screen(DetailsPage(self._view, self._engine, job.slot))
 
     def action_log_pager(self) -> None:
-        """Open the log of what is selected in the pager; where there is none, say what prints it."""
-        job, spec = self.selected_job(), self._view.session.spec
-        if job is None:
-            return
-        logs = Path(spec.folder, LOGS).glob(f"{job.number:04}-*.log")  # of a group the shortest name is that of rank 0
-        path = min(logs, key=lambda path: len(path.name), default=None)
-        if path is None:
-            self.app.say(f"{job.name.capitalize()} has not written a log.")
-        elif self.app.web:
-            self.app.say(f"`gmg-tui logs {spec.name} {job.number}` prints its log.")
-        else:
-            self.app.request(partial(self.app.show_file, path))
+        """Open the log of what is selected in the pager."""
+        if (job := self.selected_job()) is not None:
+            self.app.control.open_log("", job.number)
 
     async def action_skip(self) -> None:
         """Skip what is selected, or stop it, after a confirmation, if it is running."""
@@ -173,10 +159,6 @@ def _slot(row: Row) -> str | None:
     return f"{slot} +{len(row.job.slots) - 1}" if row.job.slots else slot
 
 
-def _attempts(row: Row) -> int | None:
-    return (row.worker.attempt if row.worker is not None else row.job.last.number) or None
-
-
 _COLUMNS: Final = (
     Column[Row]("number", lambda row: row.job.number, "#", write=str),
     Column[Row]("name", lambda row: row.job.name, "job", left=True, limit=32),
@@ -184,7 +166,7 @@ _COLUMNS: Final = (
     Column[Row]("slot", _slot, left=True),
     Column[Row]("fps", lambda row: row.fps, "FPS", write=units.fps),
     Column[Row]("elapsed_s", lambda row: row.elapsed_s, "elapsed", write=units.span),
-    Column[Row]("attempts", _attempts, "tries"),
+    Column[Row]("attempts", lambda row: (row.worker.attempt if row.worker else row.job.last.number) or None, "tries"),
     Column[Row]("reason", lambda row: row.job.reason, left=True, limit=60),
     Column[Row]("values", lambda row: words.values_of(row.job) or None, left=True, limit=200),
 )
@@ -196,10 +178,7 @@ class QueuePage(JobsPage[Row]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "retry", "Run again", id="restart", tooltip="Retry: run the selected job again.")
     ]
-    PALETTE = (
-        *JobsPage.PALETTE,
-        ("Retry all that failed", "Run all jobs that have failed again, the first one first.", "retry_failed"),
-    )
+    PALETTE = (("Retry all that failed", "Run all jobs that have failed again, the first one first.", "retry_failed"),)
     PERIOD_S = 0.25
 
     def __init__(self, engine: Source, view: View) -> None:

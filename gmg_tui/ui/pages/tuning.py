@@ -50,10 +50,7 @@ class TuningPage(JobsPage[Trial]):
     """
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (130, "-wide")]  # noqa: RUF012 - as Textual declares it
     VERTICAL_BREAKPOINTS = [(0, "-short"), (20, "-tall"), (34, "-high")]  # noqa: RUF012
-    PALETTE = (
-        *JobsPage.PALETTE,
-        ("Copy command line", "Copy the command line of a plain run with the selected value.", "copy"),
-    )
+    PALETTE = (("Copy command line", "Copy the command line of a plain run with the selected value.", "copy"),)
 
     def __init__(self, engine: Source, view: View) -> None:
         tuning = view.snapshot.tuning
@@ -85,25 +82,19 @@ class TuningPage(JobsPage[Trial]):
         assert tuning is not None
         return tuning
 
-    @property
-    def _answer(self) -> Answer | None:
-        return self._tuning.answer
-
     def update_snapshot(self) -> None:
         """Show the newest state of the tuning."""
         self.show_title()
-        if self._answer is not None:
-            self._answers.show(tune_words.values_of(self._answer, self._tuning.spec))
+        self._answers.show(tune_words.values_of(self._tuning.answer, self._tuning.spec))
         self.show_rows(self._tuning.trials, "No trial has started yet.")
 
     def show_selected(self, empty: str = "") -> None:
         """Show the selected trial, also in the curve, and what the answer means."""
         super().show_selected(empty)
-        if self._answer is not None:
-            trial = None if self.table.following else self.table.selected
-            shown = self._tuning, self._answer, trial.number if trial is not None else None
-            self._curve.show(shown, lambda size: curve(*shown, *size))
-            self._notes.show(self._facts(self._tuning, self._answer))
+        tuning, trial = self._tuning, None if self.table.following else self.table.selected
+        shown = tuning, tuning.answer, trial.number if trial is not None else None
+        self._curve.show(shown, lambda size: curve(*shown, *size))
+        self._notes.show(self._facts(tuning, tuning.answer))
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         """Show all about the trial, or the command of the value, to which the cursor has moved."""

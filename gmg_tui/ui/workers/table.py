@@ -44,17 +44,19 @@ Placed: TypeAlias = tuple[int, Column]
 def columns(view: View, width: int) -> list[Placed]:
     """The columns of a table `width` cells wide. Metrics that do not fit are left out, the last ones first."""
     name = max([4, *(len(slot) for slot in view.slots)]) + 1
-    left = [Column("slot", name, _slot, left=True)]
+    left = [Column("slot", name, lambda entry: (entry.slot.name, "strong" if entry.chosen else "text"), left=True)]
     if view.snapshot.groups:
         ranks = [words.rank_name(each.group) for each in view.snapshot.workers if each.group is not None]
         left.append(Column("rank", max([4, *map(len, ranks)]) + 1, _rank, left=True))
     if view.queue is not None:
-        left.append(Column("job", max(9, min(24, width // 7)), _job, left=True))
+        left.append(
+            Column("job", max(9, min(24, width // 7)), lambda entry: (words.job_of(entry.worker), "text"), left=True)
+        )
     left += [Column("state", 13, _state, left=True), Column("for", 8, _time)]
     left.append(Column("FPS", 12, _rate))
     if width >= _ENVS_FROM:
         left.append(Column("envs", 10, _envs))
-    right = list(_GPU if view.on_gpus else _CPU)
+    right = list(_GPU if any(slot.gpu is not None for slot in view.session.slots) else _CPU)
     free = width - _CURSOR - sum(column.width for column in left)
     while right and sum(column.width for column in right) > free:
         right.pop()
@@ -66,16 +68,8 @@ def columns(view: View, width: int) -> list[Placed]:
     return placed
 
 
-def _slot(entry: SlotView) -> Piece:
-    return entry.slot.name, "strong" if entry.chosen else "text"
-
-
 def _rank(entry: SlotView) -> Piece:
     return words.rank_name(entry.worker.group) if entry.worker.group is not None else "", "text"
-
-
-def _job(entry: SlotView) -> Piece:
-    return words.job_of(entry.worker), "text"
 
 
 def _state(entry: SlotView) -> Piece:

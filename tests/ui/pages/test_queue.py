@@ -228,7 +228,7 @@ async def test_details_open_for_the_slot_of_the_job_also_when_a_filter_hides_it(
         await play.sees(pilot, "job #14")
         assert app.view.selected == "gpu1"
         await press(pilot, "escape", "up", "up", "enter")
-        await play.sees(pilot, "Job 12 (")
+        await play.sees(pilot, "There is no log")
         await press(pilot, "escape")
         await play.sees(pilot, "gpu1 log")
 
