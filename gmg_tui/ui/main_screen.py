@@ -103,10 +103,9 @@ class MainScreen(TrueSizeScreen[None]):
         """Stop a key that does nothing here, and say so: what has opened meanwhile must not get it."""
         if self.focused is None:
             event.stop()
-            where = "in a session that has ended" if self._view.over else "here"
             for each in keys.MAIN:
                 if event.key in keys.keys_of(each) and each.id != "back":
-                    self.app.say(f"{each.description}: not possible {where}.")
+                    self.app.say(f"{each.description}: not possible here.")
 
     def on_screen_resume(self) -> None:
         """Catch up with what happened while another screen was on top."""

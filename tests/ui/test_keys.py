@@ -321,7 +321,7 @@ async def test_the_final_result_stays_when_the_engine_has_exited() -> None:
 
 EVERYWHERE = {"Help (?)", "Detach (d)", "Quit (q)", "Redraw"}
 ON_A_WORKER = {"Restart (r)", "Stop (x)", "Kill (X)", "Edit (e)", "Processes (p)"}
-MAIN_ONLY = {"View (t)", "Follow (f)", "Search (/)", "Log start (Home)", "Open log in pager"}
+MAIN_ONLY = {"View (t)", "Follow (f)", "Search (/)", "Log start (Home)"}
 
 
 async def _offered(app: FakedApp, pilot: Pilot[Outcome]) -> set[str]:
@@ -335,8 +335,8 @@ async def _offered(app: FakedApp, pilot: Pilot[Outcome]) -> set[str]:
     ("keys", "there", "missing"),
     [
         ("", EVERYWHERE | ON_A_WORKER | MAIN_ONLY, {"Queue (Q)", "Next match (n)", "Back (esc)"}),
-        ("enter", {"Redraw", "Kill (X)", "Processes (p)"}, MAIN_ONLY | {"Queue (Q)", "Next match (n)"}),
-        ("p", {"Redraw"}, MAIN_ONLY | {"Restart (r)", "Edit (e)", "Queue (Q)", "Python stacks"}),
+        ("enter", {"Redraw", "Kill (X)", "Processes (p)", "Open log in pager"}, MAIN_ONLY | {"Queue (Q)", "Next match (n)"}),
+        ("p", {"Redraw"}, MAIN_ONLY | {"Restart (r)", "Edit (e)", "Queue (Q)", "Python stacks", "Open log in pager"}),
         ("slash B enter", EVERYWHERE | MAIN_ONLY | {"Next match (n)", "Back (esc)"}, {"Queue (Q)"}),
     ],
 )
