@@ -113,7 +113,7 @@ def start(options: Options, make: Callable[[], RunSpec], *, engine: PrestartedEn
             signals.check()
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
-                signals.ignore()
+                signals.let_through()
                 note("stopping the engine (ctrl+c again kills it)")
             engine.cancel()
             if fresh and not isinstance(error, _DiedError):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
 
 from rich.text import Text
-from textual import events, on, work
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -48,9 +48,7 @@ class _Field(TextArea):
         self.cursor_blink = False  # a blinking cursor is traffic on a slow line
         self.border_title = title
 
-    async def on_key(self, event: events.Key) -> None:
-        """Run the action of a key before the next character is inserted."""
-        await keys.act_in_order(self, event)
+    on_key = keys.act_in_order
 
     def undo(self) -> None:
         """Undo from the first line, which stays: Textual 8.2.8 fails where the cursor's line goes with a scrollbar."""

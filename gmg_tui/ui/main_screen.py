@@ -39,9 +39,7 @@ class LineBar(Input):
         self.cursor_blink = False  # a blinking cursor is traffic on a slow line
         self._apply = apply
 
-    async def on_key(self, event: Key) -> None:
-        """Run the action of a key before the next character is inserted."""
-        await keys.act_in_order(self, event)
+    on_key = keys.act_in_order
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Apply the present text."""

@@ -335,7 +335,11 @@ async def _offered(app: FakedApp, pilot: Pilot[Outcome]) -> set[str]:
     ("keys", "there", "missing"),
     [
         ("", EVERYWHERE | ON_A_WORKER | MAIN_ONLY, {"Queue (Q)", "Next match (n)", "Back (esc)"}),
-        ("enter", {"Redraw", "Kill (X)", "Processes (p)", "Open log in pager"}, MAIN_ONLY | {"Queue (Q)", "Next match (n)"}),
+        (
+            "enter",
+            {"Redraw", "Kill (X)", "Processes (p)", "Open log in pager"},
+            MAIN_ONLY | {"Queue (Q)", "Next match (n)"},
+        ),
         ("p", {"Redraw"}, MAIN_ONLY | {"Restart (r)", "Edit (e)", "Queue (Q)", "Python stacks", "Open log in pager"}),
         ("slash B enter", EVERYWHERE | MAIN_ONLY | {"Next match (n)", "Back (esc)"}, {"Queue (Q)"}),
     ],
