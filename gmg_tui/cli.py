@@ -328,7 +328,7 @@ def guide(topic: str | None) -> int:
         console = Console()
         with console.capture() as drawn:
             console.print(Markdown(text))
-        click.echo_via_pager(drawn.get(), color=True)
+        click.echo_via_pager(drawn.get())
     else:
         print(text)
     return 0

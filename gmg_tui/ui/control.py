@@ -179,15 +179,13 @@ class Control:
     def open_log(self, slot: str, job: int | None) -> None:
         """Open all that the worker on `slot` has printed in the pager; in a queue that of the job with this number."""
         app, spec = self._app, self._app.view.session.spec
-        logs, of_job = Path(spec.folder, LOGS), app.view.queue is not None
-        path: Path | None = logs / f"{slot}.log"
-        if of_job:  # of a group the shortest name is that of rank 0
-            files = logs.glob(f"{job:04}-*.log") if job is not None else ()
-            path = min(files, key=lambda file: len(file.name), default=None)
+        name, pattern = (slot, f"{slot}.log") if app.view.queue is None else (str(job), f"{job or 0:04}-*.log")
+        # Of a group the shortest name is that of rank 0.
+        path = min(Path(spec.folder, LOGS).glob(pattern), key=lambda file: len(file.name), default=None)
         if path is None:
-            app.say("There is no log: nothing has run.")
+            app.say("There is no log: nothing has been written.")
         elif app.web:
-            app.say(f"`gmg-tui logs {spec.name} {job if of_job else slot}` prints the log.")
+            app.say(f"`gmg-tui logs {spec.name} {name}` prints the log.")
         else:
             app.request(partial(app.show_file, path))
 

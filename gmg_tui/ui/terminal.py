@@ -232,8 +232,6 @@ def pager_command(path: Path) -> list[str]:
         raise GmgError(f"PAGER={configured} cannot be read: {error}") from None
     if shutil.which(words[0]) is None:
         raise GmgError(f"no pager: {words[0]} is not installed; PAGER can name another")
-    if not path.is_file():
-        raise GmgError(f"nothing has been written yet to {path}")
     return [*words, str(path)]
 
 

@@ -42,6 +42,7 @@ class TuningPage(JobsPage[Trial]):
         #answer Scroll { height: auto; max-height: 2; }
         #selected { height: 1; }
         &.-short Drawing { display: none; }
+        &.-short #top { height: auto; #answer { max-height: 100%; } }
         &.-high #answer Scroll { max-height: 8; }
         &.-wide #top { layout: horizontal; height: 55%; }
         &.-wide #answer { width: 76; max-height: 100%; }
