@@ -179,6 +179,8 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         happened = tuple(each for each in snapshot.occurred if each.number > last)
         notify = self.view.session.spec.notify
         self.write_to_terminal(sequences(notify, happened, tmux=bool(os.environ.get("TMUX"))))
+        if self._newest is not self.view.snapshot:  # it is not drawn any more
+            self.view.remember(self._newest)
         self._newest = snapshot
         if snapshot.ended and self.view.stopping:
             self.finish("stopped")

@@ -102,10 +102,16 @@ class View:
         if due or self.present != before:
             self._arrange()
         self.marked.intersection_update(self.slots)
+        self.remember(snapshot)
+
+    def remember(self, snapshot: Snapshot) -> None:
+        """Add `snapshot` to the histories."""
+        samples = {sample.uuid: sample for sample in reversed(snapshot.samples)}
         for worker in snapshot.workers:
-            history = self.histories.get(worker.slot)
-            if history is not None and not worker.state.ended:
-                history.add(snapshot.time, worker, self.sample(worker.slot))
+            slot = self._slots.get(worker.slot)
+            if slot is not None and not worker.state.ended:
+                sample = samples.get(slot.gpu.uuid) if slot.gpu is not None else None
+                self.histories[slot.name].add(snapshot.time, worker, sample)
 
     @property
     def why_empty(self) -> str:

@@ -159,10 +159,14 @@ async def test_a_key_acts_on_the_worker_that_is_drawn_as_selected(monkeypatch: p
         await pilot.press("right")
         monkeypatch.setattr(app, "PACE_S", LONG_S)
         left = tuple(worker for worker in engine.snapshot.workers if worker.slot != "gpu1")
-        engine.push(changed(engine.snapshot, workers=left))
+        fps = list(app.view.histories["gpu0"].fps)
+        for _ in range(2):
+            engine.push(changed(engine.snapshot, time=engine.snapshot.time + 1, workers=left))
         await pilot.pause()
         await pilot.press("X")
         await play.sees(pilot, "Kill job 14")
         await pilot.press("y")
         await play.until(pilot, lambda: (Action.KILL, "gpu1") in engine.asked)
         assert engine.seen["gpu1"].job == 14
+        app.publish()
+        assert list(app.view.histories["gpu0"].fps)[len(fps) :] == [fps[-1]] * 2, "each snapshot is remembered"
