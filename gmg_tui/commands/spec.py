@@ -19,7 +19,7 @@ from gmg_tui import session as sessions
 from gmg_tui.commands.messages import note
 from gmg_tui.ddp import torchrun
 from gmg_tui.errors import GmgError
-from gmg_tui.model import DdpSpec, JobRecord, LauncherKind, NodesSpec, RestartMode, RunSpec, Session, StartMode
+from gmg_tui.model import DdpSpec, JobRecord, NodesSpec, RestartMode, RunSpec, Session, StartMode
 from gmg_tui.options import RUN, SWEEP, SWEEP_ONLY, TUNE, TUNE_ONLY, Options, Program
 from gmg_tui.readers import formats
 from gmg_tui.session import STORE
@@ -173,10 +173,9 @@ def _nodes(options: Options) -> NodesSpec | None:
     if options.nodes is None:
         return None
     name, _, rest = options.nodes.partition(":")
-    wrong = (name == LauncherKind.SSH and not rest) or (name == LauncherKind.SLURM and rest)
-    if name not in {*LauncherKind} or wrong:
+    if name not in {"local", "slurm", "ray", "ssh"} or (name == "ssh" and not rest) or (name == "slurm" and rest):
         raise GmgError(f"--nodes {options.nodes}: give slurm, ray or ssh:HOST,HOST")
-    return NodesSpec(LauncherKind(name), rest, options.orphan_wait)
+    return NodesSpec(options.nodes, options.orphan_wait)
 
 
 def check_script(script: str, module: bool = False) -> None:

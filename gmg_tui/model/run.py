@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -25,32 +24,16 @@ class DdpSpec(Struct, frozen=True, omit_defaults=True):
     """Whether each rank sees only its GPU, and is local rank 0; otherwise it sees all of its group's."""
 
 
-class LauncherKind(StrEnum):
-    """What starts the agents."""
-
-    LOCAL = "local"
-    """Processes of this machine, for tests and simulations."""
-    SSH = "ssh"
-    SLURM = "slurm"
-    RAY = "ray"
-
-
 class NodesSpec(Struct, frozen=True, omit_defaults=True):
     """The machines of a session, as given by `--nodes` and the options beside it."""
 
-    launcher: LauncherKind
-    where: str = ""
-    """What follows the launcher's name and a colon: hosts, an address, a number."""
+    where: str
+    """What starts the agents and, after a colon, where: `slurm`, `ray:ADDRESS`, `ssh:HOST,HOST`, or for tests `local:2`."""
     orphan_wait_s: float = 60.0
     """How long an agent goes on without its session's engine before it ends its workers."""
     lost_after_s: float = 15.0
     """After how long without a message a node counts as lost, whatever the state of its connection: srun, ssh and TCP report
     the end of a machine minutes later, or never. Its jobs go back to their queue."""
-
-    @property
-    def text(self) -> str:
-        """What `--nodes` is given."""
-        return f"{self.launcher.value}:{self.where}" if self.where else self.launcher.value
 
 
 class AgentSpec(Struct, frozen=True, omit_defaults=True):

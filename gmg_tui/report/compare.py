@@ -235,7 +235,7 @@ def _distinct(values: Iterable[str | None]) -> str | None:
 
 def _text(value: object) -> str | None:
     if isinstance(value, NodesSpec):
-        return value.text
+        return value.where
     plain = msgspec.to_builtins(value)
     if isinstance(plain, dict):
         return " ".join(f"{key}={each}" for key, each in plain.items()) or _FLAG

@@ -89,7 +89,7 @@ def caution(spec: TuneSpec) -> str:
 def command(run: RunSpec, name: str, value: int) -> tuple[str, ...]:
     """The command line of the plain run that has `value` where a tuning has `{name}`, with the options that matter to it."""
     words = ["--python", run.python] if run.python_given else []
-    words += ["--nodes", run.nodes.text] if run.nodes is not None else []
+    words += ["--nodes", run.nodes.where] if run.nodes is not None else []
     words += ["--cpu", str(run.cpu)] if run.cpu is not None else ["--gpus", run.gpus] if run.gpus else []
     words += [word for key, text in run.env.items() for word in ("--env", f"{key}={fill_some(text, {name: value})}")]
     words += [word for pattern in run.patterns for word in ("--pattern", pattern)]

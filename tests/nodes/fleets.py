@@ -7,7 +7,7 @@ from typing import Any
 
 import psutil
 
-from gmg_tui.model import LauncherKind, NodesSpec, RunSpec, Snapshot
+from gmg_tui.model import NodesSpec, RunSpec, Snapshot
 from gmg_tui.session import nodes_folder
 from tests.engine.harness import spec_for, sweep_for
 from tests.patience import wait_until
@@ -18,7 +18,7 @@ ENDLESS = ("--lines", "1000000", "--phase-s", "0.01")
 
 def nodes(count: int = 2, *, orphan_wait_s: float = 60.0, lost_after_s: float = 15.0) -> NodesSpec:
     """So many agents here; a busy machine may keep one silent for seconds."""
-    return NodesSpec(LauncherKind.LOCAL, str(count), orphan_wait_s=orphan_wait_s, lost_after_s=lost_after_s)
+    return NodesSpec(f"local:{count}", orphan_wait_s=orphan_wait_s, lost_after_s=lost_after_s)
 
 
 def on_nodes(*args: str, where: NodesSpec | None = None, **more: Any) -> RunSpec:

@@ -20,7 +20,7 @@ from gmg_tui.engine.nodes.logs import KeptLogs, LogCopies
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.node_worker import NodeWorker
 from gmg_tui.errors import GmgError
-from gmg_tui.model import LauncherKind, NodesSpec, Session, Slot, WorkerState
+from gmg_tui.model import NodesSpec, Session, Slot, WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.session import AGENT_MARK
 from tests.engine.harness import running, spec_for
@@ -53,7 +53,7 @@ class Shell(Launcher):
     ids=["unreachable", "nonsense", "broken"],
 )
 async def test_a_failed_connection_leaves_no_process(command: str, error: str) -> None:
-    spec = spec_for(nodes=NodesSpec(LauncherKind.LOCAL))
+    spec = spec_for(nodes=NodesSpec("local"))
     node = Node("n1", spec, Shell(command), lambda: None, lambda _: None)
     node.start(spec)
     failed = await node.answered
@@ -64,7 +64,7 @@ async def test_a_failed_connection_leaves_no_process(command: str, error: str) -
 
 
 async def test_a_silent_node_is_lost_unless_the_engine_itself_was_stopped() -> None:
-    spec = spec_for(nodes=NodesSpec(LauncherKind.LOCAL))
+    spec = spec_for(nodes=NodesSpec("local"))
     node = Node("n1", spec, Shell("true"), lambda: None, lambda _: None)
     node.session, now = Session(spec, (), 0, 0.0, ""), time.monotonic()
     node.check(now + 100.0, delayed_s=99.0)
@@ -76,7 +76,7 @@ async def test_a_silent_node_is_lost_unless_the_engine_itself_was_stopped() -> N
 
 
 async def test_a_worker_waits_for_its_node_only_while_that_is_not_there() -> None:
-    spec = spec_for(nodes=NodesSpec(LauncherKind.LOCAL))
+    spec = spec_for(nodes=NodesSpec("local"))
     node = Node("n1", spec, Shell("true"), lambda: None, lambda _: None)
     reasons = []
     for available in (False, True):

@@ -15,7 +15,7 @@ import pytest
 from gmg_tui import session
 from gmg_tui.engine.launchers.ray import Ray
 from gmg_tui.errors import GmgError
-from gmg_tui.model import LauncherKind, NodesSpec, WorkerState
+from gmg_tui.model import NodesSpec, WorkerState
 from gmg_tui.store import reader
 from tests.engine.harness import Running, program, running, spec_for, sweep_for
 from tests.nodes.fleets import ENDLESS, connected, nothing_left
@@ -55,7 +55,7 @@ def ray(_cluster: RayCluster, own_folders: None, monkeypatch: pytest.MonkeyPatch
 
 def on_ray(cluster: RayCluster, *, orphan_wait_s: float = 2.0, lost_after_s: float = 15.0) -> NodesSpec:
     """`--nodes ray:ADDRESS`."""
-    return NodesSpec(LauncherKind.RAY, cluster.address, orphan_wait_s=orphan_wait_s, lost_after_s=lost_after_s)
+    return NodesSpec(f"ray:{cluster.address}", orphan_wait_s=orphan_wait_s, lost_after_s=lost_after_s)
 
 
 async def all_run(run: Running) -> dict[str, int]:

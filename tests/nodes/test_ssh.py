@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gmg_tui.model import LauncherKind, NodesSpec, RunSpec, WorkerState
+from gmg_tui.model import NodesSpec, RunSpec, WorkerState
 from tests.engine.harness import running, spawn, spec_for
 from tests.nodes.fleets import ENDLESS, connected, nothing_left
 from tests.patience import eventually
@@ -48,7 +48,7 @@ def hosts(server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host
     monkeypatch.setenv("GMG_SSH", f"{server.client} -F {config}")
 
     def spec(where: str, *args: str) -> RunSpec:
-        return spec_for(*args, cpu=1, nodes=NodesSpec(LauncherKind.SSH, where))
+        return spec_for(*args, cpu=1, nodes=NodesSpec(f"ssh:{where}"))
 
     return spec
 

@@ -15,7 +15,7 @@ import pytest
 from msgspec import structs
 
 import gmg_tui
-from gmg_tui.model import DdpSpec, LauncherKind, NodesSpec, WorkerState
+from gmg_tui.model import DdpSpec, NodesSpec, WorkerState
 from gmg_tui.session import nodes_folder
 from tests.engine.harness import program, running, spawn, spec_for, sweep_for
 from tests.nodes.fleets import ENDLESS, nothing_left
@@ -35,7 +35,7 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NodesSpec:
     program.write_text(_SSH)
     program.chmod(0o755)
     monkeypatch.setenv("GMG_SSH", str(program))
-    return NodesSpec(LauncherKind.SSH, "a,robot@b")
+    return NodesSpec("ssh:a,robot@b")
 
 
 async def test_logs_are_complete_before_the_copy_on_the_host_is_removed(hosts: NodesSpec, tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from gmg_tui.model import (
     Fps,
     Gpu,
     JobRecord,
-    LauncherKind,
     NodesSpec,
     Slot,
     SweepSpec,
@@ -147,7 +146,7 @@ async def test_hostile_text_is_shown_literally(tmp_path: Path) -> None:
 
 async def test_nodes_are_shown_as_they_were_given() -> None:
     await _session("one", {"gpu0": 1000.0})
-    await _session("two", {"n1/gpu0": 1000.0}, nodes=NodesSpec(LauncherKind.LOCAL, "2"))
+    await _session("two", {"n1/gpu0": 1000.0}, nodes=NodesSpec("local:2"))
     assert _lines("one", "two")["gmg-tui --nodes"][1:] == ["–", "local:2"]
 
 

@@ -26,7 +26,7 @@ from gmg_tui.engine.workers.member import Member
 from gmg_tui.engine.workers.slot_state import SlotState, Workplace
 from gmg_tui.engine.workers.worker import Watcher, Worker
 from gmg_tui.errors import GmgError
-from gmg_tui.model import AgentSpec, GpuSample, LauncherKind, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode
+from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode
 from gmg_tui.protocol import Lines
 from gmg_tui.session import NODE_MARK
 
@@ -235,12 +235,13 @@ def _on_node(slot: Slot, node: str, uuids: set[str]) -> Slot:
 
 def _launcher(spec: NodesSpec, *, cpu: bool) -> Launcher:
     """The launcher of a session, whose slots are the CPU's or GPUs. Raises `GmgError` where it cannot work here."""
-    match spec.launcher:
-        case LauncherKind.LOCAL:
-            return Local(spec.where)
-        case LauncherKind.SSH:
-            return Ssh(spec.where)
-        case LauncherKind.SLURM:
+    name, _, where = spec.where.partition(":")
+    match name:
+        case "local":
+            return Local(where)
+        case "ssh":
+            return Ssh(where)
+        case "slurm":
             return Slurm()
-        case LauncherKind.RAY:
-            return Ray(spec.where, cpu=cpu)
+        case _:
+            return Ray(where, cpu=cpu)
