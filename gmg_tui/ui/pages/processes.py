@@ -67,6 +67,7 @@ class ProcessesPage(TablePage[GpuProcess]):
         else:
             empty = "The driver does not report this GPU's processes."
         self.show_rows(list(processes or ()), empty)
+        self.table.styles.height = "1fr" if processes else 0  # why there are none stands at the top
 
     def title_text(self) -> Content:
         """The GPU, and how many processes it has."""

@@ -61,6 +61,9 @@ async def test_the_cursor_stays_on_its_process_while_others_come_and_go(monkeypa
             assert tables.selected(pilot.app).startswith(pid)
         engine.details_of = _with().details_of
         await play.sees(pilot, "No process uses memory on this GPU.")
+        await play.until(pilot, lambda: "No process" in play.screen(pilot.app)[1], "the reason at the top")
+        engine.details_of = _with(_process(40)).details_of
+        await play.sees(pilot, "job-40")
 
 
 async def test_without_a_list_of_processes_the_reason_is_shown() -> None:
