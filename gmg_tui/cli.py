@@ -314,7 +314,7 @@ def serve(name: str | None, port: int) -> int:
 @_group.command
 @click.argument("topic", required=False)
 def guide(topic: str | None) -> int:
-    """Open the manual in the pager; without a terminal, print it."""
+    """Open the manual; without a terminal, print it."""
     pages = {name: Path(GUIDE, f"{name}.md").read_text("utf-8").strip() for name in TOPICS}
     if topic is not None and topic not in pages:
         found = [name for name, text in pages.items() if topic.lower() in text.lower()]
@@ -322,13 +322,9 @@ def guide(topic: str | None) -> int:
         raise GmgError(f"there is no topic {topic}{nearest(topic, TOPICS) or about}")
     text = pages[topic] if topic is not None else "\n\n".join(pages.values())
     if sys.stdin.isatty() and sys.stdout.isatty():
-        from rich.console import Console
-        from rich.markdown import Markdown
+        from gmg_tui.ui.pages.help import GuideApp
 
-        console = Console()
-        with console.capture() as drawn:
-            console.print(Markdown(text))
-        click.echo_via_pager(drawn.get())
+        GuideApp(text, contents=topic is None).run()
     else:
         print(text)
     return 0

@@ -11,8 +11,8 @@ import pytest
 from gmg_tui import cli, config
 from gmg_tui.cli import GUIDE, TOPICS
 from gmg_tui.options import KEPT, LINE, RUN, SWEEP_ONLY, TUNE_ONLY
+from gmg_tui.ui.pages.help import GuideApp
 from tests.cli.conftest import Asked, Gmg
-from tests.terminal.screen import Terminal
 
 _ROOT = GUIDE.parent.parent
 _PAGES = [GUIDE / f"{topic}.md" for topic in TOPICS]
@@ -105,8 +105,10 @@ def test_without_a_terminal_the_manual_is_printed(topic: str | None, capsys: pyt
     assert ("# Sweeps\n" in printed) is (topic is None)
 
 
-@pytest.mark.process
-def test_on_a_terminal_it_opens_in_the_pager() -> None:
-    with Terminal("guide", "running", columns=80, rows=200, env={"PAGER": "cat -s"}) as terminal:
-        terminal.until("Running a script", "gmg-tui sim.py")
-        assert terminal.until_ended() == 0
+async def test_on_a_terminal_it_opens_and_closes() -> None:
+    app = GuideApp((GUIDE / "running.md").read_text())
+    async with app.run_test() as pilot:
+        await pilot.pause()
+        assert "Running a script" in str(app.query_one("MarkdownH1").render())
+        await pilot.press("q")
+    assert app.return_code == 0

@@ -1,4 +1,4 @@
-"""The help: the keys, and the manual's page on the screen."""
+"""The help: the keys, and the manual's page on the screen; and the manual."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import Markdown
+from textual.widgets import Footer, Markdown, MarkdownViewer
 
 from gmg_tui.ui import keys
 from gmg_tui.ui.dialogs import Dialog
@@ -57,3 +57,22 @@ def _facts(app: GmgApp, bound: Iterable[tuple[str, Binding]]) -> Iterator[Fact]:
             keys_to.setdefault(binding.tooltip or binding.description, []).append(key)
     for text, names in keys_to.items():
         yield Fact(" ".join(app.get_key_display(Binding(name, "none")) for name in names), text)
+
+
+# The manual
+
+
+class GuideApp(App[None]):
+    """Shows pages of the manual, a Markdown text; several with their contents beside them."""
+
+    BINDINGS: ClassVar = [("q,escape", "quit", "quit")]
+    AUTO_FOCUS = "MarkdownViewer"
+
+    def __init__(self, text: str, *, contents: bool = False) -> None:
+        super().__init__()
+        self._text, self._contents = text, contents
+
+    def compose(self) -> ComposeResult:
+        """The text and the keys."""
+        yield MarkdownViewer(self._text, open_links=False, show_table_of_contents=self._contents)
+        yield Footer()
