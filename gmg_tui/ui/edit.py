@@ -26,7 +26,6 @@ from gmg_tui.ui.view import View, job_on
 from gmg_tui.ui.words import join_args, together_text
 
 _KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_QUOTES: Final = {"No closing quotation": "unclosed quotation mark", "No escaped character": "trailing backslash"}
 
 
 class _Field(TextArea):
@@ -251,7 +250,7 @@ def split_args(line: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(line))
     except ValueError as error:
-        raise GmgError(f"arguments: {_QUOTES.get(str(error), str(error))}") from error
+        raise GmgError(f"arguments: {str(error).lower()}") from error
 
 
 def split_env(text: str) -> dict[str, str]:

@@ -111,12 +111,10 @@ STEERING: Final = (ON_WORKER - {"processes", "log_pager"}) | {
 
 SIGNS_OF: Final = {
     "enter": "enter",
-    "escape": "esc",
     "pageup": "PgUp",
     "pagedown": "PgDn",
     "home": "Home",
     "end": "End",
-    "space": "space",
 }
 """How keys are displayed whose names Textual writes otherwise."""
 _ALIASES: Final = {"esc": "escape", "return": "enter", "pgup": "pageup", "pgdn": "pagedown", "del": "delete"}

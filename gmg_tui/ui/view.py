@@ -277,9 +277,6 @@ def _chunks(names: Sequence[str], columns: int) -> list[Band]:
     return [Band(tuple(names[first : first + columns])) for first in range(0, len(names), columns)]
 
 
-# Jobs
-
-
 async def job_on(engine: Source, view: View, slot: str) -> JobRecord | None:
     """The job on `slot`, with its values; None in a plain run, and where there is no job, or it has just gone.
 

@@ -94,7 +94,7 @@ async def test_the_dialog_shows_an_engine_error_and_typed_keys_do_not_reach_work
 async def test_what_cannot_be_parsed_is_explained_and_not_sent() -> None:
     async with editing() as dialog:
         await write(dialog.pilot, ' "half')
-        await play.sees(dialog.pilot, "arguments: unclosed quotation mark")
+        await play.sees(dialog.pilot, "arguments: no closing quotation")
         await press(dialog.pilot, "ctrl+s", "enter")
         await click(dialog.pilot, "Restart (ctrl+s)")
         assert dialog.open
