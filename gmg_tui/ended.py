@@ -86,12 +86,32 @@ class EndedSession(Source):
         with open_store(self._folder / STORE) as stored:
             return tuple(sorted(stored.jobs, key=order)[first : first + max(0, count)])
 
+    def _details(self, slot: str) -> Details:
+        """A worker's attempts; its environment and the processes on its GPU were not recorded."""
+        worker, spec = self.welcome.snapshot.worker(slot), self.welcome.session.spec
+        if worker is None:
+            raise GmgError(f"no job has run on {slot}", 1)
+        newest, job = worker.newest, worker.index + 1 if worker.job is None else worker.job
+        with open_store(self._folder / STORE) as stored:
+            ran = [each.attempt for each in stored.attempts_of(job) if each.slot == slot]
+        return Details(
+            slot=slot,
+            command=(spec.python, *(("-m",) if spec.module else ()), spec.script, *newest.args),
+            cwd=spec.cwd,
+            env={},
+            unset=(_NOT_RECORDED,),
+            egl=_NOT_RECORDED,
+            attempts=(*(each for each in ran if each.number < newest.number), *([newest] if newest.number else [])),
+            args=newest.given,
+            extra_env=newest.env,
+        )
+
     async def _ask(self, question: Question) -> Any:
         session, snapshot = self.welcome.session, self.welcome.snapshot
         name = session.spec.name
         match question:
             case Ask(topic=Topic.DETAILS, slot=slot):
-                return _details(session, snapshot, slot)
+                return await asyncio.to_thread(self._details, slot)
             case Ask(topic=Topic.SERIES, slot=slot):
                 return Series(slot, snapshot.time, 1.0)
             case Ask(topic=Topic.QUEUE, first=first, count=count):
@@ -118,21 +138,3 @@ def _log_end(path: Path) -> tuple[str, ...]:
     if not lines[-1]:
         lines.pop()
     return tuple(map(clean, lines[1 if start else 0 :][-_LOG_LINES:]))  # the first of them may have begun before
-
-
-def _details(session: Session, snapshot: Snapshot, slot: str) -> Details:
-    """A worker's last attempt; its environment and the processes on its GPU were not recorded."""
-    worker, spec = snapshot.worker(slot), session.spec
-    if worker is None:
-        raise GmgError(f"no job has run on {slot}", 1)
-    return Details(
-        slot=slot,
-        command=(spec.python, *(("-m",) if spec.module else ()), spec.script, *worker.newest.args),
-        cwd=spec.cwd,
-        env={},
-        unset=(_NOT_RECORDED,),
-        egl=_NOT_RECORDED,
-        attempts=(worker.newest,) if worker.attempt else (),
-        args=worker.newest.given,
-        extra_env=worker.newest.env,
-    )

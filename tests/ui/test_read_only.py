@@ -136,7 +136,7 @@ async def _write(folder: Path, *, snapshot: bool = True) -> Session:
     """The folder of a session of two GPUs, of which one has failed."""
     last = sessions.busy_snapshot(2)
     workers = [
-        structs.replace(worker, state=state, reason=reason)
+        changed(worker, state=state, reason=reason, attempt=2)
         for worker, state, reason in zip(
             last.workers, (WorkerState.FINISHED, WorkerState.FAILED), (None, "CUDA out of memory"), strict=True
         )
@@ -179,7 +179,7 @@ async def test_the_last_snapshot_and_the_logs_are_shown_and_nothing_can_be_chang
 
 async def test_requests_are_answered_from_the_last_snapshot_or_refused(tmp_path: Path) -> None:
     source = await EndedSession.open(tmp_path, await _write(tmp_path))
-    assert [attempt.number for attempt in (await source.details("gpu0")).attempts] == [1]
+    assert [attempt.number for attempt in (await source.details("gpu0")).attempts] == [1, 2]
     with pytest.raises(GmgError, match="cannot be changed"):
         await source.act(Action.RESTART, "gpu0")
 
