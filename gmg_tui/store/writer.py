@@ -90,7 +90,7 @@ class StoreWriter:
         """Whether the store may be created: not again once it was opened, as it would lack what was written before."""
         self._export_trouble: str | None = None
         self._ended = False
-        """Whether a job has ended since the files were generated."""
+        """Whether the end of a job was written since the files were generated."""
         self._not_before = 0.0
 
     def start(self) -> None:
@@ -105,7 +105,6 @@ class StoreWriter:
         """
         for record in records:
             self._fresh.put(record)
-            self._ended = self._ended or (isinstance(record, JobRecord) and record.state.ended)
         if self._fresh.records:
             self._due.set()
 
@@ -146,6 +145,7 @@ class StoreWriter:
         fresh, self._fresh = self._fresh, _Backlog()
         for record in fresh:
             self._waiting.put(record)
+            self._ended = self._ended or (isinstance(record, JobRecord) and record.state.ended)
         trouble = await in_daemon_thread(self._write_all) if self._waiting else None
         if trouble is None:
             self._waiting = _Backlog()

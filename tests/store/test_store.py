@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shutil
 import signal
@@ -9,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -138,6 +140,31 @@ async def test_files_are_generated_after_an_end_and_at_the_end(folder: Path, ope
     store.put(JobRecord(2, "b"))
     await store.close()
     assert (calls, troubles.lines) == ([1, 2], [])
+
+
+async def test_an_end_that_comes_during_a_write_is_in_the_files(
+    folder: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for wait in ("_METRICS_S", "_RETRY_S"):
+        monkeypatch.setattr(writer, wait, 0.1)
+    calls: list[int] = []
+    store, troubles = opened(lambda: calls.append(len(records.jobs_so_far(folder / STORE))))
+    loop, write, further = asyncio.get_running_loop(), database.write, iter([records.finished(2)])
+
+    def interrupted(db: sqlite3.Connection, batch: Iterable[Record]) -> None:
+        write(db, batch)
+        for job in further:
+            asyncio.run_coroutine_threadsafe(_put(store, job), loop).result()
+
+    monkeypatch.setattr(database, "write", interrupted)
+    store.put(records.finished(1))
+    await eventually(lambda: calls == [1, 2])
+    await store.close()
+    assert troubles.lines == []
+
+
+async def _put(store: StoreWriter, record: Record) -> None:
+    store.put(record)
 
 
 async def test_files_that_cannot_be_written_are_reported_and_retried(folder: Path, opened: Opened) -> None:
