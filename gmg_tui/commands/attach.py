@@ -149,13 +149,17 @@ def conclude(spec: RunSpec, status: int, best: str | None = None) -> int:
             return status or 1
         if left := sum(not job.state.ended for job in report.jobs):
             note(f"{units.count(left, 'job')} left; {sessions.going_on(spec)}")
+            return status or 1  # what a full disk has not recorded counts as not done
     return status
 
 
 def _check_summary(spec: RunSpec) -> None:
-    """Say that the file of `--summary` is not what the engine generated, unless another client keeps the engine alive."""
+    """Say that the file of `--summary` is not what the engine generated, or that its engine has not ended."""
     folder = Path(spec.folder)
-    if spec.summary is None or sessions.is_locked(folder):
+    if spec.summary is None:
+        return
+    if sessions.is_locked(folder):
+        note(f"gmg-tui: --summary {spec.summary} is complete once the engine has ended, which other clients may delay")
         return
     with suppress(OSError):
         if filecmp.cmp(spec.summary, folder / (TUNE if spec.tune is not None else SUMMARY), shallow=False):

@@ -157,9 +157,9 @@ def write_record(record: Record) -> None:
     Where the disk has no room for another file, an end is written over the record before, whose blanks leave room for it.
     """
     path = Path(record.session.spec.folder) / RECORD
-    data = msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
+    data = msgspec.json.encode(record)
     try:
-        write_atomic(path, data + b" " * _ROOM_BYTES)
+        write_atomic(path, msgspec.json.format(data, indent=2) + b"\n" + b" " * _ROOM_BYTES)
     except OSError:
         size = path.stat().st_size
         if record.ended is None or size < len(data):
@@ -255,6 +255,8 @@ def clear_lost(report: Callable[[str], None]) -> None:
             # The record stays unchanged, so that the next command tries again.
             report(f"{entry.name}: the kernel does not end process {', '.join(map(str, stuck))}")
             continue
+        if inspect(entry.folder) != entry:
+            continue  # another command has continued it, or cleaned up after it
         with suppress(OSError):
             remove_stale_socket(Path(session.spec.socket))
         try:

@@ -121,6 +121,15 @@ def _ends(spec: RunSpec, **states: WorkerState) -> None:
     asyncio.run(put())
 
 
+def test_jobs_whose_ends_were_not_recorded_make_the_exit_status_1(
+    earlier: Callable[..., RunSpec], capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = earlier()
+    _ends(spec, job1=WorkerState.FINISHED, job2=WorkerState.FINISHED)
+    assert conclude(spec, 0) == 1
+    assert capsys.readouterr().err == "1 job left; continue with: gmg-tui sweep --resume old\n"
+
+
 def test_a_resumed_sweep_keeps_settings_not_given_on_the_command_line(
     earlier: Callable[..., RunSpec], spec_of: SpecOf, asked: Asked, folder: Path
 ) -> None:

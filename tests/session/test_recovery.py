@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -17,7 +18,7 @@ import pytest
 from msgspec import structs
 
 from gmg_tui import session as sessions
-from gmg_tui.model import Queue
+from gmg_tui.model import Queue, Session, WorkerState
 from gmg_tui.session import records
 from tests.cli.scripted import WORKER, ScriptedEngine, environ, gmg
 from tests.patience import alive
@@ -102,6 +103,36 @@ def test_an_engine_that_ends_during_a_check_is_not_reported_as_lost(monkeypatch:
         entry = sessions.inspect(engine.folder)
     assert entry is not None
     assert entry.state == "ended"
+
+
+def test_a_session_that_was_continued_meanwhile_is_not_recorded_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = ScriptedEngine()
+    sessions.write_record(sessions.Record(engine.session, engine.briefs))
+    again = sessions.Record(structs.replace(engine.session, id="again"), engine.briefs)
+
+    def continued(session: Session) -> list[psutil.Process]:
+        sessions.write_record(again)
+        return []
+
+    monkeypatch.setattr(records, "processes_of", continued)
+    sessions.clear_lost(pytest.fail)
+    assert sessions.read_record(engine.folder) == (again, pytest.approx(time.time(), abs=60))
+
+
+def test_the_end_of_many_failed_workers_is_recorded_on_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = ScriptedEngine(slots=tuple(f"cpu{number}" for number in range(64)))
+    sessions.write_record(sessions.Record(engine.session, engine.briefs))
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(records, "write_atomic", full)
+    failed = tuple(structs.replace(brief, state=WorkerState.FAILED, reason="e" * 80) for brief in engine.briefs)
+    end = sessions.Record(engine.session, failed, 1.0)
+    sessions.write_record(end)
+    read = sessions.read_record(engine.folder)
+    assert read is not None
+    assert read[0] == end
 
 
 def test_no_job_of_a_lost_sweep_runs() -> None:

@@ -163,7 +163,7 @@ async def test_an_end_that_comes_during_a_write_is_in_the_files(
     assert troubles.lines == []
 
 
-async def _put(store: StoreWriter, record: Record) -> None:
+async def _put(store: writer.StoreWriter, record: Record) -> None:
     store.put(record)
 
 
