@@ -161,7 +161,7 @@ def _bars(data: ReportData, stored: Stored) -> Iterator[dict[str, Any]]:
     """The states of the slots over time, a trace for each."""
     changes: dict[str, list[tuple[float, WorkerState]]] = {}
     for moment, slot, state in stored.states():
-        changes.setdefault(slot, []).append((moment, WorkerState(state)))
+        changes.setdefault(slot, []).append((moment, state))
     bars = [bar for ran, span in _attempts(data) for bar in _of_attempt(ran, *span, changes.get(ran.slot, []))]
     by_state: dict[WorkerState, list[_Bar]] = {}
     for bar in sorted(bars, key=lambda bar: -bar.seconds)[:_MAX_BARS]:

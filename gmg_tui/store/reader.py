@@ -6,11 +6,12 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import structs
 
-from gmg_tui.model import JobRecord, Snapshot
+from gmg_tui.model import JobRecord, Snapshot, WorkerState
 from gmg_tui.store import database
 from gmg_tui.store.database import JobAttempt, MetricsRow, StoreError
 
@@ -78,9 +79,9 @@ class Stored:
 
     def each_job(self) -> Iterator[JobRecord]:
         """All jobs, one after another: what each has reported may be long."""
-        decoder = msgspec.json.Decoder(JobRecord)
+        decoder, results = msgspec.json.Decoder(JobRecord), msgspec.json.Decoder(dict[str, Any])
         for record, result in self._db.execute("SELECT record, result FROM jobs ORDER BY number"):
-            yield structs.replace(decoder.decode(record), result=msgspec.json.decode(result))
+            yield structs.replace(decoder.decode(record), result=results.decode(result))
 
     @property
     def attempts(self) -> dict[int, list[JobAttempt]]:
@@ -105,9 +106,10 @@ class Stored:
         step_s = max((last - first) / max(points - 1, 1), 1e-3)
         return [MetricsRow(*row) for row in self._db.execute(_METRICS, (first, step_s))]
 
-    def states(self) -> list[tuple[float, str, str]]:
+    def states(self) -> list[tuple[float, str, WorkerState]]:
         """The changes of the slots' states, slot by slot and in order of time: Unix time, slot, state."""
-        return [(time, slot, state) for time, slot, state in self._db.execute(_STATES) if state is not None]
+        known = ((time, slot, state) for time, slot, state in self._db.execute(_STATES) if state is not None)
+        return [(time, slot, msgspec.convert(state, WorkerState)) for time, slot, state in known]
 
     def _attempts(self, which: str, *parameters: object) -> list[JobAttempt]:
         decoder = msgspec.json.Decoder(JobAttempt)

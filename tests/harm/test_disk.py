@@ -164,6 +164,17 @@ async def test_a_removed_state_folder_is_recreated_and_the_log_continues(tmp_pat
         assert run.record().ended is not None
 
 
+async def test_a_renamed_engine_log_is_recreated_and_locked() -> None:
+    async with running(spec_for("--lines", "0")) as run:
+        await run.until_state("cpu0", WorkerState.RUNNING)
+        log = run.folder / sessions.ENGINE_LOG
+        log.rename(log.with_suffix(".old"))
+        await eventually(lambda: sessions.is_locked(run.folder))
+        await _answers(run)
+        await run.client.act(Action.KILL, "cpu0")
+        await run.leave()
+
+
 async def test_a_deleted_log_is_recreated() -> None:
     async with running(spec_for(*STEPS)) as run:
         await run.until(lambda _: run.worker("cpu0").log_lines > 100)

@@ -81,7 +81,12 @@ def test_an_invalid_store_is_reported_in_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "error"),
-    [("PRAGMA user_version=99", "another gmg-tui"), ("""UPDATE jobs SET record = '{"state": "dancing"}'""", "dancing")],
+    [
+        ("PRAGMA user_version=99", "another gmg-tui"),
+        ("""UPDATE jobs SET record = '{"state": "dancing"}'""", "dancing"),
+        ("UPDATE jobs SET result = '[1]'", "Expected `object`"),
+        ("INSERT INTO metrics (time, slot, job, state) VALUES (1.0, 'cpu0', 1, 'dancing')", "dancing"),
+    ],
 )
 def test_a_store_of_another_version_or_with_an_unknown_value_is_reported_in_one_line(
     tmp_path: Path, change: str, error: str
@@ -90,8 +95,8 @@ def test_a_store_of_another_version_or_with_an_unknown_value_is_reported_in_one_
     create(path, [JobRecord(1, "a")])
     with sqlite3.connect(path) as db:
         db.execute(change)
-    with pytest.raises(StoreError, match=error):
-        load_jobs(path)
+    with pytest.raises(StoreError, match=error), open_store(path) as stored:
+        _ = stored.jobs, stored.states()
 
 
 def test_many_metrics_are_thinned_evenly_and_states_are_changes(tmp_path: Path) -> None:

@@ -97,13 +97,13 @@ class SessionFiles:
             _log.warning("the disk does not answer: the session's end is not recorded")
 
     def _put_back(self) -> bool:
-        """Recreate the session's folder, its log and its lock if they were removed. Returns whether they had been.
+        """Recreate the session's folder, its log and its lock if they were removed or renamed. Returns whether they had been.
 
-        Without the folder nobody finds the session.
+        Without the folder nobody finds the session, and without the lock it counts as lost.
         """
         folder = self._session.spec.folder
         try:
-            if os.fstat(_STDERR).st_nlink > 0:
+            if _is_log(Path(folder, sessions.ENGINE_LOG)):
                 return False
             make_private(Path(folder, sessions.LOGS))
             lock(Path(folder))
@@ -130,6 +130,14 @@ class SessionFiles:
                 return False
             self._note("disk", None)
             return True
+
+
+def _is_log(path: Path) -> bool:
+    """Whether standard error goes to the file at `path`. Raises `OSError`."""
+    try:
+        return os.path.samestat(os.fstat(_STDERR), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def lock(folder: Path) -> None:
