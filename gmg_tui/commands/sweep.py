@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, RunSpec, Slot, SweepSpec, WorkerState
 from gmg_tui.options import Options, Program
 from gmg_tui.placeholders import as_text, fill, values_for
-from gmg_tui.session import STORE
+from gmg_tui.session import STORE, SUMMARY
 from gmg_tui.sweep import plan
 from gmg_tui.sweep.settings import Settings, from_options, read, sets
 
@@ -111,6 +113,9 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
     again = any(not job.state.ended for job in jobs) or (failed and options.retry_failed)
     if not again:
         note(f"every job of {spec.name} has ended{'; --retry-failed runs the failed ones again' if failed else ''}")
+        if spec.summary is not None:
+            with suppress(OSError):  # `conclude` reports it
+                shutil.copyfile(Path(spec.folder) / SUMMARY, spec.summary)
         finished = all(job.state is WorkerState.FINISHED for job in jobs)
         return conclude(spec, 1 if failed else 0 if finished else 130, options.given.get("best"))
     return start(options, lambda: spec, engine=engine)

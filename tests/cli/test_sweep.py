@@ -14,7 +14,7 @@ from msgspec import structs
 from gmg_tui import session as sessions
 from gmg_tui.commands.attach import conclude
 from gmg_tui.model import Attempt, RestartMode, RunSpec, Session, StartMode, SweepSpec, WorkerState
-from gmg_tui.session import STORE
+from gmg_tui.session import STORE, SUMMARY
 from gmg_tui.store import reader
 from gmg_tui.store.writer import StoreWriter
 from tests.cli.conftest import Asked, Gmg
@@ -154,6 +154,7 @@ def test_a_resumed_sweep_keeps_settings_not_given_on_the_command_line(
 
 def test_a_sweep_whose_jobs_have_all_ended_prints_its_results(earlier: Callable[..., RunSpec], gmg: Gmg) -> None:
     old = earlier()
+    Path(old.folder, SUMMARY).write_text("{}")
     ended = dict.fromkeys(("job1", "job2", "job3"), WorkerState.FINISHED)
     for states, status, more in (
         (ended, 0, ""),
@@ -161,8 +162,9 @@ def test_a_sweep_whose_jobs_have_all_ended_prints_its_results(earlier: Callable[
         ({**ended, "job2": WorkerState.STOPPED}, 130, ""),
     ):
         _ends(old, **states)
-        done = gmg("sweep", "--resume", "old", "--best", "-lr")
+        done = gmg("sweep", "--resume", "old", "--best", "-lr", "--summary", f"{status}.json")
         assert (done.returncode, done.stderr) == (status, f"every job of old has ended{more}\n")
+        assert Path(f"{status}.json").read_text() == "{}"
         assert "by lr, the smallest first" in done.stdout
 
 
