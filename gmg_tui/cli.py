@@ -74,9 +74,9 @@ class _Group(click.Group):
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run a command line, by default this process's, and exit with its status; an error is one line."""
-        for name in ("stdout", "stderr"):
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
             if getattr(sys, name) is None:  # it is closed
-                setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - as long as the program lives
+                setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - as long as the program lives
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")  # where its encoding lacks a character
         try:

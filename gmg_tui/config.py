@@ -88,6 +88,8 @@ def _values(table: dict[str, Any], options: Iterable[Opt], where: str, tables: I
             raise GmgError(f"{where}{name} is not a setting{hint}")
         if LINE in opt.marks:
             raise GmgError(f"{where}{name} is not a setting; give --{dashed} on the command line")
+        if "\0" in "".join(map(str, value if isinstance(value, list) else (value,))):
+            raise GmgError(f"{where}{name} has a NUL character, which no program can be given")
         if value is True and opt.bare:
             value = opt.bare
         if isinstance(value, bool) is not (opt.is_flag):

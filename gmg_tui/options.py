@@ -14,7 +14,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import click
-from click import Choice, FloatRange, IntRange
+from click import Choice, IntRange
 
 
 class Mark(Flag):
@@ -73,6 +73,17 @@ def size(text: object) -> int | None:
     return int(number)
 
 
+class FloatRange(click.FloatRange):
+    """A range of numbers, in which NaN is not: it compares with no bound."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number of a text. Raises `click.BadParameter`."""
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is not a number", param, ctx)
+        return number
+
+
 class Opt(click.Option):
     """An option as it is declared.
 
@@ -125,6 +136,7 @@ class Opt(click.Option):
 
 
 _DAY_S = 86400
+_MANY = 1_000_000
 THEMES = ("dark", "light", "ansi", "contrast")
 _STARTS = Choice(("gated", "together", "staggered"))
 _RESTARTS = Choice(("never", "startup", "failure", "always"))
@@ -137,7 +149,7 @@ RUN = (
     Opt("env", str, "KEY=VALUE", "Set an environment variable; repeatable.", SWEEP, ()),
     Opt("start", _STARTS, "MODE", "Start workers gated, together or staggered.", COMPARED | RESUMED),
     Opt("restart", _RESTARTS, "POLICY", "Restart after: never, startup, failure, always.", RESUMED, "startup"),
-    Opt("max_restarts", IntRange(0), "N", "Maximum consecutive restarts.", RESUMED, 3),
+    Opt("max_restarts", IntRange(0, _MANY), "N", "Maximum consecutive restarts.", RESUMED, 3),
     Opt(
         "stuck_after",
         FloatRange(2, _DAY_S),

@@ -40,7 +40,7 @@ def check(options: Options) -> dict[str, Any]:
         if options.cpu is not None and getattr(options, other) is not None:
             raise GmgError(f"--{other} and --cpu are mutually exclusive; give one of them")
     formats.check(options.pattern)
-    if any(not how.strip() or "\0" in how for how in options.notify):
+    if not all(how.strip() for how in options.notify):
         raise GmgError("--notify is empty; give bell, osc9, osc777 or a command")
     path = options.python
     settable = {*RunSpec.__struct_fields__} - {"name"}

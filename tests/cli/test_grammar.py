@@ -143,7 +143,8 @@ def test_a_full_standard_output_is_one_line() -> None:
     assert (done.returncode, done.stderr) == (1, error)
 
 
-def test_a_closed_standard_output_is_no_error() -> None:
-    closed = 'exec "$@" >&-'
-    done = subprocess.run(["sh", "-c", closed, "sh", *COMMAND, "ls"], stderr=subprocess.PIPE, text=True, env=environ())
+@pytest.mark.parametrize("closed", ["ls >&-", "guide files <&- >/dev/null"])
+def test_a_closed_standard_stream_is_no_error(closed: str) -> None:
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND]
+    done = subprocess.run(shell, stderr=subprocess.PIPE, text=True, env=environ())
     assert (done.returncode, done.stderr) == (0, "")

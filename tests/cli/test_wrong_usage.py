@@ -70,6 +70,8 @@ def nothing_is_left(files: Path) -> Iterator[None]:
         ("--env =1 sim.py", "--env =1: give KEY=VALUE"),
         ("--log-max 900K sim.py", "--log-max 900K: give a size of at least 1M, such as 500M or 2G, or none"),
         ("--interval 61 sim.py", "--interval 61.0 is not in the range 0.2<=x<=60"),
+        ("--stuck-after nan sim.py", "--stuck-after nan is not a number"),
+        ("--max-restarts 99999999999999999999 sim.py", "--max-restarts 99999999999999999999 is not in the range"),
         ("--notify= sim.py", "--notify is empty"),
         ("--start later sim.py", "--start 'later' is not one of 'gated', 'together', 'staggered'"),
         ("--nodes k8s sim.py", "--nodes k8s: give slurm, ray or ssh:HOST,HOST"),
