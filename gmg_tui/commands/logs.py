@@ -118,7 +118,12 @@ def _has_ended(entry: SessionEntry, log: _Log) -> bool:
     now = sessions.inspect(entry.folder)
     if now is None or now.state != "running":
         return True
-    return log.job is not None and any(job.number == log.job and job.state.ended for job in _jobs(entry))
+    if log.job is None:
+        return False
+    from gmg_tui.store.reader import open_store  # only for sweeps
+
+    with open_store(entry.folder / sessions.STORE) as stored:
+        return stored.job(log.job).state.ended
 
 
 def _blocks(file: BinaryIO, entry: SessionEntry, log: _Log, *, follow: bool) -> Iterator[bytes]:

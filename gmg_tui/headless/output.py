@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 from collections.abc import Callable
 from typing import TextIO
 
@@ -63,4 +64,7 @@ class Output:
 def _write_all(descriptor: int, data: bytearray) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(descriptor, view) :]
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:  # a program that shares a terminal or pipe may have made it non-blocking
+            select.select([], [descriptor], [])

@@ -83,6 +83,11 @@ class Stored:
         for record, result in self._db.execute("SELECT record, result FROM jobs ORDER BY number"):
             yield structs.replace(decoder.decode(record), result=results.decode(result))
 
+    def job(self, number: int) -> JobRecord:
+        """A job without what it has reported, which may be long."""
+        (record,) = self._db.execute("SELECT record FROM jobs WHERE number = ?", (number,)).fetchone()
+        return msgspec.json.decode(record, type=JobRecord)
+
     @property
     def attempts(self) -> dict[int, list[JobAttempt]]:
         """The attempts of each job that has any, in their order; ranks one after another."""

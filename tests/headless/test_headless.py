@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
+from gmg_tui.headless.output import Output
 from gmg_tui.model import Attempt, Fps, JobRecord, SweepSpec, WorkerState
 from tests.cli.scripted import ScriptedEngine, environ
 
@@ -118,8 +119,19 @@ async def test_interrupts_are_handled_while_output_is_blocked_and_the_third_exit
     await engine.left.wait()  # the reporter has seen the end, and waits for its reader alone
     assert process.returncode is None
     process.send_signal(signal.SIGINT)
-    assert (await _ended(process))[2] == 130
+    _, err, status = await _ended(process)
+    assert ("Traceback" in err, status) == (False, 130)
     os.close(unread)
+
+
+async def test_a_pipe_that_another_program_made_non_blocking_gets_all_lines() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with open(reading, "rb") as read, open(writing, "w") as stream:  # noqa: ASYNC230, PTH123 - descriptors
+        out = Output(stream, lambda error: stream.close())
+        out.write("x" * 1_000_000)
+        assert len(await asyncio.to_thread(read.read, 1_000_001)) == 1_000_001
+        await out.written()
 
 
 async def test_a_closed_standard_output_stops_the_session_cleanly(engine: ScriptedEngine) -> None:
