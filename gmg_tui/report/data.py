@@ -85,8 +85,11 @@ class ReportData(Struct, frozen=True):
         """The session, in one line."""
         started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.session.started))
         simulated = "simulated  " if self.simulated else ""
-        recorded = time.strftime("  as recorded at %H:%M:%S", time.localtime(self.until))
-        since = f"since {started}{recorded if self.state == 'running' else ''}"
+        # What a full disk has not recorded of a session's end is missing.
+        cut_off = self.state == "ended" and self.snapshot is not None and not self.snapshot.ended
+        until = self.snapshot.time if cut_off and self.snapshot is not None else self.until
+        recorded = time.strftime("  as recorded at %H:%M:%S", time.localtime(until))
+        since = f"since {started}{recorded if cut_off or self.state == 'running' else ''}"
         return f"{self.name}  {self.state}  {simulated}{self.session.spec.script}  {since}"
 
     @property

@@ -36,6 +36,7 @@ from tests.report import stored
 from tests.report.stored import report
 from tests.store import records
 from tests.store.records import START, attempt_of, finished
+from tests.workers import worker_of
 
 
 def _data(*jobs: JobRecord, attempts: tuple[JobAttempt, ...] | None = None, state: str = "ended") -> ReportData:
@@ -72,6 +73,8 @@ def test_a_running_job_counts_up_to_the_record_and_an_attempt_lost_with_its_engi
     data = structs.replace(data, session=records.session(Path("/sim-1")))
     assert "as recorded at" in data.heading
     assert "as recorded at" not in structs.replace(data, state="ended").heading
+    cut_off = Snapshot(START + 2, 2.0, (worker_of("cpu0", 0, WorkerState.RUNNING),))
+    assert "as recorded at" in structs.replace(data, state="ended", snapshot=cut_off).heading
 
 
 def test_each_attempt_is_a_row_with_its_result() -> None:
