@@ -85,7 +85,9 @@ def _print(parts: Iterable[bytes]) -> None:
 def _show(of: ReportData, entry: SessionEntry, best: str | None) -> None:
     width, colour = tables.output()
     if of.tuning is not None and best is None:
-        lines = [*text.trials(of.tuning, width, colour=colour), f"tuning: {entry.folder / TUNE}"]
+        lines = text.trials(of.tuning, width, colour=colour)
+        if (tune := entry.folder / TUNE).exists():  # a lost session may have none
+            lines.append(f"tuning: {tune}")
     else:
         lines = [text.render(of, best, width, colour)]
     print("\n".join([clean(of.heading.encode(errors="replace")), *lines]))
