@@ -251,6 +251,9 @@ def clear_lost(report: Callable[[str], None]) -> None:
         if entry.state != "lost" or entry.record.lost:
             continue
         session = entry.record.session
+        own = Path(session.spec.folder)
+        if own.exists() and not own.samefile(entry.folder):
+            continue  # a copy of a session, which may be running
         if stuck := _kill(session, report):
             # The record stays unchanged, so that the next command tries again.
             report(f"{entry.name}: the kernel does not end process {', '.join(map(str, stuck))}")

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -117,6 +118,19 @@ def test_a_session_that_was_continued_meanwhile_is_not_recorded_as_lost(monkeypa
     monkeypatch.setattr(records, "processes_of", continued)
     sessions.clear_lost(pytest.fail)
     assert sessions.read_record(engine.folder) == (again, pytest.approx(time.time(), abs=60))
+
+
+def test_a_copy_of_a_running_session_ends_none_of_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = ScriptedEngine()
+    sessions.write_record(sessions.Record(engine.session, engine.briefs))
+    descriptor = sessions.lock(engine.folder)
+    copy = shutil.copytree(engine.folder, engine.folder.with_name("copy"))
+    entry = sessions.inspect(copy)
+    assert entry is not None
+    assert entry.state == "lost"
+    monkeypatch.setattr(records, "processes_of", pytest.fail)
+    sessions.clear_lost(pytest.fail)
+    os.close(descriptor)
 
 
 def test_the_end_of_many_failed_workers_is_recorded_on_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
