@@ -119,8 +119,9 @@ class Control:
         """Restart, stop or kill the selected worker or the marked ones."""
         workers = self._targets(action)
         if action is Action.KILL:
-            stopping = all(worker.state is WorkerState.STOPPING for worker in workers)
-            text = "" if stopping else kill_question(with_groups(self._app.view, workers))
+            every = with_groups(self._app.view, workers)
+            stopping = all(worker.state is WorkerState.STOPPING for worker in every)
+            text = "" if stopping else kill_question(every)
         else:
             text = self._question(action, workers)
         self._request(action, workers, text)

@@ -166,3 +166,13 @@ async def test_a_confirmation_names_the_whole_group(
             seen = partial(_in_one_line, app, words)
             await play.until(pilot, seen, words)
             await play.press(pilot, "escape")
+
+
+async def test_killing_a_rank_that_waits_for_the_end_of_others_asks_as_they_run() -> None:
+    snapshot = ranks.summed()
+    first = changed(snapshot.workers[0], state=WorkerState.STOPPING)
+    app = play.app_of(play.engine_of(changed(snapshot, workers=(first, *snapshot.workers[1:]))))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await play.press(pilot, "X")
+        await play.sees(pilot, "Kill group g0, 4 ranks now?")
+        assert play.asked(app.engine) == []
