@@ -13,7 +13,6 @@ from typing import ClassVar
 from textual import work
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
-from textual.command import CommandPalette
 from textual.events import Event, InputEvent, Resize
 from textual.filter import LineFilter
 from textual.geometry import Size
@@ -29,17 +28,15 @@ from gmg_tui.options import THEMES
 from gmg_tui.protocol import Action, Bye, Lines, Update
 from gmg_tui.ui import Outcome, keys, themes
 from gmg_tui.ui.control import Control
-from gmg_tui.ui.dialogs import ConfirmScreen
+from gmg_tui.ui.dialogs import ConfirmScreen, Palette
 from gmg_tui.ui.drawing import Appearance, safe
 from gmg_tui.ui.main_screen import MainScreen
 from gmg_tui.ui.pages.page import Page
-from gmg_tui.ui.terminal import TerminalApp, TerminalDriver, TrueSizeScreen, pager_command, run_pager, sequences
+from gmg_tui.ui.terminal import TerminalApp, TerminalDriver, pager_command, run_pager, sequences
 from gmg_tui.ui.view import View
 
 MESSAGE_S = 8.0
 """How long a message is shown, seconds."""
-_PALETTE_WIDTH, _PALETTE_HEIGHT = 30, 12
-"""The smallest terminal that the palette has room in."""
 
 
 class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
@@ -104,8 +101,9 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         return self.main
 
     async def on_event(self, event: Event) -> None:
-        """Drop keys that come once the last screen is closed."""
-        if self.screen_stack or not isinstance(event, InputEvent):
+        """Drop keys once the interface is ending: what they open would find nothing."""
+        ending = self.return_value is not None or not self.screen_stack
+        if not (ending and isinstance(event, InputEvent)):
             await super().on_event(event)
 
     # Start and end
@@ -379,20 +377,3 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
     def action_quit_session(self) -> None:
         """Leave, and stop the workers or leave them running; a read-only screen leaves them alone without a question."""
         self.control.quit()
-
-
-class Palette(CommandPalette, TrueSizeScreen[None]):
-    """Textual's, which is laid out for the size that the terminal has."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "app.quit_session", "quit", show=False, priority=True)]
-
-    async def on_input_submitted(self) -> None:
-        """Choose among what matches the whole text: the list of Textual 8.2.8 is that of before until it has searched."""
-        if searching := [each for each in self.workers if each.node is self and not each.is_finished]:
-            await self.workers.wait_for_complete(searching)
-
-    def on_resize(self) -> None:
-        """Close where there is no room: in a few rows its list fails (Textual 8.2.8, `OptionList._move_page`)."""
-        width, height = self.app.size
-        if self.is_current and (width < _PALETTE_WIDTH or height < _PALETTE_HEIGHT):
-            self.dismiss()

@@ -1,4 +1,4 @@
-"""The dialogs with buttons."""
+"""The dialogs with buttons, and the palette."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import ClassVar, Literal, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
 from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Button, Static
+from textual.widgets import Button, OptionList, Static
 
 from gmg_tui import units
 from gmg_tui.model import Session, Snapshot
@@ -157,3 +158,25 @@ class QuitScreen(Dialog[Answer | None]):
         if self._stopping:
             effect = "SIGKILL at once: kernels that are not saved must be compiled again."
             yield "kill", f"Kill them now ({key['kill']})", effect
+
+
+class Palette(CommandPalette, TrueSizeScreen[None]):
+    """Textual's, which is laid out for the size that the terminal has."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "app.quit_session", "quit", show=False, priority=True),
+        Binding("pageup", "page(-1)", "Previous page", show=False),
+        Binding("pagedown", "page(1)", "Next page", show=False),
+    ]
+
+    async def on_input_submitted(self) -> None:
+        """Choose among what matches the whole text: the list of Textual 8.2.8 is that of before until it has searched."""
+        if searching := [each for each in self.workers if each.node is self and not each.is_finished]:
+            await self.workers.wait_for_complete(searching)
+
+    def action_page(self, step: int) -> None:
+        """Go on by a page; the list's own key fails before it is drawn (Textual 8.2.8, `OptionList._move_page`)."""
+        commands = self.query_one(OptionList)
+        if commands.option_count:
+            number = (commands.highlighted or 0) + step * (commands.size.height // 2)  # a command has two rows
+            commands.highlighted = max(0, min(number, commands.option_count - 1))

@@ -52,6 +52,16 @@ async def test_keys_after_the_quit_key_are_dropped() -> None:
     assert app.return_value.how == "detached"
 
 
+async def test_a_key_behind_the_one_that_leaves_a_page_opens_nothing() -> None:
+    app = busy()
+    async with app.run_test(size=(120, 36)) as pilot:
+        await play.press(pilot, "enter")
+        _burst(pilot, "d", "e", "tab")
+        await pilot.pause()
+    assert app.return_value is not None
+    assert app.return_value.how == "detached"
+
+
 async def test_keys_that_delete_in_the_search_delete_what_stands_before_what_follows_them() -> None:
     app = busy()
     async with app.run_test(size=(120, 36)) as pilot:
@@ -66,6 +76,13 @@ async def test_enter_behind_what_no_command_is_called_does_not_run_the_first_of_
         await sees(pilot, "Copy log line")
         _burst(pilot, *"xyzzy", "enter")
         await sees(pilot, "No matches found")
+
+
+async def test_keys_that_go_on_by_a_page_find_a_palette_that_is_not_drawn_yet() -> None:
+    app = busy()
+    async with app.run_test(size=(120, 36)) as pilot:
+        _burst(pilot, "ctrl+p", "pageup", *"log", "pagedown", "pageup")
+        await sees(pilot, "Copy log line")
 
 
 async def test_keys_after_the_edit_key_do_not_act_on_workers() -> None:
