@@ -15,6 +15,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.app import ComposeResult
 from textual.content import Content
+from textual.events import MouseScrollDown, MouseScrollUp
 from textual.geometry import Region
 from textual.screen import Screen
 from textual.strip import Strip
@@ -226,6 +227,8 @@ def bar(fraction: float, width: int) -> tuple[str, str]:
 
 # Widgets that draw no more than needed: only rows and keys that changed
 
+WHEEL_ROWS: Final = 3
+"""Rows of text to scroll for each step of the wheel."""
 _BLANK: Final = Strip([], 0)
 
 
@@ -264,6 +267,19 @@ class Rows(Widget):
     def _make(self) -> None:
         self._made_for = (self.size, self.app.theme)
         self._rows = [row.strip(self.appearance) for row in self.make_rows(*self.size)]
+
+    def wheel(self, steps: int) -> None:
+        """Scroll down by `steps` of the mouse's wheel (up when negative)."""
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        """Scroll up."""
+        event.stop()
+        self.wheel(-1)
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        """Scroll down."""
+        event.stop()
+        self.wheel(1)
 
     def render_line(self, y: int) -> Strip:
         """A row in full width; all are made anew for another size or theme."""

@@ -44,7 +44,8 @@ class LogRow(NamedTuple):
         return self.prefix + safe(f"{prefix.clock} {level}{self.text[prefix.length :]}")
 
 
-_NO_RANKS: Final[Mapping[str, int]] = MappingProxyType({})
+NO_RANKS: Final[Mapping[str, int]] = MappingProxyType({})
+"""The ranks of a log of one worker."""
 
 
 class LogBuffer:
@@ -62,7 +63,7 @@ class LogBuffer:
         printed: How many lines have been printed, as far as that is known here.
     """
 
-    def __init__(self, kept: int = KEPT_ROWS, *, ranks: Mapping[str, int] = _NO_RANKS) -> None:
+    def __init__(self, kept: int = KEPT_ROWS, *, ranks: Mapping[str, int] = NO_RANKS) -> None:
         """Keep so many rows."""
         width = len(str(max(ranks.values(), default=0)))
         self._prefixes = {slot: f"[{rank:>{width}}] " for slot, rank in ranks.items()}

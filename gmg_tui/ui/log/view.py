@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from rich.cells import chop_cells
-from textual import events
 from textual.message import Message
 
 from gmg_tui import units
 from gmg_tui.genesis.output.log_text import Severity, severity
 from gmg_tui.protocol import Lines
-from gmg_tui.ui.drawing import SIGNS, Row, Rows
-from gmg_tui.ui.log.buffer import LogBuffer, LogRow
+from gmg_tui.ui.drawing import SIGNS, WHEEL_ROWS, Row, Rows
+from gmg_tui.ui.log.buffer import NO_RANKS, LogBuffer, LogRow
 
-_NO_RANKS: Final[Mapping[str, int]] = MappingProxyType({})
 _STYLES: Final = {Severity.NONE: "text", Severity.WARNING: "warn", Severity.ERROR: "error"}
-_WHEEL: Final = 3
-"""Rows of the screen for each step of the wheel."""
 
 
 class Position(NamedTuple):
@@ -40,14 +35,14 @@ class LogView(Rows):
 
     def __init__(self) -> None:
         super().__init__()
-        self.source: tuple[str, Mapping[str, int]] = ("", _NO_RANKS)
+        self.source: tuple[str, Mapping[str, int]] = ("", NO_RANKS)
         """The name of the slot or group that the log is of, and the group's ranks, by slot."""
         self.buffer = LogBuffer()
         self._top = Position(0, 0)
         self._match_line: int | None = None
         """The `LogRow.end` of the row with the present match: unlike its index it stays the same."""
 
-    def open(self, name: str, ranks: Mapping[str, int] = _NO_RANKS) -> None:
+    def open(self, name: str, ranks: Mapping[str, int] = NO_RANKS) -> None:
         """Show the log of the slot called `name`, starting empty; or those of a group's `ranks`, by slot."""
         before, self.source = self.buffer, (name, ranks)
         self.buffer = LogBuffer(ranks=ranks)
@@ -183,15 +178,9 @@ class LogView(Rows):
             case _:
                 self.scroll_lines((self._page - 1) * (1 if direction == "down" else -1))
 
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Scroll up."""
-        event.stop()
-        self.scroll_lines(-_WHEEL)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Scroll down."""
-        event.stop()
-        self.scroll_lines(_WHEEL)
+    def wheel(self, steps: int) -> None:
+        """Scroll."""
+        self.scroll_lines(steps * WHEEL_ROWS)
 
     # Search
 

@@ -12,7 +12,7 @@ from textual.message import Message
 from gmg_tui import units
 from gmg_tui.model import WorkerState
 from gmg_tui.ui import words
-from gmg_tui.ui.drawing import SIGNS, SPAN_S, Row, Rows, bar, highest, history_rows, safe
+from gmg_tui.ui.drawing import SIGNS, SPAN_S, WHEEL_ROWS, Row, Rows, bar, highest, history_rows, safe
 from gmg_tui.ui.slots import SlotView, buckets
 from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.words import Note
@@ -24,8 +24,6 @@ _LOG_BELOW_TILES: Final = 8
 """Rows kept for it before tiles give way to the table, unless the user wants tiles."""
 _AROUND_TABLE: Final = 2
 """Rows of the heading above and of the selected worker's line below the table."""
-_WHEEL: Final = 3
-"""Rows of a table for each step of the wheel; tiles scroll by one row of theirs."""
 TILE_HEIGHT: Final = 8
 """Rows of a tile, with its frame."""
 TILE_WIDTH: Final = 38
@@ -146,21 +144,11 @@ class Grid(Rows):
         """Show the first workers; the selected one stays selected, in sight or not."""
         self._scrolled_from, self._first = self._view.selected, 0
 
-    def _wheel(self, steps: int) -> None:
-        """Scroll; the selected worker stays selected, in sight or not."""
+    def wheel(self, steps: int) -> None:
+        """Scroll by rows of tiles or of text; the selected worker stays selected, in sight or not."""
         self._scrolled_from = self._view.selected
-        self._first += steps if self.plan.tiles else steps * _WHEEL
+        self._first += steps if self.plan.tiles else steps * WHEEL_ROWS
         self.update_rows()
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Scroll up."""
-        event.stop()
-        self._wheel(-1)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Scroll down."""
-        event.stop()
-        self._wheel(1)
 
     # Drawing
 
