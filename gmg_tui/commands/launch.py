@@ -54,6 +54,7 @@ class _Signals:
 
     Where SIGTERM ended this process alone, an engine and its workers would go on; a handler that raised at any moment
     would leave half of a session's folder. SIGUSR1 and SIGUSR2, on which scripts save their state, are passed on.
+    SIGHUP, which ends this process, waits until the engine has its order: from then on it removes the folder.
 
     Attributes:
         engine: Gets them, once it listens.
@@ -66,9 +67,11 @@ class _Signals:
     def __enter__(self) -> Self:
         handlers = {**dict.fromkeys(_ENDING, self._note), **dict.fromkeys(_PASSED_ON, self._pass_on)}
         self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.let_hang_up()
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -76,6 +79,10 @@ class _Signals:
         """Raise KeyboardInterrupt if a signal has come."""
         if self._came:
             raise KeyboardInterrupt
+
+    def let_hang_up(self) -> None:
+        """From now on SIGHUP ends this process, also one that has come already."""
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
 
     def let_through(self) -> None:
         """From now on each raises KeyboardInterrupt at once. Python's own handler is what asyncio replaces by its own."""
@@ -153,6 +160,7 @@ def _launch(
         raise GmgError("the arguments are not UTF-8; gmg-tui cannot pass them on") from None
     signals.check()
     engine.order(described + b"\n" + b" ".join(words) + b"\n")
+    signals.let_hang_up()
     if not options.detach:
         _load(headless=headless)
     driver = "engine; without persistence mode the driver needs several seconds"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from gmg_tui.commands import launch, prestart
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec
 from tests.cli.scripted import ROOT, WORKER, environ, gmg, options_of_run
-from tests.patience import LONG_S
+from tests.patience import LONG_S, wait_until
 
 
 @pytest.fixture
@@ -116,7 +117,7 @@ _INTERRUPTED = (
     "from gmg_tui.commands import launch\n"
     "before = launch.{name}\n"
     "def interrupted(*words, **options):\n"
-    "    os.kill(os.getpid(), signal.SIGTERM)\n"
+    "    os.kill(os.getpid(), signal.{sent})\n"
     "    return before(*words, **options)\n"
     "launch.{name} = interrupted\n"
     "cli.main(sys.argv[1:])\n"
@@ -130,9 +131,16 @@ _INTERRUPTED = (
 )
 def test_a_signal_at_any_moment_of_the_start_ends_the_run(name: str, stopped: int, left: list[str]) -> None:
     words = ["--cpu", "1", WORKER, "--lines", "0", "--rate", "20"]
-    program = _INTERRUPTED.format(name=name)
+    program = _INTERRUPTED.format(name=name, sent="SIGTERM")
     done = subprocess.run(
         [sys.executable, "-c", program, *words], env=environ(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     assert (done.returncode, done.stderr.count(b"stopping the workers")) == (130, stopped)
     assert [entry.state for entry in sessions.listing()] == left
+
+
+def test_a_hang_up_while_a_session_is_prepared_leaves_nothing() -> None:
+    program = _INTERRUPTED.format(name="_launch", sent="SIGHUP")
+    done = subprocess.run([sys.executable, "-c", program, "--cpu", "1", WORKER], env=environ())
+    wait_until(lambda: not sessions.folders())
+    assert done.returncode == -signal.SIGHUP
