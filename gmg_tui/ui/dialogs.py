@@ -62,6 +62,10 @@ class Dialog(ModalScreen[Result], TrueSizeScreen[Result]):
         """The widgets in the frame."""
         raise NotImplementedError
 
+    def action_answer(self, answer: Result) -> None:
+        """Close with the answer."""
+        self.dismiss(answer)
+
     def action_cancel(self) -> None:
         """Close without an answer."""
         self.dismiss(None)
@@ -86,10 +90,6 @@ class ConfirmScreen(Dialog[bool]):
         with Horizontal(classes="buttons"):
             yield Button("No (n)", action="screen.answer(False)", compact=True)
             yield Button("Yes (y)", action="screen.answer(True)", compact=True)
-
-    def action_answer(self, yes: bool) -> None:
-        """Close with the answer."""
-        self.dismiss(yes)
 
 
 Answer = Literal["leave", "stop", "kill"]
@@ -128,10 +128,6 @@ class QuitScreen(Dialog[Answer | None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether the action is available."""
         return self._stopping or (action, parameters) != ("answer", ("kill",))
-
-    def action_answer(self, answer: Answer) -> None:
-        """Close with the answer."""
-        self.dismiss(answer)
 
     def _situation(self, snapshot: Snapshot) -> str:
         queue, doing = snapshot.queue, "being stopped" if self._stopping else "running"

@@ -99,23 +99,11 @@ TYPED_OVER: Final = frozenset(action_of(each) for each in MAIN if each.action.st
 ON_WORKER: Final = frozenset({"act", "restart_failed", "edit", "stacks", "processes", "use_gpu", "log_pager"})
 """Actions on workers, which a page that shows none does not offer."""
 
-STEERING: Final = (ON_WORKER - {"processes", "log_pager"}) | {
-    "mark",
-    "use_again",
-    "use",
-    "skip",
-    "retry",
-    "retry_failed",
-}
+_ON_JOBS: Final = frozenset({"skip", "retry", "retry_failed"})
+STEERING: Final = (ON_WORKER | _ON_JOBS | {"mark", "use_again", "use"}) - {"processes", "log_pager"}
 """Actions that change something, which a read-only screen does not offer."""
 
-SIGNS_OF: Final = {
-    "enter": "enter",
-    "pageup": "PgUp",
-    "pagedown": "PgDn",
-    "home": "Home",
-    "end": "End",
-}
+SIGNS_OF: Final = {"enter": "enter", "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End"}
 """How keys are displayed whose names Textual writes otherwise."""
 _ALIASES: Final = {"esc": "escape", "return": "enter", "pgup": "pageup", "pgdn": "pagedown", "del": "delete"}
 _MODIFIERS: Final = {"ctrl", "alt", "shift"}
