@@ -239,7 +239,8 @@ class EditScreen(Dialog[None]):
             self._waiting = False
             self.notify(str(error), severity="error", markup=False)
         else:
-            self.dismiss(None)
+            if self.is_current:  # else the app is ending
+                self.dismiss(None)
 
 
 # Text
