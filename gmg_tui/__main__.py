@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     """Run this process's command line, and exit with its status; 130 after ctrl+c, also while modules are imported."""
     try:
-        from gmg_tui import cli
+        from gmg_tui.cli import app as cli
 
         cli.main()
     except KeyboardInterrupt:

@@ -26,9 +26,9 @@ ROOT = HERE.parent
 sys.path.insert(0, str(ROOT))
 
 from gmg_tui import session  # noqa: E402
-from gmg_tui.client import EngineClient  # noqa: E402
 from gmg_tui.model import Snapshot, WorkerState  # noqa: E402
-from gmg_tui.protocol import Action  # noqa: E402
+from gmg_tui.session.client import EngineClient  # noqa: E402
+from gmg_tui.session.protocol import Action  # noqa: E402
 from gmg_tui.ui.app import GmgApp  # noqa: E402
 from tests.nvml_sim import Sim, build  # noqa: E402
 from tests.nvml_sim.__main__ import animate  # noqa: E402
@@ -179,7 +179,7 @@ async def _stage(picture: Picture, env: Mapping[str, str]) -> AsyncIterator[Stag
 
 async def _in_browser(picture: Picture, env: Mapping[str, str], to: Path) -> None:
     """Take a picture of a page of `gmg-tui serve`, once the session looks as it should."""
-    from tests.web.browser import browser
+    from tests.results.web.browser import browser
 
     async with _stage(picture._replace(size=(160, 44)), env) as stage:
         name = stage.client.welcome.session.spec.name

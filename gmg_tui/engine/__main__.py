@@ -26,9 +26,9 @@ from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.main import Engine, any_of
 from gmg_tui.engine.output.logs import LogHandler, LogWriter
 from gmg_tui.engine.records.session_files import lock
-from gmg_tui.errors import GmgError
-from gmg_tui.genesis.environ import WORKER_VARIABLES
 from gmg_tui.model import RunSpec
+from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts.genesis.environ import WORKER_VARIABLES
 
 _GARBAGE = 20_000
 """Objects before the collector looks for garbage; nearly all go by themselves."""

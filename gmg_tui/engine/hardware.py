@@ -10,14 +10,14 @@ from typing import Self
 from msgspec import structs
 
 from gmg_tui import simulation
-from gmg_tui.ddp import torchrun
-from gmg_tui.errors import GmgError
-from gmg_tui.gpu import selection, silence
-from gmg_tui.gpu.driver import Driver
-from gmg_tui.gpu.nvml import NvmlUnavailable
+from gmg_tui.machine import slurm as allocation
+from gmg_tui.machine.gpu import selection, silence
+from gmg_tui.machine.gpu.driver import Driver
+from gmg_tui.machine.gpu.nvml import NvmlUnavailable
 from gmg_tui.model import Gpu, RunSpec, Slot
+from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts import torchrun
 from gmg_tui.simulation.driver import SimulatedNvml
-from gmg_tui.slurm import allocation
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,6 @@ from msgspec import structs
 
 import gmg_tui
 from gmg_tui import session as sessions
-from gmg_tui.daemon_thread import in_daemon_thread
-from gmg_tui.ddp import torchrun
 from gmg_tui.engine.api.listener import Listener
 from gmg_tui.engine.api.server import Server
 from gmg_tui.engine.attempts.context import Context
@@ -39,14 +37,16 @@ from gmg_tui.engine.scheduling.tune_scheduler import TuneScheduler, search_of
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.workers.local_worker import LocalWorker
 from gmg_tui.engine.workers.slot_state import SlotState, Workplace
-from gmg_tui.gpu import egl
-from gmg_tui.gpu.sampler import Sampler
-from gmg_tui.interpreter import versions
+from gmg_tui.machine.blocking_calls import in_daemon_thread
+from gmg_tui.machine.gpu import egl
+from gmg_tui.machine.gpu.sampler import Sampler
 from gmg_tui.model import GpuSample, OccurrenceKind, RunSpec, Session
-from gmg_tui.results.files import export
+from gmg_tui.results.result_files import export
 from gmg_tui.results.tried import TriedArguments
+from gmg_tui.scripts import torchrun
+from gmg_tui.scripts.interpreter import versions
 from gmg_tui.session import socket_candidates
-from gmg_tui.store.writer import StoreWriter
+from gmg_tui.session.store.writer import StoreWriter
 
 if TYPE_CHECKING:
     from gmg_tui.engine.nodes.agent import Agent

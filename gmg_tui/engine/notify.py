@@ -10,9 +10,8 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from gmg_tui import units
-from gmg_tui.model import TERMINAL_WAYS, Occurrence, OccurrenceKind, RunSpec, Snapshot, WorkerState
-from gmg_tui.text import clean
+from gmg_tui.model import TERMINAL_WAYS, Occurrence, OccurrenceKind, RunSpec, Snapshot, WorkerState, units
+from gmg_tui.model.text import clean
 
 TIMEOUT_S = 30.0
 """How long a command may take."""

@@ -11,7 +11,6 @@ from contextlib import suppress
 
 from msgspec import structs
 
-from gmg_tui.daemon_thread import in_daemon_thread
 from gmg_tui.engine.output.history import STEP_S
 from gmg_tui.engine.processes.process_tree import Scans, Table
 from gmg_tui.engine.records.recorder import Recorder
@@ -19,12 +18,13 @@ from gmg_tui.engine.records.session_files import SessionFiles
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.workers.local_worker import LocalWorker
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.errors import GmgError
-from gmg_tui.gpu.processes import describe
-from gmg_tui.gpu.silence import LATE_S, NO_ANSWER, SILENT_S
+from gmg_tui.machine.blocking_calls import in_daemon_thread
+from gmg_tui.machine.gpu.processes import describe
+from gmg_tui.machine.gpu.silence import LATE_S, NO_ANSWER, SILENT_S
+from gmg_tui.machine.slurm import AllocationWatch
 from gmg_tui.model import Details, GpuProcess, GpuSample, Series, Snapshot, Stacks, Tried
+from gmg_tui.model.errors import GmgError
 from gmg_tui.results.tried import TriedArguments
-from gmg_tui.slurm.allocation import AllocationWatch
 
 _LATE_INTERVALS = 2.0
 _SILENT_INTERVALS = 3.0

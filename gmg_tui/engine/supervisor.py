@@ -13,9 +13,9 @@ from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.errors import GmgError
 from gmg_tui.model import Session
-from gmg_tui.protocol import Action, Seen
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session.protocol import Action, Seen
 
 if TYPE_CHECKING:
     from gmg_tui.engine.nodes.agent import Agent

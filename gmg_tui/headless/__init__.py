@@ -12,12 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from gmg_tui import session as sessions
-from gmg_tui.client import EngineClient
-from gmg_tui.errors import GmgError
 from gmg_tui.headless.output import Output
 from gmg_tui.headless.reporter import Reporter, Trials
 from gmg_tui.model import Snapshot
-from gmg_tui.protocol import Bye, Lines, Update
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session.client import EngineClient
+from gmg_tui.session.protocol import Bye, Lines, Update
 
 _TAIL = 1_000_000
 """How many earlier lines are requested: all that the engine has kept."""
@@ -178,7 +178,7 @@ class _Headless:
 
     async def conclude(self) -> None:
         """Print the session's results, and wait until they are read; another signal leaves without waiting."""
-        from gmg_tui.report.text import at_end  # not before the end: it loads Rich
+        from gmg_tui.results.report_text import at_end  # not before the end: it loads Rich
 
         missed = () if self._quiet else self._reporter.missed(self._snapshot)
         self._out.write(*missed, *self._reporter.events(self._snapshot), *at_end(self._session, self._snapshot))

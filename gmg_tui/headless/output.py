@@ -8,7 +8,7 @@ import select
 from collections.abc import Callable
 from typing import TextIO
 
-from gmg_tui.daemon_thread import in_daemon_thread
+from gmg_tui.machine.blocking_calls import in_daemon_thread
 
 _ROOM_BYTES = 1 << 20
 """How much may wait to be written before `Output.full` is true."""

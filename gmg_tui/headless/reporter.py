@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import takewhile
 
-from gmg_tui import units
-from gmg_tui.genesis.output import lines as genesis_lines
+from gmg_tui.machine import slurm as allocation
 from gmg_tui.model import (
     JobRecord,
     Queue,
@@ -23,10 +22,11 @@ from gmg_tui.model import (
     WorkerState,
     fps_per_watt,
     total_fps,
+    units,
 )
-from gmg_tui.protocol import Lines
-from gmg_tui.results import tuning as tune_words
-from gmg_tui.slurm import allocation
+from gmg_tui.results import tuning_text as tune_words
+from gmg_tui.scripts.genesis.output import lines as genesis_lines
+from gmg_tui.session.protocol import Lines
 
 _AMOUNT = re.compile(r"[\d:.]+")
 """What may change in a text without making it a different one."""

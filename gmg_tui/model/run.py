@@ -68,7 +68,7 @@ class NodeView(Struct, frozen=True, omit_defaults=True):
 class RunSpec(Struct, frozen=True, omit_defaults=True):
     """What to run and how: the parsed command line, as kept in `session.json`.
 
-    What is named as an option of `gmg_tui.options` is the value of that option.
+    What is named as an option of `gmg_tui.session.options` is the value of that option.
     """
 
     name: str

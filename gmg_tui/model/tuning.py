@@ -12,7 +12,7 @@ FPS = "fps"
 
 
 class TuneSpec(Struct, frozen=True, omit_defaults=True):
-    """What a tuning searches for, and how long it may take; more of it in the options of `tune` in `gmg_tui.options`."""
+    """What a tuning searches for, and how long it may take; more of it in the options of `tune` in `gmg_tui.session.options`."""
 
     variable: str = "n_envs"
     """The placeholder whose value is looked for."""

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import platformdirs
 
-from gmg_tui.errors import GmgError
-from gmg_tui.files import make_own, make_private
+from gmg_tui.machine.files import make_own, make_private
 from gmg_tui.model import RunSpec
+from gmg_tui.model.errors import GmgError
 
 RECORD = "session.json"
 NODE_MARK = "node-mark"

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, structs
 
-from gmg_tui.errors import GmgError, nearest
-from gmg_tui.files import open_regular, write_atomic
+from gmg_tui.machine.files import open_regular, write_atomic
 from gmg_tui.model import JobRecord, Queue, Rank, RunSpec, Session, Worker, WorkerState, own_rates
+from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.model.run import UnixTime
+from gmg_tui.model.text import clean
 from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, folders, is_locked, remove_stale_socket
-from gmg_tui.text import clean
 
 if TYPE_CHECKING:
     import psutil

@@ -1,4 +1,4 @@
-"""Simulated GPUs, with the interface of `gmg_tui.gpu.nvml.Nvml`: what the simulated workers use, they show."""
+"""Simulated GPUs, with the interface of `gmg_tui.machine.gpu.nvml.Nvml`: what the simulated workers use, they show."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from gmg_tui.gpu.driver import NvmlUnavailable
+from gmg_tui.machine.gpu.driver import NvmlUnavailable
 from gmg_tui.model import Gpu, GpuHealth, GpuProcess, GpuSample
 from gmg_tui.simulation import SLOW_CARD
 

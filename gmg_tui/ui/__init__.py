@@ -12,9 +12,9 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from gmg_tui.client import Source
-from gmg_tui.errors import GmgError
 from gmg_tui.model import Session, Snapshot
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session.client import Source
 
 __all__ = ["Outcome", "load", "run"]
 
@@ -44,7 +44,7 @@ def load() -> None:
     gc.disable()
     try:
         importlib.import_module("gmg_tui.ui.app")
-        importlib.import_module("gmg_tui.client")
+        importlib.import_module("gmg_tui.session.client")
     finally:
         gc.freeze()
         gc.set_threshold(_GARBAGE)

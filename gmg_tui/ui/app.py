@@ -21,11 +21,11 @@ from textual.reactive import var
 from textual.screen import ModalScreen, Screen
 from textual.widget import AwaitMount
 
-from gmg_tui.client import Source
-from gmg_tui.errors import GmgError
 from gmg_tui.model import Snapshot
-from gmg_tui.options import THEMES
-from gmg_tui.protocol import Action, Bye, Lines, Update
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session.client import Source
+from gmg_tui.session.options import THEMES
+from gmg_tui.session.protocol import Action, Bye, Lines, Update
 from gmg_tui.ui import Outcome, keys, themes
 from gmg_tui.ui.control import Control
 from gmg_tui.ui.dialogs import ConfirmScreen, Palette

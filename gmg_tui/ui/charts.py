@@ -17,9 +17,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from textual.content import Content
 
-from gmg_tui import units
-from gmg_tui.model import Answer, Trial, TrialKind, TrialState, Tuning, WorkerState
-from gmg_tui.results import tuning as tune_words
+from gmg_tui.model import Answer, Trial, TrialKind, TrialState, Tuning, WorkerState, units
+from gmg_tui.results import tuning_text as tune_words
 from gmg_tui.ui.drawing import SIGNS, history_rows, safe
 
 Values: TypeAlias = Sequence[float | None]

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from textual.screen import ModalScreen
 
-from gmg_tui import units
-from gmg_tui.errors import GmgError
-from gmg_tui.model import Settings, Worker, WorkerState
-from gmg_tui.protocol import Action, Seen
+from gmg_tui.model import Settings, Worker, WorkerState, units
+from gmg_tui.model.errors import GmgError
 from gmg_tui.session import LOGS
+from gmg_tui.session.protocol import Action, Seen
 from gmg_tui.ui import words
 from gmg_tui.ui.view import View
 

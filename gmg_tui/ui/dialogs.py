@@ -12,8 +12,7 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Button, OptionList, Static
 
-from gmg_tui import units
-from gmg_tui.model import Session, Snapshot
+from gmg_tui.model import Session, Snapshot, units
 from gmg_tui.ui.drawing import plain
 from gmg_tui.ui.keys import displayed
 from gmg_tui.ui.terminal import TrueSizeScreen

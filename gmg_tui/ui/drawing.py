@@ -23,7 +23,7 @@ from textual.widget import Widget
 from textual.widgets import Footer
 
 from gmg_tui.model import WorkerState
-from gmg_tui.text import clean
+from gmg_tui.model.text import clean
 
 STYLES: Mapping[str, str] = {
     "text": "foreground",

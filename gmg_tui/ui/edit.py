@@ -14,11 +14,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Button, RadioButton, RadioSet, Static, TextArea
 
-from gmg_tui import placeholders
-from gmg_tui.client import Source
-from gmg_tui.errors import GmgError
+from gmg_tui.jobs import argument_placeholders as placeholders
 from gmg_tui.model import JobRecord, Settings, Slot
-from gmg_tui.protocol import Seen
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session.client import Source
+from gmg_tui.session.protocol import Seen
 from gmg_tui.ui import keys
 from gmg_tui.ui.dialogs import ConfirmScreen, Dialog
 from gmg_tui.ui.drawing import plain

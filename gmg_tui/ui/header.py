@@ -9,9 +9,8 @@ from typing import Final
 
 from rich.cells import cell_len
 
-from gmg_tui import units
-from gmg_tui.model import Queue, RankGroup, Tuning, Worker, WorkerState, fps_per_watt, total_fps
-from gmg_tui.slurm import allocation
+from gmg_tui.machine import slurm as allocation
+from gmg_tui.model import Queue, RankGroup, Tuning, Worker, WorkerState, fps_per_watt, total_fps, units
 from gmg_tui.ui import words
 from gmg_tui.ui.drawing import SIGNS, Piece, Row, Rows, bar
 from gmg_tui.ui.slots import Order

@@ -10,7 +10,7 @@ from textual.app import App
 from textual.binding import Binding, BindingsMap
 from textual.keys import Keys
 
-from gmg_tui.errors import GmgError, nearest
+from gmg_tui.model.errors import GmgError, nearest
 
 if TYPE_CHECKING:
     from textual.events import Key

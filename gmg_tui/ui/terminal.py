@@ -31,9 +31,9 @@ from textual.events import Event, Resize
 from textual.geometry import Size
 from textual.screen import Screen
 
-from gmg_tui.errors import GmgError
 from gmg_tui.model import Occurrence
-from gmg_tui.text import clean
+from gmg_tui.model.errors import GmgError
+from gmg_tui.model.text import clean
 
 _SYNC_START, _SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 """What Textual writes before and after each frame, where the terminal knows synchronized output."""

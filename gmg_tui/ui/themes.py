@@ -18,7 +18,7 @@ from textual.color import Color
 from textual.filter import LineFilter
 from textual.theme import BUILTIN_THEMES, Theme
 
-from gmg_tui.options import THEMES
+from gmg_tui.session.options import THEMES
 from gmg_tui.ui.drawing import ATTRIBUTES, STYLES, Appearance
 
 _PREFIX = "gmg-"

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from gmg_tui.client import Source
 from gmg_tui.model import GpuSample, JobRecord, Queue, Slot, Snapshot, Worker, WorkerState
-from gmg_tui.protocol import Welcome
+from gmg_tui.session.client import Source
+from gmg_tui.session.protocol import Welcome
 from gmg_tui.ui.slots import History, Order, SlotView, in_trouble, slow_slots, sort_key
 from gmg_tui.ui.words import matches
 

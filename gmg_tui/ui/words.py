@@ -8,11 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from gmg_tui import units
-from gmg_tui.genesis.output.log_text import without_head
-from gmg_tui.model import JobRecord, Phase, Progress, Rank, Slot, Worker, WorkerState
-from gmg_tui.placeholders import as_text
-from gmg_tui.text import SEPARATOR
+from gmg_tui.jobs.argument_placeholders import as_text
+from gmg_tui.model import JobRecord, Phase, Progress, Rank, Slot, Worker, WorkerState, units
+from gmg_tui.model.text import SEPARATOR
+from gmg_tui.scripts.genesis.output.log_text import without_head
 from gmg_tui.ui.drawing import SIGNS
 from gmg_tui.ui.slots import SlotView, in_trouble
 
@@ -130,7 +129,7 @@ def last_line(worker: Worker) -> str:
 
     It is empty, too, before the attempt has printed anything.
     """
-    from gmg_tui.genesis.output import lines as genesis_lines  # the first frame needs no expressions
+    from gmg_tui.scripts.genesis.output import lines as genesis_lines  # the first frame needs no expressions
 
     line = worker.last_line
     return "" if line.startswith(SEPARATOR) or genesis_lines.is_mere(line) else without_head(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from gmg_tui.probe.site import gmg_probe
+from gmg_tui.scripts.probe.site import gmg_probe
 from tests.benchmarks.ground import Ground
 from tests.benchmarks.report import Row
 

@@ -13,11 +13,11 @@ import time
 import msgspec
 
 import gmg_tui
-from gmg_tui import model, protocol
+from gmg_tui import model
 from gmg_tui.engine.nodes import states
 from gmg_tui.engine.workers.member import Outcome
 from gmg_tui.model import Attempt, Fps, Gpu, GpuSample, Phase, RunSpec, Session, Slot, Snapshot, WorkerState
-from gmg_tui.session import AGENT_MARK
+from gmg_tui.session import AGENT_MARK, protocol
 
 CARDS = 8
 

@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from gmg_tui import session as sessions
-from gmg_tui.commands import launch
+from gmg_tui.cli import launch
 from gmg_tui.model import JobRecord, RunSpec
 from gmg_tui.session import STORE
-from gmg_tui.store import reader
+from gmg_tui.session.store import reader
 from tests.cli.scripted import Done, in_process
 
 Gmg = Callable[..., Done]
@@ -53,7 +53,7 @@ class _NoEngine:
 @pytest.fixture
 def gmg(monkeypatch: pytest.MonkeyPatch) -> Gmg:
     """Run a command line in this process, without a terminal, up to the start of an engine."""
-    monkeypatch.setattr("gmg_tui.commands.prestart.PrestartedEngine", _NoEngine)
+    monkeypatch.setattr("gmg_tui.cli.prestart.PrestartedEngine", _NoEngine)
 
     return lambda *words: in_process(*map(str, words))
 

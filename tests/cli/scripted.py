@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from click.testing import CliRunner
 
 import gmg_tui
-from gmg_tui import cli, protocol
 from gmg_tui import session as sessions
+from gmg_tui.cli import app as cli
 from gmg_tui.model import (
     JobRecord,
     Queue,
@@ -25,8 +25,22 @@ from gmg_tui.model import (
     SweepSpec,
     WorkerState,
 )
-from gmg_tui.options import RUN, Options
-from gmg_tui.protocol import Answer, Ask, Bye, End, Follow, Hello, Lines, Message, Numbered, Topic, Update, Welcome
+from gmg_tui.session import protocol
+from gmg_tui.session.options import RUN, Options
+from gmg_tui.session.protocol import (
+    Answer,
+    Ask,
+    Bye,
+    End,
+    Follow,
+    Hello,
+    Lines,
+    Message,
+    Numbered,
+    Topic,
+    Update,
+    Welcome,
+)
 from tests.workers import changed, worker_of
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import psutil
 import pytest
 
-from gmg_tui.commands import doctor
-from gmg_tui.commands.doctor import FAIL, OK, WARN, Finding, Installed, NvmlView
-from gmg_tui.gpu.egl import EglMap
+from gmg_tui.cli import doctor
+from gmg_tui.cli.doctor import FAIL, OK, WARN, Finding, Installed, NvmlView
+from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.model import Gpu
 from tests.cli.scripted import environ, gmg
 from tests.nvml_sim import Sim

@@ -10,8 +10,8 @@ import subprocess
 from pathlib import Path
 
 from gmg_tui import session as sessions
-from gmg_tui import units
-from gmg_tui.text import clean
+from gmg_tui.model import units
+from gmg_tui.model.text import clean
 from tests.cli.scripted import COMMAND, WORKER, environ, gmg
 from tests.nvml_sim import HANGS, Sim
 

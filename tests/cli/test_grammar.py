@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gmg_tui import cli
-from gmg_tui.commands.attach import draws_utf8
+from gmg_tui.cli import app as cli
+from gmg_tui.cli.attach import draws_utf8
 from gmg_tui.model import RestartMode, RunSpec, StartMode
-from gmg_tui.options import KEPT, RUN
+from gmg_tui.session.options import KEPT, RUN
 from tests.cli.conftest import Gmg
 from tests.cli.scripted import COMMAND, environ
 from tests.cli.scripted import gmg as run

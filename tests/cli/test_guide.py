@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui import cli, config
-from gmg_tui.cli import GUIDE, TOPICS
-from gmg_tui.options import KEPT, LINE, RUN, SWEEP_ONLY, TUNE_ONLY
+from gmg_tui.cli import app as cli
+from gmg_tui.cli import config
+from gmg_tui.cli.app import GUIDE, TOPICS
+from gmg_tui.session.options import KEPT, LINE, RUN, SWEEP_ONLY, TUNE_ONLY
 from gmg_tui.ui.pages.help import GuideApp
 from tests.cli.conftest import Asked, Gmg
 
@@ -56,7 +57,7 @@ def test_commands_in_the_manual_run(
     page: Path, folder: Path, gmg: Gmg, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Up to the start of an engine; where they need a session, up to its search."""
-    monkeypatch.setattr("gmg_tui.interpreter.check_python", lambda path: path)
+    monkeypatch.setattr("gmg_tui.scripts.interpreter.check_python", lambda path: path)
     (folder / "train.py").write_text("")
     (folder / "sweep.toml").write_text(_blocks(GUIDE / "sweeps.md", "toml")[0])
     for name in ("doctor", "gpus", "guide", "metrics", "serve"):

@@ -11,8 +11,8 @@ import pexpect
 
 from gmg_tui import session as sessions
 from gmg_tui.model import JobRecord, SweepSpec, WorkerState
-from gmg_tui.store import reader
-from gmg_tui.store.writer import StoreWriter
+from gmg_tui.session.store import reader
+from gmg_tui.session.store.writer import StoreWriter
 from tests.cli.scripted import COMMAND, ScriptedEngine, environ
 from tests.patience import LONG_S
 

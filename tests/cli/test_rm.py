@@ -14,8 +14,8 @@ import pytest
 from msgspec import structs
 
 from gmg_tui import session as sessions
-from gmg_tui.commands import rm
-from gmg_tui.errors import GmgError
+from gmg_tui.cli import rm
+from gmg_tui.model.errors import GmgError
 from gmg_tui.session import paths
 from tests.cli.scripted import COMMAND, ScriptedEngine, environ, in_process
 from tests.patience import LONG_S

@@ -12,11 +12,11 @@ import pytest
 from msgspec import structs
 
 from gmg_tui import session as sessions
-from gmg_tui.commands.attach import conclude
+from gmg_tui.cli.attach import conclude
 from gmg_tui.model import Attempt, RestartMode, RunSpec, Session, StartMode, SweepSpec, WorkerState
 from gmg_tui.session import STORE, SUMMARY
-from gmg_tui.store import reader
-from gmg_tui.store.writer import StoreWriter
+from gmg_tui.session.store import reader
+from gmg_tui.session.store.writer import StoreWriter
 from tests.cli.conftest import Asked, Gmg
 
 SpecOf = Callable[..., RunSpec]
@@ -95,7 +95,7 @@ def test_a_session_is_named_by_the_option_or_after_the_file(spec_of: SpecOf) -> 
 @pytest.fixture
 def earlier(spec_of: SpecOf, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunSpec]:
     """A sweep that an engine has started and left; its interpreter is not checked again."""
-    monkeypatch.setattr("gmg_tui.interpreter.check_python", lambda path: path)
+    monkeypatch.setattr("gmg_tui.scripts.interpreter.check_python", lambda path: path)
 
     def begin(*words: str, ended: bool = True) -> RunSpec:
         spec = spec_of("sweep", "sweep.toml", "--name", "old", *words)

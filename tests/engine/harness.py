@@ -15,10 +15,10 @@ import msgspec
 import psutil
 
 from gmg_tui import session
-from gmg_tui.client import EngineClient
 from gmg_tui.model import JobRecord, Queue, RunSpec, Snapshot, SweepSpec, Value, Worker, WorkerState
-from gmg_tui.protocol import Bye, Lines, Update
-from gmg_tui.store import reader
+from gmg_tui.session.client import EngineClient
+from gmg_tui.session.protocol import Bye, Lines, Update
+from gmg_tui.session.store import reader
 from tests.patience import LONG_S
 
 FAKE = str(Path(__file__).parents[1] / "fake_worker.py")

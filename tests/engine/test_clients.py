@@ -16,12 +16,12 @@ import msgspec
 import pytest
 
 import gmg_tui
-from gmg_tui import protocol
-from gmg_tui.client import EngineClient
 from gmg_tui.engine.api.client import Client
-from gmg_tui.errors import GmgError
 from gmg_tui.model import QueueAction, RunSpec, Session, Snapshot, Tried, WorkerState
-from gmg_tui.protocol import Action, Seen
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session import protocol
+from gmg_tui.session.client import EngineClient
+from gmg_tui.session.protocol import Action, Seen
 from tests.patience import LONG_S
 
 from .harness import Running, program, running, spec_for, sweep_for

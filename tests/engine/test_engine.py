@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from gmg_tui.engine.attempts.context import PHASE_TIMES
-from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec, WorkerState
-from gmg_tui.protocol import Action
+from gmg_tui.model.errors import GmgError
 from gmg_tui.session import inspect, sessions_folder
+from gmg_tui.session.protocol import Action
 
 from .harness import running, spawn, spec_for
 

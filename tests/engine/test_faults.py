@@ -99,7 +99,7 @@ async def test_a_component_that_fails_to_stop_does_not_block_others(tmp_path: Pa
 _FAULTY_READER = """
 import sys
 if "gmg_tui.engine" in sys.orig_argv:
-    from gmg_tui.genesis.output.reader import Reader
+    from gmg_tui.scripts.genesis.output.reader import Reader
     feed = Reader.feed
     def faulty(self, block, *more):
         if b"poison" in block:

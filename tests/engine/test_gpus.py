@@ -16,7 +16,7 @@ from gmg_tui.engine.scheduling import slot_board
 from gmg_tui.engine.scheduling.job_queue import JobQueue
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot_state import SlotState
-from gmg_tui.gpu.silence import NO_ANSWER
+from gmg_tui.machine.gpu.silence import NO_ANSWER
 from gmg_tui.model import (
     DdpSpec,
     Gpu,
@@ -31,8 +31,8 @@ from gmg_tui.model import (
     StartMode,
     WorkerState,
 )
-from gmg_tui.protocol import Action
-from gmg_tui.store import reader
+from gmg_tui.session.protocol import Action
+from gmg_tui.session.store import reader
 from tests.nvml_sim import GPU_IS_LOST, Sim
 
 from .harness import program, running, spec_for, sweep_for

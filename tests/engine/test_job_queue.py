@@ -18,17 +18,17 @@ from msgspec import structs
 
 from gmg_tui import session
 from gmg_tui import session as sessions
-from gmg_tui.client import EngineClient
-from gmg_tui.commands.prestart import PrestartedEngine
+from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.engine.scheduling import queue_scheduler
 from gmg_tui.engine.scheduling.job_queue import JobQueue
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.slot_board import Allotment, SlotBoard, allot
 from gmg_tui.engine.workers.slot_state import SlotState
-from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, QueueAction, RestartMode, RunSpec, Slot, TuneSpec, WorkerState
-from gmg_tui.protocol import Action
-from gmg_tui.store import reader
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session.client import EngineClient
+from gmg_tui.session.protocol import Action
+from gmg_tui.session.store import reader
 from tests.patience import LONG_S, eventually
 
 from .harness import program, running, sweep_for

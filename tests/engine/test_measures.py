@@ -15,9 +15,9 @@ from gmg_tui.engine.attempts.counts import PREFIX, Counts, make_folder
 from gmg_tui.engine.attempts.gpu_use import Meter
 from gmg_tui.engine.output.history import RECENT_POINTS, History, Point
 from gmg_tui.model import GpuSample, WorkerState, total_fps
-from gmg_tui.probe.site import gmg_probe
+from gmg_tui.scripts.probe.site import gmg_probe
 from gmg_tui.session import STORE
-from gmg_tui.store.reader import open_store
+from gmg_tui.session.store.reader import open_store
 from tests.patience import eventually
 
 from .harness import running, spec_for

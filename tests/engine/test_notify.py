@@ -11,7 +11,7 @@ import pytest
 from gmg_tui.engine import notify as module
 from gmg_tui.engine.notify import Notifications
 from gmg_tui.model import OccurrenceKind, RestartMode, RunSpec, WorkerState
-from gmg_tui.protocol import Action
+from gmg_tui.session.protocol import Action
 from tests.engine.harness import lives, program, running, spec_for, sweep_for
 from tests.engine.test_groups import group_of
 from tests.patience import eventually

@@ -23,10 +23,10 @@ from gmg_tui.engine.output import logs as module
 from gmg_tui.engine.output.lines import MAX_TAIL_BYTES, LineSplitter, RingBuffer
 from gmg_tui.engine.output.logs import Log, LogWriter
 from gmg_tui.engine.output.pipes import Pipe, Pipes
-from gmg_tui.files import Cut
+from gmg_tui.machine.files import Cut
 from gmg_tui.model import WorkerState
-from gmg_tui.protocol import Action
-from gmg_tui.text import MAX_LINE_BYTES
+from gmg_tui.model.text import MAX_LINE_BYTES
+from gmg_tui.session.protocol import Action
 from tests.cli.scripted import ScriptedEngine, environ
 from tests.engine.harness import running, spec_for
 from tests.patience import LONG_S

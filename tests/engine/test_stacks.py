@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gmg_tui import probe
-from gmg_tui.errors import GmgError
 from gmg_tui.model import WorkerState
+from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts import probe
 
 from .harness import Running, running, spec_for
 from .test_groups import group_of

@@ -10,11 +10,11 @@ import pytest
 
 from gmg_tui.engine.workers import restart_policy
 from gmg_tui.engine.workers.restart_policy import HEALTHY_S, RestartPolicy
-from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.model import RestartMode, StartMode, WorkerState
-from gmg_tui.protocol import Action
+from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.session import STORE
-from gmg_tui.store import reader
+from gmg_tui.session.protocol import Action
+from gmg_tui.session.store import reader
 from tests.nvml_sim import Process, Sim
 
 from .harness import running, spec_for

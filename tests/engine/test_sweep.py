@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from gmg_tui import session
-from gmg_tui.errors import GmgError
 from gmg_tui.model import DdpSpec, JobRecord, QueueAction, RestartMode, RunSpec, Value, WorkerState
-from gmg_tui.protocol import Action
-from gmg_tui.store import reader
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session.protocol import Action
+from gmg_tui.session.store import reader
 from tests.nvml_sim import Sim
 
 from .harness import JOB, Running, marks, program, running, spawn, sweep_for

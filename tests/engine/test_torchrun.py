@@ -10,9 +10,9 @@ import psutil
 import pytest
 from msgspec import structs
 
-from gmg_tui.ddp import torchrun
 from gmg_tui.model import RestartMode, RunSpec, WorkerState
-from gmg_tui.protocol import Action
+from gmg_tui.scripts import torchrun
+from gmg_tui.session.protocol import Action
 from tests.nvml_sim import Sim
 from tests.patience import eventually
 

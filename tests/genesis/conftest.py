@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.genesis.environ import threads_each
+from gmg_tui.scripts.genesis.environ import threads_each
 
 THREADS = ("OMP_NUM_THREADS", "QD_NUM_THREADS")
 EXAMPLES = Path(__file__).parents[2] / "gmg_tui" / "examples"

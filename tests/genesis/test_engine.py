@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gmg_tui.model import WorkerState
-from gmg_tui.protocol import Action
+from gmg_tui.session.protocol import Action
 from tests.engine.harness import running, spec_for
 
 pytestmark = [pytest.mark.genesis, pytest.mark.timeout(900)]

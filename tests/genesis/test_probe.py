@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gmg_tui.model import Phase, Snapshot, StartMode, Worker, WorkerState
-from gmg_tui.protocol import Action
+from gmg_tui.session.protocol import Action
 from tests.engine.harness import running, spec_for
 
 pytestmark = [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui import units
+from gmg_tui.model import units
 from tests.terminal.screen import Terminal
 
 pytestmark = [pytest.mark.genesis, pytest.mark.terminal, pytest.mark.timeout(900)]

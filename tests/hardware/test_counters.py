@@ -13,8 +13,8 @@ from typing import Any
 import pynvml
 import pytest
 
-from gmg_tui.gpu.gpm import LEAST_S, Gpm
-from gmg_tui.gpu.xids import XidEvents, meaning
+from gmg_tui.machine.gpu.gpm import LEAST_S, Gpm
+from gmg_tui.machine.gpu.xids import XidEvents, meaning
 from tests.hardware.conftest import Record
 
 pytestmark = [pytest.mark.gpu, pytest.mark.process, pytest.mark.timeout(240)]

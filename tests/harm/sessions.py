@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from gmg_tui import session as sessions
-from gmg_tui.client import EngineClient
 from gmg_tui.model import Snapshot
+from gmg_tui.session.client import EngineClient
 
 STEPS = ("--plain", "--phase-s", "0", "--lines", "0", "--rate", "20")
 """The worker prints `step 0`, `step 1` …, 20 a second, until it is ended."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from gmg_tui import ui
 from gmg_tui.model import Snapshot, Tried
-from gmg_tui.protocol import Lines
+from gmg_tui.session.protocol import Lines
 from tests import tunings
 from tests.ui import play, sessions, sweeps
 from tests.ui.fake_engine import FakeEngine

@@ -11,9 +11,9 @@ from typing import Any
 
 import psutil
 
-from gmg_tui.client import EngineClient
-from gmg_tui.errors import GmgError
-from gmg_tui.protocol import Action
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session.client import EngineClient
+from gmg_tui.session.protocol import Action
 from tests.engine.harness import Running
 from tests.engine.test_groups import RANK
 

@@ -20,10 +20,10 @@ import psutil
 import pytest
 
 from gmg_tui import session as sessions
-from gmg_tui.client import EngineClient
 from gmg_tui.model import RestartMode, Snapshot, WorkerState
-from gmg_tui.protocol import Action
-from gmg_tui.store.reader import load_jobs
+from gmg_tui.session.client import EngineClient
+from gmg_tui.session.protocol import Action
+from gmg_tui.session.store.reader import load_jobs
 from tests.engine.harness import FAKE, Running, program, running, spawn, spec_for, sweep_for
 from tests.patience import LONG_S, eventually
 

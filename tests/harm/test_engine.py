@@ -11,10 +11,10 @@ import psutil
 import pytest
 
 from gmg_tui import session as sessions
-from gmg_tui.client import EngineClient
-from gmg_tui.errors import GmgError
 from gmg_tui.model import WorkerState
-from gmg_tui.protocol import Action
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session.client import EngineClient
+from gmg_tui.session.protocol import Action
 from tests.engine.harness import Running, running, spec_for
 from tests.patience import alive, eventually
 
@@ -54,7 +54,7 @@ async def test_a_stopped_and_continued_engine_loses_nothing_and_marks_no_worker_
         printed = written(stamps)
         await eventually(lambda: written(stamps) > printed + 2 * stuck_after_s * lines_s)  # the worker goes on
         with monkeypatch.context() as patch:
-            patch.setattr("gmg_tui.client._HELLO_S", 1.0)
+            patch.setattr("gmg_tui.session.client._HELLO_S", 1.0)
             with pytest.raises(GmgError, match="stopped"):
                 await EngineClient.connect(Path(run.spec.socket))
         printed = written(stamps)

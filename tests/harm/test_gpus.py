@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from gmg_tui.model import RunSpec, Snapshot, StartMode, WorkerState
-from gmg_tui.protocol import Action
+from gmg_tui.session.protocol import Action
 from tests.engine.harness import FAKE, Running, running, spec_for
 from tests.nvml_sim import Process, Sim
 from tests.patience import LONG_S

@@ -13,11 +13,11 @@ import psutil
 import pytest
 
 from gmg_tui import session as sessions
-from gmg_tui.client import EngineClient
 from gmg_tui.model import DdpSpec, QueueAction, RestartMode, Snapshot, Value, WorkerState
-from gmg_tui.protocol import Action
 from gmg_tui.session import STORE
-from gmg_tui.store import reader
+from gmg_tui.session.client import EngineClient
+from gmg_tui.session.protocol import Action
+from gmg_tui.session.store import reader
 from tests.engine.harness import Running, program, running, spec_for, sweep_for
 from tests.engine.test_groups import RANK, group_of
 from tests.patience import alive, eventually

@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from gmg_tui import session as sessions
-from gmg_tui.errors import GmgError
 from gmg_tui.model import WorkerState
+from gmg_tui.model.errors import GmgError
 from tests.cli.scripted import COMMAND
 from tests.engine.harness import FAKE, spec_for
 from tests.engine.test_groups import RANK

@@ -14,7 +14,7 @@ import pytest
 
 from gmg_tui import session as sessions
 from gmg_tui.model import WorkerState
-from gmg_tui.store import reader
+from gmg_tui.session.store import reader
 from tests.engine.harness import Running, program, running, spec_for, sweep_for
 from tests.patience import LONG_S, eventually, wait_until
 

@@ -18,10 +18,10 @@ import psutil
 import pytest
 
 import gmg_tui
-from gmg_tui import protocol
-from gmg_tui.client import EngineClient
 from gmg_tui.model import WorkerState
-from gmg_tui.protocol import Action
+from gmg_tui.session import protocol
+from gmg_tui.session.client import EngineClient
+from gmg_tui.session.protocol import Action
 from tests.engine.harness import Running, running, spec_for
 from tests.patience import LONG_S, eventually
 

@@ -17,7 +17,7 @@ import pytest
 
 from gmg_tui import session as sessions
 from gmg_tui.model import WorkerState
-from gmg_tui.store.reader import open_store
+from gmg_tui.session.store.reader import open_store
 from tests.engine.harness import JOB
 from tests.nvml_sim import Sim
 from tests.patience import LONG_S, wait_until

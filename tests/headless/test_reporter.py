@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gmg_tui.gpu.health import judged
 from gmg_tui.headless.reporter import Reporter
+from gmg_tui.machine.gpu.health import judged
 from gmg_tui.model import (
     Fps,
     Gpu,
@@ -19,8 +19,8 @@ from gmg_tui.model import (
     Worker,
     WorkerState,
 )
-from gmg_tui.protocol import Lines
-from gmg_tui.report.text import at_end
+from gmg_tui.results.report_text import at_end
+from gmg_tui.session.protocol import Lines
 from tests.workers import changed as replace
 from tests.workers import session_of, worker_of
 

@@ -13,7 +13,7 @@ from gmg_tui.model import (
     Snapshot,
     WorkerState,
 )
-from gmg_tui.report.text import at_end
+from gmg_tui.results.report_text import at_end
 from tests.workers import changed, session_of, worker_of
 
 _SLOTS = ("cpu0", "cpu1", "cpu2")

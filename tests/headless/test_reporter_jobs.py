@@ -18,8 +18,8 @@ from gmg_tui.model import (
     Worker,
     WorkerState,
 )
-from gmg_tui.protocol import Lines
-from gmg_tui.report.text import at_end
+from gmg_tui.results.report_text import at_end
+from gmg_tui.session.protocol import Lines
 from tests.workers import changed as replace
 from tests.workers import session_of, worker_of
 

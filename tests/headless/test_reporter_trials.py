@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gmg_tui.headless.reporter import Reporter, Trials
 from gmg_tui.model import TrialState, Tuning
-from gmg_tui.report.text import at_end
+from gmg_tui.results.report_text import at_end
 from tests import tunings
 
 

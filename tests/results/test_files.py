@@ -23,11 +23,11 @@ from gmg_tui.model import (
     SweepSpec,
     WorkerState,
 )
-from gmg_tui.results.files import DETAILED, TABLE, export, summary
+from gmg_tui.results.result_files import DETAILED, TABLE, export, summary
 from gmg_tui.session import STORE, SUMMARY, TUNE
-from gmg_tui.store.writer import StoreWriter
+from gmg_tui.session.store.writer import StoreWriter
 from tests import tunings
-from tests.store import records
+from tests.session.store import records
 from tests.workers import changed, worker_of
 
 

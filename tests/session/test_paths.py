@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gmg_tui import session as sessions
-from gmg_tui.errors import GmgError
+from gmg_tui.model.errors import GmgError
 from gmg_tui.session import paths
 
 

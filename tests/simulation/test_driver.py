@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.gpu.driver import NvmlUnavailable
+from gmg_tui.machine.gpu.driver import NvmlUnavailable
 from gmg_tui.simulation import SLOW_CARD, worker
 from gmg_tui.simulation.driver import LIMIT_W, TOTAL_MIB, SimulatedNvml
 from tests.patience import LONG_S

@@ -6,7 +6,8 @@ import os
 import select
 from typing import NoReturn
 
-from gmg_tui import cli, ui
+from gmg_tui import ui
+from gmg_tui.cli import app as cli
 from tests.engine.harness import FAKE
 from tests.patience import LONG_S
 

@@ -13,7 +13,7 @@ import pytest
 
 from gmg_tui import session
 from gmg_tui.model import WorkerState
-from gmg_tui.store.reader import open_store
+from gmg_tui.session.store.reader import open_store
 from tests.cli.scripted import gmg
 from tests.nvml_sim import Sim
 from tests.patience import wait_until

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from gmg_tui.client import EngineClient
-from gmg_tui.errors import GmgError
 from gmg_tui.model import (
     Details,
     JobRecord,
@@ -17,7 +15,9 @@ from gmg_tui.model import (
     Stacks,
     Tried,
 )
-from gmg_tui.protocol import Action, Bye, Lines, Seen, Update, Welcome
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session.client import EngineClient
+from gmg_tui.session.protocol import Action, Bye, Lines, Seen, Update, Welcome
 
 
 class FakeEngine(EngineClient):

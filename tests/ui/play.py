@@ -18,7 +18,7 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 from gmg_tui.model import Snapshot
-from gmg_tui.protocol import Lines
+from gmg_tui.session.protocol import Lines
 from gmg_tui.ui import Outcome
 from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.terminal import Differ, TerminalApp

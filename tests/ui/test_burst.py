@@ -10,7 +10,7 @@ from textual.events import Key, Resize
 from textual.geometry import Size
 from textual.pilot import Pilot
 
-from gmg_tui.protocol import Action, Seen
+from gmg_tui.session.protocol import Action, Seen
 from gmg_tui.ui import Outcome
 from tests.patience import LONG_S
 from tests.ui import play, sweeps

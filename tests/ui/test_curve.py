@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gmg_tui.model import Answer, Edge, MemoryLine, Trial, TrialKind, TrialState, Tuning
-from gmg_tui.results import tuning as tune_words
+from gmg_tui.results import tuning_text as tune_words
 from gmg_tui.ui import charts
 from gmg_tui.ui.charts import curve
 from tests import tunings

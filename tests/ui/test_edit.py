@@ -15,7 +15,7 @@ from textual._xterm_parser import XTermParser
 from textual.pilot import Pilot
 from textual.widgets import TextArea
 
-from gmg_tui.protocol import Welcome
+from gmg_tui.session.protocol import Welcome
 from gmg_tui.ui import Outcome
 from gmg_tui.ui.edit import EditScreen, placeholder_values, split_args
 from gmg_tui.ui.view import View

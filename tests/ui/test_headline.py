@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from gmg_tui.model import Phase, Snapshot, WorkerState
-from gmg_tui.protocol import Welcome
+from gmg_tui.session.protocol import Welcome
 from gmg_tui.ui.header import group_row, headline
 from gmg_tui.ui.view import View
 from tests.ui import play, ranks, sessions

@@ -12,9 +12,9 @@ from rich.console import Console
 from textual.binding import BindingsMap
 from textual.pilot import Pilot
 
-from gmg_tui.errors import GmgError
 from gmg_tui.model import WorkerState
-from gmg_tui.protocol import Bye, Seen
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session.protocol import Bye, Seen
 from gmg_tui.ui import Outcome, keys
 from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.main_screen import MainScreen

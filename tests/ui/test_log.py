@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from textual.app import App
 
-from gmg_tui.protocol import Lines
+from gmg_tui.session.protocol import Lines
 from gmg_tui.ui.main_screen import LineBar
 from tests.ui import play, ranks
 from tests.ui.play import FakedApp, press

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gmg_tui.protocol import Action
+from gmg_tui.session.protocol import Action
 from gmg_tui.ui.workers.grid import TILE_HEIGHT
 from tests.ui import nodes, play, sessions
 from tests.ui.play import FakedApp, press

@@ -9,13 +9,13 @@ from msgspec import structs
 from msgspec.structs import replace
 from textual.binding import BindingsMap
 
-from gmg_tui.ended import EndedSession
-from gmg_tui.errors import GmgError
 from gmg_tui.model import Session, WorkerState
-from gmg_tui.protocol import Action
+from gmg_tui.model.errors import GmgError
 from gmg_tui.session import LOGS, STORE
-from gmg_tui.store.database import JobAttempt
-from gmg_tui.store.writer import StoreWriter
+from gmg_tui.session.ended_session import EndedSession
+from gmg_tui.session.protocol import Action
+from gmg_tui.session.store.database import JobAttempt
+from gmg_tui.session.store.writer import StoreWriter
 from gmg_tui.ui import keys
 from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.pages.details import DetailsPage

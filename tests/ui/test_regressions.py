@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gmg_tui.model import Fps
-from gmg_tui.protocol import Lines
+from gmg_tui.session.protocol import Lines
 from gmg_tui.ui.slots import History, SlotView
 from gmg_tui.ui.terminal import run_pager
 from gmg_tui.ui.workers import grid

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from gmg_tui.model import Phase, Worker, WorkerState
-from gmg_tui.protocol import Lines
+from gmg_tui.session.protocol import Lines
 from tests.ui import play, sessions
 from tests.ui.sessions import NOW
 from tests.workers import changed, worker_of

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui import client as clients
-from gmg_tui import protocol
-from gmg_tui.client import EngineClient
-from gmg_tui.errors import GmgError
 from gmg_tui.model import Details
-from gmg_tui.protocol import Answer, Ask, Hello, Numbered, Request, Update, Welcome
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session import client as clients
+from gmg_tui.session import protocol
+from gmg_tui.session.client import EngineClient
+from gmg_tui.session.protocol import Answer, Ask, Hello, Numbered, Request, Update, Welcome
 from gmg_tui.ui.app import GmgApp
 from tests.ui import play, sessions
 

@@ -8,9 +8,9 @@ import pytest
 from textual import events
 from textual.pilot import Pilot
 
-from gmg_tui.gpu.health import judged
+from gmg_tui.machine.gpu.health import judged
 from gmg_tui.model import Fps, GpuHealth, Snapshot, Worker, WorkerState
-from gmg_tui.protocol import Action
+from gmg_tui.session.protocol import Action
 from gmg_tui.ui import Outcome, words
 from gmg_tui.ui.drawing import Row
 from gmg_tui.ui.slots import History, Order, SlotView, in_trouble

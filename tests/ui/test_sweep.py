@@ -6,7 +6,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gmg_tui.model import Details, Snapshot, WorkerState
-from gmg_tui.protocol import Welcome
+from gmg_tui.session.protocol import Welcome
 from gmg_tui.ui import Outcome
 from gmg_tui.ui.view import View
 from tests.ui import play, sessions, sweeps

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from textual.color import Color
 
-from gmg_tui.options import THEMES
+from gmg_tui.session.options import THEMES
 from gmg_tui.ui import themes
 from gmg_tui.ui.drawing import SIGNS, STYLES
 from gmg_tui.ui.themes import in_ascii

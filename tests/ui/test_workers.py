@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gmg_tui.gpu.health import judged
+from gmg_tui.machine.gpu.health import judged
 from gmg_tui.model import Fps, GpuHealth, GpuSample, Phase, Progress, Session, Worker, WorkerState
-from gmg_tui.protocol import Welcome
-from gmg_tui.text import SEPARATOR
+from gmg_tui.model.text import SEPARATOR
+from gmg_tui.session.protocol import Welcome
 from gmg_tui.ui import drawing as graphs
 from gmg_tui.ui import words
 from gmg_tui.ui.slots import KEPT_S, History, SlotView, buckets

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from gmg_tui import protocol
-from gmg_tui.errors import GmgError
-from gmg_tui.protocol import Answer, Follow, Hello, Lines, Numbered, Question, Topic, Welcome
-from gmg_tui.text import clean
+from gmg_tui.model.errors import GmgError
+from gmg_tui.model.text import clean
+from gmg_tui.session import protocol
+from gmg_tui.session.protocol import Answer, Follow, Hello, Lines, Numbered, Question, Topic, Welcome
 
 if TYPE_CHECKING:
     from gmg_tui.engine.api.server import Server

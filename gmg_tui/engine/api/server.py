@@ -8,13 +8,13 @@ import os
 
 from msgspec import structs
 
-from gmg_tui import protocol
 from gmg_tui.engine.api.client import Client
 from gmg_tui.engine.api.listener import Listener, user_of
 from gmg_tui.engine.observer import Observer
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.model import Snapshot, Worker
-from gmg_tui.protocol import Bye, Hello, Update
+from gmg_tui.session import protocol
+from gmg_tui.session.protocol import Bye, Hello, Update
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,6 @@ from contextlib import suppress
 
 from msgspec import structs
 
-from gmg_tui import env_count, probe, units
-from gmg_tui.daemon_thread import in_daemon_thread
 from gmg_tui.engine.attempts.context import Context, Launch
 from gmg_tui.engine.attempts.counts import Counts, make_folder
 from gmg_tui.engine.attempts.gpu_use import GpuMemory, Meter
@@ -22,11 +20,13 @@ from gmg_tui.engine.output.lines import LineSplitter, RingBuffer
 from gmg_tui.engine.output.logs import Log
 from gmg_tui.engine.processes.activity import Activity
 from gmg_tui.engine.processes.process import LEFTOVERS, Process
-from gmg_tui.genesis.output.reader import Reader
-from gmg_tui.model import Attempt, Fps, GpuSample, WorkerState
+from gmg_tui.machine.blocking_calls import in_daemon_thread
+from gmg_tui.model import Attempt, Fps, GpuSample, WorkerState, units
+from gmg_tui.model.text import SEPARATOR
 from gmg_tui.model.tried import SETTLE_S
-from gmg_tui.readers import formats
-from gmg_tui.text import SEPARATOR
+from gmg_tui.scripts import env_count, probe
+from gmg_tui.scripts.genesis.output.reader import Reader
+from gmg_tui.scripts.readers import formats
 
 _log = logging.getLogger(__name__)
 

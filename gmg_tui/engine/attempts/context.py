@@ -12,11 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gmg_tui import probe
 from gmg_tui import session as sessions
-from gmg_tui.daemon_thread import in_daemon_thread
-from gmg_tui.ddp import torchrun
-from gmg_tui.ddp.torchrun import Meeting, variables
 from gmg_tui.engine.attempts.gate import Gate
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.output.logs import Log, LogWriter
@@ -24,17 +20,20 @@ from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.engine.processes.process import Step
 from gmg_tui.engine.processes.process_tree import Scans
 from gmg_tui.engine.watchdog.client import WatchdogClient
-from gmg_tui.errors import GmgError
-from gmg_tui.genesis import caches
-from gmg_tui.genesis.environ import Environment, threads_each, worker_environment
-from gmg_tui.genesis.phase_times import PhaseTimes, key_of
-from gmg_tui.gpu import silence
-from gmg_tui.gpu.driver import Driver
-from gmg_tui.gpu.egl import EglMap
-from gmg_tui.gpu.nvml import NvmlUnavailable
-from gmg_tui.interpreter import versions
+from gmg_tui.jobs.argument_placeholders import fill, fill_some, values_for
+from gmg_tui.machine.blocking_calls import in_daemon_thread
+from gmg_tui.machine.gpu import silence
+from gmg_tui.machine.gpu.driver import Driver
+from gmg_tui.machine.gpu.egl import EglMap
+from gmg_tui.machine.gpu.nvml import NvmlUnavailable
 from gmg_tui.model import Gpu, RunSpec, Session, Slot, StartMode
-from gmg_tui.placeholders import fill, fill_some, values_for
+from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts import probe, torchrun
+from gmg_tui.scripts.genesis import caches
+from gmg_tui.scripts.genesis.environ import Environment, threads_each, worker_environment
+from gmg_tui.scripts.genesis.phase_times import PhaseTimes, key_of
+from gmg_tui.scripts.interpreter import versions
+from gmg_tui.scripts.torchrun import Meeting, variables
 from gmg_tui.simulation import FOLDER, VARIABLE
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import structs
 
 from gmg_tui.model import Fps, Phase
-from gmg_tui.probe.site import gmg_probe as probe
+from gmg_tui.scripts.probe.site import gmg_probe as probe
 
 PREFIX = "gmg-probe-"
 """How the name of an attempt's folder begins; the PID of the engine follows."""

@@ -7,15 +7,14 @@ import logging
 import re
 from pathlib import Path
 
-from gmg_tui import units
-from gmg_tui.daemon_thread import in_daemon_thread
-from gmg_tui.ddp import torchrun
 from gmg_tui.engine.attempts.attempt import RunningAttempt
 from gmg_tui.engine.attempts.context import DriverSilentError
-from gmg_tui.errors import GmgError
-from gmg_tui.genesis.output.failures import Failure, FailureKind, explain_recorded
-from gmg_tui.gpu.nvml import NvmlUnavailable
-from gmg_tui.model import GpuSample, RunSpec
+from gmg_tui.machine.blocking_calls import in_daemon_thread
+from gmg_tui.machine.gpu.nvml import NvmlUnavailable
+from gmg_tui.model import GpuSample, RunSpec, units
+from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts import torchrun
+from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind, explain_recorded
 
 _log = logging.getLogger(__name__)
 

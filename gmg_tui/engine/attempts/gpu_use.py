@@ -7,8 +7,7 @@ import contextlib
 import time
 from collections.abc import Callable, Set
 
-from gmg_tui import units
-from gmg_tui.model import GpuSample
+from gmg_tui.model import GpuSample, units
 
 MEMORY_WAIT_S = 30.0
 """How long the next attempt waits for the memory of the last one, from its end."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
+from gmg_tui.jobs.argument_placeholders import JOB_NAMES
 from gmg_tui.model import JobRecord, RunSpec, Slot, SweepSpec
-from gmg_tui.placeholders import JOB_NAMES
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gmg_tui.ddp.torchrun import Meeting
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.member import Member, Outcome, RankSeen
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot_state import Workplace
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.model import Rank, RankGroup, WorkerState
+from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
+from gmg_tui.scripts.torchrun import Meeting
 from gmg_tui.session import RANKS
 
 _log = logging.getLogger(__name__)

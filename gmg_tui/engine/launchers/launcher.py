@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from gmg_tui.errors import GmgError
+from gmg_tui.model.errors import GmgError
 from gmg_tui.session import AGENT_MARK
 
 PROGRAM = (sys.executable, "-P", "-m", "gmg_tui", "agent")

@@ -21,7 +21,7 @@ from subprocess import PIPE, Popen
 from typing import Any, NoReturn
 
 from gmg_tui.engine.launchers.launcher import PROGRAM, Launcher
-from gmg_tui.errors import GmgError
+from gmg_tui.model.errors import GmgError
 from gmg_tui.session import AGENT_MARK
 
 _ANSWER_S = 45.0

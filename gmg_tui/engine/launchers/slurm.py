@@ -12,8 +12,8 @@ import time
 from collections.abc import Sequence
 
 from gmg_tui.engine.launchers.launcher import PROGRAM, Launcher
-from gmg_tui.errors import GmgError
-from gmg_tui.slurm import allocation
+from gmg_tui.machine import slurm as allocation
+from gmg_tui.model.errors import GmgError
 
 _STEP = ("SLURM_STEP_", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_TASK", "SLURM_NTASKS", "SLURM_NPROCS")
 """Variables of the step that gmg-tui itself may run in, which srun would take as options."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gmg_tui.engine.launchers.launcher import PROGRAM, Launcher
-from gmg_tui.errors import GmgError
+from gmg_tui.model.errors import GmgError
 
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+@)?[A-Za-z0-9][A-Za-z0-9._:-]*")
 _OPTIONS = (

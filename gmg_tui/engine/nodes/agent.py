@@ -13,9 +13,6 @@ from dataclasses import replace
 import msgspec
 from msgspec import structs
 
-from gmg_tui import protocol
-from gmg_tui.daemon_thread import in_daemon_thread
-from gmg_tui.ddp.torchrun import LOOPBACK, Meeting, free_port
 from gmg_tui.engine.nodes.logs import KeptLogs
 from gmg_tui.engine.nodes.states import Assignment, Report, WorkerReport
 from gmg_tui.engine.records.recorder import Recorder
@@ -24,10 +21,13 @@ from gmg_tui.engine.workers.local_worker import LocalWorker
 from gmg_tui.engine.workers.member import Member, Outcome
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot_state import SlotState, Workplace
-from gmg_tui.errors import GmgError
-from gmg_tui.genesis.output.failures import Failure
+from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.model import JobRecord, RunSpec, Snapshot, WorkerState
-from gmg_tui.protocol import Update
+from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts.genesis.output.failures import Failure
+from gmg_tui.scripts.torchrun import LOOPBACK, Meeting, free_port
+from gmg_tui.session import protocol
+from gmg_tui.session.protocol import Update
 
 _FIRST_S = 60.0
 """How much longer it waits for its first leader: the launcher may take its time."""

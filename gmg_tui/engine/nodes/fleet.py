@@ -11,9 +11,6 @@ from pathlib import Path
 from msgspec import structs
 
 import gmg_tui
-from gmg_tui import units
-from gmg_tui.ddp import torchrun
-from gmg_tui.ddp.torchrun import LOOPBACK
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.hardware import Hardware, grouped
 from gmg_tui.engine.launchers.launcher import Launcher, Local
@@ -25,10 +22,12 @@ from gmg_tui.engine.nodes.node_worker import NodeWorker
 from gmg_tui.engine.workers.member import Member
 from gmg_tui.engine.workers.slot_state import SlotState, Workplace
 from gmg_tui.engine.workers.worker import Watcher, Worker
-from gmg_tui.errors import GmgError
-from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode
-from gmg_tui.protocol import Lines
+from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode, units
+from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts import torchrun
+from gmg_tui.scripts.torchrun import LOOPBACK
 from gmg_tui.session import NODE_MARK
+from gmg_tui.session.protocol import Lines
 
 _NAMED = 4
 _END_S = 20.0

@@ -7,11 +7,11 @@ import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from gmg_tui.daemon_thread import in_daemon_thread
-from gmg_tui.errors import GmgError
-from gmg_tui.files import make_private
-from gmg_tui.protocol import LogPart
+from gmg_tui.machine.blocking_calls import in_daemon_thread
+from gmg_tui.machine.files import make_private
+from gmg_tui.model.errors import GmgError
 from gmg_tui.session import LOGS
+from gmg_tui.session.protocol import LogPart
 
 _PART_BYTES = 256 << 10
 """Of a log at once: on a slow line reports come between two parts, before the node counts as lost."""

@@ -11,16 +11,15 @@ from pathlib import Path
 
 import msgspec
 
-from gmg_tui import units
-from gmg_tui.client import EngineClient
-from gmg_tui.ddp.torchrun import LOOPBACK
 from gmg_tui.engine.launchers.launcher import Connection, Launcher
 from gmg_tui.engine.nodes.logs import LogCopies
 from gmg_tui.engine.nodes.node_worker import NodeWorker
 from gmg_tui.engine.nodes.states import Report
-from gmg_tui.errors import GmgError
-from gmg_tui.model import NodeView, RunSpec, Session, Slot, Snapshot
-from gmg_tui.protocol import Bye, Lines, Update
+from gmg_tui.model import NodeView, RunSpec, Session, Slot, Snapshot, units
+from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts.torchrun import LOOPBACK
+from gmg_tui.session.client import EngineClient
+from gmg_tui.session.protocol import Bye, Lines, Update
 
 _log = logging.getLogger(__name__)
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from gmg_tui import model
-from gmg_tui.ddp.torchrun import Meeting
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.nodes.states import Assignment, Stop, WorkerReport
 from gmg_tui.engine.workers.member import Member, Outcome, RankSeen
 from gmg_tui.engine.workers.worker import Watcher, Worker
-from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.model import Attempt, Details, Fps, Phase, Slot, Stacks, WorkerState
+from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
+from gmg_tui.scripts.torchrun import Meeting
 
 if TYPE_CHECKING:
     from gmg_tui.engine.nodes.node import Node

@@ -10,10 +10,10 @@ from typing import Any
 from msgspec import Struct
 
 from gmg_tui import model
-from gmg_tui.ddp.torchrun import Meeting
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.workers.member import Outcome, RankSeen
 from gmg_tui.model import Rank
+from gmg_tui.scripts.torchrun import Meeting
 
 
 class Stop(Struct, frozen=True, omit_defaults=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gmg_tui.text import MAX_LINE_BYTES
+from gmg_tui.model.text import MAX_LINE_BYTES
 
 MAX_TAIL_BYTES = 64 * 1024
 """Of a longer line only the beginning is displayed and parsed."""

@@ -18,8 +18,9 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from gmg_tui import files, units
-from gmg_tui.files import make_private
+from gmg_tui.machine import files
+from gmg_tui.machine.files import make_private
+from gmg_tui.model import units
 
 _log = logging.getLogger(__name__)
 

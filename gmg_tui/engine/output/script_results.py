@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gmg_tui import units
+from gmg_tui.model import units
 
 _log = logging.getLogger(__name__)
 

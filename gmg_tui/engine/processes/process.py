@@ -11,10 +11,10 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from gmg_tui import units
 from gmg_tui.engine.output.pipes import Pipe, Pipes
 from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process_tree import Proc, Scans
+from gmg_tui.model import units
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from gmg_tui.daemon_thread import in_daemon_thread
+from gmg_tui.machine.blocking_calls import in_daemon_thread
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STAT_BYTES = 4096

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from gmg_tui import session as sessions
-from gmg_tui.daemon_thread import in_daemon_thread
 from gmg_tui.engine.output.logs import GIVEN_UP_S, PATIENCE_S
-from gmg_tui.errors import GmgError
-from gmg_tui.files import make_private
+from gmg_tui.machine.blocking_calls import in_daemon_thread
+from gmg_tui.machine.files import make_private
 from gmg_tui.model import Session, Snapshot
+from gmg_tui.model.errors import GmgError
 
 _log = logging.getLogger(__name__)
 

@@ -9,13 +9,12 @@ from pathlib import Path
 
 from msgspec import structs
 
-from gmg_tui import units
-from gmg_tui.errors import GmgError
-from gmg_tui.model import JobRecord, QueueAction, SweepSpec, WorkerState
+from gmg_tui.model import JobRecord, QueueAction, SweepSpec, WorkerState, units
+from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import SKIPPED
 from gmg_tui.results.tried import TriedArguments
-from gmg_tui.store.reader import open_store
-from gmg_tui.store.writer import StoreWriter
+from gmg_tui.session.store.reader import open_store
+from gmg_tui.session.store.writer import StoreWriter
 
 _KILLED = "interrupted: the engine was killed"
 

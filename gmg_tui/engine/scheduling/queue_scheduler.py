@@ -17,8 +17,8 @@ from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot_state import SlotState, Workplace
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.errors import GmgError
 from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, RankGroup, Slot, WorkerState
+from gmg_tui.model.errors import GmgError
 
 _log = logging.getLogger(__name__)
 

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from msgspec import structs
 
 from gmg_tui import session as sessions
-from gmg_tui.ddp import torchrun
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.groups.group import Group, RankMember
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.workers.slot_state import SlotState, Workplace
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.errors import GmgError
 from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, RankGroup, Tuning, WorkerState
+from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts import torchrun
 
 
 class Scheduler(ABC):

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gmg_tui import units
 from gmg_tui.engine.scheduling.job_queue import JobQueue
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.errors import GmgError
-from gmg_tui.genesis.output.failures import FailureKind
-from gmg_tui.model import GpuSample, JobRecord, WorkerState
+from gmg_tui.model import GpuSample, JobRecord, WorkerState, units
+from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts.genesis.output.failures import FailureKind
 
 FAILURES = 3
 """So many jobs in a row that fail at once are the GPU's fault rather than theirs."""

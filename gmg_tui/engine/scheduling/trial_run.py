@@ -6,10 +6,9 @@ import time
 
 from msgspec import structs
 
-from gmg_tui import units
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.model import FPS, NO_ATTEMPT, Attempt, Trial, TrialState, TuneSpec, WorkerState
-from gmg_tui.tune.settling import Settling
+from gmg_tui.jobs.tune.settling import Settling
+from gmg_tui.model import FPS, NO_ATTEMPT, Attempt, Trial, TrialState, TuneSpec, WorkerState, units
 
 
 class TrialRun:

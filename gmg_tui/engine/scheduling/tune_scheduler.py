@@ -17,11 +17,11 @@ from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.scheduling.trial_run import TrialRun
 from gmg_tui.engine.workers.slot_state import Workplace
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.errors import GmgError
+from gmg_tui.jobs.tune.search import Search
 from gmg_tui.model import JobRecord, QueueAction, RunSpec, Trial, TrialKind, TrialState, TuneSpec, Tuning, WorkerState
-from gmg_tui.results import tuning as tune_words
-from gmg_tui.store.reader import open_store
-from gmg_tui.tune.search import Search
+from gmg_tui.model.errors import GmgError
+from gmg_tui.results import tuning_text as tune_words
+from gmg_tui.session.store.reader import open_store
 
 _log = logging.getLogger(__name__)
 

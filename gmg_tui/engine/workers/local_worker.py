@@ -14,8 +14,7 @@ from typing import Any
 
 from msgspec import structs
 
-from gmg_tui import model, units
-from gmg_tui.ddp.torchrun import Meeting
+from gmg_tui import model
 from gmg_tui.engine.attempts.attempt import RunningAttempt
 from gmg_tui.engine.attempts.context import Context, Launch
 from gmg_tui.engine.attempts.failure import failure_of, of_gpu, of_preparation
@@ -27,11 +26,12 @@ from gmg_tui.engine.workers.member import Member, Outcome, RankSeen
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.stacks import stacks_of
 from gmg_tui.engine.workers.worker import Watcher, Worker
-from gmg_tui.errors import GmgError
-from gmg_tui.genesis.output.failures import Failure, FailureKind
-from gmg_tui.gpu.nvml import NvmlUnavailable
-from gmg_tui.model import Attempt, Details, Fps, GpuSample, Phase, Stacks, WorkerState
-from gmg_tui.text import clean
+from gmg_tui.machine.gpu.nvml import NvmlUnavailable
+from gmg_tui.model import Attempt, Details, Fps, GpuSample, Phase, Stacks, WorkerState, units
+from gmg_tui.model.errors import GmgError
+from gmg_tui.model.text import clean
+from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
+from gmg_tui.scripts.torchrun import Meeting
 
 _log = logging.getLogger(__name__)
 

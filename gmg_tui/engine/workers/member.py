@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
-from gmg_tui.ddp.torchrun import Meeting
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
-from gmg_tui.genesis.output.failures import Failure
 from gmg_tui.model import Rank
+from gmg_tui.scripts.genesis.output.failures import Failure
+from gmg_tui.scripts.torchrun import Meeting
 
 
 class Outcome(NamedTuple):

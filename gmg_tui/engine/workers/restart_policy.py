@@ -6,8 +6,8 @@ import asyncio
 import random
 import time
 
-from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.model import RestartMode, RunSpec
+from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 
 _FIRST_S = 2.0
 _LONGEST_S = 60.0

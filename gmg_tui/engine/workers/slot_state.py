@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from gmg_tui import model
-from gmg_tui.ddp.torchrun import LOOPBACK, free_port
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.clock import unix
@@ -16,7 +15,8 @@ from gmg_tui.engine.output.lines import RingBuffer
 from gmg_tui.engine.workers.member import Member
 from gmg_tui.engine.workers.worker import Watcher, Worker
 from gmg_tui.model import RunSpec, Session, Slot, WorkerState
-from gmg_tui.text import clean
+from gmg_tui.model.text import clean
+from gmg_tui.scripts.torchrun import LOOPBACK, free_port
 
 _RING_BYTES = 8 << 20
 """For the lines of all slots together."""

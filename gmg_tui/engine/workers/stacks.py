@@ -7,12 +7,12 @@ from pathlib import Path
 
 from msgspec import structs
 
-from gmg_tui.daemon_thread import in_daemon_thread
 from gmg_tui.engine.attempts.attempt import RunningAttempt
 from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process_tree import Proc
+from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.model import Rank, Stacks
-from gmg_tui.probe.site import gmg_probe
+from gmg_tui.scripts.probe.site import gmg_probe
 
 _ANSWER_S = 5.0
 """How long a process may take to write its stacks."""

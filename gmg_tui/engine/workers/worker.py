@@ -13,13 +13,13 @@ from typing import Any, Protocol
 from msgspec import structs
 
 from gmg_tui import model
-from gmg_tui.ddp.torchrun import Meeting
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.member import Member, Outcome, RankSeen
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
-from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.model import Attempt, Details, Fps, GpuSample, Phase, RunSpec, Slot, Stacks, WorkerState
+from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
+from gmg_tui.scripts.torchrun import Meeting
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from gmg_tui.genesis.output.log_text import Severity, head, severity
+from gmg_tui.scripts.genesis.output.log_text import Severity, head, severity
 from gmg_tui.ui.drawing import safe
 
 KEPT_ROWS: Final = 2000
@@ -111,7 +111,7 @@ class LogBuffer:
 
         `slot`: the worker that printed them, where there are several.
         """
-        from gmg_tui.genesis.output import lines as genesis_lines  # the first frame needs no expressions
+        from gmg_tui.scripts.genesis.output import lines as genesis_lines  # the first frame needs no expressions
 
         self._printed[slot] = max(self._printed.get(slot, 0), first + len(lines))
         if self.paused and self._is_over(_PAUSED):

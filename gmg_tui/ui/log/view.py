@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from rich.cells import chop_cells
 from textual.message import Message
 
-from gmg_tui import units
-from gmg_tui.genesis.output.log_text import Severity, severity
-from gmg_tui.protocol import Lines
+from gmg_tui.model import units
+from gmg_tui.scripts.genesis.output.log_text import Severity, severity
+from gmg_tui.session.protocol import Lines
 from gmg_tui.ui.drawing import SIGNS, WHEEL_ROWS, Row, Rows
 from gmg_tui.ui.log.buffer import NO_RANKS, LogBuffer, LogRow
 

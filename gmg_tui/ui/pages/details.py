@@ -14,10 +14,9 @@ from textual.geometry import Size
 from textual.widget import Widget
 from textual.widgets import DataTable, Static, TabbedContent, TabPane, Tabs
 
-from gmg_tui import units
-from gmg_tui.client import Source
-from gmg_tui.model import Attempt, Details, GpuSample, JobRecord, Series, Settings, Slot, Worker
+from gmg_tui.model import Attempt, Details, GpuSample, JobRecord, Series, Settings, Slot, Worker, units
 from gmg_tui.session import LOGS
+from gmg_tui.session.client import Source
 from gmg_tui.ui import keys, words
 from gmg_tui.ui.charts import Track, Values, ceiling, least_height, stack
 from gmg_tui.ui.drawing import STYLES, plain

@@ -18,7 +18,7 @@ from textual.geometry import Size
 from textual.widget import Widget
 from textual.widgets import DataTable, Static
 
-from gmg_tui.errors import GmgError
+from gmg_tui.model.errors import GmgError
 from gmg_tui.ui.drawing import Appearance, KeysFooter, ink, plain, safe
 from gmg_tui.ui.pages.table import RowTable
 from gmg_tui.ui.terminal import TrueSizeScreen

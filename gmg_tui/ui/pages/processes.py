@@ -9,11 +9,10 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
-from gmg_tui import units
-from gmg_tui.client import Source
-from gmg_tui.columns import Column
-from gmg_tui.errors import GmgError
-from gmg_tui.model import GpuProcess, Stacks
+from gmg_tui.model import GpuProcess, Stacks, units
+from gmg_tui.model.errors import GmgError
+from gmg_tui.results.column import Column
+from gmg_tui.session.client import Source
 from gmg_tui.ui import words
 from gmg_tui.ui.drawing import plain, safe
 from gmg_tui.ui.pages.page import Page, Scroll, TablePage

@@ -10,11 +10,10 @@ from typing import ClassVar, Final, Generic, NamedTuple, TypeVar
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from gmg_tui import units
-from gmg_tui.client import Source
-from gmg_tui.columns import Column
-from gmg_tui.model import JobRecord, Queue, QueueAction, Worker, WorkerState
+from gmg_tui.model import JobRecord, Queue, QueueAction, Worker, WorkerState, units
 from gmg_tui.model.jobs import SKIPPED
+from gmg_tui.results.column import Column
+from gmg_tui.session.client import Source
 from gmg_tui.ui import words
 from gmg_tui.ui.drawing import STYLES, safe
 from gmg_tui.ui.header import progress

@@ -1,4 +1,4 @@
-"""A `DataTable` for any row model of `gmg_tui.columns`."""
+"""A `DataTable` for any row model of `gmg_tui.results.column`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from textual.binding import Binding, BindingType
 from textual.coordinate import Coordinate
 from textual.widgets import DataTable
 
-from gmg_tui import units
-from gmg_tui.columns import Column
+from gmg_tui.model import units
+from gmg_tui.results.column import Column
 from gmg_tui.ui.drawing import SIGNS, Appearance, ink, safe
 
 T = TypeVar("T")

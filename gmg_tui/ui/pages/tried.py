@@ -9,12 +9,11 @@ from typing import ClassVar, Final, NamedTuple
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from gmg_tui import units
-from gmg_tui.client import Source
-from gmg_tui.columns import Column
-from gmg_tui.model import Settings, Tried
+from gmg_tui.jobs.argument_placeholders import fill_some
+from gmg_tui.model import Settings, Tried, units
 from gmg_tui.model.tried import fastest
-from gmg_tui.placeholders import fill_some
+from gmg_tui.results.column import Column
+from gmg_tui.session.client import Source
 from gmg_tui.ui import words
 from gmg_tui.ui.drawing import safe
 from gmg_tui.ui.pages.page import TablePage

@@ -11,10 +11,9 @@ from textual.containers import Container, Vertical
 from textual.content import Content
 from textual.widgets import DataTable
 
-from gmg_tui import units
-from gmg_tui.client import Source
-from gmg_tui.model import Answer, Best, Trial, TrialState, Tuning
-from gmg_tui.results import tuning as tune_words
+from gmg_tui.model import Answer, Best, Trial, TrialState, Tuning, units
+from gmg_tui.results import tuning_text as tune_words
+from gmg_tui.session.client import Source
 from gmg_tui.ui.charts import curve
 from gmg_tui.ui.drawing import safe
 from gmg_tui.ui.pages.page import Drawing, Fact, Facts, Scroll

@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from gmg_tui import units
-from gmg_tui.columns import Column, plain
-from gmg_tui.gpu import xids
-from gmg_tui.model import Attempt, Details, Gpu, GpuHealth, GpuSample, Worker
+from gmg_tui.machine.gpu import xids
+from gmg_tui.model import Attempt, Details, Gpu, GpuHealth, GpuSample, Worker, units
+from gmg_tui.results.column import Column, plain
 from gmg_tui.ui import words
 from gmg_tui.ui.drawing import SIGNS
 from gmg_tui.ui.pages.page import Fact

@@ -9,8 +9,7 @@ from textual import events
 from textual.content import Content
 from textual.message import Message
 
-from gmg_tui import units
-from gmg_tui.model import WorkerState
+from gmg_tui.model import WorkerState, units
 from gmg_tui.ui import words
 from gmg_tui.ui.drawing import SIGNS, SPAN_S, WHEEL_ROWS, Row, Rows, bar, highest, history_rows, safe
 from gmg_tui.ui.slots import SlotView, buckets

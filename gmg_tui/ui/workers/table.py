@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from gmg_tui import units
-from gmg_tui.model import WorkerState, total_fps
+from gmg_tui.model import WorkerState, total_fps, units
 from gmg_tui.ui import words
 from gmg_tui.ui.drawing import SIGNS, SPAN_S, Piece, Row, highest, history_rows
 from gmg_tui.ui.header import states

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from gmg_tui.protocol import Action, Seen
+from gmg_tui.session.protocol import Action, Seen
 from gmg_tui.ui import terminal
 from gmg_tui.ui.app import GmgApp
 from tests.ui import play, sessions

@@ -1,0 +1,131 @@
+"""`gmg-tui agent`, which launchers run on each node: starts the agent or finds it, and connects it to standard input and output.
+
+The agent is a separate process: when this command is killed, or its connection breaks, the agent goes on, and the next
+one finds it. Standard input begins with one line, the `RunSpec`; standard output with one that starts with `AGENT_MARK`, before
+which a shell may have printed anything. After that, both carry the frames of `gmg_tui.session.protocol`.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import socket
+import threading
+import time
+import zlib
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import structs
+
+import gmg_tui
+from gmg_tui import session as sessions
+from gmg_tui.cli.prestart import PrestartedEngine
+from gmg_tui.machine.files import make_private
+from gmg_tui.model import RunSpec
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session import AGENT_MARK, NODE_MARK, nodes_folder
+
+_BYTES = 1 << 16
+_OTHER_S = 20.0
+"""How long another `gmg-tui agent` on this node may take to start the agent."""
+_POLL_S = 0.05
+
+
+def agent() -> int:
+    """Connect a node's agent to standard input and output until either side ends; the exit status."""
+    try:
+        connection = _connect_or_start(io.FileIO(0, closefd=False).readline())
+    except GmgError as error:
+        _answer({"ok": False, "error": str(error)})
+        return error.exit_code
+    _answer({"ok": True})
+    with connection:
+        _forward(connection)
+    return 0
+
+
+def _answer(fields: dict[str, object]) -> None:
+    with suppress(BrokenPipeError):
+        os.write(1, AGENT_MARK.encode() + msgspec.json.encode(fields) + b"\n")
+
+
+def _connect_or_start(line: bytes) -> socket.socket:
+    """A connection to the agent, which is started if there is none. Raises `GmgError`."""
+    try:
+        spec = msgspec.json.decode(line, type=RunSpec)
+    except msgspec.MsgspecError as error:
+        raise GmgError(f"another version of gmg-tui? its request cannot be read: {error}", 1) from error
+    if spec.agent is None:
+        raise GmgError("`gmg-tui agent` is run by gmg-tui itself, on the nodes of a session")
+    about, version = spec.agent, gmg_tui.__version__
+    if about.version != version:
+        raise GmgError(f"it has gmg-tui {version}, and here is {about.version}; install the same", 1)
+    mark = about.session_id[:8]
+    path = sessions.socket_path(f"agent-{mark}-{zlib.crc32(about.node.encode()):08x}")
+    connection = _connect(path)
+    if connection is not None:
+        return connection
+    folder = nodes_folder() / f"{about.session}@{about.node}-{mark}"
+    make_private(folder)
+    shared = False
+    with suppress(OSError, UnicodeDecodeError):
+        shared = Path(spec.folder, NODE_MARK).read_text() == about.session_id
+    spec = structs.replace(
+        spec,
+        name=folder.name,
+        folder=str(folder),
+        socket=str(path),
+        cwd=spec.cwd if Path(spec.cwd).is_dir() else str(Path.home()),
+        agent=structs.replace(about, logs=spec.folder if shared else ""),
+    )
+    trouble = _start(spec)
+    deadline = time.monotonic() + _OTHER_S
+    while (connection := _connect(path)) is None:
+        if trouble is not None and (time.monotonic() >= deadline or not sessions.is_locked(folder)):
+            shutil.rmtree(folder, ignore_errors=True)
+            raise GmgError(trouble, 1)
+        time.sleep(_POLL_S)  # another one of this command starts it
+    return connection
+
+
+def _start(spec: RunSpec) -> str | None:
+    """Start the agent, and wait until it listens; else why it does not."""
+    with PrestartedEngine() as engine:
+        engine.order(msgspec.json.encode(spec) + b"\n\n")
+        stdout = engine.process.stdout
+        line = stdout.readline() if stdout is not None else b""
+        try:
+            reply = msgspec.json.decode(line, type=dict[str, object])
+        except msgspec.MsgspecError:
+            last = engine.stderr_text().decode(errors="replace").strip().rpartition("\n")[2]
+            return f"the agent died during startup: {last or 'see its log'}"
+        return None if reply.get("ok") else str(reply.get("error"))
+
+
+def _connect(path: Path) -> socket.socket | None:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(str(path))
+    except OSError:
+        connection.close()
+        return None
+    return connection
+
+
+def _forward(connection: socket.socket) -> None:
+    """Forward bytes both ways until either side ends; a side that does not read blocks that direction alone."""
+
+    def inward() -> None:
+        with suppress(OSError):
+            while data := os.read(0, _BYTES):
+                connection.sendall(data)
+        os._exit(0)  # whatever the other way waits for
+
+    threading.Thread(target=inward, daemon=True).start()
+    with suppress(OSError):
+        while data := connection.recv(_BYTES):
+            while data:
+                data = data[os.write(1, data) :]

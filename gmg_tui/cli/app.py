@@ -1,0 +1,347 @@
+"""The command line: declares the commands, and calls the module of `gmg_tui.cli` that carries one out."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+import gmg_tui
+from gmg_tui.cli.config import Settings
+from gmg_tui.cli.grammar import OPTIONS, ConfiguredCommand, ScriptCommand, own_options
+from gmg_tui.model.errors import GmgError, nearest
+from gmg_tui.session.options import Options, Program, span
+
+_INTERRUPTED = 130
+_BARE = """\
+gmg-tui runs a Genesis script on every GPU of this machine and shows what each one does.
+
+  gmg-tui sim.py -B 4096                    run sim.py on every GPU
+  gmg-tui tune sim.py -B {n_envs}           find the best number of environments
+  gmg-tui sweep sweep.toml                  run many jobs, one per GPU at a time
+  gmg-tui demo --simulate 8                 try it on eight simulated GPUs
+  gmg-tui ls, attach, logs, stop, report    what runs and what has run
+  gmg-tui --help                            all commands
+  gmg-tui guide                             the manual
+  gmg-tui doctor                            what this machine has and lacks"""
+_MAIN_OPTIONS = ("gpus", "cpu", "env", "restart", "headless", "detach", "nodes", "ddp")
+"""Those in the main help."""
+GUIDE = Path(__file__).parents[1] / "guide"
+TOPICS = (
+    *("running", "screen", "tuning", "sweeps", "groups", "many-machines"),
+    *("metrics", "other-scripts", "troubleshooting", "files", "options"),
+)
+"""The pages of the manual, in the order in which a reader meets them."""
+_LIBRARIES = {"metrics": "prometheus_client", "serve": "textual-serve"}
+"""What commands need that have an extra of their name."""
+
+
+class _Group(click.Group):
+    """The commands. Words that begin with none of them are those of `run`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands in the order of their declaration."""
+        return list(self.commands)
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The two ways to call it."""
+        formatter.write_usage(ctx.command_path, "[OPTIONS] SCRIPT [ARGS]...")
+        formatter.write_usage(ctx.command_path, "COMMAND ...", prefix="       ")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands, and the options of `run` that one machine needs most."""
+        self.format_commands(ctx, formatter)
+        main = [opt for opt in self.commands["run"].params if opt.name in _MAIN_OPTIONS]
+        with formatter.section("Options of run (all: gmg-tui run --help)"):
+            rows = [opt.get_help_record(ctx) for opt in (*main, *self.get_params(ctx))]
+            formatter.write_dl([row for row in rows if row])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put `run` before words that begin with no command."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(_BARE)
+            ctx.exit(2)
+        if args and args[0] not in self.commands and args[0] not in {"-h", "--help", "--version"}:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
+        """Run a command line, by default this process's, and exit with its status; an error is one line."""
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            if getattr(sys, name) is None:  # it is closed
+                setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - as long as the program lives
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # where its encoding lacks a character
+        try:
+            status = super().main(args, prog_name or "gmg-tui", **{**extra, "standalone_mode": False})
+            sys.stdout.flush()
+        except (click.ClickException, GmgError) as error:
+            print(f"gmg-tui: {_text(error)}", file=sys.stderr)
+            status = error.exit_code
+        except (KeyboardInterrupt, click.Abort):
+            status = _INTERRUPTED
+        except OSError as error:  # such as that standard output is full
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # which is flushed again at the end
+            if not isinstance(error, BrokenPipeError):
+                print(f"gmg-tui: {error}", file=sys.stderr)
+            status = 1
+        sys.exit(status)
+
+
+def _text(error: click.ClickException | GmgError) -> str:
+    """An error in one line, which begins with the option that it is about, and before that the file that sets it."""
+    if not isinstance(error, click.BadParameter) or not isinstance(error.param, click.Option):
+        return error.format_message() if isinstance(error, click.ClickException) else str(error)
+    text, ctx = f"{error.param.opts[0]} {error.message.rstrip('.')}", error.ctx
+    if ctx is None or ctx.get_parameter_source(error.param.name or "") is not ParameterSource.DEFAULT_MAP:
+        return text
+    return f"{ctx.ensure_object(Settings).path}: {text}"
+
+
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    invoke_without_command=True,
+)
+@click.version_option(gmg_tui.__version__, message="gmg-tui %(version)s")
+def _group() -> None:
+    """Run a Genesis script on every GPU of this machine, and monitor and control it."""
+
+
+def _call(command: str, *args: Any, **options: Any) -> int:
+    """Call the function of a command, whose module is imported only now."""
+    try:
+        module = importlib.import_module(f"gmg_tui.cli.{command}")
+    except ImportError as error:
+        if command not in _LIBRARIES or (error.name or "").startswith("gmg_tui"):
+            raise
+        needed = f"{command} needs {_LIBRARIES[command]}"
+        raise GmgError(f"{needed}; get it with: pip install 'gmg-tui[{command}]'", 1) from None
+    status: int = getattr(module, command)(*args, **options)
+    return status
+
+
+def _start(command: str, *args: Any, **more: Any) -> int:
+    """As `_call`, with the process of an engine, which starts during the import."""
+    from gmg_tui.cli.prestart import PrestartedEngine
+
+    with PrestartedEngine() as engine:
+        return _call(command, *args, engine=engine, **more)
+
+
+def _options(script: str | None = None) -> Options:
+    """The options of the command that is called. Raises `GmgError` where `--simulate` comes with a script."""
+    options: Options = click.get_current_context().meta[OPTIONS]
+    if script is not None and options.simulate is not None:
+        raise GmgError(f"--simulate runs the bundled script instead of yours; leave out {script}")
+    return options
+
+
+def _program(script: str | None, args: Sequence[str], *, module: bool) -> Program | None:
+    """What workers run, with the options of gmg-tui among the arguments, for the advice if the script rejects them."""
+    if script is None:
+        return None
+    return Program(script, tuple(args), module, own_options(click.get_current_context().command, args))
+
+
+_module = click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as for python -m.")
+_script = click.argument("script", required=False, metavar="SCRIPT")
+_args = click.argument("args", nargs=-1, type=click.UNPROCESSED)
+_name = click.argument("name", required=False)
+_names = click.argument("names", nargs=-1, metavar="[NAME]...")
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@_group.command(cls=ScriptCommand, short_help="Run SCRIPT on every GPU.")
+@_module
+@_script
+@_args
+def run(script: str | None, args: tuple[str, ...], module: bool, **_: Any) -> int:
+    """Run SCRIPT on every GPU.
+
+    Everything after SCRIPT belongs to it. In ARGS and --env, {slot}, {gpu}, {i}, {n} and {seed} are filled in for each
+    worker; {{ is a literal brace. All options and settings: gmg-tui guide options.
+    """
+    options = _options(script)
+    if script is None and options.simulate is None:
+        raise GmgError("give a SCRIPT, as in: gmg-tui sim.py -B 4096")
+    if script is not None and not module and not os.path.exists(script):  # noqa: PTH110 - raises nothing
+        if script in _group.commands:
+            raise GmgError(f"options go after the command: gmg-tui {script} …")
+        if "/" not in script and "." not in script:
+            hint = nearest(script, _group.commands) or "; gmg-tui --help lists the commands"
+            raise GmgError(f"there is no command or script {script}{hint}")
+    return _start("run", options, program=_program(script, args, module=module))
+
+
+@_group.command(cls=ScriptCommand, short_help="Find the best value of one number.")
+@_module
+@_script
+@_args
+def tune(script: str | None, args: tuple[str, ...], module: bool, **_: Any) -> int:
+    """Find the best value of one number, such as -B {n_envs}, by measuring SCRIPT on the slots.
+
+    Prints the fastest value, the smallest that is nearly as fast, and the largest that runs. Everything after SCRIPT
+    belongs to it. Takes the options of run too: gmg-tui run --help.
+    """
+    return _start("tune", _options(script), program=_program(script, args, module=module))
+
+
+@_group.command(cls=ScriptCommand, short_help="Queue many jobs on the slots.")
+@click.option("--script", "is_script", is_flag=True, help="Run SCRIPT with ARGS instead of a FILE.")
+@_module
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="FILE | --script SCRIPT [ARGS]...")
+def sweep(words: tuple[str, ...], is_script: bool, module: bool, **_: Any) -> int:
+    """Queue jobs on the slots: those of FILE (TOML), or with --script one for each combination of --set.
+
+    Everything after SCRIPT belongs to it: sweep --set n_envs=16,64 --script sim.py -B {n_envs}. Options override
+    FILE. Takes the options of run too: gmg-tui run --help.
+    """
+    options = _options(next(iter(words), None))
+    if is_script and not words:
+        raise GmgError("--script: give the SCRIPT and its arguments after it, at the end")
+    if is_script:
+        return _start("sweep", options, file=None, program=_program(words[0], words[1:], module=module))
+    if len(words) > 1:
+        hint = "several values are --set KEY=V1,V2" if options.sets else "only a SCRIPT (--script) has arguments"
+        raise GmgError(f"{words[1]}: a sweep has one FILE; {hint}")
+    if not words and options.simulate is None and options.resume is None:
+        raise GmgError("give a FILE, or --set KEY=V1,V2 --script SCRIPT, or --resume NAME")
+    return _start("sweep", options, file=words[0] if words else None, program=None)
+
+
+@_group.command(cls=ScriptCommand, short_help="Run the bundled Genesis example.")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS]...")
+def demo(words: tuple[str, ...], **_: Any) -> int:
+    """Run the bundled Genesis example: on the GPUs, or on two CPU slots if there are none."""
+    return _start("run", _options(), program=None, args=words)
+
+
+@_group.command(cls=ConfiguredCommand)
+@_name
+@click.option("--readonly", is_flag=True, help="Do not change anything.")
+def attach(name: str | None, readonly: bool, **_: Any) -> int:
+    """Open the screen on a session, by default the newest.
+
+    A session that has ended is named; its last moment and its logs are shown, read-only.
+    """
+    return _call("attach", name, _options(), readonly=readonly)
+
+
+@_group.command
+@_json
+def ls(as_json: bool) -> int:
+    """List the sessions."""
+    return _call("ls", as_json=as_json)
+
+
+@_group.command
+@_names
+@click.option("--all", "everything", is_flag=True, help="Stop all running sessions.")
+def stop(names: tuple[str, ...], everything: bool) -> int:
+    """Stop running sessions; NAME may be left out if only one runs."""
+    return _call("stop", names, everything=everything)
+
+
+@_group.command
+@_names
+@click.option("--older", type=span, metavar="AGE", help="Remove sessions that ended longer ago: 30d, 12h.")
+@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the N sessions that ended last.")
+@click.option("-y", "--yes", is_flag=True, help="Remove without asking; needed without a terminal.")
+def rm(names: tuple[str, ...], **options: Any) -> int:
+    """Remove ended sessions: those named, or by age.
+
+    Their logs and results go. Each is listed with its size, and on a terminal gmg-tui asks first. A running session is never
+    removed.
+    """
+    return _call("rm", names, **options)
+
+
+@_group.command
+@click.argument("words", nargs=-1, metavar="[NAME] [SLOT|JOB]")
+@click.option("-f", "--follow", is_flag=True, help="Print until the session or job has ended.")
+def logs(words: tuple[str, ...], follow: bool) -> int:
+    """Print a worker's log, by default the newest session's.
+
+    NAME alone means its only worker or job, or the only one that has failed.
+    """
+    return _call("logs", words, follow=follow)
+
+
+@_group.command
+@_names
+@click.option("--json", "as_json", is_flag=True, help="Print the detailed results (JSON).")
+@click.option("--csv", "as_csv", is_flag=True, help="Print the summary of the results (CSV).")
+@click.option("--html", metavar="FILE", help="Write a page with charts.")
+@click.option("--best", metavar="COLUMN", help="Sort by COLUMN; -COLUMN: smallest first.")
+def report(names: tuple[str, ...], **options: Any) -> int:
+    """Print what a session did, or compare several."""
+    return _call("report", names, **options)
+
+
+@_group.command
+@_json
+def gpus(as_json: bool) -> int:
+    """Print one line for each GPU."""
+    return _call("gpus", as_json=as_json)
+
+
+@_group.command
+@click.option("--listen", metavar="HOST:PORT", help="Serve there. [default: 127.0.0.1:9400]")
+@click.option("--textfile", metavar="FILE", help="Write FILE every 15 s instead, for node_exporter.")
+def metrics(**options: Any) -> int:
+    """Export Prometheus metrics for running sessions."""
+    return _call("metrics", **options)
+
+
+@_group.command
+@_name
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8400, metavar="N", help="Port, by default 8400; 0: any free one."
+)
+def serve(name: str | None, port: int) -> int:
+    """Show a running session in a browser of this machine, read-only."""
+    return _call("serve", name, port)
+
+
+@_group.command
+@click.argument("topic", required=False)
+def guide(topic: str | None) -> int:
+    """Open the manual; without a terminal, print it."""
+    pages = {name: Path(GUIDE, f"{name}.md").read_text("utf-8").strip() for name in TOPICS}
+    if topic is not None and topic not in pages:
+        found = [name for name, text in pages.items() if topic.lower() in text.lower()]
+        about = f"; see {', '.join(found)}" if found else f"; the topics are: {', '.join(TOPICS)}"
+        raise GmgError(f"there is no topic {topic}{nearest(topic, TOPICS) or about}")
+    text = pages[topic] if topic is not None else "\n\n".join(pages.values())
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        from gmg_tui.ui.pages.help import GuideApp
+
+        GuideApp(text, contents=topic is None).run()
+    else:
+        print(text)
+    return 0
+
+
+@_group.command
+@click.option("--python", metavar="PATH", help="The workers' interpreter, as for run.")
+@_json
+def doctor(python: str | None, as_json: bool) -> int:
+    """Check this machine: driver, GPUs, Genesis, EGL, disk."""
+    return _call("doctor", python, as_json=as_json)
+
+
+@_group.command(hidden=True)
+def agent() -> int:
+    """Connect a node's agent to standard input and output; gmg-tui runs it itself."""
+    return _call("agent")
+
+
+main = _group.main

@@ -1,0 +1,98 @@
+"""`config.toml`: defaults of options, keys, and formats of lines.
+
+A key above all tables is an option's long name, for each command that has it; in a table named like a command it counts
+for that command alone. `[keys]` gives actions of the screen other keys; `[readers.NAME]` describes lines of output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import platformdirs
+
+from gmg_tui.model.errors import GmgError, nearest
+from gmg_tui.session.options import LINE, TABLES, Opt
+
+_TABLES = ("keys", "readers")
+
+
+class Settings(NamedTuple):
+    """What the file sets for one command."""
+
+    path: Path
+    options: dict[str, Any]
+    """By the names of the options, as written: Click converts and checks them."""
+    keys: dict[str, tuple[str, ...]]
+    """By the names of actions."""
+    readers: dict[str, Any]
+    """By name, as written."""
+
+
+def path() -> Path:
+    """The file, whether it exists or not: `$XDG_CONFIG_HOME/gmg-tui/config.toml`."""
+    return platformdirs.user_config_path("gmg-tui") / "config.toml"
+
+
+def read(file: Path, command: str) -> Settings:
+    """What `file` sets for `command`.
+
+    Raises:
+        GmgError: The file cannot be read, or is wrong.
+    """
+    import tomllib  # only where there is a file
+
+    import msgspec
+
+    class _Tables(msgspec.Struct):
+        keys: dict[str, str | tuple[str, ...]] = {}
+        readers: dict[str, dict[str, Any]] = {}
+
+    try:
+        data = tomllib.loads(file.read_text("utf-8"))
+        tables = msgspec.convert({name: data[name] for name in _TABLES if name in data}, _Tables)
+    except OSError as error:
+        raise GmgError(f"cannot be read: {error.strerror}") from error
+    except msgspec.ValidationError as error:
+        raise GmgError(str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise GmgError(f"is not TOML: {error}") from error
+    options_of = {name: [opt for table in tables for opt in table] for name, tables in TABLES.items()}
+    everywhere = [opt for options in options_of.values() for opt in options]
+    of_command = {opt.name for opt in options_of[command]}
+    shared, specific = dict[str, Any](), dict[str, Any]()
+    for name, value in data.items():
+        if name in options_of and isinstance(value, dict):
+            values = _values(value, options_of[name], f"[{name}] ")
+            specific |= values if name == command else {}
+        elif name not in _TABLES:
+            shared |= _values({name: value}, everywhere, "", (*options_of, *_TABLES))
+    shared = {name: value for name, value in shared.items() if name in of_command}
+    if "env" in specific:
+        specific["env"] = (*shared.get("env", ()), *specific["env"])  # of a variable given twice the last counts
+    keys = {name.replace("_", "-"): (key,) if isinstance(key, str) else key for name, key in tables.keys.items()}
+    return Settings(file, shared | specific, keys, tables.readers)
+
+
+def _values(table: dict[str, Any], options: Iterable[Opt], where: str, tables: Iterable[str] = ()) -> dict[str, Any]:
+    """The values of a table by the names of its options. Raises `GmgError`."""
+    by_name = {opt.setting: opt for opt in options}
+    values = {}
+    for name, value in table.items():
+        dashed = name.replace("_", "-")
+        opt = by_name.get(dashed)
+        if opt is None:
+            settable = [other for other, each in by_name.items() if LINE not in each.marks]
+            hint = f"; it is a table: [{name}]" if name in tables else nearest(dashed, [*settable, *tables])
+            raise GmgError(f"{where}{name} is not a setting{hint}")
+        if LINE in opt.marks:
+            raise GmgError(f"{where}{name} is not a setting; give --{dashed} on the command line")
+        if "\0" in "".join(map(str, value if isinstance(value, list) else (value,))):
+            raise GmgError(f"{where}{name} has a NUL character, which no program can be given")
+        if value is True and opt.bare:
+            value = opt.bare
+        if isinstance(value, bool) is not (opt.is_flag):
+            raise GmgError(f"{where}{name} = {value!r}: give {'true or false' if opt.is_flag else 'a value'}")
+        values[opt.name] = (tuple(value) if isinstance(value, list) else (value,)) if opt.multiple else value
+    return values

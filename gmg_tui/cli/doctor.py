@@ -1,0 +1,291 @@
+"""`doctor`: checks whether this machine is ready for a run.
+
+Each check is a function of what it judges (an environment, NVML's answers, torch's), so that tests can describe any
+machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import psutil
+from msgspec import Struct, structs
+
+from gmg_tui import session as sessions
+from gmg_tui.cli.printing import print_json, waiting
+from gmg_tui.machine import slurm as allocation
+from gmg_tui.machine.gpu import egl, selection, silence
+from gmg_tui.machine.gpu.egl import EglMap
+from gmg_tui.machine.gpu.nvml import Nvml, NvmlUnavailable, cuda_version, driver_version
+from gmg_tui.model import Gpu, units
+from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts import interpreter, probe
+from gmg_tui.scripts.genesis import caches
+
+_ANSWER_S = 120.0
+"""How long an interpreter may take to import torch; from a cold network disk that is a minute."""
+_FULL_MIB, _LOW_MIB = 16, 1024
+"""Free disk space in which no session fits, and that eight verbose workers fill in a day."""
+_NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "fuse.sshfs", "9p", "wekafs")
+"""How the types of file systems begin whose files are on another machine."""
+_PROGRAM = """
+import importlib.metadata as m, importlib.util as u, json, platform
+def version(package, module):
+    try:
+        return m.version(package) if u.find_spec(module) else None
+    except m.PackageNotFoundError:
+        return "of unknown version"
+answer = {"python": platform.python_version(), "genesis": version("genesis-world", "genesis")}
+answer["torch"] = version("torch", "torch")
+answer["others"] = {name: v for module, package, name in OTHERS if (v := version(package, module))}
+if answer["torch"]:
+    try:
+        import torch
+        answer["cuda"] = torch.version.cuda
+        answer["gpus"] = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    except Exception as error:
+        answer["error"] = f"{type(error).__name__}: {error}"
+print(json.dumps(answer))
+"""
+OK, WARN, FAIL = "ok", "warn", "FAIL"
+"""It works; not as well as it could, or not always; a plain run fails because of this."""
+
+
+class Finding(Struct, frozen=True):
+    """One line of `gmg-tui doctor`."""
+
+    check: str
+    verdict: str
+    result: str
+    advice: str | None = None
+
+
+class NvmlView(Struct, frozen=True):
+    """NVML's view of this machine."""
+
+    gpus: tuple[Gpu, ...] = ()
+    """GPUs and MIG instances."""
+    silent: tuple[tuple[int, str], ...] = ()
+    """Indices of GPUs that do not answer, each with the reason."""
+    driver: str | None = None
+    cuda: str | None = None
+    """The newest CUDA that the driver runs."""
+    error: str | None = None
+    """Why NVML does not answer, and what to do."""
+
+    @property
+    def whole(self) -> tuple[Gpu, ...]:
+        """The GPUs without their MIG instances."""
+        return tuple(gpu for gpu in self.gpus if gpu.mig_index is None)
+
+
+class Installed(Struct, frozen=True):
+    """What an interpreter has; None where something is missing."""
+
+    python: str
+    genesis: str | None = None
+    torch: str | None = None
+    others: dict[str, str] = {}
+    """Versions of other simulators and of trainers, by name."""
+    cuda: str | None = None
+    """The version of CUDA that torch was built for; None for a build without."""
+    gpus: int = 0
+    """How many torch sees."""
+    error: str = ""
+    """Why torch cannot be imported."""
+
+
+def doctor(python: str | None, *, as_json: bool) -> int:
+    """Print the findings, check by check, or all at the end as JSON; 1 when a plain run would fail, else 0.
+
+    Raises:
+        GmgError: `python` is not an interpreter.
+    """
+    path = interpreter.check_python(python) if python is not None else interpreter.default_python(os.environ)
+    findings = []
+    for finding in _examine(path, os.environ):
+        findings.append(finding)
+        if not as_json:
+            text = "; ".join(filter(None, (finding.result, finding.advice)))
+            print(f"{finding.verdict:<4}  {finding.check:<12}  {text}", flush=True)
+    if as_json:
+        print_json(findings)
+    return int(any(finding.verdict == FAIL for finding in findings))
+
+
+def _examine(python: str, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Run all checks, and yield each finding as it is made."""
+    with waiting("asking the driver"):
+        nvml = _ask_nvml()
+    yield driver(nvml)
+    if nvml.error is None:
+        yield listed(nvml)
+    if nvml.whole:
+        yield visible(nvml, environ)
+    with waiting("importing torch, which takes seconds"):
+        packages = ask(python, environ)
+    yield installed(python, packages)
+    if isinstance(packages, Installed) and packages.torch is not None:
+        yield torch(packages, nvml)
+    with waiting("asking EGL for its devices"):
+        mapped = asyncio.run(egl.probe())
+    yield egl_devices(mapped, nvml)
+    yield cache("mesh cache", caches.mesh_cache(environ), "GS_CACHE_FILE_PATH")
+    yield cache("kernel cache", caches.kernel_cache(environ), "QD_OFFLINE_CACHE_FILE_PATH")
+    yield sessions_folder()
+
+
+def _ask_nvml() -> NvmlView:
+    """Query NVML; without persistence mode the driver may take seconds per GPU, and one that hangs never answers."""
+
+    def view() -> NvmlView:
+        with closing(Nvml.open()) as nvml:
+            return NvmlView(nvml.gpus(), nvml.silent, driver_version(), cuda_version())
+
+    try:
+        return silence.answer_of(view)
+    except NvmlUnavailable as error:
+        return NvmlView(error=str(error))
+
+
+def driver(nvml: NvmlView) -> Finding:
+    """Whether NVML answers, and the driver's version."""
+    if nvml.error is not None:
+        return Finding("driver", FAIL, nvml.error, "without GPUs: gmg-tui --cpu N SCRIPT, or gmg-tui demo")
+    cuda = f" with CUDA {nvml.cuda}" if nvml.cuda is not None else ""
+    return Finding("driver", OK, f"NVIDIA {nvml.driver or 'of unknown version'}{cuda}, NVML answers")
+
+
+def listed(nvml: NvmlView) -> Finding:
+    """The GPUs, and which of them do not answer."""
+    if not nvml.whole and not nvml.silent:
+        return Finding("GPUs", FAIL, "NVML reports none", "see dmesg; start a container with access to the GPUs")
+    names = Counter(gpu.name for gpu in nvml.whole)
+    text = ", ".join(f"{number} x {name}" for name, number in names.items()) or "none answers"
+    if instances := len(nvml.gpus) - len(nvml.whole):
+        text += f" with {units.count(instances, 'MIG instance')}"
+    if nvml.silent:
+        reasons = "; ".join(f"GPU {index}: {reason}" for index, reason in nvml.silent)
+        return Finding("GPUs", WARN if nvml.whole else FAIL, f"{text}; {reasons}")
+    return Finding("GPUs", OK, text)
+
+
+def visible(nvml: NvmlView, environ: Mapping[str, str]) -> Finding:
+    """The GPUs that this shell's `CUDA_VISIBLE_DEVICES` leaves to a run."""
+    given = allocation.visible(environ, len(nvml.whole))
+    try:
+        names = ", ".join(slot.name for slot in selection.slots(nvml.gpus, None, given))
+    except GmgError as error:
+        return Finding("visible GPUs", FAIL, str(error))
+    why = "CUDA_VISIBLE_DEVICES is not set" if given is None else f"as CUDA_VISIBLE_DEVICES={given}"
+    return Finding("visible GPUs", OK, f"{names}; {why}")
+
+
+def ask(python: str, environ: Mapping[str, str]) -> Installed | str:
+    """What the interpreter `python` has, or why that is unknown, in one line."""
+    env = {**environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    env.pop("CUDA_VISIBLE_DEVICES", None)  # a worker is started so, but with one GPU visible
+    command = [python, "-c", f"OTHERS = {probe.packages()!r}\n{_PROGRAM}"]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_S, env=env, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer within {_ANSWER_S:.0f} s"
+    except OSError as error:
+        return f"cannot be run: {error.strerror}"
+    try:
+        return msgspec.json.decode(done.stdout.strip().rpartition(b"\n")[2], type=Installed)
+    except msgspec.MsgspecError:
+        last = done.stderr.strip().rpartition(b"\n")[2].decode("utf-8", "replace")
+        return last or f"no answer, exit code {done.returncode}"
+
+
+def installed(python: str, packages: Installed | str) -> Finding:
+    """Whether the interpreter has Genesis and torch; `packages` may be why that is unknown."""
+    if isinstance(packages, str):
+        return Finding("python", FAIL, f"{python}: {packages}", "choose another one with --python")
+    text = f"{python}, Python {packages.python}"
+    text += "".join(f", {name} {version}" for name, version in packages.others.items())
+    if packages.genesis is None and packages.others:
+        return Finding("python", OK, f"{text}; without Genesis")
+    if missing := " and ".join(name for name in ("genesis", "torch") if getattr(packages, name) is None):
+        return Finding("python", FAIL, f"{text}, without {missing}", interpreter.install_command(python))
+    return Finding("python", OK, f"{text}, Genesis {packages.genesis}, torch {packages.torch}")
+
+
+def torch(packages: Installed, nvml: NvmlView) -> Finding:
+    """Whether torch sees the GPUs that NVML reports."""
+    if packages.error:
+        return Finding("torch", FAIL, f"cannot be imported: {packages.error}", "reinstall it for that interpreter")
+    text = f"built for CUDA {packages.cuda}" if packages.cuda else "built without CUDA"
+    total, advice = units.count(len(nvml.whole), "GPU"), "install a torch that is built for CUDA"
+    if nvml.whole and not packages.gpus:
+        if packages.cuda:
+            advice = f"update the driver, or install a torch for an older CUDA than {packages.cuda}"
+        return Finding("torch", FAIL, f"{text}, sees none of {total}: workers would fall back to the CPU", advice)
+    if packages.gpus < len(nvml.whole) and not any(gpu.mig for gpu in nvml.whole):
+        return Finding("torch", WARN, f"{text}, sees {packages.gpus} of {total}", "see dmesg and nvidia-smi")
+    return Finding("torch", OK, f"{text}, sees {units.count(packages.gpus, 'GPU')}")
+
+
+def egl_devices(mapped: EglMap, nvml: NvmlView) -> Finding:
+    """Whether each GPU has its EGL device: a worker with cameras should render on the GPU it computes on."""
+    if mapped.error is not None:
+        advice = "install the driver's EGL library (libEGL_nvidia.so.0); workers without cameras do not need it"
+        return Finding("EGL", WARN, mapped.error, advice)
+    indices = {f"gpu{gpu.index}": mapped.index_of(gpu)[0] for gpu in nvml.whole if not gpu.mig}
+    if lost := [name for name, index in indices.items() if index is None]:
+        text = f"none of {units.count(len(mapped.devices), 'EGL device')} is {', '.join(lost)}"
+        return Finding("EGL", WARN, f"{text}: workers there render on the first device that works")
+    devices = ", ".join(f"{name} is EGL device {index}" for name, index in indices.items())
+    return Finding("EGL", OK, devices or units.count(len(mapped.devices), "device"))
+
+
+def cache(check: str, path: Path, variable: str, *, remark: str | None = None) -> Finding:
+    """Whether a folder can be written, and is on a disk of this machine; `variable` moves it elsewhere.
+
+    Without a `remark` it is a cache, which is cold where there is no folder.
+    """
+    existing = _existing(path)
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        return Finding(check, FAIL, f"{path} cannot be written", f"set {variable} to a writable folder")
+    value = f"{path}{remark if remark is not None else '' if path.is_dir() else ', cold'}"
+    if (kind := network(path)) is not None:
+        advice = f"set {variable} to a folder on a local disk"
+        return Finding(check, WARN, f"{value}, on a network disk ({kind})", advice)
+    return Finding(check, OK, value)
+
+
+def sessions_folder() -> Finding:
+    """Whether sessions can be stored, and whether there is room for their logs."""
+    folder = sessions.sessions_folder()
+    free_mib = shutil.disk_usage(_existing(folder)).free / (1 << 20)
+    finding = cache("sessions", folder, "XDG_STATE_HOME", remark=f", {units.mib(free_mib)} free")
+    if finding.verdict == FAIL or free_mib >= _LOW_MIB:
+        return finding
+    verdict = FAIL if free_mib < _FULL_MIB else WARN
+    return structs.replace(finding, verdict=verdict, advice="free some space there, or set XDG_STATE_HOME")
+
+
+def _existing(path: Path) -> Path:
+    """`path`, or its nearest parent that exists."""
+    path = Path(os.path.realpath(path))
+    return next(folder for folder in (path, *path.parents) if folder.exists())
+
+
+def network(path: Path) -> str | None:
+    """The type of the network file system that `path`, which need not exist, is on; None on a disk of this machine."""
+    there = _existing(path)
+    mounts = [mount for mount in psutil.disk_partitions(all=True) if there.is_relative_to(mount.mountpoint)]
+    # The last of several at one point hides the others.
+    mounts.sort(key=lambda mount: len(Path(mount.mountpoint).parts))
+    return mounts[-1].fstype if mounts and mounts[-1].fstype.startswith(_NETWORK) else None

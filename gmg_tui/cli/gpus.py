@@ -1,0 +1,112 @@
+"""`gpus`: one line for each GPU and MIG instance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import wait
+from typing import Any
+
+from gmg_tui.cli.printing import print_json, print_table, waiting
+from gmg_tui.machine.blocking_calls import begin
+from gmg_tui.machine.gpu import silence
+from gmg_tui.machine.gpu.nvml import NvmlUnavailable
+from gmg_tui.machine.gpu.processes import describe
+from gmg_tui.model import Gpu, GpuSample, units
+from gmg_tui.model.errors import GmgError
+from gmg_tui.results.column import Column
+
+_Read = tuple[Gpu, GpuSample]
+
+
+def gpus(*, as_json: bool) -> int:
+    """Print the GPUs; the exit status. Raises `GmgError` where NVML is not available."""
+    with waiting("asking the driver"):
+        read = read_all()
+    if as_json:
+        print_json([row(*each) for each in read])
+    else:
+        print_table(COLUMNS, read, *(() if read else ("the driver reports no GPU",)))
+    return 0
+
+
+def read_all() -> list[_Read]:
+    """A sample of each GPU, read in parallel, and of those that do not even identify themselves, by index.
+
+    A GPU that has not answered within `silence.SILENT_S` has no metrics. Raises `GmgError` where NVML is not available.
+    """
+    try:
+        nvml, gpus = silence.open_nvml()
+    except NvmlUnavailable as error:
+        raise GmgError(f"no GPU: {error}", 1) from error
+    pending = [(gpu, begin(nvml.read, gpu, slow=True)) for gpu in gpus]
+    _, late = wait([future for _, future in pending], silence.SILENT_S)
+    read = [
+        (gpu, future.result() if future not in late else GpuSample(uuid=gpu.uuid, error=silence.NO_ANSWER))
+        for gpu, future in pending
+    ]
+    read += [(Gpu(index=index, uuid="", name=""), GpuSample(uuid="", error=error)) for index, error in nvml.silent]
+    if not late and not nvml.silent:  # else closing it would hang too
+        nvml.close()
+    return sorted(read, key=lambda each: each[0].index)
+
+
+def row(gpu: Gpu, sample: GpuSample) -> dict[str, Any]:
+    """A GPU, or a MIG instance with its GPU's index, in `gmg-tui gpus --json`; an unknown metric is None."""
+    processes = None if sample.processes is None else describe(sample.processes)
+    return {
+        "index": gpu.index,
+        **{field: getattr(gpu, field) or None for field in ("uuid", "name", "pci_bus_id")},
+        "gpu_util_pct": sample.gpu_util_pct,
+        "memory_used_mib": _rounded(sample.memory_used_mib),
+        "memory_total_mib": _rounded(sample.memory_total_mib) or gpu.memory_total_mib,
+        **{field: getattr(sample, field) for field in ("temperature_c", "power_w", "power_limit_w", "sm_clock_mhz")},
+        "throttle": sample.throttle,
+        "processes": processes
+        and [
+            {"pid": process.pid, "name": process.name, "memory_mib": _rounded(process.memory_mib)}
+            for process in processes
+        ],
+    }
+
+
+def _rounded(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def _name(read: _Read) -> str:
+    return (read[0].name or "does not answer").removeprefix("NVIDIA ")
+
+
+def _remark(read: _Read) -> str | None:
+    """That a sample is not of this moment, and what throttles the GPU."""
+    sample = read[1]
+    if sample.error == silence.NO_ANSWER:
+        return "no answer"
+    age = [] if sample.age_s is None else [f"{units.span(sample.age_s)} old"]
+    return ", ".join([*age, *(sample.throttle or ())]) or None
+
+
+def _of(used: float | None, limit: float | None, write: Callable[[float | None], str]) -> str | None:
+    return None if used is None and limit is None else f"{write(used)}/{write(limit)}"
+
+
+COLUMNS = (
+    Column[_Read]("index", lambda read: read[0].index, "GPU", priority=100),
+    Column[_Read]("name", _name, priority=40, left=True, limit=30),
+    Column[_Read]("gpu_util_pct", lambda read: read[1].gpu_util_pct, "util", "%", units.whole, priority=90),
+    Column[_Read](
+        "memory",
+        lambda read: _of(read[1].memory_used_mib, read[1].memory_total_mib, units.gib),
+        "VRAM",
+        "GiB",
+        priority=80,
+    ),
+    Column[_Read](
+        "power", lambda read: _of(read[1].power_w, read[1].power_limit_w, units.whole), "power", "W", priority=70
+    ),
+    Column[_Read]("temperature_c", lambda read: read[1].temperature_c, "temp", "°C", units.whole, priority=60),
+    Column[_Read]("sm_clock_mhz", lambda read: read[1].sm_clock_mhz, "SM", "MHz", units.whole, priority=50),
+    Column[_Read]("processes", lambda read: None if read[1].processes is None else len(read[1].processes), priority=55),
+    Column[_Read]("remark", _remark, priority=85, left=True),
+)
+"""The columns of the table for people."""

@@ -1,0 +1,135 @@
+"""The grammar of the command line: options, then SCRIPT, then what belongs to the script."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from gmg_tui.cli import config
+from gmg_tui.cli.config import Settings
+from gmg_tui.model.errors import GmgError, nearest
+from gmg_tui.session.options import EXCLUSIVE, RUN, SCREEN, TABLES, Options
+
+OPTIONS = "gmg_tui.session.options"
+"""In `Context.meta`: a command's `Options`."""
+_SURE = 0.8
+"""How like an option of ours a word has to be, not to be taken for the script's (difflib's ratio)."""
+_HELP = ("-h", "--help")
+_BARE = {opt.long: opt.bare for opt in RUN if opt.bare}
+
+
+class ConfiguredCommand(click.Command):
+    """A command with the options of `options.TABLES`, for which `config.toml` has defaults."""
+
+    def __init__(self, name: str, **more: Any) -> None:
+        super().__init__(name, **more)
+        self.params += [opt for table in TABLES[name] for opt in table]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options in the help: the command's own, those of its first table, and `--help`."""
+        others = [opt for table in TABLES[self.name or ""][1:] for opt in table]
+        shown = [opt for opt in self.get_params(ctx) if isinstance(opt, click.Option) and opt not in others]
+        with formatter.section("Options"):
+            formatter.write_dl([row for opt in shown if (row := opt.get_help_record(ctx)) is not None])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words, and set the command's `Options`."""
+        assert self.name is not None
+        if not ctx.resilient_parsing and args[:1] not in ([word] for word in _HELP):
+            ctx.obj = settings = settings_of(self.name)
+            ctx.default_map = settings.options if settings is not None else None
+        rest = super().parse_args(ctx, args)
+        if not ctx.resilient_parsing:
+            ctx.meta[OPTIONS] = self._options(ctx)
+        return rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the command; an error about an option that `config.toml` sets names the file."""
+        try:
+            return super().invoke(ctx)
+        except GmgError as error:
+            option = str(error).partition(" ")[0].strip("-:").replace("-", "_")
+            if option not in ctx.meta[OPTIONS].below:
+                raise
+            raise GmgError(f"{ctx.obj.path}: {error}", error.exit_code) from error
+
+    def _options(self, ctx: click.Context) -> Options:
+        """The options, without settings that contradict the command line; the variables of `--env` add to those set."""
+
+        def of(source: ParameterSource) -> dict[str, Any]:
+            return {name: value for name, value in ctx.params.items() if ctx.get_parameter_source(name) is source}
+
+        file: Settings | None = ctx.obj
+        given, settings = of(ParameterSource.COMMANDLINE), of(ParameterSource.DEFAULT_MAP)
+        dropped = {name for group in EXCLUSIVE if not given.keys().isdisjoint(group) for name in group}
+        if "resume" in given:
+            dropped |= settings.keys() - {*(opt.name for opt in SCREEN), "headless", "detach"}
+        elif "env" in given and file is not None:
+            settings["env"] = file.options.get("env", ())
+            ctx.params["env"] = (*settings["env"], *given["env"])
+        for param in self.params:
+            if param.name in dropped & settings.keys():
+                ctx.params[param.name] = param.default
+                del settings[param.name]
+        return Options(**ctx.params, readers=file.readers if file else {}, given=given, below=settings)
+
+
+def settings_of(command: str) -> Settings | None:
+    """What `config.toml` sets for a command; None without it. Raises `GmgError`."""
+    file = config.path()
+    if not os.path.exists(file):  # noqa: PTH110 - raises nothing
+        return None
+    try:
+        settings = config.read(file, command)
+        if settings.keys:
+            from gmg_tui.ui import keys
+
+            keys.remap(settings.keys)
+        if settings.readers:
+            from gmg_tui.scripts.readers import formats
+
+            formats.of_settings(settings.readers)
+    except GmgError as error:
+        raise GmgError(f"{file}: {error}") from error
+    return settings
+
+
+class ScriptCommand(ConfiguredCommand):
+    """A command whose options stand before a script."""
+
+    allow_interspersed_args = False
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words; an option that is not known is explained."""
+        if self.name == "sweep":  # a FILE has no arguments that options after it could belong to
+            ctx.allow_interspersed_args = "--script" not in args
+        try:
+            return super().parse_args(ctx, self._with_bare_values(args))
+        except click.NoSuchOption as error:
+            hint = nearest(error.option_name, error.possibilities or (), _SURE)
+            after = f"options of the script go after it: SCRIPT {error.option_name} …"
+            help_ = f"; gmg-tui {self.name} --help lists them{'' if ctx.allow_interspersed_args else f', and {after}'}"
+            raise click.UsageError(f"there is no option {error.option_name}{hint or help_}", ctx) from None
+
+    def _with_bare_values(self, args: Sequence[str]) -> list[str]:
+        """`args` with `--ddp=all` where `--ddp` has no number: Click would take the script for its value."""
+        words, position = list(args), 0
+        options = [opt for opt in self.params if isinstance(opt, click.Option)]
+        takes_value = {name for opt in options if not opt.is_flag for name in opt.opts}
+        while position < len(words) and words[position].startswith("-") and words[position] != "--":
+            word, following = words[position], words[position + 1] if position + 1 < len(words) else ""
+            if word in _BARE and not following.isdecimal():
+                words[position] = f"{word}={_BARE[word]}"
+            position += 2 if words[position] in takes_value else 1
+        return words
+
+
+def own_options(command: click.Command, args: Sequence[str]) -> tuple[str, ...]:
+    """The options of gmg-tui among a script's arguments. Short ones are too common to be distinguished."""
+    names = (word.partition("=")[0] for word in args if word.startswith("--"))
+    ours = {*_HELP, *(name for opt in command.params for name in opt.opts)}
+    return tuple(dict.fromkeys(name for name in names if name in ours))

@@ -1,0 +1,219 @@
+"""Starts the engine of a session, and shows the session until it ends or the user detaches."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import select
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Self
+
+import msgspec
+
+from gmg_tui import session as sessions
+from gmg_tui.cli.attach import await_end, check_terminal, conclude, is_terminal, show
+from gmg_tui.cli.prestart import PrestartedEngine
+from gmg_tui.cli.printing import note, waiting
+from gmg_tui.model import RunSpec
+from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts import torchrun
+from gmg_tui.session.options import Options
+
+_PATIENCE_S = 1.0
+"""Seconds after which a message reports what is taking time."""
+_POLL_S = 0.1
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGXCPU)
+_PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
+
+
+class _Reply(msgspec.Struct, frozen=True):
+    """A line that an engine writes on its standard output: its progress, or at last whether it listens."""
+
+    ok: bool = False
+    warnings: tuple[str, ...] = ()
+    socket: str = ""
+    """Where it listens."""
+    error: str = ""
+    exit_code: int = 2
+    progress: str = ""
+
+
+class _DiedError(GmgError):
+    """An engine died while it started; the session's folder has its log."""
+
+
+class _Signals:
+    """Within the context, signals that end a command are noted, and `check` raises KeyboardInterrupt for them.
+
+    Where SIGTERM ended this process alone, an engine and its workers would go on; a handler that raised at any moment
+    would leave half of a session's folder. SIGUSR1 and SIGUSR2, on which scripts save their state, are passed on.
+    SIGHUP, which ends this process, waits until the engine has its order: from then on it removes the folder.
+
+    Attributes:
+        engine: Gets them, once it listens.
+    """
+
+    def __init__(self) -> None:
+        self.engine: PrestartedEngine | None = None
+        self._came = False
+
+    def __enter__(self) -> Self:
+        handlers = {**dict.fromkeys(_ENDING, self._note), **dict.fromkeys(_PASSED_ON, self._pass_on)}
+        self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.let_hang_up()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if a signal has come."""
+        if self._came:
+            raise KeyboardInterrupt
+
+    def let_hang_up(self) -> None:
+        """From now on SIGHUP ends this process, also one that has come already."""
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
+
+    def let_through(self) -> None:
+        """From now on each raises KeyboardInterrupt at once. Python's own handler is what asyncio replaces by its own."""
+        for number in _ENDING:
+            signal.signal(number, signal.default_int_handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._came = True
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        if self.engine is not None:
+            self.engine.process.send_signal(number)
+
+
+def start(options: Options, make: Callable[[], RunSpec], *, engine: PrestartedEngine) -> int:
+    """Start the engine of a session and show it; the exit status.
+
+    Args:
+        options: How to show it.
+        make: Makes the session's folder, or prepares that of an earlier session, and returns the spec. Called after all
+            other checks.
+        engine: The engine's process.
+
+    Raises:
+        GmgError: It cannot be started, and a folder without a record is removed; or its engine died.
+    """
+    headless = options.headless or not is_terminal()
+    if not headless and not options.detach:
+        check_terminal(os.environ)
+    with _Signals() as signals:
+        spec = make()
+        fresh = not Path(spec.folder, sessions.RECORD).exists()
+        try:
+            reply = _launch(engine, spec, options, signals, headless=headless, fresh=fresh)
+            signals.check()
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                signals.let_through()
+                note("stopping the engine (ctrl+c again kills it)")
+            engine.cancel()
+            if fresh and not isinstance(error, _DiedError):
+                shutil.rmtree(spec.folder, ignore_errors=True)
+            raise
+        signals.engine = engine
+        try:
+            engine.confirm()
+            for warning in reply.warnings:
+                note(f"gmg-tui: {warning}")
+            if options.detach:
+                print(spec.name)
+                return 0
+            status = _show(options, spec, Path(reply.socket), signals, headless=headless)
+        except KeyboardInterrupt:
+            # Only before a reporter or a screen handles ctrl+c itself.
+            signals.let_through()
+            note("stopping the workers (ctrl+c again kills them)")
+            engine.cancel(torchrun.stop_s(spec))
+            raise
+    return 0 if status is None else conclude(spec, status)
+
+
+def _launch(
+    engine: PrestartedEngine, spec: RunSpec, options: Options, signals: _Signals, *, headless: bool, fresh: bool
+) -> _Reply:
+    """Have `engine` prepare to run `spec`, and wait until it listens. It starts its workers when it is confirmed.
+
+    Raises:
+        GmgError: It cannot be started, or refuses the run.
+    """
+    viewer = not (headless or options.detach)  # the workers wait briefly for its first frame
+    words = [b"confirm", *([b"fresh"] if fresh else []), *([b"viewer"] if viewer else [])]
+    try:
+        described = msgspec.json.encode(spec)
+    except UnicodeEncodeError:
+        raise GmgError("the arguments are not UTF-8; gmg-tui cannot pass them on") from None
+    signals.check()
+    engine.order(described + b"\n" + b" ".join(words) + b"\n")
+    signals.let_hang_up()
+    if not options.detach:
+        _load(headless=headless)
+    driver = "engine; without persistence mode the driver needs several seconds"
+    reply = _reply(engine, signals, f"waiting for the {driver if spec.nodes is None else 'nodes'}")
+    if reply is None:
+        engine.cancel()
+        log = Path(spec.folder) / sessions.ENGINE_LOG
+        with suppress(OSError), log.open("ab") as file:
+            file.write(engine.stderr_text())
+        raise _DiedError(f"the engine died during startup; see {log}", 1)
+    if not reply.ok:
+        raise GmgError(reply.error, reply.exit_code)
+    return reply
+
+
+def _load(*, headless: bool) -> None:
+    """Import the reporter or the screen while the engine starts."""
+    if headless:
+        importlib.import_module("gmg_tui.headless")
+    else:
+        from gmg_tui import ui
+
+        ui.load()
+
+
+def _reply(engine: PrestartedEngine, signals: _Signals, doing: str) -> _Reply | None:
+    """The engine's reply; None when it died. A person sees what takes more than a moment, at first `doing`."""
+    assert engine.process.stdout is not None
+    # Unbuffered: what has been read is not waited for.
+    stdout, since = io.FileIO(engine.process.stdout.fileno(), closefd=False), time.monotonic()
+    with waiting("") as show:
+        while True:
+            if select.select([stdout], [], [], _POLL_S)[0]:
+                try:
+                    reply = msgspec.json.decode(stdout.readline(), type=_Reply)
+                except msgspec.MsgspecError:
+                    return None
+                if not reply.progress:
+                    return reply
+                doing = reply.progress
+            signals.check()
+            if time.monotonic() - since > _PATIENCE_S:
+                show(doing)
+
+
+def _show(options: Options, spec: RunSpec, socket: Path, signals: _Signals, *, headless: bool) -> int | None:
+    """Show the session; its exit status once it has ended, None when the user detached."""
+    if not headless:
+        signals.let_through()
+        signals.check()
+        return show(socket, options)
+    from gmg_tui import headless as reporter
+
+    status = reporter.run(socket, begun=signals.check)
+    await_end(Path(spec.folder))
+    return status

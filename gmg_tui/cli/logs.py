@@ -1,0 +1,169 @@
+"""`logs`: the log file of a worker, or of a sweep's job, on standard output."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from gmg_tui import session as sessions
+from gmg_tui.machine import files
+from gmg_tui.model import JobRecord, WorkerState
+from gmg_tui.model.errors import GmgError, listed, nearest
+from gmg_tui.model.text import clean
+from gmg_tui.session import SessionEntry
+
+_BLOCK_BYTES = 1 << 16
+_LINE_BYTES = 1 << 20
+"""A line without an end is printed in pieces of this size."""
+_POLL_S = 0.2
+"""How often a followed file, and its session or job, are polled: the standard library cannot wait for a file to grow."""
+_LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
+"""A carriage return ends a line too (progress bars); at the end of a block it may be half of a pair."""
+
+
+class _Log(NamedTuple):
+    """A worker's log, or a job's."""
+
+    label: str
+    names: tuple[str, ...]
+    """What a user may call it: of a job its number, its name and its slot, of which the newest job is meant."""
+    state: str
+    path: Path
+    age: tuple[bool, float] = (False, 0.0)
+    """Sorts the jobs of a slot, the newest first."""
+    job: int | None = None
+    """The job's number."""
+
+
+def logs(words: tuple[str, ...], *, follow: bool) -> int:
+    """Print the log that `words` name: `NAME`, `NAME SLOT`, or the `SLOT` of the newest session; the exit status.
+
+    In a sweep a job's number or name may replace the slot; a slot means the job that runs on it, or last ran there. A
+    session's name alone means its only worker or job, or the only one that has failed.
+
+    The bytes are the worker's; only on a terminal they are cleaned, as a worker must not control it. `follow` keeps
+    printing until the session, or the job, has ended.
+
+    Raises:
+        GmgError: There is no such session, slot, job or log.
+    """
+    if len(words) > 2:
+        raise GmgError("give the session's name and the slot or job: gmg-tui logs [NAME] SLOT|JOB")
+    named = len(words) == 2 or any(folder.name == words[0] for folder in sessions.folders()) if words else False
+    entry = sessions.find(words[0] if named else None, running=False)
+    log = _chosen(entry, words[-1] if words[named:] else None)
+    try:
+        while follow and not log.path.exists() and not _has_ended(entry, log):
+            time.sleep(_POLL_S)
+        with log.path.open("rb") as file:
+            blocks = _blocks(file, entry, log, follow=follow)
+            for block in _cleaned(blocks) if sys.stdout.isatty() else blocks:
+                sys.stdout.buffer.write(block)
+                sys.stdout.buffer.flush()
+    except FileNotFoundError:
+        raise GmgError(f"{log.label} of session {entry.name} has not written a log yet ({log.path})", 1) from None
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _chosen(entry: SessionEntry, word: str | None) -> _Log:
+    """The log that `word` names, by default the only one, or that of the only failure. Raises `GmgError`."""
+    logs = list(_logs(entry))
+    if word is None:
+        failed = [log for log in logs if log.state == WorkerState.FAILED]
+        only = logs if len(logs) == 1 else failed
+        if len(only) != 1:
+            there = listed(f"{log.label} {log.state}" for log in failed or logs) or "no worker yet"
+            example = f"gmg-tui logs {entry.name} {next((log.names[0] for log in failed or logs), 'SLOT')}"
+            raise GmgError(f"{entry.name} has {there}; choose one, as in: {example}")
+        return only[0]
+    fitting = [log for log in logs if word in log.names]
+    if not fitting:
+        hint = nearest(word, [folder.name for folder in sessions.folders()])
+        raise GmgError(
+            f"there is no session, slot or job {word}{hint or f'; {entry.name} has {listed(log.label for log in logs)}'}"
+        )
+    return min(fitting, key=lambda log: (log.names.index(word), log.age))
+
+
+def _logs(entry: SessionEntry) -> Iterator[_Log]:
+    """The logs of a session: of each worker, or of each job of a sweep."""
+    if entry.record.session.spec.sweep is None:
+        states = {worker.slot: worker.state for worker in entry.record.workers}
+        for slot in entry.record.session.slots:
+            path = entry.folder / sessions.LOGS / f"{slot.name}.log"
+            yield _Log(slot.name, (slot.name,), states.get(slot.name, ""), path)
+        return
+    for job in _jobs(entry):
+        names = (str(job.number), job.name, job.slot or "")
+        path = entry.folder / sessions.job_log(job)
+        age = (job.state.ended, -(job.ended or 0.0))
+        yield _Log(f"job {job.number} ({job.name})", names, job.state.value, path, age, job.number)
+
+
+def _jobs(entry: SessionEntry) -> list[JobRecord]:
+    from gmg_tui.session.store.reader import load_jobs  # only for sweeps
+
+    return load_jobs(entry.folder / sessions.STORE)
+
+
+def _has_ended(entry: SessionEntry, log: _Log) -> bool:
+    """Whether nothing more will be written to it."""
+    now = sessions.inspect(entry.folder)
+    if now is None or now.state != "running":
+        return True
+    if log.job is None:
+        return False
+    from gmg_tui.session.store.reader import open_store  # only for sweeps
+
+    with open_store(entry.folder / sessions.STORE) as stored:
+        return stored.job(log.job).state.ended
+
+
+def _blocks(file: BinaryIO, entry: SessionEntry, log: _Log, *, follow: bool) -> Iterator[bytes]:
+    """The content of the file; with `follow` until the log has ended."""
+    while True:
+        # Checked before reading, so that nothing written in between is missed.
+        over = not follow or _has_ended(entry, log)
+        replacement = _replacement(file, log.path) if follow else None
+        while block := file.read(_BLOCK_BYTES):
+            yield block
+        if replacement is not None:
+            read_to = file.tell()  # `find` reads, too
+            offset, cut = files.find_cut(file).in_stream(read_to), files.find_cut(replacement)
+            replacement.seek(cut.in_file(offset) if cut.missing else 0)
+            file.close()
+            file = replacement
+        elif over:
+            return
+        else:
+            time.sleep(_POLL_S)
+
+
+def _replacement(file: BinaryIO, path: Path) -> BinaryIO | None:
+    """The file that replaced an open one after its middle was cut out or it was removed; None if none did."""
+    try:
+        if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            return None
+        return path.open("rb")
+    except OSError:
+        return None  # removed, and not written again yet
+
+
+def _cleaned(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The lines of `blocks`, safe for a terminal."""
+    pending, encoding = b"", sys.stdout.encoding
+    for block in blocks:
+        *lines, pending = _LINE_END.split(pending + block)
+        if len(pending) > _LINE_BYTES:
+            lines.append(pending)
+            pending = b""
+        yield b"".join(f"{clean(line)}\n".encode(encoding, "replace") for line in lines)
+    if pending:
+        yield f"{clean(pending)}\n".encode(encoding, "replace")

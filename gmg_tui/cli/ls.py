@@ -1,0 +1,108 @@
+"""`ls`: the sessions of this user, those of other machines too that share the state folder."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from gmg_tui import session as sessions
+from gmg_tui.cli.printing import note, print_json, print_table
+from gmg_tui.cli.rm import unlisted
+from gmg_tui.headless.reporter import counts, states
+from gmg_tui.model import units
+from gmg_tui.model.errors import GmgError
+from gmg_tui.results.column import Column
+from gmg_tui.session import SessionEntry, WorkerBrief
+from gmg_tui.session.client import EngineClient
+
+_ANSWER_S = 2.0
+"""How long an engine may take to report its workers; after that its record is printed."""
+_JOB_STATES = ("waiting", "running", "finished", "failed", "stopped")
+
+
+def ls(*, as_json: bool) -> int:
+    """Print the sessions, the newest first, after cleaning up after lost ones; the exit status."""
+    sessions.clear_lost(note)
+    entries = asyncio.run(_listing())
+    if as_json:
+        print_json([_row(entry) for entry in entries])
+        return 0
+    remarks = [entry.remark for entry in entries]
+    remarks += [
+        f"{folder.name} has no readable record; remove it with: gmg-tui rm {folder.name}" for folder in unlisted()
+    ]
+    if entries or any(remarks):
+        print_table(_COLUMNS, entries, *filter(None, remarks))
+    else:
+        print("no sessions yet; start one with: gmg-tui SCRIPT")
+    return 0
+
+
+async def _listing() -> list[SessionEntry]:
+    return await asyncio.gather(*map(_updated, sessions.listing()))
+
+
+async def _updated(entry: SessionEntry) -> SessionEntry:
+    """The session with its workers and queue as its engine reports them, else as its record has them."""
+    if entry.state != "running" or entry.away:
+        return entry
+    session = entry.record.session
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            client = await EngineClient.connect(Path(session.spec.socket), session.id)
+    except (GmgError, TimeoutError):
+        return entry
+    snapshot = client.welcome.snapshot
+    await client.close()
+    workers = WorkerBrief.of(snapshot.workers)
+    return structs.replace(entry, record=structs.replace(entry.record, workers=workers, queue=snapshot.queue))
+
+
+def _row(entry: SessionEntry) -> dict[str, Any]:
+    """A session in `gmg-tui ls --json`; only a sweep has jobs, in all and by state."""
+    session, queue = entry.record.session, entry.record.queue
+    row: dict[str, Any] = {
+        "name": entry.name,
+        "state": entry.state,
+        "host": session.spec.host or None,
+        "engine_pid": session.engine_pid,
+        "script": session.spec.script,
+        "started": datetime.fromtimestamp(session.started, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "folder": str(entry.folder),
+        "workers": entry.record.workers,
+    }
+    if queue is not None:
+        row["jobs"] = {"total": queue.jobs, **{state: getattr(queue, state) for state in _JOB_STATES}}
+    return row
+
+
+def _work(entry: SessionEntry) -> str:
+    """The states of its workers; of a sweep the progress of its jobs."""
+    queue = entry.record.queue
+    return states(worker.state for worker in entry.record.workers) if queue is None else counts(queue)
+
+
+def _fps(entry: SessionEntry) -> float | None:
+    """The sum of its workers' rates now, a group's once; None for an ended session and a queue, whose jobs differ."""
+    if entry.state != "running" or entry.record.queue is not None:
+        return None
+    rates = [worker.fps for worker in entry.record.workers if worker.fps is not None]
+    return sum(rates) if rates else None
+
+
+_COLUMNS = (
+    Column[SessionEntry]("name", lambda entry: entry.name, priority=100, left=True),
+    Column[SessionEntry]("state", lambda entry: entry.state, priority=90, left=True),
+    Column[SessionEntry]("host", lambda entry: entry.host if entry.away else None, priority=60, left=True),
+    Column[SessionEntry]("script", lambda entry: Path(entry.record.session.spec.script).name, priority=40, left=True),
+    Column[SessionEntry](
+        "started", lambda entry: f"{units.span(time.time() - entry.record.session.started)} ago", priority=50, left=True
+    ),
+    Column[SessionEntry]("workers", _work, priority=80, left=True),
+    Column[SessionEntry]("fps", _fps, "FPS", write=units.fps, priority=70),
+)

@@ -1,0 +1,192 @@
+"""`rm`: remove sessions by name, or those that ended long ago."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import click
+from msgspec import Struct, structs
+
+from gmg_tui import session as sessions
+from gmg_tui.cli.printing import note, print_table, waiting
+from gmg_tui.model import units
+from gmg_tui.model.errors import GmgError
+from gmg_tui.results.column import Column
+
+_STARTING_S = 60.0
+"""A younger folder without a record may belong to a session that is about to begin."""
+_BLOCK_BYTES = 512
+"""Of `st_blocks`, on any file system (stat(2))."""
+
+
+class Removable(Struct, frozen=True):
+    """A session that can be removed."""
+
+    name: str
+    folder: Path
+    state: str
+    """`ended`, `lost`, or `damaged` without a record that can be read."""
+    ended: float
+    """When it ended, Unix seconds; without a record, when the folder was changed last."""
+    size_bytes: int = 0
+    """What its files take on the disk, once that is measured."""
+
+
+_COLUMNS = (
+    Column[Removable]("name", lambda session: session.name, priority=100, left=True),
+    Column[Removable]("state", lambda session: session.state, priority=70, left=True),
+    Column[Removable](
+        "ended", lambda session: f"{units.span(time.time() - session.ended)} ago", priority=80, left=True
+    ),
+    Column[Removable]("size", lambda session: session.size_bytes, write=units.size, priority=90),
+)
+
+
+def rm(names: tuple[str, ...], *, older: float | None, keep: int | None, yes: bool) -> int:
+    """Remove the sessions with these names, or those that ended more than `older` seconds ago and are not the last `keep`.
+
+    Returns:
+        The exit status, 1 where a session cannot be removed.
+
+    Raises:
+        GmgError: Names and a selection are both given, or neither; an option is wrong, or `yes` is needed.
+    """
+    selects = older is not None or keep is not None
+    if bool(names) == selects:
+        raise GmgError("give session names, or --older AGE and --keep N, as in: gmg-tui rm --older 30d --keep 5")
+    before = time.time() - (older or 0.0)
+    sessions.clear_lost(note)
+    chosen = _selected(before, keep or 0) if selects else _removable(dict.fromkeys(names))
+    status = 0 if selects else int(len(chosen) < len(set(names)))
+    if not chosen:
+        if not status:
+            print("nothing to remove")
+        return status
+    measured = []
+    for number, session in enumerate(chosen, 1):
+        with waiting(f"measuring {session.name} ({number} of {len(chosen)})"):
+            measured.append(structs.replace(session, size_bytes=_size_bytes(session.folder)))
+    print_table(_COLUMNS, measured)
+    return _remove(measured, yes=yes) or status
+
+
+def _selected(before: float, keep: int) -> list[Removable]:
+    """The sessions that ended before a moment, Unix seconds, but for the last `keep`."""
+    ended = _removable(session.name for session in sessions.listing() if session.state != "running")
+    ended.sort(key=lambda session: session.ended, reverse=True)
+    return [session for session in ended[keep:] if session.ended <= before]
+
+
+def _removable(names: Iterable[str]) -> list[Removable]:
+    """Those of these sessions that can be removed; a line on standard error for each of the others."""
+    found = []
+    for name in names:
+        try:
+            found.append(removable(name))
+        except GmgError as error:
+            note(f"gmg-tui: {error}")
+    return found
+
+
+def _remove(chosen: list[Removable], *, yes: bool) -> int:
+    """Ask unless `yes`, and remove the sessions; the exit status, 1 where one could not be removed. Raises `GmgError`."""
+    if not yes:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise GmgError("there is no terminal to ask on: add --yes to remove them")
+        if not click.confirm(f"remove {units.count(len(chosen), 'session')}?", err=True):
+            print("nothing was removed")
+            return 1
+    removed = []
+    for number, session in enumerate(chosen, 1):
+        try:
+            with waiting(f"removing {session.name} ({number} of {len(chosen)})"):
+                remove(session.folder)
+        except GmgError as error:
+            note(f"gmg-tui: {error}")
+        else:
+            removed.append(session)
+    total = units.size(sum(session.size_bytes for session in removed))
+    print(f"{units.count(len(removed), 'session')} ({total}) removed")
+    return 0 if len(removed) == len(chosen) else 1
+
+
+def removable(name: str) -> Removable:
+    """The session called `name`, if it can be removed.
+
+    Raises:
+        GmgError: There is none, it runs or may run on another machine, or it is a link. The text has the advice.
+    """
+    folder = sessions.sessions_folder() / name
+    try:
+        sessions.check_name(name)
+        about = folder.lstat()
+    except (GmgError, OSError):
+        raise GmgError(f"there is no session {name}; gmg-tui ls lists them", 1) from None
+    if not stat.S_ISDIR(about.st_mode):
+        raise GmgError(f"{folder} is not a folder, but a link or file; remove it yourself", 1)
+    entry = sessions.inspect(folder)
+    if entry is None:
+        if sessions.is_locked(folder) or abs(time.time() - about.st_mtime) < _STARTING_S:
+            raise GmgError(f"{name} is about to begin, or has failed to; try again in a minute", 1)
+        return Removable(name, folder, "damaged", about.st_mtime)
+    if entry.state == "running":
+        raise GmgError(entry.remark or f"{name} is running; end it first: gmg-tui stop {name}", 1)
+    ended = entry.record.ended
+    if ended is None and sessions.processes_of(entry.record.session):
+        raise GmgError(f"{name} was lost and some of its processes are still running", 1)
+    return Removable(name, folder, entry.state, entry.written if ended is None else ended)
+
+
+def unlisted() -> Iterator[Removable]:
+    """What `sessions.listing` leaves out for want of a record: a command was killed before its engine began, or it is damaged."""
+    for folder in sessions.folders():
+        if sessions.read_record(folder) is None:
+            try:
+                yield removable(folder.name)
+            except GmgError:  # a link, or about to begin
+                continue
+
+
+def _size_bytes(folder: Path) -> int:
+    """What a folder's files take on its disk, following no links; one with several links counts once for each."""
+    size = 0
+    for path, _, files in os.walk(folder):
+        for name in files:
+            with suppress(OSError):  # removed meanwhile
+                size += Path(path, name).lstat().st_blocks * _BLOCK_BYTES
+    return size
+
+
+def remove(folder: Path) -> None:
+    """Remove a session's folder. Its lock is held, so that no engine begins there.
+
+    What an interruption leaves is listed as damaged, and can be removed again.
+
+    Raises:
+        GmgError: It has changed meanwhile, or something in it could not be removed.
+    """
+    try:
+        lock = sessions.lock(folder)
+        try:
+            _make_accessible(folder)
+            shutil.rmtree(folder)
+        finally:
+            os.close(lock)
+    except OSError as error:
+        raise GmgError(f"cannot remove {error.filename or folder}: {error.strerror}", 1) from error
+
+
+def _make_accessible(folder: Path) -> None:
+    """Let the user read and change the folders that a script has protected, following no links. Raises `OSError`."""
+    folder.chmod(stat.S_IRWXU)
+    for path, inner, _ in os.walk(folder):
+        for name in inner:
+            if not (below := Path(path, name)).is_symlink():
+                below.chmod(stat.S_IRWXU)

@@ -1,0 +1,71 @@
+"""`run` and `demo`: create a session of one job, which runs once on every slot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from gmg_tui import simulation
+from gmg_tui.cli.launch import start
+from gmg_tui.cli.prestart import PrestartedEngine
+from gmg_tui.cli.printing import note, waiting
+from gmg_tui.cli.spec import check, check_script, describe
+from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts.interpreter import has_genesis, install_command
+from gmg_tui.session.options import Options, Program
+
+_DEMO_CPU_SLOTS = 2
+_DEMO_ARGS: Mapping[str, tuple[str, ...]] = {
+    "franka.py": ("-B", "4096", "--steps", "100000"),
+    "light.py": ("-B", "16", "--steps", "200000"),
+}
+"""Arguments with which an example starts quickly and runs for minutes; the user's come after them."""
+
+
+def run(options: Options, engine: PrestartedEngine, program: Program | None, args: tuple[str, ...] = ()) -> int:
+    """Have `engine` run a program on the slots that `options` ask for; the exit status. Raises `GmgError`.
+
+    Without a program it is the bundled one, with `args` in addition: the simulated script on simulated GPUs, the Franka
+    on GPUs, the light example on CPU slots.
+    """
+    if program is not None:
+        check_script(program.script, program.module)
+    fields, after = check(options), None
+    if program is None and options.simulate is not None:
+        program = Program(
+            str(simulation.SCRIPT), (*_simulated_args(options.simulate, ranks=options.ddp is not None), *args)
+        )
+        after = "simulated"
+    elif program is None:
+        python = fields["python"]
+        if not has_genesis(python):
+            install = install_command(python)
+            raise GmgError(f"{python} has no Genesis; install it: {install}; or: gmg-tui demo --simulate 8")
+        if options.gpus is None and options.cpu is None and not _has_gpu():
+            fields["cpu"] = _DEMO_CPU_SLOTS
+        example = "light.py" if fields["cpu"] else "franka.py"
+        program = Program(str(Path(__file__).parent.parent / "examples" / example), (*_DEMO_ARGS[example], *args))
+    return start(options, partial(describe, options, fields, program, after=after), engine=engine)
+
+
+def _simulated_args(count: int, *, ranks: bool) -> tuple[str, ...]:
+    """The arguments with which the simulated script shows what may go wrong, on as many GPUs as there are."""
+    race = ("--race", "1") if count > 1 else ()
+    memory = (
+        ("--oom", str(count - 1)) if count > simulation.SLOW_CARD + 1 and not ranks else ()
+    )  # of ranks, all would fail
+    return ("-B", "4096", *race, *memory)
+
+
+def _has_gpu() -> bool:
+    from gmg_tui.machine.gpu import silence
+    from gmg_tui.machine.gpu.nvml import NvmlUnavailable
+
+    try:
+        with waiting("asking the driver"):
+            _, gpus = silence.open_nvml()
+    except NvmlUnavailable as error:
+        note(f"no GPU: {error}; the demo runs on the CPU")
+        return False
+    return bool(gpus)

@@ -1,0 +1,220 @@
+"""Makes the `RunSpec` of a session from options, with every check beyond single values that needs no engine.
+
+`sweep --resume` and `tune --resume` change that of a session that has ended or was lost, and go on in its folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from gmg_tui import session as sessions
+from gmg_tui.cli.printing import note
+from gmg_tui.model import DdpSpec, JobRecord, NodesSpec, RestartMode, RunSpec, Session, StartMode
+from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts import interpreter, torchrun
+from gmg_tui.scripts.readers import formats
+from gmg_tui.session import STORE
+from gmg_tui.session.options import RUN, SWEEP, SWEEP_ONLY, TUNE, TUNE_ONLY, Options, Program
+
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SUFFIXES = ("", ".py", ".pyw", ".pyz")
+"""Of a Python script, or of a zipped application (zipapp)."""
+
+
+def check(options: Options) -> dict[str, Any]:
+    """Check everything that does not need the GPUs; the fields of a `RunSpec` that the options set.
+
+    Raises:
+        GmgError: Invalid option value; one line with what to do.
+    """
+    for other in ("gpus", "simulate"):
+        if options.cpu is not None and getattr(options, other) is not None:
+            raise GmgError(f"--{other} and --cpu are mutually exclusive; give one of them")
+    formats.check(options.pattern)
+    if not all(how.strip() for how in options.notify):
+        raise GmgError("--notify is empty; give bell, osc9, osc777 or a command")
+    path = options.python
+    settable = {*RunSpec.__struct_fields__} - {"name"}
+    fields = {opt.spec_field: getattr(options, opt.name) for opt in RUN if opt.spec_field in settable}
+    try:
+        folder = str(Path.cwd())
+    except OSError as error:
+        raise GmgError(f"the current folder is gone ({error.strerror}); change to another one") from error
+    return fields | {
+        "cwd": folder,
+        "python_given": path is not None,
+        "python": interpreter.check_python(path) if path is not None else interpreter.default_python(os.environ),
+        "env": environment(options.env),
+        "summary": None if options.summary is None else _summary(options.summary),
+        "ddp": _groups(options),
+        "probe": not options.no_probe,
+        "nodes": _nodes(options),
+        "start": None if options.start is None else StartMode(options.start),
+        "restart": RestartMode(options.restart),
+        "readers": options.readers,
+    }
+
+
+def check_queued(options: Options) -> dict[str, Any]:
+    """Check the options of a sweep or tuning, as `check` does; groups are checked by `groups_of`."""
+    if options.restart == "always":
+        raise GmgError("--restart always: finished jobs would be restarted forever; give failure")
+    return check(options.replace(ddp=None, virtual_local_rank=False))
+
+
+def groups_of(options: Options, jobs: Sequence[JobRecord]) -> DdpSpec | None:
+    """How the jobs of a sweep form groups, each of its size; None where no job does. Raises `GmgError`."""
+    ranks = any(job.world_size is not None for job in jobs)
+    return _groups(options.replace(ddp="all" if ranks else None))
+
+
+def describe(
+    options: Options,
+    fields: Mapping[str, Any],
+    program: Program,
+    *,
+    after: str | None = None,
+    jobs: Sequence[JobRecord] | None = None,
+) -> RunSpec:
+    """The spec for options and their checked `fields`, in a folder that is created here.
+
+    The session is named after the file `after`, or else the script, if the options give no name. With `jobs` its folder
+    has a store of them.
+
+    Raises:
+        GmgError: The folder cannot be created.
+    """
+    if torchrun.starts(program.script, module=program.module) and fields["ddp"] is not None:
+        raise GmgError(
+            f"{program.script}: --ddp starts the ranks instead of torchrun; give the script alone: --ddp TRAIN.py"
+        )
+    folder = sessions.create(options.name, after or program.script)
+    try:
+        socket = sessions.socket_path(folder.name)
+        if jobs is not None:
+            from gmg_tui.session.store import reader  # only for sweeps
+
+            reader.create(folder / STORE, tuple(jobs))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    host = os.uname().nodename
+    where: dict[str, Any] = {"name": folder.name, "folder": str(folder), "socket": str(socket), "host": host}
+    return RunSpec(**program._asdict(), **where, **fields)
+
+
+def resumed(options: Options, command: str, fixed: str) -> Session:
+    """The session that `options.resume` names, which no engine runs, its spec with the changes of the command line.
+
+    Args:
+        options: The options; those on the command line may change only what has the command's mark.
+        command: `sweep` or `tune`.
+        fixed: What the other options would change, for the message.
+
+    Raises:
+        GmgError: There is none of that command, it is running, an option would change what is fixed or is invalid, or
+            a file that its jobs need is gone.
+    """
+    fields = check_queued(options)
+    name, tables, mark = options.resume, (*RUN, *SWEEP_ONLY, *TUNE_ONLY), SWEEP if command == "sweep" else TUNE
+    allowed = {opt.name for opt in tables if mark in opt.marks}
+    names = {opt.name: opt.long for opt in tables}
+    names |= {"script": "SCRIPT", "args": "its arguments", "words": "FILE", "is_script": "--script", "module": "-m"}
+    if wrong := [names[key] for key in sorted(options.given) if key not in allowed]:
+        raise GmgError(f"--resume {name}: {fixed} cannot change; leave out {', '.join(wrong)}")
+    sessions.clear_lost(note)
+    entry = sessions.find(name, running=False)
+    if entry.state == "running":
+        raise GmgError(entry.remark or f"{name} is running; open it with: gmg-tui attach {name}", 1)
+    if entry.state == "lost" and not entry.record.lost:
+        raise GmgError(f"{name} was lost and some of its processes are still running; try again", 1)
+    session = entry.record.session
+    spec = session.spec
+    kind = "tune" if spec.tune is not None else "sweep" if spec.sweep is not None else "run"
+    if kind != command:
+        again = f"start it again with: gmg-tui {spec.script}"
+        other = f"continue it with: gmg-tui {kind} --resume {name}" if kind != "run" else again
+        raise GmgError(f"{name} is no session of gmg-tui {command}; {other}")
+    changed = [opt.spec_field for opt in RUN if opt.name in options.given and opt.spec_field in fields]
+    changes = {field: fields[field] for field in changed}
+    if options.given.get("virtual_local_rank") and spec.ddp is not None:
+        changes["ddp"] = structs.replace(spec.ddp, virtual_local_rank=True)
+    changes |= {"env": spec.env | fields["env"], "host": os.uname().nodename}
+    spec = structs.replace(spec, **changes, socket=str(sessions.socket_path(spec.name)))
+    if not Path(spec.cwd).is_dir():
+        raise GmgError(f"{spec.name} ran in {spec.cwd}, which is gone; create it again", 1)
+    interpreter.check_python(spec.python)
+    check_script(spec.script if spec.module else str(Path(spec.cwd, spec.script)), spec.module)
+    return structs.replace(session, spec=spec)
+
+
+def _groups(options: Options) -> DdpSpec | None:
+    if options.ddp is None:
+        if options.virtual_local_rank and "virtual_local_rank" in options.given:
+            raise GmgError("--virtual-local-rank is for --ddp; give that too")
+        return None
+    if options.ddp != "all" and (not options.ddp.isdecimal() or int(options.ddp) < 1):
+        raise GmgError(f"--ddp {options.ddp}: give the number of ranks in a group, or nothing for one group")
+    if options.start not in (None, "together"):
+        raise GmgError(f"--start {options.start}: the ranks of a group wait for each other, so they start together")
+    return DdpSpec(None if options.ddp == "all" else int(options.ddp), options.virtual_local_rank)
+
+
+def _nodes(options: Options) -> NodesSpec | None:
+    if options.nodes is None:
+        return None
+    name, _, rest = options.nodes.partition(":")
+    if name not in {"local", "slurm", "ray", "ssh"} or (name == "ssh" and not rest) or (name == "slurm" and rest):
+        raise GmgError(f"--nodes {options.nodes}: give slurm, ray or ssh:HOST,HOST")
+    return NodesSpec(options.nodes, options.orphan_wait)
+
+
+def check_script(script: str, module: bool = False) -> None:
+    """Raise `GmgError` unless Python could run the file, or the folder with a `__main__.py`, called `script`.
+
+    Only the workers' interpreter can find a module: of that the name is checked.
+    """
+    if module:
+        if not _MODULE.fullmatch(script):
+            raise GmgError(f"-m {script}: give a module's name, as in: python -m package.module")
+        return
+    path = Path(script)
+    try:
+        if path.is_dir():
+            path = path / "__main__.py"
+        if not path.is_file():
+            raise GmgError(f"there is no script {path}; give the path of a Python file")
+        if path.suffix not in _SUFFIXES:
+            raise GmgError(f"{script} is not a Python script; give the path of a Python file")
+        path.open("rb").close()
+    except (OSError, ValueError) as error:
+        raise GmgError(f"cannot read {script}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def environment(pairs: tuple[str, ...]) -> dict[str, str]:
+    """The variables of `--env KEY=VALUE`. Raises `GmgError`."""
+    variables = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign or not _VARIABLE.fullmatch(name):
+            raise GmgError(f"--env {pair}: give KEY=VALUE")
+        variables[name] = value
+    return variables
+
+
+def _summary(file: str) -> str:
+    """The absolute path of the file. Raises `GmgError` unless it can be written."""
+    path = Path(file).absolute()
+    if not file or (path.exists() and not path.is_file()):
+        raise GmgError(f"--summary {file}: give the path of a file")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise GmgError(f"--summary {file}: cannot write to the folder {path.parent}; create it, or choose another one")
+    return str(path)

@@ -1,0 +1,130 @@
+"""`stop`: end running sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+from gmg_tui import session as sessions
+from gmg_tui.cli.attach import await_end
+from gmg_tui.cli.printing import note
+from gmg_tui.model import Session, Snapshot, WorkerState, units
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session import SessionEntry
+from gmg_tui.session.client import ANSWER_S, EngineClient
+from gmg_tui.session.protocol import Update
+
+_END_S = 30.0
+"""How long an engine may take to write its files and end, once its workers have ended."""
+
+
+def stop(names: tuple[str, ...], *, everything: bool) -> int:
+    """Stop sessions, all at once, and wait until their engines have ended; the exit status.
+
+    Standard error shows which workers ignore SIGINT. A second ctrl+c kills them.
+
+    Raises:
+        GmgError: There is no such session, several run and none is named, one is another machine's, or an engine does
+            not answer or was killed meanwhile.
+    """
+    if everything and names:
+        raise GmgError("--all stops all running sessions; leave out the names")
+    sessions.clear_lost(note)
+    errors = asyncio.run(_stop(_chosen(names, everything=everything)))
+    for error in errors[:-1]:
+        note(f"gmg-tui: {error}")
+    if errors:
+        raise errors[-1]
+    return 0
+
+
+def _chosen(names: tuple[str, ...], *, everything: bool) -> list[SessionEntry]:
+    """The sessions to stop. Raises `GmgError`."""
+    if names:
+        return [sessions.find(name, running=True) for name in dict.fromkeys(names)]
+    running = [session for session in sessions.listing() if session.state == "running" and not session.away]
+    if len(running) > 1 and not everything:
+        listed = ", ".join(session.name for session in running)
+        raise GmgError(f"{len(running)} sessions are running: {listed}; give their names, or --all")
+    return running or [sessions.find(None, running=True)]
+
+
+async def _stop(chosen: list[SessionEntry]) -> list[GmgError]:
+    """End sessions, and wait for their engines; why some could not be stopped."""
+    clients, kills, interrupted = set[EngineClient](), set[asyncio.Task[None]](), False
+
+    def interrupt() -> None:
+        nonlocal interrupted
+        note("killing the workers" if interrupted else "ctrl+c again kills the workers")
+        kills.update(asyncio.create_task(_ask(client, kill=True)) for client in clients if interrupted)
+        interrupted = True
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupt)
+    ends = await asyncio.gather(*(_end(entry, clients) for entry in chosen), return_exceptions=True)
+    for end in ends:
+        if end is not None and not isinstance(end, GmgError):
+            raise end
+    return [end for end in ends if isinstance(end, GmgError)]
+
+
+async def _ask(client: EngineClient, *, kill: bool) -> None:
+    """Ask an engine to end its workers."""
+    with suppress(GmgError):  # the engine is gone, and with it the workers
+        await client.end(kill=kill)
+
+
+async def _end(entry: SessionEntry, clients: set[EngineClient]) -> None:
+    """End the workers of a session, with its client among `clients` meanwhile, and wait for its engine. Raises `GmgError`."""
+    session = entry.record.session
+    note(f"stopping {entry.name}")
+    client = await EngineClient.connect(Path(session.spec.socket), session.id)
+    snapshot, printed = client.welcome.snapshot, ""
+    clients.add(client)
+    request = asyncio.create_task(_ask(client, kill=False))
+    try:
+        async with asyncio.timeout(ANSWER_S) as patience:  # an engine sends something each second
+            async for event in client.events():
+                patience.reschedule(asyncio.get_running_loop().time() + ANSWER_S)
+                if isinstance(event, Update):
+                    snapshot = event.snapshot
+                    if (text := _left(snapshot)) not in {printed, ""}:
+                        printed = text
+                        note(text)
+                    if snapshot.ended:
+                        break
+    except TimeoutError:
+        raise GmgError(
+            f"the engine of {entry.name} has not answered for {ANSWER_S:.0f} s{_frozen(session)}", 1
+        ) from None
+    finally:
+        clients.discard(client)
+        await client.close()
+        await request
+    if snapshot.ended and snapshot.clients > 1:
+        others = units.count(snapshot.clients - 1, "client")
+        note(f"all workers of {entry.name} have ended; the engine ends once nobody is attached ({others} left)")
+    else:
+        if not await asyncio.to_thread(await_end, entry.folder, _END_S):
+            raise GmgError(f"all workers have ended, but not the engine of {entry.name}{_frozen(session)}", 1)
+        if (ended := sessions.inspect(entry.folder)) is not None and ended.state == "lost":
+            raise GmgError(ended.remark, 1)
+        note(f"{entry.name} has ended")
+    if snapshot.tuning is not None and snapshot.tuning.stopped:
+        note(sessions.going_on(session.spec))
+    elif snapshot.tuning is None and snapshot.queue is not None and snapshot.queue.waiting:
+        note(f"{units.count(snapshot.queue.waiting, 'job')} left; {sessions.going_on(session.spec)}")
+
+
+def _left(snapshot: Snapshot) -> str:
+    """The workers that have ignored SIGINT, with the last signal sent to each; empty where none has."""
+    signals = {worker.slot: worker.signal_sent for worker in snapshot.workers if worker.state is WorkerState.STOPPING}
+    ignoring = [f"{slot} ({sent})" for slot, sent in signals.items() if sent and sent != signal.SIGINT.name]
+    return f"still running: {', '.join(ignoring)}" if ignoring else ""
+
+
+def _frozen(session: Session) -> str:
+    """What to do about an engine that does not answer, as the last clause of a line."""
+    pid = session.engine_pid
+    return f"; if it is stopped (SIGSTOP): kill -CONT {pid}; to end it and its workers: kill -KILL {pid}"

@@ -1,0 +1,101 @@
+"""`tune`: find the best value of one number of a script's, measured on the slots."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import structs
+
+from gmg_tui import simulation
+from gmg_tui.cli.launch import start
+from gmg_tui.cli.prestart import PrestartedEngine
+from gmg_tui.cli.spec import check_queued, check_script, describe, resumed
+from gmg_tui.jobs import argument_placeholders as placeholders
+from gmg_tui.model import RunSpec, Session, SweepSpec, TuneSpec
+from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts import interpreter
+from gmg_tui.session.options import TUNE_ONLY, Options, Program
+
+_VARIABLE = re.compile(rf"(?P<name>{placeholders.NAME.pattern})(=(?P<low>\d+)(\.\.(?P<high>\d*))?)?")
+_LARGEST = 10**12
+_SPECIFIED = [opt for opt in TUNE_ONLY if opt.spec_field in TuneSpec.__struct_fields__]
+"""The options that `TuneSpec` has."""
+
+
+def tune(options: Options, engine: PrestartedEngine, program: Program | None) -> int:
+    """Have `engine` search for the best value of the number that `--var` names, or continue with `--resume`.
+
+    Returns:
+        The exit status: 0 with an answer, 1 without one, 130 when the user stopped it.
+
+    Raises:
+        GmgError: An option is invalid, or the session cannot be started.
+    """
+    if options.resume is not None:
+        return _resume(options, engine)
+    asked = _asked(options)
+    mark = f"{{{asked.variable}}}"
+    if options.simulate is not None:
+        program = Program(str(simulation.SCRIPT), ("-B", mark))
+    if "ddp" in options.given:
+        raise GmgError("--ddp: a trial runs on one slot; leave it out")
+    if program is None:
+        raise GmgError("give a SCRIPT, as in: gmg-tui tune sim.py -B {n_envs}; or --resume NAME")
+    check_script(program.script, program.module)
+    fields = check_queued(options)
+    if not any(asked.variable in placeholders.names_in(text) for text in (*program.args, *fields["env"].values())):
+        raise GmgError(
+            f"no {mark} in the script's arguments: write it where the number stands, as in: "
+            f"gmg-tui tune {program.script} -B {mark}"
+        )
+
+    def make() -> RunSpec:
+        spec = describe(options, fields, program, after="tune", jobs=())
+        return structs.replace(spec, tune=asked, sweep=SweepSpec(timeout_s=asked.trial_time_s))
+
+    return start(options, make, engine=engine)
+
+
+def _resume(options: Options, engine: PrestartedEngine) -> int:
+    """Continue the tuning called `options.resume`: trials that have ended count, all else is decided anew.
+
+    What the command line has replaces the session's; a budget is that of the whole tuning. The exit status is that of
+    `tune`.
+
+    Raises:
+        GmgError: There is no such tuning, it is running, or an option cannot be combined with `--resume`.
+    """
+    asked = _asked(options)
+    session = resumed(options, "tune", "what is measured, and where,")
+    assert session.spec.tune is not None
+    changed = [opt.spec_field for opt in _SPECIFIED if opt.name in options.given]
+    tune = structs.replace(session.spec.tune, **{field: getattr(asked, field) for field in changed})
+    spec = structs.replace(session.spec, tune=tune, sweep=SweepSpec(timeout_s=tune.trial_time_s))
+    check_comparable(session)
+    return start(options, lambda: spec, engine=engine)
+
+
+def check_comparable(session: Session) -> None:
+    """Raise `GmgError` where trials would run with other versions than those of the session did."""
+    name, python = session.spec.name, session.spec.python
+    installed, had = interpreter.versions(python), session.versions
+    if had is not None and installed != had:
+        pairs = [(field, getattr(had, field), getattr(installed, field)) for field in installed.__struct_fields__]
+        changes = ", ".join(f"{field} {old} is now {new}" for field, old, new in pairs if old != new)
+        raise GmgError(
+            f"--resume {name}: {python} has changed ({changes}), and rates would not compare with those of its trials; "
+            "start a new tuning"
+        )
+
+
+def _asked(options: Options) -> TuneSpec:
+    """What the tuning searches for. Raises `GmgError` for an invalid option."""
+    match = _VARIABLE.fullmatch(options.var)
+    if match is None:
+        raise GmgError(f"--var {options.var}: give NAME=LOW..HIGH, such as n_envs=64..65536; HIGH may be left out")
+    name, low, high = match["name"], int(match["low"] or 64), int(match["high"]) if match["high"] else None
+    if name in (*placeholders.NAMES, *placeholders.JOB_NAMES):
+        raise GmgError(f"--var {options.var}: {{{name}}} is filled in by gmg-tui itself; choose another name")
+    if not 1 <= low <= (low if high is None else high) <= _LARGEST:
+        raise GmgError(f"--var {options.var}: give LOW..HIGH from 1 to {_LARGEST:,}, the lower one first")
+    return TuneSpec(name, low, high, **{opt.spec_field: getattr(options, opt.name) for opt in _SPECIFIED})

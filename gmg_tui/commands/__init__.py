@@ -1,4 +1,0 @@
-"""The commands: a module for each, and what they share (`grammar`, `spec`, `launch`, `prestart`, `messages`).
-
-Only `gmg_tui.cli` calls them; it imports the one command that was given, so that starting stays fast.
-"""

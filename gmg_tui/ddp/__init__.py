@@ -1,1 +1,0 @@
-"""Torch's groups of ranks: what torchrun sets, and what torch's distributed parts write."""

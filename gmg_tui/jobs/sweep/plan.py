@@ -1,0 +1,153 @@
+"""Makes a sweep's jobs from its settings."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msgspec import structs
+
+from gmg_tui.jobs.argument_placeholders import as_text, names_in
+from gmg_tui.jobs.sweep.settings import BUILT_IN, MAX_NAME_BYTES, Settings, safe, stored
+from gmg_tui.model import JobRecord, RunSpec, SweepSpec, Value
+from gmg_tui.model.errors import GmgError, listed, nearest
+
+MAX_JOBS = 100_000
+_Grid = Mapping[str, tuple[Value, ...]]
+
+
+class Plan(NamedTuple):
+    """The jobs of a sweep, and what the user should know of them, in one line; empty for nothing."""
+
+    jobs: tuple[JobRecord, ...]
+    warning: str = ""
+
+
+class _Draft(NamedTuple):
+    """A job before it has its number, and a name of its own."""
+
+    name: str
+    values: dict[str, Value]
+    place: str
+    """Where in the settings it is, as the end of a clause."""
+
+
+def make(settings: Settings, where: str, sets: _Grid, check_script: Callable[[str, bool], None]) -> Plan:
+    """Make the jobs.
+
+    Args:
+        settings: Those of file and command line.
+        where: The file, for messages.
+        sets: The values of `--set`.
+        check_script: Raises `GmgError` unless a script, or a module (its second argument), can be run.
+
+    Raises:
+        GmgError: The settings do not make a sweep.
+    """
+    if settings.script is None:
+        raise GmgError(f'{where}: script is missing; give script = "sim.py" in the file, or --script SCRIPT')
+    check_script(settings.script, bool(settings.module))
+    if (settings.per_gpu or 1) > 1 and settings.ddp not in (None, 1):
+        raise GmgError(f"{where}: jobs that need several GPUs do not share them; leave out per_gpu")
+    texts = {f"args[{number}]": as_text(arg) for number, arg in enumerate(settings.args or (), 1)}
+    texts |= {f"env.{key}": as_text(value) for key, value in settings.env.items()} | {"ddp": str(settings.ddp)}
+    used = [(key, name) for key, text in texts.items() for name in names_in(text)]
+    drafts = list(_drafts(settings, where, sets))
+    for draft in drafts:
+        for key, name in used:
+            if name not in draft.values and (name not in BUILT_IN or key == "ddp"):
+                raise GmgError(
+                    f"{where}: {key}: {{{name}}} has no value{draft.place}{nearest(name, draft.values)}; there are: "
+                    f"{listed([*sorted(draft.values), *BUILT_IN])}; literal braces are {{{{{name}}}}}"
+                )
+    named = enumerate(zip(_unique(draft.name for draft in drafts), drafts, strict=True), 1)
+    jobs = tuple(
+        JobRecord(number, name, values=draft.values, world_size=_ranks(settings.ddp, draft.values, where))
+        for number, (name, draft) in named
+    )
+    filled_in = {name for _, name in used}
+    unused = [name for name in dict.fromkeys(name for job in jobs for name in job.values) if name not in filled_in]
+    if not unused:
+        return Plan(jobs)
+    return Plan(jobs, f"{where}: no placeholder uses {listed(unused)}; write {{{unused[0]}}} where jobs should get it")
+
+
+def applied(spec: RunSpec, settings: Settings) -> RunSpec:
+    """The spec of a sweep, or of one that is resumed, with the GPUs, limits and variables of `settings`."""
+    limits: dict[str, Any] = {
+        key: value for key in ("per_gpu", "best") if (value := getattr(settings, key)) is not None
+    }
+    if settings.timeout is not None:
+        limits["timeout_s"] = None if math.isinf(settings.timeout_s) else settings.timeout_s
+    return structs.replace(
+        spec,
+        gpus=None if spec.cpu is not None else settings.gpus_text or spec.gpus,
+        env=spec.env | {name: as_text(value) for name, value in settings.env.items()},
+        sweep=structs.replace(spec.sweep or SweepSpec(), **limits),
+    )
+
+
+def _drafts(settings: Settings, where: str, sets: _Grid) -> Iterator[_Draft]:
+    """The jobs: the grid's, the last key varying fastest, then the experiments. Raises `GmgError` for too many."""
+    experiments = settings.experiment or ()
+    fixed = {key: values[0] for key, values in sets.items() if len(values) == 1}
+
+    def draft(name: str, values: dict[str, Value], place: str) -> _Draft:
+        values |= fixed
+        values |= {key: value for key, value in settings.defaults.items() if key not in values}
+        return _Draft(name, {key: stored(value) for key, value in values.items()}, place)
+
+    # Without a grid, a single value of --set changes the experiments and adds no job.
+    if settings.grid or len(fixed) < len(sets) or not experiments:
+        grid = {**(settings.grid or {}), **sets}
+        size = math.prod(map(len, grid.values())) + len(experiments)
+        if size > MAX_JOBS:
+            raise GmgError(
+                f"{where}: the grid makes {size:,} jobs; give fewer values: a sweep has at most {MAX_JOBS:,}"
+            )
+        varied = [key for key, values in grid.items() if len(values) > 1] or list(grid)
+        for combination in itertools.product(*grid.values()):
+            values = dict(zip(grid, combination, strict=True))
+            name = ",".join(f"{key}={safe(as_text(values[key]))}" for key in varied)
+            yield draft(name or _script_name(settings), values, " in the grid")
+    for number, table in enumerate(experiments, 1):
+        name = safe(as_text(table.get("name", f"experiment-{number}")))
+        values = {key: value for key, value in table.items() if key != "name"}
+        yield draft(name, values, f" in experiment {number}")
+
+
+def _ranks(ddp: int | str | None, values: Mapping[str, Value], where: str) -> int | None:
+    """How many ranks a job with these values has; None without `ddp`."""
+    if not isinstance(ddp, str):
+        return ddp
+    value = values[ddp[1:-1]]
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1024:
+        raise GmgError(f"{where}: ddp: {ddp} is {value}; give it whole numbers from 1 to 1024")
+    return value
+
+
+def _script_name(settings: Settings) -> str:
+    script = settings.script or ""
+    stem = script.rpartition(".")[2] if settings.module else Path(script).stem
+    return safe(stem).lstrip(".-=,+") or "job"
+
+
+def _unique(names: Iterable[str]) -> Iterator[str]:
+    """The names, cut where they are too long, and numbered where another job has that name."""
+    taken, tries = set[str](), Counter[str]()
+    for full in names:
+        wanted = name = _cut(full, MAX_NAME_BYTES)
+        while name in taken:
+            tries[wanted] += 1
+            number = f"-{tries[wanted] + 1}"
+            name = _cut(wanted, MAX_NAME_BYTES - len(number)) + number
+        taken.add(name)
+        yield name
+
+
+def _cut(name: str, limit_bytes: int) -> str:
+    return name.encode()[:limit_bytes].decode(errors="ignore")

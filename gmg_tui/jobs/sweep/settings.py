@@ -1,0 +1,225 @@
+"""The settings of a sweep: those of the experiments file, or of the command line."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+import unicodedata
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct, structs
+
+from gmg_tui.jobs.argument_placeholders import JOB_NAMES, NAME, NAMES, as_text
+from gmg_tui.model import Value
+from gmg_tui.model.errors import GmgError, nearest
+from gmg_tui.session.options import span_s
+
+BUILT_IN = (*NAMES, *JOB_NAMES)
+"""The placeholders that every job has without a value in the file."""
+Table = dict[str, Value]
+Text = Annotated[str, Meta(min_length=1)]
+
+MAX_NAME_BYTES = 80
+"""Of a job's name, which is part of file names: those have at most 255 bytes on Linux."""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_UNSAFE = re.compile(r"[^\w.=,+-]+")
+_PART = re.compile(r"""(?:"[^"]*"|'[^']*'|[^,"'])+""")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+
+
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One level of settings; None where it does not set a key. The fields are the keys of the file."""
+
+    script: Text | None = None
+    """The path from the current folder, or a module's name."""
+    module: bool | None = None
+    args: tuple[Value, ...] | None = None
+    env: Table = {}
+    gpus: str | int | tuple[int | str, ...] | None = None
+    """What `--gpus` takes, or a list of indices and UUIDs."""
+    per_gpu: Annotated[int, Meta(ge=1, le=64)] | None = None
+    ddp: Annotated[int, Meta(ge=1, le=1024)] | str | None = None
+    """How many ranks each job's group has; a text is the placeholder of a value, as in `{ranks}`."""
+    timeout: str | float | None = None
+    """Seconds, or a text such as `1h30m` or `none`."""
+    best: Text | None = None
+    grid: dict[str, Annotated[tuple[Value, ...], Meta(min_length=1)]] | None = None
+    defaults: Table = {}
+    experiment: tuple[Table, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Check what types alone do not. Raises `ValueError`."""
+        if self.timeout not in (None, "none") and not 0 < self.timeout_s < math.inf:
+            raise ValueError(f'timeout {self.timeout}: give a time, as in "30m", "1h30m" or 90 (seconds), or "none"')
+        for variable in self.env:
+            if not _VARIABLE.fullmatch(variable):
+                raise ValueError(f"env: {variable} is not a variable's name")
+        lists = [self.args or (), self.env.values(), self.defaults.values(), *(self.grid or {}).values()]
+        lists += [table.values() for table in self.experiment or ()]
+        for value in (value for values in lists for value in values if isinstance(value, str) and "\0" in value):
+            raise ValueError(f"{value!r} has a NUL character, which no program can be given")
+        ranks = self.ddp
+        if isinstance(ranks, str) and not (ranks[:1] + ranks[-1:] == "{}" and NAME.fullmatch(ranks[1:-1])):
+            raise ValueError(f"ddp {ranks}: give a number, or the placeholder of one, as in '{{ranks}}'")
+        for name in (*(self.grid or ()), *self.defaults, *(key for table in self.experiment or () for key in table)):
+            if name != "name" or name in self.defaults or name in (self.grid or ()):
+                check_placeholder(name)
+        for number, table in enumerate(self.experiment or (), 1):
+            if "name" in table and not fits(as_text(table["name"])):
+                raise ValueError(
+                    f"experiment {number}: the name {table['name']} has to be up to {MAX_NAME_BYTES} letters, digits "
+                    "and '.', '_', '=', ',', '+', '-'"
+                )
+
+    @property
+    def timeout_s(self) -> float:
+        """The time limit of an attempt, seconds; NaN where it is none, infinity for no limit."""
+        return span_s(str(self.timeout))
+
+    @property
+    def gpus_text(self) -> str | None:
+        """The GPUs as `--gpus` takes them."""
+        if isinstance(self.gpus, tuple):
+            return ",".join(map(str, self.gpus)) + ("," if len(self.gpus) == 1 else "")
+        return None if self.gpus is None else str(self.gpus)
+
+    def under(self, upper: Settings) -> Settings:
+        """This level overridden by `upper`: defaults and variables one by one, all else as a whole."""
+        changes = {key: value for key in Settings.__struct_fields__ if (value := getattr(upper, key)) is not None}
+        merged = {"defaults": {**self.defaults, **upper.defaults}, "env": {**self.env, **upper.env}}
+        return structs.replace(self, **{**changes, **merged})
+
+
+def read(path: str) -> Settings:
+    """Read an experiments file. A script is looked for in the current folder first, then beside the file.
+
+    Raises:
+        GmgError: It cannot be read, is not TOML, or has an invalid key or value; the text names the key.
+    """
+    file = Path(path)
+    try:
+        if not file.exists():
+            raise GmgError(f"there is no experiments file {path}; give a TOML file, or --set KEY=V1,V2 --script SCRIPT")
+        if not file.is_file():
+            raise GmgError(f"{path} is not a regular file; give the path of a TOML file")
+        if file.suffix == ".py":
+            raise GmgError(f"{path} is not an experiments file; without one: --set KEY=V1,V2 --script {path}")
+        tree = tomllib.loads(file.read_text("utf-8-sig"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise GmgError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not UTF-8'}") from error
+    except (ValueError, RecursionError) as error:
+        raise GmgError(f"{path} is not TOML: {error}") from error
+    settings = _convert(path, tree)
+    script = settings.script
+    if script is None or settings.module or Path(script).exists() or not (file.parent / script).exists():
+        return settings
+    return structs.replace(settings, script=str(file.parent / script))
+
+
+def from_options(options: Mapping[str, Any]) -> Settings:
+    """The level of settings of options, by their fields; None where one is not given. Raises `GmgError`."""
+    given = {key: value for key, value in options.items() if value is not None}
+    if isinstance(width := given.get("ddp"), str) and width.isdecimal():
+        given["ddp"] = int(width)
+    for key, value in given.items():
+        _convert(f"--{key.replace('_', '-')}", {key: value})
+    return Settings(**given)
+
+
+def sets(words: Sequence[str]) -> dict[str, tuple[Value, ...]]:
+    """The values of each `--set KEY=V1,V2`.
+
+    What TOML reads as a number or a boolean is one, anything else is text; quotes make a number or a comma text.
+
+    Raises:
+        GmgError: A word is not `KEY=V1,V2`, its key cannot be a placeholder, or a key is repeated.
+    """
+    values: dict[str, tuple[Value, ...]] = {}
+    for word in words:
+        name, sign, rest = word.partition("=")
+        if word.encode(errors="replace").decode() != word:
+            raise GmgError(f"--set {name}: the values are not UTF-8")
+        if not sign or not name:
+            raise GmgError(f"--set {word}: give KEY=VALUE or KEY=VALUE,VALUE, as in --set n_envs=1024,4096")
+        if name in values:
+            raise GmgError(f"--set {word}: {name} is given twice; separate its values by commas, as in {name}=1,2")
+        parts = _PART.findall(rest)
+        if not all(part.strip() for part in parts or ("",)) or ",".join(parts) != rest:
+            raise GmgError(f"--set {word}: a value is missing, or a quote is not closed; an empty one is ''")
+        if any(part.count("[") != part.count("]") for part in parts if part.strip()[0] not in "\"'"):
+            raise GmgError(f"--set {word}: leave out the brackets, or quote a value that contains commas")
+        try:
+            check_placeholder(name)
+        except ValueError as error:
+            raise GmgError(f"--set {word}: {error}") from error
+        values[name] = tuple(_value(part.strip()) for part in parts)
+    return values
+
+
+def stored(value: Value) -> Value:
+    """A value as JSON and SQLite can keep it: other numbers become the text that is filled in."""
+    if isinstance(value, bool | str):
+        return value
+    fits = math.isfinite(value) and (isinstance(value, float) or -(1 << 63) <= value < 1 << 63)
+    return value if fits else str(value)
+
+
+def _value(text: str) -> Value:
+    try:
+        value = tomllib.loads(f"value = {text}")["value"] if "\n" not in text else text
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return text
+    return value if isinstance(value, bool | int | float | str) else text
+
+
+def safe(text: str) -> str:
+    """`text` with a dash for every run of other characters than letters and digits of any script and `._=,+-`.
+
+    Letters are composed (NFC): some file systems treat two spellings of a letter as one name.
+    """
+    return "-".join(part for part in _UNSAFE.split(unicodedata.normalize("NFC", text)) if part)
+
+
+def fits(name: str) -> bool:
+    """Whether a file may give that name to a job."""
+    unchanged = unicodedata.normalize("NFC", name) == safe(name)
+    return unchanged and not name.startswith(tuple(".-=,+")) and 0 < len(name.encode()) <= MAX_NAME_BYTES
+
+
+def check_placeholder(name: str) -> None:
+    """Raise `ValueError` unless a placeholder of a sweep can have that name."""
+    if name in BUILT_IN:
+        raise ValueError(f"{{{name}}} is filled in by gmg-tui itself; choose another name")
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name} cannot be a placeholder; give letters, digits, '_', '-' and '.'")
+
+
+def _convert(where: str, tree: dict[str, Any]) -> Settings:
+    """The settings in `tree`. Raises `GmgError` with the path of what is wrong, such as `sweep.toml: grid.lr[0]`."""
+    try:
+        return msgspec.convert(tree, Settings)
+    except msgspec.ValidationError as error:
+        text, _, path = str(error).partition(" - at `$")
+        path = path.strip("`.")
+        table, unnamed, rest = path.partition("[...]")  # which stands for a key of the table
+        for key, value in tree.get(table, {}).items() if unnamed else ():
+            with suppress(msgspec.ValidationError):
+                msgspec.convert({table: {key: value}}, Settings)
+                continue
+            path = f"{table}.{key}{rest}"
+            break
+        if unknown := _UNKNOWN.fullmatch(text):
+            keys = Settings.__struct_fields__
+            belongs = (
+                f"; if it is a placeholder, its value belongs under [defaults] or [grid]; the keys: {', '.join(keys)}"
+            )
+            text = f"unknown key {unknown[1]}{nearest(unknown[1], keys) or belongs}"
+        elif text.startswith("Expected"):
+            text = text[0].lower() + text[1:].replace("`", "")
+        prefix = "" if where.startswith("--") or not path else f"{path}: "
+        raise GmgError(f"{where}: {prefix}{text}") from error

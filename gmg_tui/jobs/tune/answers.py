@@ -1,0 +1,169 @@
+"""The answer from the trials: the recommended value, the fastest, the largest that ran, and what to know about them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from statistics import fmean
+
+from gmg_tui.jobs.tune.curve import Point
+from gmg_tui.jobs.tune.record import Record, is_out_of_memory, model_of
+from gmg_tui.model.tuning import FPS, Answer, Best, MemoryLine, Together, TrialKind, TrialState
+
+_DOUBT = 0.3
+"""Standard errors by which a value may miss the knee."""
+_SLOW = 0.05
+"""Slots that differ by more from a usual one are warned of."""
+_NOISY = 0.03
+"""Trials that vary by more are warned of."""
+_AT_THE_END = 1.05
+"""Memory bounds the fastest value where that is not farther from its end."""
+_SHORT_S = 20.0
+"""Trials that are measured for less are warned of."""
+
+
+def recommended(record: Record) -> int:
+    """Returns the smallest value within the knee of the fastest; once it was measured on all slots, it stays."""
+    together = record.measured(TrialKind.TOGETHER)
+    return together[0].value if together else _within_knee(record, _candidates(record))[0].value
+
+
+def leaders(record: Record) -> list[int]:
+    """Returns the values to repeat: the smallest within the knee, the fastest, and the next fastest within the knee."""
+    within = _within_knee(record, record.points(repeats=False))
+    ranking = sorted(within[1:], key=lambda point: -point.score)
+    return list(dict.fromkeys([within[0].value, *(point.value for point in ranking)]))[:3]
+
+
+def answer(record: Record) -> Answer:
+    """Returns the answer so far."""
+    names = tuple(record.slots)
+    model = model_of(record.slots[names[0]])
+    if not record.ran:
+        return Answer(model=model, slots=names, edge=record.edge, warnings=tuple(_not_measured(record)))
+    line = record.memory_line
+    return Answer(
+        model=model,
+        slots=names,
+        recommended=_best(record, recommended(record)),
+        fastest=_best(record, _fastest(_candidates(record)).value),
+        largest=_best(record, record.curve.top.value),
+        edge=record.edge,
+        memory=None if line is None else MemoryLine(line.base_mib, line.per_unit_mib, record.memory_end),
+        together=_together(record, recommended(record)),
+        factors=record.fit.factors,
+        warnings=(*_warnings(record), *_not_measured(record)),
+    )
+
+
+def conclusion(record: Record) -> str:
+    """Returns why the search is over, in a few words."""
+    if not record.ran:
+        reasons = [trial.reason for trial in record.trials if trial.reason]
+        what = "could not be measured" if record.given_up else "did not run"
+        return f"{record.spec.low:,} {what}: {reasons[-1] if reasons else 'no slot is left'}"
+    return f"done: {recommended(record):,} is recommended"
+
+
+def _candidates(record: Record) -> list[Point]:
+    """Returns the values that may be the answer: those that were repeated, by their repeats alone; else all.
+
+    A value's first trial is also why it was chosen for repeating, so its luck is in it.
+    """
+    return record.points(repeats=True) or record.points(repeats=False)
+
+
+def _fastest(points: Iterable[Point]) -> Point:
+    return max(points, key=lambda point: (point.score, -point.value))
+
+
+def _within_knee(record: Record, points: list[Point]) -> list[Point]:
+    """Returns those whose score is within the knee of the fastest, given the noise, the smallest first."""
+    fastest = _fastest(points)
+    target = fastest.score * (1 - record.spec.knee_pct / 100)
+
+    def reaches(point: Point) -> bool:
+        trials = [len(record.scores(value, TrialKind.CONFIRM)) or 1 for value in (point.value, fastest.value)]
+        doubt = _DOUBT * record.noise * math.sqrt(sum(1 / count for count in trials))
+        return point == fastest or point.score >= target * (1 - doubt)
+
+    return list(filter(reaches, points))
+
+
+def _best(record: Record, value: int) -> Best:
+    trials = [trial for trial in record.alone if (trial.value, trial.state) == (value, TrialState.MEASURED)]
+    scores = record.scores(value, TrialKind.CONFIRM) or record.scores(value)
+    return Best(
+        value=value,
+        rate=math.exp(fmean(scores)),
+        margin_pct=record.fit.margin_pct(max(1, len(scores) - 1)),  # choosing it from several has cost some certainty
+        memory_mib=max((trial.memory_mib for trial in trials if trial.memory_mib is not None), default=None),
+        gpu_util_pct=_mean(trial.gpu_util_pct for trial in trials),
+        power_w=_mean(trial.power_w for trial in trials),
+    )
+
+
+def _together(record: Record, value: int) -> Together | None:
+    """Returns what all slots reach at once; measured after the value was chosen, so that luck has no part in it."""
+    measured = record.measured(TrialKind.TOGETHER)
+    rates = {trial.slot: trial.rate for trial in measured if trial.value == value and trial.rate is not None}
+    if not rates:
+        return None
+    score = math.exp(fmean(record.scores(value)))
+    alone = [score * record.fit.factors.get(slot, 1.0) for slot in rates]
+    # Rewards, losses and seconds do not add up.
+    rate = sum(rates.values()) if record.spec.metric == FPS else fmean(rates.values())
+    of_alone_pct = 100 * sum(rates.values()) / sum(alone)
+    return Together(value, rate, record.fit.margin_pct(len(rates)), of_alone_pct, rates)
+
+
+def _warnings(record: Record) -> Iterator[str]:
+    """What limits the answer, a sentence each."""
+    fastest, chosen = _fastest(_candidates(record)).value, recommended(record)
+    for slot, factor in record.fit.factors.items():
+        if abs(factor - 1) > _SLOW:
+            kind = "slower" if factor < 1 else "faster"
+            yield f"{slot} is {100 * abs(factor - 1):.0f} % {kind} than a usual slot."
+    if fastest == record.curve.top.value:  # only then may more be faster
+        yield from _bound(record, fastest)
+    tight = [slot for slot in record.slots if not record.fits(chosen, slot)]
+    if tight:
+        yield f"{chosen:,} leaves too little memory free on {', '.join(tight)}."
+    if record.fit.freedom and record.fit.spread > _NOISY:
+        yield f"The same value differs by {100 * record.fit.spread:.0f} % from trial to trial."
+    if record.spec.settle_s < _SHORT_S:
+        yield f"Trials were measured for {record.spec.settle_s:g} s; a rate needs {_SHORT_S:g} s to be trusted."
+    at_once = [trial for trial in record.trials if (trial.value, trial.kind) == (chosen, TrialKind.TOGETHER)]
+    failed = {trial.slot: trial.reason for trial in at_once if trial.state is TrialState.FAILED}
+    for slot, reason in failed.items():
+        yield f"{chosen:,} did not run on {slot} with all slots at once: {reason or 'unknown reason'}."
+
+
+def _bound(record: Record, fastest: int) -> Iterator[str]:
+    """What ended the search, where the fastest value is the largest that ran."""
+    edge, end = record.edge, record.memory_end
+    better = "faster" if record.spec.metric == FPS else "better"
+    if edge is not None and is_out_of_memory(edge.reason):
+        yield f"Memory, not speed, ended the search: {edge.value:,} ran out of it."
+    elif end is not None and fastest * _AT_THE_END >= end:
+        free = f"{end:,} leaves {record.spec.headroom_pct:g} % of it free, and " if end >= fastest else ""
+        yield f"Memory, not speed, ended the search: {free}more would be {better}."
+    elif fastest == record.spec.high:
+        yield f"{fastest:,} is the greatest value allowed; more may be {better}."
+
+
+def _not_measured(record: Record) -> Iterator[str]:
+    """Slots and values without a rate, a sentence each."""
+    if record.other_models:
+        names = ", ".join(f"{slot.name} ({model_of(slot)})" for slot in record.other_models)
+        yield f"Not measured, as rates of different models cannot be compared: {names}."
+    largest = max(record.ran, default=0)
+    for value in sorted(value for value in record.failed if value < largest):
+        yield f"{value:,} did not run, though {largest:,} did."
+    for value in sorted(record.given_up):
+        yield f"{value:,} could not be measured undisturbed."
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    numbers = [number for number in values if number is not None]
+    return fmean(numbers) if numbers else None

@@ -1,0 +1,203 @@
+"""The results of the trials so far: which values run, how fast each is, and what memory allows."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from statistics import fmean
+
+from msgspec.structs import replace
+
+from gmg_tui.jobs.tune.curve import Curve, Point, rounded_down
+from gmg_tui.jobs.tune.fit import Fit, Sample, fit
+from gmg_tui.model import Slot
+from gmg_tui.model.tuning import Edge, MemoryLine, Trial, TrialKind, TrialState, TuneSpec
+from gmg_tui.scripts.genesis.output.failure_signs import FailureKind, sign_of
+
+TRIES = 2
+"""How often a value is tried that fails or is skipped."""
+_FLAT = 0.02
+"""Memory that differs by less than this share between the smallest and the largest value does not depend on the value."""
+_MAX_NOISE = 0.05
+"""More noise than this makes no decision any laxer."""
+_ALIKE = 0.95
+"""Slots whose memory allows at least this share of what the emptiest slot allows run the same values."""
+_STILL_FREE = 0.5
+"""A value that ran may leave this share of the headroom: free memory varies, and the line is an estimate."""
+
+
+def model_of(slot: Slot) -> str:
+    """The model of a slot's GPU, as NVML names it; `CPU` for a share of the CPU."""
+    return slot.gpu.name if slot.gpu is not None else "CPU"
+
+
+def memory_of(slot: Slot) -> int | None:
+    """The memory of a slot's GPU, MiB; None where it is unknown, and on the CPU."""
+    return slot.gpu.memory_total_mib if slot.gpu is not None else None
+
+
+class Record:
+    """What the trials that have ended show. Only slots of the most common model count: rates of others do not compare."""
+
+    def __init__(self, spec: TuneSpec, slots: Sequence[Slot], trials: Collection[Trial] = ()) -> None:
+        model = Counter(map(model_of, slots)).most_common(1)[0][0]
+        self.spec = spec
+        self.slots = {slot.name: slot for slot in slots if model_of(slot) == model}
+        self.other_models = [slot for slot in slots if model_of(slot) != model]
+        self.trials = [_checked(trial) for trial in trials if trial.slot in self.slots and trial.state.ended]
+        self.alone = [trial for trial in self.trials if trial.kind is not TrialKind.TOGETHER]
+        """All but those of all slots at once."""
+        self.free_mib: dict[str, float] = {}
+        """The free memory of each slot when no worker was on it."""
+
+    # Which values run
+
+    @cached_property
+    def _counts(self) -> Counter[tuple[int, TrialState]]:
+        return Counter((trial.value, trial.state) for trial in self.alone)
+
+    @property
+    def tried(self) -> set[int]:
+        """The values of all trials."""
+        return {trial.value for trial in self.trials}
+
+    @cached_property
+    def failed(self) -> set[int]:
+        """The values that do not run: a trial ran out of memory, or two failed, and not more were measured."""
+        counts = self._counts
+        out_of_memory = {trial.value for trial in self.alone if is_out_of_memory(trial.reason)}
+        failures = {value: n for (value, state), n in counts.items() if state is TrialState.FAILED}
+        return {
+            value
+            for value, n in failures.items()
+            if n >= max(1 if value in out_of_memory else TRIES, counts[value, TrialState.MEASURED])
+        }
+
+    @cached_property
+    def ran(self) -> set[int]:
+        """The values that were measured, without those in `failed`."""
+        return {value for value, state in self._counts if state is TrialState.MEASURED} - self.failed
+
+    @property
+    def given_up(self) -> set[int]:
+        """The values that could not be measured, though none of their trials shows that they do not run."""
+        return {value for value, _ in self._counts if not self.is_usable(value)} - self.failed - self.ran
+
+    def is_usable(self, value: int) -> bool:
+        """Whether another trial of this value makes sense."""
+        counts = self._counts
+        lost = counts[value, TrialState.FAILED] + counts[value, TrialState.SKIPPED]
+        return value not in self.failed and lost < TRIES + counts[value, TrialState.MEASURED]
+
+    @property
+    def edge(self) -> Edge | None:
+        """The smallest value above all that ran which does not run."""
+        largest = max(self.ran, default=0)
+        value = min((value for value in self.failed if value > largest), default=None)
+        if value is None:
+            return None
+        reasons = (trial.reason for trial in self.alone if trial.value == value and trial.state is TrialState.FAILED)
+        return Edge(value=value, reason=next(filter(None, reasons), "unknown reason"))
+
+    # How fast they are
+
+    def measured(self, kind: TrialKind) -> list[Trial]:
+        """The measured trials of one kind."""
+        return [trial for trial in self.trials if trial.kind is kind and trial.state is TrialState.MEASURED]
+
+    @cached_property
+    def fit(self) -> Fit:
+        """The speed of the slots, and the noise."""
+        return fit([self._sample(trial) for trial in self.trials if trial.state is TrialState.MEASURED])
+
+    @property
+    def noise(self) -> float:
+        """The standard deviation of a trial, as a share of the rate; 0 while it is unknown."""
+        return min(self.fit.spread, _MAX_NOISE) if self.fit.freedom else 0.0
+
+    def scores(self, value: int, kind: TrialKind | None = None) -> list[float]:
+        """The logarithms of the scores of a value's trials, or of those of one kind, corrected for their slots."""
+        return [score for score_kind, score in self._scores.get(value, ()) if kind in (None, score_kind)]
+
+    @cached_property
+    def _scores(self) -> dict[int, list[tuple[TrialKind, float]]]:
+        scores: dict[int, list[tuple[TrialKind, float]]] = {}
+        for trial in self.alone:
+            if trial.state is TrialState.MEASURED:
+                scores.setdefault(trial.value, []).append((trial.kind, self.fit.corrected(self._sample(trial))))
+        return scores
+
+    def points(self, *, repeats: bool) -> list[Point]:
+        """Returns the scores of the values that ran, by their repeats or by their other trials, the smallest value first."""
+        points = []
+        for value in sorted(self.ran):
+            scores = [score for kind, score in self._scores[value] if (kind is TrialKind.CONFIRM) is repeats]
+            points += [Point(value, math.exp(fmean(scores)))] if scores else []
+        return points
+
+    @cached_property
+    def curve(self) -> Curve:
+        """The score over the value."""
+        return Curve(Point(value, math.exp(fmean(self.scores(value)))) for value in self.ran)
+
+    def _sample(self, trial: Trial) -> Sample:
+        key = trial.value, trial.kind is TrialKind.TOGETHER
+        return Sample(trial.slot, key, math.log(trial.rate or 1.0))
+
+    # What memory allows
+
+    @cached_property
+    def memory_line(self) -> MemoryLine | None:
+        """A line through the memory of the smallest and the greatest value that ran; None before there are two."""
+        memory_mib: dict[int, float] = {}
+        for trial in self.alone:
+            if trial.state is TrialState.MEASURED and trial.memory_mib is not None:
+                memory_mib[trial.value] = max(trial.memory_mib, memory_mib.get(trial.value, 0))
+        if len(memory_mib) < 2:
+            return None
+        low, top = min(memory_mib), max(memory_mib)
+        slope = (memory_mib[top] - memory_mib[low]) / (top - low)
+        if memory_mib[top] - memory_mib[low] < _FLAT * memory_mib[top]:
+            slope = 0.0
+        return MemoryLine(memory_mib[top] - slope * top, slope)
+
+    @property
+    def memory_end(self) -> int | None:
+        """The greatest value that leaves the headroom on the emptiest slot and those like it; None where it is unknown."""
+        limits = [limit for slot in self.slots if (limit := self._limit(slot)) is not None]
+        if not limits or len(limits) < len(self.slots):
+            return None
+        return min(limit for limit in limits if limit >= _ALIKE * max(limits))
+
+    def fits(self, value: int, slot: str) -> bool:
+        """Whether this value may run on this slot: it has run there, or leaves the headroom."""
+        if any((trial.slot, trial.value, trial.state) == (slot, value, TrialState.MEASURED) for trial in self.alone):
+            return True
+        limit = self._limit(slot, _STILL_FREE if value in self.ran else 1.0)
+        return limit is None or value <= limit or value == self.spec.low
+
+    def _limit(self, slot: str, headroom_share: float = 1.0) -> int | None:
+        line, total_mib = self.memory_line, memory_of(self.slots[slot])
+        if line is None or total_mib is None or line.per_unit_mib <= 0:
+            return None
+        free_mib = min(self.free_mib.get(slot, total_mib), total_mib)
+        usable_mib = free_mib - total_mib * headroom_share * self.spec.headroom_pct / 100
+        return max(0, rounded_down((usable_mib - line.base_mib) / line.per_unit_mib))
+
+
+def is_out_of_memory(reason: str | None) -> bool:
+    """Whether this reason of a failure is the GPU's memory; the host's, a guess after SIGKILL, is not."""
+    if not reason:
+        return False
+    sign = sign_of(reason.encode())
+    return reason.startswith(FailureKind.MEMORY) or (sign is not None and sign.kind is FailureKind.MEMORY)
+
+
+def _checked(trial: Trial) -> Trial:
+    """The trial; as failed where its rate is no number above 0, as only these can be compared by a share."""
+    if trial.state is not TrialState.MEASURED or (trial.rate is not None and 0 < trial.rate < math.inf):
+        return trial
+    reason = "no rate came" if trial.rate is None else f"the metric was {trial.rate:g}: only numbers above 0 compare"
+    return replace(trial, state=TrialState.FAILED, rate=None, reason=trial.reason or reason)

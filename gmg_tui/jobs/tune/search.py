@@ -1,0 +1,267 @@
+"""The search: which trials to start next, until there is an answer.
+
+A ladder of doubled values, refinements where something faster may hide, repeats of the best, the choice, and the chosen
+value on all slots at once. Slots that would be idle measure one common value, so that they can be compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from gmg_tui.jobs.tune import answers
+from gmg_tui.jobs.tune.curve import between
+from gmg_tui.jobs.tune.record import TRIES, Record, memory_of
+from gmg_tui.model import Slot
+from gmg_tui.model.tuning import FPS, Answer, Trial, TrialKind, TrialState, TuneSpec
+
+_AHEAD = 8
+"""Values of the ladder that are tried at once."""
+_UNKNOWN_MEMORY = 16
+"""How many times the greatest value is tried at once where memory is unknown: on a CPU the machine itself might suffer."""
+_WORTH = 0.015
+"""The ladder ends where two doublings in a row bring less than this share."""
+_MARGIN = 0.01
+"""Where less than this share above the fastest can be expected, nothing is looked for."""
+_NEAR = 1.02
+"""Values nearer to each other count as the same."""
+_WIDE = 1.25
+"""Gaps next to the best are refined while they are wider, where the metric may be no rate."""
+_LEAST_REFINED, _MOST_REFINED = 3, 4
+"""Values of one refinement, on few slots and on many."""
+_REFINEMENTS = 3
+_REPEATS = 2
+"""How often each value that may be the answer is measured again; once more where slots would be idle."""
+_GONE_S = 60.0
+"""A slot that has been neither free nor running a trial for so long is not waited for."""
+
+_STEPS = {
+    TrialKind.LADDER: "doubled values, while that is faster",
+    TrialKind.REFINE: "values around the fastest",
+    TrialKind.COMMON: "one value on every slot, to compare them",
+    TrialKind.CONFIRM: "the best values again",
+    TrialKind.TOGETHER: "the recommended value on all slots at once",
+}
+_TRIALS_EACH = 3
+"""Trials that a step of the search usually has."""
+_Want = tuple[int, str | None, TrialKind]
+"""A value that is worth a trial, on this slot or on any."""
+
+
+class Search:
+    """Decides trials as results come, on slots of one model.
+
+    It depends on nothing but the trials, so that `--resume` continues from those of an earlier engine.
+
+    Attributes:
+        trials: Those that have ended, in their order.
+        ended: Whether it plans nothing more.
+        step: What is being done, or why it is over, in a few words.
+    """
+
+    def __init__(self, spec: TuneSpec, slots: Sequence[Slot], trials: Sequence[Trial] = ()) -> None:
+        self._slots, self.trials = tuple(slots), list(trials)
+        self._record = Record(spec, slots, trials)
+        self._running: dict[str, Trial] = {}
+        """By slot."""
+        self._seen_s: dict[str, float] = {}
+        self._kind = TrialKind.LADDER
+        """The foremost of what runs or ran last."""
+        self.ended = False
+        self.step = _STEPS[self._kind]
+
+    # What the engine calls
+
+    def plan(self, free: Collection[str], now_s: float, free_mib: Mapping[str, float] | None = None) -> list[Trial]:
+        """Returns the trials to start now on these free slots, without numbers; none to wait.
+
+        `now_s` counts from the tuning's start, without breaks; `free_mib` is the memory of each slot that is free.
+        """
+        if self.ended:
+            return []
+        record = self._record
+        record.free_mib |= free_mib or {}
+        idle = [name for name in record.slots if name in free and name not in self._running]
+        alive = self._alive(idle, now_s)
+        plans = self._assign(self._wants(alive, len(idle)), idle)
+        if not plans and not self._running and set(idle) == alive:
+            plans = self._assign(self._together(alive), idle)
+            if not plans:
+                self.stop(answers.conclusion(record) if alive else "no slot is left")
+        self._running |= {plan.slot: plan for plan in plans}
+        if self._running:
+            self._kind = next(kind for kind in _STEPS if self._runs(kind))
+            self.step = _STEPS[self._kind]
+        return plans
+
+    def take(self, trial: Trial) -> None:
+        """Record a trial that has ended: measured, failed or skipped."""
+        self._running.pop(trial.slot, None)
+        self.trials.append(trial)
+        free_mib = self._record.free_mib
+        self._record = Record(self._record.spec, self._slots, self.trials)
+        self._record.free_mib = free_mib
+
+    def stop(self, why: str) -> None:
+        """Plan nothing more; `why` in a few words."""
+        if not self.ended:
+            self.ended, self.step = True, why
+
+    def answer(self) -> Answer:
+        """Returns the answer so far."""
+        return answers.answer(self._record)
+
+    def with_margin(self, trial: Trial) -> Trial:
+        """Returns a trial with its margin, once it is known how much trials of the same value differ."""
+        if trial.rate is None or trial.state is not TrialState.MEASURED:
+            return trial
+        return replace(trial, margin_pct=self._record.fit.margin_pct())
+
+    def eta_s(self, running: Mapping[str, float], now_s: float) -> float | None:
+        """Returns about how many seconds are left; None before a trial was measured.
+
+        From the mean time of trials, when those that run were started, by slot, and the steps that are left.
+        """
+        mean_s = self._mean_s()
+        if self.ended or mean_s is None:
+            return 0.0 if self.ended else None
+        rest_s = max((mean_s - (now_s - started_s) for started_s in running.values()), default=0.0)
+        steps = len(_STEPS) - 1 - list(_STEPS).index(self._kind)
+        rounds = steps * max(1.0, _TRIALS_EACH / len(self._record.slots))
+        return max(0.0, rest_s) + rounds * mean_s + 3 * self._record.spec.settle_s
+
+    # How it decides
+
+    def _runs(self, kind: TrialKind) -> int:
+        return sum(plan.kind is kind for plan in self._running.values())
+
+    def _wants(self, alive: Collection[str], idle: int) -> list[_Want]:
+        """Returns what is worth a trial now, the most urgent first."""
+        record = self._record
+        if record.spec.low in record.failed | record.given_up:
+            return []
+        running = {plan.value for plan in self._running.values()}
+        again = [v for v in record.tried - record.ran - running if record.is_usable(v) and v not in record.failed]
+        ladder: list[_Want] = [(value, None, TrialKind.LADDER) for value in [*sorted(again), *self._ladder(idle)]]
+        climbing = self._runs(TrialKind.LADDER)
+        if ladder or climbing or not record.ran:
+            is_last = climbing <= max(1, len(record.slots) // 4)
+            return [*ladder, *(self._common(alive) if record.ran and is_last else ())]
+        common = list(self._common(alive))
+        if self._runs(TrialKind.REFINE):
+            return common
+        refine: list[_Want] = [(value, None, TrialKind.REFINE) for value in self._refine(idle)]
+        return [*refine, *common] if refine else [*common, *self._repeats(idle)]
+
+    def _ladder(self, idle: int) -> list[int]:
+        """Returns the next values, the smallest first; none where the ladder has ended."""
+        record, spec = self._record, self._record.spec
+        top, climbing = max(record.ran, default=0), self._runs(TrialKind.LADDER)
+        ceiling = record.edge.value if record.edge is not None else math.inf
+        if top and record.curve.gain() < max(_WORTH, record.noise):
+            return []
+        end = min(bound for bound in (record.memory_end, spec.high, 1 << 62) if bound is not None)
+        tried = record.tried | {plan.value for plan in self._running.values()}
+        has_memory = record.memory_line is not None or all(map(memory_of, record.slots.values()))
+        reach = math.inf if has_memory else max(top, spec.low) * _UNKNOWN_MEMORY
+        values: list[int] = []
+        value = max(tried, default=0) if climbing else top
+        while len(values) < min(_AHEAD, idle):
+            above = min(value * 2, end) if value else spec.low
+            if above <= value * _NEAR or above > reach or above >= ceiling:
+                break
+            value = above
+            if value not in tried:
+                values.append(value)
+        return values
+
+    def _common(self, alive: Collection[str]) -> Iterator[_Want]:
+        """The value that every slot measures, on each slot that lacks it."""
+        record = self._record
+        chosen = [trial.value for trial in record.alone if trial.kind is TrialKind.COMMON]
+        chosen += [plan.value for plan in self._running.values() if plan.kind is TrialKind.COMMON]
+        value = chosen[0] if chosen else record.curve.best.value
+        if len(record.slots) < 2 or not record.is_usable(value):
+            return
+        for name in sorted(set(alive) - set(self._running), key=list(record.slots).index):
+            states = [trial.state for trial in record.alone if (trial.slot, trial.value) == (name, value)]
+            if TrialState.MEASURED not in states and len(states) < TRIES:
+                yield value, name, TrialKind.COMMON
+
+    def _refine(self, idle: int) -> list[int]:
+        """Returns values in the most promising gap between those measured; none where it hides nothing clearly faster."""
+        record = self._record
+        refined = sum(trial.kind is TrialKind.REFINE for trial in record.alone)
+        count = min(max(_LEAST_REFINED, idle), _MOST_REFINED, _REFINEMENTS * _MOST_REFINED - refined)
+        points, best = record.curve.points, record.curve.best
+        ends = [point.value for point in points[1:]] + ([record.edge.value] if record.edge is not None else [])
+        gaps = []
+        for index, (point, end) in enumerate(zip(points, ends, strict=False)):  # without an edge the last has no end
+            promise = record.curve.promise(index, end)
+            if record.spec.metric == FPS:
+                hides_more = promise > best.score * (1 + max(_MARGIN, record.noise))
+            else:  # it may be no rate
+                hides_more = best.value in (point.value, end) and end > point.value * _WIDE
+            if hides_more and end >= point.value * _NEAR:
+                gaps.append((promise, point.value, end))
+        if not gaps or count <= 0:
+            return []
+        _, low, high = max(gaps)
+        return [value for value in between(low, high, count) if value not in record.tried]
+
+    def _repeats(self, idle: int) -> Iterator[_Want]:
+        """The values that may be the answer again, by turns."""
+        record = self._record
+        counts = Counter(trial.value for trial in record.measured(TrialKind.CONFIRM))
+        counts.update(plan.value for plan in self._running.values() if plan.kind is TrialKind.CONFIRM)
+        leaders = [value for value in answers.leaders(record) if record.is_usable(value)]
+        missing = sum(max(0, _REPEATS - counts[value]) for value in leaders)
+        for turn in range(_REPEATS + (0 < missing < idle)):
+            yield from ((value, None, TrialKind.CONFIRM) for value in leaders if counts[value] <= turn)
+
+    def _together(self, alive: set[str]) -> list[_Want]:
+        """Returns the recommended value on all slots; nothing where all have measured it so, or it was tried twice."""
+        record = self._record
+        if not record.ran:
+            return []
+        value = answers.recommended(record)
+        slots = {name for name in alive if record.fits(value, name)}
+        done = [trial for trial in record.trials if trial.kind is TrialKind.TOGETHER and trial.value == value]
+        measured = {trial.slot for trial in done if trial.state is TrialState.MEASURED}
+        tries = max((sum(trial.slot == name for trial in done) for name in slots), default=0)
+        if measured >= slots or tries >= TRIES:
+            return []
+        return [(value, name, TrialKind.TOGETHER) for name in record.slots if name in slots]
+
+    def _assign(self, wants: Iterable[_Want], idle: Sequence[str]) -> list[Trial]:
+        """Put each want on the idle slot that suits it best: where it has not failed, nor was measured before."""
+        left, plans = list(idle), list[Trial]()
+        for value, only, kind in wants:
+            fitting = [name for name in left if only in (None, name) and self._record.fits(value, name)]
+            if fitting:
+                slot = min(fitting, key=partial(self._trials_of, value))
+                left.remove(slot)
+                plans.append(Trial(0, value, slot, kind))
+        return plans
+
+    def _trials_of(self, value: int, slot: str) -> tuple[int, int]:
+        """Returns how many trials of a value were not measured on a slot, and how many there were."""
+        states = [trial.state for trial in self._record.trials if (trial.slot, trial.value) == (slot, value)]
+        return len(states) - states.count(TrialState.MEASURED), len(states)
+
+    def _alive(self, idle: Collection[str], now_s: float) -> set[str]:
+        """Returns the slots that are free, run, or were so a short time ago."""
+        for name in self._record.slots:
+            if name in idle or name in self._running or name not in self._seen_s:
+                self._seen_s[name] = now_s
+        return {name for name, seen_s in self._seen_s.items() if now_s - seen_s < _GONE_S}
+
+    def _mean_s(self) -> float | None:
+        """Returns the mean time of a trial; None before one was measured."""
+        measured = [trial for trial in self._record.alone if trial.state is TrialState.MEASURED]
+        times_s = [(trial.start_s or 0) + (trial.measured_s or 0) for trial in measured]
+        return sum(times_s) / len(times_s) if times_s else None

@@ -1,0 +1,78 @@
+"""How long a trial is measured: until its rate no longer drifts, within the bounds of `--settle`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gmg_tui.jobs.tune.fit import LEAST
+from gmg_tui.model.tuning import TrialKind, TuneSpec
+
+
+class Mark(NamedTuple):
+    """What was done until some time, counted from the first step."""
+
+    amount: float
+    time_s: float
+
+
+class Settling:
+    """The rate of one trial while its counts come in.
+
+    Neighbouring windows are compared: what comes before one that differs from those before it was a warm-up, and is
+    left out. Between trials, not within them, is where the uncertainty of a rate shows, so that it has no interval here.
+    """
+
+    def __init__(self, spec: TuneSpec, kind: TrialKind) -> None:
+        """Measure a trial of this kind; all slots at once are measured for three times as long as one."""
+        self._high_s = 3 * spec.settle_s
+        self._low_s = self._high_s if kind is TrialKind.TOGETHER else spec.settle_s
+        self._window_s = spec.settle_s / 2
+        self._marks: list[Mark] = []
+        """The ends of the windows; the first is where measuring began."""
+        self._last: Mark | None = None
+        self._steady_from = 0
+        """Which of them begins the windows that agree with each other."""
+
+    def take(self, amount: float, time_s: float) -> None:
+        """Take a count so far; one that is smaller than the last begins anew, as another loop is counted."""
+        mark = Mark(amount, time_s)
+        if self._last is not None and (amount < self._last.amount or time_s < self._last.time_s):
+            self._marks, self._steady_from = [], 0
+        self._last = mark
+        if not self._marks:
+            self._marks.append(mark)
+        elif time_s - self._marks[-1].time_s >= self._window_s:
+            self._marks.append(mark)
+            before = len(self._marks) - 2
+            if before > self._steady_from:
+                steady = _rate(self._marks[self._steady_from], self._marks[before])
+                if abs(_rate(self._marks[before], mark) - steady) > 2 * LEAST * abs(steady):
+                    self._steady_from = before
+
+    @property
+    def rate(self) -> float | None:
+        """The rate of the last windows that agree or, where the last one agrees with none, of the second half."""
+        if self._last is None or self._last == self._marks[0]:
+            return None
+        if len(self._marks) < 2:
+            return _rate(self._marks[0], self._last)
+        begin = self._marks[self._steady_from if self._steady else len(self._marks) // 2 - (len(self._marks) == 2)]
+        return _rate(begin, self._marks[-1])
+
+    @property
+    def measured_s(self) -> float:
+        """Seconds since the first count."""
+        return self._last.time_s - self._marks[0].time_s if self._last is not None else 0.0
+
+    @property
+    def over(self) -> bool:
+        """Whether it has been measured: long enough and steadily, or as long as it may be."""
+        return self.measured_s >= (self._low_s if self._steady else self._high_s)
+
+    @property
+    def _steady(self) -> bool:
+        return len(self._marks) - self._steady_from > 2
+
+
+def _rate(begin: Mark, end: Mark) -> float:
+    return (end.amount - begin.amount) / (end.time_s - begin.time_s) if end.time_s > begin.time_s else 0.0

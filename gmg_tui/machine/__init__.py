@@ -1,0 +1,1 @@
+"""The machine: GPUs, Slurm, files, and calls that may block."""

@@ -1,0 +1,100 @@
+"""True utilisation by a GPU's own counters (GPM, from Hopper on).
+
+`nvmlDeviceGetUtilizationRates` is the share of time in which at least one kernel ran: one thread can make it 100 %.
+GPM's SM activity is DCGM's `SM_ACTIVE`. No privilege is documented for it (nvml.h, nvmlGpm*).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+
+from gmg_tui.machine.gpu.driver import FATAL, UNSUPPORTED
+
+LEAST_S = 0.9
+"""Between two samples: NVML wants about a second (nvml.h, nvmlGpmMetricsGet)."""
+_MOST_PCT = 100.0
+"""A little over 100 % happens (github.com/NVIDIA/DCGM/issues/152)."""
+
+
+class Gpm:
+    """The counters of one GPU or MIG instance. Its memory is allocated once; free it before `nvmlShutdown`.
+
+    Used by one thread. A GPU or a driver that does not support it is not asked again.
+
+    Args:
+        handle: Of the GPU, or of the GPU that the instance is on.
+        instance: The ID of the GPU instance; None for a whole GPU.
+    """
+
+    def __init__(self, handle: Any, instance: int | None = None) -> None:
+        self._handle = handle
+        self._instance = instance
+        self._samples: list[Any] = []
+        self._taken_at: float | None = None
+        self._newest: float | None = None
+        self._get: Any = None
+        self._off = False
+        if not self._answered(self._begin):
+            self.free()
+
+    def read(self) -> float | None:
+        """The share of the SMs that were busy between the last two samples, at least `LEAST_S` apart, per cent.
+
+        None before the second sample, and where it is not supported.
+
+        Raises `pynvml.NVMLError` when the GPU is lost or NVML is gone (`FATAL`).
+        """
+        now = time.monotonic()
+        if not self._off and (self._taken_at is None or now - self._taken_at >= LEAST_S):
+            self._taken_at = now if self._answered(self._measure) else None
+        return self._newest
+
+    def free(self) -> None:
+        """Free the memory; nothing is read any more."""
+        self._off, self._newest = True, None
+        for sample in self._samples:
+            with contextlib.suppress(pynvml.NVMLError):
+                pynvml.nvmlGpmSampleFree(sample)
+        self._samples.clear()
+
+    def _answered(self, ask: Callable[[], bool]) -> bool:
+        try:
+            return ask()
+        except pynvml.NVMLError as error:
+            if error.value in FATAL:
+                raise
+            if error.value in UNSUPPORTED or error.value == pynvml.NVML_ERROR_NO_PERMISSION:
+                self.free()
+            self._newest = None
+            return False
+
+    def _begin(self) -> bool:
+        if not pynvml.nvmlGpmQueryDeviceSupport(self._handle).isSupportedDevice:
+            return False
+        self._samples = [pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()]
+        self._get = pynvml.c_nvmlGpmMetricsGet_t()  # 19 KB
+        self._get.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+        self._get.numMetrics = 1
+        self._get.metrics[0].metricId = pynvml.NVML_GPM_METRIC_SM_UTIL
+        return True
+
+    def _measure(self) -> bool:
+        older, newer = self._samples
+        if self._instance is None:
+            pynvml.nvmlGpmSampleGet(self._handle, older)
+        else:
+            pynvml.nvmlGpmMigSampleGet(self._handle, self._instance, older)
+        self._samples.reverse()  # what was the older one is the newer one
+        if self._taken_at is not None:
+            self._get.sample1, self._get.sample2 = newer, older
+            pynvml.nvmlGpmMetricsGet(self._get)
+            metric = self._get.metrics[0]
+            valid = metric.nvmlReturn == pynvml.NVML_SUCCESS and math.isfinite(metric.value)
+            self._newest = min(metric.value, _MOST_PCT) if valid else None
+        return True

@@ -1,0 +1,310 @@
+"""A handle on NVML that survives the loss of a GPU or of the whole driver."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pynvml
+from msgspec import structs
+
+from gmg_tui.machine.gpu import metrics
+from gmg_tui.machine.gpu.driver import GPU_LOST, LIBRARY_GONE, Asker, NvmlUnavailable, gpu_trouble, unavailable
+from gmg_tui.machine.gpu.gpm import Gpm
+from gmg_tui.machine.gpu.health import Healths
+from gmg_tui.machine.gpu.xids import XidEvents
+from gmg_tui.model import Gpu, GpuHealth, GpuSample
+
+__all__ = ["Nvml", "NvmlUnavailable"]
+
+RETRY_S = 10.0
+"""How long to wait before a lost GPU or driver is tried again, seconds."""
+
+
+class Nvml:
+    """One initialisation of NVML.
+
+    GPUs are queried through handles that are looked up by UUID and kept, since a look-up costs more than a query. Any
+    method may block for as long as the driver does, and may be called in any thread.
+    """
+
+    def __init__(self, retry_s: float = RETRY_S) -> None:
+        self.error: str | None = None
+        """Why NVML as a whole does not answer at the moment, in one line; None while it does."""
+        self.silent: tuple[tuple[int, str], ...] = ()
+        """Indices of GPUs that the last `gpus` could not identify, each with the reason in one line."""
+        self._retry_s = retry_s
+        self._retry_at = 0.0
+        self._reviving = threading.Lock()
+        self._handles: dict[str, Any] = {}
+        self._slow: dict[str, GpuSample] = {}
+        self._trouble: dict[str, tuple[float, GpuSample]] = {}
+        """For each GPU in trouble, when it is tried again, and its sample until then."""
+        self._gpms: dict[str, Gpm] = {}
+        self._xids: XidEvents | None = None
+        self._listen_at = 0.0
+        """When registering for the Xids of the remaining GPUs is tried again."""
+        self._healths = Healths()
+
+    @classmethod
+    def open(cls, retry_s: float = RETRY_S) -> Nvml:
+        """Initialise NVML. Raises `NvmlUnavailable` if there is no driver, or this user may not use it."""
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            raise unavailable(error) from error
+        return cls(retry_s)
+
+    def close(self) -> None:
+        """Shut NVML down, whether or not it still answers; no other thread may be using it."""
+        for gpm in self._gpms.values():
+            gpm.free()
+        if self._xids is not None:
+            self._xids.free()
+        self._forget()
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs in the order of their NVML indices; a GPU in MIG mode is followed by its instances.
+
+        A GPU that does not even give its UUID (lost earlier, or not this user's) is in `silent` instead.
+        Raises `NvmlUnavailable` when NVML as a whole does not answer.
+        """
+        self._require()
+        gpus: list[Gpu] = []
+        silent: list[tuple[int, str]] = []
+        try:
+            for index in range(pynvml.nvmlDeviceGetCount()):
+                try:
+                    gpus += _gpu_and_instances(index)
+                except pynvml.NVMLError as error:
+                    if error.value in LIBRARY_GONE:
+                        raise
+                    silent.append((index, gpu_trouble(error)))
+        except pynvml.NVMLError as error:
+            raise self._fail(error) from error
+        self.silent = tuple(silent)
+        return tuple(gpus)
+
+    def index_of(self, uuid: str) -> int:
+        """The current NVML index of a GPU.
+
+        Raises `NvmlUnavailable` when the GPU or NVML as a whole does not answer.
+        """
+        self._require()
+        try:
+            return int(pynvml.nvmlDeviceGetIndex(pynvml.nvmlDeviceGetHandleByUUID(uuid)))
+        except pynvml.NVMLError as error:
+            if error.value in LIBRARY_GONE:
+                raise self._fail(error) from error
+            raise NvmlUnavailable(f"{uuid}: {gpu_trouble(error)}") from error
+
+    def check_health(self, gpu: Gpu) -> GpuHealth | None:
+        """Read the health of a GPU, or of the GPU that a MIG instance is on; samples have it from then on.
+
+        Returns None where it reports none, or does not answer.
+        """
+        if self.error is not None:
+            return None
+        uuid = gpu.parent_uuid or gpu.uuid
+        try:
+            return self._healths.update(uuid, Asker(self._handle(uuid)))
+        except pynvml.NVMLError:
+            return None  # `read` reports it, and decides when it is tried again
+
+    def take_xids(self, gpus: Iterable[Gpu]) -> bool:
+        """Take the Xids of these GPUs since the last time; samples have them from then on. Returns whether there were any.
+
+        A GPU that does not answer is registered once it does. Call it in one thread only. Does not wait.
+        """
+        if self.error is not None:
+            return False
+        now, any_taken = time.monotonic(), False
+        try:
+            if now >= self._listen_at:
+                self._listen_at = now + self._retry_s
+                self._xids = self._xids or XidEvents()
+                for uuid in dict.fromkeys(gpu.parent_uuid or gpu.uuid for gpu in gpus):
+                    if uuid not in self._xids.registered:
+                        with contextlib.suppress(pynvml.NVMLError):
+                            self._xids.register(uuid, self._handle(uuid))
+            for uuid, code in self._xids.new() if self._xids is not None else ():
+                self._healths.add_xid(uuid, code)
+                any_taken = True
+        except pynvml.NVMLError:  # a GPU is lost: those that are left are registered anew
+            if self._xids is not None and self.error is None:
+                self._xids.free()
+            self._xids = None
+        return any_taken
+
+    def read(self, gpu: Gpu, *, slow: bool, activity: bool = False) -> GpuSample:
+        """A sample of `gpu`. Trouble with the GPU, or with NVML as a whole, is in the sample, never raised.
+
+        Args:
+            gpu: The GPU or MIG instance. Instances report their memory and processes; utilisation, power and
+                temperature belong to the whole GPU.
+            slow: Whether to refresh fan, PCIe, limits and processes too.
+            activity: Whether to measure what the GPU does by its own counters: between one read and the next. Read each
+                GPU in one thread only then.
+        """
+        if not self._answers():
+            return GpuSample(uuid=gpu.uuid, error=self.error)
+        sample = self._sample(gpu, slow, activity)
+        health = self._healths.of(gpu.parent_uuid or gpu.uuid)
+        return sample if health is None else structs.replace(sample, health=health)
+
+    def _sample(self, gpu: Gpu, slow: bool, activity: bool) -> GpuSample:
+        until, failed = self._trouble.get(gpu.uuid, (0.0, None))
+        if failed is not None and time.monotonic() < until:
+            return failed
+        try:
+            sample = self._ask(gpu.uuid, slow)
+            if activity:
+                sample = structs.replace(sample, sm_pct=self._gpm(gpu).read())
+        except pynvml.NVMLError as error:
+            if error.value in LIBRARY_GONE:
+                return GpuSample(uuid=gpu.uuid, error=str(self._fail(error)))
+            return self._set_aside(gpu, error)
+        self._trouble.pop(gpu.uuid, None)
+        return sample
+
+    def _ask(self, uuid: str, slow: bool) -> GpuSample:
+        ask = Asker(self._handle(uuid))
+        kept = self._slow.get(uuid)
+        if slow or kept is None:
+            kept = self._slow[uuid] = metrics.slow(ask, uuid)
+        sample = metrics.fast(ask, kept)
+        if ask.refusal and sample == GpuSample(uuid=uuid):
+            return GpuSample(uuid=uuid, error=ask.refusal)
+        return sample
+
+    def _handle(self, uuid: str) -> Any:
+        handle = self._handles.get(uuid)
+        if handle is None:
+            handle = self._handles[uuid] = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        return handle
+
+    def _gpm(self, gpu: Gpu) -> Gpm:
+        if gpu.uuid not in self._gpms:
+            instance = gpu.mig_ids[0] if gpu.mig_ids is not None else None
+            self._gpms[gpu.uuid] = Gpm(self._handle(gpu.parent_uuid or gpu.uuid), instance)
+        return self._gpms[gpu.uuid]
+
+    def _set_aside(self, gpu: Gpu, error: pynvml.NVMLError) -> GpuSample:
+        uuid, parent = gpu.uuid, gpu.parent_uuid or gpu.uuid
+        sample = GpuSample(uuid=uuid, lost=error.value in GPU_LOST, error=gpu_trouble(error))
+        for each in (uuid, parent):
+            self._handles.pop(each, None)
+        self._slow.pop(uuid, None)
+        if (gpm := self._gpms.pop(uuid, None)) is not None:
+            gpm.free()
+        if self._xids is not None:
+            self._xids.registered.discard(parent)  # under another handle once it is back
+        self._trouble[uuid] = (time.monotonic() + self._retry_s, sample)
+        return sample
+
+    def _require(self) -> None:
+        if not self._answers():
+            raise NvmlUnavailable(self.error)
+
+    def _answers(self) -> bool:
+        """Whether NVML may be queried, after an attempt to revive it if one is due."""
+        if self.error is None:
+            return True
+        with self._reviving:
+            return self.error is None or self._revive()
+
+    def _revive(self) -> bool:
+        if time.monotonic() < self._retry_at:
+            return False
+        with contextlib.suppress(pynvml.NVMLError):  # whatever is left of the failed initialisation
+            pynvml.nvmlShutdown()
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            self._fail(error)
+            return False
+        self.error = None
+        return True
+
+    def _fail(self, error: pynvml.NVMLError) -> NvmlUnavailable:
+        """Record that NVML as a whole does not answer: all handles are invalid."""
+        trouble = unavailable(error)
+        self.error = str(trouble)
+        self._retry_at = time.monotonic() + self._retry_s
+        self._forget()
+        return trouble
+
+    def _forget(self) -> None:
+        self._handles.clear()
+        self._slow.clear()
+        self._trouble.clear()
+        # Not freed: another thread may be using it at this moment, and what NVML had is gone anyhow.
+        self._gpms, self._xids, self._listen_at = {}, None, 0.0
+
+
+def driver_version() -> str | None:
+    """The driver's version as nvidia-smi shows it; None if unknown."""
+    try:
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    except pynvml.NVMLError:
+        return None
+
+
+def cuda_version() -> str | None:
+    """The newest CUDA that the driver runs, such as 12.8; None if unknown."""
+    try:
+        version = int(pynvml.nvmlSystemGetCudaDriverVersion_v2())
+    except pynvml.NVMLError:
+        return None
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def _gpu_and_instances(index: int) -> list[Gpu]:
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    ask = Asker(handle)
+    pci = ask(pynvml.nvmlDeviceGetPciInfo)
+    persistence = ask(pynvml.nvmlDeviceGetPersistenceMode)
+    mig_mode = ask(pynvml.nvmlDeviceGetMigMode)
+    gpu = Gpu(
+        index=index,
+        uuid=pynvml.nvmlDeviceGetUUID(handle),
+        name=ask(pynvml.nvmlDeviceGetName) or "unknown GPU",
+        pci_bus_id=_text(pci.busId) if pci else None,
+        memory_total_mib=metrics.memory_total_mib(ask),
+        power_limit_w=metrics.power_limit_w(ask),
+        persistence=None if persistence is None else bool(persistence),
+        driver=driver_version(),
+        cuda=cuda_version(),
+        mig=bool(mig_mode and mig_mode[0]),
+    )
+    return [gpu, *(_instances(gpu, handle) if gpu.mig else ())]
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode("ascii", "replace") if isinstance(value, bytes) else value
+
+
+def _instances(gpu: Gpu, handle: Any) -> Iterator[Gpu]:
+    for mig_index in range(Asker(handle)(pynvml.nvmlDeviceGetMaxMigDeviceCount) or 0):
+        instance = Asker(handle)(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, mig_index)
+        if instance is None:  # indices may have gaps
+            continue
+        ask = Asker(instance)
+        yield Gpu(
+            index=gpu.index,
+            uuid=pynvml.nvmlDeviceGetUUID(instance),
+            name=ask(pynvml.nvmlDeviceGetName) or "unknown MIG instance",
+            pci_bus_id=gpu.pci_bus_id,
+            memory_total_mib=metrics.memory_total_mib(ask),
+            persistence=gpu.persistence,
+            mig_index=mig_index,
+            parent_uuid=gpu.uuid,
+            driver=gpu.driver,
+            cuda=gpu.cuda,
+            mig_ids=(ask(pynvml.nvmlDeviceGetGpuInstanceId), ask(pynvml.nvmlDeviceGetComputeInstanceId)),
+        )

@@ -1,0 +1,117 @@
+"""The threads that sample a session's GPUs: their metrics at each interval, their health from time to time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from msgspec import structs
+
+from gmg_tui.machine.gpu.driver import Driver
+from gmg_tui.model import Gpu, GpuSample
+
+_LOG = logging.getLogger(__name__)
+
+SLOW_S = 5.0
+"""About how often the slow metrics are refreshed, seconds."""
+HEALTH_S = 30.0
+"""How often the health is read, seconds."""
+_AGE_S = 1.0
+"""How long before the end of its round a sample was read, where that is worth showing."""
+
+Deliver = Callable[[tuple[GpuSample, ...], str | None], None]
+"""Takes the samples of all GPUs, and why NVML as a whole does not answer; called in the sampler's thread."""
+
+
+class Sampler:
+    """Samples every GPU at each interval, in one daemon thread.
+
+    The slow metrics are spread over the intervals, so that no single round refreshes all of them. The counters of a
+    GPU's health may take the driver long: a second thread reads them, every `HEALTH_S` and after an Xid. NVML's failures
+    never end a thread: a GPU's trouble is in its sample, any other in the line beside the samples.
+    """
+
+    def __init__(self, gpus: tuple[Gpu, ...], interval_s: float, deliver: Deliver, nvml: Driver) -> None:
+        """Prepare to sample `gpus` every `interval_s`; the owner of `nvml` closes it after `stop`."""
+        self._gpus = gpus
+        self._interval_s = interval_s
+        self._deliver = deliver
+        self._rounds_per_slow = max(1, round(SLOW_S / interval_s))
+        self._nvml = nvml
+        self._logged: set[str] = set()
+        self._stopping = False
+        self._wake, self._look = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="nvml-sampler", daemon=True)
+        self._health = threading.Thread(target=self._run_health, name="nvml-health", daemon=True)
+
+    def start(self) -> None:
+        """Start; the first round follows at once."""
+        self._thread.start()
+
+    def stop(self, wait_s: float = 2.0) -> bool:
+        """End the threads, waiting for `wait_s` at most, as a driver may hang. Returns whether they have ended."""
+        self._stopping = True
+        self._wake.set()
+        self._look.set()
+        until = time.monotonic() + wait_s
+        for thread in (self._thread, self._health):
+            if thread.ident is not None:
+                thread.join(max(0.0, until - time.monotonic()))
+        return not (self._thread.is_alive() or self._health.is_alive())
+
+    def _run(self) -> None:
+        number = 0
+        next_at = time.monotonic()
+        while not self._stopping:
+            self._round(number)
+            if number == 0:
+                self._health.start()  # the handles exist by now, and the first metrics are not kept waiting
+            number += 1
+            # No catching up after a round that took longer than the interval.
+            next_at = max(next_at + self._interval_s, time.monotonic())
+            self._wake.wait(max(0.0, next_at - time.monotonic()))
+
+    def _run_health(self) -> None:
+        gpus = {gpu.parent_uuid or gpu.uuid: gpu for gpu in self._gpus}.values()
+        while not self._stopping:
+            try:
+                for gpu in gpus:
+                    if not self._stopping:
+                        self._nvml.check_health(gpu)
+            except Exception as fault:  # a broken driver may make pynvml or ctypes raise anything
+                self._log("the health of the GPUs cannot be read", fault)
+            self._look.wait(HEALTH_S)
+            if not self._stopping:
+                self._look.clear()
+
+    def _round(self, number: int) -> None:
+        # A broken driver may make pynvml or ctypes raise anything, and the receiver's loop may have closed; the next
+        # round must come nevertheless.
+        turn = number % self._rounds_per_slow
+        try:
+            if self._nvml.take_xids(self._gpus):
+                self._look.set()
+            read = []
+            for position, gpu in enumerate(self._gpus):
+                slow = number == 0 or position % self._rounds_per_slow == turn
+                read.append((time.monotonic(), self._nvml.read(gpu, slow=slow, activity=True)))
+            now, error = time.monotonic(), self._nvml.error
+            # GPUs that answer slowly make those before them wait.
+            samples = tuple(
+                structs.replace(sample, age_s=now - at) if now - at >= _AGE_S else sample for at, sample in read
+            )
+        except Exception as fault:
+            error = f"reading the GPUs fails: {fault!r}"
+            samples = tuple(GpuSample(uuid=gpu.uuid, error=error) for gpu in self._gpus)
+        try:
+            if not self._stopping:
+                self._deliver(samples, error)
+        except Exception as fault:
+            self._log("GPU samples were not taken", fault)
+
+    def _log(self, text: str, fault: Exception) -> None:
+        if repr(fault) not in self._logged:
+            self._logged = {repr(fault)}
+            _LOG.exception(text)

@@ -1,0 +1,102 @@
+"""Which GPUs become slots: `--gpus`, and an outer `CUDA_VISIBLE_DEVICES`."""
+
+from __future__ import annotations
+
+from gmg_tui.model import Gpu, Slot
+from gmg_tui.model.errors import GmgError
+from gmg_tui.model.units import count
+
+_HIDE_ALL = frozenset({"-1", "NoDevFiles"})
+"""Entries that end the list, as Slurm writes them: CUDA ignores what follows."""
+
+
+def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None) -> tuple[Slot, ...]:
+    """The slots to run on, in the requested order.
+
+    A GPU in MIG mode stands for its instances, since CUDA does not run on it as a whole; its index selects all of them.
+
+    Args:
+        devices: As `Nvml.gpus` gives them.
+        gpus: `--gpus`: `all` or None; a number, which is a count (the first so many); a list with a comma (`0,` is a list
+            of one) of NVML indices, as nvidia-smi shows them, and UUIDs, which may be cut short.
+        visible: The outer `CUDA_VISIBLE_DEVICES`: None allows all. Its indices are taken as NVML's
+            (`CUDA_DEVICE_ORDER=PCI_BUS_ID`). CUDA itself stops in silence at an entry that it does not know; here that is
+            an error, for fewer workers than asked for must not go unseen.
+
+    Raises:
+        GmgError: There is no GPU, or not the requested ones.
+    """
+    usable = allowed = tuple(gpu for gpu in devices if not gpu.mig)
+    if not usable:
+        no_instance = "every GPU is in MIG mode and has no instance (make some with `nvidia-smi mig`)"
+        raise no_gpu(no_instance if devices else "NVML lists none")
+    if visible is not None:
+        entries = [entry.strip() for entry in visible.split(",")]
+        end = next((index for index, entry in enumerate(entries) if entry in _HIDE_ALL), len(entries))
+        allowed = _resolve(devices, entries[:end], f"CUDA_VISIBLE_DEVICES={visible}")
+    if not allowed:
+        raise no_gpu(f"CUDA_VISIBLE_DEVICES={visible} hides all {len(usable)}")
+    wanted = (gpus or "all").strip()
+    if wanted == "all":
+        return tuple(map(_slot, allowed))
+    if wanted.isdecimal():
+        left = f" (CUDA_VISIBLE_DEVICES={visible} leaves {len(allowed)} of {len(usable)})" if allowed != usable else ""
+        if not 0 < int(wanted) <= len(allowed):
+            there = f"there {'is' if len(allowed) == 1 else 'are'} {count(len(allowed), 'GPU')}{left}"
+            raise GmgError(f"--gpus {wanted}: {there}; ask for at most {len(allowed)}, or use --cpu N")
+        return tuple(map(_slot, allowed[: int(wanted)]))
+    chosen = _resolve(devices, wanted.split(","), f"--gpus {wanted}")
+    if not chosen:
+        raise GmgError(f"--gpus {wanted!r}: give `all`, a count, or a list of indices or UUIDs such as 0,2")
+    hidden = next((gpu for gpu in chosen if gpu not in allowed), None)
+    if hidden is not None:
+        name = _slot(hidden).name
+        raise GmgError(f"--gpus {wanted}: CUDA_VISIBLE_DEVICES={visible} hides {name}; choose another or unset it")
+    return tuple(map(_slot, chosen))
+
+
+def cpu_slots(number: int) -> tuple[Slot, ...]:
+    """`number` slots that share the CPU. Raises `GmgError` if `number` is less than one."""
+    if number < 1:
+        raise GmgError(f"--cpu {number}: give the number of CPU slots, 1 or more")
+    return tuple(Slot(name=f"cpu{index}") for index in range(number))
+
+
+def no_gpu(reason: str) -> GmgError:
+    """The error for a machine, or a moment, without a GPU to run on; `reason` is a clause without a full stop."""
+    return GmgError(f"no GPU: {reason}; run on the CPU with --cpu N, or try `gmg-tui demo`")
+
+
+def _slot(gpu: Gpu) -> Slot:
+    if gpu.mig_index is None:
+        return Slot(f"gpu{gpu.index}", gpu)
+    return Slot(f"gpu{gpu.index}-mig{gpu.mig_index}", gpu)
+
+
+def _resolve(devices: tuple[Gpu, ...], wanted: list[str], source: str) -> tuple[Gpu, ...]:
+    """The GPUs and instances that a list names, in its order, each once."""
+    chosen: list[Gpu] = []
+    for entry in filter(None, (entry.strip() for entry in wanted)):
+        for gpu in _named(devices, entry, source):
+            if gpu in chosen:
+                raise GmgError(f"{source}: {entry} names {_slot(gpu).name} a second time; name each GPU once")
+            chosen.append(gpu)
+    return tuple(chosen)
+
+
+def _named(devices: tuple[Gpu, ...], entry: str, source: str) -> tuple[Gpu, ...]:
+    if entry.isdecimal():
+        matches = [gpu for gpu in devices if gpu.index == int(entry) and gpu.mig_index is None]
+    else:
+        matches = [gpu for gpu in devices if entry.startswith(("GPU-", "MIG-")) and gpu.uuid.startswith(entry)]
+    if not matches:
+        indices = ", ".join(str(gpu.index) for gpu in devices if gpu.mig_index is None)
+        raise GmgError(f"{source}: no GPU is {entry}; there are {indices} (`gmg-tui gpus` shows them)")
+    if len(matches) > 1:
+        raise GmgError(f"{source}: {entry} is the beginning of {len(matches)} UUIDs; write more of it")
+    if not matches[0].mig:
+        return (matches[0],)
+    instances = tuple(gpu for gpu in devices if gpu.parent_uuid == matches[0].uuid)
+    if not instances:
+        raise GmgError(f"{source}: GPU {entry} is in MIG mode and has no instance; make some with `nvidia-smi mig`")
+    return instances

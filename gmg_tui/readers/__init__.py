@@ -1,1 +1,0 @@
-"""Readers of lines other than Genesis', which `gmg_tui.genesis.output` reads."""

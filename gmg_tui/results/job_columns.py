@@ -1,0 +1,164 @@
+"""The columns of a table of jobs, for every output, and a job as JSON."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial, reduce
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from gmg_tui.model import JobRecord, WorkerState, units
+from gmg_tui.results.column import Cell, Column, cell, plain
+from gmg_tui.session.store.database import JobAttempt
+
+_C = Column[JobRecord]
+STYLES: dict[str, str] = {
+    **dict.fromkeys(WorkerState, "cyan"),
+    WorkerState.FINISHED: "green",
+    WorkerState.FAILED: "red",
+    WorkerState.STOPPED: "yellow",
+    WorkerState.WAITING: "dim",
+}
+
+
+def _of(path: str) -> Callable[[JobRecord], Any]:
+    """The value of a field, such as `last.fps.mean`; None where a part of its path is None."""
+    return lambda job: reduce(lambda value, name: None if value is None else getattr(value, name), path.split("."), job)
+
+
+def columns(jobs: Sequence[JobRecord]) -> list[Column[JobRecord]]:
+    """The columns for these jobs, or attempts of jobs: those of their values, metrics and results as they appear.
+
+    A value named like a fixed column gets the prefix `value_`, a result named like any other column `result_`.
+    """
+    several_days = len({_local(job.started, "%x") for job in jobs if job.started}) > 1
+    local = partial(_local, form="%m-%d %H:%M:%S" if several_days else "%H:%M:%S")
+    numbers = {job.number for job in jobs}
+    several = len(numbers) < len(jobs)  # attempts of a job
+    plain = all(job.name == job.slot for job in jobs)
+    # Where one job was tried with several arguments, these are what its rows differ in.
+    searched = len({(job.number, job.last.args) for job in jobs if job.last.args}) > len(numbers)
+    named = dict.fromkeys(name for job in jobs for name in job.values)
+    first = [
+        _C("job", _of("number"), priority=0 if plain else 20),
+        _C("name", _of("name"), "slot" if plain else "name", priority=100, left=True, limit=28),
+    ]
+    last = [
+        _C("state", _of("state.value"), priority=90, left=True),
+        _C("slots", lambda job: " ".join(job.slots) or job.slot, "slot", "", _slots, 0 if plain else 75, left=True),
+        _C("gpu", _of("last.gpu_index"), priority=0),
+        _C("gpu_uuid", _of("gpu_uuid"), priority=0),
+        _C("ddp_group", _of("group"), "group", priority=32, left=True),
+        _C("ddp_rank", _of("rank"), "rank", priority=46),
+        _C("ddp_world_size", _of("world_size"), priority=0),
+        _C("attempts", _of("last.number"), "tries", priority=45 if several else 0),
+        _C("args", _args, priority=78 if searched else 0 if named else 16, left=True),
+        _C("started", lambda job: moment(job.started), "start", "", local, 44 if several else 18),
+        _C("elapsed_s", _of("elapsed_s"), "time", "", units.duration, 85),
+        _C("fps_mean", _of("last.fps.mean"), "FPS", "", units.fps, 88),
+        _C("fps_settled", _of("last.fps.settled"), priority=0),
+        _C("fps_last", _of("last.fps.last"), priority=0),
+        _C("env_steps", _of("last.fps.env_steps"), priority=0),
+        _C("n_envs", _of("last.n_envs"), "envs", priority=0 if "n_envs" in named else 35),
+        _C("memory_peak_mib", _of("last.memory_peak_mib"), "VRAM", "GiB", units.gib, 40),
+        _C("gpu_util_mean_pct", _of("last.gpu_util_mean_pct"), "GPU", "%", units.whole, 30),
+        _C("power_mean_w", _of("last.power_mean_w"), "W", "", units.whole, 10),
+        _C("energy_j", _of("energy_j"), "energy", "", units.energy, 12),
+        _C("env_steps_per_j", _of("last.fps.env_steps_per_j"), "steps/J", "", units.short, 14),
+        _C("exit_code", _of("last.exit_code"), priority=0),
+        _C("reason", _of("reason"), priority=0, left=True),
+    ]
+    made = [*first, *last]
+    values = _named(named, "value_", made, lambda job: job.values, 70)
+    names = dict.fromkeys(name for job in jobs for name, value in _reported(job).items() if cell(value) is not None)
+    return [*first, *values, *last, *_named(names, "result_", [*made, *values], _reported, 65)]
+
+
+def _reported(job: JobRecord) -> Mapping[str, Any]:
+    """The named numbers of a job's lines, and its results; of an attempt that others followed only the former."""
+    return {**job.last.metrics, **(job.result or {})}
+
+
+def _named(
+    names: Iterable[str],
+    prefix: str,
+    others: Iterable[Column[JobRecord]],
+    of: Callable[[JobRecord], Mapping[str, Any]],
+    most: int,
+) -> list[Column[JobRecord]]:
+    """A column for each of `names` in what a job has `of` them, called like none of the `others`.
+
+    The first has the priority `most`, each further one less.
+    """
+    taken, columns = {column.name for column in others}, []
+    for position, name in enumerate(names):
+        column = name
+        while column in taken:
+            column = prefix + column
+        taken.add(column)
+        value = partial(_cell, of, name)
+        columns.append(Column(column, value, name, "", plain, max(most - position, 1), limit=24))
+    return columns
+
+
+def _cell(of: Callable[[JobRecord], Mapping[str, Any]], name: str, job: JobRecord) -> Cell:
+    return cell(of(job).get(name))
+
+
+def _args(job: JobRecord) -> Cell:
+    return shlex.join(job.last.args) or None
+
+
+def _slots(names: str) -> str:
+    """The first of a job's slots, and how many others."""
+    first, *others = names.split()
+    return f"{first} +{len(others)}" if others else first
+
+
+def job_json(job: JobRecord, attempts: Sequence[JobAttempt]) -> dict[str, Any]:
+    """A job in `detailed_results.json`, with the figures of its last attempt, all attempts, and its results."""
+    whole = _flat(structs.replace(job, result=None), "last")
+    return {**whole, "attempts": [_flat(ran, "attempt") for ran in attempts], "result": job.result or {}}
+
+
+def _flat(of: Struct, field: str) -> dict[str, Any]:
+    """A struct as JSON has it, with the fields of the struct in `field` among its own."""
+    plain = as_plain(of)
+    inner: dict[str, Any] = plain.pop(field)
+    return inner | plain
+
+
+def as_plain(of: Struct) -> dict[str, Any]:
+    """A struct as JSON has it: every field, unknown ones as null, at most three decimals, times in ISO 8601."""
+    return {name: _plain(name, value) for name, value in structs.asdict(of).items()}
+
+
+def _plain(name: str, value: Any) -> Any:
+    match value:
+        case Struct():
+            return as_plain(value)
+        case float() if name in ("time", "started", "ended"):
+            return moment(value)
+        case float():
+            return cell(value)
+        case tuple() | list():
+            return [_plain("", item) for item in value]
+        case dict():
+            return {key: _plain("", item) for key, item in value.items()}
+    return msgspec.to_builtins(value)
+
+
+def moment(time: float | None) -> str | None:
+    """Unix seconds in ISO 8601, UTC, with milliseconds."""
+    if not time:
+        return None
+    return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _local(time: float | str | None, form: str) -> str:
+    at = datetime.fromisoformat(time) if isinstance(time, str) else datetime.fromtimestamp(time or 0.0, UTC)
+    return at.astimezone().strftime(form)

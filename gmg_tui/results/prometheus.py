@@ -1,0 +1,189 @@
+"""Sessions for Prometheus: each scrape asks the running engines for a snapshot. Units are Prometheus' base units."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from gmg_tui import session as sessions
+from gmg_tui.model import Gpu, GpuSample, Session, Slot, Snapshot, Worker, WorkerState, fps_per_watt, total_fps
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session import SessionEntry
+from gmg_tui.session.client import EngineClient
+from gmg_tui.session.store.reader import open_store
+
+_MIB = float(1 << 20)
+_ANSWER_S = 3.0
+"""How long an engine may take to answer; a scrape may take 10 s."""
+_LOST_S = 900.0
+"""How long a lost session is exported as one whose engine does not answer."""
+
+
+def _done(worker: Worker) -> float | None:
+    progress = worker.newest.progress
+    return progress.done / progress.total if progress is not None and progress.total else None
+
+
+_WORKER: tuple[tuple[str, str, Callable[[Worker], float | None], float], ...] = (
+    ("gmg_worker_fps", "The current rate: environment steps per second.", lambda worker: worker.current_fps, 1),
+    ("gmg_worker_fps_mean", "The rate of the attempt so far.", lambda worker: worker.newest.rate, 1),
+    ("gmg_worker_n_envs", "Environments that the worker simulates.", lambda worker: worker.newest.n_envs, 1),
+    ("gmg_worker_stuck", "1 if the worker counts as stuck.", lambda worker: worker.stuck is not None, 1),
+    ("gmg_worker_attempt", "Number of the current attempt, from 1.", lambda worker: worker.attempt or None, 1),
+    ("gmg_worker_progress_ratio", "The share of its work that is done.", _done, 1),
+    ("gmg_worker_cpu_ratio", "CPU of its processes; 1 is a whole core.", lambda worker: worker.cpu_pct, 0.01),
+    ("gmg_worker_memory_bytes", "Resident memory of its processes.", lambda worker: worker.memory_rss_mib, _MIB),
+    ("gmg_worker_gpu_memory_peak_bytes", "Peak of its GPU memory.", lambda worker: worker.newest.memory_peak_mib, _MIB),
+)
+"""A metric of live workers, its help, its value, and what makes its unit of the value's."""
+
+_GPU: tuple[tuple[str, str, str, float], ...] = (
+    ("gmg_gpu_lost", "1 if the driver reports the GPU as lost.", "lost", 1),
+    ("gmg_gpu_utilization_ratio", "Share of the time in which a kernel ran.", "gpu_util_pct", 0.01),
+    ("gmg_gpu_memory_used_bytes", "Memory in use.", "memory_used_mib", _MIB),
+    ("gmg_gpu_memory_total_bytes", "Memory that it has.", "memory_total_mib", _MIB),
+    ("gmg_gpu_temperature_celsius", "Temperature.", "temperature_c", 1),
+    ("gmg_gpu_power_watts", "Power draw.", "power_w", 1),
+    ("gmg_gpu_power_limit_watts", "Power limit in force.", "power_limit_w", 1),
+    ("gmg_gpu_sm_clock_hertz", "Clock of the SMs.", "sm_clock_mhz", 1e6),
+)
+"""A metric of GPUs, its help, the field of `GpuSample`, and what makes its unit of the field's."""
+
+
+Seen = tuple[Session, Snapshot | None]
+"""What a scrape sees of a session: its newest snapshot; None where its engine does not answer."""
+
+
+class SessionsCollector(Collector):
+    """The metrics of the sessions of this user that run on this machine, and which of them were lost a short time ago."""
+
+    def collect(self) -> Iterable[Metric]:
+        """All metrics at this moment."""
+        scrape = _Scrape()
+        for session, snapshot in asyncio.run(_views()):
+            up = snapshot is not None
+            scrape.add("gmg_session_up", "1 if the session's engine answers.", up, session=session.spec.name)
+            if snapshot is not None:
+                _write_session(scrape, session, snapshot)
+        return scrape.metrics.values()
+
+
+async def _views() -> list[Seen]:
+    """What there is to export, by the sessions' names."""
+    entries = sorted((entry for entry in sessions.listing() if entry.here), key=lambda entry: entry.name)
+    since = time.time() - _LOST_S
+    lost = [entry for entry in entries if entry.state == "lost" and (entry.record.ended or entry.written) > since]
+    running = await asyncio.gather(*(_view(entry) for entry in entries if entry.state == "running"))
+    return [*running, *((entry.record.session, None) for entry in lost)]
+
+
+async def _view(entry: SessionEntry) -> Seen:
+    session = entry.record.session
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            client = await EngineClient.connect(Path(session.spec.socket), session.id, readonly=True)
+            await client.close()
+    except (GmgError, TimeoutError):
+        return session, None
+    return session, client.welcome.snapshot
+
+
+class _Scrape:
+    """The metrics of one scrape. A value that is None, and a label that is empty, are left out."""
+
+    def __init__(self) -> None:
+        self.metrics: dict[str, Metric] = {}
+
+    def add(self, name: str, text: str, value: float | None, scale: float = 1, /, **labels: str) -> None:
+        """Add a sample of `value` times `scale`; a name that ends in `_total` is that of a counter, every other that of a gauge."""
+        if value is not None:
+            family, kind = name.removesuffix("_total"), "counter" if name.endswith("_total") else "gauge"
+            nonempty = {key: label for key, label in labels.items() if label}
+            self.metrics.setdefault(family, Metric(family, text, kind)).add_sample(name, nonempty, float(value * scale))
+
+
+def _write_session(scrape: _Scrape, session: Session, snapshot: Snapshot) -> None:
+    spec = session.spec
+    kind = "tune" if spec.tune is not None else "sweep" if spec.sweep is not None else "run"
+    labels = {"session": spec.name}
+    about = {"script": spec.script, "kind": kind, "version": session.version}
+    scrape.add("gmg_session_info", "Script, kind (run, sweep or tune), version.", 1, **labels, **about)
+    scrape.add("gmg_session_elapsed_seconds", "How long the session has worked.", snapshot.elapsed_s, **labels)
+    rate = total_fps(snapshot.counted) if not snapshot.ended else None
+    scrape.add("gmg_session_fps", "The current rate of all running workers.", rate, **labels)
+    per_joule = fps_per_watt(session, snapshot)
+    scrape.add("gmg_session_env_steps_per_joule", "Current rate by power of the GPUs.", per_joule, **labels)
+    states = Counter(worker.state for worker in snapshot.workers)
+    for state in WorkerState:
+        scrape.add("gmg_session_workers", "Workers by state.", states[state], **labels, state=state.value)
+    if (queue := snapshot.queue) is not None:
+        for word in ("waiting", "running", "finished", "failed", "stopped"):
+            scrape.add("gmg_jobs", "Jobs by state.", getattr(queue, word), **labels, state=word)
+        scrape.add("gmg_queue_eta_seconds", "Seconds to the end of all jobs.", queue.eta_s, **labels)
+    for group in snapshot.groups:
+        scrape.add("gmg_group_fps", "The current rate of a group of ranks.", group.fps, **labels, group=group.id)
+    for slot in session.slots:
+        if (worker := snapshot.worker(slot.name)) is not None:
+            _write_worker(scrape, worker, _labels(spec.name, slot))
+    for slot in {slot.gpu.uuid: slot for slot in session.slots if slot.gpu is not None}.values():
+        if slot.gpu is not None and (sample := snapshot.sample(slot.gpu)) is not None:
+            _write_gpu(scrape, slot.gpu, sample, _labels(spec.name, slot))
+    try:
+        _write_totals(scrape, session)
+    except GmgError:
+        return  # its store cannot be read: a 0 would make a counter jump
+
+
+def _write_totals(scrape: _Scrape, session: Session) -> None:
+    """What the session's store has counted on each slot. Raises `StoreError`."""
+    name = session.spec.name
+    with open_store(Path(session.spec.folder) / sessions.STORE) as stored:
+        ran = [each for attempts in stored.attempts.values() for each in attempts]
+        used = [(job.slot, job.energy_j) for job in stored.each_job() if job.energy_j is not None]
+    failed = Counter(each.slot for each in ran if each.attempt.state is WorkerState.FAILED)
+    scrape.add("gmg_session_failures_total", "Attempts that failed, on all slots.", failed.total(), session=name)
+    for slot in session.slots:
+        labels, restarts = _labels(name, slot), sum(each.slot == slot.name and each.attempt.number > 1 for each in ran)
+        energies_j = [energy_j for on, energy_j in used if on == slot.name]
+        energy_j = sum(energies_j) if energies_j else None
+        scrape.add("gmg_worker_restarts_total", "Attempts that were not the first.", restarts, **labels)
+        scrape.add("gmg_worker_failures_total", "Attempts that failed.", failed[slot.name], **labels)
+        scrape.add("gmg_worker_energy_joules_total", "Energy that the slot's jobs have used.", energy_j, **labels)
+
+
+def _write_worker(scrape: _Scrape, worker: Worker, of_slot: dict[str, str]) -> None:
+    rank = str(worker.group.rank) if worker.group is not None else ""
+    labels = {**of_slot, "gmg_job": str(worker.job or ""), "rank": rank}
+    scrape.add("gmg_worker_lines_total", "Lines of output.", worker.log_lines, **of_slot)
+    for state in WorkerState:
+        text = "1 for the state that the worker is in, 0 for the others."
+        scrape.add("gmg_worker_state", text, worker.state is state, **labels, state=state.value)
+    if worker.state.ended:
+        return
+    scrape.add("gmg_worker_phase", "1 for the phase that the script is in.", 1, **labels, phase=worker.phase.value)
+    for name, text, value, scale in _WORKER:
+        scrape.add(name, text, value(worker), scale, **labels)
+    for metric, number in worker.newest.metrics.items():
+        scrape.add("gmg_worker_metric", "A named number that the script prints.", number, **labels, metric=metric)
+
+
+def _write_gpu(scrape: _Scrape, gpu: Gpu, sample: GpuSample, labels: dict[str, str]) -> None:
+    """What a GPU reports; empty where the driver does not answer for it."""
+    del labels["slot"]
+    scrape.add("gmg_gpu_info", "The GPU's name.", 1, **labels, name=gpu.name)
+    for name, text, field, scale in _GPU:
+        scrape.add(name, text, getattr(sample, field), scale, **labels)
+    scrape.add("gmg_gpu_energy_joules_total", "Energy since its driver was loaded.", sample.energy_j, **labels)
+    for reason in sample.throttle or ():
+        scrape.add("gmg_gpu_throttle_reason", "1 for each reason to throttle.", 1, **labels, reason=reason)
+
+
+def _labels(session: str, slot: Slot) -> dict[str, str]:
+    on = {"gpu": str(slot.gpu.index), "uuid": slot.gpu.uuid} if slot.gpu is not None else {}
+    return {"session": session, "slot": slot.name, "node": slot.node, **on}

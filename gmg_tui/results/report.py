@@ -1,0 +1,259 @@
+"""What a report is made of: a session's jobs and attempts as rows, their order and their totals."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from gmg_tui.model import Attempt, Fps, JobRecord, Rank, Session, Snapshot, Tuning, Worker, WorkerState, together, units
+from gmg_tui.model.errors import GmgError
+from gmg_tui.model.text import clean
+from gmg_tui.model.tried import below_median
+from gmg_tui.model.worker import added_up
+from gmg_tui.results.column import Cell, Column
+from gmg_tui.results.job_columns import columns
+from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
+from gmg_tui.session.store.database import JobAttempt
+from gmg_tui.session.store.reader import Stored, open_store
+
+_INTERRUPTED = f"interrupted: {ENGINE_DIED}"
+
+
+class ReportData(Struct, frozen=True):
+    """A session at one moment, as its store has it."""
+
+    name: str
+    folder: Path
+    state: str
+    """`running`, `ended` or `lost`."""
+    session: Session
+    until: float
+    """The latest recorded moment, Unix seconds."""
+    jobs: list[JobRecord]
+    attempts: dict[int, list[JobAttempt]]
+    snapshot: Snapshot | None
+    """The newest that was recorded."""
+
+    @property
+    def tuning(self) -> Tuning | None:
+        """The tuning; None where nothing is tuned."""
+        return self.snapshot.tuning if self.snapshot is not None else None
+
+    @property
+    def plain(self) -> Snapshot | None:
+        """The newest snapshot of a plain run; None in a sweep, and where none was recorded."""
+        return self.snapshot if self.snapshot is not None and self.snapshot.queue is None else None
+
+    @property
+    def rate(self) -> Fps | None:
+        """That of a plain run's workers together, without those that have failed; None in a sweep, and without any."""
+        ranks: dict[object, list[Attempt]] = {}
+        for job in () if self.queued else self.jobs:
+            if job.state is not WorkerState.FAILED:
+                ranks.setdefault(job.group or job.number, []).append(job.last)
+        rates = [together(each).fps for each in ranks.values()]
+        return added_up([fps for fps in rates if fps is not None and fps.mean is not None])
+
+    @property
+    def total_fps(self) -> float | None:
+        """The sum of the workers' rates; None without any."""
+        return self.rate.mean if self.rate is not None else None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether its GPUs were."""
+        return self.session.spec.simulate is not None
+
+    @property
+    def queued(self) -> bool:
+        """Whether its jobs ran one after another, as those of a sweep or a tuning."""
+        return self.session.spec.sweep is not None
+
+    @property
+    def best(self) -> str | None:
+        """The column by which a sweep asks its table to be ordered."""
+        sweep = self.session.spec.sweep
+        return sweep.best if sweep is not None else None
+
+    @property
+    def heading(self) -> str:
+        """The session, in one line."""
+        started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.session.started))
+        simulated = "simulated  " if self.simulated else ""
+        # What a full disk has not recorded of a session's end is missing.
+        cut_off = self.state == "ended" and self.snapshot is not None and not self.snapshot.ended
+        until = self.snapshot.time if cut_off and self.snapshot is not None else self.until
+        recorded = time.strftime("  as recorded at %H:%M:%S", time.localtime(until))
+        since = f"since {started}{recorded if cut_off or self.state == 'running' else ''}"
+        return f"{self.name}  {self.state}  {simulated}{self.session.spec.script}  {since}"
+
+    @property
+    def interrupted(self) -> int:
+        """How many jobs of a sweep were running when the engine died."""
+        return sum(job.reason == _INTERRUPTED for job in self.jobs)
+
+    def span(self, ran: JobAttempt) -> tuple[float, float] | None:
+        """When an attempt started and ended, Unix seconds; None where that is unknown.
+
+        An attempt that was running when the engine died counts up to the session's last recorded moment. Once the session
+        was resumed, its end is unknown.
+        """
+        started, ended = ran.attempt.started, ran.attempt.ended
+        if not started or (ended is None and not ran.attempt.state.live):
+            return None
+        return started, max(started, self.until if ended is None else ended)
+
+    def rows(self) -> list[JobRecord]:
+        """Each attempt of each job as the job was at its end, and each job without one; an attempt's ranks are one row."""
+        return [row for job in self.jobs for row in self._rows_of(job)]
+
+    def _rows_of(self, job: JobRecord) -> list[JobRecord]:
+        attempts: dict[int, list[JobAttempt]] = {}
+        for ran in self.attempts.get(job.number, []):
+            attempts.setdefault(ran.attempt.number, []).append(ran)
+        if not attempts or (len(attempts) == 1 and self.queued):
+            return [job]
+        *earlier, (newest, *_) = attempts.values()
+        last = structs.replace(job, started=newest.attempt.started, elapsed_s=self._attempt_s(newest))
+        return [*(self._before(job, ranks) for ranks in earlier), last]
+
+    def _before(self, job: JobRecord, ranks: list[JobAttempt]) -> JobRecord:
+        """The job as it was at the end of an attempt that others followed: energy and results are the last one's."""
+        ran, attempt = ranks[0], together([rank.attempt for rank in ranks])
+        return structs.replace(
+            job,
+            state=attempt.state,
+            reason=attempt.reason,
+            slot=ran.slot,
+            gpu_uuid=ran.gpu_uuid,
+            last=attempt,
+            started=attempt.started,
+            ended=attempt.ended,
+            elapsed_s=self._attempt_s(ran),
+            energy_j=None,
+            result={},
+        )
+
+    def _attempt_s(self, ran: JobAttempt) -> float | None:
+        span = self.span(ran)
+        return None if span is None else span[1] - span[0]
+
+    @property
+    def states(self) -> dict[str, int]:
+        """The number of jobs in each state."""
+        return dict(Counter(job.state.value for job in self.jobs))
+
+    @property
+    def failed(self) -> list[str]:
+        """The names of the jobs that failed, whose rates do not count."""
+        return [job.name for job in self.jobs if job.state is WorkerState.FAILED]
+
+    @property
+    def totals(self) -> list[tuple[str, str]]:
+        """The time and the energy of all jobs together, where they are known, formatted for people."""
+        energies_j = [job.energy_j for job in self.jobs if job.energy_j is not None]
+        time_text = units.clock(self.snapshot.total_s) if self.snapshot is not None else ""
+        energy_text = units.energy(sum(energies_j)) if energies_j else ""
+        return [(name, value) for name, value in (("time", time_text), ("energy", energy_text)) if value]
+
+    @property
+    def slow_slots(self) -> list[str]:
+        """A line about each slot that is slower than others with the same GPU and arguments."""
+        slots = {slot.name: slot for slot in self.session.slots}
+        slow = below_median((slots[row.slot], row.last) for row in self.rows() if row.slot in slots)
+        return [f"{name}: {pct:.0f} % below the median" for name, pct in slow.items()]
+
+
+def collect(entry: SessionEntry, stored: Stored) -> ReportData:
+    """Collect what a report needs of a session and its open store. Raises `StoreError`."""
+    session, jobs, attempts, snapshot = entry.record.session, stored.jobs, stored.attempts, stored.last_snapshot
+    moments = [session.started, snapshot.time if snapshot else 0.0, entry.record.ended or 0.0]
+    moments += [ran.attempt.ended or ran.attempt.started for each in attempts.values() for ran in each]
+    until = max(moments)
+    if entry.state == "lost":
+        queued = session.spec.sweep is not None
+        jobs = [_after_loss(job, until, queued=queued) for job in jobs]
+        if snapshot is not None:
+            elapsed_s = snapshot.elapsed_s + until - snapshot.time
+            snapshot = structs.replace(snapshot.after_loss(ENGINE_DIED), time=until, elapsed_s=elapsed_s)
+    return ReportData(entry.name, entry.folder, entry.state, session, until, jobs, attempts, snapshot)
+
+
+def _after_loss(job: JobRecord, until: float, *, queued: bool) -> JobRecord:
+    """The job as its engine's death left it: a plain run's has failed, a sweep's runs again when it is continued."""
+    if not job.state.live and job.state is not WorkerState.RESTARTING:
+        return job
+    # The engine had no time to write how long it ran.
+    elapsed_s = job.elapsed_s if job.started is None else max(job.elapsed_s or 0.0, until - job.started)
+    state, reason = (WorkerState.WAITING, _INTERRUPTED) if queued else (WorkerState.FAILED, ENGINE_DIED)
+    return structs.replace(job, state=state, reason=reason, elapsed_s=elapsed_s)
+
+
+def at_end(session: Session, snapshot: Snapshot) -> ReportData:
+    """As `collect`, of a plain run by its last snapshot, which has the newest attempts alone."""
+
+    def job(number: int, worker: Worker) -> JobRecord:
+        last, rank = worker.newest, worker.group or Rank("", 0, 0)
+        return JobRecord(
+            number,
+            worker.slot,
+            state=worker.state,
+            reason=worker.reason,
+            group=rank.id or None,
+            rank=rank.rank if rank.id else None,
+            slot=worker.slot,
+            last=last,
+            started=last.started or None,
+            elapsed_s=worker.attempt_s(snapshot.time),
+            energy_j=last.energy_j,
+        )
+
+    jobs = [job(number, worker) for number, worker in enumerate(snapshot.workers, 1)]
+    folder = Path(session.spec.folder)
+    return ReportData(session.spec.name, folder, "ended", session, snapshot.time, jobs, {}, snapshot)
+
+
+def load(entry: SessionEntry) -> ReportData:
+    """As `collect`, of the session's store. Raises `StoreError`."""
+    with open_store(entry.folder / STORE) as stored:
+        return collect(entry, stored)
+
+
+def ordered(rows: Sequence[JobRecord], best: str | None) -> tuple[list[JobRecord], Column[JobRecord] | None, str]:
+    """The rows in the order of a column, that column, and a text about it; None for the jobs' order.
+
+    `best` is a column's name or heading, in any case, with `-` before it for the smallest first; None for the first
+    result, or the jobs' order where there is none. Failed jobs follow the others, those without a value are the last.
+
+    Raises:
+        GmgError: There is no such column; the text lists the columns.
+    """
+    listed = columns(rows)
+    if best is None:
+        results = {name for row in rows for name in row.result or ()}
+        # One that is named like another column has a prefix: `result_env_steps`.
+        matching = [column for column in listed if column.title in results and column.name.endswith(column.title)]
+        if not matching:
+            return list(rows), None, "in their order"
+    else:
+        word = best.removeprefix("-").casefold()
+        matching = [each for each in listed if word in map(str.casefold, (each.name, each.heading, each.title))]
+        if not matching:
+            names = ", ".join(column.name for column in listed)
+            raise GmgError(clean(f"no column {best.removeprefix('-')}; there are: {names}".encode(errors="replace")))
+    column, smallest = matching[0], best is not None and best.startswith("-")
+    keyed = [(column.value(row), row) for row in rows]
+    valued = [(_rank(value), row) for value, row in keyed if value is not None]
+    valued.sort(key=lambda pair: pair[0], reverse=not smallest)
+    valued.sort(key=lambda pair: pair[1].state is WorkerState.FAILED)
+    text = f"by {column.heading}, the {'smallest' if smallest else 'largest'} first"
+    return [row for _, row in valued] + [row for value, row in keyed if value is None], column, text
+
+
+def _rank(cell: Cell) -> tuple[bool, float, str]:
+    """Numbers by size; texts below all numbers, alphabetically."""
+    return (False, 0, cell) if isinstance(cell, str) else (True, cell or 0, "")

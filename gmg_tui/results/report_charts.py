@@ -1,0 +1,273 @@
+"""The page's charts as figures of plotly: the slots over time, a tuning's curve, the rates of a comparison."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from plotly.graph_objects import Figure
+from plotly.subplots import make_subplots
+
+from gmg_tui.model import Trial, TrialKind, Tuning, WorkerState, units
+from gmg_tui.results import tuning_text as tune_words
+from gmg_tui.results.comparison import Comparison
+from gmg_tui.results.report import ReportData
+from gmg_tui.session.store.database import JobAttempt, MetricsRow
+from gmg_tui.session.store.reader import Stored
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C8C8C")
+"""Okabe and Ito's, which the colour-blind can distinguish, less the two that are invisible on a light or a dark page."""
+_DASHES = ("solid", "dash", "dot", "dashdot")
+"""For more slots than colours."""
+_STATES = {
+    WorkerState.STARTING: "#BBBBBB",
+    WorkerState.BUILDING: "#F0E442",
+    WorkerState.COMPILING: "#E69F00",
+    WorkerState.RUNNING: "#56B4E9",
+    WorkerState.FINISHED: "#009E73",
+    WorkerState.FAILED: "#D55E00",
+}
+_OTHER_STATE = "#8C8C8C"
+_MARKS = (("failure", "x", "#D55E00"), ("restart", "triangle-up", "#0072B2"), ("edit", "star", "#CC79A7"))
+"""What is marked on the slots: its name, symbol and colour."""
+_MAX_BARS = 5000
+"""Of more, the longest are drawn."""
+_ALL_POINTS = 60_000
+"""Over all lines."""
+_GAP_STEPS = 5
+"""A time without samples of so many median steps is a gap in the line: nothing ran."""
+_ROW_PX, _CHART_PX, _GAP_PX, _EDGE_PX, _PLAIN_PX = 26, 170, 58, 150, 420
+
+
+class _Chart(NamedTuple):
+    title: str
+    field: str
+    unit: str
+    scale: float = 1.0
+
+
+_CHARTS = (
+    _Chart("FPS (environment steps per second)", "fps", "FPS"),
+    _Chart("GPU utilisation (%)", "gpu_util_pct", "%"),
+    _Chart("SMs busy (%)", "sm_pct", "%"),
+    _Chart("VRAM used (GiB)", "memory_used_mib", "GiB", 1 / 1024),
+    _Chart("Power (W)", "power_w", "W"),
+    _Chart("Temperature (°C)", "temperature_c", "°C"),
+)
+
+
+def over_time(data: ReportData, stored: Stored) -> Figure:
+    """The states of each slot of a session, and its metrics; `stored` is its open store. Raises `StoreError`."""
+    slots = [slot.name for slot in data.session.slots]
+    metrics = stored.metrics(max(100, min(2000, _ALL_POINTS // (len(_CHARTS) * max(len(slots), 1)))))
+    slots += sorted({ran.slot for each in data.attempts.values() for ran in each} - set(slots))
+    charts = [chart for chart in _CHARTS if any(getattr(row, chart.field) is not None for row in metrics)]
+    heights = [max(2, len(slots)) * _ROW_PX, *(_CHART_PX for _ in charts)]
+    inner = sum(heights) + _GAP_PX * len(charts)
+    titles = ["Slots", *(chart.title for chart in charts)]
+    figure = make_subplots(
+        len(heights),
+        shared_xaxes=True,
+        row_heights=heights,
+        vertical_spacing=_GAP_PX / inner if charts else 0,
+        subplot_titles=titles,
+    )
+    zone = time.strftime("%z", time.localtime(data.until))
+    figure.update_xaxes(type="date")
+    figure.update_xaxes(title_text=f"time (UTC{zone[:3]}:{zone[3:]})", row=len(heights))
+    figure.update_yaxes(type="category", categoryorder="array", categoryarray=slots[::-1], row=1)
+    for trace in (*_bars(data, stored), *_marks(data)):
+        figure.add_trace(trace, row=1, col=1)
+    by_slot: dict[str, list[MetricsRow]] = {slot: [] for slot in slots}
+    for row in metrics:
+        by_slot.setdefault(row.slot, []).append(row)
+    in_legend: set[str] = set()
+    for number, chart in enumerate(charts, 2):
+        figure.update_yaxes(rangemode="tozero", row=number)
+        for index, (slot, rows) in enumerate(by_slot.items()):
+            if any(getattr(row, chart.field) is not None for row in rows):
+                figure.add_trace(_line(chart, slot, rows, index, legend=slot not in in_legend), row=number, col=1)
+                in_legend.add(slot)
+    figure.update_layout(legend={"orientation": "h", "y": -64 / inner, "yanchor": "top", "x": 0}, barmode="overlay")
+    return _styled(figure, inner + _EDGE_PX)
+
+
+def curve(tuning: Tuning) -> Figure:
+    """The trials by their value, each with its interval, and the values that are the answer."""
+    figure, answer = Figure(), tuning.answer
+    alone = [trial for trial in tuning.trials if trial.kind is not TrialKind.TOGETHER and trial.rate is not None]
+    for number, slot in enumerate(answer.slots):
+        trials = sorted((trial for trial in alone if trial.slot == slot), key=lambda trial: trial.value)
+        if trials:
+            figure.add_trace(_points(slot, COLOURS[number % len(COLOURS)], trials))
+    marks = [(best.value, name) for name, best in tune_words.values_of(answer, tuning.spec)]
+    if answer.memory is not None and answer.memory.most is not None:
+        marks.append((answer.memory.most, "memory"))
+    if answer.edge is not None:
+        marks.append((answer.edge.value, "edge"))
+    for value, name in marks:
+        if value > 0:
+            figure.add_vline(value, line={"dash": "dot", "width": 1}, label={"text": name, "textposition": "end"})
+    figure.update_xaxes(type="log", title_text=plain(tuning.spec.variable))
+    figure.update_yaxes(title_text=plain(tune_words.unit(tuning.spec)), rangemode="tozero")
+    return _styled(figure, _PLAIN_PX)
+
+
+def rates(made: Comparison) -> Figure:
+    """The rates of all sessions as bars, those of a slot or job beside each other."""
+    figure = Figure()
+    keys = [plain(row.name) for row in made.rows]
+    for number, data in enumerate(made.sessions):
+        fps = [row.values[number] for row in made.rows]
+        figure.add_bar(name=plain(data.name), x=keys, y=fps, marker_color=COLOURS[number % len(COLOURS)])
+    figure.update_xaxes(type="category", title_text=made.unit)
+    figure.update_yaxes(title_text="FPS", rangemode="tozero")
+    return _styled(figure, _PLAIN_PX)
+
+
+def _styled(figure: Figure, height: int) -> Figure:
+    """The figure without colours: a page sets those of its theme."""
+    font = {"family": "system-ui, sans-serif", "size": 12}
+    figure.update_layout(template="none", paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", font=font)
+    figure.update_xaxes(zeroline=False)
+    figure.update_yaxes(zeroline=False, automargin=True)
+    figure.update_annotations(x=0, xanchor="left", font_size=13)
+    return figure.update_layout(height=height, margin={"l": 20, "r": 12, "t": 40}, hovermode="closest")
+
+
+def plain(text: str, limit: int = 200) -> str:
+    """Text from a worker, escaped so that plotly shows it literally."""
+    return escape(text if len(text) <= limit else f"{text[: limit - 1]}…")
+
+
+def _ms(moment: float) -> float:
+    """Unix seconds as milliseconds for the axis, shifted to show local time."""
+    return round((moment + time.localtime(moment).tm_gmtoff) * 1000, 1)
+
+
+class _Bar(NamedTuple):
+    slot: str
+    state: WorkerState
+    started: float
+    seconds: float
+    text: str
+
+
+def _bars(data: ReportData, stored: Stored) -> Iterator[dict[str, Any]]:
+    """The states of the slots over time, a trace for each."""
+    changes: dict[str, list[tuple[float, WorkerState]]] = {}
+    for moment, slot, state in stored.states():
+        changes.setdefault(slot, []).append((moment, state))
+    bars = [bar for ran, span in _attempts(data) for bar in _of_attempt(ran, *span, changes.get(ran.slot, []))]
+    by_state: dict[WorkerState, list[_Bar]] = {}
+    for bar in sorted(bars, key=lambda bar: -bar.seconds)[:_MAX_BARS]:
+        by_state.setdefault(bar.state, []).append(bar)
+    for state, those in by_state.items():
+        yield {
+            "type": "bar",
+            "orientation": "h",
+            "name": state.value,
+            "y": [bar.slot for bar in those],
+            "base": [_ms(bar.started) for bar in those],
+            "x": [round(bar.seconds * 1000, 1) for bar in those],
+            "width": 0.72,
+            "marker": {"color": _STATES.get(state, _OTHER_STATE), "line": {"width": 0.5, "color": _OTHER_STATE}},
+            "hoverinfo": "text",
+            "hovertext": [bar.text for bar in those],
+        }
+
+
+def _attempts(data: ReportData) -> Iterator[tuple[JobAttempt, tuple[float, float]]]:
+    """The attempts whose times were recorded, with these."""
+    for each in data.attempts.values():
+        yield from ((ran, span) for ran in each if (span := data.span(ran)) is not None)
+
+
+def _of_attempt(
+    ran: JobAttempt, started: float, ended: float, changes: Sequence[tuple[float, WorkerState]]
+) -> Iterator[_Bar]:
+    """An attempt's states; its last one where only that was recorded."""
+    within = [(moment, state) for moment, state in changes if started <= moment < ended]
+    first = within[0][1] if within else ran.attempt.state
+    bounds, text = [(started, first), *within[1:], (ended, first)], _hover(ran, ended - started)
+    for (begin, state), (end, _) in pairwise(bounds):
+        yield _Bar(ran.slot, state, begin, end - begin, f"{state.value}, {units.span(end - begin)}<br>{text}")
+
+
+def _hover(ran: JobAttempt, seconds: float) -> str:
+    attempt = ran.attempt
+    lines = [f"<b>job {ran.job}</b>, attempt {attempt.number}: {attempt.state.value} after {units.span(seconds)}"]
+    lines += [f"{units.fps(attempt.rate)} FPS"] if attempt.rate is not None else []
+    return "<br>".join([*lines, *([plain(attempt.reason)] if attempt.reason else [])])
+
+
+def _marks(data: ReportData) -> Iterator[dict[str, Any]]:
+    """Where attempts failed, others followed, and with other arguments or another environment."""
+    marks: dict[str, list[tuple[float, str, str]]] = {name: [] for name, _, _ in _MARKS}
+    given: dict[tuple[int, int], object] = {}
+    for ran, (started, ended) in _attempts(data):
+        attempt = ran.attempt
+        if attempt.state is WorkerState.FAILED:
+            marks["failure"].append((ended, ran.slot, attempt.reason or "failed"))
+        now = (attempt.given, attempt.env)
+        before = given.get((ran.job, ran.rank), now)
+        if attempt.number > 1:
+            what = "restart" if now == before else "edit"
+            marks[what].append((started, ran.slot, f"attempt {attempt.number}: {' '.join(attempt.args)}"))
+        given[ran.job, ran.rank] = now
+    for name, symbol, colour in _MARKS:
+        if marks[name]:
+            yield {
+                "type": "scatter",
+                "mode": "markers",
+                "name": name,
+                "x": [_ms(moment) for moment, _, _ in marks[name]],
+                "y": [slot for _, slot, _ in marks[name]],
+                "marker": {"symbol": symbol, "size": 11, "color": colour, "line": {"width": 1, "color": "#ffffff"}},
+                "hoverinfo": "text",
+                "hovertext": [f"{name}: {plain(text)}" for _, _, text in marks[name]],
+            }
+
+
+def _line(chart: _Chart, slot: str, rows: Sequence[MetricsRow], index: int, *, legend: bool) -> dict[str, Any]:
+    """A slot's line, which is interrupted where a job ends and where there are no samples."""
+    xs: list[float] = []
+    ys: list[float | None] = []
+    steps = sorted(later.time - earlier.time for earlier, later in pairwise(rows))
+    longest = _GAP_STEPS * steps[len(steps) // 2] if steps else 0.0
+    last: MetricsRow | None = None
+    for row in rows:
+        if last is not None and (row.time - last.time > longest or (row.job != last.job and chart.unit == "FPS")):
+            xs.append(xs[-1])
+            ys.append(None)
+        last = row
+        value: float | None = getattr(row, chart.field)
+        xs.append(_ms(row.time))
+        ys.append(None if value is None else float(f"{value * chart.scale:.6g}"))
+    dash = _DASHES[index // len(COLOURS) % len(_DASHES)]
+    return {
+        "type": "scatter",
+        "mode": "lines" if len(xs) > 1 else "markers",
+        "name": plain(slot),
+        "legendgroup": f"slot {slot}",
+        "showlegend": legend,
+        "x": xs,
+        "y": ys,
+        "line": {"width": 1.6, "color": COLOURS[index % len(COLOURS)], "dash": dash},
+        "hovertemplate": f"%{{y}} {chart.unit}<br>%{{x|%H:%M:%S}}",
+    }
+
+
+def _points(slot: str, colour: str, trials: Sequence[Trial]) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": plain(slot),
+        "x": [trial.value for trial in trials],
+        "y": [trial.rate for trial in trials],
+        "line": {"color": colour, "width": 1},
+        "error_y": {"type": "percent", "value": max(trial.margin_pct or 0.0 for trial in trials)},
+    }

@@ -1,0 +1,157 @@
+"""A report as tables for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from shlex import join
+
+from gmg_tui.model import Session, Snapshot, TrialState, Tuning, WorkerState, units
+from gmg_tui.model.errors import GmgError
+from gmg_tui.model.text import clean
+from gmg_tui.results import report
+from gmg_tui.results import table as tables
+from gmg_tui.results import tuning_text as tune_words
+from gmg_tui.results.job_columns import STYLES, columns
+from gmg_tui.results.report import ReportData
+from gmg_tui.session import LOGS, SUMMARY, TUNE
+
+MAX_ROWS = 40
+"""A terminal gets so many, the first."""
+_FAILED = 10
+"""Failures whose reasons are printed."""
+_ORDER_PRIORITY = 95
+_TRIAL_STYLES: dict[str, str] = {
+    **dict.fromkeys(TrialState, "dim"),
+    TrialState.MEASURED: "green",
+    TrialState.FAILED: "red",
+    TrialState.RUNNING: "cyan",
+}
+
+
+def at_end(session: Session, snapshot: Snapshot) -> list[str]:
+    """The results that are printed when all workers have ended: a plain run's table, a tuning's answer.
+
+    The table of a sweep is printed by its command, after these lines.
+    """
+    logs = f"logs: {Path(session.spec.folder) / LOGS}/"
+    if snapshot.tuning is not None:
+        return [*answer_lines(snapshot.tuning), f"tuning: {Path(session.spec.folder) / TUNE}", logs]
+    if snapshot.queue is None:
+        return render(report.at_end(session, snapshot), None, *tables.output()).splitlines()
+    if not snapshot.queue.stranded:
+        return [logs]
+    return [
+        "no job can start: every GPU that the jobs may use is benched",
+        *(f"{slot}: {why}" for slot, why in snapshot.queue.benched.items()),
+        "mend them (nvidia-smi, the kernel's log, gmg-tui doctor), or give others with --gpus, and continue the sweep",
+        logs,
+    ]
+
+
+def render(data: ReportData, best: str | None, width: int | None, colour: bool) -> str:
+    """The table with its totals; many lines, the last without a line end.
+
+    Args:
+        data: The session.
+        best: The column to order by, as in `ordered`; None for the sweep's own, unless no job has that column.
+        width: The terminal's width: as many rows and columns as it has room for. None for all of them.
+        colour: Whether to colour states.
+
+    Raises:
+        GmgError: There is no column `best`.
+    """
+    rows = data.rows()
+    try:
+        listed, by, order = report.ordered(rows, data.best if best is None else best)
+    except GmgError as error:
+        if best is not None:
+            raise
+        listed, by, order = report.ordered(rows, None)
+        order = f"{order} ({error})"
+    kind = "job" if data.plain is None else "worker"
+    chosen = listed[: None if width is None else MAX_ROWS]
+    what = units.count(len(data.jobs), kind)
+    if len(rows) != len(data.jobs):
+        what = f"{units.count(len(rows), 'attempt')} of {what}"
+    if len(chosen) < len(rows):
+        what = f"the first {len(chosen)} of {what}"
+    # The column of the order stays where there is little room.
+    shown = [replace(each, priority=_ORDER_PRIORITY) if by and each.name == by.name else each for each in columns(rows)]
+    lines = tables.terminal(shown, chosen, width=width, colour=colour, styles=STYLES)
+    if not data.jobs:
+        lines.append("no jobs")
+    elif kind == "job" or by is not None or len(chosen) < len(rows) or len(rows) > len(data.jobs):
+        lines.append(f"{what}, {order}")
+    return "\n".join([*lines, *(clean(line.encode(errors="replace")) for line in _below(data))])
+
+
+def trials(tuning: Tuning, width: int | None, *, colour: bool) -> list[str]:
+    """The trials of a tuning in the order of their values, then the answer."""
+    rows = sorted(tuning.trials, key=lambda trial: (trial.value, trial.number))
+    listed = tables.terminal(tune_words.columns(tuning.spec), rows, width=width, colour=colour, styles=_TRIAL_STYLES)
+    return [*listed, *answer_lines(tuning)]
+
+
+def answer_lines(tuning: Tuning) -> list[str]:
+    """The answer as plain lines: a short table, what to know of it, and the command line of the recommended value."""
+    spec, answer = tuning.spec, tuning.answer
+    headline = [f"{spec.variable} = {together}"] if (together := tune_words.together(answer, spec)) else []
+    table = tables.terminal(tune_words.answer_columns(spec), tune_words.values_of(answer, spec))
+    lines = [*headline, *table, *(f"{name}: {text}" for name, text in tune_words.notes(answer))]
+    if answer.recommended is None:
+        return [*lines, f"no value of {spec.variable} was measured"]
+    return [*lines, tune_words.caution(spec), *([f"run it: {join(tuning.command)}"] if tuning.command else [])]
+
+
+def _below(data: ReportData) -> Iterator[str]:
+    """What is printed under the table: the totals, what went wrong, and where the files are."""
+    yield _summary(data)
+    yield from _failures(data)
+    if data.plain is not None:
+        for worker in data.plain.workers:
+            yield from (f"{worker.slot} warning: {warning}" for warning in worker.warnings)
+        # A user's stops need no explanation; a signal stops all for the same reason.
+        yield from sorted({job.reason for job in data.jobs if job.state is WorkerState.STOPPED and job.reason})
+    if data.interrupted:
+        yield f"{units.count(data.interrupted, 'job')} interrupted, to run again when the session is continued"
+    yield from data.slow_slots
+    sweep = data.session.spec.sweep
+    if sweep is not None:
+        yield f"results: {data.folder}/"
+        return
+    if data.session.idle_text:
+        yield data.session.idle_text
+    if (summary := data.folder / SUMMARY).exists():  # a lost session may have none
+        yield f"summary: {summary}"
+    yield f"logs: {data.folder / LOGS}/"
+
+
+def _failures(data: ReportData) -> Iterator[str]:
+    """Why jobs failed, and what helps; of a group once."""
+    groups = [group for group in data.plain.groups if group.state is WorkerState.FAILED] if data.plain else []
+    grouped = {slot for group in groups for slot in group.slots}
+    failed = [job for job in data.jobs if job.state is WorkerState.FAILED and job.slot not in grouped]
+    advice = {worker.slot: worker.advice for worker in data.plain.workers} if data.plain else {}
+    causes: Sequence[tuple[str, str | None, str | None]] = [
+        *((group.id, group.reason, group.advice) for group in groups),
+        *((job.name, job.reason, advice.get(job.name)) for job in failed),
+    ]
+    for name, reason, helps in causes[:_FAILED]:
+        yield f"{name} failed: {reason or 'no reason known'}"
+        if helps:
+            yield f"{'':{len(name)}} {helps}"
+    if len(causes) > _FAILED:
+        yield f"and {len(causes) - _FAILED:,} more failed"
+
+
+def _summary(data: ReportData) -> str:
+    """The totals of all jobs, in one line."""
+    parts = [", ".join(f"{data.states[state]:,} {state}" for state in WorkerState if state in data.states) or "no jobs"]
+    if (rate := data.rate) is not None:
+        without = f" without {units.count(len(data.failed), 'failed worker')}" if data.failed else ""
+        parts.append(f"total {units.fps(rate.mean)} FPS{without}")
+        parts += [f"{units.short(rate.env_steps_per_j)} FPS/W"] if rate.env_steps_per_j is not None else []
+    parts += [f"{name} {value}" for name, value in data.totals]
+    return "  ".join([*(["simulated"] if data.simulated else []), *parts])

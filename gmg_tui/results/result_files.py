@@ -1,0 +1,128 @@
+"""Generates a session's files from its store: `summary.json`, `tune.json`, and the results of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import structs
+
+from gmg_tui.machine.files import write_atomic
+from gmg_tui.model import JobRecord, Session, Snapshot, Tuning, Worker, WorkerState, own_rates
+from gmg_tui.results.column import as_csv, cell
+from gmg_tui.results.job_columns import as_plain, columns, job_json
+from gmg_tui.session import LOGS, STORE, SUMMARY, TUNE
+from gmg_tui.session.store.database import encode
+from gmg_tui.session.store.reader import Stored, open_store
+
+DETAILED: Final = "detailed_results.json"
+TABLE: Final = "summary_results.csv"
+_RATES: Final = ("last", "mean", "max", "samples", "settled")
+_MEANS: Final = ("gpu_util_mean_pct", "memory_peak_mib", "power_mean_w", "energy_j")
+
+
+def export(session: Session) -> None:
+    """Generate all files of a session from its store, and that of `--summary`, each of which is replaced at once.
+
+    Raises:
+        StoreError: The store cannot be read.
+        OSError: A file cannot be written; those after it are not.
+    """
+    folder = Path(session.spec.folder)
+    with open_store(folder / STORE) as stored:
+        snapshot, data = stored.last_snapshot, b""
+        if snapshot is not None:
+            data = _json(summary(session, snapshot))
+            write_atomic(folder / SUMMARY, data)
+            if snapshot.tuning is not None:
+                data = _json(tune(session, snapshot.tuning))
+                write_atomic(folder / TUNE, data)
+        if session.spec.sweep is not None:
+            write_atomic(folder / DETAILED, detailed(stored.each_job(), stored))
+            write_atomic(folder / TABLE, table(stored.each_job()))
+        if session.spec.summary is not None and snapshot is not None and snapshot.ended:
+            write_atomic(Path(session.spec.summary), data)
+
+
+def _json(value: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def detailed(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:
+    """The content of `detailed_results.json`: a job of the store on each line, in the order of `jobs`."""
+    between = b'{"jobs": [\n'
+    for job in jobs:
+        yield between + encode(job_json(job, stored.attempts_of(job.number))).encode()
+        between = b",\n"
+    yield (between if between.startswith(b"{") else b"") + b"\n]}\n"
+
+
+def table(jobs: Iterable[JobRecord]) -> Iterator[bytes]:
+    """The content of `summary_results.csv`: a row for each of `jobs`."""
+    rows = list(map(_short, jobs))
+    yield from as_csv(columns(rows), rows)
+
+
+def _short(job: JobRecord) -> JobRecord:
+    """The job with what a table shows of its results, which may be long."""
+    return structs.replace(
+        job, result={name: value for name, value in (job.result or {}).items() if cell(value) is not None}
+    )
+
+
+def summary(session: Session, snapshot: Snapshot) -> dict[str, Any]:
+    """The summary as plain data; unknown metrics are None."""
+    sound = [worker for worker in own_rates(snapshot.workers) if worker.state is not WorkerState.FAILED]
+    printed = [worker.fps.last for worker in sound if worker.fps and worker.fps.last is not None]
+    settled = [worker.fps.settled for worker in sound if worker.fps and worker.fps.settled is not None]
+    return {
+        "session": session.spec.name,
+        "script": session.spec.script,
+        "args": list(session.spec.args),
+        "started": datetime.fromtimestamp(session.started, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "elapsed_s": round(snapshot.elapsed_s, 3),
+        "total_fps": sum(printed) if printed else None,
+        "total_fps_settled": round(sum(settled), 3) if settled else None,
+        **({"simulated": True} if session.spec.simulate is not None else {}),
+        **({"idle_slots": list(session.idle)} if session.idle else {}),
+        "workers": [_worker(session, worker) for worker in snapshot.workers],
+    }
+
+
+def _worker(session: Session, worker: Worker) -> dict[str, Any]:
+    slot = session.slot(worker.slot)
+    gpu, fps = slot and slot.gpu, worker.fps
+    return {
+        "slot": worker.slot,
+        "gpu": gpu
+        and {"index": gpu.index, "uuid": gpu.uuid, "name": gpu.name, "memory_total_mib": gpu.memory_total_mib},
+        "state": worker.state.value,
+        "reason": worker.reason,
+        "exit_code": worker.newest.exit_code,
+        "attempts": worker.attempt,
+        "n_envs": worker.newest.n_envs,
+        "fps": fps and {name: cell(getattr(fps, name)) for name in _RATES},
+        "env_steps": cell(fps.env_steps) if fps else None,
+        "counted": fps.counted if fps else None,
+        **{name: cell(getattr(worker.newest, name)) for name in _MEANS},
+        "log": f"{LOGS}/{worker.slot}.log",
+        **({"node": slot.node} if slot is not None and slot.node else {}),
+        **({} if worker.group is None else {"group": msgspec.to_builtins(worker.group)}),
+    }
+
+
+def tune(session: Session, tuning: Tuning) -> dict[str, Any]:
+    """A tuning as plain data, with its answer; unknown values are None."""
+    return {
+        "session": session.spec.name,
+        "script": session.spec.script,
+        **({"simulated": True} if session.spec.simulate is not None else {}),
+        "variable": tuning.spec.variable,
+        "metric": tuning.spec.metric,
+        "trials": [as_plain(trial) for trial in tuning.trials],
+        **as_plain(tuning.answer),
+        "command": list(tuning.command) or None,
+    }

@@ -1,0 +1,125 @@
+"""Tables for people: fits columns into a width, and renders them with Rich for the terminal and as HTML.
+
+Widths are counted in terminal columns, of which CJK characters and emoji take two.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from typing import TypeVar
+
+from rich.cells import cell_len
+
+from gmg_tui.results.column import Column, with_values
+
+T = TypeVar("T")
+
+_GAP = 2
+"""Spaces between two columns."""
+_UNLIMITED = 1 << 16
+_CONTROLS = dict.fromkeys((*range(9), *range(11, 32), 127), "·")
+"""What HTML does not allow: a NUL ends what some browsers read."""
+
+
+def terminal(
+    columns: Sequence[Column[T]],
+    rows: Sequence[T],
+    *,
+    width: int | None = None,
+    colour: bool = False,
+    empty: bool = False,
+    styles: Mapping[str, str] = {},
+) -> list[str]:
+    """The lines of a table: heading, rows, and what there was no room for.
+
+    Columns without any value are left out. Then those of the lowest priority are, until the table fits.
+
+    Args:
+        columns: All columns.
+        rows: The rows.
+        width: The greatest width; None for no limit, as in a pipe.
+        colour: Whether to write styles.
+        empty: Whether columns without any value stay.
+        styles: The Rich styles of the cells in a column `state`, by their texts.
+    """
+    from rich.console import Console  # not before a table is written: it takes longer than the rest of a command
+    from rich.table import Table
+    from rich.text import Text
+
+    kept = [column for column in columns if column.priority] if empty else with_values(columns, rows)
+    if not kept:
+        return []
+    cells = {column.name: [column.text(row) for row in rows] for column in kept}
+    widths = {column.name: _width(column, cells[column.name], width) for column in kept}
+    dropped = []
+    while width is not None and len(kept) > 1 and sum(widths[column.name] + _GAP for column in kept) - _GAP > width:
+        least = min(kept, key=lambda column: column.priority)
+        kept.remove(least)
+        dropped.append(least.heading)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    texts = []
+    for column in kept:
+        table.add_column(
+            Text(column.heading),
+            justify="left" if column.left else "right",
+            width=widths[column.name],
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+        coloured = styles if column.name == "state" else {}
+        texts.append([Text(cell, coloured.get(cell, "")) for cell in cells[column.name]])
+    for row in zip(*texts, strict=True):
+        table.add_row(*row)
+    console = Console(
+        file=io.StringIO(), width=_UNLIMITED, force_terminal=colour, color_system="standard" if colour else None
+    )
+    with console.capture() as captured:
+        console.print(table)
+    note = [f"no room for: {', '.join(dropped)}"] if dropped else []
+    return [*(line.rstrip() for line in captured.get().splitlines()), *note]
+
+
+def _width(column: Column[T], cells: Iterable[str], most: int | None) -> int:
+    """The width of a column, in which a cell longer than its `limit` is cut; without a greatest width `most` none is."""
+    widest = max(map(cell_len, cells), default=0)
+    return max(cell_len(column.heading), widest if most is None else min(widest, column.limit))
+
+
+def output() -> tuple[int | None, bool]:
+    """The width of standard output, None where it is no terminal, and whether it takes colours."""
+    if not sys.stdout.isatty():
+        return None, False
+    colour = os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+    return shutil.get_terminal_size().columns, colour
+
+
+def html(columns: Sequence[Column[T]], rows: Sequence[T], *, kind: Callable[[T], str] = lambda row: "") -> str:
+    """A table that a page's script can sort, each row of the class `kind`; `data-value` has a number in full."""
+    filled = with_values(columns, rows)
+    head = "".join(
+        f'<th scope="col" aria-sort="none"><button type="button">{in_html(column.heading)}</button></th>'
+        for column in filled
+    )
+    body = "\n".join(
+        f'<tr class="{escape(kind(row))}">{"".join(_html_cell(column, row) for column in filled)}</tr>' for row in rows
+    )
+    return f'<div class="scroll"><table class="sortable"><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'
+
+
+def _html_cell(column: Column[T], row: T) -> str:
+    value, text = column.value(row), in_html(column.text(row))
+    if value is None:
+        return "<td></td>"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f'<td data-value="{value}">{text}</td>'
+    return f'<td class="text">{text}</td>' if column.left or isinstance(value, str) else f"<td>{text}</td>"
+
+
+def in_html(text: str) -> str:
+    """Text as a page may have it, whatever is in it."""
+    return escape(text.translate(_CONTROLS))

@@ -1,0 +1,142 @@
+"""The texts and columns of a tuning, for the screen, standard output and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from gmg_tui.jobs.argument_placeholders import fill_some
+from gmg_tui.model import FPS, Answer, Best, RunSpec, Together, Trial, TuneSpec, units
+from gmg_tui.results.column import Column
+
+_SAME: Final = 0.005
+"""Slots that differ by less than this share are the same."""
+_Row = TypeVar("_Row")
+
+
+def unit(spec: TuneSpec) -> str:
+    """The unit of the rates: `FPS`, or the metric's own name."""
+    return "FPS" if spec.metric == FPS else spec.metric
+
+
+def wanted(spec: TuneSpec) -> str:
+    """What is looked for: `n_envs with the most FPS`."""
+    return f"{spec.variable} with the most {unit(spec)}"
+
+
+def margin(of: Trial | Best | Together) -> str:
+    """The margin as text behind a rate: ` ±0.6 %`; empty where it is unknown."""
+    return "" if of.margin_pct is None else f" ±{of.margin_pct:.1f} %"
+
+
+def rate(value: float | None, spec: TuneSpec) -> str:
+    """A rate in full, with its unit: `11,513,240 FPS`."""
+    return f"{units.fps(value)} {unit(spec)}"
+
+
+def model(answer: Answer) -> str:
+    """The name of the answer's GPUs without their vendor; `CPU` on the CPU."""
+    return answer.model.removeprefix("NVIDIA ")
+
+
+def values_of(answer: Answer, spec: TuneSpec) -> list[tuple[str, Best]]:
+    """The values that are answers, with their names, without those that are unknown."""
+    first = "fastest" if spec.metric == FPS else "best"
+    values = (("recommended", answer.recommended), (first, answer.fastest), ("largest", answer.largest))
+    return [(name, best) for name, best in values if best is not None]
+
+
+def why_not_more(answer: Answer) -> str:
+    """Why no greater value than the largest is an answer; empty where that is unknown, and where none ran."""
+    if answer.largest is None:
+        return ""
+    if answer.edge is not None:
+        return f"{answer.edge.value:,} did not run: {answer.edge.reason}"
+    if answer.memory is not None and answer.memory.most is not None:
+        most, ran = answer.memory.most, answer.largest.value
+        return f"memory ends at {most:,}" if most >= ran else "memory is nearly used up"
+    return ""
+
+
+def together(answer: Answer, spec: TuneSpec) -> str:
+    """What the recommended value reaches on all slots at once; empty before that is measured."""
+    of = answer.together
+    if of is None:
+        return ""
+    share = "" if of.of_alone_pct is None or len(of.rates) < 2 else f", {of.of_alone_pct:.1f} % of the same slots alone"
+    mean = "" if spec.metric == FPS or len(of.rates) < 2 else " on average"
+    return f"{of.value:,} on {units.count(len(of.rates), 'slot')}: {rate(of.rate, spec)}{mean}{margin(of)}{share}"
+
+
+def factors(answer: Answer) -> str:
+    """The slots that are not as fast as a usual one, the slowest first: `gpu5 −8.0 %  gpu2 +1.2 %`."""
+    by_factor = sorted((factor, slot) for slot, factor in answer.factors.items() if abs(factor - 1) >= _SAME)
+    return "  ".join(f"{slot} {'−' if factor < 1 else '+'}{100 * abs(factor - 1):.1f} %" for factor, slot in by_factor)
+
+
+def notes(answer: Answer) -> list[tuple[str, str]]:
+    """What to know of an answer, each after a word for its kind."""
+    known = [("next", why_not_more(answer)), ("slots", factors(answer))]
+    return [*((name, text) for name, text in known if text), *(("warning", warning) for warning in answer.warnings)]
+
+
+def caution(spec: TuneSpec) -> str:
+    """What an answer does not cover."""
+    return f"{spec.variable} changes what is learned too, not only how fast."
+
+
+def command(run: RunSpec, name: str, value: int) -> tuple[str, ...]:
+    """The command line of the plain run that has `value` where a tuning has `{name}`, with the options that matter to it."""
+    words = ["--python", run.python] if run.python_given else []
+    words += ["--nodes", run.nodes.where] if run.nodes is not None else []
+    words += ["--cpu", str(run.cpu)] if run.cpu is not None else ["--gpus", run.gpus] if run.gpus else []
+    words += [word for key, text in run.env.items() for word in ("--env", f"{key}={fill_some(text, {name: value})}")]
+    words += [word for pattern in run.patterns for word in ("--pattern", pattern)]
+    words += [] if run.probe else ["--no-probe"]
+    args = [fill_some(text, {name: value}) for text in run.args]
+    if run.simulate is not None:  # the demo has the script itself
+        return ("gmg-tui", "demo", "--simulate", str(run.simulate), *words, "--", *args)
+    return ("gmg-tui", *words, *(["-m"] if run.module else []), run.script, *args)
+
+
+def answer_columns(spec: TuneSpec) -> list[Column[tuple[str, Best]]]:
+    """The columns of a table of `values_of`."""
+    measured: list[Column[tuple[str, Best]]] = _measured(spec, lambda row: row[1])
+    return [
+        Column("answer", lambda row: row[0], left=True),
+        Column("value", lambda row: row[1].value, spec.variable),
+        *measured,
+    ]
+
+
+def columns(spec: TuneSpec) -> list[Column[Trial]]:
+    """The columns of a table of trials, in their order."""
+    measured: list[Column[Trial]] = _measured(spec, lambda trial: trial)
+    return [
+        Column("number", lambda trial: trial.number, "#", priority=40),
+        Column("value", lambda trial: trial.value, spec.variable, priority=100),
+        Column("slot", lambda trial: trial.slot, priority=90, left=True),
+        Column("kind", lambda trial: trial.kind.value, "for", priority=50, left=True),
+        Column("state", lambda trial: trial.state.value, priority=80, left=True),
+        *measured,
+        Column("start_s", lambda trial: trial.start_s, "start", write=units.span, priority=10),
+        Column("measured_s", lambda trial: trial.measured_s, "measured", write=units.span, priority=10),
+        Column("reason", lambda trial: trial.reason, priority=60, left=True),
+    ]
+
+
+def _measured(spec: TuneSpec, of: Callable[[_Row], Trial | Best]) -> list[Column[_Row]]:
+    """The columns of what is measured of a trial, or of several of one value."""
+
+    def per_watt(row: _Row) -> float | None:
+        rate, power_w = of(row).rate, of(row).power_w
+        return rate / power_w if rate is not None and power_w else None
+
+    return [
+        Column("rate", lambda row: of(row).rate, unit(spec), write=units.fps, priority=100),
+        Column("margin_pct", lambda row: of(row).margin_pct, "±", write=lambda pct: f"{pct:.1f} %", priority=90),
+        Column("memory_mib", lambda row: of(row).memory_mib, "VRAM", write=units.mib, priority=70),
+        Column("gpu_util_pct", lambda row: of(row).gpu_util_pct, "GPU", "%", units.whole, 30),
+        Column("power_w", lambda row: of(row).power_w, "W", write=units.whole, priority=30),
+        Column("rate_per_w", per_watt, f"{unit(spec)}/W", "", units.short, 20),
+    ]

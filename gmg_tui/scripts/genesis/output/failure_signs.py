@@ -1,0 +1,96 @@
+"""The kinds of failures, and the signs by which they are recognised (`failures.toml`)."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from enum import StrEnum
+from functools import cache
+from importlib import resources
+
+import msgspec
+
+
+class FailureKind(StrEnum):
+    """The kind of failure, which decides whether a retry can help."""
+
+    CACHE_RACE = "cache race"
+    """Two workers wrote one mesh cache file at the same time."""
+    FOLDER_RACE = "folder race"
+    """Two workers made or removed one folder at the same time."""
+    MEMORY = "out of memory"
+    """Of the GPU."""
+    HOST_MEMORY = "out of host memory"
+    DEVICE = "device"
+    """The wrong GPU, none, or one that has failed."""
+    LOST = "lost GPU"
+    """The driver cannot reach the GPU."""
+    DRIVER = "driver"
+    """The driver does not answer."""
+    NCCL = "NCCL"
+    PORT = "port"
+    """The port of a group's store is taken."""
+    PEER = "peer"
+    """Another rank of the group has ended."""
+    GROUP = "group"
+    """Ended because another rank of the group has failed."""
+    EGL = "EGL"
+    SCRIPT = "script"
+    """The script fails in this way every time."""
+    KILLED = "killed"
+    """By a signal."""
+    CONFIG = "configuration"
+    """Permissions, disk space, or something not installed."""
+    UNKNOWN = "unknown"
+
+    @property
+    def heals(self) -> bool:
+        """Whether an unchanged restart is likely to help, as after a race with another worker."""
+        return self in (FailureKind.CACHE_RACE, FailureKind.FOLDER_RACE, FailureKind.DRIVER)
+
+
+class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A row of `failures.toml`: a text that identifies a kind of failure."""
+
+    kind: FailureKind
+    patterns: tuple[str, ...]
+    """Regular expressions."""
+    advice: str
+    vague: bool = False
+    """Whether other lines may name the failure more precisely."""
+
+
+_GENERIC = frozenset({FailureKind.CONFIG, FailureKind.FOLDER_RACE, FailureKind.SCRIPT})
+"""Kinds whose signs also occur in harmless lines: only the reason is searched for them."""
+
+
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All signs."""
+
+    sign: tuple[Sign, ...]
+    signals: dict[str, tuple[str, str]]
+    """Why a signal ends a process, by the signal's name, and what to do about it."""
+
+
+@cache
+def table() -> Table:
+    """Returns the contents of `failures.toml`."""
+    text = resources.files("gmg_tui.scripts.genesis.output").joinpath("failures.toml").read_text("utf-8")
+    return msgspec.convert(tomllib.loads(text), Table)
+
+
+@cache
+def _signs() -> tuple[tuple[re.Pattern[bytes], Sign], ...]:
+    return tuple((re.compile("|".join(row.patterns).encode()), row) for row in table().sign)
+
+
+def sign_of(text: bytes) -> Sign | None:
+    """Returns the first sign that occurs in `text`."""
+    return next((sign for pattern, sign in _signs() if pattern.search(text)), None)
+
+
+def sign_in(texts: Sequence[bytes]) -> Sign | None:
+    """Returns a sign in any of these lines, newest first; only of a kind that does not occur in harmless ones."""
+    signs = [sign for sign in map(sign_of, reversed(texts)) if sign is not None and sign.kind not in _GENERIC]
+    return next((sign for sign in signs if not sign.vague), signs[0] if signs else None)

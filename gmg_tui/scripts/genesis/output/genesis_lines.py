@@ -1,0 +1,131 @@
+"""Reads the lines of Genesis: phases, rates, environments, device, version, and warnings."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Iterator
+
+from gmg_tui.model.text import clean
+from gmg_tui.scripts.genesis.output import lines
+from gmg_tui.scripts.readers.interface import Figures, LineReader
+
+_MAX_TEXT = 200
+"""Characters of a device's name, as a line of output may hold anything."""
+_MAX_READ = 8192
+"""Bytes of a line that are read for anything but progress lines."""
+_CLEANING = b"offline_cache.h:run"
+"""Where Quadrants removes old kernels as it ends: a lock that it does not get there loses no kernel."""
+_DEVICE, _LOCK, _RENDERING = range(3)
+"""The kinds of warnings, most serious first."""
+
+
+class Alerts:
+    """The warnings of one attempt, at most one of each kind.
+
+    A rank of a group (`rank`) has none of the kernel cache's lock: it compiles and saves the same kernels as the others.
+    """
+
+    def __init__(self, gpu_slot: bool, *, rank: bool = False) -> None:
+        self._gpu_slot = gpu_slot
+        self._rank = rank
+        self._texts: dict[int, str] = {}
+        self._fell_back = False
+        self.rebuilt_caches = False
+        """Whether Genesis has rebuilt a half-written cache file."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """One line each, most serious first."""
+        return tuple(self._texts[kind] for kind in sorted(self._texts))
+
+    def device(self, name: str, backend: str) -> None:
+        """Record the device that Genesis runs on."""
+        self._texts.pop(_DEVICE, None)
+        if self._gpu_slot and backend == "cpu":
+            fell_back = f"fell back to the CPU ({name}): Genesis found no usable GPU"
+            chosen = f"runs on the CPU ({name}), not on the GPU of its slot"
+            self._note(_DEVICE, fell_back if self._fell_back else chosen)
+
+    def read(self, text: bytes, *, logged: bool) -> None:
+        """Read a line: a text of Genesis's logger (`logged`), or another one."""
+        if logged and text.startswith(lines.CORRUPTED_CACHE):
+            self.rebuilt_caches = True
+        elif self._gpu_slot and logged and text.startswith(lines.SOFTWARE_RENDERING):
+            self._note(_RENDERING, "renders in software, slowly: EGL does not use the GPU")
+        elif lines.NO_BACKEND.search(text) is not None:
+            self._fell_back = True
+            if self._gpu_slot:
+                self._note(_DEVICE, "fell back to the CPU: Genesis found no usable GPU")
+        elif not logged and not self._rank and _CLEANING not in text and (lock := lines.LOCK.search(text)) is not None:
+            self._note(_LOCK, f"kernel cache locked, kernels may have to be compiled again: {clean(lock['path'])}")
+
+    def _note(self, kind: int, text: str) -> None:
+        self._texts[kind] = text[:_MAX_TEXT]
+
+
+class GenesisLines(LineReader):
+    """Reads them block by block: blocks of progress lines and of other scripts' lines as a whole, any other line by line.
+
+    Attributes:
+        device: The name of what Genesis runs on.
+        backend: `cuda`, `cpu` …
+        version: Genesis'.
+        alerts: The warnings in its lines.
+    """
+
+    def __init__(self, alerts: Alerts) -> None:
+        self.device: str | None = None
+        self.backend: str | None = None
+        self.version: str | None = None
+        self.alerts = alerts
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The warnings in its lines, one line each."""
+        return self.alerts.texts
+
+    def read(self, block: bytes) -> Iterator[Figures]:
+        """Yields the figures of a block."""
+        if self.in_order(block):
+            for line in block.splitlines(keepends=True):
+                yield from self._read_line(line)
+        else:
+            yield from _rates(lines.FPS.findall(block))
+
+    @staticmethod
+    def in_order(block: bytes) -> int:
+        """Returns how much of a block, in bytes, must be read line by line, as it may hold more of Genesis than rates."""
+        heads = [head.start() for head in lines.OTHER.finditer(block)]
+        return max(-1, *heads[-1:], *(block.rfind(word) for word in lines.TRIGGERS)) + 1
+
+    def _read_line(self, raw: bytes) -> Iterator[Figures]:
+        matches = lines.FPS.findall(raw)
+        if matches:
+            yield from _rates(matches)
+            return
+        line = lines.plain(raw[:_MAX_READ])
+        logged = lines.message(line)
+        if logged is None:
+            self.alerts.read(line, logged=False)
+            return
+        _, text = logged
+        self.alerts.read(text, logged=True)
+        device = lines.DEVICE.match(text)
+        if device is not None:
+            self.device, self.backend = clean(device["name"])[:_MAX_TEXT], clean(device["backend"])
+            self.alerts.device(self.device, self.backend)
+        version = lines.VERSION.search(text)
+        if version is not None:
+            self.version = clean(version["version"].rstrip(b".,"))
+        phase = next((phase for start, phase in lines.PHASES if text.startswith(start)), None)
+        if phase is not None:
+            yield Figures(phase=phase)
+
+
+def _rates(matches: list[tuple[bytes, bytes, bytes]]) -> Iterator[Figures]:
+    """Yields the figures of matches of `lines.FPS`, without those that the root logger repeats."""
+    plain = [match for match in matches if not match[0]]
+    for n_envs, group in itertools.groupby(plain, operator.itemgetter(2)):
+        rates = [lines.number(rate) for _, rate, _ in group]
+        yield Figures(rates=rates, n_envs=int(lines.number(n_envs)) if n_envs else None)

@@ -1,0 +1,126 @@
+r"""Every regular expression for lines of Genesis.
+
+All work on bytes as the worker wrote them, colours included. Texts and versions: Genesis 0.2.1 to 0.4.5 and 1.4.5
+(`engine/scene.py`, `logging/logger.py`, `utils/tools.py`). No expression crosses the end of a line, and each takes linear time.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from gmg_tui.model import Phase
+from gmg_tui.model.text import strip_ansi
+from gmg_tui.scripts.genesis.output.log_text import HEAD
+
+# What follows a repetition never begins like the repeated part: possessive forms (`++`) match the same without backtracking.
+NUMBER: Final = rb"\d{1,24}+(?:,\d{3}){0,8}+(?:\.\d{1,6}+)?+"
+"""A number as Genesis writes it, with thousands commas."""
+_COLOUR = rb"(?:\x1b\[[\d;]{0,16}+m){0,4}+"
+_OPEN = _COLOUR + rb"(?:~{1,4}<)?+"
+_CLOSE = rb"(?:>~{1,4})?+" + _COLOUR
+
+_RATE = rb"Running at " + _COLOUR + rb"(~{1,4}<)?(" + NUMBER + rb")" + _CLOSE + rb" FPS"
+_EACH = (
+    rb"\(" + _OPEN + NUMBER + _CLOSE + rb" FPS per env, " + _OPEN + rb"(\d{1,9}(?:,\d{3}){0,2})" + _CLOSE + rb" envs\)"
+)
+
+FPS: Final = re.compile(_RATE + rb"(?: " + _EACH + rb")?\.")
+"""A progress line. Groups: the marker of the raw form, the rate over all environments, and their number if there are any.
+
+Up to 0.4.5 the root logger repeats the line in the raw form, `Running at ~<1,989.47>~ FPS`.
+"""
+
+FPS_ALONE: Final = re.compile(
+    rb"(?:\[Genesis[^\]\r\n]{0,40}\](?: \[[^\]\r\n]{1,40}\]){0,2} |INFO:genesis:)?+" + FPS.pattern + rb"\s*"
+)
+"""A line that holds only a rate."""
+
+OTHER: Final = re.compile(rb"\[Genesis(?:\] \[[^\]\r\n]{8,24}\] \[[A-Z]{1,8}\]| [^\]\r\n]{8,40}\]) (?!Running at )")
+"""The beginning of a line of Genesis's logger other than a progress line."""
+
+_LOGGED = re.compile(HEAD.encode() + rb"(?P<text>.*)", re.DOTALL)
+"""A line of Genesis's logger."""
+
+TRIGGERS: Final = (b".lock failed", b"falling back to CPU")
+"""A block without these and `OTHER` contains no lines of Genesis but progress lines."""
+
+PHASES: Final = (
+    (b"Running on ", Phase.INITIALISING),
+    (b"Scene <", Phase.CREATING),
+    (b"Building scene <", Phase.BUILDING),
+    (b"Compiling simulation kernels", Phase.COMPILING),
+    (b"Viewer created.", Phase.RUNNING),
+    ("💤 Exiting Genesis and caching compiled kernels".encode(), Phase.SAVING),
+    (b"Exiting Genesis and caching compiled kernels", Phase.SAVING),
+)
+"""The beginning of a line, and the phase that begins with it; the same from 0.2.1 to 1.4.5."""
+
+CORRUPTED_CACHE: Final = b"Ignoring corrupted cache."
+SOFTWARE_RENDERING: Final = b"Software rendering context detected"
+
+DEVICE: Final = re.compile(rb"Running on \[(?P<name>.*)\] with backend <?(?:gs\.)?(?P<backend>\w{1,20})")
+VERSION: Final = re.compile(rb"Genesis initialized\..*?version: (?P<version>[\w.+-]{1,40})")
+NO_BACKEND: Final = re.compile(
+    rb"Backend <?(?:gs\.)?\w+>? not available on this machine\. Falling back to CPU|falling back to CPU"
+)
+LOCK: Final = re.compile(rb"Lock (?P<path>\S{1,400}\.lock) failed")
+
+COMPILER: Final = re.compile(rb"\[[TDIWEC] \d\d/\d\d/\d\d \d\d:\d\d:\d\d")
+"""A line of Quadrants' or Taichi's native logger."""
+
+_LIBRARY = re.compile(
+    COMPILER.pattern + rb"|\[(?:Quadrants|GsTaichi|Taichi)\] "  # their greeting at import
+    rb"|\[\d{4}-\d\d-\d\d [\d:.]+\] \[CoACD\]"
+    rb"|\s|libEGL|libGL|MESA|INFO:genesis:|WARNING:genesis:"
+    rb"|.{0,500}?\w{0,60}(?:Warning|warning):"  # Python's warnings; the line of source under one is indented
+)
+"""Lines that libraries print while Genesis starts, rather than the script."""
+
+REPORTED: Final = "gmg:fps "
+"""How a line of `gmg_tui.report_fps` begins."""
+_BAR = re.compile(r"(\d{1,3})%\|[^|\r\n]{0,600}\| {0,20}[\d.]{1,20}[kMGTPEZY]?/[\d.]")
+
+USAGE: Final = re.compile(rb"[Uu]sage: {1,4}\S")
+"""The beginning of what argparse and click print before they end the script."""
+
+_MARKUP = re.compile(rb"~{1,4}<|>~{1,4}")
+
+
+def unmarked(text: bytes) -> bytes:
+    """Returns `text` without Genesis' marks for highlighting, which the text of its exceptions contains."""
+    return _MARKUP.sub(b"", text) if b"~" in text else text
+
+
+def plain(line: bytes) -> bytes:
+    """Returns `line` without escape sequences, and without white space at its ends."""
+    return strip_ansi(line).strip(b" \t\r\n")
+
+
+def message(line: bytes) -> tuple[bytes, bytes] | None:
+    """Returns level and text of a plain line of Genesis's logger; None for other lines."""
+    start = line.find(b"[Genesis")
+    match = _LOGGED.match(line, start) if start >= 0 else None
+    if match is None:
+        return None
+    return match["level"] or match["raw_level"] or b"INFO", match["text"]
+
+
+def from_library(line: bytes) -> bool:
+    """Whether a plain line, with its indentation, was printed by a library rather than by the script."""
+    return _LIBRARY.match(line) is not None
+
+
+def number(raw: bytes) -> float:
+    """Returns the value of a `NUMBER`."""
+    return float(raw.replace(b",", b""))
+
+
+def is_mere(text: str) -> bool:
+    """Whether a cleaned line holds only a rate, or a bar of tqdm that is not full."""
+    if text.startswith(REPORTED):
+        return True
+    if "Running at " in text:
+        return FPS_ALONE.fullmatch(text.encode(errors="replace")) is not None
+    bar = _BAR.search(text) if "%|" in text else None
+    return bar is not None and bar[1] != "100"

@@ -1,0 +1,270 @@
+"""Reads what one attempt prints: phase, rate, progress, metrics, warnings, and at its end the reason of a failure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from gmg_tui.model import Fps, Phase, Progress, WorkerState
+from gmg_tui.scripts import env_count
+from gmg_tui.scripts.genesis.output import lines
+from gmg_tui.scripts.genesis.output.failures import Failure, Tail, explain
+from gmg_tui.scripts.genesis.output.genesis_lines import Alerts, GenesisLines
+from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate, is_smoothed
+from gmg_tui.scripts.readers.formats import LONG_LINE, Format, FormatLines, PatternHint, ReportedLines, built_in
+from gmg_tui.scripts.readers.interface import Figures, LineReader
+
+_MAX_METRICS = 64
+_MAX_READ = 8192
+"""Bytes of a line that are read."""
+_FLOOD = 1 << 16
+"""Bytes of a block that are read, the last ones: in a flood the newest lines count."""
+_PACE = 20
+"""The time left is estimated from so many of the last lines."""
+
+_STATES = {
+    Phase.IMPORTING: WorkerState.STARTING,
+    Phase.INITIALISING: WorkerState.BUILDING,
+    Phase.CREATING: WorkerState.BUILDING,
+    Phase.BUILDING: WorkerState.BUILDING,
+    Phase.COMPILING: WorkerState.COMPILING,
+    Phase.BUILT: WorkerState.COMPILING,
+    Phase.RUNNING: WorkerState.RUNNING,
+}
+_SILENT = frozenset({Phase.IMPORTING, Phase.COMPILING})
+"""Phases whose end Genesis does not print: they end with the script's own next line."""
+
+_STALE_FACTOR, _STALE_S, _FIRST_GAP_S = 3.0, 5.0, 20.0
+"""A number is current for so many times the longest of the last gaps (or the third, before there is one)."""
+_GAPS = 16  # some scripts print several numbers at once, after a long silence
+
+
+class Pace:
+    """When a script reported something."""
+
+    def __init__(self) -> None:
+        self.last_at: float | None = None
+        """Monotonic seconds; None before the first."""
+        self._gaps_s: deque[float] = deque(maxlen=_GAPS)
+
+    def beat(self, now: float) -> None:
+        """Record a report at `now`, monotonic seconds."""
+        if self.last_at is not None and now > self.last_at:
+            self._gaps_s.append(now - self.last_at)
+        self.last_at = now
+
+    @property
+    def usual_s(self) -> float:
+        """The longest of the last intervals, seconds; 0 before the second report."""
+        return max(self._gaps_s, default=0.0)
+
+    def silent_s(self, now: float) -> float | None:
+        """Returns the seconds since the last report, where these are several times as many as usual; else None."""
+        silent_s = now - self.last_at if self.last_at is not None else 0.0
+        return silent_s if silent_s > max(_STALE_S, _STALE_FACTOR * (self.usual_s or _FIRST_GAP_S)) else None
+
+
+class Reader:
+    """Reads the output of one attempt, both streams together, block by block.
+
+    The user's `formats` take precedence over Genesis' lines, these over a trainer's. Phases also come from
+    the probe (`reach`). Memory is bounded.
+
+    Attributes:
+        state: The worker's state in this phase; while kernels are saved, the state before.
+        phase_started: Monotonic seconds.
+        phase_times: How long each phase took that another one followed, seconds.
+        had_progress: Whether it reported a rate, an iteration, or a bar after Genesis started.
+        pace: When it reported progress.
+        metrics: The newest of each named number.
+        n_envs: Environments, as printed; None if they were not.
+    """
+
+    def __init__(
+        self,
+        gpu_slot: bool = False,
+        started: float | None = None,
+        *,
+        rank: bool = False,
+        formats: Sequence[Format] = (),
+        args: Sequence[str] = (),
+    ) -> None:
+        """Read a worker on a GPU (`gpu_slot`) or the CPU, which may be a `rank` of a group.
+
+        `started` is when it was started, monotonic seconds (None for the time of its first block); `args` are the script's.
+        """
+        self.phase, self.state = Phase.IMPORTING, WorkerState.STARTING
+        self.phase_started = started or 0.0
+        self.phase_times: dict[Phase, float] = {}
+        self.progress: Progress | None = None
+        self.had_progress = False
+        self.metrics: dict[str, float] = {}
+        self.n_envs: int | None = None
+        self.genesis = GenesisLines(Alerts(gpu_slot, rank=rank))
+        trainers = (FormatLines(row, most=LONG_LINE) for row in built_in().values())
+        self._readers: tuple[LineReader, ...] = (ReportedLines(), *map(FormatLines, formats), self.genesis, *trainers)
+        self._hint = PatternHint()
+        self._rate = PrintedRate()
+        self._rate_from = self._progress_from = self._envs_from = len(self._readers)
+        self._reports: deque[tuple[float, float]] = deque(maxlen=_PACE + 1)
+        """How much was done, and when (monotonic seconds)."""
+        self._total = env_count.total_steps(args)
+        self.pace = Pace()
+        self._fresh: dict[str, float] = {}
+        self._tail = Tail()
+        self._now = 0.0
+        self._clock_known = started is not None
+        self._running_s = 0.0
+        """Of earlier running phases."""
+        self._gives_up = False
+        """Whether it prints an error or its usage, so that its lines do not mean that it runs."""
+        self._has_simulated = False
+
+    def feed(self, block: bytes, now: float) -> None:
+        """Read the next block, which arrived at `now` (monotonic seconds): whole lines, or part of a very long one."""
+        if not self._clock_known:
+            self.phase_started, self._clock_known = now, True
+        self._now = now
+        self._tail.add(block)
+        if self.fps is None:
+            self._hint.feed(block, now)
+        ordered, at = self.genesis.in_order(block), 0
+        if ordered or self.phase in _SILENT:
+            # The meaning of a line depends on the phase, so these are read one by one.
+            for line in block.splitlines(keepends=True):
+                if at >= ordered and self.phase not in _SILENT:
+                    break
+                self._read(line)
+                at += len(line)
+        if at < len(block):
+            self._read(block[max(at, len(block) - _FLOOD) :])
+
+    def _read(self, block: bytes) -> None:
+        before = self.phase
+        for position, reader in enumerate(self._readers):
+            for figures in reader.read(block):
+                self._take(position, reader, figures)
+        if self.phase is before and before in _SILENT and self._is_own(block):
+            self._enter(Phase.RUNNING)
+
+    def reach(self, phase: Phase, at: float) -> bool:
+        """Enter the phase that the probe saw begin at `at` (monotonic seconds). Returns whether it is another one."""
+        if phase is Phase.RUNNING:
+            self.had_progress = self._has_simulated = True
+        if phase in (self.phase, Phase.IMPORTING) or at < self.phase_started:
+            return False
+        self._now = at
+        self._begin(phase)
+        return True
+
+    @property
+    def fps(self) -> Fps | None:
+        """Environment steps per second, as printed; None before the first number."""
+        return self._rate.fps()
+
+    @property
+    def fps_of_group(self) -> bool:
+        """Whether `fps` is the whole group's."""
+        return self._rate_from < len(self._readers) and self._readers[self._rate_from].whole_group
+
+    def fresh_metrics(self) -> dict[str, float]:
+        """Returns the named numbers that have arrived since the last call."""
+        fresh, self._fresh = self._fresh, {}
+        return fresh
+
+    @property
+    def hint(self) -> str | None:
+        """The `--pattern` to start the script with, where it prints a rate that is not read."""
+        return self._hint.text if self.fps is None else None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The warnings, one line each."""
+        return tuple(text for reader in self._readers for text in reader.warnings)
+
+    def running_s(self, now: float) -> float:
+        """Returns how long it has been in the running phase at `now` (monotonic seconds), seconds."""
+        return self._running_s + (max(0.0, now - self.phase_started) if self.phase is Phase.RUNNING else 0.0)
+
+    def failure(self, exit_code: int) -> Failure:
+        """Returns why the attempt ended with `exit_code` (negative: a signal's number), according to its last lines."""
+        return explain(exit_code, self._tail.lines())
+
+    def _take(self, position: int, reader: LineReader, figures: Figures) -> None:
+        """Apply figures of the reader at `position`."""
+        if figures.phase is not None:
+            self._begin(figures.phase)
+        for metrics in (self.metrics, self._fresh) if figures.metrics else ():
+            metrics.update(figures.metrics)
+            while len(metrics) > _MAX_METRICS:
+                del metrics[next(iter(metrics))]
+        if figures.n_envs is not None and position <= self._envs_from:
+            if self.n_envs not in (None, figures.n_envs):
+                self._rate.new_scene()
+            self.n_envs, self._envs_from = figures.n_envs, position
+        if (figures.rates or figures.steps is not None) and position <= self._rate_from:
+            self._take_rate(position, reader, figures)
+        if figures.done is not None and position <= self._progress_from:
+            self._take_progress(position, reader, figures)
+
+    def _take_rate(self, position: int, reader: LineReader, figures: Figures) -> None:
+        if position < self._rate_from:
+            self._rate, self._rate_from = PrintedRate(), position
+        if figures.rates:
+            smoothed = reader is self.genesis and is_smoothed(self.genesis.version)
+            self._rate.add(figures.rates, self._now, smoothed=smoothed, n_envs=figures.n_envs or self.n_envs)
+        if figures.steps is not None:
+            self._rate.count(figures.steps, self._now)
+        self.pace.beat(self._now)
+        self._simulated()
+
+    def _take_progress(self, position: int, reader: LineReader, figures: Figures) -> None:
+        done, total = figures.done or 0.0, figures.total or self._total
+        if total is None:
+            return
+        if position < self._progress_from or (self._reports and done < self._reports[-1][0]):
+            self._reports.clear()  # it counts from the beginning again
+        self._progress_from = position
+        if not self._reports or self._reports[-1][0] != done:
+            self._reports.append((done, self._now))
+        (first, began), (last, at) = self._reports[0], self._reports[-1]
+        pace = (last - first) / (at - began) if at > began and last > first else None
+        left = max(0.0, total - done)
+        self.progress = Progress(min(done, total), total, figures.unit, left / pace if pace else None, pace)
+        self.pace.beat(self._now)
+        if not reader.vague:
+            self._simulated()
+        elif self.phase in (*_SILENT, Phase.RUNNING):  # while Genesis builds, a bar is for a download or for meshes
+            self.had_progress = True
+            self._enter(Phase.RUNNING)
+
+    def _is_own(self, raw: bytes) -> bool:
+        """Whether a line is the script's own output, which ends a phase of `_SILENT`."""
+        line = lines.plain(raw[:_MAX_READ])
+        if line.startswith(b"Traceback (most recent call last)") or lines.USAGE.match(line):
+            self._gives_up = True
+        foreign = raw[:1] in b" \t" or lines.message(line) is not None or lines.from_library(line)
+        return bool(line) and not foreign and not self._gives_up
+
+    def _simulated(self) -> None:
+        self.had_progress = self._has_simulated = True
+        self._enter(Phase.RUNNING)
+
+    def _begin(self, phase: Phase) -> None:
+        if phase is Phase.BUILDING:
+            self._rate.new_scene()
+        self._enter(phase)
+        if phase is Phase.INITIALISING and not self._has_simulated:
+            # Lines or bars before this were of the script's own preparations.
+            self.progress, self.had_progress, self._running_s = None, False, 0.0
+
+    def _enter(self, phase: Phase) -> None:
+        if phase is self.phase:
+            return
+        seconds = self._now - self.phase_started
+        if self.phase is Phase.RUNNING:
+            self._running_s += seconds
+        elif phase is not Phase.SAVING:  # that cuts a phase short
+            self.phase_times[self.phase] = seconds
+        self.phase, self.phase_started = phase, self._now
+        self.state = _STATES.get(phase, self.state)

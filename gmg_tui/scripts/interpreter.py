@@ -1,0 +1,83 @@
+"""The Python that runs the workers' script: which one it is, and whether it has Genesis."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from gmg_tui.model import Versions
+from gmg_tui.model.errors import GmgError
+
+_ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
+"""Set by an activated environment; a virtualenv inside a conda environment takes precedence."""
+_ANSWER_S = 30.0
+"""How long an interpreter may take to answer; it may be on a slow network disk."""
+_SITE = "lib/python3*/site-packages"
+_COMPILERS = "quadrants", "gstaichi", "taichi"
+"""Genesis' compiler as it is and was called; each version compiles its own kernels."""
+_FIND = "import importlib.util, sys; sys.exit(importlib.util.find_spec('genesis') is None)"
+_HELLO = "import sys; print(sys.version_info[0])"
+
+
+def default_python(environ: Mapping[str, str]) -> str:
+    """The interpreter of the active virtualenv or conda environment, else the one that runs gmg-tui."""
+    folders = filter(None, map(environ.get, _ENVIRONMENTS))
+    pythons = (str(Path(folder, "bin", "python")) for folder in folders)
+    return next((python for python in pythons if os.access(python, os.X_OK)), sys.executable)
+
+
+def check_python(path: str) -> str:
+    """The absolute path of an interpreter; a bare name is looked up in `PATH`.
+
+    Links are kept: the link in a virtualenv is what makes it that virtualenv's interpreter. Raises
+    `GmgError` if it is not an interpreter, or does not answer.
+    """
+    # By os.path: a Path would lose the `./` that keeps `./python` from being looked up in `PATH`.
+    program = shutil.which(os.path.expanduser(path))  # noqa: PTH111
+    if program is None:
+        raise GmgError(f"--python {path}: not a program that can be run; give the path of a Python interpreter")
+    python = str(Path(program).absolute())
+    try:
+        answer = _ask(python, _HELLO)
+    except subprocess.TimeoutExpired:
+        raise GmgError(f"--python {path}: does not answer within {_ANSWER_S:.0f} s; is it an interpreter?") from None
+    except OSError as error:
+        raise GmgError(f"--python {path}: cannot be run: {error.strerror}; give a Python interpreter") from error
+    if answer.returncode != 0 or answer.stdout.strip() != b"3":
+        raise GmgError(f"--python {path}: is no Python 3 interpreter")
+    return python
+
+
+def has_genesis(python: str) -> bool:
+    """Whether that interpreter could import Genesis, tested without importing it, which takes up to a minute."""
+    try:
+        return _ask(python, _FIND).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def versions(python: str) -> Versions:
+    """What is installed in that interpreter's environment, read from names of files: nothing is started or imported."""
+    root = Path(python).parent.parent
+    installed = dict(path.stem.split("-", 1) for path in sorted(root.glob(f"{_SITE}/*-*.dist-info")))
+    compiler = next((f"{name} {installed[name]}" for name in _COMPILERS if name in installed), None)
+    # A link may be called `python`; what it leads to has the version in its name, or an environment in that of a folder.
+    names = [Path(os.path.realpath(python)).name, *(path.name for path in root.glob("lib/python3.*"))]
+    version = next((name.removeprefix("python") for name in names if name.startswith("python3.")), None)
+    return Versions(version, installed.get("genesis_world"), installed.get("torch"), compiler)
+
+
+def install_command(python: str) -> str:
+    """The command that installs Genesis for that interpreter."""
+    return f"{python} -m pip install genesis-world torch"
+
+
+def _ask(python: str, program: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a short program. Raises `OSError` and `subprocess.TimeoutExpired`; the process is gone then."""
+    return subprocess.run(
+        [python, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_S, check=False
+    )

@@ -1,0 +1,199 @@
+"""Lines that regular expressions with named groups describe: those of trainers (`formats.toml`), `[readers.NAME]`, `--pattern`.
+
+Beside them the lines of `gmg_tui.report_fps`: `gmg:fps {"fps": 5700000.0, "n_envs": 4096}`.
+
+An expression such as `(a+)+b` may take a time that grows exponentially with the line, so a user's expressions are matched
+with the first `LINE` characters only.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from gmg_tui.model.errors import GmgError
+from gmg_tui.model.text import strip_ansi
+from gmg_tui.scripts.readers.interface import Figures, LineReader, figures, number
+
+LINE = 500
+LONG_LINE = 8192
+"""Characters that are matched with our own expressions, which take linear time."""
+NAMES = ("fps", "steps", "n_envs", "done", "total", "unit")
+METRIC = "metric_"
+_USE = "use (?P<fps>…), (?P<steps>…), (?P<n_envs>…), (?P<done>…), (?P<total>…) or (?P<metric_NAME>…)"
+
+
+class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A row of `formats.toml`, or a table `[readers.NAME]` of the settings."""
+
+    lines: tuple[str, ...] = ()
+    """Expressions with the named groups `NAMES` or `metric_…`; each is tried on each line."""
+    words: tuple[str, ...] = ()
+    """Only lines with one of these are matched with `lines`; without any, all are."""
+    unit: str = "step"
+    """What `done` and `total` count."""
+    first: int = 1
+    """The number by which the first of them is called once it is done."""
+    whole_group: bool = False
+    vague: bool = False
+    source: str = ""
+    """The file and version that print the lines."""
+
+
+def check(patterns: Sequence[str], where: str = "--pattern") -> tuple[str, ...]:
+    """Returns the patterns, after checking each.
+
+    Args:
+        patterns: Regular expressions.
+        where: Their source, for the errors: an option, or a key of a file and its line.
+
+    Raises:
+        GmgError: One is no regular expression, has none of the groups, or an unknown one.
+    """
+    for pattern in patterns:
+        try:
+            groups = tuple(re.compile(pattern).groupindex)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise GmgError(f"{where} '{pattern}': no regular expression: {error}") from error
+        wrong = [name for name in groups if name not in NAMES and not _is_metric(name)]
+        if not groups or wrong:
+            unknown = f"the group {wrong[0]} has no meaning" if wrong else "no named group"
+            raise GmgError(f"{where} '{pattern}': {unknown}; {_USE}")
+        if "total" in groups and not any("(?P<done>" in each for each in patterns):
+            raise GmgError(f"{where} '{pattern}': total needs done, as in (?P<done>\\d+)/(?P<total>\\d+)")
+    return tuple(patterns)
+
+
+def of_settings(tables: Mapping[str, Any], patterns: Sequence[str] = ()) -> list[Format]:
+    """Returns the formats that a user describes, those of `--pattern` first. Raises `GmgError` if a table is invalid."""
+    rows = [Format(lines=tuple(patterns))] if patterns else []
+    for name, table in tables.items():
+        try:
+            rows.append(msgspec.convert(table, Format))
+        except msgspec.ValidationError as error:
+            raise GmgError(f"[readers.{name}] {error}") from error
+        check(rows[-1].lines, f"[readers.{name}]")
+    return rows
+
+
+def _is_metric(name: str) -> bool:
+    return name.startswith(METRIC) and len(name) > len(METRIC)
+
+
+@cache
+def built_in() -> dict[str, Format]:
+    """Returns the formats of `formats.toml`, by name."""
+    text = resources.files("gmg_tui.scripts.readers").joinpath("formats.toml").read_text("utf-8")
+    return msgspec.convert(tomllib.loads(text), dict[str, Format])
+
+
+class FormatLines(LineReader):
+    """Reads the lines of one format."""
+
+    def __init__(self, row: Format, *, most: int = LINE) -> None:
+        """Match the first `most` characters of each line."""
+        self.whole_group, self.vague = row.whole_group, row.vague
+        self._row, self._most = row, most
+        self._words = [word.encode() for word in row.words]
+        self._patterns = [re.compile(pattern) for pattern in row.lines]
+        self._counts_done = any("done" in pattern.groupindex for pattern in self._patterns)
+
+    def read(self, block: bytes) -> Iterator[Figures]:
+        """Yields the figures of each match."""
+        for raw in block.splitlines() if self._has_word(block) else ():
+            if self._has_word(raw):
+                text = strip_ansi(raw[: 8 * self._most]).decode("utf-8", "replace")[: self._most]
+                for match in filter(None, (pattern.search(text) for pattern in self._patterns)):
+                    yield self._figures(match)
+
+    def _has_word(self, raw: bytes) -> bool:
+        return not self._words or any(word in raw for word in self._words)
+
+    def _figures(self, match: re.Match[str]) -> Figures:
+        texts = {name: text for name, text in match.groupdict().items() if text}
+        unit = texts.pop("unit", self._row.unit).strip()
+        numbers = {name: value for name, text in texts.items() if (value := number(text)) is not None}
+        metrics = {name.removeprefix(METRIC): value for name, value in numbers.items() if _is_metric(name)}
+        if "done" in numbers:
+            numbers["done"] += 1 - self._row.first
+        elif "steps" in numbers and not self._counts_done:
+            numbers["done"] = numbers["steps"]
+        return figures(numbers, metrics, unit)
+
+
+MARK = b"gmg:fps "
+_MOST_BYTES = 8192
+_json = msgspec.json.Decoder(dict[str, float])
+
+
+class ReportedLines(LineReader):
+    """Reads the lines of `report_fps`; a logger's prefix may precede the mark."""
+
+    def __init__(self) -> None:
+        self._error = ""
+
+    def read(self, block: bytes) -> Iterator[Figures]:
+        """Yields the figures of those lines."""
+        for line in block.splitlines() if MARK in block else ():
+            _, mark, text = line.partition(MARK)
+            if not mark:
+                continue
+            try:
+                numbers = _json.decode(strip_ansi(text[:_MOST_BYTES]).strip())
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                self._error = f"a gmg:fps line is no JSON object of numbers: {str(error)[:120]}"
+                continue
+            yield figures(numbers, {name: value for name, value in numbers.items() if name not in NAMES})
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why a line could not be read."""
+        return (self._error,) if self._error else ()
+
+
+_LABEL = r"(?:[a-z]\w{0,30}[_ /])?(?:fps|sps|steps?(?:/s(?:ec)?|[ _]per[ _]sec(?:ond)?))"
+_RATES = re.compile(
+    rf"(?P<label>\b{_LABEL}[\"']?\s{{0,3}}[:=]\s{{0,8}})(?P<first>\d[\d.,_]*[kM]?)\b"
+    rf"|(?P<last>\b\d[\d.,_]*[kM]?)(?P<unit>\s{{0,3}}{_LABEL})\b(?![\"']?\s{{0,3}}[:=])",
+    re.IGNORECASE,
+)
+_HINT_LINES, _HINT_S, _HINT_BYTES = 3, 5.0, 2000
+"""A pattern is suggested after so many lines with a rate, over at least so many seconds; so much of a block is searched."""
+
+
+class PatternHint:
+    """Suggests a `--pattern` for lines with a rate that no reader knows.
+
+    Attributes:
+        text: The suggestion, quoted for a shell; None before enough lines were read.
+    """
+
+    def __init__(self) -> None:
+        self.text: str | None = None
+        self._times: list[float] = []
+
+    def feed(self, block: bytes, now: float) -> None:
+        """Search the end of a block, which arrived at `now` (monotonic seconds)."""
+        for line in strip_ansi(block[-_HINT_BYTES:]).decode("utf-8", "replace").splitlines() if not self.text else ():
+            match = _RATES.search(line[:LINE])
+            if match is not None:
+                self._times = [*self._times[:_HINT_LINES], now]
+                if len(self._times) > _HINT_LINES and now - self._times[0] >= _HINT_S:
+                    self.text = f"its FPS are not known: start it with --pattern {shlex.quote(_pattern_of(match))}"
+
+
+def _pattern_of(match: re.Match[str]) -> str:
+    """Returns a pattern without needless backslashes, in which several spaces are any white space."""
+    before, after = (
+        re.sub(r"\s{2,}|\t", lambda _: r"\s+", re.sub(r"([][(){}.*+?^$|\\])", r"\\\1", match[group] or ""))
+        for group in ("label", "unit")
+    )
+    scale = "[kM]" if (match["first"] or match["last"])[-1] in "kM" else ""
+    return rf"{before}(?P<fps>[\d.,]*\d{scale}){after}".strip()

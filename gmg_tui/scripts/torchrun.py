@@ -1,0 +1,172 @@
+"""What torchrun sets for a rank, by which it finds the others of its group, and what torchrun and its parts write.
+
+torch 2.13, in torch/distributed: run.py (`config_from_args`), elastic/agent/server/local_elastic_agent.py
+(`_start_workers`, `_set_local_rank_env`), elastic/multiprocessing/{api,tail_log}.py, errors/__init__.py
+(`ChildFailedError.format_msg`) and errors/error_handler.py (`ErrorHandler.record_exception`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from gmg_tui.machine.files import open_regular
+from gmg_tui.model import RunSpec
+from gmg_tui.model.text import strip_ansi
+
+_log = logging.getLogger(__name__)
+
+LOOPBACK = "127.0.0.1"
+"""Where the ranks of a group find each other on one machine."""
+_ASYNC_ERRORS = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
+GRACE_S = 40.0
+"""How long torchrun may take to end: it gives its ranks 30 s after the signal, and kills them then."""
+_MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch"})
+_SUMMARY = b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
+_TRACEBACK = b"Traceback (most recent call last)"
+_OF_A_RANK = re.compile(rb"^(?:\[(?:rank|default)\d{1,6}\]:\s?){1,2}")
+"""Before each line of a rank: its rank, as torch writes it, or its local rank, as `--tee` does, which may precede that."""
+_MOST_BYTES = 1 << 20
+
+
+class Recorded(NamedTuple):
+    """The exception that a rank has recorded in its `error.json`, where its script uses torch's `@record`."""
+
+    message: str
+    """Its class and text: `ValueError: …`."""
+    traceback: str = ""
+    """As Python prints it; may be empty."""
+
+
+class _Extra(Struct, frozen=True):
+    py_callstack: str = ""
+
+
+class _Error(Struct, rename={"extra": "extraInfo"}):
+    message: str
+    extra: _Extra = _Extra()
+
+
+class _ErrorFile(Struct):
+    message: _Error | str
+    """A text, if another handler than torch's has written it."""
+
+
+def recorded(path: Path) -> Recorded | None:
+    """What a rank has recorded; None where there is no file, or nothing useful in it.
+
+    Only a regular file of at most 1 MiB is read. May wait for a disk.
+    """
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            content = json.loads(file.read(_MOST_BYTES))  # msgspec's own decoder takes no lone surrogates
+        error = msgspec.convert(content, _ErrorFile).message
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as trouble:
+        _log.warning("%s is ignored: %s", path, trouble)
+        return None
+    found = Recorded(error) if isinstance(error, str) else Recorded(error.message, error.extra.py_callstack)
+    return found if found.message.strip() else None
+
+
+def of_the_ranks(tail: Sequence[bytes]) -> Sequence[bytes]:
+    """An attempt's last lines as its ranks printed them, where torchrun's traceback and summary of a failed group follow."""
+    texts = [strip_ansi(line).strip() for line in tail]
+    summary = next((index for index, text in enumerate(texts) if text.startswith(_SUMMARY)), None)
+    if summary is None:
+        return tail
+    start = max(index for index in range(summary + 1) if texts[index].startswith(_TRACEBACK) or not index)
+    return [_OF_A_RANK.sub(b"", line) for line in tail[:start]]
+
+
+def starts(script: str, *, module: bool) -> bool:
+    """Whether a command line runs torchrun: as a module, or its own script."""
+    return script in _MODULES if module else Path(script).name == "torchrun"
+
+
+def stop_s(spec: RunSpec) -> float:
+    """How long a session's workers may take to end after SIGINT and SIGTERM."""
+    grace_s = GRACE_S if starts(spec.script, module=spec.module) else 0.0
+    return max(spec.sigint_wait_s, grace_s) + spec.sigterm_wait_s
+
+
+def instead(script: str) -> str:
+    """What to do instead, in one line."""
+    return f"{script} starts its ranks itself, so they appear as one worker; gmg-tui --ddp TRAIN.py displays each"
+
+
+class Meeting(NamedTuple):
+    """Where, and as what, a rank meets the others of its group in one attempt."""
+
+    rank: int
+    """From 0."""
+    world_size: int
+    """How many ranks the group has."""
+    port: int
+    """Where rank 0 opens the group's store."""
+    restarts: int
+    """How often the group has been restarted."""
+    max_restarts: int
+    run_id: str
+    """The same for all ranks, and no other group's."""
+    error_file: str
+    """Where `torch.distributed.elastic.multiprocessing.errors.record` writes an exception, absolute."""
+    address: str = LOOPBACK
+    """The machine of rank 0, as the others reach it."""
+    local_rank: int = 0
+    """From 0, among the ranks on its machine."""
+    local_size: int = 1
+    """How many of the ranks are on its machine."""
+    machine: int = 0
+    """The number of its machine among those of the group, from 0."""
+    machines: int = 1
+    virtual_local_rank: bool = False
+    """Whether each rank sees its own GPU alone, and is local rank 0 (torchrun's `--virtual-local-rank`)."""
+
+
+def variables(meeting: Meeting, base: Mapping[str, str]) -> dict[str, str]:
+    """What torchrun sets for a rank; `base` has the variables that it leaves alone."""
+    rank, size = str(meeting.rank), str(meeting.world_size)
+    values = {
+        "RANK": rank,
+        "LOCAL_RANK": "0" if meeting.virtual_local_rank else str(meeting.local_rank),
+        "WORLD_SIZE": size,
+        "LOCAL_WORLD_SIZE": str(meeting.local_size),
+        "GROUP_RANK": str(meeting.machine),
+        "GROUP_WORLD_SIZE": str(meeting.machines),
+        "ROLE_NAME": "default",
+        "ROLE_RANK": rank,
+        "ROLE_WORLD_SIZE": size,
+        "MASTER_ADDR": meeting.address,
+        "MASTER_PORT": str(meeting.port),
+        "TORCHELASTIC_RESTART_COUNT": str(meeting.restarts),
+        "TORCHELASTIC_MAX_RESTARTS": str(meeting.max_restarts),
+        "TORCHELASTIC_RUN_ID": meeting.run_id,
+        # gmg-tui opens no store for the group, so rank 0 does (`torch/distributed/rendezvous.py`, `_create_c10d_store`).
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+        "TORCHELASTIC_ERROR_FILE": meeting.error_file,
+    }
+    for name in (_ASYNC_ERRORS, "OMP_NUM_THREADS"):
+        if name not in base:
+            values[name] = "1"
+    return values
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on at this moment, 0 where there is none; another program may take it meanwhile."""
+    try:
+        with socket.create_server(("", 0)) as server:
+            return int(server.getsockname()[1])
+    except OSError as error:
+        _log.warning("no port for a group: %s", error.strerror)
+        return 0

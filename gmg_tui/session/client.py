@@ -1,0 +1,302 @@
+"""What a client can request of a session, and the connection to a running one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping
+from itertools import count as numbers_from
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import msgspec
+from msgspec import structs
+
+import gmg_tui
+from gmg_tui.model import Details, JobRecord, QueueAction, Series, Stacks, Tried
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session import protocol
+from gmg_tui.session.protocol import (
+    Action,
+    Answer,
+    Ask,
+    Bye,
+    Lines,
+    LogPart,
+    Numbered,
+    Question,
+    Request,
+    Seen,
+    SlotReports,
+    Topic,
+    Update,
+    Welcome,
+)
+
+T = TypeVar("T")
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+ANSWER_S = 10.0
+"""How long an engine may take to answer a request, which takes it milliseconds; a stopped one (SIGSTOP) never does."""
+_CLOSE_S = 1.0
+"""How long what was sent last may take to reach the engine when the connection is closed."""
+_MISSING_S = 6.0
+"""How long a missing socket is waited for: an engine whose socket was deleted makes it again within 5 s."""
+_POLL_S = 0.1
+_HELLO_S = 10.0
+"""How long an engine may take to answer the hello; a stopped one (SIGSTOP) never does."""
+
+
+class Source(ABC):
+    """A session that runs, or what is kept of it: what can be asked of it, and what it sends by itself.
+
+    Attributes:
+        welcome: The session, and how it was when the source was opened.
+        ended: Whether there is no engine any more, and nothing can change.
+        loss: How the session was lost, in one line; empty where it was not.
+    """
+
+    ended = False
+    loss = ""
+
+    def __init__(self, welcome: Welcome) -> None:
+        self.welcome = welcome
+
+    @abstractmethod
+    def events(self) -> AsyncIterator[Update | Lines | Bye]:
+        """What it sends by itself; ends with `Bye`. Exactly one task must iterate over it."""
+
+    @abstractmethod
+    async def follow(self, *slots: str, tail: int) -> None:
+        """Receive the lines of these workers from now on, starting with the newest `tail` that exist."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Leave it; a session goes on."""
+
+    @abstractmethod
+    async def _ask(self, question: Question) -> Any:
+        """The value of the answer to a question. Raises `GmgError` when it was refused, or no answer came."""
+
+    async def act(self, action: Action, *slots: str, seen: Mapping[str, Seen] = {}) -> None:
+        """Do something to workers; `seen` is what is meant, by slot, if it matters. Raises `GmgError` when it cannot be done."""
+        await self._ask(protocol.Act(action, slots, dict(seen)))
+
+    async def edit(
+        self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str], seen: Mapping[str, Seen] = {}
+    ) -> None:
+        """Change arguments and environment and restart. Raises `GmgError` when it cannot be done."""
+        await self._ask(protocol.Edit(slots, args, env, dict(seen)))
+
+    async def details(self, slot: str) -> Details:
+        """What a details screen shows of the worker. Raises `GmgError` when there is none."""
+        return _as(Details, await self._ask(Ask(Topic.DETAILS, slot)))
+
+    async def series(self, slot: str) -> Series:
+        """The worker's metrics over its whole life. Raises `GmgError` when there are none."""
+        return _as(Series, await self._ask(Ask(Topic.SERIES, slot)))
+
+    async def queue(self, first: int, count: int) -> tuple[JobRecord, ...]:
+        """A part of the queue: `count` jobs from position `first` on. Raises `GmgError` in a plain run.
+
+        Ended jobs come first, in the order in which they ended, then those that run, then those that wait, the next first.
+        """
+        return _as(tuple[JobRecord, ...], await self._ask(Ask(Topic.QUEUE, "", first, count)))
+
+    async def act_on_jobs(self, action: QueueAction, *jobs: int) -> None:
+        """Do something to jobs of the queue. Raises `GmgError` when it cannot be done."""
+        await self._ask(protocol.ActOnJobs(action, jobs))
+
+    async def use_slot(self, slot: str, *, used: bool) -> None:
+        """Let jobs start on a slot, or stop letting them. Raises `GmgError` when that cannot be done."""
+        await self._ask(protocol.UseSlot(slot, used))
+
+    async def tried(self) -> tuple[Tried, ...]:
+        """All that was tried in the session, the newest first. Raises `GmgError` when the engine does not answer."""
+        return _as(tuple[Tried, ...], await self._ask(Ask(Topic.TRIED)))
+
+    async def stacks(self, slot: str) -> tuple[Stacks, ...]:
+        """The Python stacks of the worker, or of all ranks of its group. Raises `GmgError` when there is no worker."""
+        return _as(tuple[Stacks, ...], await self._ask(protocol.ReadStacks(slot)))
+
+    async def end(self, *, kill: bool = False) -> None:
+        """Stop (or kill) all workers. Returns when the engine has accepted that, not when they have ended."""
+        await self._ask(protocol.End(kill))
+
+
+class EngineClient(Source):
+    """A connection to an engine's socket."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, welcome: Welcome) -> None:
+        super().__init__(welcome)
+        self._reader = reader
+        self._writer = writer
+        self._numbers = numbers_from(1)
+        self._answers: dict[int, asyncio.Future[Answer]] = {}
+        self._gone: str | None = None
+        self._workers = welcome.snapshot.workers
+        self.on_report: Callable[[msgspec.Raw], None] = lambda _: None
+        """Called with what an agent reports of its workers."""
+
+    @classmethod
+    async def connect(cls, path: Path, session_id: str = "", *, readonly: bool = False) -> Self:
+        """Say hello to the engine at `path`; with an id, only to that session's.
+
+        With `readonly` the engine is to refuse all that would change something.
+
+        Raises:
+            GmgError: None answers, or one of another version or session.
+        """
+        deadline = time.monotonic() + _MISSING_S
+        while _is_missing(path) and time.monotonic() < deadline:  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(_POLL_S)
+        try:
+            async with asyncio.timeout(_HELLO_S):
+                streams = await asyncio.open_unix_connection(str(path))
+                try:
+                    return await cls.over(streams, str(path), session_id, readonly=readonly)
+                except BaseException:
+                    streams[1].close()
+                    raise
+        except TimeoutError:
+            raise GmgError(f"the engine at {path} does not answer; is it stopped (SIGSTOP)?", 1) from None
+        except OSError as error:
+            raise GmgError(f"no engine answers at {path}: {_broken(error)}", 1) from error
+
+    @classmethod
+    async def over(cls, streams: Streams, name: str, session_id: str = "", *, readonly: bool = False) -> Self:
+        """As `connect`, over a connection that stands, to the engine called `name`; the caller limits the time."""
+        reader, writer = streams
+        try:
+            writer.write(protocol.frame(protocol.Hello(protocol.VERSION, gmg_tui.__version__, session_id, readonly)))
+            await writer.drain()
+            first = await protocol.read_message(reader)
+        except (OSError, EOFError) as error:
+            raise GmgError(f"no engine answers at {name}: {_broken(error)}", 1) from error
+        if isinstance(first, Welcome):
+            return cls(reader, writer, first)
+        text = f"the engine at {name} uses another protocol; update gmg-tui and try again"
+        raise GmgError(first.reason if isinstance(first, Bye) else text, 1)
+
+    async def events(self) -> AsyncIterator[Update | Lines | Bye]:
+        """What the engine sends by itself; ends with `Bye`, also when the connection breaks.
+
+        Exactly one task must iterate over it for answers to arrive.
+        """
+        try:
+            while True:
+                try:
+                    message = await protocol.read_message(self._reader)
+                except (OSError, EOFError) as error:
+                    message = Bye(_broken(error))
+                match message:
+                    case Answer(id=number):
+                        waiting = self._answers.pop(number, None)
+                        if waiting is not None and not waiting.done():
+                            waiting.set_result(message)
+                    case Bye(reason=reason):
+                        self._fail(reason)
+                        yield message
+                        return
+                    case SlotReports(body=body):
+                        self.on_report(body)
+                    case Update():
+                        yield self._complete(message)
+                    case Lines():
+                        yield message
+                    case Welcome():
+                        pass  # only ever the first message, which connect() reads
+        finally:
+            self._fail("the connection to the engine was closed")
+
+    def _complete(self, update: Update) -> Update:
+        """The update with the workers that it leaves out, as they were before."""
+        snapshot = update.snapshot
+        if update.partial:
+            changed = {worker.slot: worker for worker in snapshot.workers}
+            workers = tuple(changed.get(worker.slot, worker) for worker in self._workers)
+            snapshot = structs.replace(snapshot, workers=workers)
+        self._workers = snapshot.workers
+        return Update(snapshot)
+
+    async def follow(self, *slots: str, tail: int) -> None:
+        """Receive the lines of these workers from now on, starting with the newest `tail` that exist."""
+        await self._send(protocol.Follow(slots, tail))
+
+    async def set_slot(self, slot: str, assignment: msgspec.Raw) -> None:
+        """Send what a slot of an agent is to run. Raises `GmgError` where that is refused."""
+        await self._ask(protocol.SetSlot(slot, assignment))
+
+    async def read_log(self, path: str, offset: int) -> LogPart:
+        """A part of a log that an agent keeps, by its path in the session's folder. Raises `GmgError`."""
+        return _as(LogPart, await self._ask(protocol.ReadLog(path, offset)))
+
+    async def close(self) -> None:
+        """Disconnect; the engine keeps running."""
+        self._fail("this client has disconnected")
+        self._writer.close()
+        try:
+            async with asyncio.timeout(_CLOSE_S):
+                await self._writer.wait_closed()
+        except TimeoutError:
+            self._writer.transport.abort()  # the engine does not read
+        except OSError:
+            return  # the engine closed it first
+
+    async def _send(self, request: Request) -> None:
+        if self._gone is not None:
+            raise GmgError(self._gone, 1)
+        try:
+            self._writer.write(protocol.frame(request))
+            await self._writer.drain()
+        except OSError as error:
+            raise GmgError(f"the engine is gone: {_broken(error)}", 1) from error
+
+    async def _ask(self, question: Question) -> Any:
+        number = next(self._numbers)
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._answers[number] = future
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                await self._send(Numbered(number, question))
+                answer = await future
+        except TimeoutError as error:
+            text = f"the engine has not answered for {ANSWER_S:.0f} s; it may still do this when it goes on"
+            raise GmgError(text, 1) from error
+        finally:
+            self._answers.pop(number, None)
+        if answer.error is not None:
+            raise GmgError(answer.error, 1)
+        return answer.value
+
+    def _fail(self, reason: str) -> None:
+        self._gone = self._gone or reason
+        for future in self._answers.values():
+            if not future.done():
+                future.set_exception(GmgError(reason, 1))
+        self._answers.clear()
+
+
+def _is_missing(path: Path) -> bool:
+    return not path.exists()
+
+
+def _as(kind: type[T], value: object) -> T:
+    """The value of an answer. Raises `GmgError` where it is of another type."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise GmgError(f"the engine answered something else: {error}", 1) from error
+
+
+def _broken(error: OSError | EOFError) -> str:
+    """Why there is no connection to an engine, in plain words."""
+    match error:
+        case ConnectionRefusedError():
+            return "no process listens on its socket"
+        case protocol.ProtocolError():
+            return f"it sent something that is no message ({error})"
+        case EOFError() | ConnectionError():
+            return "it closed the connection, as when it is killed"
+        case _:
+            return error.strerror or type(error).__name__

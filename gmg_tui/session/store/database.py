@@ -1,0 +1,174 @@
+"""The store's file: what it holds besides `JobRecord`, its tables, how it is opened, and records as JSON."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct, structs
+
+from gmg_tui.model import Attempt, JobRecord, Snapshot
+from gmg_tui.model.errors import GmgError
+
+VERSION = 12
+"""`PRAGMA user_version` of the stores that this gmg-tui reads and writes."""
+_BUSY_S = 5.0
+"""How long to wait for another process's lock before it counts as an error."""
+
+
+class StoreError(GmgError):
+    """A store is missing, damaged, of another version, or cannot be written; one line for the user."""
+
+    def __init__(self, text: str, exit_code: int = 1) -> None:
+        super().__init__(text, exit_code)
+
+
+class JobAttempt(Struct, frozen=True, omit_defaults=True):
+    """One process of a job, and where it ran."""
+
+    job: int
+    """The job's number, from 1."""
+    slot: str
+    gpu_uuid: str | None
+    attempt: Attempt
+    log: str | None = None
+    """Path of its log in the session's folder."""
+    rank: int = 0
+    """Its rank in the job's group; 0 where there is none."""
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """The numbers of job, attempt and rank, which identify it."""
+        return self.job, self.attempt.number, self.rank
+
+
+class MetricsRow(NamedTuple):
+    """A slot's metrics at one moment; None where unknown."""
+
+    time: float
+    """Unix time, seconds."""
+    slot: str
+    job: int | None
+    fps: float | None
+    """The rate now."""
+    gpu_util_pct: float | None
+    memory_used_mib: float | None
+    power_w: float | None
+    temperature_c: float | None
+    sm_pct: float | None = None
+    """The share of the SMs that were busy."""
+    state: str | None = None
+    """The worker's."""
+
+
+Record = Snapshot | JobRecord | JobAttempt | MetricsRow
+"""What is written; the newest of a snapshot, a job and an attempt replaces the one before."""
+
+_TABLES = f"""
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE jobs (number INTEGER PRIMARY KEY, record TEXT NOT NULL, result TEXT NOT NULL DEFAULT '{{}}');
+CREATE TABLE attempts (
+    job INTEGER, number INTEGER, rank INTEGER, record TEXT NOT NULL, PRIMARY KEY (job, number, rank)
+) WITHOUT ROWID;
+CREATE TABLE metrics ({", ".join(MetricsRow._fields)});
+"""
+"""Records are JSON, named after the fields of `JobRecord` and `JobAttempt`."""
+
+_PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
+_PUT_JOB = """
+INSERT INTO jobs VALUES (?1, ?2, coalesce(?3, '{}'))
+ON CONFLICT (number) DO UPDATE SET record = excluded.record, result = coalesce(?3, result)
+"""
+_PUT_ATTEMPT = "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?)"
+_PUT_METRICS = f"INSERT INTO metrics VALUES ({', '.join('?' for _ in MetricsRow._fields)})"  # noqa: S608
+
+
+def encode(value: Any) -> str:
+    """`value` as JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+def write(db: sqlite3.Connection, records: Iterable[Record]) -> None:
+    """Write all of these in one transaction. A job without results keeps those in the store."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        for record in records:
+            db.execute(*_statement(record))
+        db.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):  # SQLite rolls back by itself after some errors
+            db.execute("ROLLBACK")
+        raise
+
+
+def _statement(record: Record) -> tuple[str, tuple[Any, ...]]:
+    match record:
+        case Snapshot():
+            return _PUT_META, ("snapshot", encode(record))
+        case JobRecord():
+            result = None if record.result is None else encode(record.result)
+            return _PUT_JOB, (record.number, encode(structs.replace(record, result={})), result)
+        case JobAttempt():
+            return _PUT_ATTEMPT, (*record.key, encode(record))
+    return _PUT_METRICS, record
+
+
+def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:
+    """Open the store at `path`, or create it where that is allowed, private to this user (mode 0600).
+
+    It has a rollback journal, not a write-ahead log: a state folder may be shared by machines, on which other engines and
+    readers run, and a write-ahead log needs memory that they do not share.
+
+    Raises:
+        sqlite3.Error: SQLite cannot: locked, full, damaged.
+        OSError: The file cannot be created, or is gone.
+        StoreError: Another version made it.
+    """
+    os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600))
+    db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+    try:
+        if _version(db, path) == 0:
+            # In one transaction, so that a killed process never leaves tables without a version.
+            db.execute("BEGIN IMMEDIATE")
+            for table in filter(str.strip, _TABLES.split(";")):
+                db.execute(table)
+            db.execute(f"PRAGMA user_version={VERSION}")
+            db.execute("COMMIT")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def open_for_reading(path: Path) -> sqlite3.Connection:
+    """Open the store at `path` without changing its content, also while an engine writes it.
+
+    Raises:
+        sqlite3.Error: It cannot be read: locked, damaged.
+        StoreError: There is none, it is empty, or another gmg-tui made it.
+    """
+    if not path.exists():
+        raise StoreError(f"{path}: there is no store; it was removed, or the session had none")
+    # Writable where it can be: what a killed engine left unfinished is rolled back.
+    db = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", timeout=_BUSY_S, isolation_level=None, uri=True)
+    try:
+        if _version(db, path) == 0:
+            raise StoreError(f"{path}: the store is empty: its engine ended before it could write")
+        db.execute("PRAGMA query_only=1")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _version(db: sqlite3.Connection, path: Path) -> int:
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version not in (0, VERSION):
+        raise StoreError(f"{path}: another gmg-tui made this store (format {version}, this version reads {VERSION})")
+    return int(version)

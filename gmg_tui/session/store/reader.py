@@ -1,0 +1,122 @@
+"""Creates a store for a sweep, and reads stores, also while an engine writes them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from gmg_tui.model import JobRecord, Snapshot, WorkerState
+from gmg_tui.session.store import database
+from gmg_tui.session.store.database import JobAttempt, MetricsRow, StoreError
+
+_METRICS = """
+SELECT avg(time), slot, max(job), avg(fps), avg(gpu_util_pct), avg(memory_used_mib), avg(power_w),
+    avg(temperature_c), avg(sm_pct), max(state)
+FROM metrics GROUP BY slot, CAST((time - ?) / ? AS INTEGER) ORDER BY slot, min(time)
+"""
+_STATES = """
+SELECT time, slot, state
+FROM (SELECT time, slot, state, lag(state || job) OVER (PARTITION BY slot ORDER BY time) AS before, job FROM metrics)
+WHERE state || job IS NOT before ORDER BY slot, time
+"""
+
+
+def create(path: Path, jobs: Iterable[JobRecord]) -> None:
+    """Create a store with `jobs`, all waiting, private to this user (mode 0600). Raises `StoreError`."""
+    records = (structs.replace(job, position=float(job.number)) for job in jobs)
+    try:
+        with closing(database.open_for_writing(path)) as db:
+            database.write(db, records)
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(f"cannot write {path}: {getattr(error, 'strerror', error)}") from error
+
+
+def load_jobs(path: Path) -> list[JobRecord]:
+    """All jobs of the store at `path`, in the order of their numbers. Raises `StoreError`."""
+    with open_store(path) as stored:
+        return stored.jobs
+
+
+@contextmanager
+def open_store(path: Path) -> Iterator[Stored]:
+    """The content of the store at `path`, at one moment.
+
+    Raises:
+        StoreError: There is no store, it is damaged, another version made it, or it holds a value that none writes.
+    """
+    try:
+        with closing(database.open_for_reading(path)) as db:
+            db.execute("BEGIN")
+            yield Stored(db)
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: the store cannot be read: {error}") from error
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise StoreError(f"{path}: the store holds a value that this gmg-tui does not know: {error}") from error
+
+
+class Stored:
+    """The content of an open store. All reading raises `StoreError` as `open_store` does."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    @property
+    def last_snapshot(self) -> Snapshot | None:
+        """The last snapshot of the session; None where none was written."""
+        row = self._db.execute("SELECT value FROM meta WHERE key = 'snapshot'").fetchone()
+        return None if row is None else msgspec.json.decode(row[0], type=Snapshot)
+
+    @property
+    def jobs(self) -> list[JobRecord]:
+        """All jobs, in the order of their numbers."""
+        return list(self.each_job())
+
+    def each_job(self) -> Iterator[JobRecord]:
+        """All jobs, one after another: what each has reported may be long."""
+        decoder, results = msgspec.json.Decoder(JobRecord), msgspec.json.Decoder(dict[str, Any])
+        for record, result in self._db.execute("SELECT record, result FROM jobs ORDER BY number"):
+            yield structs.replace(decoder.decode(record), result=results.decode(result))
+
+    def job(self, number: int) -> JobRecord:
+        """A job without what it has reported, which may be long."""
+        (record,) = self._db.execute("SELECT record FROM jobs WHERE number = ?", (number,)).fetchone()
+        return msgspec.json.decode(record, type=JobRecord)
+
+    @property
+    def attempts(self) -> dict[int, list[JobAttempt]]:
+        """The attempts of each job that has any, in their order; ranks one after another."""
+        by_job: dict[int, list[JobAttempt]] = {}
+        for ran in self._attempts("ORDER BY job, number, rank"):
+            by_job.setdefault(ran.job, []).append(ran)
+        return by_job
+
+    def attempts_of(self, job: int) -> list[JobAttempt]:
+        """The attempts of one job, as in `attempts`."""
+        return self._attempts("WHERE job = ? ORDER BY number, rank", job)
+
+    def metrics(self, points: int) -> list[MetricsRow]:
+        """The metrics of all slots, slot by slot and in order of time.
+
+        Of each slot at most `points`: means over as many equal intervals, each with the interval's last job.
+        """
+        first, last = self._db.execute("SELECT min(time), max(time) FROM metrics").fetchone()
+        if first is None:
+            return []
+        step_s = max((last - first) / max(points - 1, 1), 1e-3)
+        return [MetricsRow(*row) for row in self._db.execute(_METRICS, (first, step_s))]
+
+    def states(self) -> list[tuple[float, str, WorkerState]]:
+        """The changes of the slots' states, slot by slot and in order of time: Unix time, slot, state."""
+        known = ((time, slot, state) for time, slot, state in self._db.execute(_STATES) if state is not None)
+        return [(time, slot, msgspec.convert(state, WorkerState)) for time, slot, state in known]
+
+    def _attempts(self, which: str, *parameters: object) -> list[JobAttempt]:
+        decoder = msgspec.json.Decoder(JobAttempt)
+        rows = self._db.execute(f"SELECT record FROM attempts {which}", parameters)  # noqa: S608 - a text of this class
+        return [decoder.decode(record) for (record,) in rows]

@@ -1,0 +1,190 @@
+"""The engine's side of the store: accepts records at once, and writes them in threads, in bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import structs
+
+from gmg_tui.machine.blocking_calls import in_daemon_thread
+from gmg_tui.model import JobRecord
+from gmg_tui.session.store import database
+from gmg_tui.session.store.database import JobAttempt, MetricsRow, Record, StoreError
+
+_log = logging.getLogger(__name__)
+
+MAX_METRICS = 20_000
+"""Rows that may wait: some minutes of 64 slots, some megabytes."""
+_METRICS_S = 5.0
+"""How often metrics are written when nothing else is."""
+_RETRY_S = 1.0
+_REFUSED_S = 10.0
+"""How long a closing writer keeps trying."""
+_HUNG_S = 20.0
+"""How long to wait for a closing writer: a network file system may never answer."""
+_EXPORT_REST = 50.0
+"""The pause after files were generated, in multiples of how long that took."""
+
+
+class _Backlog:
+    """What waits to be written: the newest record of each thing, none of which is dropped, and the newest metrics."""
+
+    def __init__(self) -> None:
+        self.records: dict[object, Record] = {}
+        """All but metrics, which can wait."""
+        self.metrics: deque[MetricsRow] = deque(maxlen=MAX_METRICS)
+
+    def put(self, record: Record) -> None:
+        """Add a record; a job's without results leaves those of the earlier one."""
+        key: object = type(record)
+        match record:
+            case MetricsRow():
+                self.metrics.append(record)
+                return
+            case JobRecord(number=key):
+                before = self.records.get(key)
+                if record.result is None and isinstance(before, JobRecord):
+                    record = structs.replace(record, result=before.result)
+            case JobAttempt():
+                key = record.key
+        self.records[key] = record
+
+    def __iter__(self) -> Iterator[Record]:
+        yield from self.records.values()
+        yield from self.metrics
+
+    def __bool__(self) -> bool:
+        return bool(self.records or self.metrics)
+
+
+class StoreWriter:
+    """Writes a session's store, in threads beside the event loop; disk errors go to `trouble`.
+
+    Args:
+        path: The store's file; created where there is none, continued where there is one.
+        trouble: Called with one line when writing fails, with None once all is well again.
+        export: Generates files from the store, in a thread, once a job's end is written, and at the end. May raise
+            `OSError` or `StoreError`.
+    """
+
+    def __init__(
+        self, path: Path, trouble: Callable[[str | None], None], *, export: Callable[[], None] | None = None
+    ) -> None:
+        self._path = path
+        self._trouble = trouble
+        self._export = export
+        self._fresh, self._waiting = _Backlog(), _Backlog()
+        """What was accepted since the last write, and what is being written."""
+        self._due = asyncio.Event()
+        self._closing = False
+        self._task: asyncio.Task[None] | None = None
+        self._db: sqlite3.Connection | None = None
+        self._is_new = True
+        """Whether the store may be created: not again once it was opened, as it would lack what was written before."""
+        self._export_trouble: str | None = None
+        self._ended = False
+        """Whether the end of a job was written since the files were generated."""
+        self._not_before = 0.0
+
+    def start(self) -> None:
+        """Start to write."""
+        self._task = asyncio.create_task(self._run())
+
+    def put(self, *records: Record) -> None:
+        """Store records: metrics within seconds, all others at once.
+
+        The latest snapshot, job of a number, and attempt of a job, number and rank win, and none is dropped. Of metrics
+        the oldest are when too many wait.
+        """
+        for record in records:
+            self._fresh.put(record)
+        if self._fresh.records:
+            self._due.set()
+
+    async def close(self) -> None:
+        """Write everything that waits, generate the files once, and end; gives up when the disk keeps failing."""
+        self._closing = True
+        self._due.set()
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=_HUNG_S)
+
+    async def _run(self) -> None:
+        give_up, before = float("inf"), None
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_METRICS_S):
+                    await self._due.wait()
+            self._due.clear()
+            closing = self._closing
+            if closing:
+                give_up = min(give_up, time.monotonic() + _REFUSED_S)
+            try:
+                trouble = await self._write() or await self._generate(closing)
+            except Exception as error:  # a bug: the engine continues without the store
+                _log.exception("the store cannot be written")
+                trouble = f"{self._path}: {type(error).__name__}: {error}"
+            if trouble != before:
+                before = trouble
+                self._trouble(trouble)
+            if closing and (not self._waiting or time.monotonic() >= give_up):
+                await in_daemon_thread(self._close)
+                return
+            if trouble is not None:
+                await asyncio.sleep(_RETRY_S)
+                self._due.set()
+
+    async def _write(self) -> str | None:
+        """Write what waits; why that is not possible, in one line."""
+        fresh, self._fresh = self._fresh, _Backlog()
+        for record in fresh:
+            self._waiting.put(record)
+            self._ended = self._ended or (isinstance(record, JobRecord) and record.state.ended)
+        trouble = await in_daemon_thread(self._write_all) if self._waiting else None
+        if trouble is None:
+            self._waiting = _Backlog()
+        return trouble
+
+    def _write_all(self) -> str | None:
+        try:
+            if self._db is None:
+                self._db = database.open_for_writing(self._path, create=self._is_new)
+                self._is_new = False
+            database.write(self._db, self._waiting)
+        except (sqlite3.Error, OSError) as error:
+            self._close()
+            where = getattr(error, "filename", None) or self._path
+            return f"{where}: {getattr(error, 'strerror', None) or error}"
+        except StoreError as error:
+            return str(error)
+        return None
+
+    async def _generate(self, closing: bool) -> str | None:
+        """Generate the files if that is due; why they are out of date, in one line."""
+        due = self._ended and time.monotonic() >= self._not_before
+        if self._export is None or not (due or closing):
+            return self._export_trouble
+        begun, self._ended = time.monotonic(), False
+        try:
+            await in_daemon_thread(self._export)
+        except (OSError, StoreError) as error:
+            text = str(error)
+            if isinstance(error, OSError):
+                text = f"{error.filename or self._path.parent}: {error.strerror}"
+            self._export_trouble, self._ended = f"{text}; the results' files are out of date", True
+        else:
+            self._export_trouble = None
+        self._not_before = time.monotonic() + max(_RETRY_S, _EXPORT_REST * (time.monotonic() - begun))
+        return self._export_trouble
+
+    def _close(self) -> None:
+        if self._db is not None:
+            with suppress(sqlite3.Error):  # what was not committed is rolled back by whoever opens the file next
+                self._db.close()
+            self._db = None

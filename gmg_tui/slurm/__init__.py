@@ -1,1 +1,0 @@
-"""The Slurm job that gmg-tui runs in."""

@@ -1,0 +1,170 @@
+"""One node: connection, silence and logs; and the slots of several agents on this machine in one session."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from unittest.mock import MagicMock
+
+import psutil
+import pytest
+
+from gmg_tui.engine.attempts.task import Task
+from gmg_tui.engine.launchers.launcher import Launcher, Local
+from gmg_tui.engine.nodes.logs import KeptLogs, LogCopies
+from gmg_tui.engine.nodes.node import Node
+from gmg_tui.engine.nodes.node_worker import NodeWorker
+from gmg_tui.machine import files
+from gmg_tui.model import NodesSpec, Session, Slot, WorkerState
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session import AGENT_MARK
+from gmg_tui.session.protocol import Action
+from tests.engine.harness import running, spec_for
+from tests.engine.nodes.fleets import SLOTS, nothing_left, on_nodes
+
+_GREETED = f"""echo '{AGENT_MARK}{{"ok":true}}'; """
+
+
+class Shell(Launcher):
+    """Its agents are commands of a shell."""
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+
+    async def nodes(self) -> tuple[str, ...]:
+        return ("n1",)
+
+    def command(self, node: str) -> Sequence[str]:
+        return ("sh", "-c", self._command)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        ("echo no route to it >&2; exec 1>&-; sleep 600", "no route to it"),
+        (f"{_GREETED} head -c 1000 /dev/zero; sleep 600", "it sent something that is no message"),
+        (f"{_GREETED} exec 1>&-; sleep 600", "no engine answers at n1's agent"),
+    ],
+    ids=["unreachable", "nonsense", "broken"],
+)
+async def test_a_failed_connection_leaves_no_process(command: str, error: str) -> None:
+    spec = spec_for(nodes=NodesSpec("local"))
+    node = Node("n1", spec, Shell(command), lambda: None, lambda _: None)
+    node.start(spec)
+    failed = await node.answered
+    assert failed is not None
+    assert error in str(failed)
+    await node.end(kill=True, within_s=0.0)
+    assert not [child for child in psutil.Process().children(recursive=True) if "sleep" in child.cmdline()]
+
+
+async def test_a_silent_node_is_lost_unless_the_engine_itself_was_stopped() -> None:
+    spec = spec_for(nodes=NodesSpec("local"))
+    node = Node("n1", spec, Shell("true"), lambda: None, lambda _: None)
+    node.session, now = Session(spec, (), 0, 0.0, ""), time.monotonic()
+    node.check(now + 100.0, delayed_s=99.0)
+    assert node.lost_since is None
+    node.check(now + 114.0, delayed_s=0.0)
+    assert node.lost_since is None
+    node.check(now + 116.0, delayed_s=0.0)
+    assert node.lost_since is not None
+
+
+async def test_a_worker_waits_for_its_node_only_while_that_is_not_there() -> None:
+    spec = spec_for(nodes=NodesSpec("local"))
+    node = Node("n1", spec, Shell("true"), lambda: None, lambda _: None)
+    reasons = []
+    for available in (False, True):
+        if available:
+            node.available.set()
+        worker = NodeWorker(Slot("n1/cpu0", node="n1"), node, Task((), {}, 0, 1), "log", MagicMock())
+        running = asyncio.create_task(worker.run())
+        await asyncio.sleep(0.05)
+        reasons.append(worker.reason)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert reasons == ["for n1", None]
+
+
+_LOG = "logs/n1/cpu0.log"
+
+
+async def test_a_log_whose_middle_is_cut_out_is_copied_again(tmp_path: Path) -> None:
+    there, here = tmp_path / "there" / _LOG, tmp_path / "here" / _LOG
+    for path in (there, here):
+        path.parent.mkdir(parents=True)
+    here.write_bytes(b"from an earlier engine\n")
+    there.write_bytes(b"".join(b"line %09d of the log\n" % number for number in range(200_000)))
+    kept, copies = KeptLogs(str(tmp_path / "there"), shared=False), LogCopies(tmp_path / "here")
+    for mark in (1, 2):
+        assert not await kept.all_sent()
+        copies.check(_LOG, mark)
+        await copies.catch_up(kept.read)
+        assert here.read_bytes() == b"from an earlier engine\n" + there.read_bytes()
+        if mark == 1:
+            assert await kept.all_sent()
+            files.cut_log(there, 1 << 20)
+            there.write_bytes(there.read_bytes() + b"and more\n" * 1_000_000)
+
+
+async def test_a_disk_that_does_not_answer_blocks_no_event_loop(tmp_path: Path) -> None:
+    log = tmp_path / _LOG
+    log.parent.mkdir(parents=True)
+    os.mkfifo(log)  # opening it waits for a writer, which only the event loop is
+    reading = asyncio.create_task(KeptLogs(str(tmp_path), shared=False).read(_LOG, 0))
+    await asyncio.sleep(0)
+    os.close(os.open(log, os.O_WRONLY))
+    with pytest.raises(GmgError, match="cannot be read"):
+        await reading
+
+
+# A plain run on two nodes: what a worker is given and does, commands, logs and the end
+
+RUNNING = WorkerState.RUNNING
+
+
+async def test_workers_of_all_nodes_are_one_session(tmp_path: Path) -> None:
+    spec = on_nodes("--lines", "4", "--phase-s", "0.01", "--print-env", str(tmp_path / "{i}-of-{n}"))
+    async with running(spec) as run:
+        assert [slot.name for slot in run.client.welcome.session.slots] == list(SLOTS)
+        await run.until(lambda snapshot: snapshot.ended)
+    for index, slot in enumerate(SLOTS):
+        env = json.loads((tmp_path / f"{index}-of-4").read_text())["env"]
+        names = ("GMG_SESSION", "GMG_SLOT", "GMG_WORKER_INDEX", "GMG_NUM_WORKERS")
+        assert tuple(env[name] for name in names) == (spec.name, slot, str(index), "4")
+        assert b"Running at" in run.output(slot)
+    summary = run.summary()
+    assert [worker["slot"] for worker in summary["workers"]] == list(SLOTS)
+    assert [worker["node"] for worker in summary["workers"]] == ["n1", "n1", "n2", "n2"]
+    assert {worker["state"] for worker in summary["workers"]} == {"finished"}
+    nothing_left(spec)
+
+
+async def test_a_worker_on_a_node_is_stopped_restarted_and_edited() -> None:
+    async with running(on_nodes("--lines", "100000", "--phase-s", "0.01")) as run:
+        for slot in SLOTS:
+            await run.until_state(slot, RUNNING)
+        await run.client.act(Action.STOP, "n2/cpu1")
+        await run.until_state("n2/cpu1", WorkerState.STOPPED)
+        await run.client.act(Action.RESTART, "n2/cpu1")
+        await run.until(lambda _: (run.worker("n2/cpu1").attempt, run.worker("n2/cpu1").state) == (2, RUNNING))
+        args = ("--lines", "100000", "--phase-s", "0.01", "-B", "32")
+        await run.client.edit(("n1/cpu0",), args, {"A": "b"})
+        await run.until(lambda _: (run.worker("n1/cpu0").attempt, run.worker("n1/cpu0").newest.n_envs) == (2, 32))
+        details = await run.client.details("n1/cpu0")
+        assert [attempt.number for attempt in details.attempts] == [1, 2]
+        assert details.env["GMG_ATTEMPT"] == "2"
+        assert details.args == args
+        await run.client.act(Action.KILL, *SLOTS)
+        await run.until(lambda snapshot: snapshot.ended)
+
+
+@pytest.mark.parametrize("where", ["0", "x", "-1"])
+def test_the_number_of_agents_is_checked(where: str) -> None:
+    with pytest.raises(GmgError, match=f"--nodes local:{where}: give how many agents to start on this machine"):
+        Local(where)

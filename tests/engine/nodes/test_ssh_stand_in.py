@@ -1,0 +1,135 @@
+"""Hosts that do not share the session's folder, answer late, or have another version of gmg-tui.
+
+A program of this test stands in for ssh: it runs the command here, and gives the agent another folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from msgspec import structs
+
+import gmg_tui
+from gmg_tui.model import DdpSpec, NodesSpec, WorkerState
+from gmg_tui.session import nodes_folder
+from tests.engine.harness import program, running, spawn, spec_for, sweep_for
+from tests.engine.nodes.fleets import ENDLESS, nothing_left
+from tests.patience import eventually
+
+_SSH = """\
+#!/bin/sh
+for word; do host=$last; last=$word; done
+{ IFS= read -r first; printf '%s\\n' "$first" | sed 's#"folder":"/#"folder":"/elsewhere/#'; exec cat; } | sh -c "$last"
+"""
+_LOGS = (sys.executable, "-m", "gmg_tui", "logs")
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NodesSpec:
+    program = tmp_path / "ssh"
+    program.write_text(_SSH)
+    program.chmod(0o755)
+    monkeypatch.setenv("GMG_SSH", str(program))
+    return NodesSpec("ssh:a,robot@b")
+
+
+async def test_logs_are_complete_before_the_copy_on_the_host_is_removed(hosts: NodesSpec, tmp_path: Path) -> None:
+    spec = spec_for("--lines", "200", "--phase-s", "0.01", cpu=1, nodes=hosts)
+    async with running(spec) as run:
+        with (tmp_path / "followed").open("wb") as file:
+            following = await asyncio.create_subprocess_exec(*_LOGS, spec.name, "b/cpu0", "-f", stdout=file)
+        await run.until(lambda snapshot: snapshot.ended)
+        (there,) = nodes_folder().glob(f"{spec.name}@a-*")
+        kept = (there / "logs" / "a" / "cpu0.log").read_bytes()
+        await run.client.close()
+        await run.process.wait()
+        assert run.output("a/cpu0") == kept
+        assert b"Running at" in run.output("b/cpu0")
+        assert await following.wait() == 0
+        assert (tmp_path / "followed").read_bytes() == run.output("b/cpu0")
+    nothing_left(spec)
+    await eventually(lambda: not list(nodes_folder().iterdir()))
+
+
+async def test_logs_that_could_not_be_copied_stay_on_their_nodes(hosts: NodesSpec) -> None:
+    spec = spec_for(*ENDLESS, cpu=1, nodes=structs.replace(hosts, orphan_wait_s=1.0))
+    async with running(spec) as run:
+        for slot in ("a/cpu0", "b/cpu0"):
+            await run.until_state(slot, WorkerState.RUNNING)
+        run.process.kill()
+        await run.process.wait()
+        nothing_left(spec)
+    kept = {path.parent.name: path.read_bytes() for path in nodes_folder().glob("*/logs/*/cpu0.log")}
+    assert all(b"caching compiled kernels" in kept[node] for node in ("a", "b"))
+
+
+@pytest.mark.parametrize("queued", [False, True], ids=["run", "sweep"])
+async def test_a_slow_host_joins_later(hosts: NodesSpec, tmp_path: Path, *, queued: bool) -> None:
+    up = tmp_path / "up"
+    (tmp_path / "ssh").write_text(_SSH.replace("{ IFS", f'[ "$host" = a ] || [ -e {up} ] || exit 255\n{{ IFS', 1))
+    go = tmp_path / "go"
+    spec = spec_for(*ENDLESS, cpu=1, nodes=hosts)
+    if queued:
+        spec = sweep_for([{}] * 2, program("--until", str(go)), cpu=1, nodes=hosts)
+    async with running(spec) as run:
+        await run.until(lambda _: run.worker("a/cpu0").pid)
+        assert (run.worker("b/cpu0").state, run.worker("b/cpu0").pid) == (WorkerState.WAITING, None)
+        assert any(note.startswith("b: has not answered") for note in run.snapshot.notes)
+        up.touch()
+        await run.until(lambda _: run.worker("b/cpu0").pid)
+        assert run.snapshot.nodes[1].lost_since is None
+        go.touch()
+        await (run.until_done() if queued else run.client.end())
+    nothing_left(spec)
+
+
+async def test_hosts_with_fish_as_login_shell_are_supported(
+    hosts: NodesSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fish = shutil.which("fish")
+    if fish is None:
+        pytest.skip("fish is not installed")
+    folder = tmp_path / "it's one of $HOME's"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (tmp_path / "ssh").write_text(_SSH.replace('sh -c "$last"', f'{fish} -c "$last"'))
+    spec = spec_for("--lines", "5", "--phase-s", "0.01", cpu=1, nodes=hosts)
+    async with running(spec) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+    assert {worker["state"] for worker in run.summary()["workers"]} == {"finished"}
+
+
+async def test_growing_logs_are_copied_while_the_session_runs(hosts: NodesSpec) -> None:
+    spec = spec_for(*ENDLESS, cpu=1, nodes=hosts)
+    async with running(spec) as run:
+        await run.until_state("a/cpu0", WorkerState.RUNNING)
+        here = run.folder / "logs" / "a" / "cpu0.log"
+        await eventually(lambda: here.exists() and b"Running at" in here.read_bytes())
+        (stand_in,) = (each for each in psutil.Process(run.process.pid).children() if "a" in each.cmdline())
+        stand_in.kill()
+        size = here.stat().st_size
+        await eventually(lambda: here.stat().st_size > size + 10_000)
+        (there,) = nodes_folder().glob(f"{spec.name}@a-*")
+        log = there / "logs" / "a" / "cpu0.log"
+        assert log.read_bytes().startswith(here.read_bytes())
+
+
+async def test_a_group_needs_all_hosts_and_another_version_of_gmg_tui_is_rejected(
+    hosts: NodesSpec, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import gmg_tui\ngmg_tui.__version__ = '9.9.9'\n")
+    other = f'[ "$host" = a ] || export PYTHONPATH={tmp_path}\n{{ IFS'
+    (tmp_path / "ssh").write_text(_SSH.replace("{ IFS", other, 1))
+    spec = spec_for(cpu=1, nodes=hosts, ddp=DdpSpec())
+    process, answer = await spawn(spec)
+    await process.wait()
+    here = gmg_tui.__version__
+    assert answer["error"] == (
+        f"1 of 2 nodes cannot be used: b: it has gmg-tui 9.9.9, and here is {here}; install the same"
+    )
+    nothing_left(spec)

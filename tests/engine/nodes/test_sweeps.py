@@ -1,0 +1,90 @@
+"""One queue over the slots of all nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from gmg_tui import session
+from gmg_tui.model import DdpSpec, WorkerState
+from gmg_tui.session.store import reader
+from tests.engine.harness import marks, program, running
+from tests.engine.nodes.fleets import SLOTS, agent, nodes, nothing_left, sweep_on_nodes
+from tests.engine.test_groups import RANK
+from tests.patience import eventually
+
+
+async def test_jobs_run_on_the_slots_of_all_nodes_each_once(marked: Path) -> None:
+    batch = program("--marks", str(marked), "--value", "{value}", "--s", "0.2", "--result")
+    spec = sweep_on_nodes([{"value": f"v{number}"} for number in range(20)], batch)
+    async with running(spec) as run:
+        queue = await run.until_done()
+        assert (queue.finished, queue.jobs) == (20, 20)
+    seen = marks(marked)
+    assert Counter(mark["value"] for mark in seen) == Counter(f"v{number}" for number in range(20))
+    assert {mark["GMG_SLOT"] for mark in seen} == set(SLOTS)
+    ended = dict.fromkeys(SLOTS, 0.0)
+    for mark in seen:  # never two on a slot
+        assert mark["began"] >= ended[mark["GMG_SLOT"]]
+        ended[mark["GMG_SLOT"]] = mark["ended"]
+    records = reader.load_jobs(run.folder / session.STORE)
+    assert {record.result["score"] for record in records if record.result} == {2 / 8, 3 / 8}
+    assert all(record.last.number == 1 and record.state is WorkerState.FINISHED for record in records)
+    assert all((run.folder / str(record.log)).is_file() for record in records)
+    nothing_left(spec)
+
+
+async def test_a_lost_node_requeues_its_jobs(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    spec = sweep_on_nodes([{}] * 8, program("--until", str(go)))
+    async with running(spec) as run:
+        await run.until(lambda _: all(run.worker(slot).pid for slot in SLOTS))
+        agent(spec, "n2").kill()
+        # Its next agent may take the jobs before a snapshot shows that they wait.
+        await eventually(lambda: "n2 is lost" in run.log())
+        go.touch()
+        queue = await run.until_done()
+        assert (queue.finished, queue.failed) == (8, 0)
+    records = reader.load_jobs(run.folder / session.STORE)
+    assert Counter(record.last.number for record in records) == {1: 6, 2: 2}
+    with reader.open_store(run.folder / session.STORE) as stored:
+        reasons = {ran.attempt.reason for of_job in stored.attempts.values() for ran in of_job}
+    assert reasons == {None, "n2 is lost"}
+    nothing_left(spec)
+
+
+async def test_a_silent_node_is_lost_and_its_jobs_run_elsewhere(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    spec = sweep_on_nodes([{}] * 4, program("--until", str(go)), where=nodes(lost_after_s=6.0))
+    async with running(spec) as run:
+        await run.until(lambda _: all(run.worker(slot).pid for slot in SLOTS))
+        stopped = agent(spec, "n2")
+        stopped.suspend()
+        await run.until(lambda snapshot: snapshot.nodes[1].lost_since is not None)
+        await run.until(lambda snapshot: snapshot.queue is not None and snapshot.queue.waiting == 2)
+        go.touch()
+        queue = await run.until_done()
+        assert queue.finished == 4
+        stopped.resume()
+        await run.client.end()
+    records = reader.load_jobs(run.folder / session.STORE)
+    assert {record.slot.partition("/")[0] for record in records if record.slot} == {"n1"}
+    assert [record.state for record in records] == [WorkerState.FINISHED] * 4
+    nothing_left(spec)
+
+
+async def test_a_result_too_large_for_a_message_does_not_disconnect_its_node(tmp_path: Path) -> None:
+    script = tmp_path / "seeds.py"
+    script.write_text("print('gmg:result {\"seed\": 123456789012345678901234567890}')\n")
+    async with running(sweep_on_nodes([{}] * 4, program(script=str(script)))) as run:
+        assert (await run.until_done()).finished == 4
+    records = reader.load_jobs(run.folder / session.STORE)
+    assert {str(record.result["seed"]) for record in records if record.result} == {"123456789012345678901234567890"}
+
+
+async def test_a_job_of_several_ranks_takes_slots_of_several_nodes() -> None:
+    spec = sweep_on_nodes([{"ranks": 3}], program("--steps", "4", script=RANK), ddp=DdpSpec())
+    async with running(spec) as run:
+        assert (await run.until_done()).finished == 1, await run.jobs()
+    (record,) = reader.load_jobs(run.folder / session.STORE)
+    assert record.slots == SLOTS[:3]

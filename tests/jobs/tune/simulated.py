@@ -1,0 +1,170 @@
+"""Slots that run trials of a made-up curve, in made-up time."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from gmg_tui.jobs.tune.search import Search
+from gmg_tui.jobs.tune.settling import Settling
+from gmg_tui.model import Gpu, Slot
+from gmg_tui.model.tuning import Answer, Trial, TrialKind, TrialState, TuneSpec
+
+START_S = 40.0
+FAIL_S = 25.0
+H100, H100_MIB = "NVIDIA H100 80GB HBM3", 81_559.0
+TOGETHER = 0.98
+"""What is left of the rate on all slots at once."""
+
+
+def never(value: int) -> str | None:
+    """Every value runs."""
+    return None
+
+
+def slot_of(index: int, model: str | None, total_mib: float | None) -> Slot:
+    """A slot on a GPU of this model; on the CPU without one."""
+    if model is None:
+        return Slot(f"gpu{index}")
+    total = None if total_mib is None else int(total_mib)
+    return Slot(f"gpu{index}", Gpu(index, f"GPU-{index}", model, memory_total_mib=total))
+
+
+@dataclass
+class World:
+    """What a script does on each slot."""
+
+    rate: Callable[[int], float]
+    """The true rate of a value on a usual slot."""
+    slots: int = 1
+    memory_mib: Callable[[int], float] | None = None
+    total_mib: float | None = H100_MIB
+    fails: Callable[[int], str | None] = never
+    noise: float = 0.0
+    """Of each trial as a whole: what no longer measuring takes out."""
+    within: float = 0.0
+    """Of each second."""
+    drift: float = 0.0
+    """What is missing from the rate at first, and comes within 40 s."""
+    speeds: dict[str, float] = field(default_factory=dict)
+    throttled: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """By slot, from when to when trials that end come back skipped."""
+    seed: int = 0
+    flaky: float = 0.0
+    """The share of trials that fail or are skipped for no reason of their value."""
+    lost: dict[str, float] = field(default_factory=dict)
+    """By slot, when its GPU is lost."""
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+
+    def tune_slots(self) -> list[Slot]:
+        model = H100 if self.memory_mib else None
+        return [slot_of(i, model, self.total_mib) for i in range(self.slots)]
+
+    def total(self, value: int) -> float:
+        """The true rate of all slots at once."""
+        speeds = [self.speeds.get(slot.name, 1.0) for slot in self.tune_slots()]
+        return TOGETHER * self.rate(value) * sum(speeds)
+
+    def run(self, plan: Trial, number: int, now_s: float, spec: TuneSpec) -> tuple[float, Trial]:
+        """When the trial ends, and how."""
+        reason = self.fails(plan.value)
+        memory = self.memory_mib(plan.value) if self.memory_mib else None
+        if memory is not None and self.total_mib is not None and memory > self.total_mib:
+            reason = "CUDA out of memory"
+        trial = replace(plan, number=number)
+        if reason:
+            return now_s + FAIL_S, replace(trial, state=TrialState.FAILED, reason=reason)
+        if self.random.random() < self.flaky:
+            state = self.random.choice([TrialState.FAILED, TrialState.SKIPPED])
+            return now_s + FAIL_S, replace(trial, state=state, reason="a bad day")
+        rate = self.rate(plan.value) * self.speeds.get(plan.slot, 1.0) * self.random.gauss(1, self.noise)
+        if plan.kind is TrialKind.TOGETHER:
+            rate *= TOGETHER
+        settling = self._measure(rate, plan, spec)
+        end_s = now_s + START_S + settling.measured_s
+        if end_s > self.lost.get(plan.slot, math.inf):
+            return self.lost[plan.slot], replace(trial, state=TrialState.SKIPPED, reason="the GPU was lost")
+        since_s, until_s = self.throttled.get(plan.slot, (math.inf, math.inf))
+        if since_s <= end_s <= until_s:
+            return end_s, replace(trial, state=TrialState.SKIPPED, reason="the GPU was throttled")
+        return end_s, replace(
+            trial,
+            state=TrialState.MEASURED,
+            rate=settling.rate,
+            memory_mib=memory,
+            start_s=START_S,
+            measured_s=settling.measured_s,
+        )
+
+    def _measure(self, rate: float, plan: Trial, spec: TuneSpec) -> Settling:
+        settling, done, second = Settling(spec, plan.kind), 0.0, 0
+        settling.take(0.0, 0.0)
+        while not settling.over:
+            warm = 1 - self.drift * max(0.0, 1 - second / 40)
+            done += rate * warm * (self.random.gauss(1, self.within) if self.within else 1.0)
+            second += 1
+            settling.take(done, second)
+        return settling
+
+
+@dataclass
+class Outcome:
+    """A whole search."""
+
+    answer: Answer
+    trials: list[Trial]
+    seconds: float
+    step: str
+    search: Search
+
+    @property
+    def values(self) -> list[int]:
+        return sorted({trial.value for trial in self.trials})
+
+
+def tune(world: World, spec: TuneSpec | None = None, trials: Sequence[Trial] = (), stop_after: int = 400) -> Outcome:
+    """Search until the end or so many trials; AssertionError where it waits for nothing, or breaks a rule of the engine."""
+    spec = spec or TuneSpec()
+    slots = world.tune_slots()
+    search = Search(spec, slots, trials)
+    done = list(trials)
+    now_s, number = 0.0, len(done)
+    running: dict[str, tuple[float, Trial]] = {}
+    waited = 0
+    while len(done) < stop_after:
+        gone = {name for name, at_s in world.lost.items() if now_s >= at_s}
+        free = {slot.name for slot in slots} - set(running) - gone
+        plans = search.plan(free, now_s, {})
+        check(plans, free, spec)
+        for plan in plans:
+            number += 1
+            running[plan.slot] = world.run(plan, number, now_s, spec)
+        if search.ended and not running:
+            return Outcome(search.answer(), done, now_s, search.step, search)
+        if not running:  # A slot that is not free may come back: it is waited for a while.
+            waited += 1
+            assert waited < 100, "it waits while nothing runs"
+            now_s += 1
+            continue
+        slot = min(running, key=lambda name: running[name][0])
+        now_s, trial = running.pop(slot)
+        done.append(trial)
+        search.take(trial)
+    assert stop_after < 400, "no end"
+    return Outcome(search.answer(), done, now_s, search.step, search)
+
+
+def check(plans: Sequence[Trial], free: set[str], spec: TuneSpec) -> None:
+    assert {plan.slot for plan in plans} <= free
+    assert len({plan.slot for plan in plans}) == len(plans)
+    for plan in plans:
+        assert plan.value >= spec.low
+        assert spec.high is None or plan.value <= spec.high
+    together = [plan for plan in plans if plan.kind is TrialKind.TOGETHER]
+    assert len(together) in (0, len(plans))

@@ -1,0 +1,223 @@
+"""NVML through the unmodified pynvml on the simulated driver."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gmg_tui.machine.gpu.nvml import Nvml, NvmlUnavailable
+from gmg_tui.model import Gpu, GpuProcess, GpuSample
+from tests.nvml_sim import DRIVER_NOT_LOADED, NO_PERMISSION, UNKNOWN, VERSION_MISMATCH, Mig, Process, Sim
+from tests.nvml_sim.child import ROOT, on_simulated_driver
+
+
+def opened() -> tuple[Nvml, tuple[Gpu, ...]]:
+    """NVML that tries what is lost again at once, and the cards."""
+    nvml = Nvml.open(retry_s=0)
+    return nvml, nvml.gpus()
+
+
+@on_simulated_driver
+def test_metrics_of_eight_cards_are_read(sim: Sim) -> None:
+    nvml, gpus = opened()
+    assert [gpu.uuid for gpu in gpus] == [simulated.uuid for simulated in sim.gpus]
+    for index, (gpu, simulated) in enumerate(zip(gpus, sim.gpus, strict=True)):
+        assert gpu == Gpu(
+            index=index,
+            uuid=simulated.uuid,
+            name="NVIDIA H100 80GB HBM3",
+            pci_bus_id=simulated.pci_bus_id,
+            memory_total_mib=81559,
+            power_limit_w=700.0,
+            persistence=True,
+            driver="570.86.15",
+            cuda="12.8",
+        )
+        assert nvml.read(gpu, slow=True) == GpuSample(
+            uuid=simulated.uuid,
+            gpu_util_pct=simulated.gpu_util_pct,
+            memory_util_pct=simulated.memory_util_pct,
+            memory_used_mib=simulated.memory_used_mib,
+            memory_total_mib=81559,
+            memory_free_mib=81559 - (simulated.memory_used_mib or 0.0) - simulated.memory_reserved_mib,
+            temperature_c=simulated.temperature_c,
+            power_w=simulated.power_w,
+            power_limit_w=700,
+            sm_clock_mhz=simulated.sm_clock_mhz,
+            sm_clock_max_mhz=1980,
+            throttle=(),
+            fan_pct=simulated.fan_pct,
+            pcie_rx_mib_s=simulated.pcie_rx_mib_s,
+            pcie_tx_mib_s=simulated.pcie_tx_mib_s,
+            energy_j=simulated.energy_j,
+            processes=(),
+        )
+
+
+@on_simulated_driver
+def test_an_unsupported_metric_is_none_and_a_zero_is_zero(sim: Sim) -> None:
+    nvml, gpus = opened()
+    names = {"gpu_util_pct", "power_w", "power_limit_w", "temperature_c", "fan_pct", "energy_j", "sm_clock_mhz"}
+    sim.gpus[0].unsupported = names | {"memory_used_mib", "throttle"}
+    sim.gpus[0].fails = {"nvmlDeviceGetComputeRunningProcesses_v3": NO_PERMISSION}
+    sim.gpus[1].gpu_util_pct = 0
+    sim.gpus[1].power_w = 0
+    sim.write()
+    silent = nvml.read(gpus[0], slow=True)
+    assert {
+        name
+        for name in names | {"memory_used_mib", "memory_total_mib", "throttle"}
+        if getattr(silent, name) is not None
+    } == set()
+    assert (silent.sm_clock_max_mhz, silent.error, silent.lost) == (1980, None, False)
+    idle = nvml.read(gpus[1], slow=True)
+    assert (idle.gpu_util_pct, idle.power_w) == (0, 0)
+
+
+@on_simulated_driver
+def test_an_old_driver_is_queried_by_old_function_names(sim: Sim) -> None:
+    sim.gpus[0].throttle = 0x4
+    missing = 13  # NVML_ERROR_FUNCTION_NOT_FOUND
+    sim.fails = {
+        "nvmlDeviceGetMemoryInfo_v2": missing,
+        "nvmlDeviceGetCurrentClocksEventReasons": missing,
+    }
+    sim.write()
+    nvml, gpus = opened()
+    sample = nvml.read(gpus[0], slow=True)
+    assert sample.memory_used_mib == 30211 + 551, "the first form counts what the driver reserves"
+    assert sample.throttle == ("power cap",)
+
+
+@on_simulated_driver
+def test_a_lost_card_is_a_state_of_that_card_and_it_can_come_back(sim: Sim) -> None:
+    nvml, gpus = opened()
+    before = nvml.read(gpus[2], slow=True)
+    sim.gpus[2].lost = True
+    sim.write()
+    lost = nvml.read(gpus[2], slow=False)
+    assert (lost.lost, lost.gpu_util_pct, lost.fan_pct) == (True, None, None)
+    assert "lost" in (lost.error or "")
+    assert nvml.error is None
+    assert nvml.read(gpus[3], slow=False).gpu_util_pct == sim.gpus[3].gpu_util_pct
+    with pytest.raises(NvmlUnavailable, match="lost"):
+        nvml.index_of(gpus[2].uuid)
+    assert [gpu.index for gpu in nvml.gpus()] == [0, 1, 3, 4, 5, 6, 7]
+    assert [index for index, _ in nvml.silent] == [2]
+    sim.gpus[2].lost = False
+    sim.write()
+    assert nvml.read(gpus[2], slow=False) == before
+
+
+@on_simulated_driver
+def test_an_unloaded_driver_is_one_line_and_recovers(sim: Sim) -> None:
+    nvml, gpus = opened()
+    sim.no_driver()
+    gone = nvml.read(gpus[0], slow=True)
+    assert gone == GpuSample(uuid=gpus[0].uuid, error=nvml.error)
+    assert "driver is not loaded" in (nvml.error or "")
+    with pytest.raises(NvmlUnavailable, match="driver is not loaded"):
+        nvml.gpus()
+    sim.driver_back()
+    assert nvml.read(gpus[0], slow=False).gpu_util_pct == sim.gpus[0].gpu_util_pct
+    assert nvml.error is None
+
+
+@on_simulated_driver
+def test_a_missing_driver_is_reported_with_advice(sim: Sim) -> None:
+    for code, words in (
+        (DRIVER_NOT_LOADED, "kernel module"),
+        (NO_PERMISSION, "/dev/nvidiactl"),
+        (VERSION_MISMATCH, "reboot"),
+        (UNKNOWN, "Unknown Error"),
+    ):
+        sim.error = code
+        sim.write()
+        with pytest.raises(NvmlUnavailable, match=words) as caught:
+            Nvml.open()
+        assert "\n" not in str(caught.value)
+
+
+def test_a_library_that_cannot_be_loaded_is_reported_with_advice(tmp_path: Path) -> None:
+    (tmp_path / "libnvidia-ml.so.1").touch()  # hides a real one
+    code = "from gmg_tui.machine.gpu.nvml import *\ntry: Nvml.open()\nexcept NvmlUnavailable as error: print(error)"
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True)
+    assert "install the NVIDIA driver" in done.stdout, done.stderr
+
+
+@on_simulated_driver
+def test_a_card_that_refuses_all_queries_reports_why(sim: Sim) -> None:
+    nvml, gpus = opened()
+    sim.record()
+    nvml.read(gpus[0], slow=True)
+    old_names = {
+        "nvmlDeviceGetMemoryInfo",
+        "nvmlDeviceGetCurrentClocksThrottleReasons",
+    }
+    sim.gpus[0].fails = dict.fromkeys({*sim.calls(), *old_names}, NO_PERMISSION)
+    sim.write()
+    sample = nvml.read(gpus[0], slow=True)
+    assert (sample.lost, sample.error) == (False, "no permission to read this GPU")
+
+
+@on_simulated_driver
+def test_processes_come_and_go_each_pid_once(sim: Sim) -> None:
+    nvml, gpus = opened()
+    sim.gpus[0].processes = [
+        Process(pid=300, memory_mib=2048),
+        Process(pid=7, memory_mib=None),
+        Process(pid=300, memory_mib=2048, graphics=True),
+        Process(pid=9, memory_mib=16, graphics=True),
+    ]
+    sim.write()
+    assert nvml.read(gpus[0], slow=True).processes == (
+        GpuProcess(pid=7),
+        GpuProcess(pid=9, memory_mib=16),
+        GpuProcess(pid=300, memory_mib=2048),
+    )
+    sim.gpus[0].processes = []
+    sim.write()
+    assert len(nvml.read(gpus[0], slow=False).processes or ()) == 3, "kept until they are asked for again"
+    assert nvml.read(gpus[0], slow=True).processes == ()
+
+
+@on_simulated_driver
+def test_mig_instances_follow_their_card_and_have_no_utilisation(sim: Sim) -> None:
+    first = Mig(uuid="MIG-aaaa", index=0, memory_used_mib=100, processes=[Process(pid=5, memory_mib=88)])
+    second = Mig(uuid="MIG-bbbb", index=2, memory_used_mib=200)
+    sim.gpus = sim.gpus[:2]
+    sim.gpus[0].mig = [first, second]
+    sim.write()
+    nvml, gpus = opened()
+    assert [(gpu.uuid, gpu.index, gpu.mig_index, gpu.parent_uuid, gpu.mig) for gpu in gpus] == [
+        (sim.gpus[0].uuid, 0, None, None, True),
+        ("MIG-aaaa", 0, 0, sim.gpus[0].uuid, False),
+        ("MIG-bbbb", 0, 2, sim.gpus[0].uuid, False),
+        (sim.gpus[1].uuid, 1, None, None, False),
+    ]
+    assert gpus[1].memory_total_mib == 9984
+    assert [gpu.mig_ids for gpu in gpus] == [None, (1, 0), (3, 0), None]
+    assert nvml.read(gpus[0], slow=True).gpu_util_pct is None
+    sample = nvml.read(gpus[1], slow=True)
+    assert sample == GpuSample(
+        uuid="MIG-aaaa",
+        memory_used_mib=100,
+        memory_total_mib=9984,
+        memory_free_mib=9884,
+        processes=(GpuProcess(pid=5, memory_mib=88),),
+    )
+
+
+@on_simulated_driver
+def test_an_index_is_looked_up_again_by_uuid(sim: Sim) -> None:
+    nvml, gpus = opened()
+    sim.gpus.reverse()
+    sim.write()
+    assert [nvml.index_of(gpu.uuid) for gpu in gpus] == [7, 6, 5, 4, 3, 2, 1, 0]
+    with pytest.raises(NvmlUnavailable, match="no longer there"):
+        nvml.index_of("GPU-unknown")

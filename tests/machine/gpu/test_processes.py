@@ -1,0 +1,54 @@
+"""Descriptions of the processes on a card."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from gmg_tui.machine.gpu.processes import describe
+from gmg_tui.model import GpuProcess
+from gmg_tui.model.text import clean
+from tests.nvml_sim import Process, Sim
+
+LOOK = """
+import sys
+from gmg_tui.machine.gpu.nvml import Nvml
+from gmg_tui.machine.gpu.processes import describe
+nvml = Nvml.open()
+for process in describe(nvml.read(nvml.gpus()[0], slow=True).processes):
+    print(process.pid, process.own_pid, process.user, process.command)
+"""
+
+
+def ended_pid() -> int:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        return process.pid
+
+
+def test_a_process_of_this_machine_has_a_name_a_user_a_command_and_an_age() -> None:
+    (process,) = describe((GpuProcess(pid=os.getpid(), memory_mib=12.0, slot="gpu0"),))
+    here = psutil.Process()
+    assert (process.pid, process.memory_mib, process.slot) == (os.getpid(), 12.0, "gpu0")
+    assert (process.name, process.user) == (here.name(), here.username())
+    assert process.command == clean(" ".join(here.cmdline()).encode())
+    assert process.age_s is not None
+    assert process.age_s >= 0
+
+
+def test_an_invisible_process_keeps_its_pid_and_memory() -> None:
+    foreign = (GpuProcess(pid=ended_pid(), memory_mib=5.0), GpuProcess(pid=2**31 - 1), GpuProcess(pid=2**32 - 1))
+    assert describe(foreign) == foreign
+
+
+def test_a_host_pid_is_not_taken_for_a_container_process(sim: Sim) -> None:
+    sim.gpus[0].processes = [Process(pid=1, memory_mib=100)]
+    sim.write()
+    command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", LOOK]
+    looked = subprocess.run(command, env={**os.environ, **sim.env()}, capture_output=True, text=True)
+    if "Operation not permitted" in looked.stderr or "unshare failed" in looked.stderr:
+        pytest.skip(f"no PID namespace can be made here: {looked.stderr.strip()}")
+    assert looked.stdout == "1 None None None\n", looked.stderr

@@ -1,0 +1,34 @@
+"""What is read from a job's variables; no Slurm is needed."""
+
+from __future__ import annotations
+
+import pytest
+
+from gmg_tui.machine import slurm as allocation
+from gmg_tui.model import Allocation
+
+_JOB = {"SLURM_JOB_ID": "42"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "count", "expected"),
+    [
+        ({}, 8, None),
+        (_JOB | {"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_STEP_GPUS": "2,3"}, 2, "0,1"),
+        (_JOB | {"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_STEP_GPUS": "2,3"}, 8, "2,3"),
+        (_JOB | {"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_JOB_GPUS": "2,3"}, 8, "2,3"),
+        (_JOB | {"CUDA_VISIBLE_DEVICES": "1", "SLURM_STEP_GPUS": "2,3"}, 8, "1"),
+        (_JOB | {"CUDA_VISIBLE_DEVICES": "GPU-ab,GPU-cd", "SLURM_STEP_GPUS": "2,3"}, 8, "GPU-ab,GPU-cd"),
+        ({"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_STEP_GPUS": "2,3"}, 8, "0,1"),
+    ],
+)
+def test_gpus_of_a_job(environ: dict[str, str], count: int, expected: str | None) -> None:
+    assert allocation.visible(environ, count) == expected
+
+
+def test_time_left_is_short_in_the_last_ten_minutes() -> None:
+    job = Allocation("42", ends=1000.0)
+    assert allocation.left(job, 1000.0 - 7200) == ("Slurm 42: 2h 00m left", False)
+    assert allocation.left(job, 500.0) == ("Slurm 42: 8:20 left", True)
+    assert allocation.left(Allocation("42"), 0.0) is None
+    assert allocation.left(None, 0.0) is None

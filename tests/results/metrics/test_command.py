@@ -1,0 +1,78 @@
+"""`metrics` as a command: where it exports, when it ends, and wrong input."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from gmg_tui.results import prometheus as collector
+from gmg_tui.results.prometheus import SessionsCollector
+from tests.cli.scripted import ScriptedEngine, in_process
+from tests.patience import LONG_S, eventually
+from tests.results.metrics.served import fetch, metrics, promtool, value
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "status"),
+    [
+        (("--listen", "127.0.0.1"), "give HOST:PORT", 2),
+        (("--listen", "127.0.0.1:70000"), "give HOST:PORT", 2),
+        (("--listen", "192.0.2.1:9400"), "Cannot assign requested address", 1),
+        (("--textfile", "/tmp/gmg.txt"), "end in .prom", 2),
+        (("--textfile", "x.prom", "--listen", "127.0.0.1:0"), "mutually exclusive", 2),
+    ],
+)
+def test_wrong_input_is_reported_in_one_line(words: tuple[str, ...], error: str, status: int) -> None:
+    done = in_process("metrics", *words)
+    assert error in done.stderr
+    assert (done.stdout, done.stderr.count("\n"), done.returncode) == ("", 1, status)
+
+
+def test_a_port_in_use_is_reported_in_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = in_process("metrics", "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
+    assert done.returncode == 1
+    assert "it is in use" in done.stderr
+
+
+def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    monkeypatch.delitem(sys.modules, "gmg_tui.cli.metrics", raising=False)
+    assert "pip install 'gmg-tui[metrics]'" in in_process("metrics").stderr
+
+
+@pytest.mark.slow
+async def test_over_http_and_a_file_a_session_is_followed_to_its_end(tmp_path: Path) -> None:
+    file = tmp_path / "metrics" / "gmg.prom"
+    file.parent.mkdir()
+    async with ScriptedEngine(("cpu0",), "sim.py") as engine:
+        name = engine.session.spec.name
+        with metrics("--listen", "127.0.0.1:0") as (_, url), metrics("--textfile", str(file)) as (process, _):
+            assert value(await asyncio.to_thread(fetch, url), "gmg_session_up", session=name) == 1
+            await eventually(file.exists)
+            assert stat.S_IMODE(file.stat().st_mode) == 0o644
+            assert promtool(file.read_text()) == ""
+            process.terminate()
+            assert process.wait(LONG_S) == 0
+            assert list(file.parent.iterdir()) == []
+            engine.end_all()
+            text = await asyncio.to_thread(fetch, url)
+            assert value(text, "gmg_worker_fps", session=name) is None
+
+
+async def test_a_session_whose_engine_is_killed_is_down_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = CollectorRegistry()
+    registry.register(SessionsCollector())
+    async with ScriptedEngine(("cpu0",), "sim.py") as engine:
+        name = engine.session.spec.name
+        await engine.leave(ended=False)
+        text = (await asyncio.to_thread(generate_latest, registry)).decode()
+        assert value(text, "gmg_session_up", session=name) == 0
+        monkeypatch.setattr(collector, "_LOST_S", 0.0)
+        assert await asyncio.to_thread(generate_latest, registry) == b""

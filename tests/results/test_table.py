@@ -1,0 +1,190 @@
+"""The row model with its renderers, and the words and numbers in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from gmg_tui.model import (
+    Fps,
+    Gpu,
+    GpuSample,
+    Slot,
+    Snapshot,
+    Worker,
+    WorkerState,
+    fps_per_watt,
+    total_fps,
+    units,
+)
+from gmg_tui.model.text import MAX_LINE_BYTES, clean
+from gmg_tui.results import column as columns
+from gmg_tui.results import table as tables
+from gmg_tui.results.column import Column
+from tests.workers import changed, session_of, worker_of
+
+
+class Row(NamedTuple):
+    name: str
+    mib: float | None = None
+    fps: float | None = None
+    note: str | None = None
+
+
+COLUMNS = (
+    Column[Row]("name", lambda row: row.name, priority=100, left=True),
+    Column[Row]("memory_mib", lambda row: row.mib, "VRAM", "GiB", units.gib, priority=10),
+    Column[Row]("fps", lambda row: row.fps, "FPS", write=units.fps, priority=90),
+    Column[Row]("note", lambda row: row.note, left=True, priority=5, limit=12),
+)
+ROWS = [Row("日本", 2048, 1234.5678), Row("abcdef", None, 20.0)]
+
+
+def test_a_terminal_aligns_columns_and_leaves_out_those_without_a_value() -> None:
+    assert tables.terminal(COLUMNS, ROWS) == [
+        "name    VRAM GiB    FPS",
+        "日本         2.0  1,235",
+        "abcdef         –  20.00",
+    ]
+    assert tables.terminal(COLUMNS, []) == []
+
+
+def test_a_narrow_terminal_drops_the_least_important_columns_and_names_them() -> None:
+    assert tables.terminal(COLUMNS, ROWS, width=14) == [
+        "name      FPS",
+        "日本    1,235",
+        "abcdef  20.00",
+        "no room for: VRAM GiB",
+    ]
+    assert tables.terminal(COLUMNS, ROWS, width=1)[-1] == "no room for: VRAM GiB, FPS"
+
+
+def test_a_style_does_not_count_as_width() -> None:
+    columns = [*COLUMNS, Column[Row]("state", lambda row: "failed")]
+    styled = tables.terminal(columns, ROWS, colour=True, styles={"failed": "red"})
+    assert "\x1b[31mfailed\x1b[0m" in styled[1]
+    assert len(styled) == 3
+
+
+def test_csv_has_all_columns_and_values_in_full() -> None:
+    rows = [*ROWS, Row("-B 4096", note="a,b\n")]
+    assert b"".join(columns.as_csv(COLUMNS, rows)).decode() == (
+        'name,memory_mib,fps,note\n日本,2048,1234.568,\nabcdef,,20.0,\n-B 4096,,,"a,b\n"\n'
+    )
+
+
+def test_html_escapes_texts_and_has_numbers_in_full() -> None:
+    page = tables.html(COLUMNS, [Row("<b>\0", 1536.5)], kind=lambda row: "failed")
+    assert "&lt;b&gt;·" in page
+    assert '<td data-value="1536.5">1.5</td>' in page
+    assert "FPS" not in page
+
+
+@given(st.text(max_size=60))
+def test_a_long_text_is_cut_in_a_terminal_and_whole_in_a_pipe(text: str) -> None:
+    rows = [Row("日本", note=text)]
+    whole = COLUMNS[3].text(rows[0])
+    assert all(cell_len(line) <= 20 for line in tables.terminal(COLUMNS, rows, width=200))
+    assert tables.terminal(COLUMNS, rows)[1] == f"日本  {whole}".rstrip()
+
+
+@pytest.mark.parametrize("text", ["\x1b[2J", "a\nb", "[red]x", ":smile:", "\u202e"])
+def test_a_cell_is_shown_literally_and_is_harmless(text: str) -> None:
+    heading, line = tables.terminal(COLUMNS, [Row(text)])
+    assert heading == "name"
+    assert line == COLUMNS[0].text(Row(text))
+    assert "\x1b" not in line
+
+
+# Figures as people read them, totals, and text that is safe on any terminal
+
+
+@pytest.mark.parametrize(
+    ("write", "texts"),
+    [
+        (
+            units.fps,
+            {None: "–", 0.0: "0.00", 4.994: "4.99", 99.994: "99.99", 100.0: "100", 24_013_029.12: "24,013,029"},
+        ),
+        (units.short, {0.5: "0.50", 9.994: "9.99", 9.996: "10.0", 99.96: "100", 999.4: "999", 999.6: "1.00k"}),
+        (units.short, {42_812.0: "42.8k", 999_600.0: "1.00M", 192_000_000.0: "192M", 1.5e12: "1.50T"}),
+        (units.span, {None: "–", 0.4: "0 s", 59.9: "59 s", 185: "3:05", 3720: "1h 02m", 183_845: "2d 03h"}),
+        (units.clock, {None: "–", 0.4: "00:00:00", 59.9: "00:00:59", 3720: "01:02:00", 183_845: "2d 03:04:05"}),
+        (units.size, {None: "–", 0: "0", 1: "1 KiB", 1 << 20: "1 MiB", (1 << 20) - 1: "1 MiB"}),
+        (units.size, {(1 << 30) - 1: "1.0 GiB", 1.25 * (1 << 30): "1.2 GiB", 1023.99 * (1 << 30): "1.0 TiB"}),
+        (units.energy, {None: "n/a", 0: "0.0 Wh", 22_400: "6.2 Wh", 263_000: "73 Wh", 5_040_000: "1.4 kWh"}),
+    ],
+)
+def test_numbers_are_formatted_for_people(write: Callable[[Any], str], texts: dict[float | None, str]) -> None:
+    assert {value: write(value) for value in texts} == texts
+
+
+def _worker(slot: str, state: WorkerState, fps: float | None) -> Worker:
+    return worker_of(slot, 0, state, fps=Fps(fps, fps, fps, 1, settled=fps) if fps else None)
+
+
+def test_the_total_covers_running_workers_until_all_have_ended() -> None:
+    running = _worker("gpu0", WorkerState.RUNNING, 100.0)
+    failed = _worker("gpu1", WorkerState.FAILED, 50.0)
+    finished = _worker("gpu2", WorkerState.FINISHED, 25.0)
+    silent = _worker("gpu3", WorkerState.COMPILING, None)
+    assert total_fps((running, failed, finished, silent)) == 100.0
+    assert total_fps((failed, finished)) == 25.0
+    assert total_fps((silent,)) is None
+
+
+def test_the_current_rate_is_shown_first_and_an_outdated_one_is_not_counted() -> None:
+    worker = worker_of("gpu0", 0, WorkerState.RUNNING, fps=Fps(100.0, 90.0, 110.0, 9, settled=80.0))
+    silent = changed(worker, slot="gpu1", fps_silent_since=48.0)
+    assert (worker.current_fps, silent.current_fps) == (80.0, None)
+    assert total_fps((worker, silent)) == 80.0
+    assert total_fps((silent,)) is None
+    ended = [changed(each, state=WorkerState.STOPPED) for each in (worker, silent)]
+    assert total_fps(tuple(ended)) == 180.0
+    gpus = {slot: Gpu(index, f"GPU-{index}", "H100") for index, slot in enumerate(("gpu0", "gpu1"))}
+    slots = tuple(Slot(name, gpu) for name, gpu in gpus.items())
+    samples = tuple(GpuSample(gpu.uuid, power_w=10.0) for gpu in gpus.values())
+    assert fps_per_watt(session_of(*slots), Snapshot(0.0, 0.0, (worker, silent), samples)) == 8.0
+
+
+def _efficiency(slots: dict[str, str], powers_w: dict[str, float | None]) -> float | None:
+    """FPS per watt of a worker with 300 FPS and one with 999, on slots of these GPUs."""
+    names = list(slots)
+    workers = (_worker(names[0], WorkerState.RUNNING, 300.0), _worker(names[1], WorkerState.RUNNING, 999.0))
+    gpus = {uuid: Gpu(index, uuid, "H100") for index, uuid in enumerate(dict.fromkeys(slots.values()))}
+    session = session_of(*(Slot(name, gpus[uuid]) for name, uuid in slots.items()))
+    samples = tuple(GpuSample(uuid, power_w=power_w) for uuid, power_w in powers_w.items())
+    return fps_per_watt(session, Snapshot(0.0, 0.0, workers, samples))
+
+
+def test_fps_per_watt_counts_each_gpu_that_reports_its_power_once() -> None:
+    two = {"gpu0": "A", "gpu1": "B"}
+    assert _efficiency(two, {"A": 100.0, "B": None}) == 3.0
+    assert _efficiency(two, {}) is None
+    assert _efficiency(two, {"A": 0.0}) is None
+    assert _efficiency(two, {"A": 100.0, "B": 300.0}) == 1299.0 / 400.0
+    assert _efficiency({"gpu0-1": "A", "gpu0-2": "A"}, {"A": 100.0}) == 12.99
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"\x1b[38;5;159m[Genesis]\x1b[0m [/] [red]x", "[Genesis] [/] [red]x"),
+        (b"\x1b]0;title\x07after", "after"),
+        (b"\x1b]52;c;aGk=\x1b\\after", "after"),
+        (b'\x1bP$q"p\x1b\\after\x1bc', "after"),
+        (b"a\tb", "a       b"),
+        (b"bell\x07 nul\x00 del\x7f", "bell· nul· del·"),
+        ("\u202eevil\u200b \x9b31m".encode(), "·evil· ·31m"),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+        ("🚀 gut".encode(), "🚀 gut"),
+        (b"x" * (MAX_LINE_BYTES + 1234), "x" * MAX_LINE_BYTES + " … (+1,234 bytes)"),
+    ],
+)
+def test_control_characters_are_removed(raw: bytes, text: str) -> None:
+    assert clean(raw) == text

@@ -1,0 +1,90 @@
+"""`serve` on the network: who is let in, what it sends, and wrong input."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+
+import aiohttp
+import psutil
+import pytest
+
+from gmg_tui.model import WorkerState
+from tests.cli.scripted import ScriptedEngine, in_process
+from tests.engine.harness import running, spec_for
+from tests.patience import LONG_S, eventually
+from tests.results.web.served import serving, start
+
+
+async def _status(web: aiohttp.ClientSession, url: str) -> int:
+    async with web.get(url, allow_redirects=False) as answer:
+        return answer.status
+
+
+async def test_requests_without_the_token_are_rejected() -> None:
+    async with ScriptedEngine(), serving() as served, aiohttp.ClientSession() as web:
+        token = served.url.rsplit("/", 2)[1]
+        assert len(token) >= 32
+        wrong = token[:-1] + ("A" if token[-1] != "A" else "B")
+        for path in ("", "ws", "static/js/textual.js", "static/", "download/1", "%2e%2e/"):
+            for before in ("", f"{wrong}/", f"{token.lower()}x/", "/"):
+                assert await _status(web, f"{served.root}/{before}{path}") == 404, (before, path)
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await web.ws_connect(f"{served.root}/{wrong}/ws")
+        assert refused.value.status == 404
+        async with web.post(served.url) as answer:
+            assert answer.status == 405
+        assert not psutil.Process(served.process.pid).children()
+
+
+async def test_the_page_loads_no_external_resources() -> None:
+    async with ScriptedEngine(), serving() as served, aiohttp.ClientSession() as web:
+        async with web.get(served.url) as answer:
+            page = await answer.text()
+        assert f"{served.url.replace('http:', 'ws:')}ws" in page
+        assert "https://" not in page
+        assert await _status(web, f"{served.url}static/js/textual.js") == 200
+        for path in ("static/../server.py", "static/%2e%2e/server.py", "static/", "templates/app_index.html"):
+            assert await _status(web, f"{served.url}{path}") in {403, 404}, path
+
+
+async def test_a_closed_page_leaves_no_process_and_does_not_affect_others() -> None:
+    async with running(spec_for("--lines", "0")) as run:
+        await run.until_state("cpu0", WorkerState.RUNNING)
+        process = await start("--port", "0")
+        assert process.stdout is not None
+        url = (await asyncio.wait_for(process.stdout.readline(), LONG_S)).decode().strip()
+        server = psutil.Process(process.pid)
+        async with aiohttp.ClientSession() as web, web.ws_connect(f"{url}ws?width=90&height=20") as kept:
+            await asyncio.wait_for(kept.receive_bytes(), LONG_S)
+            async with web.ws_connect(f"{url}ws?width=nonsense") as noisy:
+                await noisy.send_str("{")
+                await eventually(lambda: len(server.children()) == 1)
+            await kept.send_str('["ping", "1"]')
+            async with asyncio.timeout(LONG_S):
+                while (message := await kept.receive()).type is not aiohttp.WSMsgType.TEXT:
+                    pass
+            assert message.data == '["pong", "1"]'
+            children = server.children()
+            process.send_signal(signal.SIGKILL)
+            await process.communicate()
+        _, alive = await asyncio.to_thread(psutil.wait_procs, children, timeout=LONG_S)
+        assert not alive
+
+
+async def test_a_port_in_use_is_reported_in_one_line() -> None:
+    async with ScriptedEngine():
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            done = in_process("serve", "--port", str(taken.getsockname()[1]))
+    assert done.stderr.endswith("it is in use; 0 takes a free one\n")
+
+
+def test_without_textual_serve_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("textual_serve", "textual_serve.server"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "gmg_tui.cli.serve", raising=False)
+    done = in_process("serve")
+    assert done.returncode == 1
+    assert "pip install 'gmg-tui[serve]'" in done.stderr

@@ -1,0 +1,464 @@
+"""Every failure that is recognised: its kind, and the line that names it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gmg_tui.scripts.genesis.output.failures import LINES, FailureKind, explain
+from gmg_tui.scripts.genesis.output.reader import Reader
+from tests.scripts.genesis_text.samples import logged
+
+K = FailureKind
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("_pickle.UnpicklingError: pickle data was truncated", K.CACHE_RACE),
+        ("EOFError: Ran out of input", K.CACHE_RACE),
+        ("_pickle.UnpicklingError: invalid load key, '\\x00'.", K.CACHE_RACE),
+        ("genesis.GenesisException: Corrupted cache for terrain heightmap: /c/terrain/x.gnd", K.CACHE_RACE),
+        ("FileExistsError: [Errno 17] File exists: 'logs/go2'", K.FOLDER_RACE),
+        ("OSError: [Errno 39] Directory not empty: 'logs/go2-walking'", K.FOLDER_RACE),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'logs/go2/cfgs.pkl'", K.FOLDER_RACE),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'robot.xml'", K.SCRIPT),
+        ("PermissionError: [Errno 13] Permission denied: '/home/a/.cache/genesis'", K.CONFIG),
+        ("OSError: [Errno 30] Read-only file system: '/home/me/.cache'", K.CONFIG),
+        ("OSError: [Errno 28] No space left on device", K.CONFIG),
+        ("ModuleNotFoundError: No module named 'genesis'", K.CONFIG),
+        ("ModuleNotFoundError: No module named 'my_robot'", K.SCRIPT),
+        ("AttributeError: 'NoneType' object has no attribute 'XRenderFindVisualFormat'", K.CONFIG),
+        ('ImportError: Library "GL" not found.', K.CONFIG),
+        ("filelock.Timeout: The file lock '/tmp/genesis_usd_bake.lock' could not be acquired.", K.CONFIG),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.95 GiB. GPU 0 has a total", K.MEMORY),
+        ("torch.cuda.OutOfMemoryError: CUDA out of memory.", K.MEMORY),
+        ("RuntimeError: CUDA out of memory.", K.MEMORY),
+        ("RuntimeError: CUDA error: out of memory", K.MEMORY),
+        (
+            "RuntimeError: [cuda_driver.h:operator()@92] CUDA Error CUDA_ERROR_OUT_OF_MEMORY: out of memory while",
+            K.MEMORY,
+        ),
+        ("RuntimeError: Out of CUDA pre-allocated memory. Consider using qd.init(device_memory_frac", K.MEMORY),
+        ("MemoryError", K.HOST_MEMORY),
+        ("RuntimeError: CUDA Error CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encounte", K.DEVICE),
+        ("RuntimeError: CUDA error: invalid device ordinal", K.DEVICE),
+        ("RuntimeError: CUDA Error CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected", K.DEVICE),
+        ("genesis.GenesisException: No Torch GPU device available.", K.DEVICE),
+        ("genesis.GenesisException: Torch device 'cuda' not available for backend 'gs.cuda'.", K.DEVICE),
+        ("genesis.GenesisException: Backend gs.cuda not available on this machine.", K.DEVICE),
+        ("RuntimeError: CUDA Error CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure", K.DEVICE),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", K.DEVICE),
+        ("torch.AcceleratorError: CUDA error: device-side assert triggered", K.DEVICE),
+        ("torch.distributed.DistBackendError: NCCL error in: ../ProcessGroupNCCL.cpp:1970", K.NCCL),
+        ("ValueError: Device 'cuda:0' does not match expected device for local rank '1'.", K.NCCL),
+        ("genesis.GenesisException: EGL is required to create an offscreen OpenGL context, and it", K.EGL),
+        ("AttributeError: 'NoneType' object has no attribute 'eglQueryString'", K.EGL),
+        ("EGLError: No EGL context could not be initialized for EGL_DEVICE_ID='3'.", K.EGL),
+        ("ValueError: Invalid device ID (3) with 1 devices", K.EGL),
+        ("OpenGL.raw.EGL._errors.EGLError: GLError(err = 12289)", K.EGL),
+        ("genesis.GenesisException: No display detected. Use `show_viewer=False` for headless mode.", K.EGL),
+        ("genesis.GenesisException: Genesis already initialized.", K.SCRIPT),
+        ("genesis.GenesisException: Invalid constraint forces causing 'nan'. Please decrease Rigid", K.SCRIPT),
+        ("AssertionError", K.SCRIPT),
+        ("KeyError: 'joint'", K.SCRIPT),
+    ],
+)
+def test_an_exception_is_the_reason_and_determines_the_kind(text: str, kind: FailureKind) -> None:
+    output = f'Traceback (most recent call last):\n  File "sim.py", line 3, in <module>\n    main()\n{text}\n\n'
+    name, _, message = text.partition(": ")
+    short = name.rpartition(".")[2]
+    with_genesis = output.encode() + logged(f"{short}: {message}", "ERROR") + logged("💤 Exiting Genesis and caching")
+    for shown in (output.encode(), with_genesis):
+        reader = Reader(gpu_slot=True)
+        reader.feed(shown, 1.0)
+        failure = reader.failure(1)
+        assert (failure.kind, failure.reason) == (kind, text)
+        assert failure.advice
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "kind", "reason"),
+    [
+        (b"", 3, K.UNKNOWN, "exit code 3"),
+        (b"step 1\n", 3, K.UNKNOWN, "exit code 3"),
+        (b"step 1\nno robot called panda\n", 1, K.UNKNOWN, "exit code 1: no robot called panda"),
+        (b"", 137, K.UNKNOWN, "exit code 137 (SIGKILL in a child)"),
+        (b"", 255, K.UNKNOWN, "exit code 255"),
+        (b"", -9, K.KILLED, "Killed by SIGKILL (-9): the host may have run out of memory"),
+        (b"Fatal Python error: Segmentation fault\n", -11, K.KILLED, "Killed by SIGSEGV (-11): segmentation fault"),
+        (b"", -2, K.KILLED, "Killed by SIGINT (-2): interrupted"),
+        (b"", -70, K.KILLED, "Killed by signal 70 (-70)"),
+        (
+            b"terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: out of memory\n",
+            -6,
+            K.MEMORY,
+            "Killed by SIGABRT (-6): CUDA error: out of memory",
+        ),
+        (
+            b"[E 11/21/26 06:55:54.676 8640] [cuda_driver.h:operator()@92] CUDA Error CUDA_ERROR_OUT_OF_MEMORY: out of "
+            b"memory while calling malloc (cuMemAlloc_v2)\n",
+            1,
+            K.MEMORY,
+            "[cuda_driver.h:operator()@92] CUDA Error CUDA_ERROR_OUT_OF_MEMORY: out of memory while calling malloc "
+            "(cuMemAlloc_v2)",
+        ),
+        (b"usage: sim.py [-h]\nsim.py: error: unrecognized arguments: --x\n", 2, K.SCRIPT, None),
+        (b"python: can't open file '/x/sim.py': [Errno 2] No such file or directory\n", 2, K.SCRIPT, None),
+        (b"/usr/bin/python: No module named genesis\n", 1, K.CONFIG, None),
+        (b"  File \"sim.py\", line 1\n    foo(\n       ^\nSyntaxError: '(' was never closed\n", 1, K.SCRIPT, None),
+    ],
+)
+def test_ends_without_an_exception(output: bytes, code: int, kind: FailureKind, reason: str | None) -> None:
+    failure = explain(code, output.splitlines())
+    assert failure.kind is kind
+    assert failure.reason == (output.decode().splitlines()[-1] if reason is None else reason)
+
+
+CHAIN = """
+import torch_like
+
+def inner():
+    raise MemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+
+class StepFailed(Exception):
+    pass
+
+try:
+    inner()
+except MemoryError as error:
+    raise StepFailed("step 7 failed\\nin: panda.xml\\nsee: the manual") from error
+"""
+
+
+def run(tmp_path: Path, program: str) -> tuple[int, bytes]:
+    script = tmp_path / "script.py"
+    script.write_text(program)
+    environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    done = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environ)
+    return done.returncode, done.stdout
+
+
+def test_the_last_exception_of_a_chain_is_the_reason_and_the_first_may_determine_the_kind(tmp_path: Path) -> None:
+    code, output = run(tmp_path, CHAIN.replace("import torch_like\n", ""))
+    failure = explain(code, output.splitlines())
+    assert failure.reason == "StepFailed: step 7 failed"
+    assert failure.kind is K.MEMORY
+
+
+def test_real_crashes_of_python_are_summarised_in_one_line(tmp_path: Path) -> None:
+    for program, reason in (
+        ("import torch_like_that_is_not_there", "ModuleNotFoundError: No module named 'torch_like_that_is_not_there'"),
+        ("import sys; sys.exit('no robot')", "exit code 1: no robot"),
+        ("raise RuntimeError('\\nsecond line')", "RuntimeError: second line"),
+        ("assert False", "AssertionError"),
+        ("def f(:", "SyntaxError: invalid syntax"),
+        ("import os; os.abort()", "Killed by SIGABRT (-6): aborted"),
+    ):
+        code, output = run(tmp_path, program)
+        assert explain(code, output.splitlines()).reason == reason
+
+
+def test_notes_on_missing_gpus_do_not_explain_a_later_error() -> None:
+    output = (
+        logged("Backend gs.gpu not available on this machine. Falling back to CPU.", "WARNING")
+        + b"libEGL warning: egl: failed to create dri2 screen\n"
+        + b"Traceback (most recent call last):\n  File 'x'\nKeyError: 'joint'\n"
+    )
+    assert explain(1, output.splitlines()).kind is K.SCRIPT
+
+
+def test_the_marks_of_genesis_are_not_part_of_its_reason() -> None:
+    output = (
+        b"Traceback (most recent call last):\n  File 'x'\n"
+        b"genesis.GenesisException: Backend ~<gs.cuda>~ not available on this machine.\n\n"
+    ) + logged("GenesisException: Backend gs.cuda not available on this machine.", "ERROR")
+    failure = explain(1, output.splitlines())
+    assert failure.reason == "genesis.GenesisException: Backend gs.cuda not available on this machine."
+    assert failure.kind is K.DEVICE
+
+
+def test_a_reason_far_before_the_end_is_not_used() -> None:
+    reader = Reader(gpu_slot=True)
+    reader.feed(b"ValueError: caught long ago\n" + b"step\n" * LINES, 1.0)
+    assert reader.failure(3).reason == "exit code 3"
+
+
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        b"loading the replay buffer failed (EOFError: Ran out of input), starting with an empty one",
+        b"[W 11/22/26 07:00:00.000 81] [cuda_driver.cpp:CUDADriver@42] libcuda.so lib not found.",
+        b"wandb: Network error (ConnectionError), retry: Connection reset by peer",
+    ],
+)
+def test_a_handled_failure_does_not_explain_a_later_one(earlier: bytes) -> None:
+    end = [b"Traceback (most recent call last):", b'  File "sim.py", line 3, in <module>', b"ValueError: bad joint"]
+    failure = explain(1, [earlier, *end])
+    assert (failure.kind, failure.reason) == (K.SCRIPT, "ValueError: bad joint")
+
+
+def test_earlier_lines_explain_a_failure_without_a_message() -> None:
+    lines = [b"EOFError: Ran out of input", b"Traceback (most recent call last):", b'  File "x"', b"RuntimeError"]
+    assert explain(1, lines).kind is K.CACHE_RACE
+    assert explain(3, lines[:1]).kind is K.CACHE_RACE
+
+
+def test_reported_figures_are_no_reason_for_a_failure() -> None:
+    assert (
+        explain(1, [b"no joint is called j7", b'gmg:result {"loss": 0.1}']).reason
+        == "exit code 1: no joint is called j7"
+    )
+    assert explain(1, [b'gmg:result {"loss": 0.1}']).reason == "exit code 1"
+
+
+def test_an_array_that_does_not_fit_the_host_is_named() -> None:
+    text = b"numpy._core._exceptions._ArrayMemoryError: Unable to allocate 72.8 TiB for an array"
+    failure = explain(1, [b"Traceback (most recent call last):", b'  File "x"', text])
+    assert (failure.kind, failure.reason) == (K.HOST_MEMORY, text.decode())
+
+
+GROUP = """
+import asyncio
+
+async def fail():
+    raise MemoryError("CUDA out of memory\\nsecond line")
+
+async def nest():
+    async with asyncio.TaskGroup() as group:
+        group.create_task(fail())
+
+async def main():
+    async with asyncio.TaskGroup() as group:
+        group.create_task(nest())
+
+asyncio.run(main())
+"""
+
+
+def test_the_first_innermost_exception_of_a_group_is_the_reason(tmp_path: Path) -> None:
+    code, output = run(tmp_path, GROUP)
+    failure = explain(code, output.splitlines())
+    assert (failure.kind, failure.reason) == (K.MEMORY, "MemoryError: CUDA out of memory")
+
+
+# The failures of ranks, from output of torch, NCCL and rsl_rl: their kinds and the advice
+
+_HEAD = "[rank0]:[E1122 20:32:23.957506340 ProcessGroupNCCL.cpp:"
+_TRACE = (
+    b"frame #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x80 (0x7f in /venv/lib/torch/lib/libc10.so)\n"
+)
+
+
+def _abort(what: str) -> bytes:
+    """How a process ends whose watchdog thread has thrown `what`."""
+    thrown = f"[PG ID 0 PG GUID 0(default_pg) Rank 0] Process group watchdog thread terminated with exception: {what}"
+    return (
+        f"{_HEAD}681] [Rank 0] Some NCCL operations have failed or timed out. Due to the asynchronous nature of CUDA kernels,"
+        " subsequent GPU operations might run on corrupted/incomplete data.\n"
+        f"{_HEAD}695] [Rank 0] To avoid data inconsistency, we are taking the entire process down.\n"
+        f"{_HEAD}1898] {thrown}\n"
+    ).encode() + (
+        _TRACE
+        + f"terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  {thrown}\n".encode()
+        + _TRACE
+    )
+
+
+_TIMEOUT = (
+    "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=79, OpType=BROADCAST, NumelIn=1, NumelOut=1, "
+    "Timeout(ms)=600000) ran for 600081 milliseconds before timing out."
+)
+_STATUS = (
+    "[PG ID 0 PG GUID 0(default_pg) Rank 0] failure detected by watchdog at work sequence id: 79 PG status: "
+    "last enqueued work: 80, last completed work: 78"
+)
+_NCCL = (
+    b"torch.distributed.DistBackendError: NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:93, %b, "
+    b"NCCL version 2.27.5\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "kind", "reason", "advice"),
+    [
+        (
+            f"{_HEAD}757] {_TIMEOUT}\n".encode() + _abort(_TIMEOUT),
+            -6,
+            K.NCCL,
+            "Killed by SIGABRT (-6): BROADCAST #79 did not end within 600 s",
+            "another rank did not come",
+        ),
+        (
+            f"{_HEAD}757] {_TIMEOUT}\n{_HEAD}2021] {_STATUS}\n".encode() + _abort(_TIMEOUT),
+            -6,
+            K.NCCL,
+            "Killed by SIGABRT (-6): BROADCAST #79 did not end within 600 s, and this rank's last is #80",
+            "another rank did not come",
+        ),
+        (
+            f"torch.distributed.DistBackendError: {_TIMEOUT}\n".encode(),
+            1,
+            K.NCCL,
+            "BROADCAST #79 did not end within 600 s",
+            "another rank did not come",
+        ),
+        (
+            f"{_HEAD}1745] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress\n".encode(),
+            -6,
+            K.NCCL,
+            "Killed by SIGABRT (-6): NCCL's watchdog has not moved for 480 s",
+            "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC",
+        ),
+        (
+            _abort("CUDA error: an illegal memory access was encountered"),
+            -6,
+            K.NCCL,
+            None,
+            "NCCL_SHM_DISABLE=1",
+        ),
+        (
+            _NCCL
+            % b"unhandled cuda error (run with NCCL_DEBUG=INFO for details)"
+            + b"ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\n"
+            b"Cuda failure 700 'an illegal memory access was encountered'\n",
+            1,
+            K.NCCL,
+            None,
+            "NCCL_SHM_DISABLE=1",
+        ),
+        (
+            _NCCL % b"unhandled cuda error (run with NCCL_DEBUG=INFO for details)"
+            + b"ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'\n",
+            1,
+            K.MEMORY,
+            None,
+            "fewer environments",
+        ),
+        (
+            _NCCL
+            % b"invalid usage (run with NCCL_DEBUG=WARN for details)"
+            + b"ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\n"
+            b"Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 98000\n",
+            1,
+            K.NCCL,
+            None,
+            "--virtual-local-rank",
+        ),
+        (
+            _NCCL % b"remote process exited or there was a network error"
+            + b"ncclRemoteError: A call failed possibly\n",
+            1,
+            K.NCCL,
+            None,
+            "NCCL_DEBUG=WARN",
+        ),
+        (
+            b"ValueError: Device 'cuda:0' does not match expected device for local rank '1'.\n",
+            1,
+            K.NCCL,
+            None,
+            "with --virtual-local-rank each rank",
+        ),
+        (
+            b"ValueError: Device 'cuda:1' does not match expected device for local rank '0'.\n",
+            1,
+            K.NCCL,
+            None,
+            "run it without --virtual-local-rank",
+        ),
+        (
+            b"ValueError: Device 'cpu' does not match expected device for local rank '1'.\n",
+            1,
+            K.NCCL,
+            None,
+            "rsl_rl has ranks on GPUs alone",
+        ),
+        (
+            b"torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 3/4 clients joined.\n",
+            1,
+            K.PEER,
+            "only 3 of 4 ranks came to the group's store within 601 s",
+            "never came to init_process_group",
+        ),
+        (
+            b"RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 1800000ms for recv"
+            b" operation to complete\n",
+            1,
+            K.PEER,
+            None,
+            "did not come to that collective",
+        ),
+        (
+            b"Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f12 (most recent call first):\n"
+            b'  File "<frozen importlib._bootstrap>", line 241 in _call_with_frames_removed\n'
+            b'  File "/venv/lib/python3.11/site-packages/triton/runtime/autotuner.py", line 9 in <module>\n'
+            b'  File "/venv/lib/python3.11/site-packages/torch/_dynamo/utils.py", line 80 in <module>\n'
+            b'  File "/venv/lib/python3.11/site-packages/torch/nn/parallel/distributed.py", line 660 in __init__\n'
+            b'  File "train.py", line 40 in <module>\n\nExtension modules: numpy, torch._C (total: 2)\n',
+            -11,
+            K.SCRIPT,
+            "Killed by SIGSEGV (-11): triton's LLVM was loaded after Genesis' own",
+            "import torch._dynamo before genesis",
+        ),
+    ],
+)
+def test_a_failure_of_a_rank(output: bytes, code: int, kind: FailureKind, reason: str | None, advice: str) -> None:
+    failure = explain(code, output.splitlines())
+    assert failure.kind is kind
+    assert reason is None or failure.reason == reason
+    assert advice in failure.advice
+
+
+@pytest.mark.parametrize(("server", "advice"), [(True, "init_process_group"), (False, "rank 0 has opened no store")])
+def test_torch_errors_when_ranks_do_not_meet(server: bool, advice: str) -> None:
+    distributed = pytest.importorskip("torch.distributed")
+    with pytest.raises(distributed.DistError) as raised:
+        distributed.TCPStore("127.0.0.1", 0 if server else 1, 2, server, timeout=timedelta(seconds=1))
+    line = f"torch.distributed.{type(raised.value).__name__}: {raised.value}"
+    failure = explain(1, [line.encode()])
+    assert failure.kind is K.PEER
+    assert advice in failure.advice
+
+
+# A failed group under torchrun: its rank's exception is what counts. Texts as torch 2.13 prints them
+
+_TORCHRUN = """\
+W1122 15:18:33.428000 18847 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 18984 closing signal SIGTERM
+E1122 15:18:33.554000 18847 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) local_rank: 1 (pid: 18985) of binary: /usr/bin/python
+Traceback (most recent call last):
+  File "/site-packages/torch/distributed/launcher/api.py", line 383, in launch_agent
+    raise ChildFailedError(
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-22_15:18:33
+  host      : node
+  rank      : 5 (local_rank: 1)
+  exitcode  : 1 (pid: 18985)
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================
+"""
+_EXCEPTION = """\
+Traceback (most recent call last):
+  File "/home/me/train.py", line 10, in <module>
+    x = model(batch)
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.95 GiB.
+"""
+
+
+@pytest.mark.parametrize("mark", ["", "[rank5]: ", "[default1]:", "[default1]:[rank5]: "])
+def test_the_exception_of_a_rank_is_the_reason_and_not_torchruns_own(mark: str) -> None:
+    printed = "".join(f"{mark}{line}\n" for line in _EXCEPTION.splitlines())
+    failure = explain(1, (printed + _TORCHRUN).encode().splitlines())
+    expected = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.95 GiB."
+    assert (failure.kind, failure.reason) == (FailureKind.MEMORY, expected)

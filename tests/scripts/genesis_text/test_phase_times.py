@@ -1,0 +1,117 @@
+"""What is known of the next start: the times of phases, warm caches and their locks."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from gmg_tui.model import Phase
+from gmg_tui.scripts.genesis import caches
+from gmg_tui.scripts.genesis.phase_times import MAX_SCRIPTS, PhaseTimes, key_of
+
+
+def _record(folder: Path, key: str, seconds: float, *, warm: bool = False) -> None:
+    times = PhaseTimes(folder, key)
+    times.record({Phase.COMPILING: seconds, Phase.RUNNING: 3600.0}, warm=warm)
+    times.save()
+
+
+def _usual(folder: Path, key: str, *, warm: bool = False) -> float | None:
+    return PhaseTimes(folder, key).usual(Phase.COMPILING, warm=warm)
+
+
+def test_times_of_the_last_start_are_the_estimate_for_the_next(tmp_path: Path) -> None:
+    assert _usual(tmp_path, "a on gpu") is None
+    for seconds, warm in ((1000.0, False), (83.0, False), (3.0, True)):
+        _record(tmp_path, "a on gpu", seconds, warm=warm)
+    assert [_usual(tmp_path, "a on gpu", warm=warm) for warm in (False, True)] == [83.0, 3.0]
+    assert _usual(tmp_path, "a on cpu") is None
+    assert PhaseTimes(tmp_path, "a on gpu").usual(Phase.RUNNING, warm=False) is None
+
+
+def test_caches_are_warm_until_genesis_changes_or_they_are_removed(tmp_path: Path) -> None:
+    times = PhaseTimes(tmp_path, "a", "genesis_world-1.4.5")
+    times.meshes_written = times.kernels_saved = True
+    times.record({Phase.BUILDING: 1.0}, warm=False)
+    times.save()
+    for versions, caches_exist, warm, usual in (
+        ("genesis_world-1.4.5", True, True, 1.0),
+        ("genesis_world-1.4.5", False, False, 1.0),
+        ("genesis_world-1.5.0", True, False, None),
+    ):
+        again = PhaseTimes(tmp_path, "a", versions, caches_exist=caches_exist)
+        assert (again.meshes_written, again.kernels_saved) == (warm, warm)
+        assert again.usual(Phase.BUILDING, warm=False) == usual
+
+
+@pytest.mark.parametrize(
+    ("left", "other", "same"),
+    [
+        (["-B", "4096"], ["-B", "65_536"], True),
+        (["--lr=1e-3", "--seed", "{i}"], ["--lr=0.5", "--seed", "{i}"], True),
+        (["--robot", "go2"], ["--robot", "go1"], False),
+        (["--fast"], [], False),
+        (["--seed", "1"], ["--seed", "2"], False),
+        (["env.seed=1"], ["env.seed=2"], False),
+    ],
+)
+def test_runs_are_distinguished_by_arguments_without_numbers(left: list[str], other: list[str], same: bool) -> None:
+    assert (key_of("sim.py", left, "gpu") == key_of("sim.py", other, "gpu")) is same
+    assert key_of("sim.py", left, "gpu") != key_of("sim.py", left, "cpu")
+
+
+def test_times_are_kept_per_script_and_the_least_recent_script_is_evicted(tmp_path: Path) -> None:
+    for number in range(MAX_SCRIPTS + 2):
+        _record(tmp_path, f"script {number}", 1.0)
+        for at, file in enumerate(sorted(tmp_path.iterdir(), key=lambda path: path.stat().st_mtime_ns)):
+            os.utime(file, (at, at))
+    assert [_usual(tmp_path, f"script {number}") for number in (0, 1, 2, MAX_SCRIPTS)] == [None, None, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("broken", [b"", b"{", b"[]", b"\xff\xff", b'{"key": "a"}', b"[" * 50_000])
+def test_an_invalid_file_is_ignored_and_replaced(tmp_path: Path, broken: bytes) -> None:
+    _record(tmp_path, "a", 5.0)
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(broken)
+    assert _usual(tmp_path, "a") is None
+    _record(tmp_path, "a", 1.0)
+    assert _usual(tmp_path, "a") == 1.0
+
+
+# Which locks of the kernel caches count as stale
+
+LONG_AGO = time.time() - 2 * caches.STALE_S
+
+
+def lock(path: Path, moment: float = LONG_AGO) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    os.utime(path, (moment, moment))
+    return path
+
+
+def test_only_old_locks_of_caches_are_stale(tmp_path: Path) -> None:
+    root = tmp_path / "quadrants" / "qdcache"
+    old = {
+        lock(root / "qdcache.lock"),
+        lock(root / "kernel_compilation_manager" / "qdcache.lock"),
+        lock(root / "ptx_cache_sm_90" / "ptxcache.lock"),
+        lock(tmp_path / "gstaichi" / "ticache" / "metadata.lock"),
+        lock(tmp_path / "taichi" / "ticache" / "ticache.lock"),
+    }
+    lock(root / "ptx_cache_sm_86" / "ptxcache.lock", time.time())
+    lock(root / "kernel_compilation_manager" / "somebody.lock")
+    lock(root / "kernel_compilation_manager" / "qdcache.qdb")
+    assert set(caches.remove_stale_locks({"XDG_CACHE_HOME": str(tmp_path)})) == old
+    assert caches.remove_stale_locks({"XDG_CACHE_HOME": str(tmp_path)}) == ()
+    assert len(list(tmp_path.rglob("*.*"))) == 3
+
+
+def test_caches_are_searched_in_the_folders_of_the_worker(tmp_path: Path) -> None:
+    kernels, before = lock(tmp_path / "kernels" / "qdcache.lock"), lock(tmp_path / "before" / "ticache.lock")
+    environ = {"QD_OFFLINE_CACHE_FILE_PATH": str(kernels.parent), "TI_OFFLINE_CACHE_FILE_PATH": str(before.parent)}
+    assert caches.remove_stale_locks({"HOME": str(tmp_path)}) == ()
+    assert set(caches.remove_stale_locks({**environ, "HOME": "/nonexistent"})) == {kernels, before}

@@ -1,0 +1,95 @@
+"""Which Python the workers get."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from gmg_tui.model import Versions
+from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts import interpreter
+
+
+def program(path: Path, text: str = "#!/bin/sh\nexit 0\n") -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_the_active_virtualenv_comes_before_condas_and_both_before_our_own(tmp_path: Path) -> None:
+    venv = program(tmp_path / "venv" / "bin" / "python")
+    conda = program(tmp_path / "conda" / "bin" / "python")
+    active = {"VIRTUAL_ENV": str(tmp_path / "venv"), "CONDA_PREFIX": str(tmp_path / "conda")}
+    assert interpreter.default_python(active) == venv
+    assert interpreter.default_python({"CONDA_PREFIX": active["CONDA_PREFIX"]}) == conda
+    assert interpreter.default_python({}) == sys.executable
+    assert interpreter.default_python({"VIRTUAL_ENV": str(tmp_path / "gone")}) == sys.executable
+
+
+@pytest.mark.process
+def test_a_path_or_a_name_of_an_interpreter_becomes_absolute_and_links_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links = [tmp_path / folder / "mypython" for folder in ("here", "there")]
+    for link in links:
+        link.parent.mkdir()
+        link.symlink_to(sys.executable)
+    here, there = map(str, links)
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("PATH", str(tmp_path / "there"), prepend=os.pathsep)
+    assert interpreter.check_python("./mypython") == here
+    assert interpreter.check_python("mypython") == there
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert interpreter.check_python("~/here/mypython") == here
+
+
+@pytest.mark.process
+def test_a_path_that_is_not_an_interpreter_is_refused(tmp_path: Path) -> None:
+    for path, error in (
+        (str(tmp_path / "absent"), "not a program that can be run"),
+        (str(tmp_path), "not a program that can be run"),
+        (program(tmp_path / "true"), "is no Python 3 interpreter"),
+        (program(tmp_path / "text", "no program at all"), "cannot be run"),
+    ):
+        with pytest.raises(GmgError, match=error) as caught:
+            interpreter.check_python(path)
+        assert str(caught.value).startswith(f"--python {path}")
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.process
+def test_an_interpreter_that_does_not_answer_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpreter, "_ANSWER_S", 0.2)
+    silent = program(tmp_path / "silent", "#!/bin/sh\nexec sleep 60\n")
+    with pytest.raises(GmgError, match="does not answer"):
+        interpreter.check_python(silent)
+    assert not interpreter.has_genesis(silent)
+
+
+@pytest.mark.process
+def test_genesis_is_located_without_being_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "genesis"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit('imported')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert interpreter.has_genesis(sys.executable)
+    monkeypatch.delenv("PYTHONPATH")
+    assert not interpreter.has_genesis(str(tmp_path / "absent"))
+    assert not interpreter.has_genesis(program(tmp_path / "false", "#!/bin/sh\nexit 1\n"))
+
+
+def test_versions_are_read_from_files_without_starting_a_process(tmp_path: Path) -> None:
+    refusing = "#!/bin/sh\nexit 1\n"
+    python = program(tmp_path / "venv/bin/python", refusing)
+    for package in ("genesis_world-1.4.5", "torch-2.9.0+cu128", "quadrants-1.3.3"):
+        (tmp_path / "venv/lib/python3.12/site-packages" / f"{package}.dist-info").mkdir(parents=True)
+    assert interpreter.versions(python) == Versions("3.12", "1.4.5", "2.9.0+cu128", "quadrants 1.3.3")
+    versioned = program(tmp_path / "usr/bin/python3.13", refusing)
+    (tmp_path / "usr/bin/python3").symlink_to(versioned)
+    assert interpreter.versions(str(tmp_path / "usr/bin/python3")) == Versions("3.13", None, None)
+    assert interpreter.versions(sys.executable).python == f"3.{sys.version_info.minor}"
+    assert interpreter.versions(program(tmp_path / "odd/bin/tool", refusing)) == Versions()

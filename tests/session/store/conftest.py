@@ -1,0 +1,64 @@
+"""A small file system to be filled, and a writer whose troubles are kept."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gmg_tui.session import STORE
+from gmg_tui.session.store.writer import StoreWriter
+
+
+class Troubles:
+    """The troubles that a writer has reported."""
+
+    def __init__(self) -> None:
+        self.lines: list[str | None] = []
+
+    @property
+    def now(self) -> str | None:
+        return self.lines[-1] if self.lines else None
+
+    def __call__(self, line: str | None) -> None:
+        assert line is None or "\n" not in line
+        self.lines.append(line)
+
+
+Opened = Callable[..., tuple[StoreWriter, Troubles]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A session's folder."""
+    made = tmp_path / "sim-1"
+    made.mkdir(mode=0o700)
+    return made
+
+
+@pytest.fixture
+def opened(folder: Path) -> Opened:
+    """Starts a writer of the store in the session's folder."""
+
+    def start(export: Callable[[], None] | None = None) -> tuple[StoreWriter, Troubles]:
+        troubles = Troubles()
+        writer = StoreWriter(folder / STORE, troubles, export=export)
+        writer.start()
+        return writer, troubles
+
+    return start
+
+
+@pytest.fixture
+def small_disk(folder: Path) -> Iterator[Path]:
+    """The session's folder, on a file system of 1 MiB."""
+    disk = folder
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "gmg-tui-test", str(disk)], capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        pytest.skip(f"no file system of its own can be mounted: {done.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)

@@ -1,0 +1,41 @@
+"""The arrows between the parts at run time, in a fresh interpreter: what is imported by what."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+def _loaded(module: str) -> set[str]:
+    code = f"import sys, {module}; print('\\n'.join(sys.modules))"
+    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("module", "never"),
+    [
+        (
+            "gmg_tui.engine.__main__",
+            ("textual", "rich", "click", "gmg_tui.ui", "gmg_tui.session.client", "torch", "genesis"),
+        ),
+        ("gmg_tui.cli.run", ("textual", "rich", "asyncio", "pynvml", "psutil")),
+        ("gmg_tui.cli.app", ("textual", "rich", "asyncio", "pynvml", "psutil", "tomllib", "torch", "genesis")),
+        ("gmg_tui.ui.app", ("gmg_tui.engine", "pynvml", "psutil", "torch", "genesis")),
+        ("gmg_tui.headless", ("textual", "rich", "gmg_tui.engine", "pynvml", "torch", "genesis")),
+    ],
+)
+def test_a_package_does_not_import_forbidden_modules(module: str, never: tuple[str, ...]) -> None:
+    loaded = _loaded(module)
+    assert module.removesuffix(".__main__") in loaded
+    assert loaded.isdisjoint(never)
+
+
+def test_a_start_without_a_settings_file_does_not_import_its_parser() -> None:
+    code = "import sys; from gmg_tui.cli import grammar; grammar.settings_of('run'); print('\\n'.join(sys.modules))"
+    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "gmg_tui.cli.config" in loaded
+    assert loaded.isdisjoint({"tomllib", "gmg_tui.ui", "msgspec"})
