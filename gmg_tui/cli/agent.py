@@ -23,7 +23,7 @@ from msgspec import structs
 import gmg_tui
 from gmg_tui import session as sessions
 from gmg_tui.cli.prestart import PrestartedEngine
-from gmg_tui.machine.files import make_private
+from gmg_tui.machine.folders import make_private
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import AGENT_MARK, NODE_MARK, nodes_folder

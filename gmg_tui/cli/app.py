@@ -14,8 +14,10 @@ import click
 from click.core import ParameterSource
 
 import gmg_tui
+from gmg_tui import session as sessions
 from gmg_tui.cli.config import Settings
 from gmg_tui.cli.grammar import OPTIONS, ConfiguredCommand, ScriptCommand, own_options
+from gmg_tui.cli.printing import note
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.session.options import Options, Program, span
 
@@ -124,6 +126,8 @@ def _call(command: str, *args: Any, **options: Any) -> int:
             raise
         needed = f"{command} needs {_LIBRARIES[command]}"
         raise GmgError(f"{needed}; get it with: pip install 'gmg-tui[{command}]'", 1) from None
+    for text in sessions.unused_folders():
+        note(text)
     status: int = getattr(module, command)(*args, **options)
     return status
 

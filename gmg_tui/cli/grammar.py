@@ -11,6 +11,8 @@ from click.core import ParameterSource
 
 from gmg_tui.cli import config
 from gmg_tui.cli.config import Settings
+from gmg_tui.cli.printing import note
+from gmg_tui.machine.folders import distrust
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.session.options import EXCLUSIVE, RUN, SCREEN, TABLES, Options
 
@@ -79,9 +81,12 @@ class ConfiguredCommand(click.Command):
 
 
 def settings_of(command: str) -> Settings | None:
-    """What `config.toml` sets for a command; None without it. Raises `GmgError`."""
+    """What `config.toml` sets for a command; None without it, or if another user could change it. Raises `GmgError`."""
     file = config.path()
     if not os.path.exists(file):  # noqa: PTH110 - raises nothing
+        return None
+    if reason := distrust(file, shared=True):
+        note(f"{file} is not used: {reason}")
         return None
     try:
         settings = config.read(file, command)

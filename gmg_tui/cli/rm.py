@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import sys
 import time
@@ -16,6 +15,7 @@ from msgspec import Struct, structs
 
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note, print_table, waiting
+from gmg_tui.machine.folders import remove_tree
 from gmg_tui.model import units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results.column import Column
@@ -175,18 +175,8 @@ def remove(folder: Path) -> None:
     try:
         lock = sessions.lock(folder)
         try:
-            _make_accessible(folder)
-            shutil.rmtree(folder)
+            remove_tree(folder)
         finally:
             os.close(lock)
     except OSError as error:
         raise GmgError(f"cannot remove {error.filename or folder}: {error.strerror}", 1) from error
-
-
-def _make_accessible(folder: Path) -> None:
-    """Let the user read and change the folders that a script has protected, following no links. Raises `OSError`."""
-    folder.chmod(stat.S_IRWXU)
-    for path, inner, _ in os.walk(folder):
-        for name in inner:
-            if not (below := Path(path, name)).is_symlink():
-                below.chmod(stat.S_IRWXU)

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, logs that stay below a size, and folders that are private to the user.
+"""Files that appear whole or not at all, and logs that stay below a size.
 
 Of a log that grows too large the middle is cut out; its beginning and its newest part stay. What a reader has printed is
 identified by its offset in the stream, of all bytes ever written; `Cut` has where that is in the file.
@@ -50,38 +50,21 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes]) -> None:
         raise
 
 
-def open_regular(path: Path) -> int:
-    """A descriptor to read a regular file by.
+def open_regular(path: Path | str, flags: int = os.O_RDONLY, *, folder: int | None = None) -> int:
+    """Opens a regular file, by default to read; with an open `folder` it is in that, and no link.
+
+    Returns:
+        Its descriptor.
 
     Raises:
-        OSError: It is not there, or is no regular file: a pipe may block for ever.
+        OSError: It does not exist, or is no regular file: a pipe may block forever.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    flags |= os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (os.O_NOFOLLOW if folder is not None else 0)
+    descriptor = os.open(path, flags, 0o600, dir_fd=folder)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
     raise OSError(errno.EINVAL, "not a regular file", str(path))
-
-
-def make_own(folder: Path) -> None:
-    """Create `folder`, or take one that is there, for this user alone (mode 0700); links are not followed.
-
-    Raises:
-        OSError: It cannot be made, or belongs to another user, who may have made it first in a shared folder.
-    """
-    folder.mkdir(mode=0o700, exist_ok=True)
-    about = folder.lstat()
-    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
-        raise PermissionError(errno.EACCES, "it belongs to another user", str(folder))
-    if stat.S_IMODE(about.st_mode) != 0o700:
-        folder.chmod(0o700)
-
-
-def make_private(folder: Path) -> None:
-    """Create `folder` and its missing parents, private to this user (mode 0700). Raises `OSError`."""
-    if not folder.parent.is_dir():
-        make_private(folder.parent)
-    folder.mkdir(mode=0o700, exist_ok=True)
 
 
 class Cut(NamedTuple):

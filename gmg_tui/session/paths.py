@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pwd
 import re
 import socket
 import tempfile
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import platformdirs
 
-from gmg_tui.machine.files import make_own, make_private
+from gmg_tui.machine.folders import distrust, make_own, make_private
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
 
@@ -46,8 +47,36 @@ _POLL_S = 0.01
 
 
 def sessions_folder() -> Path:
-    """`$XDG_STATE_HOME/gmg-tui/sessions`, which may not exist yet."""
-    return platformdirs.user_state_path("gmg-tui") / "sessions"
+    """Returns `$XDG_STATE_HOME/gmg-tui/sessions`, which may not exist yet.
+
+    If another user could change it, as after `sudo -E`, it is in `~/.local/state`, or that of the user's real home.
+
+    Raises:
+        GmgError: Other users could change all of them.
+    """
+    fallbacks = (Path("~").expanduser(), Path(pwd.getpwuid(os.getuid()).pw_dir)) if _distrusted_state() else ()
+    for folder in (platformdirs.user_state_path("gmg-tui"), *(home / ".local/state/gmg-tui" for home in fallbacks)):
+        if distrust(folder) is None:
+            return folder / "sessions"
+    raise GmgError(f"no folder for sessions: {_distrusted_state()}; set XDG_STATE_HOME", 1)
+
+
+def _distrusted_state() -> str | None:
+    return distrust(platformdirs.user_state_path("gmg-tui"))
+
+
+def runtime_folder() -> Path | None:
+    """Returns `$XDG_RUNTIME_DIR`, which may not exist; None if unset, or if another user could change it."""
+    folder = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(folder) if folder and distrust(Path(folder)) is None else None
+
+
+def unused_folders() -> Iterator[str]:
+    """Yields a sentence for each folder of the environment that is not used, since another user could change it."""
+    if reason := _distrusted_state():
+        yield f"sessions are in {sessions_folder()}: {reason}"
+    if (runtime := os.environ.get("XDG_RUNTIME_DIR")) and (reason := distrust(Path(runtime))):
+        yield f"XDG_RUNTIME_DIR is not used: {reason}"
 
 
 def nodes_folder() -> Path:
@@ -109,8 +138,8 @@ def socket_path(name: str) -> Path:
     Raises:
         GmgError: The folder belongs to another user, or cannot be made.
     """
-    trouble, runtime = "", os.environ.get("XDG_RUNTIME_DIR")
-    runtime_folders = [Path(runtime, "gmg-tui")] if runtime and os.path.isdir(runtime) else []  # noqa: PTH112 - may not look
+    trouble, runtime = "", runtime_folder()
+    runtime_folders = [runtime / "gmg-tui"] if runtime is not None and os.path.isdir(runtime) else []  # noqa: PTH112 - may not look
     for folder in (*runtime_folders, Path(tempfile.gettempdir(), f"gmg-tui-{os.getuid()}")):
         path = folder / f"{name}.sock"
         if len(os.fsencode(path)) > _SOCKET_PATH_BYTES:

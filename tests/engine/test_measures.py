@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
-import psutil
 import pytest
 
-from gmg_tui.engine.attempts.counts import PREFIX, Counts, make_folder
+from gmg_tui.engine.attempts.counts import PREFIX, Counts
 from gmg_tui.engine.attempts.gpu_use import Meter
 from gmg_tui.engine.output.history import RECENT_POINTS, History, Point
+from gmg_tui.machine.folders import make_locked
 from gmg_tui.model import GpuSample, WorkerState, total_fps
 from gmg_tui.scripts.probe.site import gmg_probe
 from gmg_tui.session import STORE
@@ -130,13 +131,13 @@ def _periods(loop: str, pauses: bool) -> Iterator[list[float]]:
 def test_the_current_rate_covers_whole_periods_also_after_a_long_pause(
     loop: str, pauses: bool, near: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now_ns, look_ns = SECOND_NS, 2 * SECOND_NS
+    now_ns, look_ns, folder = SECOND_NS, 2 * SECOND_NS, make_locked(tmp_path, PREFIX)
     monkeypatch.setattr(gmg_probe, "monotonic_ns", lambda: now_ns)
-    monkeypatch.setattr(gmg_probe, "folder", str(tmp_path))
+    monkeypatch.setattr(gmg_probe, "folder", str(folder.path))
     monkeypatch.setattr(gmg_probe, "_counts", gmg_probe._Counts())  # type: ignore[no-untyped-call]
     step = gmg_probe._counting(lambda _: None, "num_envs", "vector")  # type: ignore[no-untyped-call]
     environment = SimpleNamespace(num_envs=8)
-    seen, ends, counts, done = [], [], Counts(tmp_path), 0
+    seen, ends, counts, done = [], [], Counts(folder), 0
     for period in _periods(loop, pauses):
         for pause_s in period:
             if (
@@ -175,17 +176,35 @@ def test_the_current_rate_covers_whole_periods_also_after_a_long_pause(
     assert counts.env_steps == done - 8  # the time is that from the end of the first step
 
 
-def test_files_of_killed_engines_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    dead = next(pid for pid in range(2, 1 << 22) if not psutil.pid_exists(pid))
-    left, other = tmp_path / f"{PREFIX}{dead}-abc", tmp_path / f"{PREFIX}{os.getpid()}-abc"
-    for folder in (left, other):
-        folder.mkdir()
-    made = make_folder()
-    assert made is not None
-    assert made.parent == tmp_path
-    assert not left.exists()
-    assert other.exists()
+def test_numbers_that_the_probe_cannot_have_written_are_ignored(tmp_path: Path) -> None:
+    folder = make_locked(tmp_path, PREFIX)
+    counts, now_ns = Counts(folder), time.monotonic_ns()
+    good = dict.fromkeys(gmg_probe.NAMES, 0) | {
+        "magic": gmg_probe.MAGIC,
+        "phase": gmg_probe.STEPPING,
+        "kind": 1,
+        "environments": 8,
+        "first_environments": 8,
+        "first_ns": now_ns - 2 * SECOND_NS,
+        "last_ns": now_ns,
+        "steps": 101,
+        "environment_steps": 808,
+    }
+    os.mkfifo(folder.path / "8")
+    (folder.path / "9").symlink_to("7")
+    for wrong in (
+        {},
+        {"environments": -5},
+        {"environment_steps": 3 << 60},
+        {"last_ns": 1 << 62},
+        {"kind": 99},
+        {"phase": -1},
+    ):
+        (folder.path / "7").write_bytes(gmg_probe.WORDS.pack(*(good | {"steps": 101 + len(wrong)} | wrong).values()))
+        counts.read(now_ns / SECOND_NS)
+        assert (counts.n_envs, counts.rate, counts.steps) == (8, pytest.approx(400), 101)
+    counts.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 # The settled rate on its way: from a worker's lines to the summary, the store, and what an edit is compared with

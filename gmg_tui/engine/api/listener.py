@@ -9,7 +9,7 @@ import struct
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
-from gmg_tui.machine.files import make_own
+from gmg_tui.machine.folders import make_own
 from gmg_tui.session import bind_socket
 
 _log = logging.getLogger(__name__)

@@ -99,7 +99,7 @@ class RunningAttempt:
         if self.spec.probe:
             folder = await in_daemon_thread(make_folder)
             self.counts = Counts(folder)
-            env = env if folder is None else env | {probe.FOLDER: str(folder)}
+            env = env if folder is None else env | {probe.FOLDER: str(folder.path)}
         await self.process.start(self.launch.command, cwd=cwd, env=env)
 
     async def wait(self, overtime: Callable[[], None]) -> int:

@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
+import time
 from collections import deque
-from itertools import pairwise
+from functools import cache
+from itertools import islice, pairwise
 from pathlib import Path
 
 from msgspec import structs
 
+from gmg_tui import session as sessions
+from gmg_tui.machine.files import open_regular
+from gmg_tui.machine.folders import LockedFolder, make_locked, remove_abandoned
 from gmg_tui.model import Fps, Phase
 from gmg_tui.scripts.probe.site import gmg_probe as probe
 
 PREFIX = "gmg-probe-"
-"""How the name of an attempt's folder begins; the PID of the engine follows."""
+"""Begins the name of an attempt's folder."""
 WINDOW_S = 10.0
 """The rate now is of so many seconds."""
 _FRESH_S = 3.0
 """A long pause that began longer ago begins no window of its own."""
 _LEAST_S = 1.0
 """Over less time than this the greatest rate would be chance."""
-_MOST = 64
-"""Processes that are read; of more, the first."""
-_TRIES = 4
+MAX_PROCESSES = 64
+MAX_FILES = 1000
+"""Limits the entries of an attempt's folder that are looked at, and removed at its end."""
+MAX_READS = 4
+MAX_ENVIRONMENTS = 10**9
+MAX_RATE = 1e12
+"""Environment steps per second. Whatever is above these limits was not written by the probe."""
+CLOCK_SLACK_NS = 1_000_000_000
+"""Moments later than now by more were not written by the probe."""
 _PHASES = (
     *(Phase.IMPORTING, Phase.IMPORTING, Phase.INITIALISING, Phase.CREATING),
     *(Phase.BUILDING, Phase.COMPILING, Phase.BUILT, Phase.RUNNING),
@@ -36,10 +46,10 @@ _PHASES = (
 class _Counter:
     """The file of one process: what it holds, and what it held in the last seconds."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises `OSError`."""
+    def __init__(self, name: str, folder: int) -> None:
+        """Open the file `name` in an open folder. Raises `OSError`."""
         # Read, not mapped: a file that the script cuts short would end the engine by SIGBUS.
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._descriptor = open_regular(name, folder=folder)
         self.words = dict.fromkeys(probe.NAMES, 0)
         self._last: deque[tuple[float, int]] = deque()
         """When environment steps were counted, monotonic seconds, and how many there were then, once a second."""
@@ -49,12 +59,12 @@ class _Counter:
 
     @property
     def valid(self) -> bool:
-        """Whether the probe of this layout has written it."""
+        """True once the probe of this layout has written it."""
         return self.words["magic"] == probe.MAGIC
 
     def read(self, now: float) -> None:
-        """Read it at `now`, monotonic seconds."""
-        for _ in range(_TRIES):
+        """Read it at `now`, monotonic seconds; content that the probe cannot have written is ignored."""
+        for _ in range(MAX_READS):
             before, self.words = self.words, self._read()
             if before["steps"] == self.words["steps"]:
                 break  # not in the middle of a step
@@ -67,8 +77,10 @@ class _Counter:
 
     def _read(self) -> dict[str, int]:
         data = os.pread(self._descriptor, probe.WORDS.size, 0)
-        words = probe.WORDS.unpack(data) if len(data) == probe.WORDS.size else self.words.values()
-        return dict(zip(probe.NAMES, words, strict=True))
+        if len(data) != probe.WORDS.size:
+            return self.words
+        words = dict(zip(probe.NAMES, probe.WORDS.unpack(data), strict=True))
+        return words if _is_plausible(words) and words["steps"] >= self.words["steps"] else self.words
 
     @staticmethod
     def _add(moments: deque[tuple[float, int]], at_ns: int, steps: int) -> None:
@@ -94,7 +106,8 @@ class _Counter:
         first = next((each for each in reversed(moments) if last - each[0] >= WINDOW_S), moments[0])
         if first[0] >= last:
             first = self.words["first_ns"] / 1e9, self.words["first_environments"]
-        return (steps - first[1]) / (last - first[0]) if last > first[0] else None
+        rate = (steps - first[1]) / (last - first[0]) if last > first[0] else -1.0
+        return rate if 0 <= rate <= MAX_RATE else None
 
     def _has_whole_periods(self, now: float) -> bool:
         """Whether the marks are as regular as a loop's: after a pause longer than usual there are none for a while."""
@@ -110,11 +123,23 @@ class _Counter:
         os.close(self._descriptor)
 
 
+def _is_plausible(words: dict[str, int]) -> bool:
+    """True if the probe can have written this."""
+    if min(words.values()) < 0 or words["phase"] >= len(_PHASES) or words["kind"] >= len(probe.KINDS):
+        return False
+    if max(words[name] for name in probe.NAMES if name.endswith("_ns")) > time.monotonic_ns() + CLOCK_SLACK_NS:
+        return False
+    if max(words["environments"], words["first_environments"]) > MAX_ENVIRONMENTS:
+        return False
+    counted, span_ns = words["environment_steps"] - words["first_environments"], words["last_ns"] - words["first_ns"]
+    return not words["steps"] or (counted >= 0 and counted * 1e9 <= MAX_RATE * span_ns)
+
+
 class Counts:
     """The counts of all processes of an attempt, added up; all are 0, None or False where no probe is active.
 
     Attributes:
-        folder: That of the attempt's `GMG_PROBE_DIR`, which is removed at its end; None without a probe.
+        folder: That of the attempt's `GMG_PROBE_DIR`; None without a probe, and after its end.
         active: Whether a probe has started in the attempt.
         phase: The phase of the process that has come furthest, and since when, monotonic seconds; None before.
         simulator: Whether the import of a simulator has begun.
@@ -127,8 +152,8 @@ class Counts:
         quiet_s: The longest pause between two steps that is usual, seconds.
     """
 
-    def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
+    def __init__(self, folder: LockedFolder | None) -> None:
+        self._locked = folder
         self._counters: dict[str, _Counter] = {}
         self.active = self.simulator = False
         self.phase: tuple[Phase, float] | None = None
@@ -138,6 +163,10 @@ class Counts:
         self.env_steps = self.seconds = self.quiet_s = 0.0
         self.last_at: float | None = None
         self._greatest: float | None = None
+
+    @property
+    def folder(self) -> Path | None:  # noqa: D102 - above
+        return self._locked and self._locked.path
 
     def fps(self, printed: Fps | None) -> Fps | None:
         """The counted rates, beside the numbers that the script has `printed`; these alone before the second step."""
@@ -152,23 +181,28 @@ class Counts:
 
     def read(self, now: float) -> None:
         """Read all files at `now`, monotonic seconds; they lie in memory, so that this takes microseconds."""
-        if self.folder is None:
+        if self._locked is None:
             return
-        with contextlib.suppress(OSError):  # the script has removed the folder: what is open is read on
-            for name in os.listdir(self.folder) if len(self._counters) < _MOST else ():  # noqa: PTH208
-                if name.isdigit() and name not in self._counters:
-                    self._counters[name] = _Counter(self.folder / name)
+        if len(self._counters) < MAX_PROCESSES:
+            self._open_new(self._locked.descriptor)
         for counter in self._counters.values():
             counter.read(now)
         valid = [counter for counter in self._counters.values() if counter.valid]
         if valid:
             self._add_up(valid, now)
 
+    def _open_new(self, folder: int) -> None:
+        with os.scandir(folder) as entries:
+            for entry in islice(entries, MAX_FILES):
+                if entry.name.isdigit() and entry.name not in self._counters:
+                    with contextlib.suppress(OSError):  # no regular file, or removed by the script
+                        self._counters[entry.name] = _Counter(entry.name, folder)
+
     def _add_up(self, counters: list[_Counter], now: float) -> None:
         self.active = True
         furthest = max(counter.words["phase"] for counter in counters)
         since_ns = min(counter.words["phase_ns"] for counter in counters if counter.words["phase"] == furthest)
-        self.phase = _PHASES[max(0, min(furthest, probe.STEPPING))], since_ns / 1e9
+        self.phase = _PHASES[furthest], since_ns / 1e9
         self.simulator = furthest >= probe.IMPORTING
         kind = max(counter.words["kind"] for counter in counters)
         stepped = [counter for counter in counters if counter.words["steps"] and counter.words["kind"] == kind]
@@ -195,30 +229,26 @@ class Counts:
         for counter in self._counters.values():
             counter.close()
         self._counters.clear()
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            self.folder = None
+        if self._locked is not None:
+            self._locked.remove(MAX_FILES)
+            self._locked = None
 
 
-def make_folder() -> Path | None:
-    """A folder for the counts of an attempt, private to the user and in memory where there is such a file system.
+def make_folder() -> LockedFolder | None:
+    """Returns a new folder for the counts of an attempt, private to the user and in memory where possible.
 
-    None where there is no room at all: the attempt then goes without a probe. Folders of killed engines are removed.
+    None if there is no room at all: the attempt then goes without a probe. Folders of killed engines are removed.
     """
-    _remove_left()
-    for parent in (os.environ.get("XDG_RUNTIME_DIR"), "/dev/shm", None):  # noqa: S108 - made private below
-        if parent == "":
-            continue
+    own, shared = sessions.runtime_folder(), (Path("/dev/shm"), Path(tempfile.gettempdir()))  # noqa: S108 - made private below
+    parents = shared if own is None else (own, *shared)
+    _remove_abandoned(*parents)
+    for parent in parents:
         with contextlib.suppress(OSError):
-            return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=parent))
+            return make_locked(parent, PREFIX)
     return None
 
 
-def _remove_left() -> None:
-    """Remove the folders of engines that were killed."""
-    for parent in {os.environ.get("XDG_RUNTIME_DIR") or "/dev/shm", "/dev/shm", tempfile.gettempdir()}:  # noqa: S108
-        with contextlib.suppress(OSError):
-            for folder in Path(parent).glob(f"{PREFIX}*"):
-                pid = folder.name.removeprefix(PREFIX).partition("-")[0]
-                if pid.isdigit() and not Path("/proc", pid).exists():
-                    shutil.rmtree(folder, ignore_errors=True)
+@cache  # once per engine
+def _remove_abandoned(*parents: Path) -> None:
+    for parent in parents:
+        remove_abandoned(parent, PREFIX)

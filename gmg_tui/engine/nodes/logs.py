@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from gmg_tui.machine.blocking_calls import in_daemon_thread
-from gmg_tui.machine.files import make_private
+from gmg_tui.machine.folders import make_private
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import LOGS
 from gmg_tui.session.protocol import LogPart

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from gmg_tui.machine import files
-from gmg_tui.machine.files import make_private
+from gmg_tui.machine.folders import make_private
 from gmg_tui.model import units
 
 _log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from typing import Any
 from gmg_tui import session as sessions
 from gmg_tui.engine.output.logs import GIVEN_UP_S, PATIENCE_S
 from gmg_tui.machine.blocking_calls import in_daemon_thread
-from gmg_tui.machine.files import make_private
+from gmg_tui.machine.folders import make_private
 from gmg_tui.model import Session, Snapshot
 from gmg_tui.model.errors import GmgError
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
+from typing import BinaryIO
 
 from msgspec import structs
 
@@ -11,6 +13,7 @@ from gmg_tui.engine.attempts.attempt import RunningAttempt
 from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process_tree import Proc
 from gmg_tui.machine.blocking_calls import in_daemon_thread
+from gmg_tui.machine.files import open_regular
 from gmg_tui.model import Rank, Stacks
 from gmg_tui.scripts.probe.site import gmg_probe
 
@@ -46,18 +49,22 @@ async def stacks_of(attempt: RunningAttempt | None, slot: str, rank: Rank | None
 
 def _written(proc: Proc, file: Path) -> str:
     """Send the signal, and wait for what the process writes; empty where it does not. Raises `OSError`."""
-    before = file.stat().st_size
+    with open(open_regular(file), "rb") as stream:  # noqa: PTH123 - a descriptor
+        return _appended(proc, stream)
+
+
+def _appended(proc: Proc, stream: BinaryIO) -> str:
+    before = os.fstat(stream.fileno()).st_size
     if not process_tree.send(proc, gmg_probe.STACK_SIGNAL):
         return ""
     deadline = time.monotonic() + _ANSWER_S
     size, grown_at = before, time.monotonic()
     while time.monotonic() < deadline:
         time.sleep(_POLL_S)
-        now = file.stat().st_size
+        now = os.fstat(stream.fileno()).st_size
         if now != size:
             size, grown_at = now, time.monotonic()
         elif size > before and time.monotonic() - grown_at >= _COMPLETE_S:
             break
-    with file.open("rb") as stream:
-        stream.seek(before)
-        return stream.read(_MAX_BYTES).decode("utf-8", "replace").strip()
+    stream.seek(before)
+    return stream.read(_MAX_BYTES).decode("utf-8", "replace").strip()

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from gmg_tui.machine.folders import distrust
+
 STALE_S = 60.0
 """The age from which a lock counts as left behind."""
 
@@ -44,13 +46,16 @@ def exist(environ: Mapping[str, str]) -> bool:
 
 
 def remove_stale_locks(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Remove the stale locks of the kernel caches that a worker with this environment would use, and return them."""
+    """Removes the stale locks of the kernel caches that a worker with this environment would use, and returns them.
+
+    Caches that another user could change are left alone.
+    """
     path = environ.get("TI_OFFLINE_CACHE_FILE_PATH")  # as the cache was called before Genesis 0.4
     before = [Path(path)] if path else [_base(environ) / name / "ticache" for name in ("gstaichi", "taichi")]
     removed = []
-    for lock in (lock for root in (kernel_cache(environ), *before) for lock in _locks(root)):
+    for lock in (lock for root in (kernel_cache(environ), *before) if distrust(root) is None for lock in _locks(root)):
         with suppress(OSError):
-            if time.time() - lock.stat().st_mtime > STALE_S:
+            if time.time() - lock.lstat().st_mtime > STALE_S:
                 lock.unlink()
                 removed.append(lock)
     return tuple(removed)

@@ -54,8 +54,7 @@ class _Counts:
         self.words = False
         import mmap
 
-        path = os.path.join(folder, str(os.getpid()))
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = open_file(str(os.getpid()), os.O_RDWR)
         try:
             os.posix_fallocate(descriptor, 0, mmap.PAGESIZE)  # on a full disk this raises; a write would be a SIGBUS
             self.words = memoryview(mmap.mmap(descriptor, mmap.PAGESIZE)).cast("q")
@@ -100,6 +99,19 @@ _counts = _Counts()
 _rows: "list[list[str]]" = []  # of `simulators.txt`: how to wrap, module, class, method, and what the wrapper needs
 
 
+def open_file(name, flags):
+    """Opens a file in the probe's folder, creating it; raises `OSError` if another user could change the folder."""
+    where = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        about = os.fstat(where)
+        if about.st_uid != os.geteuid() or about.st_mode & 0o022:
+            raise PermissionError(folder)
+        flags |= os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        return os.open(name, flags, 0o600, dir_fd=where)
+    finally:
+        os.close(where)
+
+
 def start(where):
     """Count in this process, and in those that it forks, into files in the folder `where`."""
     global folder
@@ -109,7 +121,7 @@ def start(where):
     sys.meta_path.insert(0, _Finder())
     os.register_at_fork(after_in_child=_counts.__init__)  # a child counts for itself
     try:
-        os.close(os.open(os.path.join(folder, "started"), os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(open_file("started", os.O_EXCL))
     except OSError:
         return  # another Python of this attempt was the first
     _counts.enter("started")

@@ -16,7 +16,7 @@ def _start():
         import gmg_probe
 
         gmg_probe.start(folder)
-        stacks = open(os.path.join(folder, gmg_probe.STACKS), "ab")  # noqa: SIM115 - open until the end
+        stacks = open(gmg_probe.open_file(gmg_probe.STACKS, os.O_WRONLY | os.O_APPEND), "ab")  # noqa: SIM115 - open until the end
         faulthandler.register(gmg_probe.STACK_SIGNAL, file=stacks, all_threads=True, chain=False)
 
 

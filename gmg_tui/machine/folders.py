@@ -1,0 +1,216 @@
+"""Folders of this user on a machine with other users: whom to trust, private and locked folders, and their removal.
+
+Nothing here follows a link or opens a file that another user may have put in a shared folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import grp
+import os
+import pwd
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OVERFLOW_ID = 65534
+"""Owns what a user namespace has no number for, as root's files in an Apptainer container (user_namespaces(7))."""
+_MAX_LISTED = 10_000
+"""Limits the entries that are read of a shared folder, and of a folder at once."""
+_MAX_LEFT = 100_000
+"""Limits the entries that are removed of one abandoned folder."""
+_MAX_ATTEMPTS = 10
+
+
+class LockedFolder(NamedTuple):
+    """A folder that exists for as long as this process holds its lock."""
+
+    path: Path
+    descriptor: int
+
+    def remove(self, max_entries: int) -> None:
+        """Remove up to `max_entries` entries, and the folder itself if it is empty then; release the lock."""
+        with suppress(OSError):
+            empty_folder(self.descriptor, max_entries)
+            self.path.rmdir()
+        os.close(self.descriptor)
+
+
+def distrust(folder: Path, *, shared: bool = False) -> str | None:
+    """Returns why another user could change or replace what is in `folder`, or create it; None if nobody could.
+
+    The folder must be this user's, if it exists. Those above may be root's, and shared ones with the sticky bit, in which
+    nobody can replace what is another's; with `shared` so may the folder itself.
+    """
+    for path in dict.fromkeys((Path(os.path.abspath(folder)), Path(os.path.realpath(folder)))):  # noqa: PTH100 - keeps links
+        for each in (path, *path.parents):
+            with suppress(OSError):  # it does not exist: a folder above decides
+                reason = _distrust(each.lstat(), own=each == path and not shared)
+                if reason is not None:
+                    return f"{each} {reason}"
+    return None
+
+
+def _distrust(about: os.stat_result, *, own: bool) -> str | None:
+    user = os.getuid()
+    is_link = stat.S_ISLNK(about.st_mode)
+    if about.st_uid != user and ((own and not is_link) or about.st_uid not in _administrators()):
+        return f"belongs to the user {about.st_uid}"
+    if is_link or (about.st_mode & stat.S_ISVTX and not own):
+        return None
+    if about.st_mode & stat.S_IWOTH:
+        return "can be changed by all users"
+    if about.st_mode & stat.S_IWGRP and about.st_uid == user and not _is_own_group(about.st_gid):
+        return f"can be changed by the group {about.st_gid}"
+    return None
+
+
+@cache
+def _administrators() -> tuple[int, ...]:
+    maps = (map(int, line.split()) for line in Path("/proc/self/uid_map").read_text("ascii").splitlines())
+    has_nobody = any(first <= _OVERFLOW_ID < first + count for first, _, count in maps)
+    return (0,) if has_nobody else (0, _OVERFLOW_ID)
+
+
+def _is_own_group(number: int) -> bool:
+    """True for a group that only this user is in, as many systems make for each user."""
+    try:
+        group, user = grp.getgrgid(number), pwd.getpwuid(os.getuid())
+    except KeyError:
+        return False
+    return group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}
+
+
+def make_own(folder: Path) -> None:
+    """Creates `folder` for this user alone (mode 0700), or checks the one that is there; links are not followed.
+
+    Raises:
+        OSError: It cannot be created, or another user owns it or could replace it.
+    """
+    if reason := distrust(folder.parent, shared=True):
+        raise PermissionError(errno.EACCES, reason, str(folder))
+    folder.mkdir(mode=0o700, exist_ok=True)
+    about = folder.lstat()
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
+        raise PermissionError(errno.EACCES, "it belongs to another user", str(folder))
+    if stat.S_IMODE(about.st_mode) != 0o700:
+        folder.chmod(0o700)
+
+
+def make_private(folder: Path) -> None:
+    """Creates `folder` and its missing parents, private to this user (mode 0700). Raises `OSError`."""
+    if not folder.parent.is_dir():
+        make_private(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def make_locked(parent: Path, prefix: str) -> LockedFolder:
+    """Creates a private folder in `parent`, which may be shared, and locks it.
+
+    Raises:
+        OSError: There is no room, or another user could replace the folder.
+    """
+    if reason := distrust(parent, shared=True):
+        raise PermissionError(errno.EACCES, reason, str(parent))
+    for _ in range(_MAX_ATTEMPTS):
+        path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        if (folder := _lock(path)) is not None:
+            return folder
+    raise OSError(errno.EBUSY, "another process removes new folders", str(parent))
+
+
+def remove_abandoned(parent: Path, prefix: str) -> None:
+    """Removes this user's folders in `parent` whose process has ended without doing so."""
+    with suppress(OSError), os.scandir(parent) as entries:
+        for entry in islice(entries, _MAX_LISTED):
+            if not entry.name.startswith(prefix) or entry.stat(follow_symlinks=False).st_uid != os.getuid():
+                continue
+            if (folder := _lock(Path(entry.path))) is not None:
+                folder.remove(_MAX_LEFT)
+
+
+def _lock(path: Path) -> LockedFolder | None:
+    """Locks a folder of this user; None if it is none, or is locked or removed by another process."""
+    with ExitStack() as stack, suppress(OSError):
+        descriptor = os.open(path, _FOLDER)
+        stack.callback(os.close, descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        about = os.fstat(descriptor)
+        if about.st_uid == os.getuid() and os.path.samestat(about, path.lstat()):
+            stack.pop_all()
+            return LockedFolder(path, descriptor)
+    return None
+
+
+def remove_tree(folder: Path) -> None:
+    """Removes a folder with everything in it, at any depth, also what its owner may not read; links are not followed.
+
+    Raises:
+        OSError: Something could not be removed.
+    """
+    descriptor = _open_folder(str(folder), None)
+    try:
+        empty_folder(descriptor)
+    finally:
+        os.close(descriptor)
+    folder.rmdir()
+
+
+def empty_folder(descriptor: int, max_entries: int | None = None) -> None:
+    """Removes what is in an open folder: up to `max_entries` entries, and nothing of another file system.
+
+    Inner folders are moved up and emptied one after the other, so that depth costs neither stack nor descriptors.
+
+    Raises:
+        OSError: Something could not be removed, or there was more.
+    """
+    for removed, (name, is_folder, where) in enumerate(_entries(descriptor), 1):
+        if max_entries is not None and removed > max_entries:
+            raise OSError(errno.EFBIG, "too many files", name)
+        if not is_folder:
+            os.unlink(name, dir_fd=where)
+        elif where == descriptor:
+            os.rmdir(name, dir_fd=where)
+        else:
+            os.close(_open_folder(name, where))  # only who can write to a folder can move it
+            os.rename(name, f".{os.urandom(8).hex()}", src_dir_fd=where, dst_dir_fd=descriptor)
+
+
+def _entries(descriptor: int) -> Iterator[tuple[str, bool, int]]:
+    """Yields what is in a folder and in its inner folders, until they are empty: name, True for a folder, and its folder."""
+    while listed := _list(descriptor):
+        for name, is_folder in listed:
+            if is_folder:
+                inner = _open_folder(name, descriptor)
+                try:
+                    if os.fstat(inner).st_dev != os.fstat(descriptor).st_dev:
+                        raise OSError(errno.EXDEV, "another file system is mounted there", name)
+                    while inside := _list(inner):
+                        yield from ((*entry, inner) for entry in inside)
+                finally:
+                    os.close(inner)
+            yield name, is_folder, descriptor
+
+
+def _list(descriptor: int) -> list[tuple[str, bool]]:
+    with os.scandir(descriptor) as entries:
+        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, _MAX_LISTED)]
+
+
+def _open_folder(name: str, where: int | None = None) -> int:
+    """Opens a folder and gives its owner all rights to it. Raises `OSError`."""
+    found = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=where)
+    try:
+        about, itself = os.fstat(found), f"/proc/self/fd/{found}"
+        if about.st_uid == os.getuid() and about.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(itself, stat.S_IRWXU)  # noqa: PTH101 - by its descriptor
+        return os.open(itself, _FOLDER & ~os.O_NOFOLLOW)
+    finally:
+        os.close(found)

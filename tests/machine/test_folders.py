@@ -1,0 +1,137 @@
+"""Folders on a machine with other users: what is trusted, what is removed, and what they cannot get in the way of."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gmg_tui.engine.attempts import counts
+from gmg_tui.machine.folders import distrust, make_locked, make_own, remove_abandoned, remove_tree
+from gmg_tui.scripts.probe import SITE
+
+STRANGER = pwd.getpwnam("nobody").pw_uid
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder like /tmp and /dev/shm."""
+    with tempfile.TemporaryDirectory(prefix="gmg-", dir="/tmp") as folder:
+        Path(folder).chmod(0o1777)
+        yield Path(folder)
+
+
+def _deep(folder: Path, levels: int = 1200) -> None:
+    """Makes a folder that is nested deeper than Python can recurse."""
+    folder.mkdir()
+    inner = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("d", dir_fd=inner)
+        outer, inner = inner, os.open("d", os.O_RDONLY, dir_fd=inner)
+        os.close(outer)
+    os.close(inner)
+
+
+def test_deep_and_protected_folders_are_removed_and_links_not_followed(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.touch()
+    folder = tmp_path / "folder"
+    _deep(folder)
+    (folder / "link").symlink_to(tmp_path)
+    (folder / "d" / "link").symlink_to(tmp_path)
+    os.mkfifo(folder / "d" / "fifo")
+    (folder / "d").chmod(0)
+    folder.chmod(0)
+    remove_tree(folder)
+    assert list(tmp_path.iterdir()) == [kept]
+
+
+def test_only_folders_of_ended_processes_are_removed(shared: Path) -> None:
+    ours = make_locked(shared, "x-")
+    killed = subprocess.run(["mktemp", "-d", shared / "x-XXXXXX"], capture_output=True, text=True, check=True)
+    Path(killed.stdout.strip(), "file").touch()
+    _deep(shared / "x-deep")
+    os.mkfifo(shared / "x-fifo")
+    (shared / "x-link").symlink_to("/")
+    remove_abandoned(shared, "x-")
+    assert {path.name for path in shared.iterdir()} == {ours.path.name, "x-fifo", "x-link"}
+    ours.remove(10)
+    assert not ours.path.exists()
+
+
+def test_of_an_abandoned_folder_only_so_much_is_removed_at_once(shared: Path) -> None:
+    folder = make_locked(shared, "x-")
+    for number in range(20):
+        (folder.path / str(number)).touch()
+    folder.remove(5)
+    assert len(list(folder.path.iterdir())) == 15
+    remove_abandoned(shared, "x-")
+    assert list(shared.iterdir()) == []
+
+
+@as_root
+def test_folders_of_other_users_are_neither_used_nor_touched(shared: Path) -> None:
+    theirs = shared / "x-theirs"
+    make = f"mkdir -m 777 {theirs} && touch {theirs}/file && mkfifo {shared}/x-fifo && ln -s /root {shared}/link"
+    subprocess.run(["runuser", "-u", "nobody", "--", "sh", "-c", make], check=True)
+    remove_abandoned(shared, "x-")
+    assert (theirs / "file").exists()
+    for folder in (theirs, theirs / "new", shared / "link", shared / "link" / "new"):
+        assert distrust(folder) is not None
+        with pytest.raises(PermissionError):
+            make_own(folder)
+    assert distrust(shared / "new") is None
+    with pytest.raises(PermissionError):
+        make_locked(theirs, "x-")
+
+
+@as_root
+def test_the_probe_writes_into_no_folder_that_another_user_has_put_there(tmp_path: Path) -> None:
+    folder, code = tmp_path / "folder", "import gmg_probe; gmg_probe._counts.enter('started')"
+    env = {**os.environ, "PYTHONPATH": SITE, "GMG_PROBE_DIR": str(folder)}
+    for owner, mode, written in ((0, 0o700, True), (0, 0o777, False), (STRANGER, 0o755, False)):
+        folder.mkdir()
+        folder.chmod(mode)
+        os.chown(folder, owner, -1)
+        subprocess.run([sys.executable, "-c", code], env=env, check=True)
+        assert bool(list(folder.iterdir())) is written
+        shutil.rmtree(folder)
+    link = folder.with_name("elsewhere")
+    link.mkdir()
+    folder.symlink_to(link)
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)
+    assert list(link.iterdir()) == []
+
+
+@pytest.mark.parametrize(("mode", "trusted"), [(0o700, True), (0o755, True), (0o777, False), (0o1777, False)])
+def test_a_folder_that_others_can_change_is_not_trusted(mode: int, trusted: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    folder.chmod(mode)
+    assert (distrust(folder) is None) is trusted
+    assert (distrust(folder / "in" / "it") is None) is (trusted or mode == 0o1777)
+
+
+@as_root
+def test_without_a_runtime_folder_of_its_own_the_probe_writes_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = Path(os.environ["XDG_RUNTIME_DIR"])
+    for owner, parent in ((0, runtime), (STRANGER, Path("/dev/shm"))):
+        os.chown(runtime, owner, -1)
+        folder = counts.make_folder()
+        assert folder is not None
+        assert folder.path.parent == parent
+        folder.remove(1)
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    folder = counts.make_folder()
+    assert folder is not None
+    assert folder.path.parent == Path("/dev/shm")
+    folder.remove(1)
+    os.chown(runtime, 0, -1)
