@@ -131,6 +131,8 @@ def removable(name: str) -> Removable:
         raise GmgError(f"there is no session {name}; gmg-tui ls lists them", 1) from None
     if not stat.S_ISDIR(about.st_mode):
         raise GmgError(f"{folder} is not a folder, but a link or file; remove it yourself", 1)
+    with suppress(OSError):
+        folder.chmod(about.st_mode | stat.S_IRWXU)  # a script may have taken these rights
     entry = sessions.inspect(folder)
     if entry is None:
         if sessions.is_locked(folder) or abs(time.time() - about.st_mtime) < _STARTING_S:
@@ -156,11 +158,14 @@ def unlisted() -> Iterator[Removable]:
 
 def _size_bytes(folder: Path) -> int:
     """What a folder's files take on its disk, following no links; one with several links counts once for each."""
-    size = 0
-    for path, _, files in os.walk(folder):
-        for name in files:
-            with suppress(OSError):  # removed meanwhile
-                size += Path(path, name).lstat().st_blocks * _BLOCK_BYTES
+    size, folders = 0, [str(folder)]
+    while folders:
+        with suppress(OSError), os.scandir(folders.pop()) as entries:  # removed meanwhile, or not readable
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    size += entry.stat(follow_symlinks=False).st_blocks * _BLOCK_BYTES
     return size
 
 

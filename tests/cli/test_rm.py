@@ -199,3 +199,15 @@ def test_a_folder_without_a_record_is_named_and_removed_by_its_name() -> None:
     removed = in_process("rm", *_left(), "-y")
     assert removed.stderr == "gmg-tui: young is about to begin, or has failed to; try again in a minute\n"
     assert _left() == ["young"]
+
+
+def test_sessions_with_deep_folders_and_without_rights_are_removed() -> None:
+    inner = os.open(_ended("deep"), os.O_RDONLY)
+    for _ in range(1200):
+        os.mkdir("d", dir_fd=inner)
+        outer, inner = inner, os.open("d", os.O_RDONLY, dir_fd=inner)
+        os.close(outer)
+    os.close(inner)
+    _ended("closed").chmod(0)
+    done = in_process("rm", "deep", "closed", "--yes")
+    assert (done.returncode, done.stderr, _left()) == (0, "", [])
