@@ -173,16 +173,16 @@ def listed(nvml: NvmlView) -> Finding:
     if instances := len(nvml.gpus) - len(nvml.whole):
         text += f" with {units.count(instances, 'MIG instance')}"
     if nvml.silent:
-        reasons = "; ".join(f"GPU {index}: {reason}" for index, reason in nvml.silent)
-        return Finding("GPUs", WARN if nvml.whole else FAIL, f"{text}; {reasons}")
+        return Finding("GPUs", WARN if nvml.whole else FAIL, f"{text}; {selection.unanswered(nvml.silent)}")
     return Finding("GPUs", OK, text)
 
 
 def visible(nvml: NvmlView, environ: Mapping[str, str]) -> Finding:
     """The GPUs that this shell's `CUDA_VISIBLE_DEVICES` leaves to a run."""
-    given = allocation.visible(environ, len(nvml.whole))
+    indices = {gpu.index for gpu in nvml.gpus} | {index for index, _ in nvml.silent}
+    given = allocation.visible(environ, len(indices))
     try:
-        names = ", ".join(slot.name for slot in selection.slots(nvml.gpus, None, given))
+        names = ", ".join(slot.name for slot in selection.slots(nvml.gpus, None, given, nvml.silent))
     except GmgError as error:
         return Finding("visible GPUs", FAIL, str(error))
     why = "CUDA_VISIBLE_DEVICES is not set" if given is None else f"as CUDA_VISIBLE_DEVICES={given}"

@@ -11,6 +11,7 @@ from gmg_tui.machine.blocking_calls import begin
 from gmg_tui.machine.gpu import silence
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable
 from gmg_tui.machine.gpu.processes import describe
+from gmg_tui.machine.gpu.selection import unanswered
 from gmg_tui.model import Gpu, GpuSample, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results.column import Column
@@ -25,7 +26,8 @@ def gpus(*, as_json: bool) -> int:
     if as_json:
         print_json([row(*each) for each in read])
     else:
-        print_table(COLUMNS, read, *(() if read else ("the driver reports no GPU",)))
+        silent = unanswered([(gpu.index, sample.error or "") for gpu, sample in read if not gpu.uuid])
+        print_table(COLUMNS, read, *filter(None, [silent if read else "the driver reports no GPU"]))
     return 0
 
 

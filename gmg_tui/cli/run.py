@@ -61,11 +61,14 @@ def _simulated_args(count: int, *, ranks: bool) -> tuple[str, ...]:
 def _has_gpu() -> bool:
     from gmg_tui.machine.gpu import silence
     from gmg_tui.machine.gpu.nvml import NvmlUnavailable
+    from gmg_tui.machine.gpu.selection import unanswered
 
     try:
         with waiting("asking the driver"):
-            _, gpus = silence.open_nvml()
+            nvml, gpus = silence.open_nvml()
+        trouble = "" if gpus else unanswered(nvml.silent)
     except NvmlUnavailable as error:
-        note(f"no GPU: {error}; the demo runs on the CPU")
-        return False
+        gpus, trouble = (), str(error)
+    if trouble:
+        note(f"no GPU: {trouble}; the demo runs on the CPU")
     return bool(gpus)

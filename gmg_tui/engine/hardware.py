@@ -41,11 +41,12 @@ class Hardware:
             slots, idle = grouped(selection.cpu_slots(1 if own_ranks else spec.cpu), spec)
             return cls(slots, None, idle=idle)
         nvml, gpus, visible = _driver(spec)
-        slots, idle = grouped(selection.slots(gpus, spec.gpus, visible), spec)
+        slots, idle = grouped(selection.slots(gpus, spec.gpus, visible, nvml.silent), spec)
+        left_out = selection.left_out(nvml.silent, spec.gpus, visible)
         if spec.sweep is not None and spec.sweep.per_gpu > 1:
             numbers = range(1, spec.sweep.per_gpu + 1)
             slots = tuple(structs.replace(slot, name=f"{slot.name}-{number}") for slot in slots for number in numbers)
-        return cls(slots, nvml, idle=idle)
+        return cls(slots, nvml, (left_out,) if left_out else (), idle)
 
     def on_node(self, node: str) -> Self:
         """The same, with the slots' names as a session of several machines has them: `n1/gpu0`."""
@@ -71,7 +72,8 @@ def _driver(spec: RunSpec) -> tuple[Driver, tuple[Gpu, ...], str | None]:
         nvml, gpus = silence.open_nvml()
     except NvmlUnavailable as error:
         raise selection.no_gpu(str(error)) from error
-    return nvml, gpus, allocation.visible(os.environ, sum(gpu.mig_index is None for gpu in gpus))
+    indices = {gpu.index for gpu in gpus} | {index for index, _ in nvml.silent}
+    return nvml, gpus, allocation.visible(os.environ, len(indices))
 
 
 def grouped(slots: tuple[Slot, ...], spec: RunSpec) -> tuple[tuple[Slot, ...], tuple[str, ...]]:

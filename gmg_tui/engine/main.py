@@ -176,6 +176,8 @@ class Engine:
         self._supervisor = Supervisor(session, slot_states, scheduler, faults)
         self._supervisor.fleet, self._supervisor.agent = fleet, agent
         self._observer = Observer(self._supervisor, recorder, context.scans, tried, context.script_times.save)
+        if fleet is None and hardware.warnings:
+            self._supervisor.note("gpus", "; ".join(hardware.warnings))
         if torchrun.starts(spec.script, module=spec.module) and spec.sweep is None:
             self._supervisor.note("torchrun", torchrun.instead(spec.script))
 

@@ -286,7 +286,7 @@ class Sim:
         for gpu in self.gpus:
             lines += gpu.lines()
         temporary = self.state.with_suffix(".new")
-        temporary.write_text("\n".join(lines) + "\n")
+        temporary.write_bytes(("\n".join(lines) + "\n").encode(errors="surrogateescape"))
         temporary.replace(self.state)
 
     def record(self) -> None:

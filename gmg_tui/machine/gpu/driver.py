@@ -8,8 +8,10 @@ from typing import Any, Protocol, TypeVar
 import pynvml
 
 from gmg_tui.model import Gpu, GpuHealth, GpuSample
+from gmg_tui.model.text import clean
 
 _T = TypeVar("_T")
+_Number = TypeVar("_Number", int, float)
 
 LIBRARY_GONE = frozenset(
     {
@@ -54,18 +56,39 @@ _GPU_TEXTS = dict.fromkeys(GPU_LOST, "the GPU is no longer there") | {
 }
 
 
+def text_of(question: Callable[..., str | bytes], *arguments: object) -> str:
+    """Asks NVML for a string, and returns it cleaned: drivers have sent bytes that are no UTF-8, and control characters.
+
+    Every string from NVML comes through here. Raises `pynvml.NVMLError`.
+    """
+    try:
+        answer = question(*arguments)
+    except UnicodeDecodeError as error:  # raised by pynvml, which decodes
+        answer = error.object
+    return clean(answer if isinstance(answer, bytes) else answer.encode("utf-8", "replace")).strip()
+
+
+def _reason(error: pynvml.NVMLError) -> str:
+    """NVML's own words for an error, which it may have from the driver."""
+    return text_of(str, error) or f"error {error.value}"
+
+
 class NvmlUnavailable(Exception):  # noqa: N818 - it is a state of the machine, not a fault of the program
     """NVML does not answer; its text is one line: what is wrong and what to do."""
 
 
 def unavailable(error: pynvml.NVMLError) -> NvmlUnavailable:
     """The error for the user when NVML as a whole fails with `error`."""
-    return NvmlUnavailable(_TEXTS.get(error.value, f"NVML fails: {error}; `nvidia-smi` and `dmesg` may have details"))
+    return NvmlUnavailable(
+        _TEXTS.get(error.value) or f"NVML fails: {_reason(error)}; `nvidia-smi` and `dmesg` may have details"
+    )
 
 
-def gpu_trouble(error: pynvml.NVMLError) -> str:
+def gpu_trouble(error: pynvml.NVMLError | NvmlUnavailable) -> str:
     """Why a GPU has no metrics, in one line."""
-    return _GPU_TEXTS.get(error.value, f"NVML: {error}")
+    if isinstance(error, NvmlUnavailable):
+        return str(error)
+    return _GPU_TEXTS.get(error.value) or f"NVML: {_reason(error)}"
 
 
 class Asker:
@@ -89,6 +112,15 @@ class Asker:
             if error.value not in UNSUPPORTED:
                 self.refusal = gpu_trouble(error)
             return None
+
+    def text(self, question: Callable[..., str | bytes]) -> str | None:
+        """The answer to `question(handle)` as `text_of` cleans it; None as for other questions."""
+        return self(lambda handle: text_of(question, handle))
+
+
+def plausible(value: _Number | None, most: float) -> _Number | None:
+    """Returns `value`, or None where no GPU could have it: a driver in trouble reports -1 as an unsigned number."""
+    return value if value is not None and 0 <= value <= most else None
 
 
 class Driver(Protocol):

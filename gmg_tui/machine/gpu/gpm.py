@@ -7,18 +7,18 @@ GPM's SM activity is DCGM's `SM_ACTIVE`. No privilege is documented for it (nvml
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pynvml
 
-from gmg_tui.machine.gpu.driver import FATAL, UNSUPPORTED
+from gmg_tui.machine.gpu.driver import FATAL, UNSUPPORTED, plausible
+from gmg_tui.machine.gpu.metrics import MAX_PCT
 
 LEAST_S = 0.9
 """Between two samples: NVML wants about a second (nvml.h, nvmlGpmMetricsGet)."""
-_MOST_PCT = 100.0
+_MAX_REPORTED_PCT = 150.0
 """A little over 100 % happens (github.com/NVIDIA/DCGM/issues/152)."""
 
 
@@ -95,6 +95,7 @@ class Gpm:
             self._get.sample1, self._get.sample2 = newer, older
             pynvml.nvmlGpmMetricsGet(self._get)
             metric = self._get.metrics[0]
-            valid = metric.nvmlReturn == pynvml.NVML_SUCCESS and math.isfinite(metric.value)
-            self._newest = min(metric.value, _MOST_PCT) if valid else None
+            value = metric.value if metric.nvmlReturn == pynvml.NVML_SUCCESS else None
+            value = plausible(value, _MAX_REPORTED_PCT)
+            self._newest = None if value is None else min(value, MAX_PCT)
         return True

@@ -14,18 +14,28 @@ import pynvml
 from msgspec import structs
 
 from gmg_tui.machine.gpu import xids
-from gmg_tui.machine.gpu.driver import Asker
+from gmg_tui.machine.gpu.driver import Asker, plausible
+from gmg_tui.machine.gpu.metrics import MAX_TEMPERATURE_C
 from gmg_tui.model import GpuHealth, GpuTrouble, Xid, units
 
 _TYPES = (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED)
 _FIELDS = (pynvml.NVML_FI_DEV_MEMORY_TEMP, pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL)
+_MAX_COUNT = 10**9
+"""Of errors: more are a counter that is not there."""
+_MAX_PCIE_GEN, _MAX_PCIE_LANES = 16, 64
+_MAX_PSTATE = 15
+"""32 is NVML's "unknown"."""
 _BUSY_PSTATE = 2
 """Up to this performance state the link is at full speed; above it, an idle GPU saves power."""
 
 
 def read(ask: Asker) -> GpuHealth:
     """What a GPU reports of its health, and what is wrong by that. Raises what an `Asker` raises."""
-    errors = [ask(pynvml.nvmlDeviceGetTotalEccErrors, kind, pynvml.NVML_VOLATILE_ECC) for kind in _TYPES]
+    errors = [
+        plausible(ask(pynvml.nvmlDeviceGetTotalEccErrors, kind, pynvml.NVML_VOLATILE_ECC), _MAX_COUNT)
+        for kind in _TYPES
+    ]
+    hottest = ask(pynvml.nvmlDeviceGetTemperatureThreshold, pynvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX)
     rows = ask(pynvml.nvmlDeviceGetRemappedRows) or (None,) * 4
     temperature, recoveries = _fields(ask)
     return judged(
@@ -34,16 +44,14 @@ def read(ask: Asker) -> GpuHealth:
             ecc_uncorrected=errors[1],
             remap_pending=None if rows[2] is None else bool(rows[2]),
             remap_failed=None if rows[3] is None else bool(rows[3]),
-            memory_temperature_c=temperature,
-            memory_temperature_max_c=ask(
-                pynvml.nvmlDeviceGetTemperatureThreshold, pynvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX
-            ),
-            pcie_gen=ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration),
-            pcie_gen_max=ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
-            pcie_width=ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth),
-            pcie_width_max=ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth),
-            nvlink_recoveries=recoveries,
-            pstate=ask(pynvml.nvmlDeviceGetPerformanceState),
+            memory_temperature_c=plausible(temperature, MAX_TEMPERATURE_C),
+            memory_temperature_max_c=plausible(hottest, MAX_TEMPERATURE_C),
+            pcie_gen=plausible(ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration), _MAX_PCIE_GEN),
+            pcie_gen_max=plausible(ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration), _MAX_PCIE_GEN),
+            pcie_width=plausible(ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth), _MAX_PCIE_LANES),
+            pcie_width_max=plausible(ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth), _MAX_PCIE_LANES),
+            nvlink_recoveries=plausible(recoveries, _MAX_COUNT),
+            pstate=plausible(ask(pynvml.nvmlDeviceGetPerformanceState), _MAX_PSTATE),
         )
     )
 

@@ -7,12 +7,23 @@ from typing import Any
 import pynvml
 from msgspec import structs
 
-from gmg_tui.machine.gpu.driver import Asker
+from gmg_tui.machine.gpu.driver import Asker, plausible
 from gmg_tui.machine.gpu.processes import in_initial_namespace
 from gmg_tui.model import GpuProcess, GpuSample
 
 MIB = 1 << 20
-
+MAX_PCT = 100
+MAX_TEMPERATURE_C = 150
+_MAX_POWER_W = 5_000
+_MAX_ENERGY_J = 1e13
+"""At the power above, 60 years."""
+_MAX_CLOCK_MHZ = 10_000
+_MAX_FAN_PCT = 200
+"""More than 100 is above the fan's nominal speed (nvml.h, nvmlDeviceGetFanSpeed)."""
+_MAX_PCIE_MIB_S = 1 << 20
+_MAX_MEMORY_MIB = 16 << 20
+_ALL_ONES = frozenset({(1 << 32) - 1, (1 << 64) - 1})
+"""NVML's "not available"."""
 
 _HW_SLOWDOWN = 0x08
 _HW_CAUSES = 0x40 | 0x80
@@ -36,16 +47,16 @@ def fast(ask: Asker, kept: GpuSample) -> GpuSample:
     memory = _memory(ask)
     return structs.replace(
         kept,
-        gpu_util_pct=utilisation.gpu if utilisation else None,
-        memory_util_pct=utilisation.memory if utilisation else None,
-        memory_used_mib=memory.used / MIB if memory else None,
+        gpu_util_pct=plausible(utilisation.gpu, MAX_PCT) if utilisation else None,
+        memory_util_pct=plausible(utilisation.memory, MAX_PCT) if utilisation else None,
+        memory_used_mib=_scaled(memory.used, MIB, memory.total / MIB) if memory else None,
         memory_total_mib=memory.total / MIB if memory else None,
-        memory_free_mib=memory.free / MIB if memory else None,
-        temperature_c=ask(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
-        power_w=_scaled(ask(pynvml.nvmlDeviceGetPowerUsage), 1000),
-        sm_clock_mhz=ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
+        memory_free_mib=_scaled(memory.free, MIB, memory.total / MIB) if memory else None,
+        temperature_c=plausible(ask(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU), MAX_TEMPERATURE_C),
+        power_w=_scaled(ask(pynvml.nvmlDeviceGetPowerUsage), 1000, _MAX_POWER_W),
+        sm_clock_mhz=plausible(ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM), _MAX_CLOCK_MHZ),
         throttle=_throttle(ask),
-        energy_j=_scaled(ask(pynvml.nvmlDeviceGetTotalEnergyConsumption), 1000),
+        energy_j=_scaled(ask(pynvml.nvmlDeviceGetTotalEnergyConsumption), 1000, _MAX_ENERGY_J),
     )
 
 
@@ -55,20 +66,21 @@ def slow(ask: Asker, uuid: str) -> GpuSample:
     PCIe throughput is the expensive one: the driver counts for 20 ms in each direction (nvml.h, nvmlDeviceGetPcieThroughput).
     Raises what an `Asker` raises.
     """
+    throughput, memory = pynvml.nvmlDeviceGetPcieThroughput, _memory(ask)
     return GpuSample(
         uuid=uuid,
         power_limit_w=power_limit_w(ask),
-        sm_clock_max_mhz=ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
-        fan_pct=ask(pynvml.nvmlDeviceGetFanSpeed),
-        pcie_rx_mib_s=_scaled(ask(pynvml.nvmlDeviceGetPcieThroughput, pynvml.NVML_PCIE_UTIL_RX_BYTES), 1024),
-        pcie_tx_mib_s=_scaled(ask(pynvml.nvmlDeviceGetPcieThroughput, pynvml.NVML_PCIE_UTIL_TX_BYTES), 1024),
-        processes=_processes(ask),
+        sm_clock_max_mhz=plausible(ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM), _MAX_CLOCK_MHZ),
+        fan_pct=plausible(ask(pynvml.nvmlDeviceGetFanSpeed), _MAX_FAN_PCT),
+        pcie_rx_mib_s=_scaled(ask(throughput, pynvml.NVML_PCIE_UTIL_RX_BYTES), 1024, _MAX_PCIE_MIB_S),
+        pcie_tx_mib_s=_scaled(ask(throughput, pynvml.NVML_PCIE_UTIL_TX_BYTES), 1024, _MAX_PCIE_MIB_S),
+        processes=_processes(ask, memory.total / MIB if memory else _MAX_MEMORY_MIB),
     )
 
 
 def power_limit_w(ask: Asker) -> float | None:
     """The enforced limit: the lowest of those set by the GPU, the driver and the user."""
-    return _scaled(ask(pynvml.nvmlDeviceGetEnforcedPowerLimit), 1000)
+    return _scaled(ask(pynvml.nvmlDeviceGetEnforcedPowerLimit), 1000, _MAX_POWER_W) or None
 
 
 def memory_total_mib(ask: Asker) -> int | None:
@@ -78,19 +90,22 @@ def memory_total_mib(ask: Asker) -> int | None:
 
 
 def _memory(ask: Asker) -> Any:
+    """NVML's figures, in bytes; None where the total is unknown or impossible."""
     # Version 2 excludes what the driver reserves for itself from `used`, as nvidia-smi does since R510.
-    return ask(pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2) or ask(pynvml.nvmlDeviceGetMemoryInfo)
+    memory = ask(pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2) or ask(pynvml.nvmlDeviceGetMemoryInfo)
+    return memory if memory and plausible(memory.total, _MAX_MEMORY_MIB * MIB) else None
 
 
-def _scaled(value: int | None, per_unit: int) -> float | None:
-    return None if value is None else value / per_unit
+def _scaled(value: int | None, per_unit: int, most: float) -> float | None:
+    """`value` in a unit of so many, up to `most` of that unit."""
+    return None if value is None else plausible(value / per_unit, most)
 
 
 def _throttle(ask: Asker) -> tuple[str, ...] | None:
     mask = ask(pynvml.nvmlDeviceGetCurrentClocksEventReasons)
     if mask is None:  # its name before driver R535
         mask = ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
-    return None if mask is None else throttle_reasons(mask)
+    return None if mask is None or mask in _ALL_ONES else throttle_reasons(mask)
 
 
 def throttle_reasons(mask: int) -> tuple[str, ...]:
@@ -103,8 +118,8 @@ def throttle_reasons(mask: int) -> tuple[str, ...]:
     return tuple(word for bit, word in _THROTTLE.items() if mask & bit)
 
 
-def _processes(ask: Asker) -> tuple[GpuProcess, ...] | None:
-    """Compute and graphics processes, each PID once, by PID."""
+def _processes(ask: Asker, most_mib: float) -> tuple[GpuProcess, ...] | None:
+    """Compute and graphics processes, each PID once, by PID; none has more memory than the GPU."""
     lists = (
         ask(pynvml.nvmlDeviceGetComputeRunningProcesses_v3),
         ask(pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3),
@@ -115,5 +130,6 @@ def _processes(ask: Asker) -> tuple[GpuProcess, ...] | None:
     used_bytes = {process.pid: process.usedGpuMemory for processes in lists for process in processes or ()}
     foreign = not in_initial_namespace()
     return tuple(
-        GpuProcess(pid=pid, memory_mib=_scaled(used, MIB), foreign=foreign) for pid, used in sorted(used_bytes.items())
+        GpuProcess(pid=pid, memory_mib=_scaled(used, MIB, most_mib), foreign=foreign)
+        for pid, used in sorted(used_bytes.items())
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -12,7 +13,17 @@ import pynvml
 from msgspec import structs
 
 from gmg_tui.machine.gpu import metrics
-from gmg_tui.machine.gpu.driver import GPU_LOST, LIBRARY_GONE, Asker, NvmlUnavailable, gpu_trouble, unavailable
+from gmg_tui.machine.gpu.driver import (
+    FATAL,
+    GPU_LOST,
+    LIBRARY_GONE,
+    Asker,
+    NvmlUnavailable,
+    gpu_trouble,
+    plausible,
+    text_of,
+    unavailable,
+)
 from gmg_tui.machine.gpu.gpm import Gpm
 from gmg_tui.machine.gpu.health import Healths
 from gmg_tui.machine.gpu.xids import XidEvents
@@ -20,6 +31,8 @@ from gmg_tui.model import Gpu, GpuHealth, GpuSample
 
 __all__ = ["Nvml", "NvmlUnavailable"]
 
+_MAX_CUDA = 99_990
+"""The newest version, as NVML reports it, that is plausible: 99.9."""
 RETRY_S = 10.0
 """How long to wait before a lost GPU or driver is tried again, seconds."""
 
@@ -35,7 +48,7 @@ class Nvml:
         self.error: str | None = None
         """Why NVML as a whole does not answer at the moment, in one line; None while it does."""
         self.silent: tuple[tuple[int, str], ...] = ()
-        """Indices of GPUs that the last `gpus` could not identify, each with the reason in one line."""
+        """Indices of the GPUs that the last `gpus` could not identify, or an instance of, each with the reason in one line."""
         self._retry_s = retry_s
         self._retry_at = 0.0
         self._reviving = threading.Lock()
@@ -71,7 +84,7 @@ class Nvml:
     def gpus(self) -> tuple[Gpu, ...]:
         """The GPUs in the order of their NVML indices; a GPU in MIG mode is followed by its instances.
 
-        A GPU that does not even give its UUID (lost earlier, or not this user's) is in `silent` instead.
+        A GPU or instance that does not even give its UUID (lost earlier, or not this user's) is in `silent` instead.
         Raises `NvmlUnavailable` when NVML as a whole does not answer.
         """
         self._require()
@@ -80,9 +93,9 @@ class Nvml:
         try:
             for index in range(pynvml.nvmlDeviceGetCount()):
                 try:
-                    gpus += _gpu_and_instances(index)
-                except pynvml.NVMLError as error:
-                    if error.value in LIBRARY_GONE:
+                    gpus += _gpu_and_instances(index, silent)
+                except (pynvml.NVMLError, NvmlUnavailable) as error:
+                    if getattr(error, "value", None) in LIBRARY_GONE:
                         raise
                     silent.append((index, gpu_trouble(error)))
         except pynvml.NVMLError as error:
@@ -250,7 +263,7 @@ class Nvml:
 def driver_version() -> str | None:
     """The driver's version as nvidia-smi shows it; None if unknown."""
     try:
-        return str(pynvml.nvmlSystemGetDriverVersion())
+        return text_of(pynvml.nvmlSystemGetDriverVersion) or None
     except pynvml.NVMLError:
         return None
 
@@ -258,13 +271,17 @@ def driver_version() -> str | None:
 def cuda_version() -> str | None:
     """The newest CUDA that the driver runs, such as 12.8; None if unknown."""
     try:
-        version = int(pynvml.nvmlSystemGetCudaDriverVersion_v2())
+        version = plausible(int(pynvml.nvmlSystemGetCudaDriverVersion_v2()), _MAX_CUDA)
     except pynvml.NVMLError:
         return None
-    return f"{version // 1000}.{version % 1000 // 10}"
+    return f"{version // 1000}.{version % 1000 // 10}" if version else None
 
 
-def _gpu_and_instances(index: int) -> list[Gpu]:
+def _gpu_and_instances(index: int, silent: list[tuple[int, str]]) -> list[Gpu]:
+    """A GPU and its MIG instances; those that do not give their UUID are added to `silent`.
+
+    Raises `pynvml.NVMLError` or `NvmlUnavailable` where the GPU itself does not.
+    """
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     ask = Asker(handle)
     pci = ask(pynvml.nvmlDeviceGetPciInfo)
@@ -272,9 +289,9 @@ def _gpu_and_instances(index: int) -> list[Gpu]:
     mig_mode = ask(pynvml.nvmlDeviceGetMigMode)
     gpu = Gpu(
         index=index,
-        uuid=pynvml.nvmlDeviceGetUUID(handle),
-        name=ask(pynvml.nvmlDeviceGetName) or "unknown GPU",
-        pci_bus_id=_text(pci.busId) if pci else None,
+        uuid=_uuid(handle),
+        name=ask.text(pynvml.nvmlDeviceGetName) or "unknown GPU",
+        pci_bus_id=(text_of(lambda: pci.busId) or None) if pci else None,
         memory_total_mib=metrics.memory_total_mib(ask),
         power_limit_w=metrics.power_limit_w(ask),
         persistence=None if persistence is None else bool(persistence),
@@ -282,23 +299,34 @@ def _gpu_and_instances(index: int) -> list[Gpu]:
         cuda=cuda_version(),
         mig=bool(mig_mode and mig_mode[0]),
     )
-    return [gpu, *(_instances(gpu, handle) if gpu.mig else ())]
+    return [gpu, *(_instances(gpu, handle, silent) if gpu.mig else ())]
 
 
-def _text(value: bytes | str) -> str:
-    return value.decode("ascii", "replace") if isinstance(value, bytes) else value
+def _uuid(handle: Any) -> str:
+    """The UUID. Raises `pynvml.NVMLError`, or `NvmlUnavailable` for bytes by which nothing could be looked up."""
+    uuid = text_of(pynvml.nvmlDeviceGetUUID, handle)
+    if not re.fullmatch(r"[!-~]+", uuid):
+        raise NvmlUnavailable(f"NVML reports no valid UUID: {uuid!r}")
+    return uuid
 
 
-def _instances(gpu: Gpu, handle: Any) -> Iterator[Gpu]:
+def _instances(gpu: Gpu, handle: Any, silent: list[tuple[int, str]]) -> Iterator[Gpu]:
     for mig_index in range(Asker(handle)(pynvml.nvmlDeviceGetMaxMigDeviceCount) or 0):
         instance = Asker(handle)(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, mig_index)
         if instance is None:  # indices may have gaps
             continue
         ask = Asker(instance)
+        try:
+            uuid = _uuid(instance)
+        except (pynvml.NVMLError, NvmlUnavailable) as error:
+            if getattr(error, "value", None) in FATAL:
+                raise
+            silent.append((gpu.index, f"MIG instance {mig_index}: {gpu_trouble(error)}"))
+            continue
         yield Gpu(
             index=gpu.index,
-            uuid=pynvml.nvmlDeviceGetUUID(instance),
-            name=ask(pynvml.nvmlDeviceGetName) or "unknown MIG instance",
+            uuid=uuid,
+            name=ask.text(pynvml.nvmlDeviceGetName) or "unknown MIG instance",
             pci_bus_id=gpu.pci_bus_id,
             memory_total_mib=metrics.memory_total_mib(ask),
             persistence=gpu.persistence,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gmg_tui.model import Gpu, Slot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.units import count
@@ -10,7 +12,11 @@ _HIDE_ALL = frozenset({"-1", "NoDevFiles"})
 """Entries that end the list, as Slurm writes them: CUDA ignores what follows."""
 
 
-def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None) -> tuple[Slot, ...]:
+Silent = Sequence[tuple[int, str]]
+"""Indices of GPUs that do not answer, each with the reason, as `Nvml.silent`."""
+
+
+def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None, silent: Silent = ()) -> tuple[Slot, ...]:
     """The slots to run on, in the requested order.
 
     A GPU in MIG mode stands for its instances, since CUDA does not run on it as a whole; its index selects all of them.
@@ -22,6 +28,7 @@ def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None) -> tu
         visible: The outer `CUDA_VISIBLE_DEVICES`: None allows all. Its indices are taken as NVML's
             (`CUDA_DEVICE_ORDER=PCI_BUS_ID`). CUDA itself stops in silence at an entry that it does not know; here that is
             an error, for fewer workers than asked for must not go unseen.
+        silent: The GPUs that are not among `devices` since they do not answer; errors name them.
 
     Raises:
         GmgError: There is no GPU, or not the requested ones.
@@ -29,11 +36,11 @@ def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None) -> tu
     usable = allowed = tuple(gpu for gpu in devices if not gpu.mig)
     if not usable:
         no_instance = "every GPU is in MIG mode and has no instance (make some with `nvidia-smi mig`)"
-        raise no_gpu(no_instance if devices else "NVML lists none")
+        raise no_gpu(unanswered(silent) or (no_instance if devices else "NVML lists none"))
     if visible is not None:
         entries = [entry.strip() for entry in visible.split(",")]
         end = next((index for index, entry in enumerate(entries) if entry in _HIDE_ALL), len(entries))
-        allowed = _resolve(devices, entries[:end], f"CUDA_VISIBLE_DEVICES={visible}")
+        allowed = _resolve(devices, silent, entries[:end], f"CUDA_VISIBLE_DEVICES={visible}")
     if not allowed:
         raise no_gpu(f"CUDA_VISIBLE_DEVICES={visible} hides all {len(usable)}")
     wanted = (gpus or "all").strip()
@@ -43,9 +50,10 @@ def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None) -> tu
         left = f" (CUDA_VISIBLE_DEVICES={visible} leaves {len(allowed)} of {len(usable)})" if allowed != usable else ""
         if not 0 < int(wanted) <= len(allowed):
             there = f"there {'is' if len(allowed) == 1 else 'are'} {count(len(allowed), 'GPU')}{left}"
-            raise GmgError(f"--gpus {wanted}: {there}; ask for at most {len(allowed)}, or use --cpu N")
+            texts = there, unanswered(silent), f"ask for at most {len(allowed)}, or use --cpu N"
+            raise GmgError(f"--gpus {wanted}: {'; '.join(filter(None, texts))}")
         return tuple(map(_slot, allowed[: int(wanted)]))
-    chosen = _resolve(devices, wanted.split(","), f"--gpus {wanted}")
+    chosen = _resolve(devices, silent, wanted.split(","), f"--gpus {wanted}")
     if not chosen:
         raise GmgError(f"--gpus {wanted!r}: give `all`, a count, or a list of indices or UUIDs such as 0,2")
     hidden = next((gpu for gpu in chosen if gpu not in allowed), None)
@@ -53,6 +61,23 @@ def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None) -> tu
         name = _slot(hidden).name
         raise GmgError(f"--gpus {wanted}: CUDA_VISIBLE_DEVICES={visible} hides {name}; choose another or unset it")
     return tuple(map(_slot, chosen))
+
+
+def left_out(silent: Silent, gpus: str | None, visible: str | None) -> str | None:
+    """Returns the warning that GPUs which do not answer are left out; None where others were named, or all answer."""
+    named = visible is not None or (gpus is not None and "," in gpus)
+    return None if named or not silent else f"{unanswered(silent)}; no worker runs there"
+
+
+def unanswered(silent: Silent) -> str:
+    """Returns which GPUs do not answer and why, in one line; empty if none."""
+    indices: dict[str, list[str]] = {}
+    for index, reason in silent:
+        indices.setdefault(reason, []).append(str(index))
+    return "; ".join(
+        f"GPU {', '.join(each)} {'does' if len(each) == 1 else 'do'} not answer ({reason})"
+        for reason, each in indices.items()
+    )
 
 
 def cpu_slots(number: int) -> tuple[Slot, ...]:
@@ -73,25 +98,28 @@ def _slot(gpu: Gpu) -> Slot:
     return Slot(f"gpu{gpu.index}-mig{gpu.mig_index}", gpu)
 
 
-def _resolve(devices: tuple[Gpu, ...], wanted: list[str], source: str) -> tuple[Gpu, ...]:
+def _resolve(devices: tuple[Gpu, ...], silent: Silent, wanted: list[str], source: str) -> tuple[Gpu, ...]:
     """The GPUs and instances that a list names, in its order, each once."""
     chosen: list[Gpu] = []
     for entry in filter(None, (entry.strip() for entry in wanted)):
-        for gpu in _named(devices, entry, source):
+        for gpu in _named(devices, silent, entry, source):
             if gpu in chosen:
                 raise GmgError(f"{source}: {entry} names {_slot(gpu).name} a second time; name each GPU once")
             chosen.append(gpu)
     return tuple(chosen)
 
 
-def _named(devices: tuple[Gpu, ...], entry: str, source: str) -> tuple[Gpu, ...]:
+def _named(devices: tuple[Gpu, ...], silent: Silent, entry: str, source: str) -> tuple[Gpu, ...]:
     if entry.isdecimal():
         matches = [gpu for gpu in devices if gpu.index == int(entry) and gpu.mig_index is None]
     else:
         matches = [gpu for gpu in devices if entry.startswith(("GPU-", "MIG-")) and gpu.uuid.startswith(entry)]
     if not matches:
+        if entry.isdecimal() and (trouble := unanswered([each for each in silent if each[0] == int(entry)])):
+            raise GmgError(f"{source}: {trouble}; leave it out")
         indices = ", ".join(str(gpu.index) for gpu in devices if gpu.mig_index is None)
-        raise GmgError(f"{source}: no GPU is {entry}; there are {indices} (`gmg-tui gpus` shows them)")
+        texts = (f"no GPU is {entry}", f"there are {indices} (`gmg-tui gpus` shows them)", unanswered(silent))
+        raise GmgError(f"{source}: {'; '.join(filter(None, texts))}")
     if len(matches) > 1:
         raise GmgError(f"{source}: {entry} is the beginning of {len(matches)} UUIDs; write more of it")
     if not matches[0].mig:

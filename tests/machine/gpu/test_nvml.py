@@ -221,3 +221,69 @@ def test_an_index_is_looked_up_again_by_uuid(sim: Sim) -> None:
     assert [nvml.index_of(gpu.uuid) for gpu in gpus] == [7, 6, 5, 4, 3, 2, 1, 0]
     with pytest.raises(NvmlUnavailable, match="no longer there"):
         nvml.index_of("GPU-unknown")
+
+
+@on_simulated_driver
+def test_strings_of_the_driver_are_text_whatever_bytes_they_have(sim: Sim) -> None:
+    sim.driver = "570\udcff"
+    for gpu, name in zip(sim.gpus, ("H100 \udcff\udcfe", "H\x1b[31m100\x07\u202e", ""), strict=False):
+        gpu.name = name
+    sim.gpus[3].uuid = "GPU-\udcff"
+    sim.gpus[4].pci_bus_id = "\udcff"
+    sim.gpus[5].mig = [Mig(uuid="MIG-a", name=""), Mig(uuid="MIG-\udcff", index=2), Mig(uuid="MIG-c", index=4)]
+    sim.write()
+    nvml, gpus = opened()
+    assert [gpu.name for gpu in gpus[:3]] == ["H100 \ufffd\ufffd", "H100··", "unknown GPU"]
+    assert gpus[0].driver == "570\ufffd"
+    assert [gpu.uuid for gpu in gpus if gpu.index == 5] == [sim.gpus[5].uuid, "MIG-a", "MIG-c"]
+    assert next(gpu.name for gpu in gpus if gpu.uuid == "MIG-a") == "unknown MIG instance"
+    assert [(index, reason.partition(" NVML")[0]) for index, reason in nvml.silent] == [
+        (3, "NVML reports no valid UUID: 'GPU-\ufffd'"),
+        (5, "MIG instance 2:"),
+    ]
+
+
+@on_simulated_driver
+def test_what_no_gpu_can_have_is_unknown(sim: Sim) -> None:
+    ones, gpu = (1 << 32) - 1, sim.gpus[0]
+    gpu.power_w = gpu.power_limit_w = ones / 1000
+    gpu.temperature_c, gpu.memory_temperature_c = 65_535, ones
+    gpu.gpu_util_pct = gpu.memory_util_pct = gpu.sm_clock_mhz = gpu.fan_pct = gpu.throttle = ones
+    gpu.pcie_rx_mib_s, gpu.energy_j = ones / 1024, ((1 << 64) - 1) / 1000
+    gpu.ecc_uncorrected, gpu.pstate, gpu.pcie_width_max = ones, 32, ones
+    gpu.memory_used_mib = 90_000
+    gpu.processes = [Process(pid=5, memory_mib=1 << 30), Process(pid=6, memory_mib=10)]
+    sim.gpus[1].memory_total_mib = 0
+    sim.gpus[2].memory_total_mib = 1 << 40
+    sim.cuda_version = (1 << 31) - 1
+    sim.write()
+    nvml, gpus = opened()
+    assert (gpus[0].power_limit_w, gpus[0].cuda, gpus[1].memory_total_mib) == (None, None, None)
+    assert nvml.read(gpus[0], slow=True) == GpuSample(
+        uuid=gpu.uuid,
+        memory_total_mib=81559,
+        sm_clock_max_mhz=1980,
+        pcie_tx_mib_s=gpu.pcie_tx_mib_s,
+        processes=(GpuProcess(pid=5), GpuProcess(pid=6, memory_mib=10)),
+    )
+    for unknown in gpus[1:3]:
+        sample = nvml.read(unknown, slow=True)
+        assert (sample.memory_total_mib, sample.memory_used_mib, sample.memory_free_mib) == (None, None, None)
+        assert sample.power_w is not None
+    health = nvml.check_health(gpus[0])
+    assert health is not None
+    assert (health.ecc_uncorrected, health.memory_temperature_c, health.pstate, health.troubles) == (None, None, None, ())
+
+
+@on_simulated_driver
+def test_a_function_that_fails_on_one_gpu_only_is_unknown_there_only(sim: Sim) -> None:
+    functions = ("Name", "PciInfo_v3", "MemoryInfo_v2", "MemoryInfo", "MigMode", "EnforcedPowerLimit", "PowerUsage")
+    sim.gpus[1].fails = {f"nvmlDeviceGet{function}": UNKNOWN for function in functions}
+    sim.gpus[2].fails = {f"nvmlDeviceGet{function}": 3 for function in functions}
+    sim.write()
+    nvml, gpus = opened()
+    assert [gpu.name for gpu in gpus[:3]] == ["NVIDIA H100 80GB HBM3", "unknown GPU", "unknown GPU"]
+    for gpu in gpus[1:3]:
+        sample = nvml.read(gpu, slow=True)
+        assert (gpu.memory_total_mib, gpu.mig, sample.power_w, sample.memory_used_mib) == (None, False, None, None)
+        assert (sample.temperature_c, sample.error) == (60 + gpu.index, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gmg_tui.machine.gpu.selection import cpu_slots, slots
+from gmg_tui.machine.gpu.selection import cpu_slots, left_out, slots
 from gmg_tui.model import Gpu
 from gmg_tui.model.errors import GmgError
 
@@ -96,6 +96,27 @@ def test_without_a_usable_gpu_the_alternatives_are_named() -> None:
         slots((MIG_CARD,), None, None)
     with pytest.raises(GmgError, match="GPU 1 is in MIG mode and has no instance"):
         slots((CARDS[0], MIG_CARD), "1,", None)
+
+
+SILENT = ((1, "the GPU is lost"), (3, "NVML: Unknown Error"), (4, "NVML: Unknown Error"))
+UNANSWERED = "GPU 1 does not answer (the GPU is lost); GPU 3, 4 do not answer (NVML: Unknown Error)"
+
+
+def test_gpus_that_do_not_answer_are_named() -> None:
+    answering = (CARDS[0], CARDS[2])
+    for gpus, visible, words in (
+        ("4", None, f"there are 2 GPUs; {UNANSWERED}; ask for at most 2"),
+        ("0,1", None, "--gpus 0,1: GPU 1 does not answer (the GPU is lost); leave it out"),
+        ("0,9", None, f"no GPU is 9; there are 0, 2 (`gmg-tui gpus` shows them); {UNANSWERED}"),
+        (None, "0,3", "CUDA_VISIBLE_DEVICES=0,3: GPU 3 does not answer (NVML: Unknown Error); leave it out"),
+    ):
+        with pytest.raises(GmgError) as caught:
+            slots(answering, gpus, visible, SILENT)
+        assert words in str(caught.value)
+    with pytest.raises(GmgError, match="no GPU: GPU 1 does not answer"):
+        slots((), None, None, SILENT[:1])
+    assert left_out(SILENT, None, None) == left_out(SILENT, "2", None) == f"{UNANSWERED}; no worker runs there"
+    assert left_out((), None, None) is left_out(SILENT, "0,2", None) is left_out(SILENT, None, "0,2") is None
 
 
 def test_cpu_slots_are_counted_from_zero() -> None:
