@@ -1,8 +1,9 @@
-"""Formats FPS, bytes, watts, times and counts for people."""
+"""Formats FPS, bytes, watts, times and counts for people, and parses durations."""
 
 from __future__ import annotations
 
 import math
+import re
 
 NOT_KNOWN = "–"
 """Stands for a value that is unknown yet."""
@@ -10,19 +11,39 @@ NOT_SUPPORTED = "n/a"
 """Stands for a metric that the GPU does not report."""
 
 _SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_MAX_FPS, _MAX_SHORT = 1e12, 1e15
+"""Larger values are in scientific notation."""
+_DURATION = re.compile(r"(?=\d)" + "".join(rf"(?:(?P<{unit}>\d+(?:\.\d+)?){unit})?" for unit in "dhms"))
+_UNIT_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+
+
+def number(value: float) -> str:
+    """A number without a unit, in six significant digits: `1,234.5`, `0.00012`, `1e-07`; an integer in full.
+
+    Floats outside 1e-4 to 1e9 are in scientific notation, so that a value that has diverged stands out.
+    """
+    if isinstance(value, int):
+        return f"{value:,}"
+    if 999_999.5 <= abs(value) < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:,.6g}" if abs(value) < 1e9 else f"{value:.6g}"
 
 
 def fps(value: float | None) -> str:
     """FPS in full, with thousands commas: `24,013,029`; below 100 with two decimals, as Genesis prints them."""
     if value is None:
         return NOT_KNOWN
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.2f}"
+    if abs(value) >= 100:
+        return f"{value:,.0f}" if abs(value) < _MAX_FPS else f"{value:.6g}"
+    return f"{value:,.2f}" if abs(value) >= 0.005 or not value else f"{value:.3g}"
 
 
 def short(value: float | None) -> str:
     """A number in at most five characters with its scale: `24.0M`, `192M`, `8,031` becomes `8.03k`."""
     if value is None:
         return NOT_KNOWN
+    if not abs(value) < _MAX_SHORT:
+        return f"{value:.3g}"
     for scale, letter in _SCALES:
         # 999.5 and more would round to 1000 at the smaller scale.
         if abs(value) >= scale * 0.9995:
@@ -33,7 +54,9 @@ def short(value: float | None) -> str:
 def _three_digits(value: float) -> str:
     if abs(value) >= 99.95:
         return f"{value:.0f}"
-    return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
+    if abs(value) >= 9.995:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if abs(value) >= 0.005 or not value else f"{value:.2g}"
 
 
 def gib(mib: float | None) -> str:
@@ -80,7 +103,7 @@ def energy(joules: float | None) -> str:
 
 def clock(seconds: float | None) -> str:
     """A duration as `HH:MM:SS`, after days when there are any: `2d 03:04:05`."""
-    if seconds is None:
+    if seconds is None or not math.isfinite(seconds):
         return NOT_KNOWN
     total = max(0, int(seconds))
     days, rest = divmod(total, 86400)
@@ -90,7 +113,7 @@ def clock(seconds: float | None) -> str:
 
 def span(seconds: float | None) -> str:
     """A duration in at most two units: `8 s`, `3:05`, `1h 02m`, `2d 03h`."""
-    if seconds is None:
+    if seconds is None or not math.isfinite(seconds):
         return NOT_KNOWN
     total = max(0, int(seconds))
     if total < 60:
@@ -105,6 +128,20 @@ def span(seconds: float | None) -> str:
 def duration(seconds: float | None) -> str:
     """How long a job took: as `span`, below a minute with one decimal."""
     return f"{seconds:.1f} s" if seconds is not None and seconds < 60 else span(seconds)
+
+
+def seconds(text: str, *, bare: bool) -> float | None:
+    """Parses a duration such as `90s`, `1.5h` or `1h30m`; infinity for `none`, None if it is no duration.
+
+    A number without a unit is seconds with `bare`, and otherwise refused: `30` could mean days as well.
+    """
+    word = text.strip().lower()
+    if word == "none":
+        return math.inf
+    if re.fullmatch(r"\d+(\.\d+)?", word):
+        return float(word) if bare else None
+    parts = _DURATION.fullmatch(word)
+    return sum(float(part) * _UNIT_S[unit] for unit, part in parts.groupdict("0").items()) if parts else None
 
 
 def count(number: int, noun: str) -> str:

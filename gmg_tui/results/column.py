@@ -2,8 +2,8 @@
 
     WORKERS = (
         Column("slot", lambda worker: worker.slot, priority=100, left=True),
-        Column("fps_mean", lambda worker: worker.fps and worker.fps.mean, "FPS", write=units.fps, priority=90),
-        Column("memory_peak_mib", lambda worker: worker.newest.memory_peak_mib, "VRAM", "GiB", write=units.gib),
+        Column("fps_mean", lambda worker: worker.fps and worker.fps.mean, *FPS, priority=90),
+        Column("memory_peak_mib", lambda worker: worker.newest.memory_peak_mib, *VRAM),
     )
 
 `as_csv` writes values under `name`; `tables.terminal`, `tables.html` and the screen's tables write `text(row)` under
@@ -17,9 +17,11 @@ import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from enum import Flag, auto
+from typing import Any, Generic, TypeGuard, TypeVar
 
 from gmg_tui.model import units
+from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean
 
 T = TypeVar("T")
@@ -27,13 +29,38 @@ Cell = bool | int | float | str | None
 """None stands for an unknown value."""
 
 
+class Where(Flag):
+    """The outputs that have a column."""
+
+    FILES = auto()
+    """CSV."""
+    TABLES = auto()
+    """Tables on standard output and on pages."""
+    SCREEN = auto()
+    EVERYWHERE = FILES | TABLES | SCREEN
+
+
 def plain(value: Any) -> str:
     """A value without another format: `12,345.6`, `true`, a text safe to display."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, float):
-        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return units.number(value) if isinstance(value, int | float) else str(value)
+
+
+def exact(value: Any) -> str:
+    """A value as the user gave it: as `plain`, but all digits of a float."""
+    return repr(value) if isinstance(value, float) else plain(value)
+
+
+Figure = tuple[str, str, Callable[[Any], str]]
+"""Title, unit and format of what is measured, the same in each table that has it."""
+FPS: Figure = ("FPS", "", units.fps)
+FPS_PER_WATT: Figure = ("FPS/W", "", units.short)
+ENVS: Figure = ("envs", "", plain)
+VRAM: Figure = ("VRAM", "GiB", units.gib)
+GPU: Figure = ("GPU", "%", units.whole)
+POWER: Figure = ("W", "", units.whole)
+TIME: Figure = ("time", "", units.duration)
 
 
 @dataclass(frozen=True)
@@ -51,12 +78,12 @@ class Column(Generic[T]):
     write: Callable[[Any], str] = plain
     """Formats a value, never None, for people."""
     priority: int = 50
-    """Where there is no room, the column with the lowest goes first; the one with the highest stays. One with 0 is only
-    in CSV and JSON."""
+    """Where there is no room, the column with the lowest goes first; the one with the highest stays."""
+    where: Where = Where.EVERYWHERE
     left: bool = False
     """Whether it is text, aligned left."""
     limit: int = 40
-    """The greatest width of a cell."""
+    """Maximum width of a cell."""
 
     @property
     def heading(self) -> str:
@@ -70,27 +97,65 @@ class Column(Generic[T]):
 
 
 def cell(value: Any) -> Cell:
-    """`value` as a cell: None if nested, null or not finite.
-
-    Numbers have three decimals, or below 1 six digits: a learning rate of 0.0001 is no 0.
-    """
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            return None
-        return round(value, 3) if abs(value) >= 1 else float(f"{value:.6g}")
-    return value if isinstance(value, bool | int | str) else None
+    """`value` as a cell, in full; None if nested or null."""
+    return value if isinstance(value, bool | int | float | str) else None
 
 
 def with_values(columns: Sequence[Column[T]], rows: Sequence[T]) -> list[Column[T]]:
-    """The columns for people that have a value in any row."""
-    return [column for column in columns if column.priority and any(column.value(row) is not None for row in rows)]
+    """The columns of tables that have a value in any row."""
+    return [
+        column
+        for column in columns
+        if Where.TABLES in column.where and any(column.value(row) is not None for row in rows)
+    ]
+
+
+def find(columns: Sequence[Column[T]], name: str) -> Column[T]:
+    """The column with this name, or else this heading in any case.
+
+    Raises:
+        GmgError: There is none; the text lists the columns.
+    """
+    named = [column for column in columns if column.name == name]
+    word = name.casefold()
+    named += [column for column in columns if word in map(str.casefold, (column.name, column.heading, column.title))]
+    if named:
+        return named[0]
+    names = ", ".join(column.name for column in columns)
+    raise GmgError(clean(f"no column {name}; there are: {names}".encode(errors="replace")))
+
+
+def ranked(
+    column: Column[T], rows: Iterable[T], *, descending: bool, behind: Callable[[T], bool] = lambda row: False
+) -> list[T]:
+    """The rows in the order of a column: numbers by size, texts below all numbers, then the rows that are `behind`.
+
+    NaN, infinities and unknown values are last in either order.
+    """
+    keyed = [(_rank(column.value(row)), row) for row in rows]
+    known = [(key, row) for key, row in keyed if key is not None]
+    known.sort(key=lambda pair: pair[0], reverse=descending)
+    known.sort(key=lambda pair: behind(pair[1]))
+    return [row for _, row in known] + [row for key, row in keyed if key is None]
+
+
+def _rank(value: Cell) -> tuple[bool, float, str] | None:
+    if isinstance(value, str):
+        return False, 0.0, value
+    return (True, value, "") if is_rankable(value) else None
+
+
+def is_rankable(value: Cell) -> TypeGuard[float]:
+    """True if the value is a finite number."""
+    return isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
 
 
 def as_csv(columns: Sequence[Column[T]], rows: Iterable[T]) -> Iterator[bytes]:
-    """The lines of a CSV file with all columns, the header first; unknown values are empty, booleans as in JSON."""
-    yield _line(column.name for column in columns)
+    """The lines of a CSV file, the header first, numbers in full; unknown values are empty, booleans as in JSON."""
+    written = [column for column in columns if Where.FILES in column.where]
+    yield _line(column.name for column in written)
     for row in rows:
-        yield _line(cell(column.value(row)) for column in columns)
+        yield _line(cell(column.value(row)) for column in written)
 
 
 def _line(cells: Iterable[Cell]) -> bytes:

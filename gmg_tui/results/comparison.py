@@ -44,7 +44,7 @@ class Row(NamedTuple):
     def change_pct(self, index: int) -> float | None:
         """Of a session's rate, against that of the first."""
         before, after = self.values[0], self.values[index]
-        return (after / before - 1) * 100 if before and after is not None else None
+        return 100 * (after - before) / before if before and after is not None else None
 
 
 class Comparison:

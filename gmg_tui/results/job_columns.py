@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -12,10 +13,25 @@ import msgspec
 from msgspec import Struct, structs
 
 from gmg_tui.model import JobRecord, WorkerState, units
-from gmg_tui.results.column import Cell, Column, cell, plain
+from gmg_tui.results.column import (
+    ENVS,
+    FPS,
+    FPS_PER_WATT,
+    GPU,
+    POWER,
+    TIME,
+    VRAM,
+    Cell,
+    Column,
+    Where,
+    cell,
+    exact,
+    plain,
+)
 from gmg_tui.session.store.database import JobAttempt
 
 _C = Column[JobRecord]
+FILES, SCREEN, EVERYWHERE = Where.FILES, Where.SCREEN, Where.EVERYWHERE
 STYLES: dict[str, str] = {
     **dict.fromkeys(WorkerState, "cyan"),
     WorkerState.FINISHED: "green",
@@ -44,43 +60,58 @@ def columns(jobs: Sequence[JobRecord]) -> list[Column[JobRecord]]:
     searched = len({(job.number, job.last.args) for job in jobs if job.last.args}) > len(numbers)
     named = dict.fromkeys(name for job in jobs for name in job.values)
     first = [
-        _C("job", _of("number"), priority=0 if plain else 20),
-        _C("name", _of("name"), "slot" if plain else "name", priority=100, left=True, limit=28),
+        _C("job", _of("number"), "#", "", str, 20, FILES if plain else EVERYWHERE),
+        _C("name", _of("name"), "slot" if plain else "name", "", str, 100, left=True, limit=28),
     ]
-    last = [
+    rates = [
         _C("state", _of("state.value"), priority=90, left=True),
-        _C("slots", lambda job: " ".join(job.slots) or job.slot, "slot", "", _slots, 0 if plain else 75, left=True),
-        _C("gpu", _of("last.gpu_index"), priority=0),
-        _C("gpu_uuid", _of("gpu_uuid"), priority=0),
+        _C("slots", lambda job: " ".join(job.slots) or job.slot, "slot", "", _slots, 75, _unless(plain), left=True),
+        _C("gpu", _of("last.gpu_index"), where=FILES),
+        _C("gpu_uuid", _of("gpu_uuid"), where=FILES),
+        _C("elapsed_s", _of("elapsed_s"), *TIME, 85),
+        _C("fps_mean", _of("last.fps.mean"), *FPS, 88),
+        _C("memory_peak_mib", _of("last.memory_peak_mib"), *VRAM, 40),
+    ]
+    figures = [
+        _C("fps_settled", _of("last.fps.settled"), where=FILES),
+        _C("fps_last", _of("last.fps.last"), where=FILES),
+        _C("env_steps", _of("last.fps.env_steps"), where=FILES),
+        _C("n_envs", _of("last.n_envs"), *ENVS, 35, _unless("n_envs" in named)),
         _C("ddp_group", _of("group"), "group", priority=32, left=True),
         _C("ddp_rank", _of("rank"), "rank", priority=46),
-        _C("ddp_world_size", _of("world_size"), priority=0),
-        _C("attempts", _of("last.number"), "tries", priority=45 if several else 0),
-        _C("args", _args, priority=78 if searched else 0 if named else 16, left=True),
-        _C("started", lambda job: moment(job.started), "start", "", local, 44 if several else 18),
-        _C("elapsed_s", _of("elapsed_s"), "time", "", units.duration, 85),
-        _C("fps_mean", _of("last.fps.mean"), "FPS", "", units.fps, 88),
-        _C("fps_settled", _of("last.fps.settled"), priority=0),
-        _C("fps_last", _of("last.fps.last"), priority=0),
-        _C("env_steps", _of("last.fps.env_steps"), priority=0),
-        _C("n_envs", _of("last.n_envs"), "envs", priority=0 if "n_envs" in named else 35),
-        _C("memory_peak_mib", _of("last.memory_peak_mib"), "VRAM", "GiB", units.gib, 40),
-        _C("gpu_util_mean_pct", _of("last.gpu_util_mean_pct"), "GPU", "%", units.whole, 30),
-        _C("power_mean_w", _of("last.power_mean_w"), "W", "", units.whole, 10),
+        _C("ddp_world_size", _of("world_size"), where=FILES),
+        _C("attempts", _of("last.number"), "tries", priority=45, where=EVERYWHERE if several else FILES | SCREEN),
+        _C("gpu_util_mean_pct", _of("last.gpu_util_mean_pct"), *GPU, 30),
+        _C("power_mean_w", _of("last.power_mean_w"), *POWER, 10),
         _C("energy_j", _of("energy_j"), "energy", "", units.energy, 12),
-        _C("env_steps_per_j", _of("last.fps.env_steps_per_j"), "steps/J", "", units.short, 14),
-        _C("exit_code", _of("last.exit_code"), priority=0),
-        _C("reason", _of("reason"), priority=0, left=True),
+        _C("env_steps_per_j", _of("last.fps.env_steps_per_j"), *FPS_PER_WATT, 14),
+        _C("started", lambda job: moment(job.started), "start", "", local, 44 if several else 18),
+        _C("args", _args, priority=78 if searched else 16, where=_unless(bool(named) and not searched), left=True),
+        _C("exit_code", _of("last.exit_code"), where=FILES),
+        _C("reason", _of("reason"), priority=60, where=FILES | SCREEN, left=True, limit=60),
     ]
-    made = [*first, *last]
-    values = _named(named, "value_", made, lambda job: job.values, 70)
-    names = dict.fromkeys(name for job in jobs for name, value in _reported(job).items() if cell(value) is not None)
-    return [*first, *values, *last, *_named(names, "result_", [*made, *values], _reported, 65)]
+    made = [*first, *rates, *figures]
+    values = _named(named, "value_", made, lambda job: job.values, 70, exact)
+    results = _named(results_of(jobs), "result_", [*made, *values], _reported, 65)
+    return [*first, *values, *rates, *results, *figures]
+
+
+def _unless(hidden: bool) -> Where:
+    return FILES if hidden else EVERYWHERE
 
 
 def _reported(job: JobRecord) -> Mapping[str, Any]:
     """The named numbers of a job's lines, and its results; of an attempt that others followed only the former."""
-    return {**job.last.metrics, **(job.result or {})}
+    # JSON has no NaN: the store has null for what the script reported as NaN.
+    results = {name: math.nan if value is None else value for name, value in (job.result or {}).items()}
+    return {**job.last.metrics, **results}
+
+
+def results_of(jobs: Iterable[JobRecord]) -> list[str]:
+    """The names of the jobs' results that are columns, as they appear."""
+    return list(
+        dict.fromkeys(name for job in jobs for name, value in _reported(job).items() if cell(value) is not None)
+    )
 
 
 def _named(
@@ -88,11 +119,12 @@ def _named(
     prefix: str,
     others: Iterable[Column[JobRecord]],
     of: Callable[[JobRecord], Mapping[str, Any]],
-    most: int,
+    highest: int,
+    write: Callable[[Any], str] = plain,
 ) -> list[Column[JobRecord]]:
     """A column for each of `names` in what a job has `of` them, called like none of the `others`.
 
-    The first has the priority `most`, each further one less.
+    The first has the priority `highest`, each further one less.
     """
     taken, columns = {column.name for column in others}, []
     for position, name in enumerate(names):
@@ -101,7 +133,7 @@ def _named(
             column = prefix + column
         taken.add(column)
         value = partial(_cell, of, name)
-        columns.append(Column(column, value, name, "", plain, max(most - position, 1), limit=24))
+        columns.append(Column(column, value, name, "", write, max(highest - position, 1), limit=24))
     return columns
 
 
@@ -133,7 +165,7 @@ def _flat(of: Struct, field: str) -> dict[str, Any]:
 
 
 def as_plain(of: Struct) -> dict[str, Any]:
-    """A struct as JSON has it: every field, unknown ones as null, at most three decimals, times in ISO 8601."""
+    """A struct as JSON has it: every field, unknown ones and NaN as null, numbers in full, times in ISO 8601."""
     return {name: _plain(name, value) for name, value in structs.asdict(of).items()}
 
 
@@ -143,8 +175,6 @@ def _plain(name: str, value: Any) -> Any:
             return as_plain(value)
         case float() if name in ("time", "started", "ended"):
             return moment(value)
-        case float():
-            return cell(value)
         case tuple() | list():
             return [_plain("", item) for item in value]
         case dict():

@@ -10,17 +10,18 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from gmg_tui.model import Attempt, Fps, JobRecord, Rank, Session, Snapshot, Tuning, Worker, WorkerState, together, units
-from gmg_tui.model.errors import GmgError
-from gmg_tui.model.text import clean
 from gmg_tui.model.tried import below_median
 from gmg_tui.model.worker import added_up
-from gmg_tui.results.column import Cell, Column
-from gmg_tui.results.job_columns import columns
+from gmg_tui.results.column import Column, find, ranked
+from gmg_tui.results.job_columns import columns, results_of
 from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
 from gmg_tui.session.store.database import JobAttempt
 from gmg_tui.session.store.reader import Stored, open_store
 
 _INTERRUPTED = f"interrupted: {ENGINE_DIED}"
+UNSORTED = "in their order"
+_OFFERED = 3
+"""Columns that a table offers to be sorted by."""
 
 
 class ReportData(Struct, frozen=True):
@@ -226,34 +227,16 @@ def load(entry: SessionEntry) -> ReportData:
 def ordered(rows: Sequence[JobRecord], best: str | None) -> tuple[list[JobRecord], Column[JobRecord] | None, str]:
     """The rows in the order of a column, that column, and a text about it; None for the jobs' order.
 
-    `best` is a column's name or heading, in any case, with `-` before it for the smallest first; None for the first
-    result, or the jobs' order where there is none. Failed jobs follow the others, those without a value are the last.
+    `best` is a column's name or heading, in any case, with `-` before it for the smallest first; None for the jobs' order.
+    Failed jobs follow the others; those without a value, or with NaN, are last.
 
     Raises:
         GmgError: There is no such column; the text lists the columns.
     """
-    listed = columns(rows)
     if best is None:
-        results = {name for row in rows for name in row.result or ()}
-        # One that is named like another column has a prefix: `result_env_steps`.
-        matching = [column for column in listed if column.title in results and column.name.endswith(column.title)]
-        if not matching:
-            return list(rows), None, "in their order"
-    else:
-        word = best.removeprefix("-").casefold()
-        matching = [each for each in listed if word in map(str.casefold, (each.name, each.heading, each.title))]
-        if not matching:
-            names = ", ".join(column.name for column in listed)
-            raise GmgError(clean(f"no column {best.removeprefix('-')}; there are: {names}".encode(errors="replace")))
-    column, smallest = matching[0], best is not None and best.startswith("-")
-    keyed = [(column.value(row), row) for row in rows]
-    valued = [(_rank(value), row) for value, row in keyed if value is not None]
-    valued.sort(key=lambda pair: pair[0], reverse=not smallest)
-    valued.sort(key=lambda pair: pair[1].state is WorkerState.FAILED)
+        names = ", ".join(results_of(rows)[:_OFFERED])
+        return list(rows), None, f"{UNSORTED}; to sort: --best COLUMN or -COLUMN ({names})" if names else UNSORTED
+    column, smallest = find(columns(rows), best.removeprefix("-")), best.startswith("-")
     text = f"by {column.heading}, the {'smallest' if smallest else 'largest'} first"
-    return [row for _, row in valued] + [row for value, row in keyed if value is None], column, text
-
-
-def _rank(cell: Cell) -> tuple[bool, float, str]:
-    """Numbers by size; texts below all numbers, alphabetically."""
-    return (False, 0, cell) if isinstance(cell, str) else (True, cell or 0, "")
+    order = ranked(column, rows, descending=not smallest, behind=lambda row: row.state is WorkerState.FAILED)
+    return order, column, text

@@ -82,8 +82,8 @@ def render(data: ReportData, best: str | None, width: int | None, colour: bool) 
     lines = tables.terminal(shown, chosen, width=width, colour=colour, styles=STYLES)
     if not data.jobs:
         lines.append("no jobs")
-    elif kind == "job" or by is not None or len(chosen) < len(rows) or len(rows) > len(data.jobs):
-        lines.append(f"{what}, {order}")
+    elif kind == "job" or order != report.UNSORTED or len(chosen) < len(rows) or len(rows) > len(data.jobs):
+        lines.append(clean(f"{what}, {order}".encode(errors="replace")))
     return "\n".join([*lines, *(clean(line.encode(errors="replace")) for line in _below(data))])
 
 

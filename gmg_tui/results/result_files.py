@@ -68,9 +68,8 @@ def table(jobs: Iterable[JobRecord]) -> Iterator[bytes]:
 
 def _short(job: JobRecord) -> JobRecord:
     """The job with what a table shows of its results, which may be long."""
-    return structs.replace(
-        job, result={name: value for name, value in (job.result or {}).items() if cell(value) is not None}
-    )
+    shown = {name: value for name, value in (job.result or {}).items() if value is None or cell(value) is not None}
+    return structs.replace(job, result=shown)
 
 
 def summary(session: Session, snapshot: Snapshot) -> dict[str, Any]:
@@ -83,9 +82,9 @@ def summary(session: Session, snapshot: Snapshot) -> dict[str, Any]:
         "script": session.spec.script,
         "args": list(session.spec.args),
         "started": datetime.fromtimestamp(session.started, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "elapsed_s": round(snapshot.elapsed_s, 3),
+        "elapsed_s": snapshot.elapsed_s,
         "total_fps": sum(printed) if printed else None,
-        "total_fps_settled": round(sum(settled), 3) if settled else None,
+        "total_fps_settled": sum(settled) if settled else None,
         **({"simulated": True} if session.spec.simulate is not None else {}),
         **({"idle_slots": list(session.idle)} if session.idle else {}),
         "workers": [_worker(session, worker) for worker in snapshot.workers],
@@ -104,10 +103,10 @@ def _worker(session: Session, worker: Worker) -> dict[str, Any]:
         "exit_code": worker.newest.exit_code,
         "attempts": worker.attempt,
         "n_envs": worker.newest.n_envs,
-        "fps": fps and {name: cell(getattr(fps, name)) for name in _RATES},
-        "env_steps": cell(fps.env_steps) if fps else None,
+        "fps": fps and {name: getattr(fps, name) for name in _RATES},
+        "env_steps": fps.env_steps if fps else None,
         "counted": fps.counted if fps else None,
-        **{name: cell(getattr(worker.newest, name)) for name in _MEANS},
+        **{name: getattr(worker.newest, name) for name in _MEANS},
         "log": f"{LOGS}/{worker.slot}.log",
         **({"node": slot.node} if slot is not None and slot.node else {}),
         **({} if worker.group is None else {"group": msgspec.to_builtins(worker.group)}),

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from rich.cells import cell_len
 
-from gmg_tui.results.column import Column, with_values
+from gmg_tui.results.column import Column, Where, is_rankable, with_values
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ def terminal(
     from rich.table import Table
     from rich.text import Text
 
-    kept = [column for column in columns if column.priority] if empty else with_values(columns, rows)
+    kept = [column for column in columns if Where.TABLES in column.where] if empty else with_values(columns, rows)
     if not kept:
         return []
     cells = {column.name: [column.text(row) for row in rows] for column in kept}
@@ -116,7 +116,7 @@ def _html_cell(column: Column[T], row: T) -> str:
     if value is None:
         return "<td></td>"
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return f'<td data-value="{value}">{text}</td>'
+        return f'<td data-value="{value if is_rankable(value) else "NaN"}">{text}</td>'
     return f'<td class="text">{text}</td>' if column.left or isinstance(value, str) else f"<td>{text}</td>"
 
 

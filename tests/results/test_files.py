@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from pathlib import Path
 from typing import Any
 
+import pandas as pd  # type: ignore[import-untyped]
 import pytest
 from msgspec import structs
 
@@ -89,7 +91,29 @@ async def test_metrics_that_are_results_too_have_one_column(tmp_path: Path) -> N
     attempt = Attempt(1, metrics={"reward": 3.5, "steps": 8.0})
     await _exported(tmp_path, JobRecord(1, "a", last=attempt, result={"reward": 3.5, "steps": 9, "loss": 1}))
     (row,) = _table(tmp_path)
-    assert list(row.items())[-3:] == [("reward", "3.5"), ("steps", "9"), ("loss", "1")]
+    assert [(name, row[name]) for name in row if name in ("reward", "steps", "loss")] == [
+        ("reward", "3.5"),
+        ("steps", "9"),
+        ("loss", "1"),
+    ]
+
+
+async def test_numbers_are_in_full_in_csv_and_json(tmp_path: Path) -> None:
+    losses = [1.00041, 1.00039, 1.00012, 1.00045, 1e300, 1.25e-7, math.nan]
+    jobs = [
+        records.finished(n, values={"lr": 0.1 + n / 1e7}, result={"loss": loss}, elapsed_s=1 / 3)
+        for n, loss in enumerate(losses, 1)
+    ]
+    await _exported(tmp_path, *jobs)
+    table = pd.read_csv(tmp_path / TABLE)
+    assert table["loss"].tolist()[:-1] == losses[:-1]
+    assert math.isnan(table["loss"].iloc[-1])
+    assert table["lr"].tolist() == [job.values["lr"] for job in jobs]
+    assert set(table["elapsed_s"]) == {1 / 3}
+    frame = pd.json_normalize(json.loads((tmp_path / DETAILED).read_text())["jobs"])
+    assert frame["result.loss"].tolist()[:-1] == losses[:-1]
+    assert math.isnan(frame["result.loss"].iloc[-1])
+    assert frame["fps.env_steps"].tolist() == [810.0 * job.number for job in jobs]
 
 
 async def test_huge_results_are_kept_in_full(tmp_path: Path) -> None:
@@ -98,7 +122,7 @@ async def test_huge_results_are_kept_in_full(tmp_path: Path) -> None:
     (job,) = json.loads((tmp_path / DETAILED).read_text())["jobs"]
     assert (len(job["result"]["long"]), job["result"]["huge"], job["result"]["nan"]) == (100_000, 2**2000, None)
     (row,) = _table(tmp_path)
-    assert (row["long"], row["huge"], row.get("nan", "")) == (result["long"], str(2**2000), "")
+    assert (row["long"], row["huge"], row["nan"]) == (result["long"], str(2**2000), "nan")
 
 
 async def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
@@ -128,7 +152,7 @@ def test_the_summary_has_its_form(tmp_path: Path) -> None:
     report = summary(session, _snapshot())
     first, second = report["workers"]
     assert {name: report[name] for name in ("elapsed_s", "total_fps", "total_fps_settled")} == {
-        "elapsed_s": 412.346,
+        "elapsed_s": 412.3456,
         "total_fps": 100.0,
         "total_fps_settled": 95.0,
     }
@@ -141,7 +165,7 @@ def test_the_summary_has_its_form(tmp_path: Path) -> None:
         "exit_code": None,
         "attempts": 1,
         "n_envs": None,
-        "fps": {"last": 100.0, "mean": 90.123, "max": 110.0, "samples": 8, "settled": 95.0},
+        "fps": {"last": 100.0, "mean": 90.12345, "max": 110.0, "samples": 8, "settled": 95.0},
         "env_steps": 9e6,
         "counted": "probe",
         "gpu_util_mean_pct": None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -74,7 +75,7 @@ def test_a_style_does_not_count_as_width() -> None:
 def test_csv_has_all_columns_and_values_in_full() -> None:
     rows = [*ROWS, Row("-B 4096", note="a,b\n")]
     assert b"".join(columns.as_csv(COLUMNS, rows)).decode() == (
-        'name,memory_mib,fps,note\n日本,2048,1234.568,\nabcdef,,20.0,\n-B 4096,,,"a,b\n"\n'
+        'name,memory_mib,fps,note\n日本,2048,1234.5678,\nabcdef,,20.0,\n-B 4096,,,"a,b\n"\n'
     )
 
 
@@ -83,6 +84,19 @@ def test_html_escapes_texts_and_has_numbers_in_full() -> None:
     assert "&lt;b&gt;·" in page
     assert '<td data-value="1536.5">1.5</td>' in page
     assert "FPS" not in page
+
+
+@given(st.lists(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)))
+def test_ranks_put_what_is_no_number_last_in_either_order(values: list[columns.Cell]) -> None:
+    column = Column[tuple[columns.Cell, int]]("x", lambda row: row[0])
+    rows = [(value, number) for number, value in enumerate(values)]
+    for descending in (False, True):
+        order = columns.ranked(column, rows, descending=descending)
+        assert sorted(order, key=lambda row: row[1]) == sorted(rows, key=lambda row: row[1])
+        sizes = [value for value, _ in order if columns.is_rankable(value)]
+        assert sizes == sorted(sizes, reverse=descending)
+        unknown = [value is None or (isinstance(value, float) and not math.isfinite(value)) for value, _ in order]
+        assert unknown == sorted(unknown)
 
 
 @given(st.text(max_size=60))
@@ -111,6 +125,12 @@ def test_a_cell_is_shown_literally_and_is_harmless(text: str) -> None:
             units.fps,
             {None: "–", 0.0: "0.00", 4.994: "4.99", 99.994: "99.99", 100.0: "100", 24_013_029.12: "24,013,029"},
         ),
+        (units.fps, {1e300: "1e+300", 0.0004: "0.0004", math.nan: "nan", -math.inf: "-inf"}),
+        (units.number, {1.00041: "1.00041", 0.1: "0.1", 1e-4: "0.0001", 1e-5: "1e-05", 12_345.678: "12,345.7"}),
+        (units.number, {999_999.6: "1,000,000", 123_456_789.1: "123,456,789", 1e9: "1e+09", 2**40: f"{2**40:,}"}),
+        (units.number, {0.0: "0", -2e9: "-2e+09", math.nan: "nan", math.inf: "inf"}),
+        (units.short, {0.0004: "0.0004", 1e300: "1e+300", math.nan: "nan"}),
+        (units.span, {math.nan: "–", math.inf: "–"}),
         (units.short, {0.5: "0.50", 9.994: "9.99", 9.996: "10.0", 99.96: "100", 999.4: "999", 999.6: "1.00k"}),
         (units.short, {42_812.0: "42.8k", 999_600.0: "1.00M", 192_000_000.0: "192M", 1.5e12: "1.50T"}),
         (units.span, {None: "–", 0.4: "0 s", 59.9: "59 s", 185: "3:05", 3720: "1h 02m", 183_845: "2d 03h"}),

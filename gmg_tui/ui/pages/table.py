@@ -12,7 +12,7 @@ from textual.coordinate import Coordinate
 from textual.widgets import DataTable
 
 from gmg_tui.model import units
-from gmg_tui.results.column import Column
+from gmg_tui.results.column import Column, Where, ranked
 from gmg_tui.ui.drawing import SIGNS, Appearance, ink, safe
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ class RowTable(DataTable[_Cell[T]], Generic[T], inherit_bindings=False):
             follow: The row that has the cursor until the user moves it.
         """
         super().__init__(cursor_type="row", cursor_background_priority="css")
-        self._all = {column.name: column for column in columns}
+        self.use(columns)
         self._key = key
         self._style = style
         self._follow = follow
@@ -76,7 +76,7 @@ class RowTable(DataTable[_Cell[T]], Generic[T], inherit_bindings=False):
         self._widths: dict[str, int] = {}
         """Of each column with a value in any row, by its name."""
         self._sort_by = sort_by
-        self._descending = bool(sort_by) and not self._all[sort_by].left
+        self._descending = sort_by in self._all and not self._all[sort_by].left
         self._updating = False
         self.following = True
         """Whether the cursor stays on the row of `follow`."""
@@ -101,8 +101,8 @@ class RowTable(DataTable[_Cell[T]], Generic[T], inherit_bindings=False):
         return [column for column in self._all.values() if column.name in self._widths]
 
     def use(self, columns: Iterable[Column[T]]) -> None:
-        """Have these columns from the next rows on."""
-        self._all = {column.name: column for column in columns}
+        """Have these columns, if they are for a screen, from the next rows on."""
+        self._all = {column.name: column for column in columns if Where.SCREEN in column.where}
 
     # Rows
 
@@ -176,12 +176,10 @@ class RowTable(DataTable[_Cell[T]], Generic[T], inherit_bindings=False):
 
     def _sort(self) -> None:
         """Put the rows in order, if they are not."""
-        keys = list(self._rows)
-        if self._sort_by:
-            values = {key: self._all[self._sort_by].value(row) for key, row in self._rows.items()}
-            keys = [key for key, value in values.items() if value is not None]
-            keys.sort(key=lambda key: values[key], reverse=self._descending)  # type: ignore[arg-type,return-value]
-            keys += [key for key, value in values.items() if value is None]
+        rows = list(self._rows.values())
+        if self._sort_by in self._all:
+            rows = ranked(self._all[self._sort_by], rows, descending=self._descending)
+        keys = list(map(self._key, rows))
         if [row.key.value for row in self.ordered_rows] != keys:
             numbers = {key: number for number, key in enumerate(keys)}
             self.sort(self.shown_columns[0].name, key=lambda cell: numbers[cell.key])

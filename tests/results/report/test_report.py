@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,25 @@ def test_the_best_sort_first_and_unknown_values_last(best: str, expected: list[i
     assert [row.number for row in ordered(rows, best)[0]] == expected
 
 
+def test_a_loss_that_differs_in_the_fifth_digit_ranks_and_nan_is_last_in_either_order() -> None:
+    rows = [
+        JobRecord(number, "a", result={"loss": loss})
+        for number, loss in enumerate((math.nan, 1.00041, 1.00039, 1.00012, 1.00045, math.inf, None), 1)
+    ]
+    assert [row.number for row in ordered(rows, "-loss")[0]] == [4, 3, 2, 5, 1, 6, 7]
+    assert [row.number for row in ordered(rows, "loss")[0]] == [5, 2, 3, 4, 1, 6, 7]
+    table = text.render(_data(*rows), "-loss", None, False).splitlines()
+    assert [line.split()[-1] for line in table[1:8]] == [
+        "1.00012",
+        "1.00039",
+        "1.00041",
+        "1.00045",
+        "nan",
+        "inf",
+        "nan",
+    ]
+
+
 @pytest.mark.parametrize("best", ["FPS", "fps", "fps_mean", "-VRAM", "-vram gib"])
 def test_an_order_is_by_the_name_or_heading_of_a_column(best: str) -> None:
     rows = [finished(1, memory_peak_mib=5.0)]
@@ -136,16 +156,19 @@ def test_a_failed_job_is_never_the_best_and_an_unknown_column_lists_the_valid_on
         JobRecord(1, "a", state=WorkerState.FAILED, result={"score": 9}),
         JobRecord(2, "b", state=WorkerState.FINISHED, result={"score": 1}),
     ]
-    best, _, text = ordered(rows, None)
+    best, _, text = ordered(rows, "score")
     assert text == "by score, the largest first"
     assert [row.number for row in best] == [2, 1]
+    best, column, text = ordered(rows, None)
+    assert ([row.number for row in best], column) == ([1, 2], None)
+    assert text == "in their order; to sort: --best COLUMN or -COLUMN (score)"
     with pytest.raises(GmgError, match="no column nope; there are: job, name, state"):
         ordered(rows, "-nope")
 
 
 def test_a_result_that_is_named_like_a_column_is_ordered_by_itself() -> None:
     rows = [JobRecord(number, "a", result={"env_steps": number}) for number in (1, 2)]
-    best, _, text = ordered(rows, None)
+    best, _, text = ordered(rows, "result_env_steps")
     assert text == "by env_steps, the largest first"
     assert [row.number for row in best] == [2, 1]
 
@@ -179,7 +202,7 @@ async def test_the_newest_session_without_a_name_and_its_failures() -> None:
     out, err, status = report()
     assert (err, status) == ("", 0)
     assert out.startswith("young  ended  sim.py  since 20")
-    assert "5 jobs, by tm_score, the largest first" in out
+    assert "5 jobs, in their order; to sort: --best COLUMN or -COLUMN (tm_score)" in out
     assert "job-5 failed: out of memory" in out
     assert "4 finished, 1 failed" in out
     assert report("old")[0].startswith("old  ended")
@@ -194,7 +217,7 @@ async def test_a_sweep_is_ordered_by_its_own_column_unless_no_job_has_it() -> No
     await stored.session("sim-1", stored.jobs(3), spec={"sweep": SweepSpec(best="-lr")})
     assert "3 jobs, by lr, the smallest first" in report()[0]
     await stored.session("sim-2", stored.jobs(3), started=START + 5, spec={"sweep": SweepSpec(best="nope")})
-    assert "3 jobs, by tm_score, the largest first (no column nope; there are: job" in report()[0]
+    assert "3 jobs, in their order; to sort: --best COLUMN or -COLUMN (tm_score) (no column nope;" in report()[0]
 
 
 async def test_json_and_csv_equal_the_result_files() -> None:
