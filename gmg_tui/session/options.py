@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import click
 from click import Choice, IntRange
 
+from gmg_tui.model import units
+
 
 class Mark(Flag):
     """What is special about an option."""
@@ -39,25 +41,13 @@ RESUMED = SWEEP | TUNE
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kmgt])(?:i?b)?")
 _LEAST_BYTES = 1 << 20
-_SPAN = re.compile(r"(?=\d)" + "".join(rf"(?:(?P<{unit}>\d+(?:\.\d+)?){unit})?" for unit in "dhms"))
-_UNIT_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
-
-
-def span_s(text: str) -> float:
-    """Seconds of a text such as `1h30m` or `90`; infinity for `none`, NaN for what is neither."""
-    word = text.strip().lower()
-    if word == "none":
-        return math.inf
-    if parts := _SPAN.fullmatch(word):
-        return sum(float(part) * _UNIT_S[unit] for unit, part in parts.groupdict("0").items())
-    return float(word) if re.fullmatch(r"\d+(\.\d+)?", word) else math.nan
 
 
 def span(text: object) -> float:
-    """Seconds of a time such as 30m, as Click's `type`."""
-    seconds = span_s(str(text))
-    if not 1 <= seconds < math.inf:
-        raise click.BadParameter(f"{text}: give a time, such as 15m, 1h30m, 30d or 90 (seconds)")
+    """Seconds of a time with its unit, such as 30m, as Click's `type`."""
+    seconds = units.seconds(str(text), bare=False)
+    if seconds is None or not 1 <= seconds < math.inf:
+        raise click.BadParameter(f"{text}: give a time with its unit, such as 90s, 15m, 1h30m or 30d")
     return seconds
 
 
@@ -82,6 +72,17 @@ class FloatRange(click.FloatRange):
         if math.isnan(number):
             self.fail(f"{value} is not a number", param, ctx)
         return number
+
+
+class Seconds(FloatRange):
+    """A range of seconds, given as a number or as a time with its unit."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The seconds of a text. Raises `click.BadParameter`."""
+        seconds = units.seconds(str(value), bare=True)
+        if seconds is None:
+            self.fail(f"{value}: give seconds, or a time with its unit, such as 90s, 15m or 1h30m", param, ctx)
+        return super().convert(seconds, param, ctx)
 
 
 class Opt(click.Option):
@@ -152,7 +153,7 @@ RUN = (
     Opt("max_restarts", IntRange(0, _MANY), "N", "Maximum consecutive restarts.", RESUMED, 3),
     Opt(
         "stuck_after",
-        FloatRange(2, _DAY_S),
+        Seconds(2, _DAY_S),
         "S",
         "Silence without CPU time that means stuck.",
         RESUMED,
@@ -167,12 +168,12 @@ RUN = (
     Opt("summary", str, "FILE", "Also write the summary (JSON) to FILE.", RESUMED),
     Opt("notify", str, "HOW", "Report failures and the end: bell, osc9, osc777 or a command.", RESUMED, ()),
     Opt("simulate", IntRange(1, 64), "N", "Simulate N GPUs and run the bundled script.", LINE | COMPARED),
-    Opt("interval", FloatRange(0.2, 60), "S", "Seconds between two samples of the GPUs.", _USUAL, 1, "interval_s"),
-    Opt("sigint_wait", FloatRange(0, 3600), "S", "Seconds from SIGINT to SIGTERM.", _USUAL, 15, "sigint_wait_s"),
-    Opt("sigterm_wait", FloatRange(0, 3600), "S", "Seconds from SIGTERM to SIGKILL.", _USUAL, 10, "sigterm_wait_s"),
+    Opt("interval", Seconds(0.2, 60), "S", "Seconds between two samples of the GPUs.", _USUAL, 1, "interval_s"),
+    Opt("sigint_wait", Seconds(0, 3600), "S", "Seconds from SIGINT to SIGTERM.", _USUAL, 15, "sigint_wait_s"),
+    Opt("sigterm_wait", Seconds(0, 3600), "S", "Seconds from SIGTERM to SIGKILL.", _USUAL, 10, "sigterm_wait_s"),
     Opt("log_max", size, "SIZE", "Cut the middle out of a longer log: 500M, 2G.", _USUAL, field="log_max_bytes"),
     Opt("nodes", str, "WHERE", "Several machines: slurm, ray[:ADDRESS], ssh:HOSTS.", COMPARED),
-    Opt("orphan_wait", FloatRange(1, _DAY_S), "S", "Grace period before orphaned workers stop.", KEPT, 60),
+    Opt("orphan_wait", Seconds(1, _DAY_S), "S", "Grace period before orphaned workers stop.", KEPT, 60),
     Opt("ddp", str, "[N]", "Groups of N ranks, as torchrun starts them.", COMPARED, bare="all"),
     Opt("virtual_local_rank", bool, "", "Each rank sees only its GPU.", SWEEP, False),
     Opt("theme", Choice(THEMES), "NAME", "Colour theme: dark, light, ansi or contrast.", _USUAL),
@@ -206,7 +207,7 @@ TUNE_ONLY = (
     Opt(
         "knee", FloatRange(0, 50), "PCT", "Recommend the smallest value within PCT of the fastest.", TUNE, 3, "knee_pct"
     ),
-    Opt("settle", FloatRange(1, 3600), "S", _SETTLE, TUNE, 20, "settle_s"),
+    Opt("settle", Seconds(1, 3600), "S", _SETTLE, TUNE, 20, "settle_s"),
     Opt("trial_time", span, "T", "Time limit of a trial with its start.", TUNE, "15m", "trial_time_s"),
     Opt("budget", span, "T", "Time limit of the search: 30m, 2h.", TUNE, None, "budget_s"),
     Opt("resume", str, "NAME", "Continue a tuning that has stopped.", LINE | RESUMED),

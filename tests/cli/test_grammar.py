@@ -57,7 +57,7 @@ def test_missing_options_have_the_defaults_of_the_model(spec_of: SpecOf) -> None
 @pytest.mark.usefixtures("folder")
 def test_each_option_reaches_the_engine(spec_of: SpecOf) -> None:
     words = (
-        "--cpu 1 --interval 2 --start staggered --restart failure --max-restarts 7 --stuck-after 90 --restart-stuck "
+        "--cpu 1 --interval 2 --start staggered --restart failure --max-restarts 7 --stuck-after 1m30s --restart-stuck "
         "--no-probe --sigint-wait 40 --sigterm-wait 0.5 --log-max 1.5GiB "
         "--pattern (?P<fps>\\d+) --notify bell --summary s.json"
     )

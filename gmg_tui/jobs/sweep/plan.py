@@ -82,7 +82,7 @@ def applied(spec: RunSpec, settings: Settings) -> RunSpec:
         key: value for key in ("per_gpu", "best") if (value := getattr(settings, key)) is not None
     }
     if settings.timeout is not None:
-        limits["timeout_s"] = None if math.isinf(settings.timeout_s) else settings.timeout_s
+        limits["timeout_s"] = None if settings.timeout_s == math.inf else settings.timeout_s
     return structs.replace(
         spec,
         gpus=None if spec.cpu is not None else settings.gpus_text or spec.gpus,

@@ -15,9 +15,8 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from gmg_tui.jobs.argument_placeholders import JOB_NAMES, NAME, NAMES, as_text
-from gmg_tui.model import Value
+from gmg_tui.model import Value, units
 from gmg_tui.model.errors import GmgError, nearest
-from gmg_tui.session.options import span_s
 
 BUILT_IN = (*NAMES, *JOB_NAMES)
 """The placeholders that every job has without a value in the file."""
@@ -46,7 +45,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ddp: Annotated[int, Meta(ge=1, le=1024)] | str | None = None
     """How many ranks each job's group has; a text is the placeholder of a value, as in `{ranks}`."""
     timeout: str | float | None = None
-    """Seconds, or a text such as `1h30m` or `none`."""
+    """A time with its unit such as `1h30m`, or `none`."""
     best: Text | None = None
     grid: dict[str, Annotated[tuple[Value, ...], Meta(min_length=1)]] | None = None
     defaults: Table = {}
@@ -54,8 +53,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Check what types alone do not. Raises `ValueError`."""
-        if self.timeout not in (None, "none") and not 0 < self.timeout_s < math.inf:
-            raise ValueError(f'timeout {self.timeout}: give a time, as in "30m", "1h30m" or 90 (seconds), or "none"')
+        if self.timeout is not None and not self.timeout_s:
+            raise ValueError(
+                f'timeout {self.timeout}: give a time with its unit, as in "30m", "1h30m" or "90s", or "none"'
+            )
         for variable in self.env:
             if not _VARIABLE.fullmatch(variable):
                 raise ValueError(f"env: {variable} is not a variable's name")
@@ -77,9 +78,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 )
 
     @property
-    def timeout_s(self) -> float:
-        """The time limit of an attempt, seconds; NaN where it is none, infinity for no limit."""
-        return span_s(str(self.timeout))
+    def timeout_s(self) -> float | None:
+        """The time limit of an attempt, seconds; None if it is no duration, infinity for no limit."""
+        return units.seconds(str(self.timeout), bare=False)
 
     @property
     def gpus_text(self) -> str | None:

@@ -175,7 +175,7 @@ def _error(folder: Path, text: str, *words: str, **options: object) -> str:
         ("env = { 'A-B' = 1 }\n", "sweep.toml: env: A-B is not a variable's name"),
         ('[grid]\na = ["x\\u0000y"]\n', r"sweep.toml: 'x\x00y' has a NUL character"),
         ("per_gpu = 0\n", "sweep.toml: per_gpu: expected int >= 1"),
-        ("timeout = '30 min'\n", "sweep.toml: timeout 30 min: give a time, as in"),
+        ("timeout = '30 min'\n", "sweep.toml: timeout 30 min: give a time with its unit, as in"),
         ("[grid]\na = [1]\nb = []\n", "sweep.toml: grid.b: expected array of length >= 1"),
         ("[grid]\ngpu = [1]\n", "sweep.toml: {gpu} is filled in by gmg-tui itself; choose another name"),
         ("[defaults]\n'a b' = 1\n", "sweep.toml: a b cannot be a placeholder"),
@@ -236,14 +236,14 @@ def test_a_script_is_searched_in_the_current_folder_and_then_beside_the_file(
 
 @pytest.mark.parametrize(
     ("timeout", "seconds"),
-    [("30m", 1800.0), ("1h30m", 5400.0), ("90", 90.0), ("1d2h3m4s", 93784.0), (" 2M ", 120.0), (0.5, 0.5)],
+    [("30m", 1800.0), ("1h30m", 5400.0), ("90s", 90.0), ("1d2h3m4s", 93784.0), (" 2M ", 120.0), ("0.5s", 0.5)],
 )
 def test_durations_are_parsed(timeout: str | float, seconds: float) -> None:
     assert Settings(timeout=timeout).timeout_s == seconds
 
 
 @pytest.mark.parametrize(
-    "timeout", ["", "m", "30 m", "1h30", "30m1h", "-5", "0", -1, math.nan, math.inf, "1m1m", "inf"]
+    "timeout", ["90", 90, 0.5, "", "m", "30 m", "1h30", "30m1h", "-5", "0", -1, math.nan, math.inf, "1m1m", "inf"]
 )
 def test_invalid_durations_are_refused(timeout: str | float) -> None:
     with pytest.raises(ValueError, match="give a time"):
