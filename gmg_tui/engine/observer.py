@@ -24,7 +24,7 @@ from gmg_tui.machine.gpu.silence import LATE_S, NO_ANSWER, SILENT_S
 from gmg_tui.machine.slurm import AllocationWatch
 from gmg_tui.model import Details, GpuProcess, GpuSample, Series, Snapshot, Stacks, Tried
 from gmg_tui.model.errors import GmgError
-from gmg_tui.results.tried import TriedArguments
+from gmg_tui.session.tried import TriedArguments
 
 _LATE_INTERVALS = 2.0
 _SILENT_INTERVALS = 3.0

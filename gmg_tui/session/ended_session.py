@@ -1,4 +1,4 @@
-"""A session that has ended, read from its folder: its last snapshot, its queue and its logs, read-only."""
+"""A session that has ended, read from its folder: its last snapshot, its history, its queue and its logs, read-only."""
 
 from __future__ import annotations
 
@@ -9,18 +9,25 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final, Self
 
+from msgspec import structs
+
 from gmg_tui.machine.files import open_regular
-from gmg_tui.model import Details, JobRecord, Series, Session, Snapshot, Worker
+from gmg_tui.model import Attempt, Details, GpuSample, JobRecord, Series, Session, Snapshot, Tried, Worker, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean
 from gmg_tui.session import ENGINE_DIED, LOGS, STORE
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Ask, Bye, Lines, Question, Topic, Update, Welcome
-from gmg_tui.session.store.reader import open_store
+from gmg_tui.session.store.reader import Stored, open_store
+from gmg_tui.session.tried import TriedArguments
 
 _LOG_LINES: Final = 5000
 _LOG_BYTES: Final = 4 << 20
 """So much of a log's end is read; the pager shows all of it."""
+_POINTS: Final = 720
+"""Points of a chart."""
+_RECENT_S: Final = 300.0
+"""Seconds before a worker's end that its tile shows."""
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _NOT_RECORDED: Final = "not recorded"
 
@@ -35,22 +42,17 @@ class EndedSession(Source):
         self.loss = loss
         self._folder = folder
         self._lines: asyncio.Queue[Lines] = asyncio.Queue(maxsize=64)
+        self._answers: dict[Question, Any] = {}
+        """None of them changes."""
 
     @classmethod
     async def open(cls, folder: Path, session: Session, *, loss: str = "") -> Self:
-        """The session in `folder`.
+        """Opens the session in `folder`.
 
         Raises:
             GmgError: Nothing was recorded, or it cannot be read.
         """
-        snapshot = await asyncio.to_thread(_last_snapshot, folder / STORE)
-        if snapshot is None:
-            name = session.spec.name
-            raise GmgError(f"{name}: no snapshot was recorded; for what was recorded: gmg-tui report {name}", 1)
-        if loss:
-            snapshot = snapshot.after_loss(ENGINE_DIED)
-        welcome = Welcome(session, snapshot, (), readonly=True)
-        return cls(welcome, folder, loss=loss)
+        return cls(await asyncio.to_thread(_welcome, folder, session, loss), folder, loss=loss)
 
     async def events(self) -> AsyncIterator[Update | Lines | Bye]:
         """The log lines that were requested."""
@@ -91,9 +93,9 @@ class EndedSession(Source):
         worker, spec = self.welcome.snapshot.worker(slot), self.welcome.session.spec
         if worker is None:
             raise GmgError(f"no job has run on {slot}", 1)
-        newest, job = worker.newest, worker.index + 1 if worker.job is None else worker.job
+        newest, job = self._concluded(worker.newest), worker.index + 1 if worker.job is None else worker.job
         with open_store(self._folder / STORE) as stored:
-            ran = [each.attempt for each in stored.attempts_of(job) if each.slot == slot]
+            ran = [self._concluded(each.attempt) for each in stored.attempts_of(job) if each.slot == slot]
         return Details(
             slot=slot,
             command=(spec.python, *(("-m",) if spec.module else ()), spec.script, *newest.args),
@@ -106,27 +108,82 @@ class EndedSession(Source):
             extra_env=newest.env,
         )
 
-    async def _ask(self, question: Question) -> Any:
-        session, snapshot = self.welcome.session, self.welcome.snapshot
-        name = session.spec.name
+    def _tried(self) -> tuple[Tried, ...]:
+        with open_store(self._folder / STORE) as stored:
+            ran = [(each.slot, self._concluded(each.attempt)) for of in stored.attempts.values() for each in of]
+        tried = TriedArguments()
+        for slot, attempt in sorted(ran, key=lambda pair: pair[1].started):
+            tried.add(slot, attempt)
+        return tried.view((), self.welcome.snapshot.time)
+
+    def _concluded(self, attempt: Attempt) -> Attempt:
+        """The attempt, as its engine's death left it where it has no end."""
+        if attempt.state.ended or not attempt.number:
+            return attempt
+        ended = max(attempt.started, self.welcome.snapshot.time) if attempt.ended is None else attempt.ended
+        return structs.replace(attempt, state=WorkerState.FAILED, reason=ENGINE_DIED, ended=ended)
+
+    def _answer(self, question: Question) -> Any:
         match question:
             case Ask(topic=Topic.DETAILS, slot=slot):
-                return await asyncio.to_thread(self._details, slot)
+                return self._details(slot)
             case Ask(topic=Topic.SERIES, slot=slot):
-                return Series(slot, snapshot.time, 1.0)
+                with open_store(self._folder / STORE) as stored:
+                    return next(iter(stored.series(_POINTS, slot)), Series(slot, self.welcome.snapshot.time, 1.0))
             case Ask(topic=Topic.QUEUE, first=first, count=count):
-                return await asyncio.to_thread(self._queue, first, count)
+                return self._queue(first, count)
             case Ask(topic=Topic.TRIED):
-                raise GmgError(f"{name} has ended; for what was tried: gmg-tui report {name}", 1)
-        raise GmgError(f"{name} has ended: it cannot be changed", 1)
+                return self._tried()
+        raise GmgError(f"{self.welcome.session.spec.name} has ended: it cannot be changed", 1)
+
+    async def _ask(self, question: Question) -> Any:
+        if not isinstance(question, Ask):
+            return self._answer(question)
+        if question not in self._answers:
+            self._answers[question] = await asyncio.to_thread(self._answer, question)
+        return self._answers[question]
 
     async def close(self) -> None:
         """Nothing is open between requests."""
 
 
-def _last_snapshot(path: Path) -> Snapshot | None:
-    with open_store(path) as stored:
-        return stored.last_snapshot
+def _welcome(folder: Path, session: Session, loss: str) -> Welcome:
+    """The session as it was last, with the GPUs as they were while its workers ran. Raises `GmgError`."""
+    with open_store(folder / STORE) as stored:
+        snapshot = stored.last_snapshot
+        if snapshot is None:
+            name = session.spec.name
+            raise GmgError(f"{name}: no snapshot was recorded; for what was recorded: gmg-tui report {name}", 1)
+        snapshot = structs.replace(snapshot, samples=_samples(session, snapshot, stored))
+        recent = tuple(stored.series(int(_RECENT_S), last_s=_RECENT_S))
+    return Welcome(session, snapshot.after_loss(ENGINE_DIED) if loss else snapshot, recent, readonly=True)
+
+
+def _samples(session: Session, snapshot: Snapshot, stored: Stored) -> tuple[GpuSample, ...]:
+    """The GPUs while their workers ran: after the end of all workers a snapshot has idle ones."""
+    samples = {sample.uuid: sample for sample in snapshot.samples}
+    metrics, newest = stored.last_metrics(), dict[str, float]()
+    for worker in snapshot.workers:
+        slot, job = session.slot(worker.slot), worker.index + 1 if worker.job is None else worker.job
+        row, gpu = metrics.get((worker.slot, job)), slot.gpu if slot is not None else None
+        if row is None or gpu is None or row.time < newest.get(gpu.uuid, 0.0):
+            continue
+        newest[gpu.uuid], last = row.time, samples.get(gpu.uuid) or GpuSample(gpu.uuid)
+        samples[gpu.uuid] = GpuSample(
+            gpu.uuid,
+            lost=last.lost,
+            error=last.error,
+            gpu_util_pct=row.gpu_util_pct,
+            memory_used_mib=row.memory_used_mib,
+            memory_total_mib=last.memory_total_mib or gpu.memory_total_mib,
+            temperature_c=row.temperature_c,
+            power_w=row.power_w,
+            power_limit_w=last.power_limit_w or gpu.power_limit_w,
+            energy_j=last.energy_j,
+            sm_pct=row.sm_pct,
+            health=last.health,
+        )
+    return tuple(samples.values())
 
 
 def _log_end(path: Path) -> tuple[str, ...]:

@@ -90,6 +90,14 @@ def phase_s(entry: SlotView) -> float:
     return entry.since_s(entry.worker.phase_since)
 
 
+def state_s(entry: SlotView) -> float:
+    """Seconds in its state; of a worker that has ended, the seconds that its last attempt took."""
+    worker = entry.worker
+    if worker.state.ended and worker.newest.ended is not None:
+        return worker.newest.elapsed_s(entry.time)
+    return entry.since_s(worker.state_since)
+
+
 def usual(entry: SlotView) -> str:
     """How long the phase took the last time: `usually 4:10, 1:29 left`; empty below a second or when not known."""
     usual_s = entry.worker.phase_usual_s

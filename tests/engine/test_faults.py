@@ -27,7 +27,7 @@ _PARTS = (
     ("engine.workers.local_worker", "LocalWorker", "settle"),
     ("engine.workers.slot_state", "SlotState", "view"),
     ("slurm.allocation", "AllocationWatch", "run"),
-    ("results.tried", "TriedArguments", "add"),
+    ("session.tried", "TriedArguments", "add"),
 )
 _FAULTY = """
 import sys

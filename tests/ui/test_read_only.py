@@ -14,7 +14,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.session import LOGS, STORE
 from gmg_tui.session.ended_session import EndedSession
 from gmg_tui.session.protocol import Action
-from gmg_tui.session.store.database import JobAttempt
+from gmg_tui.session.store.database import JobAttempt, MetricsRow
 from gmg_tui.session.store.writer import StoreWriter
 from gmg_tui.ui import keys
 from gmg_tui.ui.app import GmgApp
@@ -135,13 +135,15 @@ async def test_a_browser_is_not_offered_actions_that_need_the_terminal() -> None
 async def _write(folder: Path, *, snapshot: bool = True) -> Session:
     """The folder of a session of two GPUs, of which one has failed."""
     last = sessions.busy_snapshot(2)
+    times = {"attempt_started": last.time - 4000, "attempt_ended": last.time - 340}
     workers = [
-        changed(worker, state=state, reason=reason, attempt=2)
+        changed(worker, state=state, reason=reason, attempt=2, **times)
         for worker, state, reason in zip(
             last.workers, (WorkerState.FINISHED, WorkerState.FAILED), (None, "CUDA out of memory"), strict=True
         )
     ]
-    last = structs.replace(last, workers=tuple(workers))
+    idle = tuple(structs.replace(each, gpu_util_pct=0.0, memory_used_mib=3.0) for each in last.samples)
+    last = structs.replace(last, workers=tuple(workers), samples=idle)
     session = sessions.session(2)
     (folder / LOGS).mkdir()
     writer = StoreWriter(folder / STORE, lambda text: None)
@@ -151,6 +153,10 @@ async def _write(folder: Path, *, snapshot: bool = True) -> Session:
         times = {"pid": 99, "started": last.time - 60, "ended": last.time, "exit_code": 0}
         attempt = changed(metrics, state=WorkerState.FINISHED, **times)
         writer.put(JobAttempt(number, slot, None, attempt, log=f"{LOGS}/{slot}.log"))
+        for second in range(61):
+            row = MetricsRow(last.time - 60 + second, slot, number, 1000.0 + second, 97.0, 29_696.0, 612.0, 71.0)
+            is_last = {"gpu_util_pct": 0.0, "memory_used_mib": 512.0, "state": "stopping"}
+            writer.put(row._replace(**is_last if second == 60 else {"state": "running"}))
         (folder / LOGS / f"{slot}.log").write_text(f"first of {slot}\nlast \x1b[2J of {slot}\n")
     if snapshot:
         writer.put(structs.replace(last, elapsed_s=1.0))
@@ -164,14 +170,16 @@ async def test_the_last_snapshot_and_the_logs_are_shown_and_nothing_can_be_chang
     app = GmgApp(await EndedSession.open(tmp_path, session))
     async with app.run_test(size=(120, 30)) as pilot:
         await play.sees(pilot, "ended", "finished", "failed", "last", "of gpu0")
+        await press(pilot, "t")
+        await play.sees(pilot, "1h 01m", "29.0/79.6", "612", "97")
+        await press(pilot, "t")
         assert "\x1b" not in play.shown(app)
         await press(pilot, "down", "right", "r")
         await play.sees(pilot, "of gpu1")
         await press(pilot, "a")
-        await play.sees(pilot, "gmg-tui report")
-        assert "0 sets" not in play.shown(app), "it is not known"
+        await play.sees(pilot, "1 set of arguments", "-B 4096", "1,000")
         await press(pilot, "escape", "enter")
-        await play.sees(pilot, "CUDA out of memory", "No history of an ended session")
+        await play.sees(pilot, "CUDA out of memory", "failed 1h 01m", "1.50k│", "29.0 of 79.6 GiB")
         await press(pilot, "escape", "q")
     assert app.return_value is not None
     assert app.return_value.how == "looked"

@@ -13,10 +13,10 @@ from gmg_tui.engine.notify import Notifications
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import Attempt, GpuSample, JobRecord, OccurrenceKind, Slot, Snapshot, WorkerState, together
-from gmg_tui.results.tried import TriedArguments
 from gmg_tui.scripts.genesis.output.failures import FailureKind
 from gmg_tui.session.store.database import JobAttempt, MetricsRow
 from gmg_tui.session.store.writer import StoreWriter
+from gmg_tui.session.tried import TriedArguments
 
 _REFRESH_S = 10.0
 _NO_SAMPLE = GpuSample(uuid="")

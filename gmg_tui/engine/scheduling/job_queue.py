@@ -12,9 +12,9 @@ from msgspec import structs
 from gmg_tui.model import JobRecord, QueueAction, SweepSpec, WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import SKIPPED
-from gmg_tui.results.tried import TriedArguments
 from gmg_tui.session.store.reader import open_store
 from gmg_tui.session.store.writer import StoreWriter
+from gmg_tui.session.tried import TriedArguments
 
 _KILLED = "interrupted: the engine was killed"
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import structs
 
-from gmg_tui.model import JobRecord, Snapshot, WorkerState
+from gmg_tui.model import JobRecord, Series, Snapshot, WorkerState
 from gmg_tui.session.store import database
 from gmg_tui.session.store.database import JobAttempt, MetricsRow, StoreError
 
@@ -20,6 +23,20 @@ SELECT avg(time), slot, max(job), avg(fps), avg(gpu_util_pct), avg(memory_used_m
     avg(temperature_c), avg(sm_pct), max(state)
 FROM metrics GROUP BY slot, CAST((time - ?) / ? AS INTEGER) ORDER BY slot, min(time)
 """
+_SERIES = """
+WITH spans AS (
+    SELECT slot, max(min(time), max(time) - :last_s) AS first, max(time) AS last
+    FROM metrics WHERE :slot IN ('', slot) GROUP BY slot
+), steps AS (SELECT *, max(1.0, (last - first) / :points) AS step_s FROM spans)
+SELECT slot, first, step_s, CAST((time - first) / step_s AS INTEGER) AS step,
+    avg(time), avg(fps), avg(gpu_util_pct), avg(memory_used_mib), avg(power_w), avg(sm_pct)
+FROM metrics JOIN steps USING (slot) WHERE time >= first GROUP BY slot, step ORDER BY slot, step
+"""
+_LAST = f"""
+SELECT {", ".join(MetricsRow._fields)}, max(time + (state IS 'running') * 1e10) FROM metrics GROUP BY slot, job
+"""  # noqa: S608 - the other columns are those of the row that has the maximum, as SQLite documents
+_PAUSE = 2.5
+"""Metrics that are this many intervals apart have a pause between them."""
 _STATES = """
 SELECT time, slot, state
 FROM (SELECT time, slot, state, lag(state || job) OVER (PARTITION BY slot ORDER BY time) AS before, job FROM metrics)
@@ -111,6 +128,16 @@ class Stored:
         step_s = max((last - first) / max(points - 1, 1), 1e-3)
         return [MetricsRow(*row) for row in self._db.execute(_METRICS, (first, step_s))]
 
+    def series(self, points: int, slot: str = "", *, last_s: float = math.inf) -> list[Series]:
+        """The metrics of a slot, or of all, at even steps, about `points` at most; with `last_s` their last seconds alone."""
+        rows = self._db.execute(_SERIES, {"slot": slot, "points": points, "last_s": min(last_s, 1e12)})
+        return [_series(slot, list(of)) for slot, of in groupby(rows, itemgetter(0))]
+
+    def last_metrics(self) -> dict[tuple[str, int | None], MetricsRow]:
+        """The last metrics of each slot and job, while it was running if it ever was."""
+        rows = [MetricsRow(*row[:-1]) for row in self._db.execute(_LAST)]
+        return {(row.slot, row.job): row for row in rows}
+
     def states(self) -> list[tuple[float, str, WorkerState]]:
         """The changes of the slots' states, slot by slot and in order of time: Unix time, slot, state."""
         known = ((time, slot, state) for time, slot, state in self._db.execute(_STATES) if state is not None)
@@ -120,3 +147,18 @@ class Stored:
         decoder = msgspec.json.Decoder(JobAttempt)
         rows = self._db.execute(f"SELECT record FROM attempts {which}", parameters)  # noqa: S608 - a text of this class
         return [decoder.decode(record) for (record,) in rows]
+
+
+def _series(slot: str, rows: Sequence[tuple[Any, ...]]) -> Series:
+    """The series of a slot from these rows of `_SERIES`; old metrics may have longer intervals."""
+    _, first, step_s, *_ = rows[0]
+    steps: list[tuple[float | None, ...]] = []
+    interval_s, before = math.inf, 0.0
+    for _, _, _, number, time, *figures in rows:
+        is_pause = time - before > _PAUSE * max(interval_s, step_s)
+        steps += [(None,) * len(figures) if is_pause or not steps else steps[-1]] * (number - len(steps))
+        steps.append(tuple(figures))
+        interval_s, before = math.inf if is_pause else time - before, time
+    fps, util_pct, memory_mib, power_w, sm_pct = zip(*steps, strict=True)
+    known = sm_pct if any(value is not None for value in sm_pct) else ()  # hardly any GPU reports its SMs
+    return Series(slot, first + (len(steps) - 1) * step_s, step_s, fps, util_pct, memory_mib, power_w, known)

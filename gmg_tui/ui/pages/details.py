@@ -135,9 +135,7 @@ class DetailsPage(Page):
 
     def _show(self, slot: Slot, worker: Worker, sample: GpuSample | None) -> None:
         attempts = self._details.attempts if self._details is not None else ()
-        if self._view.over:
-            self._charts.show("ended", lambda size: [Content.styled("No history of an ended session", "$text-muted")])
-        elif self._series is not None:
+        if self._series is not None:
             shown = list(tracks(slot, worker, sample, self._series)), self._series
             self._charts.show(shown, lambda size: lines(*shown, size))
         health = facts.health_facts(sample.health) if sample is not None and sample.health is not None else ()
@@ -160,7 +158,7 @@ class DetailsPage(Page):
         slot, worker = self._view.slot(self._slot), self._worker
         if slot is None or worker is None:
             return plain(f"{self._slot} is not in use any more").stylize("$warning")
-        state = f"{words.state_of(worker)} {units.span(self._view.snapshot.time - worker.state_since)}"
+        state = f"{words.state_of(worker)} {units.span(words.state_s(self._view.of(self._slot)))}"
         pid = f"  PID {worker.pid}" if worker.pid else ""
         at = f"  {self._view.slots.index(self._slot) + 1} of {len(self._view.slots)}"
         job = f"  job {words.job_of(worker)}" if worker.job is not None else ""
@@ -240,7 +238,7 @@ def lines(tracks: list[Track], series: Series, size: Size) -> list[Content]:
 
 def tracks(slot: Slot, worker: Worker, sample: GpuSample | None, series: Series) -> Iterator[Track]:
     """The charts, the most important first."""
-    rate = units.fps(worker.current_fps)
+    rate = units.fps(worker.rate if worker.state.ended else worker.current_fps)
     yield Track("FPS", rate, series.fps, _highest(series.fps), _edge, "$accent", fmean, "no rate yet")
     gpu = slot.gpu
     if gpu is None:

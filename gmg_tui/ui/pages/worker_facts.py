@@ -83,7 +83,7 @@ def _genesis(worker: Worker) -> str:
 
 
 def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, over: bool = False) -> Iterator[Fact]:
-    """The newest sample of the GPU, which is that of the end where the session is over; `n/a`: it does not report it."""
+    """The newest sample of the GPU; `n/a`: not reported. With `over` that of the run's end, without what is not recorded."""
     late = sample is not None and sample.age_s is not None and not sample.silent
     now = "GPU at the end" if over else "GPU now"
     yield Fact(f"GPU {units.span(sample.age_s)} ago" if sample is not None and late else now)
@@ -91,12 +91,22 @@ def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, over: bool 
         yield Fact("GPU", "no sample yet", "dim")
         return
     full_mib, limit_w = sample.memory_total_mib or gpu.memory_total_mib, sample.power_limit_w or gpu.power_limit_w
-    yield Fact("GPU", f"{_with_unit(sample.gpu_util_pct, '%')}, memory {_with_unit(sample.memory_util_pct, '%')}")
+    memory = "" if over else f", memory {_with_unit(sample.memory_util_pct, '%')}"
+    yield Fact("GPU", f"{_with_unit(sample.gpu_util_pct, '%')}{memory}")
     if sample.sm_pct is not None:
         yield Fact("SMs busy", _pct(sample.sm_pct))
     yield Fact("VRAM", f"{units.gib(sample.memory_used_mib)} of {units.gib(full_mib)} GiB")
     yield Fact("power", f"{units.whole(sample.power_w)} of {units.whole(limit_w)} W")
     yield Fact("temperature", _with_unit(sample.temperature_c, "°C"))
+    if not over:
+        yield from _clock_facts(sample)
+    yield Fact(
+        "energy", f"{units.energy(worker.newest.energy_j)} by the attempt, {units.energy(sample.energy_j)} in total"
+    )
+
+
+def _clock_facts(sample: GpuSample) -> Iterator[Fact]:
+    """What is not recorded over time."""
     yield Fact("SM clock", f"{units.whole(sample.sm_clock_mhz)} of {units.whole(sample.sm_clock_max_mhz)} MHz")
     if sample.throttle:
         yield Fact("throttled", ", ".join(sample.throttle), "warn")
@@ -106,9 +116,6 @@ def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, over: bool 
     is_reported = sample.pcie_rx_mib_s is not None or sample.pcie_tx_mib_s is not None
     transfer = f"in {units.whole(sample.pcie_rx_mib_s)}, out {units.whole(sample.pcie_tx_mib_s)} MiB/s"
     yield Fact("PCIe", transfer if is_reported else units.NOT_SUPPORTED)
-    yield Fact(
-        "energy", f"{units.energy(worker.newest.energy_j)} by the attempt, {units.energy(sample.energy_j)} in total"
-    )
 
 
 def identity_facts(gpu: Gpu) -> Iterator[Fact]:

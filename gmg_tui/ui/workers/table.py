@@ -84,7 +84,7 @@ def _time(entry: SlotView) -> Piece:
     if worker.state is WorkerState.RESTARTING and worker.restart_at is not None:
         return f"in {units.span(max(0.0, -entry.since_s(worker.restart_at)))}", "dim"
     ready = words.getting_ready(worker)
-    return units.span(words.phase_s(entry) if ready else entry.since_s(worker.state_since)), "dim"
+    return units.span(words.phase_s(entry) if ready else words.state_s(entry)), "dim"
 
 
 def _rate(entry: SlotView) -> Piece:

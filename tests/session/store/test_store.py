@@ -114,6 +114,29 @@ def test_many_metrics_are_thinned_evenly_and_states_are_changes(tmp_path: Path) 
     assert sum(row.fps or 0 for row in rows) / len(rows) == pytest.approx(500, rel=0.02)
 
 
+def test_a_series_bridges_thinned_metrics_but_no_pause(tmp_path: Path) -> None:
+    """Metrics of the first hours are 60 s and 10 s apart; between two attempts there are none."""
+    create(tmp_path / STORE, [])
+    times = [*range(0, 7200, 60), *range(7200, 9000, 10), *range(9300, 9600), *range(9600, 9900, 2)]
+    rows = [_metrics(1)[0]._replace(time=records.START + second, fps=float(second)) for second in times]
+    with contextlib.closing(database.open_for_writing(tmp_path / STORE)) as db:
+        database.write(db, [*rows, rows[0]._replace(slot="cpu1", state="running"), rows[9]._replace(slot="cpu1")])
+    with open_store(tmp_path / STORE) as stored:
+        (series,) = stored.series(720, "cpu0")
+        recent, _ = stored.series(300, last_s=300.0)
+        assert {key: row.time for key, row in stored.last_metrics().items()} == {
+            ("cpu0", 1): records.START + 9898,
+            ("cpu1", 1): records.START,  # it was running
+        }
+        assert stored.series(720, "cpu2") == []
+    assert (series.end, len(series.fps)) == (pytest.approx(records.START + 9898), pytest.approx(720, abs=1))
+    unknown = [number * series.step_s for number, fps in enumerate(series.fps) if fps is None]
+    assert 8990 <= min(unknown) <= max(unknown) <= 9300
+    assert len(unknown) * series.step_s > 250
+    assert (recent.step_s, recent.sm_pct) == (1.0, ())
+    assert None not in recent.fps
+
+
 async def test_writes_are_in_the_store_while_the_writer_runs_and_afterwards(folder: Path, opened: Opened) -> None:
     store, troubles = opened()
     job = records.finished(1)
