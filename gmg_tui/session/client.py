@@ -22,6 +22,7 @@ from gmg_tui.session.protocol import (
     Answer,
     Ask,
     Bye,
+    Command,
     Lines,
     LogPart,
     Numbered,
@@ -75,7 +76,7 @@ class Source(ABC):
         """Leave it; a session goes on."""
 
     @abstractmethod
-    async def _ask(self, question: Question) -> Any:
+    async def _ask(self, question: Command | Question) -> Any:
         """The value of the answer to a question. Raises `GmgError` when it was refused, or no answer came."""
 
     async def act(self, action: Action, *slots: str, seen: Mapping[str, Seen] = {}) -> None:
@@ -252,7 +253,7 @@ class EngineClient(Source):
         except OSError as error:
             raise GmgError(f"the engine is gone: {_broken(error)}", 1) from error
 
-    async def _ask(self, question: Question) -> Any:
+    async def _ask(self, question: Command | Question) -> Any:
         number = next(self._numbers)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._answers[number] = future

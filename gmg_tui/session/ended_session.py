@@ -17,7 +17,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean
 from gmg_tui.session import ENGINE_DIED, LOGS, STORE
 from gmg_tui.session.client import Source
-from gmg_tui.session.protocol import Ask, Bye, Lines, Question, Topic, Update, Welcome
+from gmg_tui.session.protocol import Ask, Bye, Command, Lines, Question, Topic, Update, Welcome
 from gmg_tui.session.store.reader import Stored, open_store
 from gmg_tui.session.tried import TriedArguments
 
@@ -123,7 +123,7 @@ class EndedSession(Source):
         ended = max(attempt.started, self.welcome.snapshot.time) if attempt.ended is None else attempt.ended
         return structs.replace(attempt, state=WorkerState.FAILED, reason=ENGINE_DIED, ended=ended)
 
-    def _answer(self, question: Question) -> Any:
+    def _answer(self, question: Command | Question) -> Any:
         match question:
             case Ask(topic=Topic.DETAILS, slot=slot):
                 return self._details(slot)
@@ -136,7 +136,7 @@ class EndedSession(Source):
                 return self._tried()
         raise GmgError(f"{self.welcome.session.spec.name} has ended: it cannot be changed", 1)
 
-    async def _ask(self, question: Question) -> Any:
+    async def _ask(self, question: Command | Question) -> Any:
         if not isinstance(question, Ask):
             return self._answer(question)
         if question not in self._answers:

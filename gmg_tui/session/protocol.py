@@ -156,15 +156,17 @@ class ReadLog(Struct, frozen=True, tag=True):
     offset: int
 
 
-Question = Act | Edit | Ask | End | ActOnJobs | UseSlot | ReadStacks | SetSlot | ReadLog
-"""What is answered."""
+Command = Act | Edit | End | ActOnJobs | UseSlot | SetSlot
+"""Requests that change something: carried out at once, in their order."""
+Question = Ask | ReadStacks | ReadLog
+"""Requests for what is known: answered in any order, some only after seconds."""
 
 
 class Numbered(Struct, frozen=True, tag=True):
-    """A question, and the number that its answer carries."""
+    """A command or question, and the number that its answer carries."""
 
     id: int
-    question: Question
+    question: Command | Question
 
 
 Request = Hello | Follow | Numbered

@@ -17,6 +17,10 @@ import pytest
 
 import gmg_tui
 from gmg_tui.engine.api.client import Client
+from gmg_tui.engine.api.listener import Listener
+from gmg_tui.engine.api.server import Server
+from gmg_tui.engine.api.updates import Updates
+from gmg_tui.engine.faults import Faults
 from gmg_tui.model import QueueAction, RunSpec, Session, Snapshot, Tried, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import protocol
@@ -68,14 +72,44 @@ class _Engine:
     def use(self, slot: str, *, used: bool) -> None:
         self.requested.append("use")
 
+    def view(self, first: int, count: int) -> None:
+        raise KeyError(first)
+
+    async def details(self, slot: str) -> None:
+        await asyncio.Event().wait()
+
     async def stacks(self, slot: str) -> tuple[()]:
         self.requested.append("stacks")
         return ()
 
 
+async def _served(
+    engine: _Engine, *requests: protocol.Command | protocol.Question, readonly: bool = False
+) -> dict[int, str | None]:
+    """Serve a client that sends all requests at once. Returns the errors of those that were answered, by position."""
+    reader, sent = asyncio.StreamReader(), asyncio.StreamReader()
+    writer = SimpleNamespace(write=sent.feed_data, drain=lambda: asyncio.sleep(0))
+    fake = cast("Any", engine)
+    watched = None if readonly else asyncio.Event()
+    client = Client(fake, fake, Updates(engine.snapshot), (reader, cast("Any", writer)), watched)
+    reader.feed_data(b"".join(protocol.frame(protocol.Numbered(number, each)) for number, each in enumerate(requests)))
+    serving = asyncio.create_task(client.serve())
+    for _ in range(20):  # questions are answered beside the other requests
+        await asyncio.sleep(0)
+    reader.feed_eof()
+    with pytest.raises(ExceptionGroup):
+        await serving
+    sent.feed_eof()
+    errors: dict[int, str | None] = {}
+    while not sent.at_eof():
+        if isinstance(message := await protocol.read_message(sent), protocol.Answer):
+            errors[message.id] = message.error
+    return errors
+
+
 @pytest.mark.parametrize("readonly", [False, True])
 async def test_a_read_only_connection_is_answered_and_changes_nothing(readonly: bool) -> None:
-    questions: tuple[protocol.Question, ...] = (
+    requests: tuple[protocol.Command | protocol.Question, ...] = (
         protocol.Act(Action.STOP, ("gpu0",)),
         protocol.ActOnJobs(QueueAction.SKIP, (1,)),
         protocol.End(),
@@ -84,19 +118,48 @@ async def test_a_read_only_connection_is_answered_and_changes_nothing(readonly: 
         protocol.ReadStacks("gpu0"),
         protocol.Ask(protocol.Topic.TRIED),
     )
-    engine, reader = _Engine(), asyncio.StreamReader()
-    writer = SimpleNamespace(write=lambda _: None, drain=lambda: asyncio.sleep(0))
-    server = SimpleNamespace(supervisor=engine, observer=engine)
-    client = Client(cast("Any", server), reader, cast("Any", writer), readonly=readonly)
-    reader.feed_data(b"".join(protocol.frame(protocol.Numbered(number, each)) for number, each in enumerate(questions)))
-    serving = asyncio.create_task(client.serve())
-    for _ in range(10):  # stacks are answered beside the other requests
-        await asyncio.sleep(0)
-    reader.feed_eof()
-    with pytest.raises(ExceptionGroup):
-        await serving
+    engine = _Engine()
+    await _served(engine, *requests, readonly=readonly)
     changing = ["act", "act", "edit", "end", "stacks", "use"]
     assert sorted(engine.requested) == (["tried"] if readonly else sorted([*changing, "tried"]))
+
+
+async def test_a_command_is_not_behind_a_question_that_hangs() -> None:
+    engine = _Engine()
+    details = protocol.Ask(protocol.Topic.DETAILS, "gpu0")
+    stop, edit = protocol.Act(Action.STOP, ("gpu0",)), protocol.Edit(("gpu0",), (), {})
+    errors = await _served(engine, details, stop, details, edit, stop, protocol.Ask(protocol.Topic.TRIED))
+    assert engine.requested[:3] == ["act", "edit", "act"]
+    assert sorted(errors) == [1, 3, 4, 5]
+
+
+async def test_an_internal_error_in_an_answer_does_not_end_the_connection() -> None:
+    errors = await _served(_Engine(), protocol.Ask(protocol.Topic.QUEUE, first=7), protocol.End())
+    assert errors == {0: "internal error (KeyError: 7); see engine.log", 1: None}
+
+
+async def test_clients_can_connect_after_an_internal_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gmg_tui.engine.faults._PAUSE_S", 0.0)
+    tmp_path.chmod(0o700)
+    engine, failed, sent = cast("Any", _Engine()), asyncio.Event(), asyncio.Event()
+    server = Server(engine, engine, listener := Listener([tmp_path / "s.sock"]))
+
+    def fail_once() -> None:
+        (sent if failed.is_set() else failed).set()
+        if not sent.is_set():
+            raise KeyError("one internal error")
+
+    monkeypatch.setattr(server, "send", fail_once)
+    running = asyncio.create_task(Faults().forever("clients", server.run))
+    await asyncio.sleep(0)
+    for event in (failed, sent):
+        server.soon()
+        await asyncio.wait_for(event.wait(), LONG_S)
+        client = await EngineClient.connect(listener.path)
+        await client.close()
+    running.cancel()
+    listener.close()
+    assert not listener.path.exists()
 
 
 async def test_unchanged_workers_are_not_sent_again(tmp_path: Path) -> None:

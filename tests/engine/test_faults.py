@@ -26,7 +26,7 @@ _PARTS = (
     ("engine.workers.local_worker", "LocalWorker", "measure"),
     ("engine.workers.local_worker", "LocalWorker", "settle"),
     ("engine.workers.slot_state", "SlotState", "view"),
-    ("slurm.allocation", "AllocationWatch", "run"),
+    ("machine.slurm", "AllocationWatch", "run"),
     ("session.tried", "TriedArguments", "add"),
 )
 _FAULTY = """
@@ -85,7 +85,7 @@ async def test_workers_end_normally_despite_a_fault_in_every_observer(
 
 
 async def test_a_component_that_fails_to_stop_does_not_block_others(tmp_path: Path) -> None:
-    parts = (("store.writer", "StoreWriter", "close"), ("engine.notify", "Notifications", "finish"))
+    parts = (("session.store.writer", "StoreWriter", "close"), ("engine.notify", "Notifications", "finish"))
     (tmp_path / "sitecustomize.py").write_text(_FAULTY.format(parts=parts))
     async with running(_plain(tmp_path / "script.py"), {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
         await run.until(lambda snapshot: snapshot.ended)

@@ -7,15 +7,14 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
+from gmg_tui.engine.api.updates import Updates
+from gmg_tui.engine.observer import Observer
+from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean
 from gmg_tui.session import protocol
-from gmg_tui.session.protocol import Answer, Follow, Hello, Lines, Numbered, Question, Topic, Welcome
-
-if TYPE_CHECKING:
-    from gmg_tui.engine.api.server import Server
+from gmg_tui.session.protocol import Answer, Command, Follow, Hello, Lines, Question, Topic, Welcome
 
 _log = logging.getLogger(__name__)
 
@@ -28,24 +27,37 @@ _READ_ONLY = "this connection is read-only"
 
 
 class Client:
-    """One connection. Once a message has gone out, the newest state follows; there is no queue."""
+    """One connection. Once a message has gone out, the newest state follows; there is no queue.
+
+    A command is carried out as it is read, so that commands keep their order and are never behind a question;
+    questions are answered beside each other.
+
+    Attributes:
+        readonly: True if the connection can change nothing.
+        wake: Set when there is something to send.
+        snapshot_due: True if the client is to get a snapshot.
+    """
 
     def __init__(
-        self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, readonly: bool
+        self,
+        supervisor: Supervisor,
+        observer: Observer,
+        updates: Updates,
+        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        watched: asyncio.Event | None,
     ) -> None:
-        self.writer = writer
-        self.readonly = readonly
-        """Whether it is read-only."""
+        """`watched` is set once the client follows a worker; None for a read-only connection."""
+        self._reader, self.writer = streams
+        self.readonly = watched is None
         self.wake = asyncio.Event()
         self.snapshot_due = False
         self._has = 0
         """The number of the last snapshot that was sent; 0 before the first."""
-        self._server = server
-        self._supervisor, self._observer = server.supervisor, server.observer
-        self._reader = reader
+        self._supervisor, self._observer, self._updates = supervisor, observer, updates
+        self._watched = watched
         self._answers: deque[Answer] = deque()
         self._next_line: dict[str, int] = {}
-        self._agent = self._supervisor.agent
+        self._agent = supervisor.agent
 
     @property
     def has_lines(self) -> bool:
@@ -82,13 +94,12 @@ class Client:
                 self.wake.set()
             elif self.readonly and not isinstance(request.question, protocol.READONLY_QUESTIONS):
                 self._reply(Answer(request.id, error=_READ_ONLY))
-            elif isinstance(request.question, protocol.ReadStacks | protocol.ReadLog):
-                # It takes seconds: others are answered meanwhile.
-                task = tasks.create_task(self._answer(request))
+            elif isinstance(request.question, Command):
+                self._carry_out(request.id, request.question)
+            else:
+                task = tasks.create_task(self._answer(request.id, request.question))
                 asking.add(task)
                 task.add_done_callback(asking.discard)
-            else:
-                await self._answer(request)
             if len(asking) + len(self._answers) > _MAX_ANSWERS:
                 raise protocol.ProtocolError("more requests than answers read")
 
@@ -100,8 +111,8 @@ class Client:
         states = self._supervisor.slot_states
         slots = [slot for slot in request.slots if slot in states]
         self._next_line = {slot: max(states[slot].ring.end - request.tail, 0) for slot in slots}
-        if not self.readonly:
-            self._server.watched.set()
+        if self._watched is not None:
+            self._watched.set()
         self._follow_on_nodes(slots)
 
     def _follow_on_nodes(self, slots: Sequence[str]) -> None:
@@ -109,28 +120,41 @@ class Client:
         if self._supervisor.fleet is not None:
             self._supervisor.fleet.follow(self, slots)
 
-    async def _answer(self, request: Numbered) -> None:
+    async def _answer(self, number: int, question: Question) -> None:
         try:
-            self._reply(Answer(request.id, value=await self._carry_out(request.question)))
-        except GmgError as error:
-            self._reply(Answer(request.id, error=str(error)))
+            self._reply(Answer(number, value=await self._value_of(question)))
+        except Exception as error:
+            self._reply(_failed(number, error))
 
-    async def _carry_out(self, question: Question) -> object:  # noqa: C901 - a case for each
-        """Carry out a request, or answer a question. Raises `GmgError` if that is not possible."""
-        supervisor, observer, agent = self._supervisor, self._observer, self._agent
+    async def _value_of(self, question: Question) -> object:
+        """Returns what was asked for. Raises `GmgError` if that is not possible."""
+        observer = self._observer
         match question:
             case protocol.Ask(topic=Topic.DETAILS, slot=slot):
                 return await observer.details(slot)
             case protocol.Ask(topic=Topic.SERIES, slot=slot):
                 return observer.series(slot)
             case protocol.Ask(topic=Topic.QUEUE, first=first, count=count):
-                return supervisor.scheduler.view(first, count)
+                return self._supervisor.scheduler.view(first, count)
             case protocol.Ask(topic=Topic.TRIED):
                 return observer.tried()
             case protocol.ReadStacks(slot=slot):
                 return await observer.stacks(slot)
-            case protocol.ReadLog(path=path, offset=offset):
-                return await agent.logs.read(path, offset) if agent is not None else None
+            case protocol.ReadLog(path=path, offset=offset) if self._agent is not None:
+                return await self._agent.logs.read(path, offset)
+        return None
+
+    def _carry_out(self, number: int, command: Command) -> None:
+        try:
+            self._act(command)
+            self._reply(Answer(number))
+        except Exception as error:
+            self._reply(_failed(number, error))
+
+    def _act(self, command: Command) -> None:
+        """Carries out a command. Raises `GmgError` if that is not possible."""
+        supervisor = self._supervisor
+        match command:
             case protocol.Act(action=action, slots=slots, seen=seen):
                 supervisor.act(action, slots, seen)
             case protocol.Edit(slots=slots, args=args, env=env, seen=seen):
@@ -140,12 +164,11 @@ class Client:
             case protocol.UseSlot(slot=slot, used=used):
                 supervisor.scheduler.use(slot, used=used)
             case protocol.SetSlot():
-                if agent is None:
+                if self._agent is None:
                     raise GmgError("this engine is no agent of another", 1)
-                agent.assign(self, question)
+                self._agent.assign(self, command)
             case protocol.End(kill=kill):
                 supervisor.end(kill=kill)
-        return None
 
     async def _report(self) -> None:
         while True:
@@ -157,9 +180,9 @@ class Client:
                 await self._send_lines(slot, number)
             if self.snapshot_due:
                 self.snapshot_due = False
-                frames = self._agent.frames(self, self._server.snapshot) if self._agent is not None else None
+                frames = self._agent.frames(self, self._updates.snapshot) if self._agent is not None else None
                 if frames is None:
-                    frames, self._has = self._server.frame(self._has)
+                    frames, self._has = self._updates.frame(self._has)
                 self.writer.write(frames)
             await self.writer.drain()
 
@@ -172,6 +195,14 @@ class Client:
         self._next_line[slot] = end
         self.writer.write(protocol.frame(Lines(slot, end - len(fitting), tuple(map(clean, fitting)))))
         await self.writer.drain()
+
+
+def _failed(number: int, error: Exception) -> Answer:
+    """Returns the answer to a request that failed; an internal error does not end the connection."""
+    if isinstance(error, GmgError):
+        return Answer(number, error=str(error))
+    _log.error("a request failed because of an internal error", exc_info=error)
+    return Answer(number, error=f"internal error ({type(error).__name__}: {error}); see engine.log")
 
 
 def framed(answer: Answer) -> bytes:

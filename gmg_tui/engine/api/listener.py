@@ -47,6 +47,8 @@ class Listener:
     def __init__(self, paths: Iterable[Path]) -> None:
         self._visit: Visit
         self._socket: socket.socket | None = None
+        self._server: asyncio.Server | None = None
+        """Accepts connections until the socket is closed or replaced: a fault elsewhere does not end it."""
         self._identity: tuple[int, int] | None = None
         self._unknown: dict[asyncio.StreamWriter, None] = {}
         """The oldest first."""
@@ -66,16 +68,17 @@ class Listener:
         return True
 
     async def run(self, visit: Visit) -> None:
-        """Accept connections until cancelled; `visit` serves each, and calls `identified` once it has its `Hello`."""
+        """Accepts connections; `visit` serves each, and calls `identified` once it has its `Hello`.
+
+        Connections are still accepted after it was cancelled, until `close`; it can be called again.
+        """
         self._visit = visit
         while True:
-            server = await asyncio.start_unix_server(self._talk, sock=self._socket, backlog=_ACCEPTED_AT_ONCE)
-            assert self._socket is not None
-            self._socket.listen(_QUEUED)  # asyncio's `backlog` is how many it accepts at once, too
-            try:
-                await self._put_back()
-            finally:
-                server.close()
+            if self._server is None:
+                assert self._socket is not None
+                self._server = await asyncio.start_unix_server(self._talk, sock=self._socket, backlog=_ACCEPTED_AT_ONCE)
+                self._socket.listen(_QUEUED)  # asyncio's `backlog` is how many it accepts at once, too
+            await self._put_back()
 
     async def _put_back(self) -> None:
         """Wait until the socket is gone from its path, and listen there again."""
@@ -89,6 +92,7 @@ class Listener:
             except OSError:
                 continue  # the folder above is gone too; it may come back
             _log.warning("%s had been removed and was recreated", self.path)
+            self._stop_server()
             return
 
     def identified(self, writer: asyncio.StreamWriter) -> None:
@@ -97,11 +101,17 @@ class Listener:
 
     def close(self) -> None:
         """Stop listening; connections stay open."""
+        self._stop_server()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
             if _identity(self.path) == self._identity:
                 self.path.unlink(missing_ok=True)
+
+    def _stop_server(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._unknown[writer] = None

@@ -6,13 +6,11 @@ import asyncio
 import logging
 import os
 
-from msgspec import structs
-
 from gmg_tui.engine.api.client import Client
 from gmg_tui.engine.api.listener import Listener, user_of
+from gmg_tui.engine.api.updates import Updates
 from gmg_tui.engine.observer import Observer
 from gmg_tui.engine.supervisor import Supervisor
-from gmg_tui.model import Snapshot, Worker
 from gmg_tui.session import protocol
 from gmg_tui.session.protocol import Bye, Hello, Update
 
@@ -41,18 +39,7 @@ class Server:
         """Set once there has been one."""
         self.watched = asyncio.Event()
         """Set once one has followed a worker."""
-        self._snapshot: Snapshot | None = None
-        """The newest since the last `send`; None before a client has asked."""
-        self._frames: dict[int, bytes] = {}
-        """Its frames, by the number of the snapshot that the client has."""
-        self._number = 0
-        """Of the snapshot, from 1."""
-        self._workers: dict[str, Worker] = {}
-        """Those of the newest snapshot that was made, by slot."""
-        self._changed: dict[str, int] = {}
-        """The number of the snapshot in which each of them changed."""
-        self._complete = 0
-        """The number of the first snapshot with the same slots: older ones are followed by all workers."""
+        self._updates = Updates(observer.snapshot)
         self._clients: set[Client] = set()
         self._soon = asyncio.Event()
         self._lines_due = 0.0
@@ -78,37 +65,10 @@ class Server:
 
     def send(self) -> None:
         """Send all clients a snapshot, and the lines that they follow."""
-        self._snapshot = None
-        self._frames.clear()
+        self._updates.expire()
         for client in self._clients:
             client.snapshot_due = True
             client.wake.set()
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The snapshot of this beat, made once for all clients."""
-        if self._snapshot is None:
-            self._snapshot = self.observer.snapshot()
-            self._number += 1
-            workers = {worker.slot: worker for worker in self._snapshot.workers}
-            if workers.keys() != self._workers.keys():
-                self._complete = self._number
-            changed = [slot for slot, worker in workers.items() if worker != self._workers.get(slot)]
-            self._changed.update(dict.fromkeys(changed, self._number))
-            self._workers = workers
-        return self._snapshot
-
-    def frame(self, has: int) -> tuple[bytes, int]:
-        """The frame with what has changed since the snapshot with the number `has`, and the number of this one."""
-        snapshot = self.snapshot
-        partial = has >= self._complete
-        if not partial:
-            has = 0
-        if has not in self._frames:
-            workers = tuple(worker for worker in snapshot.workers if self._changed[worker.slot] > has)
-            update = Update(structs.replace(snapshot, workers=workers), partial)
-            self._frames[has] = protocol.frame(update)
-        return self._frames[has], self._number
 
     def send_lines(self) -> None:
         """Workers have printed: send the lines to those that follow them, unless some were sent just now."""
@@ -140,7 +100,8 @@ class Server:
             await _turn_away(reader, writer, refusal or "")
             return
         self._listener.identified(writer)
-        await self._serve(Client(self, reader, writer, readonly=hello.readonly))
+        watched = None if hello.readonly else self.watched
+        await self._serve(Client(self.supervisor, self.observer, self._updates, (reader, writer), watched))
 
     def _refusal(self, user: int) -> str | None:
         """Why a connection of this user is not accepted; None where it is."""

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from pathlib import Path
 
 from msgspec import structs
 
+from gmg_tui.machine.blocking_calls import begin
 from gmg_tui.model import GpuProcess
 from gmg_tui.model.text import clean
 
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of Linux's include/linux/proc_ns.h."""
-
-
-def describe(processes: tuple[GpuProcess, ...]) -> tuple[GpuProcess, ...]:
-    """`processes` with name, user, command and age where readable, none of them for foreign ones; never raises."""
-    return tuple(process if process.foreign else _describe(process) for process in processes)
+_DESCRIBE_S = 1.0
+"""Limit for the processes of a GPU, which take milliseconds."""
+_START_FIELD = 19
+"""Position of `starttime` (ticks since boot) behind the name in `/proc/PID/stat`."""
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def in_initial_namespace() -> bool:
@@ -30,18 +32,49 @@ def in_initial_namespace() -> bool:
     return False
 
 
+class _Descriptions:
+    """Describes processes in threads: the command line of a process that hangs in a driver may never be readable."""
+
+    def __init__(self) -> None:
+        self._reading: dict[int, float] = {}
+        """When the processes being read were begun with, by PID; monotonic seconds."""
+
+    def describe(self, processes: tuple[GpuProcess, ...]) -> tuple[GpuProcess, ...]:
+        """Returns `processes` with name, user, command and age; without these if unreadable, foreign or hung.
+
+        Never raises, and takes `_DESCRIBE_S` at most. Later calls skip a process that hangs.
+        """
+        described: dict[int, GpuProcess] = {}
+        with suppress(TimeoutError):
+            begin(self._read, processes, described).result(_DESCRIBE_S)
+        return tuple(described.get(process.pid, process) for process in processes)
+
+    def _read(self, processes: tuple[GpuProcess, ...], described: dict[int, GpuProcess]) -> None:
+        for process in processes:
+            now = time.monotonic()
+            if process.foreign or now - self._reading.get(process.pid, now) > _DESCRIBE_S:
+                continue
+            self._reading[process.pid] = now
+            described[process.pid] = _describe(process)
+            self._reading.pop(process.pid, None)
+
+
+describe = _Descriptions().describe
+
+
 def _describe(process: GpuProcess) -> GpuProcess:
     import psutil  # late: the engine needs it only here
 
     try:
         # Another user's command line may be hidden where the name is not: it is None then.
-        info = psutil.Process(process.pid).as_dict(["name", "create_time", "cmdline", "username"])
+        info = psutil.Process(process.pid).as_dict(["name", "cmdline", "username"])
+        fields = Path(f"/proc/{process.pid}/stat").read_bytes().rpartition(b")")[2].split()
     except (psutil.Error, OSError, ValueError):  # it has ended, or cannot be a PID here
         return process
     return structs.replace(
         process,
         name=_clean(info["name"]),
-        age_s=time.time() - info["create_time"] if info["create_time"] is not None else None,
+        age_s=time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[_START_FIELD]) / _TICKS_PER_S,
         command=_clean(" ".join(info["cmdline"] or ())),
         user=info["username"],
     )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 
 import psutil
 import pytest
 
+from gmg_tui.machine.gpu import processes
 from gmg_tui.machine.gpu.processes import describe
 from gmg_tui.model import GpuProcess
 from gmg_tui.model.text import clean
@@ -42,6 +44,20 @@ def test_a_process_of_this_machine_has_a_name_a_user_a_command_and_an_age() -> N
 def test_an_invisible_process_keeps_its_pid_and_memory() -> None:
     foreign = (GpuProcess(pid=ended_pid(), memory_mib=5.0), GpuProcess(pid=2**31 - 1), GpuProcess(pid=2**32 - 1))
     assert describe(foreign) == foreign
+
+
+def test_a_process_that_hangs_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    released, reading = threading.Event(), processes._describe
+    monkeypatch.setattr(processes, "_DESCRIBE_S", 0.1)
+    monkeypatch.setattr(
+        processes, "_describe", lambda each: reading(each) if each.pid != 1 else released.wait() or each
+    )
+    both = (GpuProcess(pid=1), GpuProcess(pid=os.getpid()))
+    assert describe(both)[0] == both[0]
+    try:
+        assert [each.name for each in describe(both)] == [None, psutil.Process().name()]
+    finally:
+        released.set()
 
 
 def test_a_host_pid_is_not_taken_for_a_container_process(sim: Sim) -> None:
