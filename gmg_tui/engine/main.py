@@ -20,7 +20,7 @@ import gmg_tui
 from gmg_tui import session as sessions
 from gmg_tui.engine.api.listener import Listener
 from gmg_tui.engine.api.server import Server
-from gmg_tui.engine.attempts.context import Context
+from gmg_tui.engine.attempts.local_host import LocalHost
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.notify import Notifications, how_it_ended
@@ -31,12 +31,11 @@ from gmg_tui.engine.processes.process import adopt_orphans
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.job_queue import queue_of
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
-from gmg_tui.engine.scheduling.scheduler import ReplicatedScheduler, Scheduler
+from gmg_tui.engine.scheduling.scheduler import PlainScheduler, Scheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.scheduling.tune_scheduler import TuneScheduler, search_of
 from gmg_tui.engine.supervisor import Supervisor
-from gmg_tui.engine.workers.local_worker import LocalWorker
-from gmg_tui.engine.workers.slot_state import SlotState, Workplace
+from gmg_tui.engine.workers.slot import EngineSlot, Workplace
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu import egl
 from gmg_tui.machine.gpu.sampler import Sampler
@@ -145,12 +144,12 @@ class Engine:
             versions=versions(spec.python),
         )
         count = len(hardware.slots)
-        slot_states = {slot.name: SlotState(slot, index, count) for index, slot in enumerate(hardware.slots)}
-        context = Context(session, count, self._pipes, self._logs, hardware.nvml, self._egl)
-        self._watchdog = context.watchdog
-        workplace = Workplace(session, partial(LocalWorker, context))
+        slots = {slot.name: EngineSlot(slot, index, count) for index, slot in enumerate(hardware.slots)}
+        host = LocalHost(session, count, self._pipes, self._logs, hardware.nvml, self._egl)
+        self._watchdog = host.watchdog
+        workplace = Workplace.here(session, host)
         if fleet is not None:
-            workplace = fleet.workplace(session, slot_states)
+            workplace = fleet.workplace(session, slots)
         folder = Path(spec.folder)
         files = partial(export, session) if spec.agent is None else None
         self._store = StoreWriter(folder / sessions.STORE, self._store_trouble, export=files)
@@ -161,21 +160,21 @@ class Engine:
         if spec.agent is not None:
             from gmg_tui.engine.nodes.agent import Agent  # other engines start the sooner
 
-            scheduler = agent = Agent(slot_states, workplace, recorder, self._changed)
+            scheduler = agent = Agent(slots, workplace, recorder, self._changed)
             agent.orphaned = lambda reason: self._end(reason, kill=False)
         elif spec.sweep is None:
-            scheduler = ReplicatedScheduler(slot_states, workplace, recorder)
+            scheduler = PlainScheduler(slots, workplace, recorder)
         else:
             queue = queue_of(folder / sessions.STORE, spec.sweep, count, self._store, tried)
-            board = SlotBoard(slot_states, queue)
+            board = SlotBoard(slots, queue)
             if spec.tune is not None:
                 search = search_of(spec, spec.tune, hardware)
                 scheduler = TuneScheduler(board, workplace, recorder, self._changed, search)
             else:
                 scheduler = QueueScheduler(board, workplace, recorder, self._changed)
-        self._supervisor = Supervisor(session, slot_states, scheduler, faults)
+        self._supervisor = Supervisor(session, slots, scheduler, faults)
         self._supervisor.fleet, self._supervisor.agent = fleet, agent
-        self._observer = Observer(self._supervisor, recorder, context.scans, tried, context.script_times.save)
+        self._observer = Observer(self._supervisor, recorder, host.scans, tried, host.script_times.save)
         if fleet is None and hardware.warnings:
             self._supervisor.note("gpus", "; ".join(hardware.warnings))
         if torchrun.starts(spec.script, module=spec.module) and spec.sweep is None:

@@ -11,13 +11,12 @@ from contextlib import suppress
 
 from msgspec import structs
 
+from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.output.history import STEP_S
 from gmg_tui.engine.processes.process_tree import Scans, Table
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.records.session_files import SessionFiles
 from gmg_tui.engine.supervisor import Supervisor
-from gmg_tui.engine.workers.local_worker import LocalWorker
-from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.processes import describe
 from gmg_tui.machine.gpu.silence import LATE_S, NO_ANSWER, SILENT_S
@@ -135,12 +134,12 @@ class Observer:
                 guard("nodes", self._work.fleet.report, self.take_samples, self._work.note)
             guard("samples", self._expire_samples)
             moment = time.time()
-            for slot_state in self._work.slot_states.values():
-                if slot_state.worker is not None:
-                    guard("logs", slot_state.worker.settle)
-                guard("histories", slot_state.remember, moment)
+            for engine_slot in self._work.slots.values():
+                if engine_slot.attempt is not None:
+                    guard("logs", engine_slot.attempt.settle)
+                guard("histories", engine_slot.remember, moment)
             guard("the watch of groups and trials", self._work.scheduler.beat)
-            guard("records", self._recorder.beat, moment, self._work.slot_states.values(), self.snapshot)
+            guard("records", self._recorder.beat, moment, self._work.slots.values(), self.snapshot)
             guard("clients", send)
             due = max(due + STEP_S, loop.time())
             await asyncio.sleep(due - loop.time())
@@ -156,10 +155,10 @@ class Observer:
             else:
                 self._work.note("processes", None)
                 self._reap(table)
-                now, workers = time.monotonic(), self._work.workers
-                here = [worker for worker in workers if isinstance(worker, LocalWorker)]
-                for worker in here:
-                    self._faults.guard("the scan of processes", worker.inspect, table, now)
+                now = time.monotonic()
+                here = [slot.attempt for slot in self._work.slots.values() if slot.attempt is not None]
+                for attempt in here:
+                    self._faults.guard("the scan of processes", attempt.inspect, table, now)
                 self._find_misplaced(here)
             await asyncio.sleep(_SCAN_S if self.watched else _UNWATCHED_S)
 
@@ -175,17 +174,16 @@ class Observer:
                 os.waitpid(pid, os.WNOHANG)
         self._zombies = dead - self._zombies
 
-    def _find_misplaced(self, workers: Iterable[LocalWorker]) -> None:
-        """Warn of workers whose processes NVML sees on other GPUs than their slot's."""
+    def _find_misplaced(self, attempts: Iterable[LocalAttempt]) -> None:
+        """Warn of attempts whose processes NVML sees on other GPUs than their slot's."""
         samples, all_slots = self._samples.newest, self._work.session.slots
         pids = {uuid: {process.own_pid for process in sample.processes or ()} for uuid, sample in samples.items()}
-        for worker in workers:
-            slots = [
-                slot for slot in all_slots if slot.gpu is not None and worker.pids & pids.get(slot.gpu.uuid, set())
-            ]
-            others = ", ".join(slot.name for slot in slots) if worker.slot not in slots else ""
-            is_whole = worker.slot.gpu is not None and not worker.slot.is_mig
-            worker.misplaced = f"runs on {others} instead of {worker.slot.name}" if others and is_whole else None
+        for attempt in attempts:
+            slot, own = attempt.order.slot, attempt.pids
+            seen = [each for each in all_slots if each.gpu is not None and own & pids.get(each.gpu.uuid, set())]
+            others = ", ".join(each.name for each in seen) if slot not in seen else ""
+            is_whole = slot.gpu is not None and not slot.is_mig
+            attempt.misplaced = f"runs on {others} instead of {slot.name}" if others and is_whole else None
 
     def take_samples(self, samples: tuple[GpuSample, ...], error: str | None) -> None:
         """Take what the sampler has read."""
@@ -201,14 +199,11 @@ class Observer:
         """Give the newest samples to the workers and the scheduler."""
         now = time.monotonic()
         live = Counter(worker.slot.gpu.uuid for worker in self._work.workers if worker.slot.gpu and worker.state.live)
-        for worker in self._work.workers:
-            gpu = worker.slot.gpu
-            sharers = live[gpu.uuid] if gpu is not None else 1
-            self._faults.guard("samples", worker.measure, self._sample_of(worker), now, sharers)
+        for slot in self._work.slots.values():
+            sharers = live[slot.gpu_uuid] if slot.gpu_uuid is not None else 1
+            sample = self._samples.newest.get(slot.gpu_uuid or "")
+            self._faults.guard("samples", slot.measure, sample, now, sharers)
         self._work.scheduler.take_samples(self._samples.newest, self._nvml_error)
-
-    def _sample_of(self, worker: Worker) -> GpuSample | None:
-        return self._samples.newest.get(worker.slot.gpu.uuid) if worker.slot.gpu is not None else None
 
     # What it shows
 
@@ -219,8 +214,8 @@ class Observer:
             time=time.time(),
             elapsed_s=self._work.elapsed_s(now),
             workers=tuple(
-                guard("views", slot_state.view, now) or slot_state.bare_view()
-                for slot_state in self._work.slot_states.values()
+                guard("views", engine_slot.view, now) or engine_slot.bare_view()
+                for engine_slot in self._work.slots.values()
             ),
             samples=guard("samples", self._current_samples, now) or (),
             nvml_error=self._nvml_error,
@@ -256,20 +251,20 @@ class Observer:
 
     def recent(self) -> tuple[Series, ...]:
         """The last minutes of each worker."""
-        return tuple(slot_state.history.recent(name) for name, slot_state in self._work.slot_states.items())
+        return tuple(engine_slot.history.recent(name) for name, engine_slot in self._work.slots.items())
 
     def series(self, slot: str) -> Series:
         """A worker's metrics over its whole life. Raises `GmgError` if there is no such slot."""
-        return self._work.slot_state(slot).history.whole(slot)
+        return self._work.engine_slot(slot).history.whole(slot)
 
     async def details(self, slot: str) -> Details:
         """What the details page displays. Raises `GmgError` if there is no such slot, or no job has run there."""
-        slot_state = self._work.slot_state(slot)
-        worker = (slot_state.lead or slot_state).worker
+        engine_slot = self._work.engine_slot(slot)
+        worker = (engine_slot.lead or engine_slot).worker
         if worker is None:
             raise GmgError(f"no job has run on {slot} yet", 1)
         details = await worker.details()
-        sample = self._sample_of(worker)
+        sample = worker.sample
         if sample is None or sample.processes is None or self._work.fleet is not None:
             return details
         described = await in_daemon_thread(describe, sample.processes)
@@ -280,9 +275,9 @@ class Observer:
 
         Raises `GmgError` if there is no such slot, or no job has run there.
         """
-        self._work.slot_state(slot)
+        self._work.engine_slot(slot)
         group = self._work.scheduler.together(slot)
-        workers = [worker for each in group if (worker := self._work.slot_state(each).worker) is not None]
+        workers = [worker for each in group if (worker := self._work.engine_slot(each).worker) is not None]
         if not workers:
             raise GmgError(f"no job has run on {slot} yet", 1)
         return tuple(await asyncio.gather(*(worker.stacks() for worker in workers)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.scheduling.scheduler import Scheduler
-from gmg_tui.engine.workers.slot_state import SlotState
+from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import Session
 from gmg_tui.model.errors import GmgError
@@ -38,11 +38,9 @@ class Supervisor:
         agent: The scheduler, where this engine is a node's agent.
     """
 
-    def __init__(
-        self, session: Session, slot_states: Mapping[str, SlotState], scheduler: Scheduler, faults: Faults
-    ) -> None:
+    def __init__(self, session: Session, slots: Mapping[str, EngineSlot], scheduler: Scheduler, faults: Faults) -> None:
         self.session = session
-        self.slot_states = slot_states
+        self.slots = slots
         self.scheduler = scheduler
         self.faults = faults
         faults.note = self.note
@@ -61,7 +59,7 @@ class Supervisor:
     @property
     def workers(self) -> list[Worker]:
         """The current or last worker of each slot that has had one."""
-        return [slot_state.worker for slot_state in self.slot_states.values() if slot_state.worker is not None]
+        return [engine_slot.worker for engine_slot in self.slots.values() if engine_slot.worker is not None]
 
     # Life
 
@@ -116,13 +114,12 @@ class Supervisor:
         if self.session.spec.tune is not None:
             raise GmgError("the trials of a tuning keep their arguments; start a plain run to change them", 1)
         others = self._others(slots, seen)
-        left = self._together(slot for slot in slots if slot not in others)
-        for slot in left:
-            worker = self.slot_state(slot).worker
-            if worker is None or (worker.task.job is not None and worker.state.ended):
-                others[slot] = f"no job runs on {slot}"
-            else:
-                worker.edit(args, env)
+        together = self._together(slot for slot in slots if slot not in others)
+        for slot in together if self.session.spec.sweep is None else [slot for slot in slots if slot not in others]:
+            try:
+                self.scheduler.edit(slot, args, env)
+            except GmgError as error:
+                others[slot] = str(error)
         _raise_for(others)
 
     def _together(self, slots: Iterable[str]) -> tuple[str, ...]:
@@ -131,7 +128,7 @@ class Supervisor:
 
     def _others(self, slots: Iterable[str], seen: Mapping[str, Seen]) -> dict[str, str]:
         """What runs on slots instead of what the user saw there, in one line each."""
-        others = {slot: _other(self.slot_state(slot), seen.get(slot)) for slot in slots}
+        others = {slot: _other(self.engine_slot(slot), seen.get(slot)) for slot in slots}
         return {slot: other for slot, other in others.items() if other is not None}
 
     def end(self, *, kill: bool = False, reason: str | None = None) -> None:
@@ -155,12 +152,12 @@ class Supervisor:
         if self._ending:
             raise GmgError("the session is being stopped; start another one", 1)
 
-    def slot_state(self, slot: str) -> SlotState:
+    def engine_slot(self, slot: str) -> EngineSlot:
         """What is on a slot. Raises `GmgError` if there is no such slot."""
-        slot_state = self.slot_states.get(slot)
-        if slot_state is None:
-            raise GmgError(f"no slot {slot}; there are {', '.join(self.slot_states)}", 1)
-        return slot_state
+        engine_slot = self.slots.get(slot)
+        if engine_slot is None:
+            raise GmgError(f"no slot {slot}; there are {', '.join(self.slots)}", 1)
+        return engine_slot
 
     def note(self, subject: str, text: str | None) -> None:
         """Show a note about the session itself on all screens, or (None) remove it."""
@@ -171,12 +168,12 @@ class Supervisor:
             _log.warning("%s", text)
 
 
-def _other(slot_state: SlotState, meant: Seen | None) -> str | None:
+def _other(engine_slot: EngineSlot, meant: Seen | None) -> str | None:
     """What runs on the slot instead of what is `meant`, in one line; None where it is the same, or anything is meant."""
     if meant is None:
         return None
-    slot, current = slot_state.slot.name, slot_state.view(time.monotonic())
-    last = slot_state.worker.task.job if slot_state.worker is not None else None
+    slot, current = engine_slot.slot.name, engine_slot.view(time.monotonic())
+    last = engine_slot.worker.task.job if engine_slot.worker is not None else None
     if meant.job not in (current.job, last):
         there = f"job {current.job} runs on {slot} now" if current.job is not None else f"no job runs on {slot} now"
         return f"job {meant.job} has ended; {there}" if meant.job is not None else there

@@ -70,6 +70,12 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     """How long it has run, from its first process on, including the pauses between attempts."""
     energy_j: float | None = None
     """Of all attempts, which `last.energy_j` is not."""
+    args: tuple[str, ...] | None = None
+    """Its arguments, placeholders not filled in, if they were edited; None for the sweep's."""
+    env: dict[str, str] = {}
+    """Its environment, likewise, if its arguments were edited."""
+    edited_from: int | None = None
+    """Number of the job that it was edited from."""
     log: str | None = None
     """Path of its log in the session's folder."""
     result: dict[str, Any] | None = {}

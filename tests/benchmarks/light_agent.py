@@ -14,15 +14,15 @@ import msgspec
 
 import gmg_tui
 from gmg_tui import model
+from gmg_tui.engine.attempts.attempt import Outcome
 from gmg_tui.engine.nodes import states
-from gmg_tui.engine.workers.member import Outcome
 from gmg_tui.model import Attempt, Fps, Gpu, GpuSample, Phase, RunSpec, Session, Slot, Snapshot, WorkerState
 from gmg_tui.session import AGENT_MARK, protocol
 
 CARDS = 8
 
 
-def _report(slot: str, assignment: states.Assignment, began: float) -> states.WorkerReport:
+def _report(slot: str, assignment: states.Assignment, began: float) -> states.AttemptReport:
     """The worker on a slot, as it is now."""
     task, elapsed_s = assignment.task, time.time() - began
     state = WorkerState.STOPPED if assignment.stop else WorkerState.RUNNING
@@ -53,7 +53,7 @@ def _report(slot: str, assignment: states.Assignment, began: float) -> states.Wo
         memory_rss_mib=4000.0,
     )
     outcome = Outcome(by_user=True) if state.ended else None
-    return states.WorkerReport(assignment.key, assignment.serial, view, outcome=outcome)
+    return states.AttemptReport(assignment.key, view, outcome=outcome)
 
 
 class Agent:
@@ -107,7 +107,7 @@ class Agent:
                         self._workers.pop(slot, None)
                     else:
                         worker, began = self._workers.get(slot, (None, 0.0))
-                        same = worker is not None and (worker.key, worker.serial) == (assignment.key, assignment.serial)
+                        same = worker is not None and worker.key == assignment.key
                         self._workers[slot] = (assignment, began if same else time.time())
                     self._send(protocol.Answer(number))
                 case protocol.Numbered(id=number, question=protocol.End()):

@@ -77,7 +77,7 @@ def test_an_engine_without_a_request_is_ended(tmp_path: Path) -> None:
 )
 def test_a_wait_is_shown_on_the_terminal_and_cleared(tmp_path: Path, nodes: tuple[str, ...], message: str) -> None:
     (tmp_path / "slow.py").write_text(
-        "import sys; from gmg_tui import cli; from gmg_tui.cli import prestart, launch\n"
+        "import sys; from gmg_tui.cli import app as cli; from gmg_tui.cli import prestart, launch\n"
         "import contextlib\n"
         "launch._PATIENCE_S, waiting = 0.01, launch.waiting\n"
         f"message = {str(tmp_path / 'message')!r}\n"
@@ -113,7 +113,7 @@ def test_ctrl_c_while_modules_are_imported_ends_the_command_quietly(tmp_path: Pa
 
 
 _INTERRUPTED = (
-    "import os, signal, sys; from gmg_tui import cli, headless\n"
+    "import os, signal, sys; from gmg_tui import headless; from gmg_tui.cli import app as cli\n"
     "from gmg_tui.cli import launch\n"
     "before = launch.{name}\n"
     "def interrupted(*words, **options):\n"

@@ -13,7 +13,7 @@ from gmg_tui.model import SweepSpec, WorkerState
 from tests.cli.scripted import COMMAND, ScriptedEngine, environ
 
 _IMPATIENT = (
-    "import sys; from gmg_tui import cli; from gmg_tui.cli import stop; "
+    "import sys; from gmg_tui.cli import app as cli; from gmg_tui.cli import stop; "
     "stop.ANSWER_S, stop._END_S = {answer_s}, 1.0; cli.main(sys.argv[1:])"
 )
 

@@ -132,7 +132,7 @@ async def test_a_second_interrupt_of_stop_kills() -> None:
 
 
 async def test_stop_waits_for_an_engine_to_recreate_its_deleted_socket() -> None:
-    program = "import sys; from gmg_tui import cli, client; client._MISSING_S = 90.0; cli.main(sys.argv[1:])"
+    program = "import sys; from gmg_tui.cli import app as cli; from gmg_tui.session import client; client._MISSING_S = 90.0; cli.main(sys.argv[1:])"
     async with ScriptedEngine() as engine:
         away = engine.socket.rename(engine.socket.with_suffix(".away"))
         process = await asyncio.create_subprocess_exec(

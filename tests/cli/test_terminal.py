@@ -15,7 +15,7 @@ pytestmark = pytest.mark.terminal
 
 
 _SWALLOWED = (
-    "import asyncio, os, signal, sys; from gmg_tui import cli; from gmg_tui.ui.app import GmgApp\n"
+    "import asyncio, os, signal, sys; from gmg_tui.cli import app as cli; from gmg_tui.ui.app import GmgApp\n"
     "async def run_async(*_, **__):\n"
     "    os.kill(os.getpid(), signal.SIGINT)\n"
     "    try:\n"

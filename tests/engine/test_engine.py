@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gmg_tui.engine.attempts.context import PHASE_TIMES
+from gmg_tui.engine.attempts.script_times import PHASE_TIMES
 from gmg_tui.model import RunSpec, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import inspect, sessions_folder
@@ -123,7 +123,10 @@ async def test_a_stop_cancels_a_pending_restart() -> None:
 
 @pytest.mark.parametrize(
     ("spec", "word"),
-    [({"python": "/nowhere/python"}, "/nowhere/python"), ({"cwd": "/nowhere"}, "cannot start")],
+    [
+        ({"python": "/nowhere/python"}, "/nowhere/python"),
+        ({"cwd": "/nowhere"}, "cannot change directory to '/nowhere'"),
+    ],
 )
 async def test_a_script_that_cannot_start_is_a_failure_without_a_traceback(spec: dict[str, Any], word: str) -> None:
     async with running(spec_for(**spec)) as run:

@@ -49,7 +49,6 @@ async def test_the_first_worker_to_ask_starts_first_and_opens_the_gate() -> None
     asked = Asked(StartMode.GATED, "gpu3", "gpu0")
     assert await asked.started() == ["gpu3"]
     assert asked.reasons == {"gpu3": None, "gpu0": "for gpu3 to write the mesh caches"}
-    asked.gate.reached("gpu0", Phase.COMPILING)
     asked.gate.reached("gpu3", Phase.IMPORTING)
     assert await asked.started() == ["gpu3"]
     asked.gate.reached("gpu3", Phase.COMPILING)
@@ -57,41 +56,44 @@ async def test_the_first_worker_to_ask_starts_first_and_opens_the_gate() -> None
     assert await asked.started() == ["gpu3", "gpu0", "gpu1"]
 
 
-async def test_the_end_of_the_first_worker_opens_the_gate() -> None:
+async def test_a_script_that_finishes_without_building_a_scene_opens_the_gate() -> None:
     asked = Asked(StartMode.GATED, "gpu0", "gpu1", "gpu2")
     await asked.started()
-    asked.gate.ended("gpu0")
+    asked.gate.leave("gpu0", finished=True)
     await asked.all_start()
 
 
-async def test_the_next_worker_leads_when_the_user_stops_the_first() -> None:
+async def test_only_the_next_worker_builds_when_the_first_fails_or_is_restarted() -> None:
     asked = Asked(StartMode.GATED, "gpu0", "gpu1", "gpu2")
     await asked.started()
-    asked.gate.left("gpu0")
+    asked.gate.reached("gpu0", Phase.BUILDING)
+    asked.gate.leave("gpu0")
     assert await asked.started() == ["gpu0", "gpu1"]
     assert asked.reasons["gpu2"] == "for gpu1 to write the mesh caches"
-    asked.gate.left("gpu1")
     asked.ask("gpu0")
+    asked.gate.leave("gpu1")
     assert await asked.started() == ["gpu1", "gpu2"]
     assert asked.reasons["gpu0"] == "for gpu2 to write the mesh caches"
-
-
-@pytest.mark.parametrize(
-    ("limit", "phase", "uses_genesis"),
-    [("TIMEOUT_S", None, True), ("LONGEST_S", Phase.BUILDING, True), ("PLAIN_S", None, False)],
-)
-async def test_the_wait_for_the_first_worker_depends_on_its_phase(
-    monkeypatch: pytest.MonkeyPatch, limit: str, phase: Phase | None, uses_genesis: bool
-) -> None:
-    monkeypatch.setattr(gate, "CHECK_S", 0.01)
-    for name in ("TIMEOUT_S", "LONGEST_S", "PLAIN_S"):
-        monkeypatch.setattr(gate, name, 0.1 if name == limit else 1e6)
-    asked = Asked(StartMode.GATED, "gpu0", "gpu1")
-    await asked.started()
-    asked.gate.began("gpu0", lambda: uses_genesis)
-    if phase is not None:
-        asked.gate.reached("gpu0", phase)
+    asked.gate.reached("gpu2", Phase.COMPILING)
     await asked.all_start()
+
+
+async def test_the_wait_for_a_worker_that_is_not_seen_to_build_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "CHECK_S", 0.01)
+    monkeypatch.setattr(gate, "UNSEEN_S", 0.1)
+    asked = Asked(StartMode.GATED, "gpu0", "gpu1", "gpu2")
+    await asked.all_start()
+
+
+async def test_one_more_worker_builds_when_the_first_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "CHECK_S", 0.01)
+    monkeypatch.setattr(gate, "BUILD_S", 0.1)
+    asked = Asked(StartMode.GATED, "gpu0", "gpu1", "gpu2")
+    await asked.started()
+    asked.gate.reached("gpu0", Phase.BUILDING)
+    async with asyncio.timeout(LONG_S):
+        await asked.waiting["gpu1"]
+    assert await asked.started() == ["gpu0", "gpu1"]
 
 
 async def test_in_staggered_mode_a_slot_waits_only_for_its_first_worker(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from gmg_tui import session
-from gmg_tui.engine.attempts.context import AWAITS_DRIVER
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
+from gmg_tui.engine.attempts.local_host import AWAITS_DRIVER
 from gmg_tui.engine.observer import GpuSamples
 from gmg_tui.engine.scheduling import slot_board
 from gmg_tui.engine.scheduling.job_queue import JobQueue
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
-from gmg_tui.engine.workers.slot_state import SlotState
+from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.machine.gpu.silence import NO_ANSWER
 from gmg_tui.model import (
     DdpSpec,
@@ -287,7 +287,7 @@ async def test_a_job_that_fails_on_a_lost_gpu_runs_on_another(sim: Sim, tmp_path
 
 def _board() -> tuple[SlotBoard, Callable[[GpuSample, float], bool]]:
     """A board with one GPU, and what takes its samples: whether it is benched by them."""
-    board = SlotBoard({"gpu0": SlotState(Slot("gpu0", Gpu(0, "A", "H100")), 0, 1)}, JobQueue([]))
+    board = SlotBoard({"gpu0": EngineSlot(Slot("gpu0", Gpu(0, "A", "H100")), 0, 1)}, JobQueue([]))
     return board, lambda sample, now: bool(board.take_samples({"A": sample}, None, now))
 
 

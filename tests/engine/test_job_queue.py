@@ -23,7 +23,7 @@ from gmg_tui.engine.scheduling import queue_scheduler
 from gmg_tui.engine.scheduling.job_queue import JobQueue
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.slot_board import Allotment, SlotBoard, allot
-from gmg_tui.engine.workers.slot_state import SlotState
+from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.model import JobRecord, QueueAction, RestartMode, RunSpec, Slot, TuneSpec, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import EngineClient
@@ -178,8 +178,8 @@ class Run:
 
     started: list[int]
 
-    def __init__(self, record: JobRecord, slot_states: Sequence[SlotState], *_: object) -> None:
-        self.number, self.slot_states = record.number, slot_states
+    def __init__(self, record: JobRecord, slot_states: Sequence[EngineSlot], *_: object) -> None:
+        self.number, self.engine_slots = record.number, slot_states
         self.slots = [slot_state.slot.name for slot_state in slot_states]
         unready = None if self.started else "not ready"
         self.workers = [SimpleNamespace(slot=slot_states[0].slot, unready=unready, sample=None)]
@@ -211,7 +211,7 @@ async def test_jobs_start_without_another_sample_of_the_gpus(monkeypatch: pytest
     monkeypatch.setattr(queue_scheduler, "_UNREADY_S", 0.01)
     Run.started = []
     done = asyncio.Event()
-    board = SlotBoard({"cpu0": SlotState(Slot("cpu0"), 0, 1)}, queue_of(3))
+    board = SlotBoard({"cpu0": EngineSlot(Slot("cpu0"), 0, 1)}, queue_of(3))
     board.use("cpu0", used=False)
     workplace, records = cast("Any", SimpleNamespace(spec=SPEC)), cast("Any", Records())
     scheduler = QueueScheduler(board, workplace, records, lambda: done.set() if scheduler.ended else None)

@@ -18,12 +18,12 @@ import pytest
 
 from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.engine.processes import process_tree
-from gmg_tui.engine.processes.process import Process, adopt_orphans
+from gmg_tui.engine.processes.process import ENV_FAILURES, Process, adopt_orphans
 from gmg_tui.engine.processes.process_tree import Scans
 
 from .harness import lives
 
-ENV = {"PATH": os.environ["PATH"], "GMG_SLOT": "cpu0", "PYTHONUNBUFFERED": "1"}
+ENV = {"PATH": os.environ["PATH"], "PYTHONUNBUFFERED": "1"}
 STEPS = ((signal.SIGINT, 0.3), (signal.SIGTERM, 0.3), (signal.SIGKILL, 5.0))
 
 
@@ -35,7 +35,7 @@ class Run:
         self.output = {False: b"", True: b""}
         self.received = asyncio.Event()
         self.sent: list[str] = []
-        self.process = Process(self.pipes, Scans(), "cpu0", self._take, self._changed)
+        self.process = Process(self.pipes, Scans(), "a7", self._take, self._changed)
 
     def _changed(self) -> None:
         self.sent.append((self.process.sent or "").partition(" ")[0])
@@ -49,8 +49,8 @@ class Run:
         return self
 
     async def stop(self) -> None:
-        self.process.stop(STEPS)
-        await self.process.wait_stopped()
+        self.process.end(STEPS)
+        await self.process.all_gone()
         self.process.close_pipes()
         assert self.process.survivors is None
 
@@ -71,12 +71,25 @@ async def test_both_streams_are_read_to_the_last_byte() -> None:
 
 
 @pytest.mark.process
-async def test_a_command_that_does_not_exist_leaves_no_descriptor_open() -> None:
-    run = Run()
-    before = psutil.Process().num_fds()
-    with pytest.raises(FileNotFoundError):
-        await run.process.start(("/nowhere/python",), cwd="/", env=ENV)
-    assert not run.process.started
+@pytest.mark.parametrize(
+    ("cwd", "python", "why"),
+    [
+        ("/", "/nowhere/python", b"env: \xe2\x80\x98/nowhere/python\xe2\x80\x99: No such file or directory"),
+        (
+            "/nowhere",
+            sys.executable,
+            b"env: cannot change directory to '/nowhere': No such file or directory",
+        ),
+    ],
+)
+async def test_the_child_itself_enters_its_directory_and_executes_the_interpreter(
+    cwd: str, python: str, why: bytes
+) -> None:
+    run, before = Run(), psutil.Process().num_fds()
+    await run.process.start((python, "-c", ""), cwd=cwd, env={**ENV, "LC_ALL": "C.UTF-8"})
+    assert await run.process.wait() in ENV_FAILURES
+    run.process.close_pipes()
+    assert run.output[True].strip() == why
     assert psutil.Process().num_fds() == before
 
 
@@ -167,14 +180,16 @@ async def test_a_process_group_with_a_recycled_pid_is_not_killed(tmp_path: Path)
 
 async def test_a_child_with_an_unreadable_environment_does_not_block_scans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Like a process stuck in a driver, with its memory map locked."""
-    answer, slot_of = threading.Event(), process_tree.slot_of
+    answer, mark_of = threading.Event(), process_tree.mark_of
 
     def stuck(pid: int) -> str:
         answer.wait()
-        return slot_of(pid)
+        return mark_of(pid)
 
-    monkeypatch.setattr(process_tree, "slot_of", stuck)
-    child = await asyncio.create_subprocess_exec("sleep", "60", env={"GMG_SLOT": "cpu7", "PATH": os.environ["PATH"]})
+    monkeypatch.setattr(process_tree, "mark_of", stuck)
+    child = await asyncio.create_subprocess_exec(
+        "sleep", "60", env={"GMG_ATTEMPT_ID": "cpu7", "PATH": os.environ["PATH"]}
+    )
     scans = Scans()
     try:
         assert (await scans.table()).members(None, "cpu7") == []

@@ -163,9 +163,9 @@ def _follows(policy: RestartPolicy, running_s: float = 1.0) -> bool:
 async def test_restarts_are_limited_until_an_attempt_was_healthy_or_the_user_restarts() -> None:
     spec = spec_for(restart=RestartMode.FAILURE, max_restarts=2)
     policy = RestartPolicy(spec)
-    await policy.wait()
+    await policy.due()
     assert [_follows(policy) for _ in range(4)] == [True, True, False, False]
     assert [_follows(policy, HEALTHY_S), _follows(policy), _follows(policy)] == [True, True, False]
     policy.now()
-    await policy.wait()
+    await policy.due()
     assert [_follows(policy) for _ in range(3)] == [True, True, False]

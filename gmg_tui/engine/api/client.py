@@ -62,7 +62,7 @@ class Client:
     @property
     def has_lines(self) -> bool:
         """Whether a followed worker has unsent lines."""
-        slots = self._supervisor.slot_states
+        slots = self._supervisor.slots
         return any(slots[slot].ring.end > number for slot, number in self._next_line.items())
 
     async def serve(self) -> None:
@@ -108,7 +108,7 @@ class Client:
         self.wake.set()
 
     def _follow(self, request: Follow) -> None:
-        states = self._supervisor.slot_states
+        states = self._supervisor.slots
         slots = [slot for slot in request.slots if slot in states]
         self._next_line = {slot: max(states[slot].ring.end - request.tail, 0) for slot in slots}
         if self._watched is not None:
@@ -187,7 +187,7 @@ class Client:
             await self.writer.drain()
 
     async def _send_lines(self, slot: str, number: int) -> None:
-        ring = self._supervisor.slot_states[slot].ring
+        ring = self._supervisor.slots[slot].ring
         first, raw = ring.since(number, _MAX_LINES if number else _MAX_LINES * 8)
         if not raw or self._next_line.get(slot) != number:
             return  # nothing, or another Follow came in between

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 from pathlib import Path
 
-from gmg_tui.engine.attempts.attempt import RunningAttempt
-from gmg_tui.engine.attempts.context import DriverSilentError
+from gmg_tui.engine.attempts.attempt import Outcome, Stop, StopCause
+from gmg_tui.engine.attempts.local_host import DriverSilentError
+from gmg_tui.engine.attempts.readings import Readings
+from gmg_tui.engine.processes.process import ENV_ERROR, ENV_FAILURES
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable
-from gmg_tui.model import GpuSample, RunSpec, units
+from gmg_tui.model import GpuSample, RunSpec
 from gmg_tui.model.errors import GmgError
+from gmg_tui.model.text import clean
 from gmg_tui.scripts import torchrun
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind, explain_recorded
 
@@ -24,20 +28,53 @@ _REFUSED = re.compile(r"unrecogni[sz]ed|no such option|unknown", re.IGNORECASE)
 """What argparse, click and getopt print about an option that a script does not have."""
 
 
-async def failure_of(attempt: RunningAttempt, exit_code: int) -> Failure | None:
-    """Why an attempt failed; None when it finished, or was ended by the user or with its group."""
-    if attempt.by_user or attempt.by_group:
-        return None
-    if attempt.timed_out:
-        return Failure(FailureKind.UNKNOWN, f"timed out after {units.span(attempt.task.timeout_s or 0.0)}", "")
-    if exit_code == 0:
-        return None
-    failure = _with_order(attempt.reader.failure(exit_code), attempt.spec)
+async def outcome_of(
+    readings: Readings, spec: RunSpec, exit_code: int | None, stop: Stop | None, survivors: str | None
+) -> Outcome:
+    """How an attempt has ended.
+
+    Args:
+        readings: What was read from it.
+        spec: The session's.
+        exit_code: The script's; None if the kernel does not let it go.
+        stop: How and why it was stopped.
+        survivors: The processes that survive SIGKILL.
+    """
+    cause, failure = stop.cause if stop is not None else None, None
+    if survivors is not None:
+        failure = Failure(FailureKind.UNKNOWN, survivors, "")
+    elif stop is not None and cause in (StopCause.STUCK, StopCause.TIMEOUT):
+        failure = Failure(FailureKind.UNKNOWN, stop.reason or stop.cause, "")
+    elif stop is None and exit_code:
+        failure = await _failure_of(readings, spec, exit_code)
+    return Outcome(
+        failure,
+        by_user=cause is StopCause.COMMAND and survivors is None,
+        had_progress=readings.reader.had_progress,
+        running_s=readings.reader.running_s(time.monotonic()),
+        by_group=cause is StopCause.GROUP,
+    )
+
+
+async def _failure_of(readings: Readings, spec: RunSpec, exit_code: int) -> Failure:
+    """Why an attempt failed by itself."""
+    entry = _entry_error(readings.newest_line, readings.launch.command[0]) if exit_code in ENV_FAILURES else None
+    if entry is not None:
+        return Failure(FailureKind.CONFIG, entry, "")
+    failure, meeting = _with_order(readings.reader.failure(exit_code), spec), readings.launch.meeting
     vague = failure.kind in (FailureKind.UNKNOWN, FailureKind.KILLED)
-    if attempt.launch.meeting is not None and vague:  # its record has more detail
-        recorded = await recorded_in(Path(attempt.launch.meeting.error_file))
+    if meeting is not None and vague:  # its record has more detail
+        recorded = await recorded_in(Path(meeting.error_file))
         failure = explain_recorded(recorded) if recorded is not None else failure
     return failure
+
+
+def _entry_error(line: bytes, program: str) -> str | None:
+    """Why env(1) could not enter the working directory or execute `program`; None if the line is the script's."""
+    if not line.startswith(ENV_ERROR):
+        return None
+    text = clean(line.removeprefix(ENV_ERROR)).replace("‘", "'").replace("’", "'")
+    return text.replace(f"'{program}'", f"cannot start {program}", 1)
 
 
 def of_preparation(error: NvmlUnavailable | GmgError) -> Failure:

@@ -4,26 +4,25 @@ Genesis writes its mesh caches without a lock and in place (1.4.5: genesis/utils
 `MeshCache.save`), so workers that build their scenes together on a cold cache read each other's half-written files. All
 mesh caches are written when it prints `Compiling simulation kernels...`.
 
-The others do not start before that. Of a script that silences Genesis, the probe sees it.
+Until one worker has got that far, there is one builder at a time: if it ends or is stuck, the next in line takes its place.
+If a script silences Genesis, the probe sees it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
+from gmg_tui.engine.attempts.attempt import Report
 from gmg_tui.model import Phase, StartMode
 
-PLAIN_S = 10.0
-"""How long the others wait for a first worker that is seen not to import Genesis."""
-TIMEOUT_S = 120.0
-"""The same for a worker without visible phases."""
-LONGEST_S = 900.0
-"""The same while it builds a scene: convex decomposition of detailed meshes takes many minutes."""
+UNSEEN_S = 120.0
+"""How long the others wait for a worker that is not seen to build: torch alone may take a minute to import."""
+BUILD_S = 900.0
+"""How long the next waits for one that builds: convex decomposition of detailed meshes takes many minutes."""
 CHECK_S = 1.0
-"""How often the first worker is checked."""
+"""How often the builder is checked."""
 STAGGER_S = 3.0
 
 _ANNOUNCED = frozenset({Phase.CREATING, Phase.BUILDING})
@@ -32,81 +31,80 @@ _WRITTEN = frozenset({Phase.COMPILING, Phase.BUILT, Phase.RUNNING})
 
 
 class Gate:
-    """Decides when each worker may start. The first to ask goes first."""
+    """Decides when each worker may start. The first to ask goes first.
 
-    def __init__(self, way: StartMode) -> None:
-        self._way = way
+    Attributes:
+        opened: True once everybody may start.
+    """
+
+    def __init__(self, mode: StartMode) -> None:
+        self._mode = mode
         self._queue: list[str] = []
-        """The slots whose workers have asked, in that order."""
-        self._open = way is not StartMode.GATED
-        """Whether everybody may start."""
+        """The slots whose workers have asked, in that order; while the gate is shut the first builds."""
+        self.opened = mode is not StartMode.GATED
         self._announced = False
-        """Whether the first worker is seen to build a scene."""
-        self._may_build: Callable[[], bool] = lambda: True
-        """Whether the first worker may use Genesis, as far as that is seen."""
-        self._since = 0.0
-        """When the first worker began, monotonic seconds."""
+        """True if the builder is seen to build a scene."""
+        self._since = time.monotonic()
+        """When the builder's turn began, monotonic seconds."""
         self._watching: asyncio.Task[None] | None = None
         self._change = asyncio.Event()
         """Set, and replaced, when any of this changes."""
 
-    async def wait(self, slot: str, report: Callable[[str | None], None]) -> None:
+    async def wait(self, slot: str, report: Report) -> None:
         """Wait until the worker on `slot` may start; `report` is called with what it waits for."""
         again = slot in self._queue
         if not again:
             self._queue.append(slot)
-        if self._way is StartMode.STAGGERED:
+            if len(self._queue) == 1:
+                self._since = time.monotonic()
+        if self._mode is StartMode.STAGGERED:
             wait_s = 0.0 if again else STAGGER_S * self._queue.index(slot)
             if wait_s:
                 report(f"staggered: starts {wait_s:.0f} s after {self._queue[0]}")
             await asyncio.sleep(wait_s)
             return
-        while not self._open and self._queue[0] != slot:
+        while not self.opened and self._queue[0] != slot:
             if self._watching is None:
-                self._since = time.monotonic()
                 self._watching = asyncio.create_task(self._watch())
             report(f"for {self._queue[0]} to write the mesh caches")
             await self._change.wait()
 
-    def began(self, slot: str, may_build: Callable[[], bool]) -> None:
-        """The worker on `slot` has a process; `may_build` is whether that may use Genesis, as far as that is visible."""
-        if self._queue[:1] == [slot]:
-            self._may_build = may_build
-
     def reached(self, slot: str, phase: Phase) -> None:
         """The worker on `slot` has reached `phase`."""
-        if self._open or self._queue[:1] != [slot]:
-            return
-        self._announced |= phase in _ANNOUNCED
         if phase in _WRITTEN:
-            self._open_wide()
+            self._open()
+        elif self._queue[:1] == [slot]:
+            self._announced |= phase in _ANNOUNCED
 
-    def ended(self, slot: str) -> None:
-        """The worker on `slot` has ended or is stuck: nobody waits for it."""
-        if self._queue[:1] == [slot]:
-            self._open_wide()
+    def leave(self, slot: str, *, finished: bool = False) -> None:
+        """The worker on `slot` has ended, or is stuck: the next in line builds.
 
-    def left(self, slot: str) -> None:
-        """The user has ended the worker on `slot`, which does not affect the caches: the next in line goes first."""
-        if self._way is StartMode.GATED and slot in self._queue:
-            if self._queue[0] == slot:
-                self._announced = False
-                self._may_build, self._since = lambda: True, time.monotonic()
-            self._queue.remove(slot)
-            self._changed()
+        A script that has `finished` without building a scene never builds one.
+        """
+        if self.opened or slot not in self._queue:
+            return
+        is_builder, announced = self._queue[0] == slot, self._announced
+        self._queue.remove(slot)
+        if is_builder:
+            self._announced, self._since = False, time.monotonic()
+        if is_builder and finished and not announced:
+            self._open()
+        self._changed()
 
     async def _watch(self) -> None:
-        """Open the gate when the first worker takes too long."""
-        while not self._open:
-            longest_s = LONGEST_S if self._announced else TIMEOUT_S if self._may_build() else PLAIN_S
-            if time.monotonic() - self._since > longest_s:
-                self._open_wide()
+        """Let the next worker build when the builder takes too long, or all if nothing shows that it builds at all."""
+        while not self.opened:
+            waited_s = time.monotonic() - self._since
+            if not self._announced and waited_s > UNSEEN_S:
+                self._open()
+            elif len(self._queue) > 1 and waited_s > BUILD_S:
+                self.leave(self._queue[0])
             with suppress(TimeoutError):
                 async with asyncio.timeout(CHECK_S):
                     await self._change.wait()
 
-    def _open_wide(self) -> None:
-        self._open = True
+    def _open(self) -> None:
+        self.opened = True
         self._changed()
 
     def _changed(self) -> None:

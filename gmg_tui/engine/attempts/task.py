@@ -41,8 +41,8 @@ class Task:
     def queued(cls, spec: RunSpec, job: JobRecord, count: int, cards: tuple[Slot, ...] = ()) -> Self:
         """A job of a sweep of `count` jobs; each of its workers sees `cards`."""
         return cls(
-            spec.args,
-            spec.env,
+            spec.args if job.args is None else job.args,
+            spec.env if job.args is None else job.env,
             job.number - 1,
             count,
             cards,

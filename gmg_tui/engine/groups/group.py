@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, Report
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.clock import unix
-from gmg_tui.engine.workers.member import Member, Outcome, RankSeen
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
-from gmg_tui.engine.workers.slot_state import Workplace
+from gmg_tui.engine.workers.slot import Workplace
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import Rank, RankGroup, WorkerState
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
@@ -32,7 +32,6 @@ _ORDER = (
     *("compiling", "running", "failed", "stopped", "finished"),
 )
 """A group is in the first of these states in which one of its ranks is."""
-_Report = Callable[[str | None], None]
 
 
 @dataclass
@@ -87,7 +86,7 @@ class Group:
         self.slots = tuple(slots)
         ranks = (Rank(name, rank, len(self.slots)) for rank in range(len(self.slots)))
         self.policy = RestartPolicy(workplace.spec)
-        self.members = tuple(RankMember(self, rank) for rank in ranks)
+        self.members = tuple(GroupRank(self, rank) for rank in ranks)
         self.stuck: str | None = None
         self._task, self._workplace, self._session = task, workplace, workplace.session
         self._attempt = _Attempt()
@@ -107,11 +106,10 @@ class Group:
     async def run(self) -> None:
         """Begin an attempt of all ranks whenever one is due, until cancelled."""
         while True:
-            await self.policy.wait()
+            await self.policy.due()
             self._attempt, self.stuck = _Attempt(), None
             for member in self.members:
-                member.called_off = False
-                member.due.set()
+                member.is_due.set()
             await self._attempt.ended.wait()
 
     def _changed(self) -> None:
@@ -124,8 +122,6 @@ class Group:
         attempt.stuck = stuck or attempt.stuck
         if not attempt.called_off:
             attempt.called_off = True
-            for member in self.members:
-                member.called_off = True
             for worker in self.workers:
                 worker.end_with_group()
             self._changed()
@@ -136,7 +132,7 @@ class Group:
             self._attempt.failed.append(rank)
         self.end()
 
-    async def meet(self, rank: int, report: _Report) -> Meeting | None:
+    async def meet(self, rank: int, report: Report) -> Meeting | None:
         """Wait until all ranks are ready. None: the attempt is called off."""
         attempt = self._attempt
         attempt.ready.add(rank)
@@ -174,7 +170,7 @@ class Group:
             virtual_local_rank=ddp is not None and ddp.virtual_local_rank,
         )
 
-    async def part(self, rank: int, outcome: Outcome, report: _Report) -> Failure | None:
+    async def conclude(self, rank: int, outcome: Outcome, report: Report) -> Failure | None:
         """Wait until all ranks have ended, and return why this one failed."""
         attempt = self._attempt
         if outcome.failure is not None or outcome.by_user:
@@ -223,10 +219,10 @@ class Group:
         self._checked_at, workers = now, self.workers
         if any(worker.state is WorkerState.RUNNING and worker.fps_of_group for worker in workers):
             for worker in workers:  # it steps with the others, who print nothing
-                worker.run_with_group()
+                worker.follow_rank0()
         self.stuck = self._why_stuck(now)
         for worker in workers:
-            worker.stick(self.stuck)
+            worker.set_stuck(self.stuck)
         if self.stuck is not None and self._session.spec.restart_stuck and self.policy.replace_stuck():
             self.end(self.stuck)
 
@@ -236,7 +232,7 @@ class Group:
         A deadlocked collective appears busy: the GPU is at 100 % and a CPU core too. The sign is that no rank makes
         progress.
         """
-        ranks = [worker.seen() for worker in self.workers]
+        ranks = [worker.activity() for worker in self.workers]
         same = len({seen.attempt for seen in ranks}) == 1
         if self._attempt.called_off or not same or not all(seen.settled for seen in ranks):
             return None
@@ -302,46 +298,45 @@ class Group:
         return sum(rates) if rates else None
 
 
-class RankMember(Member):
-    """A rank as a member of its group: its next attempt is due when the group's is."""
+class GroupRank:
+    """A rank's part in its group, a `Barrier` of its worker: its next attempt is due when the group's is."""
 
-    rank: Rank
     worker: Worker
 
     def __init__(self, group: Group, rank: Rank) -> None:
-        super().__init__(group.policy, rank)
-        self.due = asyncio.Event()
+        self.policy, self.rank = group.policy, rank
+        self.is_due = asyncio.Event()
         self._group = group
 
-    async def meet(self, report: _Report) -> Meeting | None:
-        """As `Member.meet`."""
-        return await self._group.meet(self.rank.rank, report)
-
-    def call_off(self) -> None:
-        """As `Member.call_off`."""
-        self._group.end()
-
-    def has_ended(self, exit_code: int) -> None:
-        """As `Member.has_ended`."""
-        if exit_code != 0:
-            self._group.fail(self.rank.rank)
-
-    async def part(self, outcome: Outcome, report: _Report) -> Failure | None:
-        """As `Member.part`."""
-        return await self._group.part(self.rank.rank, outcome, report)
+    async def due(self) -> None:
+        """As `Barrier.due`."""
+        await self.is_due.wait()
+        self.is_due.clear()
 
     @property
     def pending(self) -> bool:
-        """As `Member.pending`."""
-        return self.due.is_set() or self.policy.pending
+        """As `Barrier.pending`."""
+        return self.is_due.is_set() or self.policy.pending
 
-    async def wait(self) -> None:
-        """As `Member.wait`."""
-        await self.due.wait()
-        self.due.clear()
+    async def meet(self, report: Report) -> Meeting | None:
+        """As `Barrier.meet`."""
+        return await self._group.meet(self.rank.rank, report)
+
+    def call_off(self) -> None:
+        """As `Barrier.call_off`."""
+        self._group.end()
+
+    def leader_ended(self, exit_code: int) -> None:
+        """As `Barrier.leader_ended`."""
+        if exit_code != 0:
+            self._group.fail(self.rank.rank)
+
+    async def conclude(self, outcome: Outcome, report: Report) -> Failure | None:
+        """As `Barrier.conclude`."""
+        return await self._group.conclude(self.rank.rank, outcome, report)
 
 
-def _silent_s(ranks: Sequence[RankSeen], stuck_after_s: float, since: float, now: float) -> float | None:
+def _silent_s(ranks: Sequence[RankActivity], stuck_after_s: float, since: float, now: float) -> float | None:
     """How long no rank has made progress, seconds, where that is too long; None where it is not.
 
     They were watched from `since` on, which is in monotonic seconds, as `now` is.
@@ -356,6 +351,6 @@ def _silent_s(ranks: Sequence[RankSeen], stuck_after_s: float, since: float, now
     return silent_s if silent_s >= most_s else None
 
 
-def _builds(seen: RankSeen, last: float) -> bool:
+def _builds(seen: RankActivity, last: float) -> bool:
     """Whether a rank builds another scene since its last report of progress, or where it reports none the group's."""
     return not seen.in_running and (seen.progress_at is not None or seen.phase_started > last)

@@ -13,16 +13,17 @@ from dataclasses import replace
 import msgspec
 from msgspec import structs
 
+from gmg_tui.engine.attempts.attempt import Outcome, Report
 from gmg_tui.engine.nodes.logs import KeptLogs
-from gmg_tui.engine.nodes.states import Assignment, Report, WorkerReport
+from gmg_tui.engine.nodes.states import Assignment, AttemptReport
+from gmg_tui.engine.nodes.states import Report as NodeReport
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.scheduler import Scheduler
-from gmg_tui.engine.workers.local_worker import LocalWorker
-from gmg_tui.engine.workers.member import Member, Outcome
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
-from gmg_tui.engine.workers.slot_state import SlotState, Workplace
+from gmg_tui.engine.workers.slot import EngineSlot, Workplace
+from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.machine.blocking_calls import in_daemon_thread
-from gmg_tui.model import JobRecord, RunSpec, Snapshot, WorkerState
+from gmg_tui.model import JobRecord, Rank, RunSpec, Snapshot, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.output.failures import Failure
 from gmg_tui.scripts.torchrun import LOOPBACK, Meeting, free_port
@@ -36,63 +37,64 @@ _SILENT_S = 60.0
 _CHECK_S = 1.0
 
 
-class AssignedWorker(Member):
-    """A worker on a slot, its newest assignment, and its part in a group that the session's engine manages."""
+class AssignedRank:
+    """A rank's part in a group that the session's engine manages, a `Barrier` of its worker here."""
 
-    worker: LocalWorker
+    def __init__(self, rank: Rank, meeting: Meeting | None, spec: RunSpec) -> None:
+        self.policy, self.rank = RestartPolicy(spec), rank
+        self._meeting = meeting
+
+    async def due(self) -> None:
+        """As `Barrier.due`."""
+        await self.policy.due()
+
+    @property
+    def pending(self) -> bool:
+        """As `Barrier.pending`."""
+        return self.policy.pending
+
+    async def meet(self, report: Report) -> Meeting | None:
+        """All ranks are ready."""
+        return self._meeting
+
+    def call_off(self) -> None:
+        """The session's engine sees it."""
+
+    def leader_ended(self, exit_code: int) -> None:
+        """The session's engine sees it."""
+
+    async def conclude(self, outcome: Outcome, report: Report) -> Failure | None:
+        """The session's engine waits for the other ranks."""
+        return outcome.failure
+
+
+class AssignedAttempt:
+    """An attempt that was assigned to a slot, and the worker that runs it; no other follows by itself."""
+
     running: asyncio.Task[None]
 
-    def __init__(self, assignment: Assignment, spec: RunSpec) -> None:
-        super().__init__(RestartPolicy(spec), assignment.rank)
-        self.assignment = _without_commands(assignment)
-        self._outcome: Outcome | None = None
-
-    async def meet(self, report: Callable[[str | None], None]) -> Meeting | None:
-        """All ranks are ready."""
-        return self.assignment.meeting
-
-    async def part(self, outcome: Outcome, report: Callable[[str | None], None]) -> Failure | None:
-        """The session's engine waits for the other ranks."""
-        self._outcome = outcome
-        return outcome.failure
+    def __init__(self, assignment: Assignment, worker: Worker) -> None:
+        self.assignment, self.worker = structs.replace(assignment, stop=None, signals=()), worker
 
     def update(self, assignment: Assignment) -> None:
         """Carry out what has changed since the last assignment."""
-        before, self.assignment, worker, task = self.assignment, assignment, self.worker, assignment.task
-        if assignment.serial > before.serial:
-            before = _without_commands(assignment)
-            self.called_off, self._outcome = False, None
-            if (task.args, task.env) == (worker.args, worker.env):
-                worker.restart()
-            else:
-                worker.edit(task.args, dict(task.env))
+        before, self.assignment = self.assignment, assignment
         if assignment.stop is not None and assignment.stop != before.stop:
-            worker.stop(kill=assignment.stop.kill, reason=assignment.stop.reason)
+            self.worker.obey(assignment.stop)
         for number in assignment.signals[len(before.signals) :]:
-            worker.pass_on(signal.Signals(number))
-        if assignment.ends_with_group:
-            self.called_off = True  # if it has no process yet, none is started
-            worker.end_with_group()
+            self.worker.pass_on(signal.Signals(number))
 
-    def report(self) -> WorkerReport:
-        """The worker at this moment."""
-        worker, outcome, now = self.worker, self._outcome, time.monotonic()
-        if worker.state is WorkerState.STOPPED and outcome is None:
-            outcome = Outcome(by_user=True)
-        return WorkerReport(
+    def report(self) -> AttemptReport:
+        """The attempt at this moment."""
+        worker, now = self.worker, time.monotonic()
+        return AttemptReport(
             self.assignment.key,
-            self.assignment.serial,
             worker.view(worker.task.index, now),
             worker.result,
             worker.unready,
-            worker.seen().later(-now) if self.rank is not None else None,
-            outcome if worker.concluded.is_set() and not self.policy.pending else None,
+            worker.activity().shifted(-now) if worker.rank is not None else None,
+            worker.outcome if worker.concluded.is_set() else None,
         )
-
-
-def _without_commands(assignment: Assignment) -> Assignment:
-    """The assignment as its attempt begins."""
-    return structs.replace(assignment, stop=None, ends_with_group=False)
 
 
 class Agent(Scheduler):
@@ -105,17 +107,17 @@ class Agent(Scheduler):
 
     def __init__(
         self,
-        slot_states: Mapping[str, SlotState],
+        slots: Mapping[str, EngineSlot],
         workplace: Workplace,
         recorder: Recorder,
         changed: Callable[[], None],
     ) -> None:
         assert workplace.spec.agent is not None
         self.orphaned: Callable[[str], None] = lambda _: None
-        self._slot_states, self._workplace, self._recorder, self._changed = slot_states, workplace, recorder, changed
+        self._slots, self._workplace, self._recorder, self._changed = slots, workplace, recorder, changed
         self._spec = workplace.spec.agent
         self.logs = KeptLogs(workplace.spec.folder, shared=bool(self._spec.logs))
-        self._assigned: dict[str, AssignedWorker] = {}
+        self._assigned: dict[str, AssignedAttempt] = {}
         """The worker of each slot to which one is assigned."""
         self._tasks: set[asyncio.Task[None]] = set()
         """They run these workers, and earlier ones that have not ended yet."""
@@ -156,7 +158,7 @@ class Agent(Scheduler):
         self._leaders.add(leader)
         self.received(leader)
         slot = request.slot
-        if slot not in self._slot_states:
+        if slot not in self._slots:
             raise GmgError(f"no slot {slot}", 1)
         try:
             assignment = msgspec.msgpack.decode(request.assignment, type=Assignment | None)
@@ -165,7 +167,7 @@ class Agent(Scheduler):
         current = self._assigned.get(slot)
         if current is not None and assignment is not None and current.assignment.key == assignment.key:
             current.update(assignment)
-        elif assignment is None or not assignment.ended:
+        else:
             if current is not None:
                 del self._assigned[slot]
                 current.running.cancel()
@@ -174,23 +176,24 @@ class Agent(Scheduler):
         self._changed()
 
     def _start(self, slot: str, assignment: Assignment) -> None:
-        slot_state = self._slot_states[slot]
-        self._recorder.occupy(JobRecord(slot_state.index + 1, slot), {slot_state.slot: assignment.log})
+        engine_slot = self._slots[slot]
+        self._recorder.occupy(JobRecord(engine_slot.index + 1, slot), {engine_slot.slot: assignment.log})
         # The GPUs are this machine's; another machine of the session may use the same numbers and names.
-        cards = [self._slot_states[card.name].slot for card in assignment.task.cards if card.name in self._slot_states]
-        task = replace(assignment.task, cards=tuple(cards))
-        assigned = self._assigned[slot] = AssignedWorker(assignment, self._workplace.spec)
-        worker = self._workplace.worker(slot_state, task, assignment.log, self._recorder, assigned)
-        assert isinstance(worker, LocalWorker)
-        slot_state.worker = assigned.worker = worker
-        assigned.update(assignment)
-        if self._ending:
-            worker.stop()
+        cards = [self._slots[card.name].slot for card in assignment.task.cards if card.name in self._slots]
+        task, barrier = replace(assignment.task, cards=tuple(cards)), None
+        if assignment.rank is not None:
+            barrier = AssignedRank(assignment.rank, assignment.meeting, self._workplace.spec)
+        worker = Worker(engine_slot, task, assignment.log, self._workplace, self._recorder, barrier)
+        engine_slot.worker = worker
+        assigned = self._assigned[slot] = AssignedAttempt(assignment, worker)
         assigned.running = asyncio.create_task(self._run_worker(worker, self._slot_locks[slot]), name=slot)
         self._tasks.add(assigned.running)
         assigned.running.add_done_callback(self._tasks.discard)
+        assigned.update(assignment)
+        if self._ending:
+            worker.stop()
 
-    async def _run_worker(self, worker: LocalWorker, slot: asyncio.Lock) -> None:
+    async def _run_worker(self, worker: Worker, slot: asyncio.Lock) -> None:
         """Run a worker once the one before it on the slot has ended."""
         await self._started.wait()
         async with slot:
@@ -210,8 +213,8 @@ class Agent(Scheduler):
         """What the session's engine is sent instead of a snapshot; None for another client."""
         if client not in self._leaders:
             return None
-        workers = tuple(assigned.report() for assigned in self._assigned.values())
-        report = msgspec.msgpack.encode(Report(workers, (self._address, free_port()), self.ended))
+        attempts = tuple(assigned.report() for assigned in self._assigned.values())
+        report = msgspec.msgpack.encode(NodeReport(attempts, (self._address, free_port()), self.ended))
         update = Update(structs.replace(snapshot, workers=(), groups=()))
         return protocol.frame(update) + protocol.frame(protocol.SlotReports(msgspec.Raw(report)))
 
@@ -225,6 +228,10 @@ class Agent(Scheduler):
     def restart(self, slot: str) -> None:
         """Raises `GmgError`: the session's engine decides when a worker restarts."""
         raise GmgError("this is the agent of a node; restart the worker in its session", 1)
+
+    def edit(self, slot: str, args: tuple[str, ...], env: dict[str, str]) -> None:
+        """Raises `GmgError`: as `restart` does."""
+        self.restart(slot)
 
     def stop(self, slot: str, *, kill: bool) -> None:
         """Stop the slot's worker."""

@@ -11,17 +11,15 @@ from pathlib import Path
 from msgspec import structs
 
 import gmg_tui
-from gmg_tui.engine.attempts.task import Task
+from gmg_tui.engine.attempts.attempt import Attempt, Listener, Order
 from gmg_tui.engine.hardware import Hardware, grouped
 from gmg_tui.engine.launchers.launcher import Launcher, Local
 from gmg_tui.engine.launchers.ray import Ray
 from gmg_tui.engine.launchers.slurm import Slurm
 from gmg_tui.engine.launchers.ssh import Ssh
 from gmg_tui.engine.nodes.node import Node, kinds
-from gmg_tui.engine.nodes.node_worker import NodeWorker
-from gmg_tui.engine.workers.member import Member
-from gmg_tui.engine.workers.slot_state import SlotState, Workplace
-from gmg_tui.engine.workers.worker import Watcher, Worker
+from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
+from gmg_tui.engine.workers.slot import EngineSlot, Workplace
 from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
@@ -57,7 +55,7 @@ class Fleet:
         self._launcher = _launcher(nodes, cpu=spec.cpu is not None)
         self._nodes: dict[str, Node] = {}
         self._is_over = False
-        self._slot_states: Mapping[str, SlotState] = {}
+        self._slots: Mapping[str, EngineSlot] = {}
         self._viewers: dict[object, tuple[str, ...]] = {}
         """The slots whose lines each of them follows."""
 
@@ -122,19 +120,19 @@ class Fleet:
         chosen, idle = grouped(tuple(slots), self._spec)
         return Hardware(chosen, None, tuple(missing), idle)
 
-    def workplace(self, session: Session, slot_states: Mapping[str, SlotState]) -> Workplace:
+    def workplace(self, session: Session, slots: Mapping[str, EngineSlot]) -> Workplace:
         """Where the workers of the session run: on these nodes."""
-        self._slot_states = slot_states
+        self._slots = slots
         self._changed()
-        return Workplace(session, self._worker, self._meeting_place)
+        return Workplace(session, self._attempt, self._meeting_place)
 
-    def _worker(self, slot_state: SlotState, task: Task, log: str, watcher: Watcher, member: Member | None) -> Worker:
-        return NodeWorker(slot_state.slot, self._nodes[slot_state.slot.node], task, log, watcher, member)
+    def _attempt(self, engine_slot: EngineSlot, order: Order, listener: Listener) -> Attempt:
+        return RemoteAttempt(self._nodes[engine_slot.slot.node], order, listener)
 
     async def _meeting_place(self, slots: Sequence[str]) -> tuple[str, int]:
         """As `Workplace.meeting_place`: the node of rank 0 has reported it."""
-        names = {self._slot_states[slot].slot.node for slot in slots}
-        address, port = await self._nodes[self._slot_states[slots[0]].slot.node].meeting_place()
+        names = {self._slots[slot].slot.node for slot in slots}
+        address, port = await self._nodes[self._slots[slots[0]].slot.node].meeting_place()
         return (LOOPBACK if len(names) == 1 else address), port
 
     # Running
@@ -155,10 +153,10 @@ class Fleet:
         await asyncio.gather(*(node.end(kill=kill, within_s=within_s) for node in self._nodes.values()))
 
     def _changed(self) -> None:
-        for slot_state in self._slot_states.values():
-            why = self._nodes[slot_state.slot.node].unavailable
-            slot_state.away = f"{slot_state.slot.node} {why}" if why is not None else None
-        if not self._is_over and self._slot_states and all(node.gone is not None for node in self._nodes.values()):
+        for engine_slot in self._slots.values():
+            why = self._nodes[engine_slot.slot.node].unavailable
+            engine_slot.away = f"{engine_slot.slot.node} {why}" if why is not None else None
+        if not self._is_over and self._slots and all(node.gone is not None for node in self._nodes.values()):
             self._is_over = True
             self.over(f"no node is left: {next(iter(self._nodes.values())).gone}")
         self.changed()
@@ -172,14 +170,14 @@ class Fleet:
             del self._viewers[viewer]
         followed = dict.fromkeys(slot for each in self._viewers.values() for slot in each)
         for node in self._nodes.values():
-            node.follow(tuple(slot for slot in followed if self._slot_states[slot].slot.node == node.name))
+            node.follow(tuple(slot for slot in followed if self._slots[slot].slot.node == node.name))
 
     def _lines(self, lines: Lines) -> None:
         """Take lines that a node sent; those that the ring buffer has already are left out."""
-        slot_state = self._slot_states.get(lines.slot)
-        if slot_state is None:
+        engine_slot = self._slots.get(lines.slot)
+        if engine_slot is None:
             return
-        ring = slot_state.ring
+        ring = engine_slot.ring
         texts = lines.lines[max(0, ring.end - lines.first) :] if lines.first < ring.end else lines.lines
         if lines.first > ring.end:
             ring.skip_to(lines.first)
@@ -215,9 +213,9 @@ class Fleet:
         """The newest samples of a node's GPUs, by their UUIDs in this session; without metrics where not `current`."""
         slots = node.session.slots if node.session is not None else ()
         uuids = {
-            slot.gpu.uuid: self._slot_states[slot.name].gpu_uuid
+            slot.gpu.uuid: self._slots[slot.name].gpu_uuid
             for slot in slots
-            if slot.gpu is not None and slot.name in self._slot_states
+            if slot.gpu is not None and slot.name in self._slots
         }
         for sample in node.snapshot.samples:
             uuid = uuids.get(sample.uuid) or sample.uuid

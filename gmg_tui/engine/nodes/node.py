@@ -13,7 +13,7 @@ import msgspec
 
 from gmg_tui.engine.launchers.launcher import Connection, Launcher
 from gmg_tui.engine.nodes.logs import LogCopies
-from gmg_tui.engine.nodes.node_worker import NodeWorker
+from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.engine.nodes.states import Report
 from gmg_tui.model import NodeView, RunSpec, Session, Slot, Snapshot, units
 from gmg_tui.model.errors import GmgError
@@ -45,7 +45,7 @@ class Node:
         expected: The slots that it must have (`kinds`); None for any.
         lost_since: Unix time since which it counts as lost; None while it does not.
         gone: Why it will not come back; None while it may.
-        workers: By slot.
+        attempts: What its slots are to run, by slot.
         available: Set while it has answered and is not lost.
         answered: The error of the first attempt to connect; None where that has succeeded.
     """
@@ -60,7 +60,7 @@ class Node:
         self.expected: Sequence[tuple[str, str | None]] | None = None
         self.lost_since: float | None = None
         self.gone: str | None = None
-        self.workers: dict[str, NodeWorker] = {}
+        self.attempts: dict[str, RemoteAttempt] = {}
         self.available = asyncio.Event()
         self.answered: asyncio.Future[GmgError | None] = asyncio.get_running_loop().create_future()
         self._launcher, self._changed, self._lines = launcher, changed, lines
@@ -161,8 +161,8 @@ class Node:
         if before is not None and session.id != before.id:
             self._ended.clear()
             _log.warning("%s is lost: its agent is another one now", self.name)
-            for worker in list(self.workers.values()):
-                worker.node_lost(f"{self.name} is lost", replaced=True)
+            for attempt in list(self.attempts.values()):
+                attempt.node_lost(f"{self.name} is lost", replaced=True)
         if not self.answered.done():
             self.answered.set_result(None)
         else:
@@ -193,17 +193,17 @@ class Node:
         report = msgspec.msgpack.decode(body, type=Report)
         self._address = report.address
         self._address_reported.set()
-        for each in report.workers:
-            worker = self.workers.get(each.view.slot)
-            if worker is None:
+        for each in report.attempts:
+            attempt = self.attempts.get(each.view.slot)
+            if attempt is None:
                 continue
             try:
-                worker.take_report(each)
-            except Exception:  # an internal error in one worker must not take down the node
+                attempt.take_report(each)
+            except Exception:  # an internal error in one attempt must not take down the node
                 _log.exception("%s: a report cannot be taken", each.view.slot)
             if self._keeps_logs:
-                mark = each.key, each.serial, each.view.newest.output_bytes, each.view.state, each.outcome is not None
-                self._logs.check(worker.log, mark)
+                mark = each.key, each.view.newest.output_bytes, each.view.state, each.outcome is not None
+                self._logs.check(attempt.order.log, mark)
         if report.ended:
             self._ended.set()
 
@@ -242,25 +242,26 @@ class Node:
                     await self._to_send.wait()
 
     async def _send_slot(self, client: EngineClient, slot: str) -> str | None:
-        worker = self.workers.get(slot)
-        assignment = worker.assignment if worker is not None else None
+        attempt = self.attempts.get(slot)
+        assignment = attempt.assignment if attempt is not None else None
         try:
             await client.set_slot(slot, msgspec.Raw(msgspec.msgpack.encode(assignment)))
         except (GmgError, OSError) as error:
             return str(error)
         return None
 
-    def assign(self, worker: NodeWorker) -> None:
-        """Have its slot run what this worker's assignment is now."""
-        self.workers[worker.slot.name] = worker
-        self._unsent.add(worker.slot.name)
+    def assign(self, attempt: RemoteAttempt) -> None:
+        """Have its slot run what this attempt's assignment is now."""
+        self.attempts[attempt.order.slot.name] = attempt
+        self._unsent.add(attempt.order.slot.name)
         self._to_send.set()
 
-    def dismiss(self, worker: NodeWorker) -> None:
-        """Have its slot run nothing, unless another worker has it by now."""
-        if self.workers.get(worker.slot.name) is worker:
-            del self.workers[worker.slot.name]
-            self._unsent.add(worker.slot.name)
+    def dismiss(self, attempt: RemoteAttempt) -> None:
+        """Have its slot run nothing, unless another attempt has it by now."""
+        slot = attempt.order.slot.name
+        if self.attempts.get(slot) is attempt:
+            del self.attempts[slot]
+            self._unsent.add(slot)
             self._to_send.set()
 
     async def meeting_place(self) -> tuple[str, int]:
@@ -291,8 +292,8 @@ class Node:
         _log.warning("%s is lost: %s", self.name, why)
         self.lost_since = self.lost_since or time.time()
         self.available.clear()
-        for worker in list(self.workers.values()):
-            worker.node_lost(f"{self.name} is lost", for_good=self.gone is not None)
+        for attempt in list(self.attempts.values()):
+            attempt.node_lost(f"{self.name} is lost", for_good=self.gone is not None)
         self._changed()
 
     # For clients

@@ -1,4 +1,4 @@
-"""One attempt's process: started in its own group, and stopped with everything that it started."""
+"""One attempt's process as the system has it: started in its own group, and signalled with everything that it started."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import contextlib
 import ctypes
 import logging
 import os
+import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from gmg_tui.engine.output.pipes import Pipe, Pipes
 from gmg_tui.engine.processes import process_tree
-from gmg_tui.engine.processes.process_tree import Proc, Scans
+from gmg_tui.engine.processes.process_tree import ROUND_S, Proc, Scans
 from gmg_tui.model import units
 
 _log = logging.getLogger(__name__)
@@ -24,7 +26,11 @@ TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)
 """Exit codes of a process that SIGTERM has ended, and of a shell whose command it has."""
 KILL: tuple[Step, ...] = ((signal.SIGKILL, 5.0),)
 LEFTOVERS: tuple[Step, ...] = ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
-"""For processes that outlive the script; they have had its whole run to end."""
+"""For processes that outlive the script."""
+ENV_FAILURES = range(125, 128)
+"""Exit codes of env(1) when it cannot enter the working directory, or execute the command."""
+ENV_ERROR = b"env: "
+"""Begins what env(1) prints then."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -36,37 +42,49 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-class Process:
-    """A process and its descendants, which have its worker's slot in `GMG_SLOT` unless they have cleared that.
+def entering(cwd: str, command: Sequence[str]) -> tuple[Sequence[str], dict[str, Any]]:
+    """Returns the command that enters `cwd` itself, and further arguments of `create_subprocess_exec`.
 
-    `take` is called with whether output is from standard error, and each chunk of it; `changed` when what follows has.
+    A directory on a network disk that does not answer would stop the engine, which waits for `exec`: env(1) enters it
+    instead, in the child.
+    """
+    env = shutil.which("env")
+    if env is None or "=" in command[0]:  # env would take that for a variable
+        return command, {"cwd": cwd}
+    return ("env", f"--chdir={cwd}", *command), {"executable": env}
+
+
+class Process:
+    """A process and all that it starts; they carry `mark` as `GMG_ATTEMPT_ID` unless they have cleared that.
+
+    `feed` is called with whether output is from standard error, and each chunk of it; `changed` when an attribute has
+    changed.
 
     Attributes:
         sent: The last signal and how long its effect is waited for; None before the first.
-        survivors: The processes stuck in the kernel, in one line; None when none is left.
+        survivors: The processes that the kernel does not let go; None unless the last signal has left some.
+        given_up: Set with `survivors`.
     """
 
     def __init__(
         self,
         pipes: Pipes,
         scans: Scans,
-        slot: str,
-        take: Callable[[bool, bytes], None],
+        mark: str,
+        feed: Callable[[bool, bytes], None],
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.sent: str | None = None
         self.survivors: str | None = None
-        self._pipes, self._scans, self._slot = pipes, scans, slot
-        self._take, self._changed = take, changed
+        self.given_up = asyncio.Event()
+        self._pipes, self._scans, self.mark, self._feed, self._changed = pipes, scans, mark, feed, changed
+        self._ending: asyncio.Task[None] | None = None
         self._open: list[Pipe] = []
         self._process: asyncio.subprocess.Process | None = None
-        self._tried = asyncio.Event()
-        """Set once there is a process, or starting one has failed."""
-        self._stopping: asyncio.Task[None] | None = None
 
     @property
     def started(self) -> bool:
-        """Whether there is or was a process."""
+        """True if there is or was a process."""
         return self._process is not None
 
     @property
@@ -81,28 +99,33 @@ class Process:
         return None if self._process is None else self._process.returncode
 
     async def start(self, command: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> None:
-        """Start the process, with standard input from `/dev/null`. Raises `OSError`."""
+        """Start the process, with standard input from `/dev/null`.
+
+        Raises:
+            OSError: It cannot be started.
+            RuntimeError: No thread can be started, which waits for its end on some kernels.
+        """
         writing: list[int] = []
+        command, more = entering(cwd, command)
         try:
             for is_error in (False, True):
-                pipe, writing_end = self._pipes.open(partial(self._take, is_error))
+                pipe, writing_end = self._pipes.open(partial(self._feed, is_error))
                 self._open.append(pipe)
                 writing.append(writing_end)
             self._process = await asyncio.create_subprocess_exec(
                 *command,
-                cwd=cwd,
-                env=env,
+                env={**env, "GMG_ATTEMPT_ID": self.mark},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=writing[0],
                 stderr=writing[1],
                 start_new_session=True,
+                **more,
             )
         finally:
             if self._process is None:
                 self.close_pipes()
             for writing_end in writing:
                 os.close(writing_end)
-            self._tried.set()
 
     async def wait(self) -> int:
         """Wait for the first process to end. Returns its exit code, negative for a signal."""
@@ -115,89 +138,114 @@ class Process:
             self._pipes.close(pipe)
         self._open.clear()
 
+    @property
+    def enters(self) -> bool:
+        """True while env(1) has not executed the command: it waits for the working directory, or the interpreter's disk."""
+        return self.exit_code is None and process_tree.command_name(self.pid) == "env"
+
+    @property
+    def has_ended(self) -> bool:
+        """True once the first process has ended, also before it has been waited for."""
+        if self.exit_code is not None:
+            return True
+        proc = process_tree.read(self.pid) if self.started else None
+        return proc is not None and proc.state in "ZX"
+
     def members(self, table: process_tree.Table) -> list[Proc]:
         """The live processes of this attempt."""
         if self._process is None:
             return []
         # Once the first process has been waited for, a process with its PID is another one.
         leader = self.pid if self.exit_code is None or self.pid not in table.by_pid else None
-        return table.members(leader, self._slot)
+        return table.members(leader, self.mark)
 
-    async def left(self) -> list[Proc]:
-        """The live processes of this attempt, by a fresh scan; none with too many open files."""
+    async def remaining(self) -> list[Proc] | None:
+        """Returns the live processes of this attempt, by a fresh scan; None with too many open files."""
         try:
             return self.members(await self._scans.table())
         except OSError as error:
             _log.warning("/proc cannot be read: %s", error.strerror)
-            return []
-
-    # Stopping
+            return None
 
     @property
-    def is_stopping(self) -> bool:
-        """Whether it is being, or was stopped."""
-        return self._stopping is not None
+    def is_ending(self) -> bool:
+        """True if it is, or was, sent signals to end."""
+        return self._ending is not None
 
-    def stop(self, steps: Sequence[Step]) -> None:
+    def end(self, steps: Sequence[Step]) -> None:
         """Send the signals of `steps` in order until no process is left; only `KILL` replaces others that are being sent.
 
         SIGINT goes to the process group alone, as the terminal's ctrl+c does, while the first process lives; the others
-        also reach processes that have left the group. Stopped processes are continued, or they could not obey.
+        also reach processes that have left the group. Stopped processes are continued, or they could not obey. The group
+        is signalled first, and looked at then: that needs neither memory, nor a thread, nor a descriptor.
         """
-        if self._stopping is not None:
+        if self._process is None or self.given_up.is_set():
+            return
+        if self._ending is not None:
             if steps is not KILL:
                 return
-            self._stopping.cancel()
-        self._stopping = asyncio.create_task(self._stop(steps))
+            self._ending.cancel()
+        self._ending = asyncio.create_task(self._end(steps))
 
-    async def wait_stopped(self) -> None:
+    async def all_gone(self) -> None:
         """Wait until all processes have ended, or are stuck in the kernel."""
-        while self._stopping is not None and not self._stopping.done():
-            await asyncio.wait([self._stopping])  # a kill may have replaced it
+        while self._ending is not None and not self._ending.done():
+            await asyncio.wait([self._ending])  # a kill may have replaced it
 
-    async def _stop(self, steps: Sequence[Step]) -> None:
-        await self._tried.wait()
-        if self._process is None:
-            return
-        left = await self.left()
+    async def _end(self, steps: Sequence[Step]) -> None:
+        left: list[Proc] | None = None
         for number, wait_s in steps:
-            if not left and self.exit_code is not None:
-                return
-            self._signal(number, left)
+            if self.exit_code is None:
+                self._signal_group(number)
             self.sent = f"{number.name} sent, waiting up to {units.span(wait_s)}"
             self._changed()
-            left = await self._gone(wait_s)
+            left = await self._signalled(number, wait_s)
+            if left == []:
+                return
+        left = left or [proc for proc in [process_tree.read(self.pid)] if proc is not None and self.exit_code is None]
         if left:
             pids = ", ".join(f"{proc.pid} (state {proc.state})" for proc in left)
             self.survivors = f"survives SIGKILL: process {pids}; the kernel does not let it go"
+            _log.warning("%s", self.survivors)
+            self.given_up.set()
             self._changed()
 
-    async def _gone(self, wait_s: float) -> list[Proc]:
-        """Wait until no process is left, for `wait_s` at most. Returns those that are."""
-        loop = asyncio.get_running_loop()
+    async def _signalled(self, number: signal.Signals, wait_s: float) -> list[Proc] | None:
+        """Send a signal to all that the group's has not reached, and wait. Returns what is left; None if unknown."""
+        loop, reached = asyncio.get_running_loop(), set[tuple[int, int]]()
         deadline = loop.time() + wait_s
         while True:
-            left = await self.left()
-            if (not left and self.exit_code is not None) or loop.time() >= deadline:
+            left = await self.remaining()
+            if self.exit_code is not None and not left:
+                return []
+            for proc in left or ():
+                if proc.key not in reached and self._is_due(proc, number):
+                    reached.add(proc.key)
+                    self._signal(proc, number)
+            if loop.time() >= deadline:
                 return left
+            if left is None:
+                await asyncio.sleep(ROUND_S)
 
-    def _signal(self, number: signal.Signals, left: Sequence[Proc]) -> None:
-        ended = self.exit_code is not None
-        outside = [] if number is signal.SIGINT and not ended else [proc for proc in left if proc.group != self.pid]
-        # Once the first process has been waited for, another one may have its PID and lead a group of its own.
-        is_group_left = not ended or any(proc.group == self.pid for proc in left)
-        for sent in (number, signal.SIGCONT):
-            with contextlib.suppress(
-                ProcessLookupError, PermissionError
-            ):  # it has just ended, or is another user's now
-                if is_group_left:
-                    os.killpg(self.pid, sent)
-            for proc in outside:
-                with contextlib.suppress(PermissionError):
-                    process_tree.send(proc, sent)
+    def _is_due(self, proc: Proc, number: signal.Signals) -> bool:
+        """True for a process that the group's signal has not reached."""
+        if self.exit_code is not None:
+            return True
+        return proc.group != self.pid and number is not signal.SIGINT
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        for each in (number, signal.SIGCONT):
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # it has just ended, or is another user's
+                os.killpg(self.pid, each)
+
+    @staticmethod
+    def _signal(proc: Proc, number: signal.Signals) -> None:
+        for each in (number, signal.SIGCONT):
+            with contextlib.suppress(OSError):  # another user's, or too many open files
+                process_tree.send(proc, each)
 
     def pass_on(self, number: signal.Signals) -> bool:
-        """Send a signal to the first process if it has a handler for it, without which it would die; whether it has."""
+        """Send a signal to the first process if it has a handler for it, without which it would die; True if it has."""
         if self._process is None or self.exit_code is not None or not process_tree.handles(self.pid, number):
             return False
         self._process.send_signal(number)

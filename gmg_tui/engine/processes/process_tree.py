@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from gmg_tui.machine import process_signals
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -19,7 +19,7 @@ _STAT_BYTES = 4096
 """A line has 52 numbers and a name of at most 64 characters."""
 _FIELDS = 22
 """Fields to split after the name; the last one used is the 22nd."""
-_NO_SLOT = ""
+_MARK = b"GMG_ATTEMPT_ID="
 ROUND_S = 0.1
 """The shortest time between two scans: a pass over `/proc` costs 10 to 20 microseconds per process."""
 _ENVIRON_S = 0.5
@@ -85,35 +85,41 @@ def read(pid: int) -> Proc | None:
     )
 
 
+def command_name(pid: int) -> str:
+    """Returns the name of the program that a process executes, at most 15 characters; empty if it is gone."""
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as file:  # noqa: PTH123 - as in read()
+            return file.read().strip().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
 def handles(pid: int, number: int) -> bool:
-    """Whether a process has a handler for a signal; yes where the kernel does not report it (`SigCgt` in proc(5))."""
+    """True if a process has a handler for a signal, or the kernel does not report it (`SigCgt` in proc(5))."""
+    caught = _status(pid, b"SigCgt:")
+    return caught is not None and (not caught or bool(int(caught, 16) >> (number - 1) & 1))
+
+
+def switches(pid: int) -> int:
+    """Returns how often a process has waited for something (`voluntary_ctxt_switches` in proc(5)); 0 if it is gone."""
+    return int(_status(pid, b"voluntary_ctxt_switches:") or 0)
+
+
+def _status(pid: int, name: bytes) -> bytes | None:
+    """Returns a field of `/proc/PID/status`, empty if it has none; None if the process is gone."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:  # noqa: PTH123 - as in read()
-            caught = next((line for line in file if line.startswith(b"SigCgt:")), None)
+            return next((line[len(name) :].strip() for line in file if line.startswith(name)), b"")
     except OSError:
-        return False
-    return caught is None or bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+        return None
 
 
 def send(proc: Proc, number: int) -> bool:
-    """Send a signal to exactly that process, never to one that has its PID now; whether it was there to take it.
+    """Send a signal to exactly that process, never to one that has its PID now; True if it was there to take it.
 
     Raises `PermissionError` for another user's.
     """
-    try:
-        handle = os.pidfd_open(proc.pid)
-    except ProcessLookupError:
-        return False
-    try:
-        current = read(proc.pid)
-        if current is None or current.started_ticks != proc.started_ticks:
-            return False
-        signal.pidfd_send_signal(handle, number)
-    except ProcessLookupError:
-        return False
-    finally:
-        os.close(handle)
-    return True
+    return process_signals.send(proc.pid, proc.started_ticks, number)
 
 
 class Table:
@@ -127,30 +133,31 @@ class Table:
             self._children.setdefault(proc.parent, []).append(proc)
             for leader in {proc.group, proc.session}:
                 self._together.setdefault(leader, []).append(proc)
-        self._by_slot: dict[str, list[Proc]] = {}
+        self._by_mark: dict[str, list[Proc]] = {}
 
-    def name_slots(self, slots: Mapping[_Key, str]) -> None:
-        """Take the slots of the children of this process, as far as they have any."""
-        self._by_slot = {}
+    def name_marks(self, marks: Mapping[_Key, str]) -> None:
+        """Take the marks of the children of this process."""
+        self._by_mark = {}
         for proc in self.children(os.getpid()):
-            self._by_slot.setdefault(slots.get(proc.key, _NO_SLOT), []).append(proc)
+            if mark := marks.get(proc.key):
+                self._by_mark.setdefault(mark, []).append(proc)
 
     def children(self, pid: int) -> list[Proc]:
         """The processes whose parent is `pid`."""
         return self._children.get(pid, [])
 
-    def members(self, leader: int | None, slot: str) -> list[Proc]:
-        """The live processes of the worker whose first process is or was `leader`.
+    def members(self, leader: int | None, mark: str) -> list[Proc]:
+        """The live processes of the attempt whose first process is or was `leader`.
 
         These are its descendants, those in its session and group, and, since the engine adopts orphans
-        (`PR_SET_CHILD_SUBREAPER`), those children of the engine whose environment has this `GMG_SLOT`. `leader` is None
-        when another process has that PID now.
+        (`PR_SET_CHILD_SUBREAPER`), those children of the engine that carry the attempt's mark. `leader` is None when
+        another process has that PID now.
         """
         todo: set[int] = set()
         if leader is not None:
             todo.add(leader)
             todo.update(proc.pid for proc in self._together.get(leader, ()))
-        todo.update(proc.pid for proc in self._by_slot.get(slot, ()))
+        todo.update(proc.pid for proc in self._by_mark.get(mark, ()))
         taken: dict[int, Proc] = {}
         while todo:
             proc = self.by_pid.get(todo.pop())
@@ -166,8 +173,8 @@ def scan() -> Table:
     return Table(proc for proc in procs if proc is not None)
 
 
-def slot_of(pid: int) -> str:
-    """`GMG_SLOT` in the environment that a process was started with; empty if it has none, or it cannot be read.
+def mark_of(pid: int) -> str:
+    """Returns `GMG_ATTEMPT_ID` in the environment that a process was started with; empty if it has none, or is gone.
 
     The kernel answers only once the process lets go of its memory map, which one that is stuck in a driver may not.
     """
@@ -175,10 +182,9 @@ def slot_of(pid: int) -> str:
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - as in read()
             variables = file.read().split(b"\0")
     except OSError:
-        return _NO_SLOT
-    if any(text.startswith(b"GMG_EVENT=") for text in variables):
-        return _NO_SLOT  # a command of --notify, which gets the slot of what has happened
-    return next((text[9:].decode("utf-8", "replace") for text in variables if text.startswith(b"GMG_SLOT=")), _NO_SLOT)
+        return ""
+    found = (text[len(_MARK) :] for text in variables if text.startswith(_MARK))
+    return next(found, b"").decode("utf-8", "replace")
 
 
 class Scans:
@@ -188,8 +194,8 @@ class Scans:
         self._next: asyncio.Task[Table] | None = None
         self._due = 0.0
         """When the next may begin, by the loop's clock."""
-        self._slots: dict[_Key, str] = {}
-        """`GMG_SLOT` of the engine's own children: the workers, and orphans that it has adopted."""
+        self._marks: dict[_Key, str] = {}
+        """Marks of the engine's own children: the workers, and orphans that it has adopted."""
         self._asking: dict[_Key, asyncio.Task[None]] = {}
 
     async def table(self) -> Table:
@@ -203,20 +209,25 @@ class Scans:
         await asyncio.sleep(self._due - loop.time())
         self._next = None  # later requests may concern what this scan has passed already
         self._due = loop.time() + ROUND_S
-        table = await in_daemon_thread(scan)
+        try:
+            table = await in_daemon_thread(scan)
+        except RuntimeError:  # no thread can be started: milliseconds in the loop are better than no kill
+            table = scan()
         children = {proc.key for proc in table.children(os.getpid())}
-        self._slots = {key: slot for key, slot in self._slots.items() if key in children}
-        new = children - self._slots.keys() - self._asking.keys()
+        self._marks = {key: mark for key, mark in self._marks.items() if key in children}
+        new = children - self._marks.keys() - self._asking.keys()
         # Noted before they run: another scan may come in between.
         self._asking |= {key: asyncio.create_task(self._ask(key)) for key in new}
         if new:
             await asyncio.wait([self._asking[key] for key in new], timeout=_ENVIRON_S)
-        table.name_slots(self._slots)
+        table.name_marks(self._marks)
         return table
 
     async def _ask(self, key: _Key) -> None:
-        """Read a child's slot; one whose environment cannot be read keeps a thread waiting, and nobody else."""
+        """Read a child's mark; one whose environment cannot be read keeps a thread waiting, and nobody else."""
         try:
-            self._slots[key] = await in_daemon_thread(slot_of, key[0])
+            self._marks[key] = await in_daemon_thread(mark_of, key[0])
+        except RuntimeError:
+            return  # no thread can be started: it is asked again at the next scan
         finally:
             del self._asking[key]

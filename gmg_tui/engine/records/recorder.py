@@ -10,7 +10,7 @@ from msgspec import structs
 
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.notify import Notifications
-from gmg_tui.engine.workers.slot_state import SlotState
+from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import Attempt, GpuSample, JobRecord, OccurrenceKind, Slot, Snapshot, WorkerState, together
 from gmg_tui.scripts.genesis.output.failures import FailureKind
@@ -145,31 +145,31 @@ class Recorder:
         """Write a record as it is."""
         self._store.put(record)
 
-    def beat(self, moment: float, slot_states: Collection[SlotState], snapshot: Callable[[], Snapshot]) -> None:
+    def beat(self, moment: float, slots: Collection[EngineSlot], snapshot: Callable[[], Snapshot]) -> None:
         """Record the metrics of this second, and now and then how far each job and the session are.
 
         `moment` is Unix time; `snapshot` gives the session as clients see it.
         """
         if moment >= self._refresh_at:
             self._refresh_at = moment + _REFRESH_S
-            self._refresh(slot_states)
+            self._refresh(slots)
             self._snapshot_due = True
         if self._snapshot_due:
             self._snapshot_due = False
             self._store.put(snapshot())
         rows = [
             _metrics(moment, occupant.record.number, worker)
-            for slot_state in slot_states
-            if (worker := slot_state.worker) is not None and worker.state.live
+            for engine_slot in slots
+            if (worker := engine_slot.worker) is not None and worker.state.live
             if (occupant := self._occupants.get(worker.slot.name)) is not None
         ]
         if rows:
             self._store.put(*rows)
 
-    def _refresh(self, slot_states: Iterable[SlotState]) -> None:
+    def _refresh(self, slots: Iterable[EngineSlot]) -> None:
         """Write the figures of what runs, which `report` prints of a running session."""
-        for slot_state in slot_states:
-            worker = slot_state.worker
+        for engine_slot in slots:
+            worker = engine_slot.worker
             if worker is None or not worker.state.live or (attempt := worker.attempt) is None:
                 continue
             occupant = self._occupants.get(worker.slot.name)

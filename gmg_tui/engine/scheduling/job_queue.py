@@ -139,6 +139,11 @@ class JobQueue:
         """The position behind all waiting jobs."""
         return self.records[self._waiting[-1]].position + 1.0 if self._waiting else 0.0
 
+    @property
+    def front_position(self) -> float:
+        """The position before all waiting jobs."""
+        return self.records[self._waiting[0]].position - 1.0 if self._waiting else 0.0
+
     def requeue(self, number: int, reason: str) -> JobRecord | None:
         """Have a failed job wait again, behind all others; None where it has not failed."""
         record = self.records[number]
@@ -177,7 +182,7 @@ class JobQueue:
         if action is QueueAction.RETRY:
             if not record.state.ended:
                 raise GmgError(f"job {number} ({record.name}) has not ended; only then can it be run again", 1)
-            position = self.records[waiting[0]].position - 1.0 if waiting else record.position
+            position = self.front_position if waiting else record.position
             return self._reopen(record, position=position, reason=None)
         if number not in waiting:
             what = "has ended" if record.state.ended else "runs"

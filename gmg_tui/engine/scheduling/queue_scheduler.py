@@ -15,7 +15,7 @@ from gmg_tui.engine.groups.group import Group
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
-from gmg_tui.engine.workers.slot_state import SlotState, Workplace
+from gmg_tui.engine.workers.slot import EngineSlot, Workplace
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, RankGroup, Slot, WorkerState
 from gmg_tui.model.errors import GmgError
@@ -31,17 +31,17 @@ class JobRun:
 
     Attributes:
         number: The job's.
-        stopped: Whether the user has stopped it, rather than the whole session.
-        again: Whether it is to run again once it has left its slots.
+        stopped: True if the user has stopped it, rather than the whole session.
+        again: True if it is to run again once it has left its slots.
         slots: Where it runs.
-        group: Its ranks; None where it is one process.
+        group: Its ranks; None if it is one process.
         workers: Those on its slots.
     """
 
     def __init__(
         self,
         record: JobRecord,
-        slot_states: Sequence[SlotState],
+        engine_slots: Sequence[EngineSlot],
         logs: Mapping[Slot, str],
         task: Task,
         workplace: Workplace,
@@ -49,14 +49,14 @@ class JobRun:
     ) -> None:
         self.number = record.number
         self.stopped = self.again = False
-        self.slot_states = tuple(slot_states)
-        self.slots = tuple(slot_state.slot.name for slot_state in slot_states)
+        self.engine_slots = tuple(engine_slots)
+        self.slots = tuple(engine_slot.slot.name for engine_slot in engine_slots)
         self.group = Group(record.group, self.slots, task, workplace) if record.group is not None else None
         members = self.group.members if self.group is not None else (None,)
         workers: list[Worker] = []
-        for slot_state, member in zip(slot_states, members, strict=True):
-            worker = workplace.worker(slot_state, task, logs[slot_state.slot], recorder, member)
-            slot_state.worker, slot_state.waits = worker, None
+        for engine_slot, member in zip(engine_slots, members, strict=True):
+            worker = Worker(engine_slot, task, logs[engine_slot.slot], workplace, recorder, member)
+            engine_slot.worker, engine_slot.idle_reason = worker, None
             if member is not None:
                 member.worker = worker
             workers.append(worker)
@@ -96,7 +96,7 @@ class QueueScheduler(Scheduler):
     """Runs the jobs of the board's queue; `changed` is called when something that is displayed has changed."""
 
     def __init__(self, board: SlotBoard, workplace: Workplace, recorder: Recorder, changed: Callable[[], None]) -> None:
-        self._board, self._queue, self._slot_states = board, board.queue, board.slot_states
+        self._board, self._queue, self._slots = board, board.queue, board.slots
         self._workplace, self._recorder, self._changed = workplace, recorder, changed
         self._wake = asyncio.Event()
         self._runs: dict[int, JobRun] = {}
@@ -133,7 +133,7 @@ class QueueScheduler(Scheduler):
             self._jobs |= dict.fromkeys(next_job.slots, next_job.job)
             record = self._queue.take(next_job.job)
             # At once, as commands must not reach the slots' previous workers.
-            run = self._run(record, [self._slot_states[slot] for slot in next_job.slots])
+            run = self._run(record, [self._slots[slot] for slot in next_job.slots])
             self._runs[run.number] = run
             yield run
 
@@ -147,8 +147,8 @@ class QueueScheduler(Scheduler):
             self.act(QueueAction.RETRY, (record.number,))
         self._wake.set()
 
-    def _run(self, record: JobRecord, slot_states: Sequence[SlotState]) -> JobRun:
-        slots = tuple(slot_state.slot for slot_state in slot_states)
+    def _run(self, record: JobRecord, engine_slots: Sequence[EngineSlot]) -> JobRun:
+        slots = tuple(engine_slot.slot for engine_slot in engine_slots)
         if record.world_size is not None:
             record = structs.replace(record, group=f"g{record.number}")
         log = sessions.job_log(record)
@@ -157,10 +157,7 @@ class QueueScheduler(Scheduler):
         self._queue.update(record)
         cards = slots if record.width > 1 else ()
         task = Task.queued(self._workplace.spec, record, len(self._queue.records), cards)
-        run = JobRun(record, slot_states, logs, task, self._workplace, self._recorder)
-        for slot_state, worker in zip(slot_states, run.workers, strict=True):
-            worker.sample = self._board.sample(slot_state)
-        return run
+        return JobRun(record, engine_slots, logs, task, self._workplace, self._recorder)
 
     async def _run_job(self, run: JobRun) -> None:
         """Run the job that has been given slots, and free them however that ends."""
@@ -195,19 +192,19 @@ class QueueScheduler(Scheduler):
 
     def _requeue(self, run: JobRun) -> str | None:
         """The slot whose GPU a job has failed because of, so that it runs again; so do those that failed there before."""
-        for slot_state, worker in zip(run.slot_states, run.workers, strict=True):
-            back, name = self._board.judge(slot_state, worker), slot_state.slot.name
+        for engine_slot, worker in zip(run.engine_slots, run.workers, strict=True):
+            back, name = self._board.judge(engine_slot, worker), engine_slot.slot.name
             for number in back[:-1]:
                 record = self._queue.requeue(number, _failed_on(name))
                 if record is not None:
                     self._recorder.keep(record)
             if back:
-                self._report_benched(slot_state)
+                self._report_benched(engine_slot)
                 return name
         return None
 
-    def _report_benched(self, slot_state: SlotState) -> None:
-        name = slot_state.slot.name
+    def _report_benched(self, engine_slot: EngineSlot) -> None:
+        name = engine_slot.slot.name
         why = self._board.benched().get(name)
         if why is not None:
             self._queue.version += 1
@@ -220,8 +217,8 @@ class QueueScheduler(Scheduler):
 
     def take_samples(self, samples: Mapping[str, GpuSample], error: str | None) -> None:
         """Take the latest samples, by UUID, or why there are none."""
-        for slot_state in self._board.take_samples(samples, error, time.monotonic()):
-            self._report_benched(slot_state)
+        for engine_slot in self._board.take_samples(samples, error, time.monotonic()):
+            self._report_benched(engine_slot)
         if self._queue.waiting:
             self._wake.set()
 
@@ -248,7 +245,7 @@ class QueueScheduler(Scheduler):
         queue = self._queue
         occupied_s = {record.number: seconds for record, seconds in self._occupants()}
         benched = self._board.benched()
-        lanes = sum(self._board.used(name) and name not in benched for name in self._slot_states)
+        lanes = sum(self._board.used(name) and name not in benched for name in self._slots)
         return Queue(
             waiting=queue.waiting,
             running=queue.occupying,
@@ -314,9 +311,36 @@ class QueueScheduler(Scheduler):
         self._queue.version += 1
         self._wake.set()
 
+    def edit(self, slot: str, args: tuple[str, ...], env: dict[str, str]) -> None:
+        """Stop the job that occupies a slot, and queue it with other arguments as a job of its own, the next one.
+
+        Its row keeps what it has computed. Raises `GmgError` if no job runs on the slot.
+        """
+        run = self._runs.get(self._jobs.get(slot, 0))
+        if run is None or run.lead.state.ended:
+            raise GmgError(f"no job runs on {slot}", 1)
+        before = self._queue.records[run.number]
+        number = max(self._queue.records) + 1
+        edited = JobRecord(
+            number,
+            f"{before.name}-edit{number}",
+            before.values,
+            position=self._queue.front_position,
+            only=before.only,
+            world_size=before.world_size,
+            args=args,
+            env=env,
+            edited_from=before.number,
+        )
+        self._queue.add(edited)
+        self._recorder.keep(edited)
+        run.stopped, run.again = True, False
+        run.stop(kill=False, reason=f"edited: continues as job {number}")
+        self._wake.set()
+
     def restart(self, slot: str) -> None:
         """Restart the job that occupies a slot, or run the last one there again if it did not finish."""
-        worker = self._slot_states[slot].worker
+        worker = self._slots[slot].worker
         if worker is None or worker.task.job is None:
             raise GmgError(f"no job has run on {slot} yet", 1)
         number = worker.task.job

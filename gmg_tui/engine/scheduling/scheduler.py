@@ -11,9 +11,9 @@ from msgspec import structs
 
 from gmg_tui import session as sessions
 from gmg_tui.engine.attempts.task import Task
-from gmg_tui.engine.groups.group import Group, RankMember
+from gmg_tui.engine.groups.group import Group, GroupRank
 from gmg_tui.engine.records.recorder import Recorder
-from gmg_tui.engine.workers.slot_state import SlotState, Workplace
+from gmg_tui.engine.workers.slot import EngineSlot, Workplace
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, RankGroup, Tuning, WorkerState
 from gmg_tui.model.errors import GmgError
@@ -35,6 +35,10 @@ class Scheduler(ABC):
     @abstractmethod
     def restart(self, slot: str) -> None:
         """Restart what runs, or ran last, on the slot. Raises `GmgError` if there is nothing."""
+
+    @abstractmethod
+    def edit(self, slot: str, args: tuple[str, ...], env: dict[str, str]) -> None:
+        """Restart what runs on the slot with other arguments and environment. Raises `GmgError` if that is not possible."""
 
     @abstractmethod
     def stop(self, slot: str, *, kill: bool) -> None:
@@ -83,46 +87,46 @@ def _no_queue() -> GmgError:
     return GmgError("this session has no queue: it runs one script on every slot", 1)
 
 
-class ReplicatedScheduler(Scheduler):
+class PlainScheduler(Scheduler):
     """Runs the session's one script on every slot."""
 
-    def __init__(self, slot_states: Mapping[str, SlotState], workplace: Workplace, recorder: Recorder) -> None:
-        self._slot_states, self._workplace, self._recorder = slot_states, workplace, recorder
+    def __init__(self, slots: Mapping[str, EngineSlot], workplace: Workplace, recorder: Recorder) -> None:
+        self._slots, self._workplace, self._recorder = slots, workplace, recorder
         self._workers: dict[str, Worker] = {}
         self._groups: list[Group] = []
-        spec, states = workplace.spec, list(slot_states.values())
+        spec, states = workplace.spec, list(slots.values())
         self._count = count = len(states)
         if torchrun.starts(spec.script, module=spec.module):
             self._add(states[0], states)
-            for slot_state in states[1:]:
-                slot_state.lead = states[0]
+            for engine_slot in states[1:]:
+                engine_slot.lead = states[0]
         elif spec.ddp is not None:
             size = spec.ddp.size or count
             for first in range(0, count, size):
                 ranks = states[first : first + size]
-                names = [slot_state.slot.name for slot_state in ranks]
+                names = [engine_slot.slot.name for engine_slot in ranks]
                 task = Task(spec.args, spec.env, first, count)
                 group = Group(f"g{len(self._groups)}", names, task, workplace)
                 self._groups.append(group)
-                for slot_state, member in zip(ranks, group.members, strict=True):
-                    self._add(slot_state, ranks, member)
+                for engine_slot, member in zip(ranks, group.members, strict=True):
+                    self._add(engine_slot, ranks, member)
         else:
-            for slot_state in states:
-                self._add(slot_state)
+            for engine_slot in states:
+                self._add(engine_slot)
 
-    def _add(self, slot_state: SlotState, seen: Sequence[SlotState] = (), member: RankMember | None = None) -> None:
+    def _add(self, engine_slot: EngineSlot, seen: Sequence[EngineSlot] = (), member: GroupRank | None = None) -> None:
         """A worker on a slot, which sees the GPUs of the slots `seen`, or its own."""
-        name, spec = slot_state.slot.name, self._workplace.spec
-        log, record = f"{sessions.LOGS}/{name}.log", JobRecord(slot_state.index + 1, name)
+        name, spec = engine_slot.slot.name, self._workplace.spec
+        log, record = f"{sessions.LOGS}/{name}.log", JobRecord(engine_slot.index + 1, name)
         cards = tuple(each.slot for each in seen) if len(seen) > 1 or member is not None else ()
-        task = Task(spec.args, spec.env, slot_state.index, self._count, cards)
-        worker = self._workplace.worker(slot_state, task, log, self._recorder, member)
-        slot_state.worker = self._workers[name] = worker
+        task = Task(spec.args, spec.env, engine_slot.index, self._count, cards)
+        worker = Worker(engine_slot, task, log, self._workplace, self._recorder, member)
+        engine_slot.worker = self._workers[name] = worker
         if member is not None:
             member.worker = worker
             rank = member.rank
             record = structs.replace(record, group=rank.id, rank=rank.rank, world_size=rank.world_size)
-        self._recorder.occupy(record, {slot_state.slot: log})
+        self._recorder.occupy(record, {engine_slot.slot: log})
 
     @property
     def ended(self) -> bool:
@@ -141,6 +145,10 @@ class ReplicatedScheduler(Scheduler):
         """Restart the slot's worker."""
         self._workers[slot].restart()
 
+    def edit(self, slot: str, args: tuple[str, ...], env: dict[str, str]) -> None:
+        """Restart the slot's worker with other arguments and environment."""
+        self._workers[slot].edit(args, env)
+
     def stop(self, slot: str, *, kill: bool) -> None:
         """Stop the slot's worker."""
         self._workers[slot].stop(kill=kill)
@@ -156,7 +164,7 @@ class ReplicatedScheduler(Scheduler):
         for group in self._groups:
             group.check(now)
         left = [worker for worker in self._workers.values() if not worker.state.ended]
-        away = [self._slot_states[worker.slot.name].away for worker in left]
+        away = [self._slots[worker.slot.name].away for worker in left]
         if None not in away and all(worker.state is WorkerState.WAITING for worker in left):
             for worker, why in zip(left, away, strict=True):
                 worker.stop(reason=why)

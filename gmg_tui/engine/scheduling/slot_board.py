@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gmg_tui.engine.scheduling.job_queue import JobQueue
-from gmg_tui.engine.workers.slot_state import SlotState
+from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import GpuSample, JobRecord, WorkerState, units
 from gmg_tui.model.errors import GmgError
@@ -82,17 +82,17 @@ class SlotBoard:
     """The slots of a queue.
 
     Attributes:
-        slot_states: All slots, by name.
+        slots: All slots, by name.
         queue: The jobs.
         jobs: Numbers of the jobs that occupy slots, by slot.
         ending: Whether no job starts any more.
     """
 
-    def __init__(self, slot_states: Mapping[str, SlotState], queue: JobQueue) -> None:
-        self.slot_states, self.queue = slot_states, queue
+    def __init__(self, slots: Mapping[str, EngineSlot], queue: JobQueue) -> None:
+        self.slots, self.queue = slots, queue
         self.jobs: dict[str, int] = {}
         self.ending = False
-        self._cards = {slot_state.gpu_uuid or name: _Card() for name, slot_state in slot_states.items()}
+        self._cards = {engine_slot.gpu_uuid or name: _Card() for name, engine_slot in slots.items()}
         self._requeued: dict[int, _Card] = {}
         """Jobs that were queued again, and where they had failed: one that fails on two GPUs keeps its failure."""
         self._reserved = Allotment()
@@ -102,18 +102,18 @@ class SlotBoard:
 
     # State
 
-    def _card(self, slot_state: SlotState) -> _Card:
-        return self._cards[slot_state.gpu_uuid or slot_state.slot.name]
+    def _card(self, engine_slot: EngineSlot) -> _Card:
+        return self._cards[engine_slot.gpu_uuid or engine_slot.slot.name]
 
     def used(self, slot: str) -> bool:
         """Whether the user lets jobs start on a slot."""
-        return not self._card(self.slot_states[slot]).disabled
+        return not self._card(self.slots[slot]).disabled
 
     def use(self, slot: str, *, used: bool) -> None:
         """Enable a slot, and its GPU's others, or disable them. Raises `GmgError` for an unknown slot."""
-        if slot not in self.slot_states:
-            raise GmgError(f"no slot {slot}; there are {', '.join(self.slot_states)}", 1)
-        card = self._card(self.slot_states[slot])
+        if slot not in self.slots:
+            raise GmgError(f"no slot {slot}; there are {', '.join(self.slots)}", 1)
+        card = self._card(self.slots[slot])
         card.disabled = not used
         if used:
             card.benched, card.lost_since = None, None
@@ -122,29 +122,29 @@ class SlotBoard:
 
     def set_unready(self, slot: str, why: str | None) -> None:
         """Start nothing on a slot and its GPU's others, or start jobs again."""
-        self._card(self.slot_states[slot]).unready = why
+        self._card(self.slots[slot]).unready = why
 
-    def sample(self, slot_state: SlotState) -> GpuSample | None:
+    def sample(self, engine_slot: EngineSlot) -> GpuSample | None:
         """The latest sample of a slot's GPU."""
-        return self._samples.get(slot_state.gpu_uuid or "")
+        return self._samples.get(engine_slot.gpu_uuid or "")
 
     def benched(self) -> dict[str, str]:
         """The slots whose GPU is benched, and why."""
-        states = self.slot_states.items()
-        return {name: why for name, slot_state in states if (why := self._card(slot_state).benched) is not None}
+        states = self.slots.items()
+        return {name: why for name, engine_slot in states if (why := self._card(engine_slot).benched) is not None}
 
     @property
     def stranded(self) -> bool:
         """Whether jobs wait, none of which can ever start because slots that they may use are benched."""
         benched = self.benched()
-        used = [name for name in self.slot_states if self.used(name)]
+        used = [name for name in self.slots if self.used(name)]
         left = [name for name in used if name not in benched]
         kinds = list(self.queue.kinds)
         return any(_enough(used, *kind) for kind in kinds) and not any(_enough(left, *kind) for kind in kinds)
 
     # Which GPUs are benched
 
-    def take_samples(self, samples: Mapping[str, GpuSample], error: str | None, now: float) -> list[SlotState]:
+    def take_samples(self, samples: Mapping[str, GpuSample], error: str | None, now: float) -> list[EngineSlot]:
         """Take the latest samples at `now` (monotonic seconds), by UUID, or why there are none.
 
         Returns:
@@ -152,9 +152,9 @@ class SlotBoard:
         """
         self._samples, self._nvml_error = samples, error
         return [
-            slot_state
-            for slot_state in self.slot_states.values()
-            if (sample := self.sample(slot_state)) is not None and self._check(self._card(slot_state), sample, now)
+            engine_slot
+            for engine_slot in self.slots.values()
+            if (sample := self.sample(engine_slot)) is not None and self._check(self._card(engine_slot), sample, now)
         ]
 
     @staticmethod
@@ -173,32 +173,32 @@ class SlotBoard:
             card.benched = f"lost: {sample.error or 'the driver does not reach it'}"
         return card.benched is not before
 
-    def judge(self, slot_state: SlotState, worker: Worker) -> tuple[int, ...]:
+    def judge(self, engine_slot: EngineSlot, worker: Worker) -> tuple[int, ...]:
         """Count how a job has ended on a slot's GPU.
 
         Returns:
             The jobs to be queued again, the worker's own last; empty where the outcome stands.
         """
-        if slot_state.gpu_uuid is None or worker.state is WorkerState.STOPPED:
+        if engine_slot.gpu_uuid is None or worker.state is WorkerState.STOPPED:
             return ()
-        failure, attempt, job, sample = worker.failure, worker.attempt, worker.task.job, self.sample(slot_state)
+        failure, attempt, job, sample = worker.failure, worker.attempt, worker.task.job, self.sample(engine_slot)
         if attempt is None or job is None:
             return ()
         if failure is not None and sample is not None and sample.lost:
-            return self._count_failure(slot_state, job, failure.reason) or (job,)
+            return self._count_failure(engine_slot, job, failure.reason) or (job,)
         computed = attempt.had_progress or attempt.elapsed_s(time.time()) >= AT_ONCE_S
         if computed or worker.state is WorkerState.FINISHED:
-            self._card(slot_state).failed.clear()
+            self._card(engine_slot).failed.clear()
             return ()
         if failure is None or failure.kind not in (FailureKind.DEVICE, FailureKind.LOST):
             return ()
-        return self._count_failure(slot_state, job, failure.reason)
+        return self._count_failure(engine_slot, job, failure.reason)
 
-    def _count_failure(self, slot_state: SlotState, job: int, reason: str) -> tuple[int, ...]:
+    def _count_failure(self, engine_slot: EngineSlot, job: int, reason: str) -> tuple[int, ...]:
         """Count a job that failed at once, in a way that is the GPU's. Returns what `judge` does."""
         if job in self._requeued:
             return ()
-        card = self._card(slot_state)
+        card = self._card(engine_slot)
         card.failed = [*(other for other in card.failed if other != job), job]
         if card.benched is None:
             if len(card.failed) < FAILURES:
@@ -212,53 +212,51 @@ class SlotBoard:
 
     def next(self) -> Allotment:
         """The job that can start now, and where, or what is reserved for the first one that cannot."""
-        usable = {
-            name: state for name, state in self.slot_states.items() if self.used(name) and not self._why_closed(state)
-        }
+        usable = {name: state for name, state in self.slots.items() if self.used(name) and not self._why_closed(state)}
         free = [name for name, state in usable.items() if name not in self.jobs and self._awaited(state) is None]
         self._reserved = Allotment() if self.ending else allot(self.queue.next_jobs(), free, list(usable))
         return self._reserved
 
-    def open(self) -> Iterator[SlotState]:
+    def open(self) -> Iterator[EngineSlot]:
         """The slots on which a job could start now, were there one for them: the last one's memory is released."""
-        for name, slot_state in self.slot_states.items():
-            closed = name in self.jobs or not self.used(name) or self._why_closed(slot_state) is not None
-            if not closed and self._memory_awaited(slot_state) is None:
-                yield slot_state
+        for name, engine_slot in self.slots.items():
+            closed = name in self.jobs or not self.used(name) or self._why_closed(engine_slot) is not None
+            if not closed and self._memory_awaited(engine_slot) is None:
+                yield engine_slot
 
-    def _why_closed(self, slot_state: SlotState) -> str | None:
+    def _why_closed(self, engine_slot: EngineSlot) -> str | None:
         """Why no job starts on a slot until something happens that may not; None if one may."""
-        card = self._card(slot_state)
+        card = self._card(engine_slot)
         if card.benched is not None:
             return f"benched: {card.benched}"
-        if slot_state.away is not None:
-            return f"for its node: {slot_state.away}"
+        if engine_slot.away is not None:
+            return f"for its node: {engine_slot.away}"
         return f"for a while: {card.unready}" if card.unready is not None else None
 
-    def _memory_awaited(self, slot_state: SlotState) -> str | None:
+    def _memory_awaited(self, engine_slot: EngineSlot) -> str | None:
         """That the memory of the last job is not released yet; None where it is."""
-        if slot_state.memory is None:
+        if engine_slot.memory is None:
             return None
-        others = (self.slot_states[name].gpu_uuid for name in self.jobs if name != slot_state.slot.name)
-        slot_state.memory.shared = slot_state.gpu_uuid in others
-        return slot_state.memory.awaited()
+        others = (self.slots[name].gpu_uuid for name in self.jobs if name != engine_slot.slot.name)
+        engine_slot.memory.shared = engine_slot.gpu_uuid in others
+        return engine_slot.memory.awaited()
 
-    def _awaited(self, slot_state: SlotState) -> str | None:
+    def _awaited(self, engine_slot: EngineSlot) -> str | None:
         """What has to happen before a job starts on a slot, whatever the job needs; None for nothing."""
-        if slot_state.slot.gpu is None:
+        if engine_slot.slot.gpu is None:
             return None
         if self._nvml_error is not None:
             return f"for NVML: {self._nvml_error}"
-        sample = self.sample(slot_state)
+        sample = self.sample(engine_slot)
         if sample is not None and sample.lost:
             return f"for its GPU: {sample.error or 'it is lost'}"
-        return self._memory_awaited(slot_state)
+        return self._memory_awaited(engine_slot)
 
     # For screens
 
-    def why_idle(self, slot_state: SlotState) -> str:
+    def why_idle(self, engine_slot: EngineSlot) -> str:
         """Why no job starts on an idle slot."""
-        name, reserved = slot_state.slot.name, self._reserved
+        name, reserved = engine_slot.slot.name, self._reserved
         if self.ending:
             return "the session is being stopped"
         if not self.used(name):
@@ -266,7 +264,7 @@ class SlotBoard:
         widths = [width for width, only in self.queue.kinds if only in (None, name)]
         if not widths:
             return "no job is left for this slot" if self.queue.waiting else "no job is left"
-        awaited = self._why_closed(slot_state) or self._awaited(slot_state)
+        awaited = self._why_closed(engine_slot) or self._awaited(engine_slot)
         if awaited is not None:
             return awaited
         if reserved.missing and name in reserved.slots:
@@ -284,10 +282,10 @@ class SlotBoard:
 
     def update(self) -> None:
         """Determine of each idle slot what it waits for."""
-        for name, slot_state in self.slot_states.items():
-            slot_state.over = name not in self.jobs and (self.ending or not self.queue.waiting)
+        for name, engine_slot in self.slots.items():
+            engine_slot.drained = name not in self.jobs and (self.ending or not self.queue.waiting)
             if name not in self.jobs:
-                slot_state.waits = self.why_idle(slot_state)
+                engine_slot.idle_reason = self.why_idle(engine_slot)
 
 
 def _enough(slots: Sequence[str], width: int, only: str | None) -> bool:

@@ -15,7 +15,7 @@ from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.queue_scheduler import JobRun, QueueScheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.scheduling.trial_run import TrialRun
-from gmg_tui.engine.workers.slot_state import Workplace
+from gmg_tui.engine.workers.slot import Workplace
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.jobs.tune.search import Search
 from gmg_tui.model import JobRecord, QueueAction, RunSpec, Trial, TrialKind, TrialState, TuneSpec, Tuning, WorkerState
@@ -73,11 +73,11 @@ class TuneScheduler(QueueScheduler):
     def _refill(self) -> None:
         if self._board.ending or self._search.ended:
             return
-        free = {slot_state.slot.name: slot_state for slot_state in self._board.open()}
+        free = {engine_slot.slot.name: engine_slot for engine_slot in self._board.open()}
         free_mib = {
             name: sample.memory_free_mib
-            for name, slot_state in free.items()
-            if (sample := self._board.sample(slot_state)) is not None and sample.memory_free_mib is not None
+            for name, engine_slot in free.items()
+            if (sample := self._board.sample(engine_slot)) is not None and sample.memory_free_mib is not None
         }
         for trial in self._search.plan(free.keys(), self._now_s, free_mib):
             self._planned_s[trial.slot] = self._now_s
@@ -85,7 +85,7 @@ class TuneScheduler(QueueScheduler):
             self._trial_runs[number] = TrialRun(structs.replace(trial, number=number), self._spec)
             self._add(number, trial.value, trial.slot)
         benched = self._board.benched()
-        if not self._trial_runs and not self._search.ended and len(benched) == len(self._slot_states):
+        if not self._trial_runs and not self._search.ended and len(benched) == len(self._slots):
             self._search.stop("every GPU is benched")
 
     def _add(self, number: int, value: int, slot: str) -> None:
@@ -118,10 +118,10 @@ class TuneScheduler(QueueScheduler):
 
     def _outcome(self, run: JobRun) -> JobRecord:
         """Record how a trial has ended."""
-        trial_run, worker, (slot_state,) = self._trial_runs.get(run.number), run.lead, run.slot_states
+        trial_run, worker, (engine_slot,) = self._trial_runs.get(run.number), run.lead, run.engine_slots
         if trial_run is None or worker.unready is not None:
             return super()._outcome(run)
-        sample = self._board.sample(slot_state)
+        sample = self._board.sample(engine_slot)
         lost = "its GPU is lost" if sample is not None and sample.lost else None
         skipped = _STOPPED if self._search.ended and not trial_run.measured else lost
         trial = trial_run.conclude(worker, skipped=skipped)

@@ -38,7 +38,7 @@ class RestartPolicy:
         """Whether another attempt follows, at once or later."""
         return self._wanted.is_set() or self.at is not None
 
-    async def wait(self) -> None:
+    async def due(self) -> None:
         """Wait until an attempt is due, and take it."""
         await self._wanted.wait()
         self._wanted.clear()

@@ -1,4 +1,4 @@
-"""A worker as the engine's other parts know it, wherever its processes run."""
+"""A worker: a job on a slot across all its attempts; it decides which attempt comes next, when, and with what."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import asyncio
 import logging
 import signal
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Coroutine
+from collections import deque
 from typing import Any, Protocol
 
 from msgspec import structs
 
 from gmg_tui import model
+from gmg_tui.engine.attempts.attempt import Attempt, Life, Order, Outcome, RankActivity, Report, Stop, StopCause
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.clock import unix
-from gmg_tui.engine.workers.member import Member, Outcome, RankSeen
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
-from gmg_tui.model import Attempt, Details, Fps, GpuSample, Phase, RunSpec, Slot, Stacks, WorkerState
+from gmg_tui.engine.workers.slot import EngineSlot, Workplace
+from gmg_tui.model import NO_ATTEMPT, Details, Fps, GpuSample, Phase, Rank, Stacks, WorkerState
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Meeting
 
@@ -26,6 +26,8 @@ _log = logging.getLogger(__name__)
 STARTED = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING})
 """States of a process that does not run its simulation yet."""
 _UNDISTURBED = STARTED | {WorkerState.RUNNING}
+_MAX_PAST = 200
+"""Earlier attempts that are kept."""
 
 
 class Watcher(Protocol):
@@ -41,292 +43,385 @@ class Watcher(Protocol):
         """The worker's attempt has ended; the attempt's record has the outcome."""
 
 
-class Worker(ABC):
-    """A job on a slot: what schedulers decide by, what is recorded and displayed, and the commands that it takes."""
+class Barrier(Protocol):
+    """What the ranks of a group share: each of its attempts begins and ends for all of them."""
 
-    def __init__(self, spec: RunSpec, slot: Slot, task: Task, watcher: Watcher, member: Member | None = None) -> None:
-        self.slot = slot
-        self.task = task
-        self._member = member or Member(RestartPolicy(spec))
-        self.policy = self._member.policy
-        """When its next attempt is due; of a rank, when the group's is."""
-        self.rank = self._member.rank
-        """Its rank in its group; None where it is in none."""
-        self.args = task.args
-        """Before placeholders are filled in."""
-        self.env = dict(task.env)
-        """Before placeholders are filled in."""
+    policy: RestartPolicy
+    rank: Rank
+
+    async def due(self) -> None:
+        """Waits until the next attempt is due, and takes it."""
+
+    @property
+    def pending(self) -> bool:
+        """True if another attempt follows."""
+
+    async def meet(self, report: Report) -> Meeting | None:
+        """Waits until all ranks are ready; None if the attempt is called off. `report` gets what it waits for."""
+
+    def call_off(self) -> None:
+        """The user has ended the rank before it had a process: the attempt is called off."""
+
+    def leader_ended(self, exit_code: int) -> None:
+        """The rank's process has ended; the first that fails ends the others."""
+
+    async def conclude(self, outcome: Outcome, report: Report) -> Failure | None:
+        """Waits until all ranks have ended. Returns this rank's failure, if any."""
+
+
+class Worker:
+    """A job on a slot, and the commands that it takes. A rank has a `barrier`; any other worker has none.
+
+    Attributes:
+        slot: Where it runs.
+        task: What it runs.
+        log: Path of its log in the session's folder.
+        policy: When its next attempt is due; of a rank, when the group's is.
+        rank: Its rank in its group; None outside a group.
+        args, env: Of its next attempt, before placeholders are filled in.
+        newest: Its newest attempt that has, or has had, a process.
+        past: Records of the attempts before that.
+        stuck: What was observed, if it counts as stuck.
+        unready: Why an attempt could not be prepared, for reasons outside the script.
+        failure: Why its last attempt failed by itself.
+        outcome: Of its last attempt; None before, and while one goes on.
+        follows_rank0: True if it runs because its group does, for which another rank reports.
+        concluded: Set while it has ended: no process is left, and none follows unless the user asks for one.
+    """
+
+    def __init__(
+        self,
+        engine_slot: EngineSlot,
+        task: Task,
+        log: str,
+        workplace: Workplace,
+        watcher: Watcher,
+        barrier: Barrier | None = None,
+    ) -> None:
+        self.slot = engine_slot.slot
+        self.task, self.log = task, log
+        self.policy = barrier.policy if barrier is not None else RestartPolicy(workplace.spec)
+        self.rank = barrier.rank if barrier is not None else None
+        self.args, self.env = task.args, dict(task.env)
+        self.newest: Attempt | None = None
+        self.past: deque[model.Attempt] = deque(maxlen=_MAX_PAST)
         self.state_since = time.monotonic()
         self.reason: str | None = None
         self.advice: str | None = None
         self.stuck: str | None = None
-        """What was observed, when it counts as stuck."""
-        self.sample: GpuSample | None = None
-        """The latest of its GPU."""
         self.unready: str | None = None
-        """Why an attempt could not be prepared, for reasons outside the script."""
         self.failure: Failure | None = None
-        """Why its last attempt failed by itself."""
+        self.outcome: Outcome | None = None
         self.raced = False
-        """Whether an earlier attempt failed in a way that a retry heals, such as a race with another worker."""
-        self.carried = False
-        """Whether it runs because its group does, for which another rank reports."""
+        """True if an earlier attempt failed in a way that a retry heals, such as a race with another worker."""
+        self.follows_rank0 = False
         self.concluded = asyncio.Event()
-        """Set while it has ended: no process is left, and none follows unless the user asks for one."""
-        self._watcher = watcher
-        self._stopped_by: str | None = None
+        self._engine_slot, self._workplace, self._watcher, self._barrier = engine_slot, workplace, watcher, barrier
+        self._attempt: Attempt | None = None
+        """The attempt that goes on, from its preparation to the outcome."""
+        self._rest = WorkerState.WAITING
+        """The state between attempts."""
+        self._displayed = WorkerState.WAITING
+        self._stop_reason: str | None = None
         """Why it was stopped, if not by the user."""
-        self._state = WorkerState.WAITING
-        """The state that was entered last; `STARTING` while the script's output decides."""
-        self._waiting: asyncio.Task[None] | None = None
-        """What the worker waits for unless the user is in a hurry."""
 
-    def _enter(self, state: WorkerState, reason: str | None = None, advice: str | None = None) -> None:
-        """Change the state."""
-        self._state, self.reason, self.advice = state, reason, advice
-        self.state_since = time.monotonic()
-        (self.concluded.set if state.ended else self.concluded.clear)()
-        self._watcher.changed(self)
-
-    def _wait_for(self, awaited: str | None) -> None:
-        """Show what the next attempt, or the end of this one, waits for."""
-        if awaited != self.reason and not self._state.ended:
-            self.reason = awaited
-            self._watcher.changed(self)
-
-    async def _unless_hurried(self, waiting: Coroutine[Any, Any, None]) -> None:
-        """Wait, but no longer once the user is in a hurry."""
-        self._waiting = asyncio.create_task(waiting)
-        try:
-            await asyncio.wait([self._waiting])
-        finally:
-            self._hurry()
-
-    def _hurry(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-
-    async def _part(self, outcome: Outcome) -> tuple[WorkerState, str | None]:
-        """Wait until the attempts of the other ranks have ended too, and have another one follow if that is wanted.
-
-        Returns the state that the attempt has ended in, and the reason.
-        """
-        failure = await self._member.part(outcome, self._wait_for)
-        if outcome.by_user:
-            return WorkerState.STOPPED, self._stopped_by
-        self.failure = failure
-        # A rank's group decides, and a job that could not be prepared goes back to its queue.
-        if self.rank is None and not (outcome.unprepared and self.task.job is not None):
-            self.policy.after(failure, had_progress=outcome.had_progress, running_s=outcome.running_s)
-        if failure is not None:
-            return WorkerState.FAILED, failure.reason
-        if not outcome.by_group:
-            return WorkerState.FINISHED, None
-        if self.unready is not None:
-            return WorkerState.FAILED, self.unready
-        return WorkerState.STOPPED, self._stopped_by or "ended with the group"
-
-    def _enter_next(self, state: WorkerState, reason: str | None) -> None:
-        """An attempt has ended in a state: enter that, or wait for the next attempt."""
-        advice = self.failure.advice or None if state is WorkerState.FAILED and self.failure is not None else None
-        self.stuck = None
-        self._enter(WorkerState.RESTARTING if self._member.pending else state, reason, advice)
-
-    # Life and commands
+    # Life
 
     async def run(self) -> None:
         """Run attempts until cancelled; a running attempt is killed then."""
-        try:
-            while True:
-                await self._member.wait()
-                try:
-                    await self._run_attempt()
-                except Exception as error:  # an internal error must not take down the other workers
-                    _log.exception("%s: the attempt failed because of an internal error", self.slot.name)
-                    reason = f"internal error ({type(error).__name__}: {error}); see engine.log"
-                    await self._break_off()
-                    await self._member.part(Outcome(Failure(FailureKind.UNKNOWN, reason, "")), self._wait_for)
-                    self._enter(WorkerState.FAILED, reason)
-        finally:
-            await asyncio.shield(self._break_off())
+        while True:
+            await (self._barrier.due() if self._barrier is not None else self.policy.due())
+            try:
+                await self._run_attempt()
+            except Exception as error:  # an internal error must not take down the other workers
+                _log.exception("%s: the attempt failed because of an internal error", self.slot.name)
+                reason = f"internal error ({type(error).__name__}: {error}); see engine.log"
+                self._attempt, self.outcome = None, Outcome(Failure(FailureKind.UNKNOWN, reason, ""))
+                if self._barrier is not None:
+                    await self._barrier.conclude(self.outcome, self.waits)
+                self._enter(WorkerState.FAILED, reason)
 
     async def _run_attempt(self) -> None:
         """Run an attempt, and wait until those of the other ranks have ended too."""
         self.raced |= self.failure is not None and self.failure.kind.heals
-        self.failure = self.unready = self._stopped_by = None
-        self.carried = False
-        self._enter(WorkerState.WAITING if self.attempt is None else WorkerState.RESTARTING)
-        await self._unless_hurried(self._ready())
-        meeting = None if self._state.ended else await self._member.meet(self._wait_for)
-        if self._state.ended or self._member.called_off:
-            outcome = Outcome(by_user=self._is_cancelled(), by_group=True)
-        else:
-            outcome = await self._attempt(meeting)
-            if self.rank is not None and self.state.live:
+        self.failure = self.unready = self._stop_reason = self.outcome = None
+        self.follows_rank0 = False
+        number = self.task.first_attempt
+        if self.newest is not None and self._barrier is None:
+            number = self.newest.order.number + 1
+        order = Order(self.slot, self.task, number, self.args, self.env, self.log, self.rank)
+        attempt = self._attempt = self._workplace.attempt(self._engine_slot, order, self)
+        self._enter(WorkerState.WAITING if self.newest is None else WorkerState.RESTARTING)
+        try:
+            outcome = await attempt.run()
+        finally:
+            if attempt.life is not Life.ENDED:
+                _log.error("%s: an attempt is left in phase %s", self.slot.name, attempt.life)
+        self.unready = attempt.unready
+        if self._barrier is not None:
+            if attempt is self.newest:
                 self._enter(WorkerState.STOPPING)
-        state, reason = await self._part(outcome)
-        if not self._state.ended:
-            self._record_end(state, reason)
-            self._enter_next(state, reason)
+            self.failure = await self._barrier.conclude(outcome, self.waits)
+        else:
+            self.failure = outcome.failure
+            self._plan(outcome)
+        self.outcome = outcome
+        self._conclude(attempt, *self._end_of(outcome))
 
-    def _is_cancelled(self) -> bool:
-        """Whether the user has stopped the worker before its attempt began."""
-        return self._state is WorkerState.STOPPED
+    def _plan(self, outcome: Outcome) -> None:
+        """Decide whether another attempt follows."""
+        if outcome.final:
+            self.policy.never()
+        elif outcome.again:
+            self.policy.again()
+        # A job that could not be prepared goes back to its queue.
+        elif not outcome.by_user and not (outcome.unprepared and self.task.job is not None):
+            self.policy.after(outcome.failure, had_progress=outcome.had_progress, running_s=outcome.running_s)
 
-    @abstractmethod
-    async def _ready(self) -> None:
-        """Wait until an attempt may begin."""
+    def _end_of(self, outcome: Outcome) -> tuple[WorkerState, str | None]:
+        """The state that an attempt with this outcome has ended in, and the reason."""
+        if outcome.by_user:
+            self.failure = None
+            return WorkerState.STOPPED, self._stop_reason
+        if self.failure is not None:
+            return WorkerState.FAILED, self.failure.reason
+        if not outcome.by_group:
+            return WorkerState.FINISHED, None
+        if self.unready is not None:
+            return WorkerState.FAILED, self.unready
+        return WorkerState.STOPPED, self._stop_reason or "ended with the group"
 
-    @abstractmethod
-    async def _attempt(self, meeting: Meeting | None) -> Outcome:
-        """Run an attempt, unless the user stops it before it begins. Returns how it has ended."""
+    def _conclude(self, attempt: Attempt, state: WorkerState, reason: str | None) -> None:
+        """An attempt has ended: record that, and enter its state, or wait for the next attempt."""
+        self._attempt, self.stuck = None, None
+        if attempt is self.newest:
+            attempt.conclude(state, reason)
+            self._watcher.ended(self)
+        advice = self.failure.advice or None if state is WorkerState.FAILED and self.failure is not None else None
+        pending = self._barrier.pending if self._barrier is not None else self.policy.pending
+        self._enter(WorkerState.RESTARTING if pending else state, reason, advice)
 
-    @abstractmethod
-    def _record_end(self, state: WorkerState, reason: str | None) -> None:
-        """Record in which state the attempt, if one has begun, has ended, and why."""
+    def _enter(self, state: WorkerState, reason: str | None = None, advice: str | None = None) -> None:
+        """Change the state between attempts."""
+        self._rest, self.reason, self.advice = state, reason, advice
+        is_over = state.ended and self._attempt is None
+        (self.concluded.set if is_over else self.concluded.clear)()
+        self.changed()
 
-    @abstractmethod
-    def _end_attempt(self, *, kill: bool = False) -> bool:
-        """End the attempt for the user, gracefully or at once. Returns whether there is one."""
+    # From its attempt
 
-    @abstractmethod
-    def _end_stuck(self, why: str) -> None:
-        """End the attempt, which is stuck, for another one to follow."""
+    def waits(self, reason: str | None) -> None:
+        """Show what the next attempt, or the end of this one, waits for."""
+        if reason != self.reason and not self.state.ended:
+            self.reason = reason
+            self.changed()
 
-    @abstractmethod
-    async def _break_off(self) -> None:
-        """Kill what is left of an attempt."""
+    def changed(self) -> None:
+        """Something that is displayed has changed."""
+        if (state := self.state) is not self._displayed:
+            self._displayed, self.state_since = state, time.monotonic()
+        self._watcher.changed(self)
+
+    def begins(self) -> None:
+        """Its attempt is prepared, and has a process next: another one that was wanted until now is this one."""
+        if self._barrier is None:
+            self.policy.begun()
+        if self.newest is not None:
+            self.past.append(self.newest.record())
+        self.newest = self._attempt
+        self._engine_slot.take_attempt(self._attempt)
+        self.reason = None
+        self.changed()
+
+    def began(self) -> None:
+        """Its attempt has a process."""
+        self._watcher.began(self)
+
+    def leader_ended(self, exit_code: int) -> None:
+        """The first process of its attempt has ended."""
+        if self._barrier is not None:
+            self._barrier.leader_ended(exit_code)
+
+    def idle(self, why: str | None) -> None:
+        """Its attempt shows no sign of life; an idle rank may wait for the others, and its group is judged as a whole."""
+        if self._barrier is None:
+            self.set_stuck(why, replace=self._workplace.spec.restart_stuck)
+
+    async def meet(self) -> Meeting | None:
+        """Waits until all ranks of its group are ready. Returns None outside a group, or if the group's attempt is off."""
+        return await self._barrier.meet(self.waits) if self._barrier is not None else None
+
+    # Commands
 
     def restart(self) -> None:
         """Stop the process gracefully, if there is one, then start the next attempt; one that waits starts at once."""
         self.policy.now()
-        self._end_attempt()
+        if self._attempt is None:
+            return
+        if self._attempt.life is Life.PREPARING:
+            self._attempt.hurry()
+        else:
+            self._attempt.stop(Stop())
 
     def edit(self, args: tuple[str, ...], env: dict[str, str]) -> None:
         """Restart with other arguments and environment."""
         self.args, self.env = args, dict(env)
-        self.restart()
+        self.policy.now()
+        if self._attempt is not None:
+            self._attempt.stop(Stop())
 
     def stop(self, *, kill: bool = False, reason: str | None = None) -> None:
-        """End the process, gracefully or at once, and start no other; `reason` is None where the user asked for it."""
+        """End the process, gracefully or at once, and start no other; `reason` is None if the user asked for it."""
         self.policy.never()
-        self._stopped_by = reason or self._stopped_by
-        if not self._end_attempt(kill=kill) and self.state in (WorkerState.WAITING, WorkerState.RESTARTING):
-            self._enter(WorkerState.STOPPED, self._stopped_by)
-            self._member.call_off()
-            self._hurry()
+        self._stop_reason = reason or self._stop_reason
+        if (attempt := self._attempt) is not None:
+            is_prepared = attempt.life is not Life.PREPARING
+            attempt.stop(Stop(kill=kill, reason=reason))
+            if self._barrier is not None and not is_prepared:
+                self._barrier.call_off()
+        elif not self._rest.ended:
+            self._enter(WorkerState.STOPPED, self._stop_reason)
+            if self._barrier is not None:
+                self._barrier.call_off()
 
-    def end_with_group(self) -> None:  # noqa: B027 - only a rank has a group
-        """End its process, as another rank of its group has failed."""
+    def end_with_group(self) -> None:
+        """End its process, or do not start it, as another rank of its group has failed."""
+        if self._attempt is not None:
+            self._attempt.stop(Stop(StopCause.GROUP))
 
-    @abstractmethod
+    def obey(self, stop: Stop) -> None:
+        """Stop the attempt as the session's engine has decided, and start no other."""
+        self.policy.never()
+        self._stop_reason = stop.reason or self._stop_reason
+        if self._attempt is not None:
+            self._attempt.stop(stop)
+
     def pass_on(self, number: signal.Signals) -> bool:
-        """Send a signal to its first process, if that listens to it; whether it does."""
+        """Send a signal to its first process if that handles it. Returns True if it does."""
+        return self._attempt is not None and self._attempt.pass_on(number)
 
-    def stick(self, why: str | None, *, replace: bool = False) -> None:
-        """From now on it counts as stuck, for what was observed, or (None) not.
+    def set_stuck(self, why: str | None, *, replace: bool = False) -> None:
+        """Mark it as stuck, for what was observed, or (None) clear the mark.
 
         With `replace` another attempt follows, if one is left.
         """
         was_stuck, self.stuck = self.stuck, why
-        if (was_stuck is None) != (why is None):
-            _log.info("%s: %s", self.slot.name, f"stuck: {why}" if why is not None else "no longer stuck")
-            self._watcher.changed(self)
-            if why is not None and replace and self.policy.replace_stuck():
-                self._end_stuck(why)
-
-    def run_with_group(self) -> None:
-        """Another rank reports for all: this one runs too, whatever it prints."""
-        state = self.state
-        if self.carried or self.fps_of_group or state not in _UNDISTURBED:
+        if (was_stuck is None) == (why is None):
             return
-        self.carried = True
-        if state is not WorkerState.RUNNING:
-            self.state_since = time.monotonic()
-            self._watcher.changed(self)
+        _log.info("%s: %s", self.slot.name, f"stuck: {why}" if why is not None else "no longer stuck")
+        self.changed()
+        if why is not None and replace and self._attempt is not None and self.policy.replace_stuck():
+            self._attempt.stop(Stop(StopCause.STUCK, reason=f"stuck: {why}"))
+
+    def follow_rank0(self) -> None:
+        """Another rank reports for all: this one runs too, whatever it prints."""
+        if not self.follows_rank0 and not self.fps_of_group and self.state in _UNDISTURBED:
+            self.follows_rank0 = True
+            self.changed()
 
     # State
 
     @property
-    @abstractmethod
-    def _shown(self) -> tuple[WorkerState, Phase] | None:
-        """The state and the phase that the script's output shows; None before the first attempt."""
-
-    @property
     def state(self) -> WorkerState:
-        """The state; while a process runs undisturbed it follows the script's output."""
-        if self._state is not WorkerState.STARTING or (shown := self._shown) is None:
-            return self._state
-        return WorkerState.RUNNING if self.carried and shown[0] in STARTED else shown[0]
+        """The state; while an attempt goes on, the attempt's."""
+        attempt = self._attempt
+        if attempt is None or self._rest is WorkerState.STOPPING:
+            return self._rest
+        state = attempt.state
+        if state is WorkerState.WAITING:
+            return (
+                WorkerState.RESTARTING
+                if self.past or (self.newest is not None and attempt is not self.newest)
+                else state
+            )
+        return WorkerState.RUNNING if self.follows_rank0 and state in STARTED else state
 
     @property
     def phase(self) -> Phase:
         """The script's phase; `NONE` without a process."""
-        if not self.state.live or (shown := self._shown) is None:
+        if self.newest is None or not self.state.live:
             return Phase.NONE
-        return Phase.RUNNING if self.carried else shown[1]
+        return Phase.RUNNING if self.follows_rank0 else self.newest.phase
 
     @property
-    @abstractmethod
     def fps(self) -> Fps | None:
         """Its FPS at this moment; None unless it is running, and still reports them."""
+        return self.newest.fps if self.newest is not None and self.state is WorkerState.RUNNING else None
 
     @property
     def pids(self) -> frozenset[int]:
         """The PIDs of its processes at the last scan, as its GPU's samples name them; none of another machine's."""
-        return frozenset()
+        return self._attempt.pids if self._attempt is not None else frozenset()
 
     @property
-    @abstractmethod
-    def attempt(self) -> Attempt | None:
-        """Its newest attempt at this moment; None before the first."""
+    def attempt(self) -> model.Attempt | None:
+        """The record of its newest attempt at this moment; None before the first."""
+        return self.newest.record() if self.newest is not None else None
 
     @property
-    @abstractmethod
     def result(self) -> dict[str, Any]:
         """What its attempt has reported by `gmg:result` lines."""
+        return self.newest.result if self.newest is not None else {}
+
+    @property
+    def sample(self) -> GpuSample | None:
+        """The latest sample of its GPU."""
+        return self._engine_slot.sample
 
     @property
     def fps_of_group(self) -> bool:
-        """Whether its attempt reports the rate of its whole group."""
+        """True if its attempt reports the rate of its whole group."""
         return (attempt := self.attempt) is not None and attempt.fps_of_group
 
-    # Observation
-
-    def measure(self, sample: GpuSample | None, now: float, sharers: int = 1) -> None:
-        """Take a sample of its GPU at `now` (monotonic seconds), on which `sharers` workers are live."""
-        self.sample = sample
-
-    def settle(self) -> None:  # noqa: B027 - only a worker on this machine has lines
-        """Write unfinished lines to the log file as far as they have come."""
-
-    @abstractmethod
-    def seen(self) -> RankSeen:
+    def activity(self) -> RankActivity:
         """What the watch of its group sees of it."""
+        return self.newest.activity() if self.newest is not None else RankActivity()
 
     def view(self, index: int, now: float) -> model.Worker:
         """What clients see of it; `index` is its slot's number, `now` monotonic seconds."""
-        at = self.policy.at
+        at, state = self.policy.at, self.state
+        if self.newest is not None:
+            view = self.newest.view(now)
+        else:
+            newest, ring = structs.replace(NO_ATTEMPT, args=self.args), self._engine_slot.ring
+            view = model.Worker(self.slot.name, index, state, newest=newest, log_lines=ring.end)
+        if not state.live:
+            lost_since = None if state.ended else view.lost_since
+            view = structs.replace(
+                view, phase_since=0.0, phase_usual_s=None, fps_silent_since=None, stopping=None, lost_since=lost_since
+            )
+        elif self.follows_rank0:
+            view = structs.replace(view, phase_since=unix(self.state_since), phase_usual_s=None)
+        raced = self.raced and self.newest is not None and view.newest.had_progress
         return structs.replace(
-            self._view(now),
+            view,
             index=index,
-            state=self.state,
+            state=state,
+            state_since=unix(self.state_since),
             phase=self.phase,
             reason=self.reason,
+            advice=self.advice or view.advice,
             stuck=self.stuck,
+            job=self.task.job,
+            job_name=self.task.name,
             group=self.rank,
-            fps_in_rank_0=self.carried,
+            fps_in_rank_0=self.follows_rank0,
             restart_at=unix(at) if at is not None else None,
+            healed=view.healed or raced,
         )
 
-    @abstractmethod
-    def _view(self, now: float) -> model.Worker:
-        """What clients see of its attempt; `now` is monotonic seconds."""
-
-    @abstractmethod
     async def details(self) -> Details:
-        """What a details screen shows of it. Raises `GmgError` where that cannot be had."""
+        """What a details screen shows of it. Raises `GmgError` if that is not available."""
+        if self.newest is None:
+            return Details(self.slot.name, (), self._workplace.spec.cwd, {}, (), "not asked yet", ())
+        details = await self.newest.details()
+        newest = self.attempt
+        attempts = (*self.past, *([newest] if newest is not None else []))
+        return structs.replace(details, attempts=attempts, args=self.args, extra_env=self.env)
 
-    @abstractmethod
     async def stacks(self) -> Stacks:
-        """The Python stacks of its process, or why there are none."""
+        """The Python stacks of its process, or why there are none. Raises `GmgError`."""
+        rank = self.rank.rank if self.rank is not None else None
+        if self._attempt is None:
+            return Stacks(self.slot.name, rank, error="no process runs")
+        return await self._attempt.stacks()

@@ -13,11 +13,12 @@ from unittest.mock import MagicMock
 import psutil
 import pytest
 
+from gmg_tui.engine.attempts.attempt import Order
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.launchers.launcher import Launcher, Local
 from gmg_tui.engine.nodes.logs import KeptLogs, LogCopies
 from gmg_tui.engine.nodes.node import Node
-from gmg_tui.engine.nodes.node_worker import NodeWorker
+from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.machine import files
 from gmg_tui.model import NodesSpec, Session, Slot, WorkerState
 from gmg_tui.model.errors import GmgError
@@ -82,10 +83,11 @@ async def test_a_worker_waits_for_its_node_only_while_that_is_not_there() -> Non
     for available in (False, True):
         if available:
             node.available.set()
-        worker = NodeWorker(Slot("n1/cpu0", node="n1"), node, Task((), {}, 0, 1), "log", MagicMock())
-        running = asyncio.create_task(worker.run())
+        listener = MagicMock()
+        order = Order(Slot("n1/cpu0", node="n1"), Task((), {}, 0, 1), 1, (), {}, "log")
+        running = asyncio.create_task(RemoteAttempt(node, order, listener).run())
         await asyncio.sleep(0.05)
-        reasons.append(worker.reason)
+        reasons.append(listener.waits.call_args.args[0])
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     assert reasons == ["for n1", None]

@@ -272,7 +272,12 @@ def test_what_no_gpu_can_have_is_unknown(sim: Sim) -> None:
         assert sample.power_w is not None
     health = nvml.check_health(gpus[0])
     assert health is not None
-    assert (health.ecc_uncorrected, health.memory_temperature_c, health.pstate, health.troubles) == (None, None, None, ())
+    assert (health.ecc_uncorrected, health.memory_temperature_c, health.pstate, health.troubles) == (
+        None,
+        None,
+        None,
+        (),
+    )
 
 
 @on_simulated_driver

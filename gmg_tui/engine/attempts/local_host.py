@@ -1,4 +1,4 @@
-"""Prepares attempts: the command line and the environment, made afresh each time."""
+"""What all attempts on this machine share, and the command line and the environment of each, made afresh each time."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from gmg_tui import session as sessions
+from gmg_tui.engine.attempts.attempt import Order, Report
 from gmg_tui.engine.attempts.gate import Gate
+from gmg_tui.engine.attempts.script_times import ScriptTimes
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.output.logs import Log, LogWriter
 from gmg_tui.engine.output.pipes import Pipes
@@ -26,21 +27,24 @@ from gmg_tui.machine.gpu import silence
 from gmg_tui.machine.gpu.driver import Driver
 from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable
-from gmg_tui.model import Gpu, RunSpec, Session, Slot, StartMode
+from gmg_tui.model import Gpu, Session, Slot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import probe, torchrun
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.genesis.environ import Environment, threads_each, worker_environment
-from gmg_tui.scripts.genesis.phase_times import PhaseTimes, key_of
-from gmg_tui.scripts.interpreter import versions
+from gmg_tui.scripts.genesis.phase_times import PhaseTimes
 from gmg_tui.scripts.torchrun import Meeting, variables
 from gmg_tui.simulation import FOLDER, VARIABLE
 
 _log = logging.getLogger(__name__)
-
+_T = TypeVar("_T")
 
 AWAITS_DRIVER = "for the NVIDIA driver to answer"
 """What an attempt waits for when the driver is slow."""
+_DISK_LATE_S = 2.0
+"""After this time a wait for a disk is shown."""
+_DISK_S = 120.0
+"""How long a disk may take for what is read and written before a start."""
 
 
 class DriverSilentError(NvmlUnavailable):
@@ -55,14 +59,14 @@ class Launch(NamedTuple):
     task: Task
     slot: Slot
     meeting: Meeting | None
-    """Where a rank meets its group; None for a worker that is in none."""
+    """Where a rank meets its group; None for a worker outside a group."""
     args: tuple[str, ...]
     """The script's arguments, placeholders filled in."""
     command: tuple[str, ...]
     """The whole command line."""
     environment: Environment
-    written: tuple[str, ...]
-    """The script's arguments as written."""
+    remembered: PhaseTimes
+    """What earlier starts of the script with these arguments took."""
     egl_note: str
     """How the slot's EGL index was determined, or why it is unset."""
     gpu_index: int | None = None
@@ -73,49 +77,43 @@ class Launch(NamedTuple):
     """The environment given for the worker, likewise."""
 
 
-PHASE_TIMES = "phase_times"
-"""Beside the sessions' folder: what is remembered of each script's starts."""
+class PendingCalls:
+    """Calls that may block for ever: of those with the same key only one runs at a time, and all wait for that.
 
+    Each costs a thread until it returns; a driver that hangs must not cost one more at each attempt.
+    """
 
-class ScriptTimes:
-    """What is remembered of a session's script."""
+    def __init__(self) -> None:
+        self._running: dict[Hashable, asyncio.Task[object]] = {}
 
-    def __init__(self, spec: RunSpec, *, on_gpu: bool) -> None:
-        self._kind = "gpu" if on_gpu else "cpu"
-        self._script = spec.script if spec.module else str(Path(spec.cwd, spec.script).resolve())
-        installed = versions(spec.python)
-        self._versions = f"{installed.genesis} {installed.compiler}"
-        self._caches_exist = caches.exist({**os.environ, **spec.env})
-        self._known: dict[str, PhaseTimes] = {}
+    async def call(
+        self, key: Hashable, function: Callable[[], _T], report: Callable[[], None], times_s: tuple[float, float]
+    ) -> _T:
+        """Returns what `function` does, or what the running call with the same key returns.
 
-    def of(self, args: Sequence[str]) -> PhaseTimes:
-        """What is remembered of the script with these arguments, before placeholders are filled in."""
-        key = key_of(self._script, args, self._kind)
-        if key not in self._known:
-            folder = sessions.sessions_folder().parent / PHASE_TIMES
-            self._known[key] = PhaseTimes(folder, key, self._versions, caches_exist=self._caches_exist)
-        return self._known[key]
+        `times_s` are the seconds after which `report` is called, and after which the wait is given up.
 
-    def save(self) -> None:
-        """Write what has changed. Raises `OSError`."""
-        for times in list(self._known.values()):
-            times.save()
-
-    def start_mode(self, spec: RunSpec) -> StartMode:
-        """How to start by default: gated if the mesh caches may be cold.
-
-        They are warm for a script that has simulated before. Ranks of one group wait for each other as they start.
+        Raises:
+            TimeoutError: It has not returned in time; it goes on.
         """
-        times = self.of(spec.args)
-        ranks = spec.ddp is not None or all(name in spec.env or name in os.environ for name in ("RANK", "WORLD_SIZE"))
-        return StartMode.TOGETHER if times.meshes_written or ranks else StartMode.GATED
+        task: asyncio.Task[object] | None = self._running.get(key)
+        if task is None:
+            task = self._running[key] = asyncio.create_task(in_daemon_thread(function))
+            task.add_done_callback(lambda _: self._running.pop(key))
+        late_s, limit_s = times_s
+        if not (await asyncio.wait([task], timeout=late_s))[0]:
+            report()
+            if not (await asyncio.wait([task], timeout=limit_s - late_s))[0]:
+                raise TimeoutError
+        result: _T = task.result()  # type: ignore[assignment]  # a key stands for one function
+        return result
 
 
-class Context:
-    """Prepares attempts for all workers of a session.
+class LocalHost:
+    """What the attempts of a session on this machine share.
 
-    `count` workers run at once. `nvml` knows the GPUs, and is None where there are only CPU slots; `egl` is the mapping
-    from GPUs to EGL devices, once the probe has returned it.
+    `count` workers run at once. `nvml` knows the GPUs, and is None if there are only CPU slots; `egl` is the mapping from
+    GPUs to EGL devices, once the probe has returned it.
     """
 
     def __init__(
@@ -123,13 +121,14 @@ class Context:
     ) -> None:
         self.spec = spec = session.spec
         self.torchrun = torchrun.starts(spec.script, module=spec.module)
-        """Whether the script is torchrun, which starts ranks of its own."""
+        """True if the script is torchrun, which starts ranks of its own."""
         self.pipes = pipes
         self.watchdog = WatchdogClient()
         self.scans = Scans()
         self.script_times = ScriptTimes(spec, on_gpu=session.slots[0].gpu is not None)
         self.gate = Gate(spec.start or self.script_times.start_mode(spec))
         self._session_id, self._count, self._logs, self._nvml, self._egl = session.id, count, logs, nvml, egl
+        self._calls = PendingCalls()
 
     @property
     def stop_steps(self) -> tuple[Step, ...]:
@@ -149,31 +148,40 @@ class Context:
         folder = agent.logs if agent is not None and agent.logs else self.spec.folder
         return Log(self._logs, Path(folder) / path, self.spec.log_max_bytes)
 
-    async def prepare(
-        self,
-        slot: Slot,
-        task: Task,
-        number: int,
-        args: tuple[str, ...],
-        env: Mapping[str, str],
-        report: Callable[[str], None],
-        *,
-        meeting: Meeting | None = None,
-    ) -> Launch:
-        """Prepare attempt `number` of `task`; placeholders in `args` and `env` are filled in here.
+    async def from_disk(self, what: str, function: Callable[[], _T], report: Report, key: Hashable = None) -> _T:
+        """Returns what `function` does, which may have to wait for a disk; `what` names it on the screen.
+
+        Calls with the same `what` and `key` are one.
+
+        Raises:
+            GmgError: The disk has not answered in time.
+        """
+        try:
+            return await self._calls.call((what, key), function, lambda: report(f"for {what}"), (_DISK_LATE_S, _DISK_S))
+        except TimeoutError:
+            raise GmgError(f"{what} has not answered for {_DISK_S:.0f} s", 1) from None
+        finally:
+            report(None)
+
+    async def prepare(self, order: Order, meeting: Meeting | None, report: Report) -> Launch:
+        """Prepare an attempt; its placeholders are filled in here.
 
         `report` is called with what it has to wait for; `meeting` is where a rank meets its group.
 
-        Raises `NvmlUnavailable` if the slot's GPU does not answer, and `GmgError` if the rank's folder cannot be made.
+        Raises:
+            NvmlUnavailable: The slot's GPU does not answer.
+            GmgError: The rank's folder cannot be made, or a disk does not answer.
         """
+        slot, task = order.slot, order.task
+        number = order.number + (meeting.restarts if meeting is not None else 0)
         gpu_index = egl_index = None
         if slot.gpu is not None:
-            gpu_index = await index_of(self._nvml, slot.gpu, report)
+            gpu_index = await self._index_of(slot.gpu, report)
             egl_index, note = (await self._egl).index_of(slot.gpu)
         else:
             note = "a CPU slot: Genesis takes the first EGL device that works"
         values = {**task.values, **values_for(slot, task.index, task.count, gpu_index)}
-        filled = tuple(fill(arg, values) for arg in args)
+        args, env = tuple(fill(arg, values) for arg in order.args), order.env
         job = {"GMG_JOB": str(task.job), "GMG_JOB_NAME": task.name} if task.job is not None else {}
         environment = worker_environment(
             os.environ,
@@ -195,7 +203,14 @@ class Context:
         if self.spec.probe:
             added = probe.on_path(environment.full)
             environment = environment._replace(set=environment.set | added, full=environment.full | added)
-        await in_daemon_thread(_make_ready, environment.full, meeting.error_file if meeting is not None else None)
+        full, error_file = environment.full, meeting.error_file if meeting is not None else None
+        await self.from_disk("the disk with the kernel cache", lambda: caches_ready(full), report, number)
+        if error_file is not None:
+            await self.from_disk("the disk of the session", lambda: make_rank_folder(error_file), report, error_file)
+        written = order.args
+        remembered = await self.from_disk(
+            "the disk with the session's state", lambda: self.script_times.of(written), report, written
+        )
         module, script = (("-m",) if self.spec.module else ()), self.spec.script
         if script.startswith("-") and not module:
             script = f"./{script}"  # it would be an option of the interpreter's
@@ -204,13 +219,13 @@ class Context:
             task,
             slot,
             meeting,
-            filled,
-            (self.spec.python, *module, script, *filled),
-            environment,
             args,
+            (self.spec.python, *module, script, *args),
+            environment,
+            remembered,
             note,
             gpu_index,
-            given=tuple(fill_some(arg, task.own_values) for arg in args),
+            given=tuple(fill_some(arg, task.own_values) for arg in order.args),
             given_env={name: fill_some(value, task.own_values) for name, value in env.items()},
         )
 
@@ -218,44 +233,42 @@ class Context:
         """Where simulated workers report their use of the GPUs."""
         return {} if self.spec.simulate is None else {VARIABLE: str(Path(self.spec.folder, FOLDER))}
 
-    async def _devices(self, cards: tuple[Slot, ...], report: Callable[[str], None]) -> tuple[str, ...]:
+    async def _devices(self, cards: tuple[Slot, ...], report: Report) -> tuple[str, ...]:
         """How `CUDA_VISIBLE_DEVICES` names the GPUs of these slots."""
         names = []
         for card in cards:
             if card.gpu is not None:
-                index = await index_of(self._nvml, card.gpu, report)
+                index = await self._index_of(card.gpu, report)
                 names.append(card.gpu.uuid if card.is_mig else str(index))
         return tuple(names)
 
+    async def _index_of(self, gpu: Gpu, report: Report) -> int:
+        """The current NVML index of a GPU, or of the GPU that a MIG instance is on.
 
-async def index_of(nvml: Driver | None, gpu: Gpu, report: Callable[[str], None]) -> int:
-    """The current NVML index of a GPU, or of the GPU that a MIG instance is on.
-
-    `report` gets a line while the driver is slow. Raises `NvmlUnavailable` if the GPU or the driver does not answer.
-    """
-    if nvml is None:
-        return gpu.index
-    asking = asyncio.create_task(in_daemon_thread(nvml.index_of, gpu.parent_uuid or gpu.uuid))
-    if not (await asyncio.wait([asking], timeout=silence.LATE_S))[0]:
-        report(AWAITS_DRIVER)
-        if not (await asyncio.wait([asking], timeout=silence.GIVE_UP_S - silence.LATE_S))[0]:
-            asking.cancel()
-            raise DriverSilentError(silence.gave_up(silence.GIVE_UP_S))
-    return asking.result()
-
-
-def _make_ready(environ: Mapping[str, str], error_file: str | None) -> None:
-    """Make the folder of the rank, and remove locks that killed workers have left.
-
-    With such a lock each attempt compiles for minutes. All of it may have to wait for a disk.
-    """
-    if error_file is not None:
-        folder = Path(error_file).parent
+        `report` gets a line while the driver is slow. Raises `NvmlUnavailable` if the GPU or the driver does not answer.
+        """
+        nvml, uuid = self._nvml, gpu.parent_uuid or gpu.uuid
+        if nvml is None:
+            return gpu.index
+        times_s = silence.LATE_S, silence.GIVE_UP_S
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise GmgError(f"cannot make the rank's folder {folder}: {error.strerror}", 1) from error
-        with contextlib.suppress(OSError):  # of this attempt in a session that is resumed
-            Path(error_file).unlink()
+            return await self._calls.call(uuid, lambda: nvml.index_of(uuid), lambda: report(AWAITS_DRIVER), times_s)
+        except TimeoutError:
+            raise DriverSilentError(silence.gave_up(silence.GIVE_UP_S)) from None
+
+
+def make_rank_folder(error_file: str) -> None:
+    """Make the folder in which a rank records its error. Raises `GmgError`."""
+    folder = Path(error_file).parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GmgError(f"cannot make the rank's folder {folder}: {error.strerror}", 1) from error
+    with contextlib.suppress(OSError):  # of this attempt in a session that is resumed
+        Path(error_file).unlink()
+
+
+def caches_ready(environ: Mapping[str, str]) -> None:
+    """Remove locks that killed workers have left in Genesis' caches: with one each attempt compiles for minutes."""
     for path in caches.remove_stale_locks(environ):
         _log.warning("removed a stale lock of the kernel cache: %s", path)

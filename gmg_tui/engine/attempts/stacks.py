@@ -9,12 +9,11 @@ from typing import BinaryIO
 
 from msgspec import structs
 
-from gmg_tui.engine.attempts.attempt import RunningAttempt
 from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process_tree import Proc
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.files import open_regular
-from gmg_tui.model import Rank, Stacks
+from gmg_tui.model import Stacks
 from gmg_tui.scripts.probe.site import gmg_probe
 
 _ANSWER_S = 5.0
@@ -25,12 +24,9 @@ _POLL_S = 0.05
 _MAX_BYTES = 256 << 10
 
 
-async def stacks_of(attempt: RunningAttempt | None, slot: str, rank: Rank | None) -> Stacks:
-    """The stacks of the first process of an attempt (None where none lives) on a slot, or why there are none."""
-    stacks = Stacks(slot, rank.rank if rank is not None else None)
-    if attempt is None or not attempt.process.started or attempt.exit_code is not None:
-        return structs.replace(stacks, error="no process runs")
-    proc, folder = process_tree.read(attempt.process.pid), attempt.counts.folder
+async def stacks_of(pid: int, folder: Path | None, stacks: Stacks) -> Stacks:
+    """Returns `stacks` with the stacks of a process whose probe writes to `folder`, or why there are none."""
+    proc = process_tree.read(pid)
     if proc is None:
         return structs.replace(stacks, error="its process has just ended")
     if folder is None or not process_tree.handles(proc.pid, gmg_probe.STACK_SIGNAL):

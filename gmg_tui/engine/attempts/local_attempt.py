@@ -1,0 +1,400 @@
+"""An attempt on this machine: one object for one process, from its preparation to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from contextlib import suppress
+from typing import Any
+
+from msgspec import structs
+
+from gmg_tui import model
+from gmg_tui.engine.attempts import leftovers
+from gmg_tui.engine.attempts.attempt import Life, Listener, Order, Outcome, RankActivity, Stop, StopCause
+from gmg_tui.engine.attempts.failure import of_gpu, of_preparation, outcome_of
+from gmg_tui.engine.attempts.gpu_use import GpuMemory
+from gmg_tui.engine.attempts.local_host import LocalHost
+from gmg_tui.engine.attempts.preparation import Prepared, discard, prepare
+from gmg_tui.engine.attempts.readings import Readings
+from gmg_tui.engine.attempts.stacks import stacks_of
+from gmg_tui.engine.clock import unix
+from gmg_tui.engine.output.lines import RingBuffer
+from gmg_tui.engine.processes.process import KILL, LEFTOVERS, TERMINATED, Process, Step
+from gmg_tui.engine.processes.process_tree import Table
+from gmg_tui.machine.gpu.nvml import NvmlUnavailable
+from gmg_tui.model import Details, Fps, GpuSample, Phase, Stacks, WorkerState, units
+from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts import probe
+from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
+
+_log = logging.getLogger(__name__)
+
+_MARK_BYTES = 8
+_SESSION_END_S = 2.0
+"""How much later the session may be ended: a job manager sends SIGTERM to all processes of a job at once."""
+_ENTER_S = 1.0
+"""How often to check whether a process has entered its working directory, before anything is seen of it."""
+
+
+class LocalAttempt:
+    """An attempt whose process runs here; `memory` is the GPU memory of the attempt before on its slot.
+
+    Attributes:
+        order: What it is to run.
+        stopped: How and why it was stopped first, before its first process ended.
+        unready: Why it could not be prepared, for reasons outside the script.
+        exit_code: The script's, negative for a signal; None while it lives.
+        readings: What is read and measured, once it is prepared.
+        memory_kept: Set if it was started before the GPU's memory had been released.
+        misplaced: Set while NVML sees it on another GPU.
+    """
+
+    readings: Readings
+
+    def __init__(
+        self, host: LocalHost, order: Order, ring: RingBuffer, memory: GpuMemory | None, listener: Listener
+    ) -> None:
+        self.order = order
+        self.stopped: Stop | None = None
+        self.unready: str | None = None
+        self.exit_code: int | None = None
+        self.memory_kept: str | None = None
+        self.misplaced: str | None = None
+        self._life = Life.PREPARING
+        self._host, self._ring, self._memory_before, self._listener = host, ring, memory, listener
+        self._log = host.open_log(order.log)
+        self._process = Process(host.pipes, host.scans, os.urandom(_MARK_BYTES).hex(), self._feed, listener.changed)
+        self._preparing: asyncio.Task[Prepared | None] | None = None
+        self._hurried = asyncio.Event()
+        self._requested: Stop | None = None
+        """The first stop that was asked for, also too late."""
+        self._stop_requested = asyncio.Event()
+        self._measured = asyncio.Event()
+        """Set by each sample of its GPU."""
+        self._sample: GpuSample | None = None
+        self._left_behind: str | None = None
+        """What was ended after the script."""
+        self._has_begun = self._has_leftovers = False
+        self._enters = False
+        """True while the process waits for its working directory."""
+        self._shown: tuple[WorkerState, Phase] | None = None
+        self._end: tuple[WorkerState, str | None] | None = None
+
+    # Life
+
+    @property
+    def life(self) -> Life:
+        """Where it is between preparation and end."""
+        return self._life
+
+    async def run(self) -> Outcome:
+        """Runs it to its end; whatever is left of it is killed when this is cancelled."""
+        try:
+            prepared = await self._prepared()
+            return prepared if isinstance(prepared, Outcome) else await self._run(prepared)
+        finally:
+            if self._life in (Life.ALIVE, Life.LEADER_GONE) and self._process.started:
+                self._process.end(KILL)
+                await asyncio.shield(self._process.all_gone())
+            if self._process.started and self._process.survivors is None:
+                self._host.watchdog.ended(self._process.pid)
+            self._host.gate.leave(self.order.slot.name, finished=self.exit_code == 0 and self.stopped is None)
+            if self._has_begun:
+                self.readings.mark_ended()
+                self.readings.counts.close()
+            self._life = Life.ENDED
+            self._log.close()
+
+    async def _prepared(self) -> Prepared | Outcome:
+        """Returns what to start, or how the attempt has ended without a process."""
+        preparing = prepare(self._host, self.order, self._listener, self._memory_before, self._hurried)
+        self._preparing = asyncio.create_task(preparing)
+        try:
+            await asyncio.wait([self._preparing])
+        finally:
+            self._preparing.cancel()
+        if self._preparing.cancelled() or self.stopped is not None:
+            if not self._preparing.cancelled() and self._preparing.exception() is None:
+                discard(self._preparing.result())
+            by_group = self.stopped is None or self.stopped.cause is StopCause.GROUP
+            return Outcome(by_user=not by_group, by_group=by_group, unprepared=not by_group)
+        error = self._preparing.exception()
+        if isinstance(error, NvmlUnavailable | GmgError):
+            failure = of_preparation(error)
+            self.unready = failure.reason if isinstance(error, NvmlUnavailable) else None
+            _log.info("%s: an attempt could not be prepared: %s", self.order.slot.name, failure.reason)
+            return Outcome(failure, unprepared=True)
+        return self._preparing.result() or Outcome(by_group=True)
+
+    async def _run(self, prepared: Prepared) -> Outcome:
+        launch, counts, self.memory_kept = prepared
+        readings = self.readings = Readings(launch, self._host, self._log, self._ring, counts, self._on_output)
+        self._shown = readings.reader.state, readings.reader.phase
+        self._life, self._has_begun = Life.ALIVE, True
+        self._listener.begins()
+        readings.begin()
+        folder, env = readings.counts.folder, launch.environment.full
+        env = env if folder is None else {**env, probe.FOLDER: str(folder)}
+        try:
+            await self._process.start(launch.command, cwd=self._host.spec.cwd, env=env)
+        except (OSError, RuntimeError) as error:
+            self._life = Life.CLEARED
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            return Outcome(Failure(FailureKind.CONFIG, f"cannot start {launch.command[0]}: {why}", ""))
+        pid = self._process.pid
+        _log.info("%s: attempt %d is process %d", self.order.slot.name, self.number, pid)
+        self._host.watchdog.began(pid)
+        self._listener.began()
+        if self.stopped is not None:
+            self._process.end(self._steps(self.stopped))
+        await self._leader_gone()
+        self._life = Life.LEADER_GONE
+        if self.exit_code is not None:
+            self._listener.leader_ended(self.exit_code)
+        await self._clear()
+        self._life = Life.CLEARED
+        self._process.close_pipes()
+        readings.finish(self.exit_code)
+        await self._log.written()
+        return await self._judged(readings)
+
+    async def _leader_gone(self) -> None:
+        """Waits for the first process to end, or for the kernel to turn out not to end it."""
+        timeout_s = self.order.task.timeout_s
+        leader = asyncio.create_task(self._process.wait())
+        ends = leader, asyncio.create_task(self._process.given_up.wait())
+        entering = asyncio.create_task(self._watch_entry())
+        try:
+            if not (await asyncio.wait(ends, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED))[0]:
+                self.stop(Stop(StopCause.TIMEOUT, reason=f"timed out after {units.span(timeout_s or 0.0)}"))
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (*ends, entering):
+                task.cancel()
+        self.exit_code = self._process.exit_code
+
+    async def _watch_entry(self) -> None:
+        """Shows that the process waits for its working directory, until it has entered that."""
+        await asyncio.sleep(_ENTER_S)
+        while self._process.enters:
+            self._enters = True
+            self._listener.waits(f"for the working directory {self._host.spec.cwd}")
+            await asyncio.sleep(_ENTER_S)
+        if self._enters:
+            self._enters = False
+            self._listener.waits(None)
+
+    async def _clear(self) -> None:
+        """Waits for the processes that the script has left behind, and ends them if they do not end by themselves."""
+        if not self._process.is_ending:
+            what = await leftovers.remaining(self._process, self._stop_requested, self._report_leftovers)
+            if what is not None:
+                self._left_behind = f"ended {what}"
+                self._listener.waits(f"ending {what}")
+                self._process.end(LEFTOVERS)
+        await self._process.all_gone()
+
+    def _report_leftovers(self, what: str | None) -> None:
+        self._has_leftovers = True
+        self._listener.waits(what)
+
+    async def _judged(self, readings: Readings) -> Outcome:
+        if self.exit_code in TERMINATED and self.stopped is None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_SESSION_END_S):
+                    await self._stop_requested.wait()
+            self.stopped = self._requested
+        outcome = await outcome_of(readings, self._host.spec, self.exit_code, self.stopped, self._process.survivors)
+        failure = outcome.failure
+        if failure is None or self._process.survivors is not None:
+            return outcome
+        if failure.kind is FailureKind.DEVICE and self.order.rank is not None:
+            await self._next_sample()
+        return outcome._replace(failure=of_gpu(failure, self._sample))
+
+    async def _next_sample(self) -> None:
+        """Waits for the next sample, which may show that the GPU is lost; the other ranks are ended meanwhile."""
+        if self.order.slot.gpu is not None:
+            self._measured.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(2 * self._host.spec.interval_s + 1.0):
+                    await self._measured.wait()
+
+    # Commands
+
+    def stop(self, stop: Stop) -> None:
+        """Stops it; what has ended by itself keeps its outcome."""
+        self._requested = self._requested or stop
+        self._stop_requested.set()
+        life = self._life
+        if life is Life.ALIVE and self._process.has_ended:
+            life = Life.LEADER_GONE
+        match life:
+            case Life.PREPARING:
+                self.stopped = self.stopped or stop
+                if self._preparing is not None:
+                    self._preparing.cancel()
+            case Life.ALIVE:
+                self.stopped = self.stopped or stop
+                self._process.end(self._steps(stop))
+                if stop.cause in (StopCause.TIMEOUT, StopCause.STUCK):
+                    self._listener.waits(stop.reason)
+                self._listener.changed()
+            case Life.LEADER_GONE:
+                self._process.end(KILL if stop.kill else LEFTOVERS)
+            case _:
+                pass
+
+    def _steps(self, stop: Stop) -> tuple[Step, ...]:
+        if stop.kill:
+            return KILL
+        # A rank that hangs in a collective does not handle SIGINT.
+        return self._host.group_steps if stop.cause is StopCause.GROUP else self._host.stop_steps
+
+    def hurry(self) -> None:
+        """Skips the waits of its preparation that only spare the GPU."""
+        self._hurried.set()
+
+    def pass_on(self, number: signal.Signals) -> bool:
+        """Sends a signal to its first process if that handles it. Returns True if it does."""
+        return self._life is Life.ALIVE and self._process.pass_on(number)
+
+    def conclude(self, state: WorkerState, reason: str | None) -> None:
+        """Records in which state its worker left it, and why."""
+        self._end = state, reason
+        _log.info("%s: attempt %d %s %s", self.order.slot.name, self.number, state, reason or "")
+
+    # Observation
+
+    def _feed(self, is_error: bool, chunk: bytes) -> None:
+        self.readings.feed(is_error, chunk)
+
+    def _on_output(self) -> None:
+        """The script has printed something that is displayed; only a new state or phase is worth an early snapshot."""
+        before, self._shown = self._shown, (self.readings.reader.state, self.readings.reader.phase)
+        if self._shown != before:
+            self._host.gate.reached(self.order.slot.name, self.phase)
+            self._listener.changed()
+
+    def measure(self, sample: GpuSample | None, now: float, sharers: int) -> None:
+        """Takes a sample of its GPU, on which `sharers` workers are live, at `now` (monotonic seconds); also after its end."""
+        self._sample = sample
+        # The first scan of the process tree may come seconds after the start, and one after its end is empty.
+        own = self.readings.activity.pids | ({self._process.pid} if self._process.started else set())
+        self.readings.measure(sample, self.state, now, sharers, own)
+        self._measured.set()
+
+    def inspect(self, table: Table, now: float) -> None:
+        """Updates CPU, memory and whether it is idle, from all processes at `now`, monotonic seconds."""
+        if self._life is not Life.ALIVE or not self._process.started:
+            return
+        self.readings.inspect(self._process.members(table), now)
+        activity = self.readings.activity
+        is_idle = activity.idle_for_s(now) >= self._host.spec.stuck_after_s and self.stopped is None
+        if is_idle:
+            self._host.gate.leave(self.order.slot.name)
+        util = self._sample.gpu_util_pct if self._sample is not None else None
+        gpu = f", GPU {units.whole(util)} %" if util is not None else ""
+        self._listener.idle(f"{activity.idleness(now)}{gpu}" if is_idle else None)
+
+    def settle(self) -> None:
+        """Writes unfinished lines to the log file as far as they have come, and reads the probe's counts."""
+        if self._life is Life.ALIVE:
+            self.readings.settle()
+
+    # State
+
+    @property
+    def number(self) -> int:
+        """From 1."""
+        return self.readings.launch.number
+
+    @property
+    def state(self) -> WorkerState:
+        """The state of its worker as far as the attempt determines it."""
+        if self._end is not None:
+            return self._end[0]
+        if not self._has_begun or self._enters:
+            return WorkerState.WAITING if self.stopped is None else WorkerState.STOPPING
+        is_ending = self.stopped is not None or self._process.is_ending or self._has_leftovers
+        return WorkerState.STOPPING if is_ending else self.readings.reader.state
+
+    @property
+    def phase(self) -> Phase:
+        """The script's phase."""
+        return self.readings.reader.phase
+
+    @property
+    def fps(self) -> Fps | None:
+        """Environment steps per second; None if it does not run, or has stopped reporting them."""
+        if self.state is not WorkerState.RUNNING:
+            return None
+        return self.readings.fps if self.readings.fps_silent_s(time.monotonic()) is None else None
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """PIDs of its processes at the last scan."""
+        return self.readings.activity.pids if self._life is Life.ALIVE else frozenset()
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What it has reported by `gmg:result` lines."""
+        return dict(self.readings.reported.values)
+
+    @property
+    def memory(self) -> GpuMemory:
+        """Its share of its GPU's memory."""
+        return self.readings.memory
+
+    def record(self) -> model.Attempt:
+        """Returns what clients, the store and schedulers know of it."""
+        readings, known = self.readings, self.readings.record()
+        return structs.replace(
+            known,
+            pid=self._process.pid if self._process.started else None,
+            started=unix(readings.started_clock),
+            ended=unix(readings.ended_clock) if readings.ended_clock is not None else None,
+            exit_code=self.exit_code,
+            state=self._end[0] if self._end is not None else known.state,
+            reason=self._end[1] if self._end is not None else None,
+            timed_out=self.stopped is not None and self.stopped.cause is StopCause.TIMEOUT,
+        )
+
+    def activity(self) -> RankActivity:
+        """Returns what the watch of its group sees."""
+        settled = self._process.started and not self._process.is_ending
+        return self.readings.rank_activity(settled=settled, lives=self._life is Life.ALIVE)
+
+    def view(self, now: float) -> model.Worker:
+        """Returns what clients see of it; `now` is monotonic seconds."""
+        state, process = self.state, self._process
+        texts = (self.misplaced, self.memory_kept, self._log.trouble, process.survivors, self._left_behind)
+        return structs.replace(
+            self.readings.view(state, now, tuple(text for text in texts if text is not None)),
+            newest=self.record(),
+            stopping=process.sent if state is WorkerState.STOPPING else None,
+        )
+
+    async def details(self) -> Details:
+        """Returns what it was started with."""
+        launch = self.readings.launch
+        return Details(
+            slot=self.order.slot.name,
+            command=launch.command,
+            cwd=self._host.spec.cwd,
+            env=dict(launch.environment.set),
+            unset=launch.environment.unset,
+            egl=launch.egl_note,
+            attempts=(),
+        )
+
+    async def stacks(self) -> Stacks:
+        """Returns the Python stacks of its first process, or why there are none."""
+        stacks = Stacks(self.order.slot.name, self.order.rank.rank if self.order.rank is not None else None)
+        if self._life is not Life.ALIVE or not self._process.started:
+            return structs.replace(stacks, error="no process runs")
+        return await stacks_of(self._process.pid, self.readings.counts.folder, stacks)

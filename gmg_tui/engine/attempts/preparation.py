@@ -1,0 +1,68 @@
+"""What comes before an attempt's process: its turn, the GPU's memory, the other ranks, and what to start."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from gmg_tui.engine.attempts.attempt import Listener, Order
+from gmg_tui.engine.attempts.counts import Counts, make_folder
+from gmg_tui.engine.attempts.gpu_use import GpuMemory
+from gmg_tui.engine.attempts.local_host import Launch, LocalHost
+from gmg_tui.scripts.torchrun import Meeting
+
+
+class Prepared(NamedTuple):
+    """What an attempt starts with."""
+
+    launch: Launch
+    counts: Counts
+    memory_kept: str | None
+    """That the GPU's memory had not been released; None if it had."""
+
+
+async def prepare(
+    host: LocalHost, order: Order, listener: Listener, memory: GpuMemory | None, hurried: asyncio.Event
+) -> Prepared | None:
+    """Waits until an attempt may start, and returns what it starts with; None if its group's attempt is called off.
+
+    Each wait has a limit and is shown to `listener`. It may be cancelled at any moment.
+
+    Args:
+        host: What the attempts on this machine share.
+        order: What to run.
+        listener: The attempt's.
+        memory: The GPU memory of the attempt before on its slot.
+        hurried: Ends the wait for that memory.
+
+    Raises:
+        NvmlUnavailable: The slot's GPU does not answer.
+        GmgError: Something else is missing, or a disk does not answer.
+    """
+    await host.gate.wait(order.slot.name, listener.waits)
+    kept = await _memory_released(memory, hurried, listener) if memory is not None else None
+    listener.waits(None)
+    meeting: Meeting | None = None
+    if order.rank is not None and (meeting := await listener.meet()) is None:
+        return None
+    launch, folder = await host.prepare(order, meeting, listener.waits), None
+    if host.spec.probe:
+        folder = await host.from_disk("the folder of the probe's counts", make_folder, listener.waits, object())
+    return Prepared(launch, Counts(folder), kept)
+
+
+def discard(prepared: Prepared | None) -> None:
+    """Gives up what was prepared."""
+    if prepared is not None:
+        prepared.counts.close()
+
+
+async def _memory_released(memory: GpuMemory, hurried: asyncio.Event, listener: Listener) -> str | None:
+    """Waits for the memory of the attempt before. Returns how much of it is still taken."""
+    waits = [asyncio.create_task(memory.released(listener.waits)), asyncio.create_task(hurried.wait())]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waits:
+            task.cancel()
+    return memory.still_taken()

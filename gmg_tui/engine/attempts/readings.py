@@ -1,0 +1,272 @@
+"""What is read from an attempt's process and measured about it: output, steps, phases, use of CPU, memory and GPU."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections.abc import Callable, Iterable
+
+from msgspec import structs
+
+from gmg_tui import model
+from gmg_tui.engine.attempts.attempt import RankActivity
+from gmg_tui.engine.attempts.counts import Counts
+from gmg_tui.engine.attempts.gpu_use import GpuMemory, Meter
+from gmg_tui.engine.attempts.local_host import Launch, LocalHost
+from gmg_tui.engine.clock import unix
+from gmg_tui.engine.output import script_results
+from gmg_tui.engine.output.lines import LineSplitter, RingBuffer
+from gmg_tui.engine.output.logs import Log
+from gmg_tui.engine.processes.activity import Activity
+from gmg_tui.engine.processes.process_tree import Proc
+from gmg_tui.model import Fps, GpuSample, Phase, WorkerState
+from gmg_tui.model.text import SEPARATOR, clean
+from gmg_tui.model.tried import SETTLE_S
+from gmg_tui.scripts import env_count
+from gmg_tui.scripts.genesis.output.reader import Reader
+from gmg_tui.scripts.readers import formats
+
+_log = logging.getLogger(__name__)
+
+
+class Readings:
+    """The readings of one attempt, from its start to its end and after.
+
+    `printed` is called when the script has printed something that is displayed.
+    """
+
+    def __init__(
+        self, launch: Launch, host: LocalHost, log: Log, ring: RingBuffer, counts: Counts, printed: Callable[[], None]
+    ) -> None:
+        self.launch = launch
+        self.started_clock = time.monotonic()
+        self.ended_clock: float | None = None
+        """When the attempt ended, monotonic seconds."""
+        self.reported = script_results.Reported()
+        """The results from the script's `gmg:result` lines, and its named metrics."""
+        self.reader = Reader(
+            launch.slot.gpu is not None,
+            self.started_clock,
+            rank=launch.meeting is not None or host.torchrun,
+            formats=formats.of_settings(host.spec.readers, host.spec.patterns),
+            args=launch.args,
+        )
+        self.meter = Meter()
+        self.activity = Activity()
+        self.memory = GpuMemory(launch.slot.name)
+        self.counts = counts
+        self.output_bytes = 0
+        self.fault: str | None = None
+        """That an internal error has kept a part of its output from being parsed; every byte is in its log nonetheless."""
+        self._remembered = launch.remembered
+        self._warm = self._remembered.kernels_saved
+        self._log, self._ring, self._printed = log, ring, printed
+        self._splitters = (LineSplitter(), LineSplitter())
+
+    # Output
+
+    def begin(self) -> None:
+        """Write the line that separates the attempt's output from what went before."""
+        task, number = self.launch.task, self.launch.number
+        job = f"job {task.job} · {task.name} · " if task.job is not None else ""
+        moment = time.strftime("%Y-%m-%d %H:%M:%S")
+        line = f"{SEPARATOR}{job}attempt {number} · {moment} · {' '.join(self.launch.args)}\n".encode()
+        if number > 1:
+            self._log.write(line)
+        if number > 1 or job:
+            self._ring.feed(line)  # a slot's jobs share its ring buffer
+
+    def feed(self, is_error: bool, chunk: bytes) -> None:
+        """Take what was read from a pipe: every byte goes to the log, whole lines to all that parses them."""
+        self.output_bytes += len(chunk)
+        raw, block = self._splitters[is_error].feed(chunk)
+        self._log.write(raw)
+        self._parse(block)
+
+    def _parse(self, block: bytes) -> None:
+        try:
+            self._read(block)
+        except Exception as error:  # the next block may be parsed all the same
+            if self.fault is None:
+                _log.exception("%s: a part of its output could not be parsed", self.launch.slot.name)
+                self.fault = f"a part of its output could not be parsed (internal error: {type(error).__name__}); its log is complete"
+
+    def _read(self, block: bytes) -> None:
+        if block:
+            self._ring.feed(block)
+            if script_results.MARK in block:
+                self.reported.take(block)
+            self.reader.feed(block, time.monotonic())
+            if metrics := self.reader.fresh_metrics():
+                self.reported.add(metrics)
+            if self.reader.had_progress:
+                self._remembered.meshes_written = True
+            self._printed()
+
+    def settle(self) -> None:
+        """Write unfinished lines to the log file as far as they have come, and read what the probe has counted."""
+        self._count()
+        for splitter in self._splitters:
+            self._log.write(splitter.unfinished())
+
+    def _count(self) -> None:
+        self.counts.read(time.monotonic())
+        if self.counts.phase is not None and self.reader.reach(*self.counts.phase):
+            self._printed()
+
+    def finish(self, exit_code: int | None) -> None:
+        """Read the rest of the output once its pipes are closed, and remember for the next start what was measured."""
+        for splitter in self._splitters:
+            raw, block = splitter.end()
+            self._log.write(raw)
+            self._parse(block)
+        self._count()
+        self.counts.close()
+        self.mark_ended()
+        self._remembered.record(self.reader.phase_times, warm=self._warm)
+        # Genesis saves its kernels when the interpreter exits, also by ctrl+c.
+        if self.reader.had_progress and exit_code in (0, -signal.SIGINT, 128 + signal.SIGINT):
+            self._remembered.kernels_saved = True
+
+    def mark_ended(self) -> None:
+        """Record the end, by the monotonic clock: setting the system clock must not make an attempt last a day."""
+        if self.ended_clock is None:
+            self.ended_clock = time.monotonic()
+            self.memory.ended()
+
+    # Measures
+
+    def inspect(self, members: Iterable[Proc], now: float) -> None:
+        """Take its live processes at `now`, monotonic seconds."""
+        self.activity.update(members, self.output_bytes + self.counts.steps, now)
+
+    def measure(
+        self, sample: GpuSample | None, state: WorkerState, now: float, sharers: int, own: frozenset[int]
+    ) -> None:
+        """Take a sample of its GPU (None on a CPU slot), also after its end; `own` are its PIDs, the rest as in `Meter.add`."""
+        self.memory.measure(sample, own, live=state.live)
+        if state.live and sample is not None:
+            used = [process.memory_mib for process in sample.processes or () if process.own_pid in own]
+            sizes = [size for size in used if size is not None]
+            own_mib, running = sum(sizes) if sizes else None, state is WorkerState.RUNNING
+            self.meter.add(sample, running=running, now=now, sharers=sharers, own_mib=own_mib, counted=self._counted())
+
+    def _counted(self) -> tuple[float, float] | None:
+        """When its environment steps were first and last counted, monotonic seconds; None before the second count."""
+        last = self.counts.last_at if self.counts.seconds else self.reader.pace.last_at
+        if last is None or (fps := self.fps) is None or not fps.seconds:
+            return None
+        return last - fps.seconds, last
+
+    # Figures
+
+    @property
+    def newest_line(self) -> bytes:
+        """The newest line of output that is not blank."""
+        return self._ring.newest
+
+    @property
+    def fps(self) -> Fps | None:
+        """Environment steps per second of all its processes; None before the second step or the first printed number."""
+        return self.counts.fps(self.reader.fps)
+
+    @property
+    def fps_of_group(self) -> bool:
+        """True if `fps` is the rate of its whole group, as a rank prints it; what the probe counts is its own."""
+        return self.reader.fps_of_group and not self.counts.seconds
+
+    def fps_silent_s(self, now: float) -> float | None:
+        """Seconds without a printed number, if that is far more than usual; None otherwise, and if steps are counted."""
+        return None if self.counts.seconds or self.reader.fps is None else self.reader.pace.silent_s(now)
+
+    @property
+    def usual_s(self) -> float | None:
+        """How long the script's phase usually takes, seconds; None if that is unknown, or the phase has no end."""
+        return self._remembered.usual(self.reader.phase, warm=self._warm)
+
+    @property
+    def n_envs(self) -> int | None:
+        """How many environments it steps, prints, or has in its arguments, in this order; None if unknown."""
+        return (
+            self.counts.n_envs
+            or self.reader.n_envs
+            or (env_count.from_arguments(self.launch.args) if self.reader.had_progress else None)
+        )
+
+    def record(self) -> model.Attempt:
+        """What clients, the store and schedulers know of it at this moment, apart from its process and its outcome."""
+        reader, meter = self.reader, self.meter
+        fps, power_w = self.fps, meter.counted_power_w
+        if fps is not None and fps.seconds and power_w is not None and not self.fps_of_group:  # else others use more
+            fps = structs.replace(fps, energy_j=power_w * fps.seconds)
+        return model.Attempt(
+            number=self.launch.number,
+            args=self.launch.args,
+            state=reader.state,
+            given=self.launch.given,
+            env=dict(self.launch.given_env),
+            gpu_index=self.launch.gpu_index,
+            fps=fps,
+            fps_of_group=self.fps_of_group,
+            n_envs=self.n_envs,
+            printed_envs=self.counts.n_envs or reader.n_envs,
+            progress=reader.progress,
+            metrics=dict(reader.metrics),
+            had_progress=reader.had_progress,
+            comparable=reader.running_s(self.ended_clock or time.monotonic()) >= SETTLE_S,
+            gpu_util_mean_pct=meter.gpu_util_pct.value,
+            memory_peak_mib=meter.memory_peak_mib(self.memory.before_mib),
+            power_mean_w=meter.power_w.value,
+            energy_j=meter.energy_j,
+            output_bytes=self.output_bytes,
+        )
+
+    def rank_activity(self, *, settled: bool, lives: bool) -> RankActivity:
+        """What the watch of its group sees; for its fields see `RankActivity`."""
+        reader, activity = self.reader, self.activity
+        return RankActivity(
+            attempt=self.launch.number,
+            settled=settled,
+            lives=lives,
+            phase_started=reader.phase_started,
+            in_running=reader.phase is Phase.RUNNING,
+            progress_at=reader.pace.last_at,
+            progress_every_s=reader.pace.usual_s,
+            idle_s=activity.seen_idle_s,
+            stopped=activity.stopped,
+        )
+
+    def view(self, state: WorkerState, now: float, warnings: tuple[str, ...]) -> model.Worker:
+        """What clients see of it in this state, apart from its record; `now` is monotonic seconds."""
+        reader, phase = self.reader, self.reader.phase if state.live else Phase.NONE
+        silent_s = self.fps_silent_s(now) if state is WorkerState.RUNNING else None
+        return model.Worker(
+            self.launch.slot.name,
+            0,
+            state,
+            phase=phase,
+            phase_since=unix(reader.phase_started) if phase is not Phase.NONE else 0.0,
+            phase_usual_s=self.usual_s if phase is not Phase.NONE else None,
+            fps_silent_since=unix(now - silent_s) if silent_s is not None else None,
+            advice=reader.hint if self.fps is None and state.live else None,
+            device=reader.genesis.device,
+            backend=reader.genesis.backend,
+            genesis_version=reader.genesis.version,
+            cpu_pct=self.activity.cpu_pct if state.live else None,
+            memory_rss_mib=self.activity.memory_rss_mib if state.live else None,
+            warnings=(*warnings, *(text for text in (self.fault, self.reported.trouble) if text), *reader.warnings),
+            log_lines=self._ring.end,
+            last_line=self._last_line(),
+            healed=reader.genesis.alerts.rebuilt_caches,
+        )
+
+    def _last_line(self) -> str:
+        """The script's progress and metrics if it reports such, else its newest line: the last of a table means little."""
+        reader = self.reader
+        if not reader.metrics:
+            return clean(self._ring.newest)
+        done = reader.progress
+        parts = [f"{done.unit} {done.done:,.0f} of {done.total:,.0f}"] if done is not None else []
+        metrics = (f"{name.replace('_', ' ')} {value:,.5g}" for name, value in reader.metrics.items())
+        return ", ".join([*parts, *metrics])

@@ -1,0 +1,278 @@
+"""An attempt on another machine: the node's agent runs it, and reports how far it is."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from dataclasses import replace
+from itertools import count
+from typing import Any, Protocol
+
+from msgspec import structs
+
+from gmg_tui import model
+from gmg_tui.engine.attempts.attempt import Life, Listener, Order, Outcome, RankActivity, Stop, StopCause
+from gmg_tui.engine.nodes.states import Assignment, AttemptReport
+from gmg_tui.model import NO_ATTEMPT, Details, Fps, Phase, Stacks, WorkerState
+from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
+from gmg_tui.scripts.torchrun import Meeting
+from gmg_tui.session.client import EngineClient
+
+_keys = count(1)
+
+
+class NodeLink(Protocol):
+    """What an attempt needs of its node."""
+
+    name: str
+    gone: str | None
+    """Why it will not come back; None while it may."""
+    lost_since: float | None
+    """Unix time since which it counts as lost."""
+    available: asyncio.Event
+
+    @property
+    def client(self) -> EngineClient:
+        """The connection to its agent. Raises `GmgError` if there is none."""
+
+    def assign(self, attempt: RemoteAttempt) -> None:
+        """Has its slot run what this attempt's assignment is now."""
+
+    def dismiss(self, attempt: RemoteAttempt) -> None:
+        """Has its slot run nothing, unless another attempt has it by now."""
+
+
+class RemoteAttempt:
+    """Has the state that was reported last. A rank's or a job's fails with its node; any other continues there.
+
+    Attributes:
+        order: What it is to run.
+        assignment: What the agent is told; None before it is prepared.
+    """
+
+    def __init__(self, link: NodeLink, order: Order, listener: Listener) -> None:
+        self.order = order
+        self.unready: str | None = None
+        self.assignment: Assignment | None = None
+        self._link, self._listener = link, listener
+        self._life = Life.PREPARING
+        self._stopped: Stop | None = None
+        self._preparing: asyncio.Task[Meeting | None] | None = None
+        self._outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._report: AttemptReport | None = None
+        self._away = False
+        """True while its node is lost, and may come back with it."""
+        self._has_begun = False
+        self._end: tuple[WorkerState, str | None] | None = None
+
+    # Life
+
+    @property
+    def life(self) -> Life:
+        """Where it is between preparation and end."""
+        return self._life
+
+    async def run(self) -> Outcome:
+        """Runs it to its end; the agent kills what is left of it when this is cancelled."""
+        try:
+            self._link.assign(self)  # nothing yet, but the node's loss concerns it
+            self._preparing = asyncio.create_task(self._prepare())
+            waits: list[asyncio.Future[Any]] = [self._preparing, self._outcome]
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            if self._outcome.done():
+                return self._outcome.result()
+            meeting = None if self._preparing.cancelled() else self._preparing.result()
+            if self._stopped is not None or (meeting is None and self.order.rank is not None):
+                by_user = self._stopped is not None and self._stopped.cause is StopCause.COMMAND
+                return Outcome(by_user=by_user, by_group=not by_user, unprepared=by_user)
+            order, number = self.order, self.order.number + (meeting.restarts if meeting is not None else 0)
+            # A group counts the attempts of its ranks.
+            first = number if order.rank is None else order.number
+            task = replace(order.task, args=order.args, env=order.env, first_attempt=first)
+            self.assignment = Assignment(next(_keys), task, order.log, order.rank, meeting)
+            self._link.assign(self)
+            return await asyncio.shield(self._outcome)
+        finally:
+            if self._preparing is not None:
+                self._preparing.cancel()
+            self._life = Life.ENDED
+            self._link.dismiss(self)
+
+    async def _prepare(self) -> Meeting | None:
+        """Waits for the node, and for the other ranks."""
+        if self._link.gone is not None:
+            self.node_lost(self._link.gone, for_good=True)
+        elif not self._link.available.is_set():
+            self._listener.waits(f"for {self._link.name}")
+            await self._link.available.wait()
+        self._listener.waits(None)
+        return await self._listener.meet() if self.order.rank is not None else None
+
+    def _settle(self, outcome: Outcome) -> None:
+        if not self._outcome.done():
+            self._outcome.set_result(outcome)
+
+    # From the node
+
+    def node_lost(self, reason: str, *, for_good: bool = False, replaced: bool = False) -> None:
+        """Its node is lost, perhaps `for_good`; or it is back with an agent that has `replaced` the one that ran this.
+
+        The attempt of a job or a rank fails, and a job goes back to its queue. Any other continues when the node is back.
+        """
+        is_job, is_rank, is_assigned = self.order.task.job is not None, self.order.rank is not None, self.assignment
+        if self._life is Life.ENDED or self._outcome.done():
+            return
+        if is_job or for_good:
+            self.unready = reason
+        if is_assigned is None:
+            if self.unready is not None:
+                failure = Failure(FailureKind.DEVICE, reason, "")
+                self._settle(Outcome(failure, unprepared=True, final=for_good and not is_rank))
+        elif self._stopped is not None or is_job or for_good or replaced or is_rank:
+            by_user = self._stopped is not None and self._stopped.cause is StopCause.COMMAND
+            self._settle(
+                Outcome(
+                    None if self._stopped is not None else Failure(FailureKind.DEVICE, reason, ""),
+                    by_user,
+                    unprepared=is_job,
+                    by_group=self._stopped is not None and not by_user,
+                    final=for_good and not is_rank,
+                    again=replaced and not (is_rank or is_job or self._stopped is not None),
+                )
+            )
+            self._listener.leader_ended(1)
+        else:
+            self._away = True
+            self._listener.waits(f"{reason}; it continues when that is back")
+            self._listener.changed()
+
+    def take_report(self, report: AttemptReport) -> None:
+        """Takes the agent's report; one on another attempt is ignored."""
+        assignment, before, now = self.assignment, self._displayed(), time.monotonic()
+        if (
+            assignment is None
+            or self._outcome.done()
+            or self._link.lost_since is not None
+            or report.key != assignment.key
+        ):
+            return
+        if report.activity is not None:
+            report = structs.replace(report, activity=report.activity.shifted(now))
+        self._report, self._away, self.unready = report, False, report.unready
+        view, newest = report.view, report.view.newest
+        if newest.number and not self._has_begun:
+            self._has_begun, self._life = True, Life.ALIVE
+            self._listener.begins()
+            if newest.pid is not None:
+                self._listener.began()
+        if newest.exit_code is not None and self._life is Life.ALIVE:
+            self._life = Life.LEADER_GONE
+            self._listener.leader_ended(newest.exit_code)
+        if report.outcome is not None:
+            self._settle(report.outcome)
+            return
+        self._listener.waits(view.reason)
+        self._listener.idle(view.stuck)
+        if before != self._displayed():
+            self._listener.changed()
+
+    def _displayed(self) -> tuple[object, ...]:
+        return self.state, self.phase, self._life
+
+    # Commands
+
+    def stop(self, stop: Stop) -> None:
+        """Stops it; what has ended by itself keeps its outcome."""
+        if self._life in (Life.PREPARING, Life.ALIVE):
+            self._stopped = self._stopped or stop
+        if self.assignment is None:
+            if self._preparing is not None:
+                self._preparing.cancel()
+            return
+        if self.assignment.stop is None or stop.kill:
+            self._assign(stop=stop)
+        if self._link.lost_since is not None:
+            self._settle(Outcome(by_user=stop.cause is StopCause.COMMAND, by_group=stop.cause is StopCause.GROUP))
+        self._listener.changed()
+
+    def hurry(self) -> None:
+        """A node is waited for in any case."""
+
+    def pass_on(self, number: signal.Signals) -> bool:
+        """Sends a signal to its first process if that handles it, which is unknown here. Returns True if it lives."""
+        if self.assignment is not None and self._life is Life.ALIVE:
+            self._assign(signals=(*self.assignment.signals, number.value))
+        return self._life is Life.ALIVE
+
+    def _assign(self, **changes: Any) -> None:
+        assert self.assignment is not None
+        self.assignment = structs.replace(self.assignment, **changes)
+        self._link.assign(self)
+
+    def conclude(self, state: WorkerState, reason: str | None) -> None:
+        """Records in which state its worker left it, and why."""
+        self._end = state, reason
+
+    # State
+
+    @property
+    def state(self) -> WorkerState:
+        """The state of its worker as far as the attempt determines it."""
+        if self._end is not None:
+            return self._end[0]
+        if self._away:
+            return WorkerState.RESTARTING
+        if self._report is None:
+            return WorkerState.WAITING if self._stopped is None else WorkerState.STOPPING
+        state = self._report.view.state
+        return WorkerState.STOPPING if state.ended or self._outcome.done() else state
+
+    @property
+    def phase(self) -> Phase:
+        """The script's phase."""
+        return self._report.view.phase if self._report is not None and not self._away else Phase.NONE
+
+    @property
+    def fps(self) -> Fps | None:
+        """Environment steps per second; None if it does not run, or has stopped reporting them."""
+        view = self._report.view if self._report is not None else None
+        return view.fps if view is not None and view.fps_silent_since is None else None
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """None on this machine."""
+        return frozenset()
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What it has reported by `gmg:result` lines."""
+        return self._report.result if self._report is not None else {}
+
+    def record(self) -> model.Attempt:
+        """Returns what clients, the store and schedulers know of it."""
+        newest = self._report.view.newest if self._report is not None else NO_ATTEMPT
+        if self._end is None or not newest.number:
+            return newest
+        state, reason = self._end
+        return structs.replace(newest, state=state, ended=newest.ended or time.time(), reason=reason)
+
+    def activity(self) -> RankActivity:
+        """Returns what the watch of its group sees."""
+        reported = self._report.activity if self._report is not None and not self._outcome.done() else None
+        return reported if reported is not None else RankActivity()
+
+    def view(self, now: float) -> model.Worker:
+        """Returns what clients see of it."""
+        view = self._report.view if self._report is not None else model.Worker(self.order.slot.name, 0, self.state)
+        if self._away or self._outcome.done():
+            view = structs.replace(view, fps_silent_since=None, stopping=None)
+        return structs.replace(view, newest=self.record(), lost_since=self._link.lost_since)
+
+    async def details(self) -> Details:
+        """Returns what it was started with, from the agent. Raises `GmgError`."""
+        return await self._link.client.details(self.order.slot.name)
+
+    async def stacks(self) -> Stacks:
+        """Returns the Python stacks of its first process, from the agent. Raises `GmgError`."""
+        return (await self._link.client.stacks(self.order.slot.name))[0]

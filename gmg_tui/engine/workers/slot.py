@@ -1,0 +1,146 @@
+"""A slot as the engine has it: what stays while its workers come and go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gmg_tui import model
+from gmg_tui.engine.attempts.attempt import Attempt, Listener, Order
+from gmg_tui.engine.attempts.gpu_use import GpuMemory
+from gmg_tui.engine.attempts.local_attempt import LocalAttempt
+from gmg_tui.engine.attempts.local_host import LocalHost
+from gmg_tui.engine.clock import unix
+from gmg_tui.engine.output.history import History, Point
+from gmg_tui.engine.output.lines import RingBuffer
+from gmg_tui.model import GpuSample, RunSpec, Session, Slot, WorkerState
+from gmg_tui.model.text import clean
+from gmg_tui.scripts.torchrun import LOOPBACK, free_port
+
+if TYPE_CHECKING:
+    from gmg_tui.engine.workers.worker import Worker
+
+_RING_BYTES = 8 << 20
+"""For the lines of all slots together."""
+_MIN_RING_BYTES = 128 << 10
+
+
+class EngineSlot:
+    """A slot, its newest lines and metrics, and its current or last worker; number `index` of the session's `count` slots.
+
+    Attributes:
+        sample: The latest of its GPU.
+        worker: The current or last one; None before the first.
+        attempt: The newest one on this machine, whichever worker's; None before the first.
+        lead: The slot whose worker runs on this one too; None if it has its own, or none.
+        idle_reason: Why no job starts on it; None in a plain run.
+        away: Why nothing can run on it, as its node is lost; None while that is there.
+        drained: True if no job is left that could start on it; without meaning in a plain run.
+    """
+
+    def __init__(self, slot: Slot, index: int, count: int) -> None:
+        self.slot = slot
+        self.index = index
+        self.ring = RingBuffer(max_bytes=max(_MIN_RING_BYTES, _RING_BYTES // count))
+        self.history = History()
+        self.sample: GpuSample | None = None
+        self.worker: Worker | None = None
+        self.attempt: LocalAttempt | None = None
+        self.lead: EngineSlot | None = None
+        self.idle_reason: str | None = None
+        self.away: str | None = None
+        self.drained = False
+        self._made = time.monotonic()
+
+    @property
+    def gpu_uuid(self) -> str | None:
+        """The UUID of its GPU; None on a CPU slot."""
+        return self.slot.gpu.uuid if self.slot.gpu is not None else None
+
+    @property
+    def memory(self) -> GpuMemory | None:
+        """The GPU memory of its newest attempt; None if none has run here."""
+        return self.attempt.memory if self.attempt is not None else None
+
+    def take_attempt(self, attempt: Attempt | None) -> None:
+        """An attempt is prepared and starts its process: the GPU's memory in use until now is not its own."""
+        if isinstance(attempt, LocalAttempt):
+            self.attempt = attempt
+            attempt.memory.measure(self.sample, frozenset(), live=False)
+
+    def measure(self, sample: GpuSample | None, now: float, sharers: int) -> None:
+        """Take a sample of its GPU at `now` (monotonic seconds), on which `sharers` workers are live."""
+        self.sample = sample
+        is_live = self.worker is not None and self.worker.state.live
+        if self.memory is not None:
+            self.memory.shared = sharers > int(is_live)
+        if self.attempt is not None:
+            self.attempt.measure(sample, now, max(1, sharers))
+
+    def remember(self, moment: float) -> None:
+        """Add a point to its history; `moment` is Unix time in seconds."""
+        if self.worker is not None:
+            self.history.add(moment, Point.of(self.worker.fps, self.sample))
+
+    def view(self, now: float) -> model.Worker:
+        """What is on it at this moment; `now` is monotonic seconds.
+
+        A slot that waits for its next job shows the last lines of the previous one, and what it waits for.
+        """
+        worker, lead = self.worker, self.lead
+        if lead is not None and lead.worker is not None:
+            return model.Worker(
+                slot=self.slot.name,
+                index=self.index,
+                state=lead.worker.state,
+                state_since=unix(lead.worker.state_since),
+                reason=f"used by {lead.slot.name}'s worker",
+            )
+        if worker is not None and (self.drained or self.idle_reason is None or not worker.state.ended):
+            return worker.view(self.index, now)
+        return model.Worker(
+            slot=self.slot.name,
+            index=self.index,
+            state=WorkerState.FINISHED if self.drained else WorkerState.WAITING,
+            state_since=unix(worker.state_since if worker is not None else self._made),
+            reason=self.idle_reason,
+            log_lines=self.ring.end,
+            last_line=clean(self.ring.newest),
+        )
+
+    def bare_view(self) -> model.Worker:
+        """What can be displayed of it if its view has failed."""
+        state = self.worker.state if self.worker is not None else WorkerState.WAITING
+        return model.Worker(self.slot.name, self.index, state)
+
+
+async def on_this_machine(slots: Sequence[str]) -> tuple[str, int]:
+    """Where ranks meet whose processes all run on this machine: an address, and a free port; 0 if there is none."""
+    return LOOPBACK, free_port()
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Where the workers of a session run their attempts: on this machine, or on nodes."""
+
+    session: Session
+    attempt: Callable[[EngineSlot, Order, Listener], Attempt]
+    """Makes an attempt."""
+    meeting_place: Callable[[Sequence[str]], Awaitable[tuple[str, int]]] = on_this_machine
+    """Finds where the ranks of a group on these slots meet: rank 0's address, and a free port; 0 if there is none."""
+
+    @property
+    def spec(self) -> RunSpec:
+        """What to run."""
+        return self.session.spec
+
+    @classmethod
+    def here(cls, session: Session, host: LocalHost) -> Workplace:
+        """The workplace of a session on this machine."""
+
+        def attempt(slot: EngineSlot, order: Order, listener: Listener) -> Attempt:
+            return LocalAttempt(host, order, slot.ring, slot.memory, listener)
+
+        return cls(session, attempt)
