@@ -10,7 +10,7 @@ from pathlib import Path
 from gmg_tui import session as sessions
 from gmg_tui.cli.attach import await_end
 from gmg_tui.cli.printing import note
-from gmg_tui.model import Session, Snapshot, WorkerState, units
+from gmg_tui.model import Session, Snapshot, Worker, WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import SessionEntry
 from gmg_tui.session.client import ANSWER_S, EngineClient
@@ -111,10 +111,17 @@ async def _end(entry: SessionEntry, clients: set[EngineClient]) -> None:
         if (ended := sessions.inspect(entry.folder)) is not None and ended.state == "lost":
             raise GmgError(ended.remark, 1)
         note(f"{entry.name} has ended")
+    if stuck := [f"{worker.slot} {worker.reason}" for worker in snapshot.workers if _survives(worker)]:
+        raise GmgError("; ".join(stuck), 1)
     if snapshot.tuning is not None and snapshot.tuning.stopped:
         note(sessions.going_on(session.spec))
     elif snapshot.tuning is None and snapshot.queue is not None and snapshot.queue.waiting:
         note(f"{units.count(snapshot.queue.waiting, 'job')} left; {sessions.going_on(session.spec)}")
+
+
+def _survives(worker: Worker) -> bool:
+    """True if the kernel does not let go of a process that was killed."""
+    return (worker.reason or "").startswith("survives SIGKILL")
 
 
 def _left(snapshot: Snapshot) -> str:

@@ -27,6 +27,9 @@ _PASS_ON_S = 2.0
 """A signal repeated within this time is passed on once: signals to all processes of a Slurm job reach the engine both
 directly and from the command that started it."""
 
+_SECOND_END_S = 2.0
+"""A request to end this much later is a second one: it may reach the engine directly and through a client."""
+
 
 class Supervisor:
     """Runs the work of a session. What watches it is the observer's, and may fail.
@@ -53,6 +56,8 @@ class Supervisor:
         self._worked_s = 0.0
         """How long there was work before that."""
         self._ending = False
+        self._asked_to_end: float | None = None
+        """Monotonic seconds."""
         self._passed_on: dict[signal.Signals, float] = {}
         """When each signal was last passed on, monotonic seconds."""
 
@@ -132,7 +137,11 @@ class Supervisor:
         return {slot: other for slot, other in others.items() if other is not None}
 
     def end(self, *, kill: bool = False, reason: str | None = None) -> None:
-        """Stop all workers, for good; `reason` is None where the user asked for it."""
+        """Stop all workers, for good; `reason` is None if the user asked for it, a second time to kill them."""
+        now = time.monotonic()
+        if reason is None and self._asked_to_end is not None:
+            kill |= now >= self._asked_to_end + _SECOND_END_S
+        self._asked_to_end = self._asked_to_end or now
         self._ending = True
         if reason is not None:
             self.note("end", reason)

@@ -135,21 +135,16 @@ class JobQueue:
         self.version += 1
 
     @property
-    def end_position(self) -> float:
-        """The position behind all waiting jobs."""
-        return self.records[self._waiting[-1]].position + 1.0 if self._waiting else 0.0
-
-    @property
     def front_position(self) -> float:
         """The position before all waiting jobs."""
         return self.records[self._waiting[0]].position - 1.0 if self._waiting else 0.0
 
     def requeue(self, number: int, reason: str) -> JobRecord | None:
-        """Have a failed job wait again, behind all others; None where it has not failed."""
+        """Have a failed job wait again, before all others; None if it has not failed."""
         record = self.records[number]
         if record.state is not WorkerState.FAILED:
             return None
-        return self._reopen(record, position=self.end_position, reason=reason)
+        return self._reopen(record, position=self.front_position, reason=reason)
 
     def _reopen(self, record: JobRecord, *, position: float, reason: str | None) -> JobRecord:
         self._states[record.state] -= 1

@@ -185,8 +185,8 @@ class QueueScheduler(Scheduler):
             return self._recorder.release(lead, state=waiting, reason=self._interrupted, ended=None)
         failed_on = self._requeue(run)
         if failed_on is not None:
-            end = self._queue.end_position
-            return self._recorder.release(lead, state=waiting, reason=_failed_on(failed_on), ended=None, position=end)
+            first = self._queue.front_position  # so that it is soon known whose fault it is
+            return self._recorder.release(lead, state=waiting, reason=_failed_on(failed_on), ended=None, position=first)
         cause = run.group.cause if run.group is not None and lead.state is WorkerState.FAILED else None
         return self._recorder.release(lead, **({} if cause is None else {"reason": cause}))
 
@@ -223,8 +223,10 @@ class QueueScheduler(Scheduler):
             self._wake.set()
 
     def beat(self) -> None:
-        """Check whether groups are stuck."""
+        """Check whether groups are stuck, and whether jobs compute that had failed on another GPU."""
         now = time.monotonic()
+        for engine_slot in self._board.watch(worker for run in self._runs.values() for worker in run.workers):
+            self._report_benched(engine_slot)
         for run in self._runs.values():
             if run.group is not None:
                 run.group.check(now)
@@ -376,4 +378,4 @@ class QueueScheduler(Scheduler):
 
 
 def _failed_on(slot: str) -> str:
-    return f"failed on {slot}, probably because of its GPU"
+    return f"failed on {slot}, perhaps because of its GPU"

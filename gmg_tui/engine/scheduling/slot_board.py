@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gmg_tui.engine.scheduling.job_queue import JobQueue
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.model import GpuSample, JobRecord, WorkerState, units
+from gmg_tui.model import Attempt, GpuSample, JobRecord, WorkerState, units
 from gmg_tui.model.errors import GmgError
-from gmg_tui.scripts.genesis.output.failures import FailureKind
 
 FAILURES = 3
-"""So many jobs in a row that fail at once are the GPU's fault rather than theirs."""
+"""Suspect a GPU after this many jobs in a row that failed at once."""
 AT_ONCE_S = 600.0
 """A job that fails later than this has computed, even if it has reported no progress."""
 LOST_S = 60.0
@@ -33,7 +32,12 @@ class Allotment(NamedTuple):
     """How many more it needs."""
 
 
-def allot(jobs: Iterable[JobRecord], free: Sequence[str], usable: Sequence[str]) -> Allotment:
+def allot(
+    jobs: Iterable[JobRecord],
+    free: Sequence[str],
+    usable: Sequence[str],
+    may_run: Callable[[JobRecord, str], bool] = lambda job, slot: True,
+) -> Allotment:
     """The first waiting job that can start: first come, first served.
 
     A job that needs several slots at once reserves those that are free until it has enough; smaller jobs behind it would
@@ -43,18 +47,20 @@ def allot(jobs: Iterable[JobRecord], free: Sequence[str], usable: Sequence[str])
         jobs: Those that wait, the next first.
         free: The slots on which a job could start now.
         usable: All slots on which jobs may start sooner or later, the free ones among them.
+        may_run: Tells if a job may run on a slot that it does not exclude itself.
     """
-    refused: set[tuple[int, str | None]] = set()
+    refused: set[tuple[object, ...]] = set()
     for job in jobs:
-        kind = job.width, job.only
+        usable_to = tuple(slot for slot in usable if may_run(job, slot))
+        kind = job.width, job.only, usable_to
         if kind in refused:
             continue
-        fit = [slot for slot in free if job.only in (None, slot)]
+        fit = [slot for slot in free if job.only in (None, slot) and slot in usable_to]
         if len(fit) >= job.width:
             return Allotment(job.number, tuple(fit[: job.width]))
         refused.add(kind)
-        if job.only is None and 1 < job.width <= len(usable):
-            return Allotment(job.number, tuple(free), job.width - len(free))
+        if job.only is None and 1 < job.width <= len(usable_to):
+            return Allotment(job.number, tuple(fit), job.width - len(fit))
         if not free:
             break
     return Allotment()
@@ -72,6 +78,8 @@ class _Card:
     """Why no job starts there for a while: it has not answered."""
     failed: list[int] = field(default_factory=list)
     """The jobs that have failed there at once since the last one that computed there."""
+    suspected: str | None = None
+    """Why only jobs that other GPUs are suspected for start there: its failed jobs run elsewhere, to show whose fault it is."""
     lost_since: float | None = None
     """Monotonic seconds."""
     fatal: str | None = None
@@ -95,6 +103,8 @@ class SlotBoard:
         self._cards = {engine_slot.gpu_uuid or name: _Card() for name, engine_slot in slots.items()}
         self._requeued: dict[int, _Card] = {}
         """Jobs that were queued again, and where they had failed: one that fails on two GPUs keeps its failure."""
+        self._witnesses: dict[int, _Card] = {}
+        """Those of them that have not ended yet, with the GPU that is suspected for them."""
         self._reserved = Allotment()
         """The last one that was made."""
         self._samples: Mapping[str, GpuSample] = {}
@@ -118,6 +128,7 @@ class SlotBoard:
         if used:
             card.benched, card.lost_since = None, None
             card.failed.clear()
+            self._clear(card)
             self._requeued = {job: other for job, other in self._requeued.items() if other is not card}
 
     def set_unready(self, slot: str, why: str | None) -> None:
@@ -185,28 +196,58 @@ class SlotBoard:
         if attempt is None or job is None:
             return ()
         if failure is not None and sample is not None and sample.lost:
-            return self._count_failure(engine_slot, job, failure.reason) or (job,)
-        computed = attempt.had_progress or attempt.elapsed_s(time.time()) >= AT_ONCE_S
-        if computed or worker.state is WorkerState.FINISHED:
+            return (job,)
+        computed = worker.state is WorkerState.FINISHED or _has_computed(attempt)
+        self._hear(job, computed=computed)
+        if computed:
             self._card(engine_slot).failed.clear()
             return ()
-        if failure is None or failure.kind not in (FailureKind.DEVICE, FailureKind.LOST):
+        if failure is None or not failure.suspect or job in self._requeued:
             return ()
-        return self._count_failure(engine_slot, job, failure.reason)
+        return self._suspect(engine_slot, job, failure.reason)
 
-    def _count_failure(self, engine_slot: EngineSlot, job: int, reason: str) -> tuple[int, ...]:
-        """Count a job that failed at once, in a way that is the GPU's. Returns what `judge` does."""
-        if job in self._requeued:
-            return ()
+    def watch(self, workers: Iterable[Worker]) -> list[EngineSlot]:
+        """See whether jobs that failed on one GPU compute on another. Returns a slot of each GPU that is benched by that."""
+        before = self.benched()
+        for worker in workers:
+            attempt, job = worker.attempt, worker.task.job
+            if job in self._witnesses and job is not None and attempt is not None and _has_computed(attempt):
+                self._hear(job, computed=True)
+        return [self.slots[name] for name in self.benched() if name not in before]
+
+    def _suspect(self, engine_slot: EngineSlot, job: int, reason: str) -> tuple[int, ...]:
+        """Count a job that failed at once, perhaps because of the GPU. Returns what `judge` does.
+
+        A text is no proof of a broken GPU: after some in a row the jobs run again on another, if there is one.
+        """
         card = self._card(engine_slot)
         card.failed = [*(other for other in card.failed if other != job), job]
-        if card.benched is None:
-            if len(card.failed) < FAILURES:
-                return ()
-            card.benched = f"{units.count(len(card.failed), 'job')} in a row failed there: {reason}"
-        failed, card.failed = card.failed, []
+        width = self.queue.records[job].width
+        if len(card.failed) < FAILURES or len(self._others(card)) < width:
+            return ()
+        failed, card.failed = tuple(card.failed), []
+        card.suspected = f"{units.count(len(failed), 'job')} in a row failed there: {reason}"
         self._requeued |= dict.fromkeys(failed, card)
-        return tuple(failed)
+        self._witnesses |= dict.fromkeys(failed, card)
+        return failed
+
+    def _others(self, card: _Card) -> list[str]:
+        """The slots of other GPUs that are used and not benched."""
+        cards = {name: self._card(engine_slot) for name, engine_slot in self.slots.items()}
+        return [name for name, each in cards.items() if each is not card and not each.disabled and each.benched is None]
+
+    def _hear(self, job: int, *, computed: bool) -> None:
+        """A job that failed on a GPU has computed on another, which proves that the first is broken, or failed there too."""
+        card = self._witnesses.get(job)
+        if card is None:
+            return
+        if computed:
+            card.benched = card.benched or card.suspected
+        self._clear(card)
+
+    def _clear(self, card: _Card) -> None:
+        card.suspected = None
+        self._witnesses = {job: other for job, other in self._witnesses.items() if other is not card}
 
     # The next job
 
@@ -214,8 +255,17 @@ class SlotBoard:
         """The job that can start now, and where, or what is reserved for the first one that cannot."""
         usable = {name: state for name, state in self.slots.items() if self.used(name) and not self._why_closed(state)}
         free = [name for name, state in usable.items() if name not in self.jobs and self._awaited(state) is None]
-        self._reserved = Allotment() if self.ending else allot(self.queue.next_jobs(), free, list(usable))
+        for card in {id(card): card for card in self._witnesses.values()}.values():
+            if not self._others(card):  # disabled or benched by now: nothing can be shown
+                self._clear(card)
+        jobs = self.queue.next_jobs()
+        self._reserved = Allotment() if self.ending else allot(jobs, free, list(usable), self._may_run)
         return self._reserved
+
+    def _may_run(self, job: JobRecord, slot: str) -> bool:
+        """False on the GPU that is suspected for the job, and on any suspected one for other jobs than witnesses."""
+        card = self._card(self.slots[slot])
+        return self._witnesses.get(job.number) is not card and (card.suspected is None or job.number in self._witnesses)
 
     def open(self) -> Iterator[EngineSlot]:
         """The slots on which a job could start now, were there one for them: the last one's memory is released."""
@@ -267,6 +317,8 @@ class SlotBoard:
         awaited = self._why_closed(engine_slot) or self._awaited(engine_slot)
         if awaited is not None:
             return awaited
+        if (suspected := self._card(engine_slot).suspected) is not None:
+            return f"{suspected}; they run on another GPU to show if it is broken"
         if reserved.missing and name in reserved.slots:
             return f"kept for job {reserved.job}, which needs {units.count(reserved.missing, 'more slot')}"
         return f"the jobs that wait need {units.count(min(widths), 'slot')} at once"
@@ -286,6 +338,11 @@ class SlotBoard:
             engine_slot.drained = name not in self.jobs and (self.ending or not self.queue.waiting)
             if name not in self.jobs:
                 engine_slot.idle_reason = self.why_idle(engine_slot)
+
+
+def _has_computed(attempt: Attempt) -> bool:
+    """True if an attempt has got further than those that a broken GPU ends at once."""
+    return attempt.had_progress or attempt.elapsed_s(time.time()) >= AT_ONCE_S
 
 
 def _enough(slots: Sequence[str], width: int, only: str | None) -> bool:

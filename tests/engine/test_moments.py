@@ -1,0 +1,251 @@
+"""Commands at every moment of a process's life: none reaches the process after it, and none is without effect."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gmg_tui.engine.output.pipes import Pipes
+from gmg_tui.engine.processes import process_tree
+from gmg_tui.engine.processes.process import KILL, Process
+from gmg_tui.engine.processes.process_tree import Scans
+from gmg_tui.model import WorkerState
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session.protocol import Action, Seen
+from tests.patience import eventually
+
+from .harness import program, running, spec_for, sweep_for
+
+FINISHED, FAILED, STOPPED, WAITING = (
+    WorkerState.FINISHED,
+    WorkerState.FAILED,
+    WorkerState.STOPPED,
+    WorkerState.WAITING,
+)
+
+
+async def _ended(pid: int) -> None:
+    """Wait for the end of a process of another one's."""
+    handle = os.pidfd_open(pid)
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_reader(handle, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(handle)
+        os.close(handle)
+
+
+_TURNS = """
+import os, signal, sys, time
+signal.signal(signal.SIGINT, lambda *_: sys.exit(5))
+time.sleep(0.6 if int(os.environ["GMG_ATTEMPT"]) % 2 else 1.2)
+"""
+
+
+@pytest.mark.slow
+async def test_a_restart_at_the_end_of_a_process_does_not_signal_the_next_attempt(tmp_path: Path) -> None:
+    script = tmp_path / "turns.py"
+    script.write_text(_TURNS)
+    states = []
+    async with running(spec_for(script=str(script), probe=False)) as run:
+        for turn, delay_s in enumerate((0.0, 0.01, 0.03, 0.06, 0.1, 0.2)):
+            worker = await run.until_state("cpu0", WorkerState.STARTING, WorkerState.RUNNING)
+            assert worker.attempt == 2 * turn + 1
+            await run.until(lambda _: run.worker("cpu0").pid)
+            await _ended(run.worker("cpu0").pid or 0)
+            await asyncio.sleep(delay_s)
+            await run.client.act(Action.RESTART, "cpu0")
+            number = 2 * turn + 2
+            await run.until(lambda _, n=number: run.worker("cpu0").attempt == n and run.worker("cpu0").state.ended)
+            states.append(run.worker("cpu0").state)
+            details = await run.client.details("cpu0")
+            assert [each.state for each in details.attempts] == [FINISHED] * number
+            await run.client.act(Action.RESTART, "cpu0")
+            await run.until_attempt("cpu0", number + 1)
+    assert states == [FINISHED] * 6
+
+
+@pytest.mark.slow
+async def test_a_stop_at_the_end_of_a_job_does_not_signal_the_next_job(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import signal, sys, time\nsignal.signal(signal.SIGINT, lambda *_: sys.exit(5))\ntime.sleep(0.5)\n"
+    )
+    async with running(sweep_for([{}] * 8, program(script=str(script), probe=False), cpu=1)) as run:
+        seen = 0
+        while not run.snapshot.ended:
+            await run.until(lambda s, seen=seen: s.ended or (run.worker("cpu0").pid and run.worker("cpu0").job != seen))
+            worker = run.worker("cpu0")
+            if run.snapshot.ended or worker.pid is None or worker.job is None:
+                continue
+            seen = worker.job
+            await _ended(worker.pid)
+            with contextlib.suppress(GmgError):  # that the job has ended
+                await run.client.act(Action.STOP, "cpu0", seen={"cpu0": Seen(seen, 1)})
+        assert (run.queue.finished, run.queue.failed, run.queue.stopped) == (8, 0, 0)
+
+
+@pytest.mark.process
+async def test_a_kill_needs_no_thread_and_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with pids.max, RLIMIT_NPROC or RLIMIT_NOFILE used up."""
+
+    async def no_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def no_descriptor() -> None:
+        raise OSError(24, "Too many open files")
+
+    for name, refused in (("in_daemon_thread", no_thread), ("scan", no_descriptor)):
+        process = Process(Pipes(), Scans(), "mark", lambda *_: None)
+        await process.start((sys.executable, "-c", "import time; time.sleep(60)"), cwd="/", env=dict(os.environ))
+        monkeypatch.setattr(process_tree, name, refused)
+        process.end(KILL)
+        await process.all_gone()
+        assert process.exit_code == -signal.SIGKILL
+        process.close_pipes()
+
+
+_UNKILLABLE = """
+import sys
+if "gmg_tui.engine" in sys.orig_argv:
+    import os
+    from gmg_tui.machine import process_signals
+    os.killpg = lambda *_: None
+    process_signals.send = lambda *_: False
+"""
+
+
+@pytest.mark.slow
+async def test_a_session_ends_despite_a_process_that_the_kernel_does_not_let_go(tmp_path: Path) -> None:
+    """As in the state D, waiting for a driver or a network disk."""
+    (tmp_path / "sitecustomize.py").write_text(_UNKILLABLE)
+    script = tmp_path / "stays.py"
+    script.write_text("import time\nprint('up', flush=True)\ntime.sleep(600)\n")
+    spec = spec_for(script=str(script), probe=False)
+    async with running(spec, {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
+        worker = await run.until_state("cpu0", WorkerState.RUNNING)
+        stays = psutil.Process(worker.pid)
+        try:
+            await run.client.end(kill=True)
+            await run.until(lambda snapshot: snapshot.ended)
+            assert run.worker("cpu0").state is FAILED
+            assert f"survives SIGKILL: process {stays.pid}" in (run.worker("cpu0").reason or "")
+            await run.leave()
+            assert await run.process.wait() == 0
+        finally:
+            with contextlib.suppress(psutil.NoSuchProcess):  # the watchdog has ended it
+                stays.kill()
+
+
+_HANGING_ENV = """#!/bin/sh
+sleep 600
+"""
+
+
+@pytest.mark.parametrize("action", [Action.STOP, Action.KILL])
+async def test_a_hung_working_directory_stops_neither_the_engine_nor_a_kill(tmp_path: Path, action: Action) -> None:
+    hanging = tmp_path / "env"
+    hanging.write_text(_HANGING_ENV)
+    hanging.chmod(0o755)
+    async with running(spec_for(cpu=1), {"PATH": f"{tmp_path}:{os.environ['PATH']}"}) as run:
+        await run.until(lambda _: run.worker("cpu0").reason == f"for the working directory {run.spec.cwd}")
+        assert run.worker("cpu0").state is WAITING
+        await run.client.act(action, "cpu0")
+        await run.until_state("cpu0", STOPPED)
+
+
+async def test_a_working_directory_that_is_gone_is_named_and_no_folder_of_the_probe_stays(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = tmp_path / "stays.py"
+    script.write_text("import time\nprint('up', flush=True)\ntime.sleep(600)\n")
+
+    def folders() -> list[Path]:
+        return list(Path(os.environ["XDG_RUNTIME_DIR"]).rglob("gmg-probe-*"))
+
+    async with running(spec_for(script=str(script), cwd=str(gone))) as run:
+        await run.until_state("cpu0", WorkerState.RUNNING)
+        gone.rmdir()
+        await run.client.act(Action.RESTART, "cpu0")
+        failed = await run.until_state("cpu0", FAILED)
+        assert failed.reason == f"cannot change directory to '{gone}': No such file or directory"
+        await eventually(lambda: not folders())
+
+
+_BUILDS = """
+import os, sys, time
+def mark(text): open(sys.argv[1], "a").write(f"{text} {os.environ['GMG_SLOT']}\\n")
+def genesis(text): print(f"[Genesis] [12:00:00] [INFO] {text}", flush=True)
+genesis("Running on [CPU] with backend gs.cpu. Device memory: 1 GB.")
+genesis("Scene <1> created.")
+genesis("Building scene <1>...")
+mark("builds")
+while not os.path.exists(sys.argv[2]): time.sleep(0.02)
+mark("built")
+genesis("Compiling simulation kernels...")
+"""
+
+
+@pytest.mark.parametrize("crash", [False, True])
+async def test_only_one_worker_builds_also_when_the_first_is_restarted_or_crashes(tmp_path: Path, crash: bool) -> None:
+    script, marks, go = tmp_path / "builds.py", tmp_path / "marks", tmp_path / "go"
+    script.write_text(_BUILDS)
+    marks.touch()
+
+    def builders() -> list[str]:
+        return [line.split()[1] for line in marks.read_text().splitlines() if line.startswith("builds")]
+
+    async with running(spec_for(str(marks), str(go), script=str(script), cpu=3, probe=False)) as run:
+        await eventually(lambda: builders() == ["cpu0"])
+        if crash:
+            os.kill(run.worker("cpu0").pid or 0, signal.SIGKILL)
+        else:
+            await run.client.act(Action.RESTART, "cpu0")
+        await eventually(lambda: builders() == ["cpu0", "cpu1"])
+        await run.until(lambda _: "for cpu1 to write the mesh caches" in (run.worker("cpu2").reason or ""))
+        assert builders() == ["cpu0", "cpu1"]
+        go.touch()
+        await run.until(lambda snapshot: snapshot.ended)
+        assert set(builders()) == {"cpu0", "cpu1", "cpu2"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("graceful", [False, True])
+async def test_an_attempt_ended_because_it_was_stuck_says_so(tmp_path: Path, graceful: bool) -> None:
+    script = tmp_path / "hang.py"
+    handler = "signal.signal(signal.SIGINT, lambda *_: sys.exit(0))\n" if graceful else ""
+    script.write_text(f"import signal, sys, time\nprint('up', flush=True)\n{handler}time.sleep(600)\n")
+    spec = spec_for(script=str(script), probe=False, stuck_after_s=1.0, restart_stuck=True, max_restarts=1)
+    async with running(spec) as run:
+        await run.until_attempt("cpu0", 2)
+        first, _ = (await run.client.details("cpu0")).attempts
+        assert first.state is FAILED
+        assert (first.reason or "").startswith("stuck: no output for ")
+
+
+async def test_an_edited_job_is_a_row_of_its_own(tmp_path: Path) -> None:
+    script = tmp_path / "score.py"
+    script.write_text(
+        "import json, sys, time\nfrom pathlib import Path\nwhile not Path(sys.argv[2]).exists(): time.sleep(0.02)\n"
+        "print('gmg:result', json.dumps({'score': float(sys.argv[1])}))\n"
+    )
+    go = tmp_path / "go"
+    jobs = [{"x": 1}, {"x": 2}]
+    async with running(sweep_for(jobs, program("{x}", str(go), script=str(script)), cpu=1)) as run:
+        await run.until(lambda _: run.worker("cpu0").pid)
+        await run.client.edit(("cpu0",), ("99", str(go)), {})
+        await run.until(lambda _: run.worker("cpu0").job == 3)
+        go.touch()
+        await run.until_done()
+        records = {record.number: record for record in await run.client.queue(0, 9)}
+    assert {number: record.state for number, record in records.items()} == {1: STOPPED, 2: FINISHED, 3: FINISHED}
+    assert records[1].reason == "edited: continues as job 3"
+    assert (records[3].edited_from, records[3].values) == (1, {"x": 1})
