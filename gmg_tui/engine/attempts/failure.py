@@ -18,7 +18,7 @@ from gmg_tui.model import GpuSample, RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean
 from gmg_tui.scripts import torchrun
-from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind, explain_recorded
+from gmg_tui.scripts.genesis.output.failures import SEE_LOG, Failure, FailureKind, explain_recorded
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +47,9 @@ async def outcome_of(
         failure = Failure(FailureKind.UNKNOWN, stop.reason or stop.cause, "")
     elif stop is None and exit_code:
         failure = await _failure_of(readings, spec, exit_code)
+    elif stop is None and readings.unclean is not None and readings.launch.task.job is not None:
+        # The contract calls exit code 0 finished; a sweep's job that has computed nothing must not be skipped by --resume.
+        failure = Failure(FailureKind.SCRIPT, f"exit code 0 after {readings.unclean}", SEE_LOG)
     return Outcome(
         failure,
         by_user=cause is StopCause.COMMAND and survivors is None,
@@ -84,11 +87,17 @@ def of_preparation(error: NvmlUnavailable | GmgError) -> Failure:
 
 
 def of_gpu(failure: Failure, sample: GpuSample | None) -> Failure:
-    """`failure` with the GPU as the cause where the driver has lost that: CUDA only reports that a call failed."""
+    """`failure` with the GPU as the cause if the driver has lost that: CUDA only reports that a call failed.
+
+    An Xid or ECC error that benches the GPU proves what the script's last lines only suspect.
+    """
+    fatal = sample.health.fatal if sample is not None and sample.health is not None else None
+    if failure.suspect and fatal is not None:
+        return failure._replace(kind=FailureKind.LOST, advice=f"{fatal.text}; {fatal.advice}")
     if sample is None or not sample.lost:
         return failure
     why = sample.error or "the GPU is lost"
-    return Failure(FailureKind.DEVICE, why, f"the script ended with {failure.reason}")
+    return Failure(FailureKind.LOST, why, f"the script ended with {failure.reason}")
 
 
 def _with_order(failure: Failure, spec: RunSpec) -> Failure:

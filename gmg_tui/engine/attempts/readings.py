@@ -59,6 +59,8 @@ class Readings:
         self.output_bytes = 0
         self.fault: str | None = None
         """That an internal error has kept a part of its output from being parsed; every byte is in its log nonetheless."""
+        self.unclean: str | None = None
+        """The exception that it printed before it ended with exit code 0; None if it ended cleanly."""
         self._remembered = launch.remembered
         self._warm = self._remembered.kernels_saved
         self._log, self._ring, self._printed = log, ring, printed
@@ -123,6 +125,7 @@ class Readings:
             self._parse(block)
         self._count()
         self.counts.close()
+        self.unclean = self.reader.uncaught() if exit_code == 0 else None
         self.mark_ended()
         self._remembered.record(self.reader.phase_times, warm=self._warm)
         # Genesis saves its kernels when the interpreter exits, also by ctrl+c.
@@ -255,11 +258,17 @@ class Readings:
             genesis_version=reader.genesis.version,
             cpu_pct=self.activity.cpu_pct if state.live else None,
             memory_rss_mib=self.activity.memory_rss_mib if state.live else None,
-            warnings=(*warnings, *(text for text in (self.fault, self.reported.trouble) if text), *reader.warnings),
+            warnings=(*self._troubles, *warnings, *reader.warnings),
             log_lines=self._ring.end,
             last_line=self._last_line(),
             healed=reader.genesis.alerts.rebuilt_caches,
         )
+
+    @property
+    def _troubles(self) -> list[str]:
+        """What is wrong with its end and its output, a line each."""
+        unclean = f"exit code 0 after {self.unclean}" if self.unclean is not None else None
+        return [text for text in (unclean, self.fault, self.reported.trouble) if text is not None]
 
     def _last_line(self) -> str:
         """The script's progress and metrics if it reports such, else its newest line: the last of a table means little."""

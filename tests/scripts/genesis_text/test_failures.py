@@ -54,7 +54,25 @@ K = FailureKind
         ("genesis.GenesisException: Backend gs.cuda not available on this machine.", K.DEVICE),
         ("RuntimeError: CUDA Error CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure", K.DEVICE),
         ("RuntimeError: CUDA error: uncorrectable ECC error encountered", K.DEVICE),
-        ("torch.AcceleratorError: CUDA error: device-side assert triggered", K.DEVICE),
+        ("torch.AcceleratorError: CUDA error: device-side assert triggered", K.SCRIPT),
+        ("RuntimeError: CUDA error: no kernel image is available for execution on the device", K.CONFIG),
+        ("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable", K.DEVICE),
+        ("torch.AcceleratorError: CUDA error: CUDA-capable device(s) is/are busy or unavailable", K.DEVICE),
+        (
+            "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8",
+            K.MEMORY,
+        ),
+        (
+            "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Failed to allocate request for 8.0GiB (8589934592B)",
+            K.MEMORY,
+        ),
+        ("RuntimeError: Failed to allocate 8589934592 bytes on device 'cuda:0'", K.MEMORY),
+        ("RuntimeError: Failed to allocate 8589934592 bytes on device 'cpu'", K.HOST_MEMORY),
+        ("cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,589,934,592 bytes", K.MEMORY),
+        ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", K.MEMORY),
+        ("torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2 GiB", K.MEMORY),
+        ("RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes", K.HOST_MEMORY),
+        ("ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.", K.HOST_MEMORY),
         ("torch.distributed.DistBackendError: NCCL error in: ../ProcessGroupNCCL.cpp:1970", K.NCCL),
         ("ValueError: Device 'cuda:0' does not match expected device for local rank '1'.", K.NCCL),
         ("genesis.GenesisException: EGL is required to create an offscreen OpenGL context, and it", K.EGL),
@@ -118,6 +136,24 @@ def test_ends_without_an_exception(output: bytes, code: int, kind: FailureKind, 
     failure = explain(code, output.splitlines())
     assert failure.kind is kind
     assert failure.reason == (output.decode().splitlines()[-1] if reason is None else reason)
+
+
+@pytest.mark.parametrize(
+    ("text", "suspect"),
+    [
+        ("torch.AcceleratorError: CUDA error: device-side assert triggered", False),
+        ("RuntimeError: CUDA error: no kernel image is available for execution on the device", False),
+        ("torch.AcceleratorError: CUDA error: CUDA-capable device(s) is/are busy or unavailable", False),
+        ("RuntimeError: CUDA error: invalid device ordinal", False),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", True),
+        ("RuntimeError: CUDA error: unspecified launch failure", True),
+        ("RuntimeError: CUDA error: an illegal memory access was encountered", True),
+    ],
+)
+def test_only_errors_that_a_broken_gpu_causes_make_it_suspect(text: str, suspect: bool) -> None:
+    failure = explain(1, [b"Traceback (most recent call last):", b"  File 'x'", text.encode()])
+    assert failure.suspect is suspect
+    assert suspect or "Xid" not in failure.advice
 
 
 CHAIN = """

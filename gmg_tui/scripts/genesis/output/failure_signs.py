@@ -23,9 +23,9 @@ class FailureKind(StrEnum):
     """Of the GPU."""
     HOST_MEMORY = "out of host memory"
     DEVICE = "device"
-    """The wrong GPU, none, or one that has failed."""
+    """The wrong GPU, none, or an error that CUDA reports."""
     LOST = "lost GPU"
-    """The driver cannot reach the GPU."""
+    """The driver reports that the GPU is lost or has failed (Xid, ECC): the only proof of broken hardware."""
     DRIVER = "driver"
     """The driver does not answer."""
     NCCL = "NCCL"
@@ -59,6 +59,8 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     advice: str
     vague: bool = False
     """Whether other lines may name the failure more precisely."""
+    suspect: bool = False
+    """As `Failure.suspect`."""
 
 
 _GENERIC = frozenset({FailureKind.CONFIG, FailureKind.FOLDER_RACE, FailureKind.SCRIPT})
@@ -71,6 +73,10 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sign: tuple[Sign, ...]
     signals: dict[str, tuple[str, str]]
     """Why a signal ends a process, by the signal's name, and what to do about it."""
+    child_signal: tuple[str, ...]
+    """Expressions with a group `signal`: its name, its number, or what a shell prints for it."""
+    noise: tuple[str, ...]
+    """Expressions of lines that follow a failure without explaining it."""
 
 
 @cache
@@ -78,6 +84,18 @@ def table() -> Table:
     """Returns the contents of `failures.toml`."""
     text = resources.files("gmg_tui.scripts.genesis.output").joinpath("failures.toml").read_text("utf-8")
     return msgspec.convert(tomllib.loads(text), Table)
+
+
+@cache
+def noise() -> re.Pattern[bytes]:
+    """Returns the expression of lines that explain nothing."""
+    return re.compile("|".join(table().noise).encode())
+
+
+@cache
+def child_signals() -> tuple[re.Pattern[bytes], ...]:
+    """Returns the expressions of lines that report the signal by which a child process has ended."""
+    return tuple(re.compile(pattern.encode()) for pattern in table().child_signal)
 
 
 @cache

@@ -11,15 +11,23 @@ from typing import NamedTuple
 from gmg_tui.model.text import clean
 from gmg_tui.scripts import torchrun
 from gmg_tui.scripts.genesis.output import lines
-from gmg_tui.scripts.genesis.output.failure_signs import FailureKind, Sign, sign_in, sign_of, table
+from gmg_tui.scripts.genesis.output.failure_signs import (
+    FailureKind,
+    Sign,
+    child_signals,
+    noise,
+    sign_in,
+    sign_of,
+    table,
+)
 
-__all__ = ["Failure", "FailureKind", "Tail", "explain", "explain_recorded"]
+__all__ = ["SEE_LOG", "Failure", "FailureKind", "Tail", "explain", "explain_recorded", "uncaught"]
 
 _MAX_TEXT = 200
 LINES = 200
 """How many of the last lines are searched."""
 _BYTES = 128 << 10
-_SEE_LOG = "it will fail again in this way: see its log"
+SEE_LOG = "it will fail again in this way: see its log"
 """The advice for an exception of the script that no table names."""
 _SEE_FILE = "it will fail again in this way: its error.json, in the session's folder ranks, has the traceback"
 
@@ -32,6 +40,9 @@ class Failure(NamedTuple):
     """One line."""
     advice: str
     """One line; may be empty."""
+    suspect: bool = False
+    """True if a broken GPU may be the cause. A text proves nothing: the proof is `FailureKind.LOST`, or that the same job
+    then succeeds on another GPU."""
 
 
 class Tail:
@@ -57,9 +68,17 @@ _EXCEPTION = re.compile(
 _AFTER_TRACEBACK = re.compile(rb"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: .*|:)?")
 _TRACEBACK = b"Traceback (most recent call last)"
 _VAGUE_REASON = re.compile(
-    rb"[\w.]+:?|(?:[\w.]+\.)?(?:CalledProcessError|ChildFailedError|ProcessExitedException|BrokenProcessPool)\b.*"
+    rb"[\w.]+:?|(?:[\w.]+\.)?(?:CalledProcessError|ChildFailedError|ProcessExitedException|BrokenProcessPool"
+    rb"|TerminatedWorkerError|WorkerCrashedError|BrokenPipeError|ConnectionResetError)\b.*"
+    rb"|RuntimeError: DataLoader worker .*"
 )
 """An exception without a text, or one that reports only that another process has failed."""
+_LOGGED_TRACEBACK = re.compile(rb"^[^|+\"']{1,200}[\]:] (?=Traceback \(most recent call last\))")
+"""What a logger puts before a traceback, as Isaac's does."""
+_IGNORED = re.compile(
+    rb"(?:Exception ignored (?:in|while|on)\b|Error in atexit\._run_exitfuncs|--- Logging error ---).*"
+)
+"""How Python introduces an exception that does not end the script."""
 _CHAIN = (b"The above exception was the direct cause of", b"During handling of the above exception, another")
 _GROUP = b"+ Exception Group Traceback (most recent call last):"
 _GROUP_PART = re.compile(rb"(?:\+-)?\+-{10,}.*")
@@ -86,21 +105,104 @@ _BOX = re.compile(b"|".join(map(str.encode, "─│╭╮╰╯")))
 def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
     """Returns why an attempt ended with `exit_code` (negative: a signal's number), from its last lines as written."""
     tail = torchrun.of_the_ranks(tail)
-    texts = [lines.unmarked(lines.plain(line)) for line in tail]
+    texts, indented = _plain(tail)
     if exit_code < 0:
         return _killed(-exit_code, texts)
-    exception = _of_group(texts) or _reason(texts, indented=[line[:1] in (b" ", b"\t") for line in tail])
-    reason = exception or _native(texts) or _exit_text(exit_code, texts)
+    lasting = _without_ignored(texts, indented)
+    exception = _of_group(texts) or _reason(*lasting) or _reason(texts, indented)
+    reason = exception or _native(texts) or _exit_text(exit_code, lasting[0])
     sign = sign_of(reason)
-    if sign is None or sign.vague:
+    empty = exception is None or _VAGUE_REASON.fullmatch(exception) is not None
+    if sign is None or sign.vague or empty:
         # Earlier lines may be of errors that the script survived: they count only where the reason is vague.
-        vague = exception is None or sign is not None or _VAGUE_REASON.fullmatch(exception) is not None
+        vague = empty or sign is not None
         sign = sign_in(_errors(texts) if vague else _chain(texts)) or sign
+    if sign is None or (empty and sign.kind is FailureKind.PEER):
+        killed = _of_child(exit_code, exception, texts if empty else [reason])
+        if killed is not None:
+            return killed
     if sign is not None:
-        return Failure(sign.kind, _of_collective(sign, texts) or _one_line(reason), sign.advice)
+        return Failure(sign.kind, _of_collective(sign, texts) or _one_line(reason), sign.advice, sign.suspect)
     if exception is not None:
-        return Failure(FailureKind.SCRIPT, _one_line(reason), _SEE_LOG)
-    return Failure(FailureKind.UNKNOWN, _one_line(reason), "see the end of its log")
+        return Failure(FailureKind.SCRIPT, _one_line(reason), SEE_LOG)
+    meaning, advice = table().signals.get(_signal(exit_code - 128) or "", ("", "see the end of its log"))
+    return Failure(FailureKind.UNKNOWN, _one_line(reason), f"{meaning}: {advice}" if meaning else advice)
+
+
+def uncaught(tail: Sequence[bytes]) -> str | None:
+    """Returns the exception with whose traceback the last lines end, in one line; None where the script went on after it.
+
+    With exit code 0 that is a script which ended by `os._exit(0)`, as Isaac Sim's fast shutdown does.
+    """
+    texts, indented = _without_ignored(*_plain(torchrun.of_the_ranks(tail)))
+    starts = (at for at, text in enumerate(texts) if text.startswith(_TRACEBACK) or text == _GROUP)
+    start = max(starts, default=None)
+    if start is None:
+        return None
+    grouped = texts[start] == _GROUP
+    end = start if grouped else _after(texts, indented, start)
+    reason = _of_group(texts) if grouped else None if end is None else _with_next(texts[end], texts, end)
+    if end is None or reason is None or _class(reason) in (b"KeyboardInterrupt", b"SystemExit"):
+        return None
+    after = zip(texts[end + 1 :], indented[end + 1 :], strict=True)
+    goes_on = any(not (space or text in reason or _is_noise(text)) for text, space in after)
+    return None if goes_on else _one_line(reason)
+
+
+def _plain(tail: Sequence[bytes]) -> tuple[list[bytes], list[bool]]:
+    """Returns the lines without escape sequences and loggers' prefixes of tracebacks, and which are indented."""
+    texts = [_LOGGED_TRACEBACK.sub(b"", lines.unmarked(lines.plain(line))) for line in tail]
+    return texts, [line[:1] in (b" ", b"\t") for line in tail]
+
+
+def _without_ignored(texts: Sequence[bytes], indented: Sequence[bool]) -> tuple[list[bytes], list[bool]]:
+    """Returns the lines without the exceptions that Python ignores, and without warnings and their source lines."""
+    kept, index = list[int](), 0
+    while index < len(texts):
+        ignored = _IGNORED.fullmatch(texts[index]) is not None
+        if not ignored and not _is_warning(texts[index]):
+            kept.append(index)
+        elif ignored and index + 1 < len(texts) and texts[index + 1].startswith(_TRACEBACK):
+            index = _after(texts, indented, index + 1) or index + 1
+        else:
+            while index + 1 < len(texts) and indented[index + 1]:
+                index += 1
+        index += 1
+    return [texts[index] for index in kept], [indented[index] for index in kept]
+
+
+def _is_warning(text: bytes) -> bool:
+    return re.match(rb"\S{1,400}:\d{1,7}: \w{0,60}Warning: ", text) is not None
+
+
+def _is_noise(text: bytes) -> bool:
+    """True for lines behind a failure that do not explain it."""
+    logged = lines.message(text)
+    if logged is not None:
+        return logged[0] != b"INFO" or b"Exiting Genesis" in logged[1]
+    return noise().search(text) is not None
+
+
+def _of_child(exit_code: int, exception: bytes | None, texts: Sequence[bytes]) -> Failure | None:
+    """Returns the failure of a script whose child was killed by a signal, as the newest such line reports."""
+    found = (match["signal"] for text in reversed(texts) for each in child_signals() if (match := each.search(text)))
+    name = next(filter(None, map(_signal_called, found)), None)
+    if name is None:
+        return None
+    meaning, advice = table().signals.get(name, ("", ""))
+    reason = _one_line(exception) if exception is not None else f"exit code {exit_code}: a child was killed by {name}"
+    if exception is None:
+        return Failure(FailureKind.KILLED, ": ".join(filter(None, (reason, meaning))), advice)
+    return Failure(FailureKind.KILLED, reason, ": ".join(filter(None, (meaning, advice))))
+
+
+def _signal_called(text: bytes) -> str | None:
+    """Returns the name of a signal by its name, its number, or what a shell prints for it."""
+    called = text.decode(errors="replace")
+    if called.isdigit():
+        return _signal(int(called))
+    texts = {each.name: (signal.strsignal(each) or "-").lower() for each in signal.Signals}
+    return next((name for name, shown in texts.items() if called == name or called.lower().startswith(shown)), None)
 
 
 def explain_recorded(recorded: torchrun.Recorded) -> Failure:
@@ -109,12 +211,12 @@ def explain_recorded(recorded: torchrun.Recorded) -> Failure:
     failure = explain(1, [text for text in texts if text.strip()])
     if failure.kind is FailureKind.UNKNOWN:
         first = next((line for line in recorded.message.splitlines() if line.strip()), "")
-        failure = Failure(FailureKind.SCRIPT, _one_line(first.encode(errors="replace")), _SEE_LOG)
-    return failure._replace(advice=_SEE_FILE) if failure.advice == _SEE_LOG else failure
+        failure = Failure(FailureKind.SCRIPT, _one_line(first.encode(errors="replace")), SEE_LOG)
+    return failure._replace(advice=_SEE_FILE) if failure.advice == SEE_LOG else failure
 
 
 def _killed(number: int, texts: Sequence[bytes]) -> Failure:
-    kind = FailureKind.KILLED
+    kind, suspect = FailureKind.KILLED, False
     name = _signal(number)
     meaning, advice = table().signals.get(name or "", ("", ""))
     if number == signal.SIGSEGV and all(any(part in text for text in texts) for part in (b"/triton/", b"/_dynamo/")):
@@ -129,9 +231,10 @@ def _killed(number: int, texts: Sequence[bytes]) -> Failure:
             sign = sign_in(_errors(texts)) or sign
         meaning = clean(message) if message is not None else meaning
         if sign is not None:
-            kind, advice, meaning = sign.kind, sign.advice, _of_collective(sign, texts) or meaning
+            kind, advice, suspect = sign.kind, sign.advice, sign.suspect
+            meaning = _of_collective(sign, texts) or meaning
     reason = f"Killed by {name or f'signal {number}'} (-{number})"
-    return Failure(kind, f"{reason}: {meaning}"[:_MAX_TEXT] if meaning else reason, advice)
+    return Failure(kind, f"{reason}: {meaning}"[:_MAX_TEXT] if meaning else reason, advice, suspect)
 
 
 def _of_collective(sign: Sign, texts: Sequence[bytes]) -> str | None:
@@ -167,7 +270,7 @@ def _reason(texts: Sequence[bytes], indented: Sequence[bool]) -> bytes | None:
             if end is not None:
                 return _with_next(texts[end], texts, end)
             continue
-        elif indented[index] or not (_USAGE.fullmatch(text) or _EXCEPTION.fullmatch(text)):
+        elif indented[index] or not (_EXCEPTION.fullmatch(text) or (_USAGE.fullmatch(text) and not _is_noise(text))):
             continue
         # The last line of the traceback before it has the exception's module too.
         start = next((i for i in range(index - 1, -1, -1) if texts[i].startswith(_TRACEBACK)), None)
@@ -234,7 +337,9 @@ def _exit_text(exit_code: int, texts: Sequence[bytes]) -> bytes:
     # `sys.exit("what is wrong")` ends with 1, its text on standard error; click ends with 2 after `Error: …`.
     unboxed = (_BOX.sub(b"", line).strip() for line in reversed(texts) if exit_code in (1, 2))
     texts_of_script = (
-        line for line in unboxed if line and not line.startswith(_REPORTED) and lines.message(line) is None
+        line
+        for line in unboxed
+        if line and not line.startswith(_REPORTED) and lines.message(line) is None and not _is_noise(line)
     )
     last = next(texts_of_script, b"")
     return f"{text}: ".encode() + last if last and lines.FPS.search(last) is None else text.encode()

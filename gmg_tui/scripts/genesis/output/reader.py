@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from gmg_tui.model import Fps, Phase, Progress, WorkerState
 from gmg_tui.scripts import env_count
 from gmg_tui.scripts.genesis.output import lines
-from gmg_tui.scripts.genesis.output.failures import Failure, Tail, explain
+from gmg_tui.scripts.genesis.output.failures import Failure, Tail, explain, uncaught
 from gmg_tui.scripts.genesis.output.genesis_lines import Alerts, GenesisLines
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate, is_smoothed
 from gmg_tui.scripts.readers.formats import LONG_LINE, Format, FormatLines, PatternHint, ReportedLines, built_in
@@ -189,6 +189,10 @@ class Reader:
     def failure(self, exit_code: int) -> Failure:
         """Returns why the attempt ended with `exit_code` (negative: a signal's number), according to its last lines."""
         return explain(exit_code, self._tail.lines())
+
+    def uncaught(self) -> str | None:
+        """Returns the exception with whose traceback its output ends, in one line; None where there is none."""
+        return uncaught(self._tail.lines())
 
     def _take(self, position: int, reader: LineReader, figures: Figures) -> None:
         """Apply figures of the reader at `position`."""

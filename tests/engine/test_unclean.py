@@ -1,0 +1,33 @@
+"""Scripts that end with exit code 0 after an exception, or report numbers that are not finite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gmg_tui import session
+from gmg_tui.model import WorkerState
+from gmg_tui.session.store import reader
+
+from .harness import program, running, spec_for, sweep_for
+
+UNCLEAN = """\
+import os, traceback
+try:
+    raise KeyError("joint")
+except KeyError:
+    traceback.print_exc()
+os._exit(0)
+"""
+
+
+async def test_a_traceback_before_exit_code_0_is_a_warning_and_fails_a_job(tmp_path: Path) -> None:
+    script = tmp_path / "unclean.py"
+    script.write_text(UNCLEAN)
+    async with running(spec_for(script=str(script))) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        worker = run.worker("cpu0")
+    assert (worker.state, worker.warnings) == (WorkerState.FINISHED, ("exit code 0 after KeyError: 'joint'",))
+    async with running(sweep_for([{"x": 1}], program(script=str(script), cpu=1))) as run:
+        queue = await run.until_done()
+    (job,) = reader.load_jobs(run.folder / session.STORE)
+    assert (queue.failed, job.reason) == (1, "exit code 0 after KeyError: 'joint'")
