@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from msgspec import Struct
 
 from gmg_tui.model.states import WorkerState
@@ -78,8 +80,9 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     printed_envs: int | None = None
     """As the script prints it; None otherwise."""
     progress: Progress | None = None
-    metrics: dict[str, float] = {}
-    """Named numbers that the script prints, such as `reward` and `episode_length`: the newest of each."""
+    metrics: dict[str, float | None] = {}
+    """Named numbers that the script prints, such as `reward` and `episode_length`: the newest of each. JSON, which has no
+    NaN, has null for it."""
     had_progress: bool = False
     comparable: bool = False
     """Whether its running phase has lasted for long enough that its rate can be compared with others."""
@@ -90,6 +93,11 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     energy_j: float | None = None
     output_bytes: int | None = None
     """Output so far, bytes; None where that is unknown."""
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The metrics, NaN where the script has reported that."""
+        return {name: math.nan if value is None else value for name, value in self.metrics.items()}
 
     @property
     def rate(self) -> float | None:

@@ -104,7 +104,7 @@ def _reported(job: JobRecord) -> Mapping[str, Any]:
     """The named numbers of a job's lines, and its results; of an attempt that others followed only the former."""
     # JSON has no NaN: the store has null for what the script reported as NaN.
     results = {name: math.nan if value is None else value for name, value in (job.result or {}).items()}
-    return {**job.last.metrics, **results}
+    return {**job.last.numbers, **results}
 
 
 def results_of(jobs: Iterable[JobRecord]) -> list[str]:

@@ -169,7 +169,7 @@ def _write_worker(scrape: _Scrape, worker: Worker, of_slot: dict[str, str]) -> N
     scrape.add("gmg_worker_phase", "1 for the phase that the script is in.", 1, **labels, phase=worker.phase.value)
     for name, text, value, scale in _WORKER:
         scrape.add(name, text, value(worker), scale, **labels)
-    for metric, number in worker.newest.metrics.items():
+    for metric, number in worker.newest.numbers.items():
         scrape.add("gmg_worker_metric", "A named number that the script prints.", number, **labels, metric=metric)
 
 

@@ -74,7 +74,7 @@ def _row(key: _Key, ran: Sequence[_Ran], now: float) -> Tried:
         gpu_util_pct=_mean(attempt.gpu_util_mean_pct for attempt in rated),
         power_w=_mean(attempt.power_mean_w for attempt in rated),
         fps_per_watt=sum(fps.env_steps or 0.0 for fps in metered) / energy_j if energy_j else None,
-        metrics={name: fmean(each.metrics[name] for each in settled if name in each.metrics) for name in names},
+        metrics={name: fmean(each.numbers[name] for each in settled if name in each.metrics) for name in names},
     )
 
 

@@ -5,6 +5,7 @@ This module knows no Textual.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
@@ -44,9 +45,9 @@ class History:
 
     def add(self, time: float, worker: Worker, sample: GpuSample | None) -> None:
         """Add a snapshot's values at the Unix time `time`; the latest of each second counts."""
-        for name, value in worker.newest.metrics.items():
+        for name, value in worker.newest.numbers.items():
             values = self.metrics.setdefault(name, deque(maxlen=METRIC_VALUES))
-            if not values or values[-1] != value:
+            if math.isfinite(value) and (not values or values[-1] != value):
                 values.append(value)
         fps = worker.current_fps
         util = sample.gpu_util_pct if sample else worker.cpu_pct

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from gmg_tui import session
 from gmg_tui.model import WorkerState
+from gmg_tui.results.report import ordered
 from gmg_tui.session.store import reader
 
 from .harness import program, running, spec_for, sweep_for
@@ -31,3 +33,29 @@ async def test_a_traceback_before_exit_code_0_is_a_warning_and_fails_a_job(tmp_p
         queue = await run.until_done()
     (job,) = reader.load_jobs(run.folder / session.STORE)
     assert (queue.failed, job.reason) == (1, "exit code 0 after KeyError: 'joint'")
+
+
+DIVERGED = """\
+import sys
+print("Mean reward: 6", flush=True)
+if sys.argv[1] == "1":
+    print("Mean reward: nan", flush=True)
+    print('gmg:result {"score": inf}', flush=True)
+else:
+    print('gmg:result {"score": 1}', flush=True)
+"""
+
+
+async def test_a_diverged_job_shows_it_and_ranks_last(tmp_path: Path) -> None:
+    script = tmp_path / "diverged.py"
+    script.write_text(DIVERGED)
+    batch = program("{x}", script=str(script), cpu=1)
+    async with running(sweep_for([{"x": 1}, {"x": 2}], batch)) as run:
+        await run.until_done()
+    jobs = reader.load_jobs(run.folder / session.STORE)
+    assert [str((job.result or {})["reward"]) for job in jobs] == ["nan", "6.0"]
+    for best in ("reward", "-score"):
+        assert [job.number for job in ordered(jobs, best)[0]] == [2, 1]
+    assert ",nan" in (run.folder / "summary_results.csv").read_text()
+    results = json.loads((run.folder / "detailed_results.json").read_text())["jobs"][0]["result"]
+    assert results == {"reward": None, "score": None}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import math
 from typing import Any
 
 import msgspec
 
 from gmg_tui.model import units
+from gmg_tui.scripts.readers.interface import json_object, marked
 
 _log = logging.getLogger(__name__)
 
@@ -18,23 +17,7 @@ _MAX_BYTES = 1 << 20
 _MOST_LEVELS = 64
 _INTEGERS = range(-(2**63), 2**64)
 """What MessagePack can carry."""
-
-
-_objects = msgspec.json.Decoder(dict[str, Any])
 _NO_OBJECT = (msgspec.MsgspecError, ValueError, RecursionError)
-
-
-def _object(text: bytes) -> dict[str, Any]:
-    """A JSON object whose values every part of gmg-tui can encode. Raises one of `_NO_OBJECT`.
-
-    NaN and infinities, which Python's `json` writes although JSON has none, become null.
-    """
-    if b"NaN" in text or b"Infinity" in text:
-        parsed = msgspec.convert(json.loads(text, parse_constant=lambda _: None), dict[str, Any])
-    else:
-        parsed = _objects.decode(text)
-    results: dict[str, Any] = _encodable(parsed, _MOST_LEVELS)
-    return results
 
 
 def _encodable(value: Any, levels: int) -> Any:
@@ -64,23 +47,17 @@ class Reported:
 
     def take(self, block: bytes) -> None:
         """Take the results in whole lines of output; a log's prefix may precede the mark."""
-        for line in block.splitlines():
-            before, mark, text = line.partition(MARK)
-            if mark and not before.endswith((b'"', b"'")):  # a traceback quotes the script's source
-                self._take(text.strip())
+        for text, meant in marked(block, MARK):
+            try:
+                self.add(_encodable(json_object(text), _MOST_LEVELS))
+            except _NO_OBJECT as error:
+                if meant:
+                    self._ignore(f"a gmg:result line is no JSON object: {error}")
 
     def add(self, values: dict[str, Any]) -> None:
-        """Take results that are numbers, by name; JSON has none for infinity, nor for what is no number."""
-        self._take(msgspec.json.encode({name: value for name, value in values.items() if math.isfinite(value)}))
-
-    def _take(self, text: bytes) -> None:
-        try:
-            results = _object(text)
-            sizes = {name: len(name) + len(msgspec.json.encode(value)) for name, value in results.items()}
-        except _NO_OBJECT as error:
-            self._ignore(f"a gmg:result line is no JSON object: {error}")
-            return
-        for name, value in results.items():
+        """Take results by name."""
+        sizes = {name: len(name) + len(msgspec.json.encode(value)) for name, value in values.items()}
+        for name, value in values.items():
             size = sizes[name]
             if self._size - self._sizes.get(name, 0) + size > _MAX_BYTES:
                 self._ignore(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from msgspec import structs
@@ -116,6 +117,8 @@ class TrialRun:
         if worker.state is WorkerState.STOPPED and not self.measured:
             return TrialState.SKIPPED, worker.reason or "stopped by the user"
         by_itself = worker.state is finished and _number(value) is not None
+        if isinstance(value, float) and not math.isfinite(value):
+            return TrialState.FAILED, f"{self._spec.metric} is {value}: the run has diverged"
         if self.measured or by_itself or (attempt.timed_out and self._settling.rate is not None):
             return TrialState.MEASURED, None
         if worker.state is not finished and not attempt.timed_out:
@@ -136,5 +139,6 @@ class TrialRun:
 
 
 def _number(value: object) -> float | None:
-    """A reported value as a number; None where it is none."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """A reported value as a number; None where it is none, or not finite."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if known else None  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ import msgspec
 
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import strip_ansi
-from gmg_tui.scripts.readers.interface import Figures, LineReader, figures, number
+from gmg_tui.scripts.readers.interface import Figures, LineReader, figures, json_object, marked, number
 
 LINE = 500
 LONG_LINE = 8192
@@ -130,7 +130,6 @@ class FormatLines(LineReader):
 
 MARK = b"gmg:fps "
 _MOST_BYTES = 8192
-_json = msgspec.json.Decoder(dict[str, float])
 
 
 class ReportedLines(LineReader):
@@ -141,14 +140,12 @@ class ReportedLines(LineReader):
 
     def read(self, block: bytes) -> Iterator[Figures]:
         """Yields the figures of those lines."""
-        for line in block.splitlines() if MARK in block else ():
-            _, mark, text = line.partition(MARK)
-            if not mark:
-                continue
+        for text, meant in marked(block, MARK):
             try:
-                numbers = _json.decode(strip_ansi(text[:_MOST_BYTES]).strip())
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                self._error = f"a gmg:fps line is no JSON object of numbers: {str(error)[:120]}"
+                numbers = msgspec.convert(json_object(strip_ansi(text[:_MOST_BYTES]).strip()), dict[str, float])
+            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                if meant:
+                    self._error = f"a gmg:fps line is no JSON object of numbers: {str(error)[:120]}"
                 continue
             yield figures(numbers, {name: value for name, value in numbers.items() if name not in NAMES})
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
 
 from gmg_tui.model import Phase
 
 _NUMBER = re.compile(
     r"[+-]?(?:(?:\d{1,3}(?:,\d{3}){1,12}|\d[\d_]{0,40})(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][+-]?\d{1,3})?"
 )
+_NOT_FINITE = re.compile(r"([+-]?(?:nan|inf(?:inity)?))(?:\.0*)?", re.IGNORECASE)
+"""As Python prints it; Lightning's bars write `nan.0`."""
+_JSON_CONSTANT = re.compile(rb"([\[{:,]\s{0,20}[+-]?)(nan|inf(?:inity)?)\b", re.IGNORECASE)
+"""A number in JSON that is not finite, as `json.dumps` or an f-string of Python writes it."""
 """A comma separates thousands: what `5,7` means is unknown."""
 _SCALES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 
@@ -54,7 +62,10 @@ class LineReader(ABC):
 
 
 def figures(numbers: Mapping[str, float], metrics: Mapping[str, float], unit: str = "step") -> Figures:
-    """Returns figures made of numbers by name, without impossible ones (negative, infinite, no environments)."""
+    """Returns figures made of numbers by name, without impossible ones (negative, infinite, no environments).
+
+    Metrics may be anything: one that is NaN or infinite is what a diverged run reports.
+    """
 
     def figure(name: str) -> float | None:
         value = numbers.get(name)
@@ -68,15 +79,44 @@ def figures(numbers: Mapping[str, float], metrics: Mapping[str, float], unit: st
         done=figure("done"),
         total=figure("total") or None,
         unit=unit,
-        metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
+        metrics=metrics,
     )
 
 
 def number(text: str) -> float | None:
-    """Returns a number as scripts write it: `1,234.5`, `1_000`, `1e6`, `5.7M`, `12k`; None for anything else."""
+    """Returns a number as scripts write it: `1,234.5`, `1_000`, `1e6`, `5.7M`, `12k`, `nan`; None for anything else."""
     text = text.strip()
+    if (odd := _NOT_FINITE.fullmatch(text)) is not None:
+        return float(odd[1])
     scale = _SCALES.get(text[-1:])
     digits = text[:-1].rstrip() if scale is not None else text
     if not _NUMBER.fullmatch(digits):
         return None
     return float(digits.replace(",", "").replace("_", "")) * (scale or 1.0)
+
+
+def marked(block: bytes, mark: bytes) -> Iterator[tuple[bytes, bool]]:
+    """Yields what follows `mark` in each line of a block that has it, and whether the script may have meant a report.
+
+    A logger's prefix may precede the mark. A traceback quotes the script's source, in which a quote precedes it.
+    """
+    for line in block.splitlines() if mark in block else ():
+        before, found, text = line.partition(mark)
+        if found:
+            yield text.strip(), not (before[:1].isspace() or any(sign in before for sign in (b'"', b"'", b"#", b"`")))
+
+
+def json_object(text: bytes) -> dict[str, Any]:
+    """Returns a JSON object, also one with NaN and infinities, which JSON has none of.
+
+    Raises:
+        msgspec.MsgspecError, ValueError or RecursionError: It is none.
+    """
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError:
+        if _JSON_CONSTANT.search(text) is None:
+            raise
+    names = {b"n": b"NaN", b"i": b"Infinity"}
+    plain = _JSON_CONSTANT.sub(lambda match: match[1].replace(b"+", b"") + names[match[2][:1].lower()], text)
+    return msgspec.convert(json.loads(plain), dict[str, Any])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 from collections.abc import Iterable
@@ -89,6 +90,11 @@ _PUT_ATTEMPT = "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?)"
 _PUT_METRICS = f"INSERT INTO metrics VALUES ({', '.join('?' for _ in MetricsRow._fields)})"  # noqa: S608
 
 
+NAN = "gmg:"
+"""Before NaN and infinities in stored results."""
+_NANS = {f"{NAN}{value}" for value in ("nan", "inf", "-inf")}
+
+
 def encode(value: Any) -> str:
     """`value` as JSON."""
     return msgspec.json.encode(value).decode()
@@ -107,12 +113,30 @@ def write(db: sqlite3.Connection, records: Iterable[Record]) -> None:
         raise
 
 
+def _without_nan(value: Any) -> Any:
+    """A result as JSON can hold it: NaN and infinities as texts, which `with_nan` reads."""
+    if isinstance(value, dict):
+        return {name: _without_nan(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(each) for each in value]
+    return f"{NAN}{value}" if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def with_nan(value: Any) -> Any:
+    """A result as it was before it was stored."""
+    if isinstance(value, dict):
+        return {name: with_nan(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [with_nan(each) for each in value]
+    return float(value.removeprefix(NAN)) if isinstance(value, str) and value in _NANS else value
+
+
 def _statement(record: Record) -> tuple[str, tuple[Any, ...]]:
     match record:
         case Snapshot():
             return _PUT_META, ("snapshot", encode(record))
         case JobRecord():
-            result = None if record.result is None else encode(record.result)
+            result = None if record.result is None else encode(_without_nan(record.result))
             return _PUT_JOB, (record.number, encode(structs.replace(record, result={})), result)
         case JobAttempt():
             return _PUT_ATTEMPT, (*record.key, encode(record))

@@ -98,7 +98,10 @@ class Stored:
         """All jobs, one after another: what each has reported may be long."""
         decoder, results = msgspec.json.Decoder(JobRecord), msgspec.json.Decoder(dict[str, Any])
         for record, result in self._db.execute("SELECT record, result FROM jobs ORDER BY number"):
-            yield structs.replace(decoder.decode(record), result=results.decode(result))
+            reported = results.decode(result)
+            if database.NAN in result:
+                reported = database.with_nan(reported)
+            yield structs.replace(decoder.decode(record), result=reported)
 
     def job(self, number: int) -> JobRecord:
         """A job without what it has reported, which may be long."""

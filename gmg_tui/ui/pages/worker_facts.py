@@ -37,7 +37,7 @@ def worker_facts(entry: SlotView) -> Iterator[Fact]:
         yield Fact("phase", f"{phase}, {usual}" if usual else phase)
     if worker.newest.progress is not None:
         yield Fact("progress", words.progress_text(worker.newest.progress))
-    for name, value in worker.newest.metrics.items():
+    for name, value in worker.newest.numbers.items():
         yield Fact(name, f"{plain(value)}  {_sparkline(entry.history.metrics.get(name, ()))}".rstrip())
     cpu, memory = words.known(worker.cpu_pct, "{:.0f} %".format), words.known(worker.memory_rss_mib, units.mib)
     yield Fact("processes", f"CPU {cpu}, RAM {memory}")
@@ -183,7 +183,7 @@ def attempt_facts(attempt: Attempt) -> Iterator[Fact]:
     yield Fact("arguments", words.join_args(attempt.args) or "none")
     if attempt.reason:
         yield Fact("reason", attempt.reason, "error" if attempt.state.value == "failed" else "text")
-    for name, value in attempt.metrics.items():
+    for name, value in attempt.numbers.items():
         yield Fact(name, plain(value))
 
 

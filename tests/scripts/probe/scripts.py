@@ -26,6 +26,13 @@ class Scene:
         if fail: raise ValueError('too fast')
         return 'stepped'
 """,
+    "mjlab/__init__.py": "",
+    "mjlab/envs/__init__.py": "",
+    "mjlab/envs/manager_based_rl_env.py": """
+class ManagerBasedRlEnv:
+    num_envs = property(lambda self: 6)
+    def step(self, action): pass
+""",
     "gymnasium/__init__.py": "",
     "gymnasium/vector/__init__.py": """
 class VectorEnv:

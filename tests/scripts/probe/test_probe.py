@@ -82,6 +82,13 @@ def test_nested_environments_count_once_and_the_simulator_wins(sandbox: Sandbox)
     }
 
 
+def test_steps_of_mjlab_are_counted(sandbox: Sandbox) -> None:
+    sandbox.run("from mjlab.envs.manager_based_rl_env import ManagerBasedRlEnv as E\nfor _ in range(5): E().step(0)\n")
+    assert [(words["kind"], words["environment_steps"]) for words in sandbox.counted] == [
+        (probe.KINDS.index("simulator"), 30)
+    ]
+
+
 def test_steps_of_all_threads_are_counted(sandbox: Sandbox) -> None:
     # Each thread ends its step while all others are in theirs.
     code = (

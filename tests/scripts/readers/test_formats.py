@@ -26,10 +26,13 @@ def _after(name: str, *args: str) -> Reader:
     return reader
 
 
+_OF_RSL_RL = {"reward", "episode_length", "action_std", "collection_time_s", "learning_time_s"}
+
+
 @pytest.mark.parametrize(
     ("name", "last", "env_steps", "done", "metrics"),
     [
-        ("rsl_rl", 6630.0, 576.0, Progress(4.0, 4.0, "iteration"), {"reward", "episode_length"}),
+        ("rsl_rl", 6630.0, 576.0, Progress(4.0, 4.0, "iteration"), _OF_RSL_RL),
         ("rl_games", 17674.0, 2816.0, Progress(12.0, 12.0, "epoch"), set()),
         ("stable_baselines3", 895.0, 2048.0, Progress(3072.0, 8192.0, "step"), {"reward", "episode_length"}),
         ("skrl", None, None, Progress(1500.0, 1500.0, "it"), set()),
@@ -110,10 +113,33 @@ def test_values_that_are_not_rates_are_ignored(text: str) -> None:
     assert [figures.rates for figures in _read(text, r"fps: (?P<fps>\S+)")] == [()]
 
 
+@pytest.mark.parametrize(
+    ("line", "metric", "expected"),
+    [
+        ("                            Mean reward: nan", "reward", "nan"),
+        ("                      Mean total reward: -inf", "reward", "-inf"),
+        ("| rollout/ep_rew_mean  ep_rew_mean | nan |", None, None),
+        ("|    ep_rew_mean     | nan          |", "reward", "nan"),
+        ("global_step=4096, episodic_return=[nan]", "reward", "nan"),
+        ("8192: reward=nan", "reward", "nan"),
+        ("'eval/episode_reward': Array(nan, dtype=float32)", "reward", "nan"),
+        ("Epoch 3:  10%|#   | 8/80 [00:01<00:10, 7.2it/s, train_loss=nan.0]", "train_loss", "nan"),
+        ('gmg:fps {"fps": 100.0, "reward": NaN}', "reward", "nan"),
+        ('gmg:fps {"fps": 100.0, "reward": -inf}', "reward", "-inf"),
+    ],
+)
+def test_numbers_that_are_not_finite_replace_the_last_finite_one(line: str, metric: str | None, expected: str) -> None:
+    reader = Reader(started=0.0)
+    reader.feed(b"Mean reward: 6\n|    ep_rew_mean     | 6          |\n", 1.0)
+    reader.feed(line.encode() + b"\n", 2.0)
+    assert metric is None or str(reader.metrics[metric]) == expected
+    assert str(reader.fresh_metrics().get(metric or "reward")) == (expected or "6.0")
+
+
 def test_number_formats_of_scripts() -> None:
     texts = {"1,234.5": 1234.5, "1_000": 1000.0, "5.7M": 5.7e6, "12k": 12e3, "1e6": 1e6, "-2": -2.0, ".5": 0.5}
     assert {text: number(text) for text in texts} == pytest.approx(texts)
-    assert [number(text) for text in ("", "k", "1.2.3", "0x10", "nan", "1 2", "5,7", "1,23,456")] == [None] * 8
+    assert [number(text) for text in ("", "k", "1.2.3", "0x10", "1 2", "5,7", "1,23,456")] == [None] * 7
 
 
 @pytest.mark.parametrize(

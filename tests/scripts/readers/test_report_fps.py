@@ -62,9 +62,25 @@ def test_the_line_is_parsed_and_counts_only_as_progress(capsys: pytest.CaptureFi
     assert (reader.fps.last, reader.n_envs) == (100.0, 8)
     assert reader.progress is not None
     assert (reader.progress.done, reader.progress.total) == (3.0, 12.0)
-    assert reader.metrics == {"reward": 2.0}
+    assert reader.metrics == pytest.approx({"loss": float("nan"), "reward": 2.0}, nan_ok=True)
     assert is_mere(printed.rstrip())
     assert MARK.decode() == REPORTED
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'    print(f"gmg:fps {json.dumps(numbers)}")\n',
+        b"    print('  gmg:fps ' + text)\n",
+        b'    print("\\n[mine] gmg:fps {}".format(fps))  # as report_fps does\n',
+        b"    gmg:fps {rate}\n",
+        b"SyntaxError: the line '    gmg:fps {x}' is wrong\n",
+    ],
+)
+def test_source_that_a_traceback_quotes_is_no_report(line: bytes) -> None:
+    reader = Reader(started=0.0)
+    reader.feed(b"Traceback (most recent call last):\n" + line, 1.0)
+    assert (reader.warnings, reader.fps) == ((), None)
 
 
 @pytest.mark.parametrize("text", [b"[1]", b'{"fps": "fast"}', b"{", b'{"fps": 1' + b" " * 9000 + b"}", b"\xff"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import shutil
 import signal
 import sqlite3
@@ -19,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from gmg_tui.model import JobRecord, Snapshot, WorkerState
+from gmg_tui.model import Attempt, JobRecord, Snapshot, WorkerState
 from gmg_tui.session import STORE
 from gmg_tui.session.store import database, writer
 from gmg_tui.session.store.database import JobAttempt, MetricsRow, Record, StoreError
@@ -53,6 +54,14 @@ def test_records_round_trip(jobs: list[JobRecord], attempts: list[JobAttempt]) -
             ran = {attempt.key: attempt for attempt in attempts}
             assert loaded == [ran[key] for key in sorted(ran)]
             assert stored.metrics(1000) == _metrics(2)
+
+
+def test_numbers_that_are_not_finite_come_back(tmp_path: Path) -> None:
+    path, result = tmp_path / STORE, {"loss": math.nan, "of": [{"best": -math.inf}], "text": "nan"}
+    create(path, [JobRecord(1, "a", result=result, last=Attempt(1, metrics={"reward": math.nan}))])
+    (job,) = load_jobs(path)
+    assert str(job.result) == str(result)
+    assert math.isnan(job.last.numbers["reward"])
 
 
 def test_a_store_for_a_sweep_has_all_jobs_waiting_and_is_private(tmp_path: Path) -> None:

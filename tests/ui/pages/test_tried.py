@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -93,6 +94,16 @@ async def test_each_number_that_scripts_name_is_a_column() -> None:
         assert tables.column(pilot.app, "metric_state") == ["–", "1"]
         await click(pilot, "reward")
         assert tables.column(pilot.app, "metric_reward") == ["21", "12.5"]
+
+
+async def test_a_diverged_number_is_shown_and_sorted_last_both_ways() -> None:
+    rewards = {1024: math.nan, 2048: 6.0, 4096: math.inf, 8192: 7.0}
+    rows = tuple(_tried(n_envs, 9e6, metrics={"reward": reward}) for n_envs, reward in rewards.items())
+    async with opened(engine(rows), "4 sets of arguments") as pilot:
+        await click(pilot, "reward")
+        assert tables.column(pilot.app, "metric_reward") == ["7", "6", "nan", "inf"]
+        await click(pilot, "reward↓")
+        assert tables.column(pilot.app, "metric_reward") == ["6", "7", "nan", "inf"]
 
 
 async def test_rows_are_sorted_by_heading_or_palette_with_unknown_values_last() -> None:
