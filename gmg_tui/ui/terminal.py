@@ -16,6 +16,7 @@ import select
 import shlex
 import shutil
 import signal
+import sys
 import termios
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -143,6 +144,14 @@ class TerminalApp(App[Result], inherit_bindings=False):
             self.terminal.flush()
 
 
+def _forget_exported_size() -> None:
+    """Let the terminal's own size count: one that a shell exported, as in a container, would stay for ever."""
+    with contextlib.suppress(OSError):
+        if all(os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ is not None else 1)):
+            for name in ("COLUMNS", "LINES"):
+                os.environ.pop(name, None)
+
+
 class TerminalDriver(LinuxDriver):
     """Passes frames through a differ.
 
@@ -152,6 +161,7 @@ class TerminalDriver(LinuxDriver):
 
     def __init__(self, app: TerminalApp[Any], **options: Any) -> None:
         super().__init__(app, **options)
+        _forget_exported_size()
         app.terminal = self
         self._differ = Differ()
         self._sync = False

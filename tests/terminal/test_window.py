@@ -48,6 +48,14 @@ def test_a_window_that_was_resized_and_back_is_redrawn() -> None:
         assert terminal.until_ended() == 0
 
 
+def test_an_exported_size_does_not_freeze_the_screen() -> None:
+    with Terminal(columns=80, rows=24, command=PROGRAM, env={"COLUMNS": "200", "LINES": "60"}) as terminal:
+        assert terminal.until("gpu0 log", "q Quit", " 0 lines") == _fresh(*SMALL)
+        terminal.resize(60, 14)
+        fresh = _fresh(60, 14)
+        terminal.until(lambda text: text == fresh)
+
+
 def test_a_process_stopped_from_outside_resumes_with_one_key_reader() -> None:
     with Terminal(columns=80, rows=24, command=PROGRAM) as terminal:
         before = terminal.until("gpu0 log", "q Quit", " 0 lines")

@@ -131,3 +131,15 @@ async def test_the_footer_of_a_narrow_terminal_drops_whole_keys() -> None:
         assert play.screen(app)[-1].rstrip().endswith("/ Search")
         await pilot.resize_terminal(100, 24)
         await play.until(pilot, lambda: play.screen(app)[-1].rstrip().endswith("t View"))
+
+
+@pytest.mark.parametrize("keys", ["ctrl+p", "ctrl+p s", "q", "X", "e", "question_mark", "slash"])
+async def test_every_dialog_survives_every_size(keys: str) -> None:
+    async with play.app_of(play.edited().engine).run_test(size=(80, 24)) as pilot:
+        await press(pilot, *keys.split())
+        before = play.screen(pilot.app)
+        for size in ((8, 24), (4, 1), (3, 3), (2, 5), (1, 1), (200, 1), (1, 60)):
+            await pilot.resize_terminal(*size)
+            await press(pilot, "pagedown")
+        await pilot.resize_terminal(80, 24)
+        assert len(play.screen(pilot.app)) == len(before)
