@@ -34,6 +34,8 @@ _ANSWER_S = 120.0
 """How long an interpreter may take to import torch; from a cold network disk that is a minute."""
 _FULL_MIB, _LOW_MIB = 16, 1024
 """Free disk space in which no session fits, and that eight verbose workers fill in a day."""
+_NEARLY_FULL = 0.75
+"""The share of the kernel cache's limit from which kernels will soon be evicted: a scene has some 10 MB."""
 _NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "fuse.sshfs", "9p", "wekafs")
 """How the types of file systems begin whose files are on another machine."""
 _PROGRAM = """
@@ -139,7 +141,7 @@ def _examine(python: str, environ: Mapping[str, str]) -> Iterator[Finding]:
         mapped = asyncio.run(egl.probe())
     yield egl_devices(mapped, nvml)
     yield cache("mesh cache", caches.mesh_cache(environ), "GS_CACHE_FILE_PATH")
-    yield cache("kernel cache", caches.kernel_cache(environ), "QD_OFFLINE_CACHE_FILE_PATH")
+    yield kernel_cache(environ, packages.genesis if isinstance(packages, Installed) else None)
     yield sessions_folder()
 
 
@@ -263,6 +265,24 @@ def cache(check: str, path: Path, variable: str, *, remark: str | None = None) -
         advice = f"set {variable} to a folder on a local disk"
         return Finding(check, WARN, f"{value}, on a network disk ({kind})", advice)
     return Finding(check, OK, value)
+
+
+def kernel_cache(environ: Mapping[str, str], genesis: str | None) -> Finding:
+    """Whether compiled kernels can be kept, how large their cache is, and whether `genesis` evicts some."""
+    finding = cache("kernel cache", path := caches.kernel_cache(environ), "QD_OFFLINE_CACHE_FILE_PATH")
+    if finding.verdict == FAIL or not path.is_dir():
+        return finding
+    size, limit = caches.kernel_cache_use(environ, genesis)
+    text = f"{finding.result}, {units.size(size)}"
+    if limit is None:
+        return structs.replace(finding, result=text)
+    text, full = f"{text} of at most {units.size(limit)}", size >= _NEARLY_FULL * limit
+    if full or limit < caches.LARGE_LIMIT:
+        raised = (
+            f"Genesis {genesis} evicts kernels beyond that; {caches.CACHE_LIMIT}={caches.LARGE_LIMIT} raises the limit"
+        )
+        finding = structs.replace(finding, advice="; ".join(filter(None, (finding.advice, raised))))
+    return structs.replace(finding, result=text, verdict=WARN if full else finding.verdict)
 
 
 def sessions_folder() -> Finding:

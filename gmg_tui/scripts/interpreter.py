@@ -71,6 +71,11 @@ def versions(python: str) -> Versions:
     return Versions(version, installed.get("genesis_world"), installed.get("torch"), compiler)
 
 
+def has_robosuite(python: str) -> bool:
+    """Whether robosuite is in that interpreter's environment, by names of files."""
+    return any(Path(python).parent.parent.glob(f"{_SITE}/robosuite*"))
+
+
 def install_command(python: str) -> str:
     """The command that installs Genesis for that interpreter."""
     return f"{python} -m pip install genesis-world torch"

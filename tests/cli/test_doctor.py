@@ -147,3 +147,24 @@ def test_folders_are_checked_for_their_file_system_and_free_space(
         monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free_mib << 20: SimpleNamespace(free=free))
         verdicts[free_mib] = doctor.sessions_folder().verdict
     assert verdicts == {1: FAIL, 100: WARN, 1 << 20: OK}
+
+
+@pytest.mark.parametrize(
+    ("genesis", "given", "verdict", "words"),
+    [
+        ("0.4.5", {}, WARN, ("90 MiB of at most 100 MiB", "QD_OFFLINE_CACHE_MAX_SIZE_OF_FILES=2147483647")),
+        ("1.4.4", {"QD_OFFLINE_CACHE_MAX_SIZE_OF_FILES": "943718400"}, OK, ("90 MiB of at most 900 MiB", "raises")),
+        ("1.4.5", {}, OK, ("90 MiB of at most 2.0 GiB",)),
+        (None, {}, OK, ("90 MiB",)),
+    ],
+)
+def test_the_kernel_cache_is_weighed_against_its_limit(
+    tmp_path: Path, genesis: str | None, given: dict[str, str], verdict: str, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "kernel_compilation_manager").mkdir()
+    with (tmp_path / "kernel_compilation_manager" / "a.qdc").open("wb") as file:
+        file.truncate(90 << 20)
+    found = doctor.kernel_cache({"QD_OFFLINE_CACHE_FILE_PATH": str(tmp_path), **given}, genesis)
+    assert found.verdict == verdict
+    assert all(word in f"{found.result}; {found.advice}" for word in words)
+    assert ("evicts" in (found.advice or "")) == (genesis not in ("1.4.5", None))

@@ -33,6 +33,7 @@ from gmg_tui.scripts import probe, torchrun
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.genesis.environ import Environment, threads_each, worker_environment
 from gmg_tui.scripts.genesis.phase_times import PhaseTimes
+from gmg_tui.scripts.interpreter import has_robosuite
 from gmg_tui.scripts.torchrun import Meeting, variables
 from gmg_tui.simulation import FOLDER, VARIABLE
 
@@ -127,6 +128,7 @@ class LocalHost:
         self.scans = Scans()
         self.script_times = ScriptTimes(spec, on_gpu=session.slots[0].gpu is not None)
         self.gate = Gate(spec.start or self.script_times.start_mode(spec))
+        self._robosuite = has_robosuite(spec.python)
         self._session_id, self._count, self._logs, self._nvml, self._egl = session.id, count, logs, nvml, egl
         self._calls = PendingCalls()
 
@@ -178,6 +180,8 @@ class LocalHost:
         if slot.gpu is not None:
             gpu_index = await self._index_of(slot.gpu, report)
             egl_index, note = (await self._egl).index_of(slot.gpu)
+            if self._robosuite:
+                note += "; MUJOCO_EGL_DEVICE_ID is unset: robosuite takes it for a number in CUDA_VISIBLE_DEVICES"
         else:
             note = "a CPU slot: Genesis takes the first EGL device that works"
         values = {**task.values, **values_for(slot, task.index, task.count, gpu_index)}
@@ -194,6 +198,7 @@ class LocalHost:
             gpu_index=gpu_index,
             egl_index=egl_index,
             threads=threads_each(len(os.sched_getaffinity(0)), self._count),
+            robosuite=self._robosuite,
             extra={name: fill(value, values) for name, value in env.items()} | self._simulation(),
             more=({} if meeting is None else variables(meeting, {**os.environ, **env})) | job,
             devices=await self._devices(task.cards, report)

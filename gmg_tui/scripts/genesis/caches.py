@@ -17,6 +17,12 @@ from gmg_tui.machine.folders import distrust
 STALE_S = 60.0
 """The age from which a lock counts as left behind."""
 
+CACHE_LIMIT = "QD_OFFLINE_CACHE_MAX_SIZE_OF_FILES"
+LARGE_LIMIT = (1 << 31) - 1
+"""What Genesis passes to its compiler since version `_OWN_LIMIT`, bytes."""
+_OWN_LIMIT = (1, 4, 5)
+_COMPILERS_LIMIT = 100 << 20
+
 _LOCK_NAMES = ("qdcache.lock", "ptxcache.lock", "ticache.lock", "metadata.lock")
 """Of Quadrants' kernels and of its PTX, and of both as Taichi called them."""
 
@@ -31,6 +37,26 @@ def kernel_cache(environ: Mapping[str, str]) -> Path:
     """Returns the kernel cache: `QD_OFFLINE_CACHE_FILE_PATH`, else below `XDG_CACHE_HOME` or `~/.cache` (compile_config.h)."""
     path = environ.get("QD_OFFLINE_CACHE_FILE_PATH")
     return Path(path) if path else _base(environ) / "quadrants" / "qdcache"
+
+
+def kernel_cache_use(environ: Mapping[str, str], genesis: str | None) -> tuple[int, int | None]:
+    """Returns the kernel cache's size, and the size beyond which kernels are evicted (bytes).
+
+    From 1.4.5 on Genesis sets a limit of 2 GiB; before, that of its compiler holds. None if the version is unknown.
+    """
+    size = sum(_size(file) for file in kernel_cache(environ).rglob("*"))
+    given = environ.get(CACHE_LIMIT, "")
+    if given.isdigit():
+        return size, int(given)
+    version = tuple(int(part) for part in (genesis or "").split(".")[:3] if part.isdigit())
+    return size, None if not version else LARGE_LIMIT if version >= _OWN_LIMIT else _COMPILERS_LIMIT
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size if file.is_file() else 0
+    except OSError:  # a worker has removed it
+        return 0
 
 
 def _base(environ: Mapping[str, str]) -> Path:

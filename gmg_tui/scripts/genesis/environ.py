@@ -56,6 +56,7 @@ def worker_environment(
     egl_index: int | None,
     threads: int,
     extra: Mapping[str, str],
+    robosuite: bool = False,
     more: Mapping[str, str] = MappingProxyType({}),
     devices: tuple[str, ...] = (),
 ) -> Environment:
@@ -71,9 +72,11 @@ def worker_environment(
         attempt: Number of the attempt, from 1.
         gpu_index: Current NVML index of the slot's GPU; None on a CPU slot.
         egl_index: Index of that GPU among the EGL devices; None if unknown: then `EGL_DEVICE_ID` is unset, so that
-            Genesis tries all devices (0.3.0 and later) rather than one that may be wrong.
+            Genesis tries all devices (0.3.0 and later) rather than one that may be wrong. MuJoCo counts them likewise.
         threads: The worker's share of the host's cores; `base` takes precedence.
         extra: The worker's `--env`, placeholders filled in; overrides everything but `GMG_…`.
+        robosuite: True if the interpreter has robosuite, which asserts that `MUJOCO_EGL_DEVICE_ID` is a number in
+            `CUDA_VISIBLE_DEVICES` (1.4.1, utils/binding_utils.py): it is unset then.
         more: A rank's variables about its group, and a sweep's job's about itself.
         devices: The GPUs that the worker sees, as `CUDA_VISIBLE_DEVICES` names them; empty for its slot's alone.
 
@@ -81,6 +84,8 @@ def worker_environment(
         ValueError: `gpu_index` is None on a GPU slot: the worker would take GPU 0.
     """
     settings = _device(slot, gpu_index, egl_index)
+    if slot.gpu is not None:
+        settings["MUJOCO_EGL_DEVICE_ID"] = None if robosuite else settings["EGL_DEVICE_ID"]
     if devices:
         settings["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
     settings |= {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", "PYTHONUTF8": "1"}

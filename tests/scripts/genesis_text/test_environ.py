@@ -33,6 +33,7 @@ def environment(
     gpu_index: int | None = None,
     egl_index: int | None = None,
     extra: dict[str, str] | None = None,
+    robosuite: bool = False,
 ) -> Environment:
     return worker_environment(
         base or {},
@@ -46,25 +47,27 @@ def environment(
         egl_index=egl_index,
         threads=6,
         extra=extra or {},
+        robosuite=robosuite,
     )
 
 
 _ON_A_CARD = {"GMG_SLOT": "gpu3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 _SELECTORS = ("CUDA_VISIBLE_DEVICES", "TI_VISIBLE_DEVICE", "QD_VISIBLE_DEVICE")
-_BASE = dict.fromkeys((*_SELECTORS, "EGL_DEVICE_ID"), "0")
+_EGL = ("EGL_DEVICE_ID", "MUJOCO_EGL_DEVICE_ID")
+_BASE = dict.fromkeys((*_SELECTORS, *_EGL), "0")
 
 
 @pytest.mark.parametrize(
     ("slot", "gpu_index", "egl_index", "chosen", "unset"),
     [
-        (CARD, 5, 1, _ON_A_CARD | dict.fromkeys(_SELECTORS, "5") | {"EGL_DEVICE_ID": "1"}, ()),
-        (CARD, 3, None, _ON_A_CARD | dict.fromkeys(_SELECTORS, "3"), ("EGL_DEVICE_ID",)),
+        (CARD, 5, 1, _ON_A_CARD | dict.fromkeys(_SELECTORS, "5") | dict.fromkeys(_EGL, "1"), ()),
+        (CARD, 3, None, _ON_A_CARD | dict.fromkeys(_SELECTORS, "3"), _EGL),
         (
             MIG,
             0,
             None,
             _ON_A_CARD | {"GMG_SLOT": "gpu0-mig1", "CUDA_VISIBLE_DEVICES": "MIG-5678"},
-            (*_SELECTORS[1:], "EGL_DEVICE_ID"),
+            (*_SELECTORS[1:], *_EGL),
         ),
         (CPU, None, None, {"GMG_SLOT": "cpu1", "CUDA_VISIBLE_DEVICES": ""}, ()),
     ],
@@ -103,7 +106,7 @@ def test_user_variables_override_all_but_those_of_gmg_tui() -> None:
     assert made.full["OMP_NUM_THREADS"] == "1"
     assert made.full["GMG_SLOT"] == "gpu3"
     assert "GMG_MINE" not in made.full
-    assert made.unset == ()
+    assert made.unset == ("MUJOCO_EGL_DEVICE_ID",)
 
 
 OUTER = {
@@ -140,3 +143,12 @@ def test_a_worker_has_no_variables_of_the_outer_step_but_those_of_the_allocation
 def test_a_missing_gpu_is_not_replaced_by_gpu_0() -> None:
     with pytest.raises(ValueError, match="gpu3"):
         environment(CARD, gpu_index=None)
+
+
+def test_robosuite_gets_no_egl_device_of_mujoco() -> None:
+    made = environment(CARD, _BASE, gpu_index=3, egl_index=1, robosuite=True)
+    assert made.full["EGL_DEVICE_ID"] == "1"
+    assert "MUJOCO_EGL_DEVICE_ID" in made.unset
+    assert "MUJOCO_EGL_DEVICE_ID" not in made.full
+    given = environment(CARD, gpu_index=3, egl_index=1, robosuite=True, extra={"MUJOCO_EGL_DEVICE_ID": "7"})
+    assert given.full["MUJOCO_EGL_DEVICE_ID"] == "7"
