@@ -14,10 +14,9 @@ import click
 from click.core import ParameterSource
 
 import gmg_tui
-from gmg_tui import session as sessions
 from gmg_tui.cli.config import Settings
 from gmg_tui.cli.grammar import OPTIONS, ConfiguredCommand, ScriptCommand, own_options
-from gmg_tui.cli.printing import note
+from gmg_tui.cli.printing import make_streams_safe, note
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.session.options import Options, Program, span
 
@@ -81,6 +80,7 @@ class _Group(click.Group):
                 setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - as long as the program lives
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")  # where its encoding lacks a character
+        make_streams_safe()
         try:
             status = super().main(args, prog_name or "gmg-tui", **{**extra, "standalone_mode": False})
             sys.stdout.flush()
@@ -126,7 +126,9 @@ def _call(command: str, *args: Any, **options: Any) -> int:
             raise
         needed = f"{command} needs {_LIBRARIES[command]}"
         raise GmgError(f"{needed}; get it with: pip install 'gmg-tui[{command}]'", 1) from None
-    for text in sessions.unused_folders():
+    from gmg_tui.session import unused_folders  # which the module has imported
+
+    for text in unused_folders():
         note(text)
     status: int = getattr(module, command)(*args, **options)
     return status
@@ -282,7 +284,13 @@ def logs(words: tuple[str, ...], follow: bool) -> int:
 @_group.command
 @_names
 @click.option("--json", "as_json", is_flag=True, help="Print the detailed results (JSON).")
-@click.option("--csv", "as_csv", is_flag=True, help="Print the summary of the results (CSV).")
+@click.option(
+    "--csv",
+    is_flag=False,
+    flag_value="jobs",
+    metavar="[raw]",
+    help="Print the summary of the results (CSV); raw: without the apostrophe before texts that look like formulas.",
+)
 @click.option("--html", metavar="FILE", help="Write a page with charts.")
 @click.option("--best", metavar="COLUMN", help="Sort by COLUMN; -COLUMN: smallest first.")
 def report(names: tuple[str, ...], **options: Any) -> int:

@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
-import msgspec
+from gmg_tui.model.text import escape_json, safe
 
 if TYPE_CHECKING:
     from gmg_tui.results.column import Column
 
 T = TypeVar("T")
+
+
+class SafeStream:
+    """A text stream that writes nothing that could control a terminal: standard output and standard error of commands."""
+
+    def __init__(self, stream: TextIO, *, styles: bool) -> None:
+        self._stream, self._styles = stream, styles
+
+    def write(self, text: str) -> int:
+        """Write `text` as `safe` makes it; with `styles` of `safe`, too, if it is a terminal."""
+        return self._stream.write(safe(text, styles=self._styles and self._stream.isatty()))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def make_streams_safe() -> None:
+    """Have everything that this process prints pass through a `SafeStream`."""
+    sys.stdout = cast("TextIO", SafeStream(sys.stdout, styles=True))
+    sys.stderr = cast("TextIO", SafeStream(sys.stderr, styles=False))
 
 
 def note(text: str) -> None:
@@ -22,7 +42,19 @@ def note(text: str) -> None:
 
 def print_json(content: Any) -> None:
     """Print facts for programs on standard output."""
-    print(msgspec.json.format(msgspec.json.encode(content), indent=2).decode())
+    import msgspec  # not before facts are printed
+
+    print(escape_json(msgspec.json.format(msgspec.json.encode(content), indent=2).decode()))
+
+
+def print_data(parts: Iterable[bytes]) -> None:
+    """Print a file's content on standard output: as it is in a pipe, safe on a terminal."""
+    if sys.stdout.isatty():
+        for part in parts:
+            print(part.decode(errors="replace"), end="")
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.writelines(parts)
 
 
 def print_table(columns: Sequence[Column[T]], rows: Sequence[T], *more: str) -> None:
@@ -40,7 +72,8 @@ def waiting(text: str) -> Iterator[Callable[[str], None]]:
 
     def show(text: str) -> None:
         if sys.stderr.isatty():
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+            print("\r\x1b[K", end="", file=sys.__stderr__)
+            print(text, end="", file=sys.stderr, flush=True)
 
     show(text)
     try:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from gmg_tui import session as sessions
-from gmg_tui.cli.printing import print_json
+from gmg_tui.cli.printing import print_data, print_json
 from gmg_tui.machine.files import write_atomic
 from gmg_tui.model.errors import GmgError
-from gmg_tui.model.text import clean
 from gmg_tui.results import column as columns
 from gmg_tui.results import report as data
 from gmg_tui.results import report_text as text
@@ -21,36 +19,41 @@ from gmg_tui.results.report import ReportData
 from gmg_tui.session import STORE, TUNE, SessionEntry
 from gmg_tui.session.store.reader import open_store
 
+JOBS, RAW = "jobs", "raw"
+"""The values of `--csv`, by default the first."""
 
-def report(names: Sequence[str], *, as_json: bool, as_csv: bool, html: str | None, best: str | None) -> int:
+
+def report(names: Sequence[str], *, as_json: bool, csv: str | None, html: str | None, best: str | None) -> int:
     """Print what a session did, or how several compare, or write it as a page; the exit status.
 
     Args:
         names: The session's, or those of several; none for the newest.
         as_json: Print the content of `detailed_results.json`.
-        as_csv: Print the content of `summary_results.csv`.
+        csv: Print the content of `summary_results.csv`, if not None; `raw`: as in `column.as_csv`.
         html: The file to write the page to.
         best: The column to order the table by, as in `report.data.ordered`.
 
     Raises:
         GmgError: There is no such session, store or column, or the page cannot be written.
     """
-    if as_json + as_csv + (html is not None) > 1:
+    if csv not in (None, JOBS, RAW):  # `--csv NAME`
+        names, csv = (csv, *names), JOBS
+    if as_json + (csv is not None) + (html is not None) > 1:
         raise GmgError("--json, --csv and --html are mutually exclusive; give one of them")
     if html is not None and find_spec("plotly") is None:
         raise GmgError("--html needs plotly; get it with: pip install 'gmg-tui[report]'", 1)
     if len(names) > 1:
         if best is not None:
             raise GmgError("--best orders the jobs of one session; give one name")
-        _compare(names, as_json=as_json, as_csv=as_csv, html=html)
+        _compare(names, as_json=as_json, csv=csv, html=html)
         return 0
     entry = sessions.find(names[0] if names else None, running=False)
     with open_store(entry.folder / STORE) as stored:
         collected = data.collect(entry, stored)
         if as_json:
-            _print(files.detailed(collected.jobs, stored))
-        elif as_csv:
-            _print(files.table(collected.jobs))
+            print_data(files.detailed(collected.jobs, stored))
+        elif csv is not None:
+            print_data(files.table(collected.jobs, raw=csv == RAW))
         elif html is not None:
             from gmg_tui.results import report_page as page
 
@@ -60,7 +63,7 @@ def report(names: Sequence[str], *, as_json: bool, as_csv: bool, html: str | Non
     return 0
 
 
-def _compare(names: Sequence[str], *, as_json: bool, as_csv: bool, html: str | None) -> None:
+def _compare(names: Sequence[str], *, as_json: bool, csv: str | None, html: str | None) -> None:
     from gmg_tui.results.comparison import Comparison
 
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -69,19 +72,14 @@ def _compare(names: Sequence[str], *, as_json: bool, as_csv: bool, html: str | N
     made = Comparison([data.load(entry) for entry in [sessions.find(name, running=False) for name in names]])
     if as_json:
         print_json(made.as_json())
-    elif as_csv:
-        _print(columns.as_csv(made.rate_columns, made.rate_rows))
+    elif csv is not None:
+        print_data(columns.as_csv(made.rate_columns, made.rate_rows, raw=csv == RAW))
     elif html is not None:
         from gmg_tui.results import report_page as page
 
         _write(page.comparison(made), html)
     else:
         print(made.text(*tables.output()))
-
-
-def _print(parts: Iterable[bytes]) -> None:
-    sys.stdout.flush()
-    sys.stdout.buffer.writelines(parts)
 
 
 def _show(of: ReportData, entry: SessionEntry, best: str | None) -> None:
@@ -92,7 +90,7 @@ def _show(of: ReportData, entry: SessionEntry, best: str | None) -> None:
             lines.append(f"tuning: {tune}")
     else:
         lines = [text.render(of, best, width, colour)]
-    print("\n".join([clean(of.heading.encode(errors="replace")), *lines]))
+    print("\n".join([of.heading, *lines]))
     if remark := entry.remark:
         print(remark)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from gmg_tui.machine.blocking_calls import in_daemon_thread
+from gmg_tui.model.text import safe
 
 _ROOM_BYTES = 1 << 20
 """How much may wait to be written before `Output.full` is true."""
@@ -28,7 +29,7 @@ class Output:
         `on_error` is called once nothing more can be written; later lines are dropped.
         """
         stream.flush()
-        self._descriptor, self._encoding = stream.fileno(), stream.encoding
+        self._descriptor, self._encoding, self._styles = stream.fileno(), stream.encoding, stream.isatty()
         self._on_error = on_error
         self._waiting = bytearray()
         self._writing: asyncio.Task[None] | None = None
@@ -42,7 +43,8 @@ class Output:
     def write(self, *lines: str) -> None:
         """Queue `lines` for writing."""
         if lines and not self._broken:
-            self._waiting += ("\n".join(lines) + "\n").encode(self._encoding, "replace")
+            text = safe("\n".join(lines), styles=self._styles)
+            self._waiting += f"{text}\n".encode(self._encoding, "replace")
             if self._writing is None or self._writing.done():
                 self._writing = asyncio.create_task(self._write())
 

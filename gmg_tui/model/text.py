@@ -1,7 +1,8 @@
-"""Turns a worker's bytes into text that is safe to show: no escape sequences or control characters, bounded length."""
+"""Makes text of workers, nodes and files safe to show: no escape sequences or control characters, bounded length."""
 
 from __future__ import annotations
 
+import json
 import re
 
 MAX_LINE_BYTES = 8192
@@ -19,11 +20,41 @@ ANSI = re.compile(
 )
 """Escape sequences of ECMA-48, seven-bit forms, also unterminated strings."""
 
+_ESCAPE = re.compile(ANSI.pattern.decode("ascii"))
+_PLAIN_STYLE = re.compile(r"\x1b\[(?:(?:0|1|2|3[1-6])?(?:;|(?=m)))*m")
+"""What Rich writes for our tables; nothing that could hide text."""
 _HARMFUL = re.compile(
-    "[\x00-\x08\x0a-\x1f\x7f-\x9f"  # C0 and C1 controls except the tab
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 and C1 controls except tab and line feed
     "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"  # invisible characters that reorder or hide text
+    "\u115f\u1160\u3164\uffa0"  # blank letters
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
+_IGNORED = re.compile("[\u00ad\u034f\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+"""Soft hyphens, joiners and variation selectors: invisible, and of a width on which terminals disagree."""
+_CHANGED = re.compile(f"{_HARMFUL.pattern[:-1]}{_IGNORED.pattern[1:]}")
+"""What `safe` changes."""
+
+
+def safe(text: str, *, styles: bool = False) -> str:
+    """Returns `text`, of any number of lines, so that it is safe on any terminal. All that is printed passes here.
+
+    Escape sequences are removed, with `styles` all but bold, dim and colours of letters; other control and invisible
+    characters become `·`, those without any effect nothing.
+    """
+    if (text.isascii() and text.isprintable()) or not _CHANGED.search(text):
+        return text
+    if styles and "\x1b" in text:
+        kept = [each[0] for each in _PLAIN_STYLE.finditer(text)]
+        parts = [safe(part) for part in _PLAIN_STYLE.split(text)]
+        return parts[0] + "".join(style + part for style, part in zip(kept, parts[1:], strict=True))
+    return _HARMFUL.sub("·", _IGNORED.sub("", _ESCAPE.sub("", text)))
+
+
+def escape_json(text: str) -> str:
+    """Returns JSON with what `safe` would change as escapes, which mean the same."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _CHANGED.sub(lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), text)
 
 
 def strip_ansi(raw: bytes) -> bytes:
@@ -34,13 +65,12 @@ def strip_ansi(raw: bytes) -> bytes:
 def clean(raw: bytes) -> str:
     """One line of output, without its line end, as text that is safe on any terminal.
 
-    Escape sequences are removed; control and invisible characters become `·`; tabs become spaces up to the next
-    multiple of eight; invalid UTF-8 becomes U+FFFD; beyond `MAX_LINE_BYTES` the line is cut and the rest counted.
+    As `safe`; line ends become `·` too, tabs spaces up to the next multiple of eight, invalid UTF-8 becomes U+FFFD;
+    beyond `MAX_LINE_BYTES` the line is cut and the rest counted.
     """
     cut = len(raw) - MAX_LINE_BYTES
     text = strip_ansi(raw[:MAX_LINE_BYTES]).decode("utf-8", "replace")
     if "\t" in text:
         text = text.expandtabs(8)[:MAX_LINE_BYTES]  # a line of tabs would become eight times as long
-    if not text.isascii() or not text.isprintable():
-        text = _HARMFUL.sub("·", text)
+    text = safe(text).replace("\n", "·")
     return f"{text} … (+{cut:,} bytes)" if cut > 0 else text

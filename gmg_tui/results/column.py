@@ -22,7 +22,7 @@ from typing import Any, Generic, TypeGuard, TypeVar
 
 from gmg_tui.model import units
 from gmg_tui.model.errors import GmgError
-from gmg_tui.model.text import clean
+from gmg_tui.model.text import clean, safe
 
 T = TypeVar("T")
 Cell = bool | int | float | str | None
@@ -87,8 +87,8 @@ class Column(Generic[T]):
 
     @property
     def heading(self) -> str:
-        """Title and unit."""
-        return f"{self.title or self.name} {self.unit}".rstrip()
+        """Title and unit, safe on any terminal: a script may have chosen the name."""
+        return clean(f"{self.title or self.name} {self.unit}".rstrip().encode(errors="replace"))
 
     def text(self, row: T) -> str:
         """A row's cell for people, safe on any terminal."""
@@ -150,18 +150,32 @@ def is_rankable(value: Cell) -> TypeGuard[float]:
     return isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
 
 
-def as_csv(columns: Sequence[Column[T]], rows: Iterable[T]) -> Iterator[bytes]:
-    """The lines of a CSV file, the header first, numbers in full; unknown values are empty, booleans as in JSON."""
+def as_csv(columns: Sequence[Column[T]], rows: Iterable[T], *, raw: bool = False) -> Iterator[bytes]:
+    """Yields the lines of a CSV file, the header first, numbers in full; unknown values are empty, booleans as in JSON.
+
+    Without `raw`, texts are safe: for terminals, and with an apostrophe where a spreadsheet would see a formula.
+    """
     written = [column for column in columns if Where.FILES in column.where]
-    yield _line(column.name for column in written)
+    yield _line((column.name for column in written), raw=raw)
     for row in rows:
-        yield _line(cell(column.value(row)) for column in written)
+        yield _line((cell(column.value(row)) for column in written), raw=raw)
 
 
-def _line(cells: Iterable[Cell]) -> bytes:
+def _line(cells: Iterable[Cell], *, raw: bool) -> bytes:
     text = io.StringIO()
     # csv quotes only the line ends that it writes itself, so it is made to write both.
     csv.writer(text, lineterminator="\r\n").writerow(
-        str(each).lower() if isinstance(each, bool) else each for each in cells
+        str(each).lower() if isinstance(each, bool) else each if raw else _as_text(each) for each in cells
     )
     return (text.getvalue()[:-2] + "\n").encode(errors="replace")
+
+
+def _as_text(value: Cell) -> Cell:
+    if not isinstance(value, str):
+        return value
+    value = safe(value)
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}" if value.lstrip().startswith(("=", "+", "-", "@")) else value
+    return value

@@ -60,10 +60,10 @@ def detailed(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:
     yield (between if between.startswith(b"{") else b"") + b"\n]}\n"
 
 
-def table(jobs: Iterable[JobRecord]) -> Iterator[bytes]:
-    """The content of `summary_results.csv`: a row for each of `jobs`."""
+def table(jobs: Iterable[JobRecord], *, raw: bool = False) -> Iterator[bytes]:
+    """The content of `summary_results.csv`: a row for each of `jobs`; `raw` is that of `as_csv`."""
     rows = list(map(_short, jobs))
-    yield from as_csv(columns(rows), rows)
+    yield from as_csv(columns(rows), rows, raw=raw)
 
 
 def _short(job: JobRecord) -> JobRecord:

@@ -58,7 +58,7 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
     def __init__(
         self, engine: Source, *, theme: str | None = None, ascii_only: bool = False, web: bool = False
     ) -> None:
-        self._ascii = [themes.AsciiFilter()] if ascii_only else []
+        self._filters_of_text = [themes.SafeFilter(), *([themes.AsciiFilter()] if ascii_only else [])]
         # Otherwise Textual 8.2.8 turns colours to greys for NO_COLOR, and sends those (`app.py`, `Monochrome`).
         super().__init__(
             driver_class=None if web else TerminalDriver, ansi_color=True if "NO_COLOR" in os.environ else None
@@ -86,8 +86,8 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         return keys.SIGNS_OF.get(binding.key) or format_key(binding.key)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Textual's, and with `--ascii` the one that replaces all other characters."""
-        return [*super().get_line_filters(), *self._ascii]
+        """Textual's, then those that make the text safe and, with `--ascii`, replace all other characters."""
+        return [*super().get_line_filters(), *self._filters_of_text]
 
     @property
     def appearance(self) -> Appearance:

@@ -24,6 +24,7 @@ from textual.widgets import Footer
 
 from gmg_tui.model import WorkerState
 from gmg_tui.model.text import clean
+from gmg_tui.model.text import safe as make_safe
 
 STYLES: Mapping[str, str] = {
     "text": "foreground",
@@ -99,13 +100,13 @@ def ink(style: Style) -> Style:
 
 
 def safe(text: str) -> str:
-    """`text` without anything that a terminal would interpret."""
-    return text if text.isprintable() else clean(text.encode("utf-8", "replace"))
+    """One line of `text` without anything that a terminal would interpret."""
+    return text if text.isprintable() and make_safe(text) is text else clean(text.encode("utf-8", "replace"))
 
 
 def plain(text: str) -> Content:
     """`text` for a widget: never parsed as markup, without anything that a terminal would interpret."""
-    return Content("\n".join(clean(line.encode("utf-8", "replace")) for line in text.split("\n")))
+    return Content(make_safe(text).expandtabs(8))
 
 
 # Rows

@@ -18,6 +18,7 @@ from textual.color import Color
 from textual.filter import LineFilter
 from textual.theme import BUILTIN_THEMES, Theme
 
+from gmg_tui.model.text import safe
 from gmg_tui.session.options import THEMES
 from gmg_tui.ui.drawing import ATTRIBUTES, STYLES, Appearance
 
@@ -110,6 +111,17 @@ def in_ascii(text: str) -> str:
     return "".join(
         character if character.isascii() else "?" * cell_len(character) for character in text.translate(_IN_ASCII)
     )
+
+
+class SafeFilter(LineFilter):
+    """Makes every line of the screen safe, wherever its text comes from."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """The segments with the same styles, as `safe` makes their texts."""
+        return [
+            segment if (text := safe(segment.text)) is segment.text else Segment(text, segment.style, segment.control)
+            for segment in segments
+        ]
 
 
 class AsciiFilter(LineFilter):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pexpect
 import pytest
@@ -72,3 +73,13 @@ def test_an_interrupt_before_the_first_frame_stops_the_workers() -> None:
     terminal.expect(pexpect.EOF)
     assert terminal.wait() == 130
     assert [entry.state for entry in sessions.listing()] == ["ended"]
+
+
+def test_no_text_of_others_controls_the_terminal(tmp_path: Path) -> None:
+    settings = tmp_path / "config" / "gmg-tui" / "config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('"\\u001b]0;title\\u0007\\u009b2Jx" = 1\n')
+    for words in (["no\x1b]0;title\x07.py"], ["--headless", "sim.py"]):
+        printed = pexpect.spawn(sys.executable, ["-m", "gmg_tui", *words], env=environ(), timeout=LONG_S).read()
+        assert b"gmg-tui: " in printed
+        assert not set("\x1b\x07\x9b") & set(printed.decode())

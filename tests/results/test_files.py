@@ -66,7 +66,7 @@ async def test_a_complete_job_and_one_without_values(tmp_path: Path) -> None:
     assert {second[name] for name in ("reason", "fps", "energy_j", "started")} == {None}
     row, waiting = _table(tmp_path)
     assert (row["job"], row["slots"], row["fps_mean"], row["env_steps_per_j"]) == ("1", "gpu2", "90.0", "2.0")
-    assert (row["lr"], row["tm_score"], row["args"]) == ("0.1", "0.01", "--lr 0.1")
+    assert (row["lr"], row["tm_score"], row["args"]) == ("0.1", "0.01", "'--lr 0.1")
     assert {name: cell for name, cell in waiting.items() if cell} == {
         "job": "2",
         "name": "b",

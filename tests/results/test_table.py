@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from gmg_tui.model import (
     total_fps,
     units,
 )
-from gmg_tui.model.text import MAX_LINE_BYTES, clean
+from gmg_tui.model.text import MAX_LINE_BYTES, clean, escape_json, safe
 from gmg_tui.results import column as columns
 from gmg_tui.results import table as tables
 from gmg_tui.results.column import Column
@@ -74,9 +75,31 @@ def test_a_style_does_not_count_as_width() -> None:
 
 def test_csv_has_all_columns_and_values_in_full() -> None:
     rows = [*ROWS, Row("-B 4096", note="a,b\n")]
-    assert b"".join(columns.as_csv(COLUMNS, rows)).decode() == (
+    assert b"".join(columns.as_csv(COLUMNS, rows, raw=True)).decode() == (
         'name,memory_mib,fps,note\n日本,2048,1234.5678,\nabcdef,,20.0,\n-B 4096,,,"a,b\n"\n'
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "in_csv"),
+    [
+        ("=1+1", "'=1+1"),
+        (" @x", "' @x"),
+        ("-B 4096", "'-B 4096"),
+        ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
+        ("-4.5", "-4.5"),
+        ("a=b", "a=b"),
+        ("\x1b]0;x\x07=1", "'=1"),
+    ],
+)
+def test_csv_has_no_formulas_unless_it_is_raw(text: str, in_csv: str) -> None:
+    column = [Column[str](text, lambda row: row)]
+    assert b"".join(columns.as_csv(column, [text])).decode() == f"{in_csv}\n{in_csv}\n"
+    assert b"".join(columns.as_csv(column, [text], raw=True)).decode() == f"{text}\n{text}\n"
+
+
+def test_a_heading_is_harmless() -> None:
+    assert tables.terminal([Column[Row]("a\x1b]0;x\x07\u3164\nb", lambda row: "1")], ROWS, colour=False)[0] == "a··b"
 
 
 def test_html_escapes_texts_and_has_numbers_in_full() -> None:
@@ -203,8 +226,18 @@ def test_fps_per_watt_counts_each_gpu_that_reports_its_power_once() -> None:
         ("\u202eevil\u200b \x9b31m".encode(), "·evil· ·31m"),
         (b"\xff\xfe", "\ufffd\ufffd"),
         ("🚀 gut".encode(), "🚀 gut"),
+        ("so\u00adft\u034f \u180eti\ufe0f \u115f\u3164".encode(), "soft ti ··"),
         (b"x" * (MAX_LINE_BYTES + 1234), "x" * MAX_LINE_BYTES + " … (+1,234 bytes)"),
     ],
 )
 def test_control_characters_are_removed(raw: bytes, text: str) -> None:
     assert clean(raw) == text
+
+
+def test_all_that_is_printed_keeps_only_lines_and_plain_styles() -> None:
+    hostile = "\x1b[31mred\x1b[0m\n\x1b[8mhid\x1b[30;40m\x1b]52;c;aGk=\x07\x9b2J\ttab"
+    assert safe(hostile) == "red\nhid·2J\ttab"
+    assert safe(hostile, styles=True) == "\x1b[31mred\x1b[0m\nhid·2J\ttab"
+    value = ["\x7f\x9b\u00ad\U000e0001", "plain"]
+    assert json.loads(escape_json(json.dumps(value, ensure_ascii=False))) == value
+    assert escape_json(json.dumps(value, ensure_ascii=False)).isascii()

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 from textual.color import Color
+from textual.content import Content
+from textual.widgets import Static
 
+from gmg_tui.model.text import safe
 from gmg_tui.session.options import THEMES
 from gmg_tui.ui import themes
 from gmg_tui.ui.drawing import SIGNS, STYLES
@@ -96,6 +99,15 @@ async def test_without_colours_the_cursor_of_a_table_is_seen(monkeypatch: pytest
         strips = app.screen._compositor.render_strips()
         reverse = ["".join(part.text for part in strip if part.style and part.style.reverse) for strip in strips]
         assert [row.split()[0] for row in reverse if " gpu0 " in row] == ["13"]
+
+
+async def test_no_text_on_the_screen_controls_the_terminal() -> None:
+    app = sweeps.app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await app.screen.mount(Static(Content("hostile\x1b]0;title\x07 \x9b2J\u3164\u202e"), expand=True))
+        await play.sees(pilot, "hostile")
+        drawn = "".join(part.text for strip in app.screen._compositor.render_strips() for part in strip)
+        assert safe(drawn) == drawn
 
 
 # What `--ascii` draws: as many cells as without, all of them ASCII
