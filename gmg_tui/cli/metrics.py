@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import logging
+import re
 import signal
+import socket
 import threading
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
+from prometheus_client import CollectorRegistry, write_to_textfile
+from prometheus_client.exposition import choose_encoder
 
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note
+from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results.prometheus import SessionsCollector
 
@@ -18,6 +24,9 @@ LISTEN = "127.0.0.1:9400"
 _MOST_PORT = 65535
 _EVERY_S = 15.0
 """How often the text file is written."""
+MAX_CONNECTIONS = 64
+REQUEST_S = 5.0
+"""How long a request may take to arrive, and an answer to be read."""
 
 
 def metrics(*, listen: str | None, textfile: str | None) -> int:
@@ -32,16 +41,12 @@ def metrics(*, listen: str | None, textfile: str | None) -> int:
     if textfile is not None and not textfile.endswith(".prom"):
         raise GmgError(f"--textfile {textfile}: node_exporter reads files that end in .prom only")
     sessions.clear_lost(note)
-    ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: ended.set())
     registry = CollectorRegistry()
     registry.register(SessionsCollector())
     if textfile is not None:
-        _write(Path(textfile).absolute(), registry, ended)
+        _write(Path(textfile).absolute(), registry)
     else:
         _serve(host, port, registry)
-        ended.wait()
     return 0
 
 
@@ -52,20 +57,82 @@ def _parse(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+class _Exporter:
+    """Answers every HTTP request with the metrics; those that come during a scrape share its result."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._open: dict[asyncio.StreamWriter, None] = {}
+        """Connections without an answer, the oldest first."""
+        self._scrapes: dict[str, asyncio.Task[bytes]] = {}
+        """Scrapes that run, by format."""
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serves one connection; it is cut if it takes long, or if many others are open."""
+        self._open[writer] = None
+        if len(self._open) > MAX_CONNECTIONS:
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            oldest.transport.abort()
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            if head.startswith(("GET ", "HEAD ")):
+                accept = re.search(r"(?im)^accept:(.*)$", head)
+                kind, body = await self._metrics(accept[1].strip() if accept else "")
+                status = "200 OK"
+            else:
+                kind, body, status = "text/plain", b"", "405 Method Not Allowed\r\nAllow: GET, HEAD"
+            lines = (
+                f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+            )
+            writer.write(lines.encode("latin-1") + (b"" if head.startswith("HEAD ") else body))
+            async with asyncio.timeout(REQUEST_S):
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
+            writer.transport.abort()
+        finally:
+            self._open.pop(writer, None)
+
+    async def _metrics(self, accept: str) -> tuple[str, bytes]:
+        encode, kind = choose_encoder(accept)
+        if kind not in self._scrapes:
+            self._scrapes[kind] = scrape = asyncio.create_task(in_daemon_thread(encode, self._registry))
+            scrape.add_done_callback(lambda _: self._scrapes.pop(kind))
+        return kind, await asyncio.shield(self._scrapes[kind])
+
+
 def _serve(host: str, port: int, registry: CollectorRegistry) -> None:
+    """Serve the metrics until SIGTERM or SIGHUP. Raises `GmgError`."""
+    address = f"[{host}]" if ":" in host else host
     try:
-        server, _ = start_http_server(port, host, registry)
+        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         why = error.strerror or str(error)
         if error.errno == errno.EADDRINUSE:
             why = "it is in use (dcgm-exporter uses 9400 too); give another port"
         raise GmgError(f"--listen {host}:{port}: {why}", 1) from error
-    address = f"[{host}]" if ":" in host else host
-    note(f"gmg-tui: metrics at http://{address}:{server.server_port}/metrics")
+    note(f"gmg-tui: metrics at http://{address}:{listening.getsockname()[1]}/metrics")
+    logging.getLogger().addHandler(logging.NullHandler())  # no traceback for each broken connection
+
+    async def run() -> None:
+        ended = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, ended.set)
+        await asyncio.start_server(_Exporter(registry).answer, sock=listening, backlog=MAX_CONNECTIONS)
+        await ended.wait()
+
+    with listening:
+        asyncio.run(run())
 
 
-def _write(path: Path, registry: CollectorRegistry, ended: threading.Event) -> None:
-    """Write the file until `ended`, and remove it then: its metrics would otherwise pass for current ones."""
+def _write(path: Path, registry: CollectorRegistry) -> None:
+    """Write the file until SIGTERM or SIGHUP, and remove it then: its metrics would otherwise pass for current ones."""
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: ended.set())
     note(f"gmg-tui: metrics in {path}, every {_EVERY_S:.0f} s")
     try:
         while not ended.is_set():

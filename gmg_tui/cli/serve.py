@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
+import logging
 import re
 import secrets
 import shlex
 import signal
 import socket
 import sys
+from collections.abc import Callable
 
 import aiohttp_jinja2
 import jinja2
-from aiohttp import web
+from aiohttp import WSMsgType, web
+from aiohttp.typedefs import Handler
+from aiohttp.web_protocol import RequestHandler
+from textual_serve.app_service import AppService
+from textual_serve.download_manager import DownloadManager
 from textual_serve.server import Server
 
 from gmg_tui import session as sessions
@@ -27,6 +34,14 @@ from gmg_tui.model.errors import GmgError
 _HOST = "127.0.0.1"
 _CLOSE_S = 0.5
 """How long open pages may take to end with the server; then they are cut off."""
+_HEARTBEAT_S = 15.0
+REQUEST_S = 5.0
+"""How long a connection may take to ask for the page."""
+MAX_UNKNOWN, MAX_VIEWERS = 64, 32
+MAX_MESSAGE_BYTES, MAX_BYTES_PER_S = 16 << 10, 4 << 10
+"""Limits what a page sends: one message, and keys."""
+MAX_CELLS = 1000
+"""Limits the width and the height of a page's screen."""
 _FOREIGN_LINK = re.compile(r'<link[^>]*href="https://[^>]*>')
 
 
@@ -43,6 +58,84 @@ def serve(name: str | None, port: int) -> int:
     return 0
 
 
+class _Doorkeeper:
+    """Cuts connections that do not ask for the page in time, so that they cannot keep its viewers out."""
+
+    def __init__(self, connect: Callable[[], RequestHandler]) -> None:
+        self._connect = connect
+        self._unknown: dict[RequestHandler, None] = {}
+        """Connections without a request for the page, the oldest first."""
+
+    def connect(self) -> RequestHandler:
+        """Returns the handler of a new connection."""
+        handler = self._connect()
+        self._unknown[handler] = None
+        if len(self._unknown) > MAX_UNKNOWN:
+            self._cut(next(iter(self._unknown)))
+        asyncio.get_running_loop().call_later(REQUEST_S, self._cut, handler)
+        return handler
+
+    def _cut(self, handler: RequestHandler) -> None:
+        if handler in self._unknown:
+            del self._unknown[handler]
+            if handler.transport is not None:
+                handler.transport.abort()
+
+    def let_in(self, handler: RequestHandler) -> None:
+        """The connection has asked for the page."""
+        self._unknown.pop(handler, None)
+
+
+async def _show(request: web.Request, command: str, downloads: DownloadManager) -> web.StreamResponse:
+    """Run `command` for a page, whose websocket this is, for as long as that is open."""
+    socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=MAX_MESSAGE_BYTES)
+    await socket.prepare(request)
+    size = [_cells(request.query.get(name), default) for name, default in (("width", 80), ("height", 24))]
+
+    async def close() -> None:
+        await socket.close()
+
+    service = AppService(
+        command,
+        write_bytes=socket.send_bytes,
+        write_str=socket.send_str,
+        close=close,
+        download_manager=downloads,
+    )
+    await service.start(*size)
+    try:
+        async for message in socket:
+            match json.loads(message.data) if message.type is WSMsgType.TEXT else None:
+                case ["stdin", str(text)]:
+                    data = text.encode(errors="replace")
+                    await service.send_bytes(data)
+                    await asyncio.sleep(
+                        len(data) / MAX_BYTES_PER_S
+                    )  # the screen keeps all keys that it has not handled
+                case ["resize", {"width": width, "height": height}]:
+                    await service.set_terminal_size(_cells(width, 80), _cells(height, 24))
+                case ["ping", str(text)]:
+                    await socket.send_json(["pong", text])
+                case ["blur"]:
+                    await service.blur()
+                case ["focus"]:
+                    await service.focus()
+    except (ValueError, OSError, RecursionError):  # no message of the page, or it is closed
+        pass
+    finally:
+        service.stdin.close()  # its process ends with that, also if it is busy
+        await service.stop()
+    return socket
+
+
+def _cells(value: object, default: int) -> int:
+    """A size that a page asks for, within reason."""
+    try:
+        return max(1, min(int(str(value)), MAX_CELLS))
+    except ValueError:
+        return default
+
+
 async def _serve(listening: socket.socket, name: str) -> None:
     """Serve pages, on each of which a client of the session `name` draws, until SIGINT or SIGTERM; then end them."""
     ended = asyncio.Event()
@@ -50,7 +143,8 @@ async def _serve(listening: socket.socket, name: str) -> None:
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     root, token = f"http://{_HOST}:{listening.getsockname()[1]}", secrets.token_urlsafe(24)
     command = shlex.join([sys.executable, "-m", "gmg_tui", "attach", "--readonly", name])
-    server = Server(f"exec {command}", title=name, public_url=root)
+    server = Server(command, title=name, public_url=root)
+    logging.getLogger().addHandler(logging.NullHandler())  # no traceback for each broken connection
 
     async def index(request: web.Request) -> web.StreamResponse:
         page = await server.handle_index(request)
@@ -58,19 +152,39 @@ async def _serve(listening: socket.socket, name: str) -> None:
         page.text = _FOREIGN_LINK.sub("", page.text or "").replace("<head>", f"<head><title>{name}</title>", 1)
         return page
 
-    application = web.Application()
+    downloads, viewers = DownloadManager(), 0
+
+    async def websocket(request: web.Request) -> web.StreamResponse:
+        nonlocal viewers
+        if viewers >= MAX_VIEWERS:
+            raise web.HTTPServiceUnavailable
+        viewers += 1
+        try:
+            return await _show(request, f"exec {command}", downloads)
+        finally:
+            viewers -= 1
+
+    @web.middleware
+    async def let_in(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.match_info.http_exception is None:
+            doorkeeper.let_in(request.protocol)
+        return await handler(request)
+
+    application = web.Application(middlewares=[let_in])
     aiohttp_jinja2.setup(application, loader=jinja2.FileSystemLoader(server.templates_path))
     application.add_routes(
         [
             web.get(f"/{token}/", index),
-            web.get(f"/{token}/ws", server.handle_websocket, name="websocket"),
+            web.get(f"/{token}/ws", websocket, name="websocket"),
             web.static(f"/{token}/static", server.statics_path, name="static"),
         ]
     )
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=_CLOSE_S)
     await runner.setup()
+    assert runner.server is not None
+    doorkeeper = _Doorkeeper(runner.server)
     try:
-        await web.SockSite(runner, listening).start()
+        await asyncio.get_running_loop().create_server(doorkeeper.connect, sock=listening, backlog=MAX_UNKNOWN)
         print(f"{root}/{token}/", flush=True)
         note(f"{name} is displayed there, read-only; ctrl+c ends that")
         await ended.wait()

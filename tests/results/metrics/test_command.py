@@ -6,8 +6,11 @@ import asyncio
 import socket
 import stat
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
+import psutil
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -16,6 +19,7 @@ from gmg_tui.results.prometheus import SessionsCollector
 from tests.cli.scripted import ScriptedEngine, in_process
 from tests.patience import LONG_S, eventually
 from tests.results.metrics.served import fetch, metrics, promtool, value
+from tests.results.web.served import unfinished
 
 
 @pytest.mark.parametrize(
@@ -64,6 +68,17 @@ async def test_over_http_and_a_file_a_session_is_followed_to_its_end(tmp_path: P
             engine.end_all()
             text = await asyncio.to_thread(fetch, url)
             assert value(text, "gmg_worker_fps", session=name) is None
+
+
+async def test_unfinished_requests_keep_no_scrape_out() -> None:
+    async with ScriptedEngine(("cpu0",), "sim.py") as engine:
+        with metrics("--listen", "127.0.0.1:0") as (process, url), unfinished(url, 300):
+            text = await asyncio.to_thread(fetch, url)
+            assert value(text, "gmg_session_up", session=engine.session.spec.name) == 1
+            about = psutil.Process(process.pid)
+            assert (about.num_threads() < 20, about.num_fds() < 200) == (True, True)
+            with pytest.raises(urllib.error.HTTPError, match="405"):
+                await asyncio.to_thread(urllib.request.urlopen, url, b"data")
 
 
 async def test_a_session_whose_engine_is_killed_is_down_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import signal
 import socket
 import sys
@@ -15,7 +17,7 @@ from gmg_tui.model import WorkerState
 from tests.cli.scripted import ScriptedEngine, in_process
 from tests.engine.harness import running, spec_for
 from tests.patience import LONG_S, eventually
-from tests.results.web.served import serving, start
+from tests.results.web.served import serving, start, unfinished
 
 
 async def _status(web: aiohttp.ClientSession, url: str) -> int:
@@ -72,6 +74,33 @@ async def test_a_closed_page_leaves_no_process_and_does_not_affect_others() -> N
             await process.communicate()
         _, alive = await asyncio.to_thread(psutil.wait_procs, children, timeout=LONG_S)
         assert not alive
+
+
+async def test_unfinished_requests_keep_nobody_out_and_print_nothing() -> None:
+    async with ScriptedEngine(), serving() as served, aiohttp.ClientSession() as web:
+        with unfinished(served.url, 1100) as connections:
+            assert await _status(web, served.url) == 200
+            assert psutil.Process(served.process.pid).num_fds() < 200
+            with contextlib.suppress(ConnectionResetError):
+                assert await asyncio.to_thread(connections[-1].recv, 1) == b""  # cut after a while
+        assert served.process.stderr is not None
+        assert (await served.process.stderr.readline()).count(b"read-only") == 1
+        served.process.send_signal(signal.SIGINT)
+        assert await served.process.stderr.read() == b""
+
+
+async def test_a_viewer_who_sends_much_is_bounded_and_ends_with_the_connection() -> None:
+    async with ScriptedEngine(), serving() as served, aiohttp.ClientSession() as web:
+        page = await web.ws_connect(f"{served.url}ws?width=1000000&height=1000000")
+        await asyncio.wait_for(page.receive_bytes(), LONG_S)
+        for _ in range(20):
+            await page.send_str(json.dumps(["stdin", "j" * 10_000]))
+        (viewer,) = psutil.Process(served.process.pid).children()
+        assert viewer.memory_info().rss < 500 << 20
+        await page.send_str(json.dumps(["stdin", "j" * 3_000_000]))
+        await page.close()
+        assert not (await asyncio.to_thread(psutil.wait_procs, [viewer], timeout=LONG_S))[1]
+        assert await _status(web, served.url) == 200
 
 
 async def test_a_port_in_use_is_reported_in_one_line() -> None:
