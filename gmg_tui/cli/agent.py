@@ -112,6 +112,10 @@ def _connect(path: Path) -> socket.socket | None:
     except OSError:
         connection.close()
         return None
+    try:
+        sessions.check_peer(connection)
+    except OSError as error:
+        raise GmgError(f"{path}: {error.strerror}", 1) from error
     return connection
 
 

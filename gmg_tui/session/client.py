@@ -16,7 +16,7 @@ from msgspec import structs
 import gmg_tui
 from gmg_tui.model import Details, JobRecord, QueueAction, Series, Stacks, Tried
 from gmg_tui.model.errors import GmgError
-from gmg_tui.session import protocol
+from gmg_tui.session import check_peer, protocol
 from gmg_tui.session.protocol import (
     Action,
     Answer,
@@ -155,6 +155,7 @@ class EngineClient(Source):
             async with asyncio.timeout(_HELLO_S):
                 streams = await asyncio.open_unix_connection(str(path))
                 try:
+                    check_peer(streams[1].get_extra_info("socket"))
                     return await cls.over(streams, str(path), session_id, readonly=readonly)
                 except BaseException:
                     streams[1].close()

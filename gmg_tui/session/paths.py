@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import pwd
 import re
 import socket
+import struct
 import tempfile
 import time
 import zlib
@@ -42,6 +44,7 @@ _LOCK_TIMEOUT_S = 5.0
 """How long an engine waits for its lock, which other commands take for a moment to see whether it runs."""
 _LOG_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC  # O_RDWR: a pipe can be opened so
 _BACKLOG = 128
+_CREDENTIALS = struct.Struct("3i")
 _POLL_S = 0.01
 """Nothing can be awaited when another process lets go of a lock."""
 
@@ -197,6 +200,19 @@ def remove_stale_socket(path: Path) -> None:
             path.unlink(missing_ok=True)
         except BlockingIOError:
             return  # its process is stopped, or does not accept as fast as others connect
+
+
+def peer_user(connection: socket.socket) -> int:
+    """Returns the user at the other end of a UNIX socket, from the kernel (`SO_PEERCRED`, unix(7)). Raises `OSError`."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    user: int = _CREDENTIALS.unpack(credentials)[1]
+    return user
+
+
+def check_peer(connection: socket.socket) -> None:
+    """Checks that a process of this user listens at the other end of a UNIX socket. Raises `OSError`."""
+    if (user := peer_user(connection)) != os.getuid():
+        raise PermissionError(errno.EACCES, f"a process of the user {user} listens there, not your engine")
 
 
 def lock(folder: Path) -> int:

@@ -19,6 +19,7 @@ import pytest
 
 import gmg_tui
 from gmg_tui.model import WorkerState
+from gmg_tui.model.errors import GmgError
 from gmg_tui.session import protocol
 from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Action
@@ -28,6 +29,16 @@ from tests.patience import LONG_S, eventually
 NEVER = ("--lines", "0")
 NOBODY = 65534
 
+LISTENER = """
+import os, socket, sys
+server = socket.socket(socket.AF_UNIX)
+os.umask(0)
+server.bind(sys.argv[1])
+server.listen()
+print(flush=True)
+with server.accept()[0] as client:
+    print(client.recv(65536), flush=True)
+"""
 STRANGER = """
 import socket, sys
 client = socket.socket(socket.AF_UNIX)
@@ -41,12 +52,15 @@ except BrokenPipeError:
 sys.stdout.buffer.write(b"".join(iter(lambda: client.recv(65536), b"")))
 """
 
+_AS_NOBODY = (
+    *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),
+    *(os.path.realpath(sys.executable), "-I", "-S", "-c"),
+)
+
 
 def _as_nobody(path: Path, data: bytes) -> subprocess.CompletedProcess[bytes]:
     """What the engine answers to another user who connects to `path` and sends `data`."""
-    command = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
-    python = (os.path.realpath(sys.executable), "-I", "-S", "-c", STRANGER)
-    return subprocess.run([*command, *python, str(path), data.hex()], capture_output=True, timeout=LONG_S)
+    return subprocess.run([*_AS_NOBODY, STRANGER, str(path), data.hex()], capture_output=True, timeout=LONG_S)
 
 
 @pytest.fixture
@@ -194,3 +208,30 @@ async def test_clients_that_never_read_are_disconnected_and_use_no_memory() -> N
         assert engine.memory_info().rss - memory < 64 << 20
         for writer in deaf:
             writer.transport.abort()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+async def test_a_client_sends_nothing_to_an_engine_of_another_user(open_folder: Path) -> None:
+    open_folder.chmod(0o777)
+    path = open_folder / "gmg.sock"
+    listener = await asyncio.create_subprocess_exec(*_AS_NOBODY, LISTENER, str(path), stdout=asyncio.subprocess.PIPE)
+    assert listener.stdout is not None
+    try:
+        assert await listener.stdout.readline() == b"\n"
+        with pytest.raises(GmgError, match=f"a process of the user {NOBODY} listens there"):
+            await EngineClient.connect(path)
+        assert await listener.stdout.readline() == b"b''\n"
+    finally:
+        listener.terminate()
+        await listener.wait()
+
+
+async def test_viewers_keep_nobody_out_who_steers() -> None:
+    async with running(spec_for(*NEVER)) as run, contextlib.AsyncExitStack() as stack:
+        path = Path(run.spec.socket)
+        for _ in range(64):
+            viewer = await EngineClient.connect(path, readonly=True)
+            stack.push_async_callback(viewer.close)
+        with pytest.raises(GmgError, match="64 read-only clients already"):
+            await EngineClient.connect(path, readonly=True)
+        await (await EngineClient.connect(path)).close()

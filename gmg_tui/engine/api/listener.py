@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import struct
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from gmg_tui.session import bind_socket
 
 _log = logging.getLogger(__name__)
 
-_CREDENTIALS = struct.Struct("3i")
 Visit = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 """Serves one connection; returns when it should be closed."""
 
@@ -145,15 +143,3 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return about.st_dev, about.st_ino
-
-
-def user_of(writer: asyncio.StreamWriter) -> int:
-    """The user ID of the process that has connected, from the kernel (`SO_PEERCRED`, unix(7)).
-
-    Raises:
-        OSError: The connection is gone.
-    """
-    connection: socket.socket = writer.get_extra_info("socket")
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _, user, _ = _CREDENTIALS.unpack(credentials)
-    return int(user)

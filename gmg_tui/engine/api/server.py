@@ -6,8 +6,9 @@ import asyncio
 import logging
 import os
 
+from gmg_tui import session as sessions
 from gmg_tui.engine.api.client import Client
-from gmg_tui.engine.api.listener import Listener, user_of
+from gmg_tui.engine.api.listener import Listener
 from gmg_tui.engine.api.updates import Updates
 from gmg_tui.engine.observer import Observer
 from gmg_tui.engine.supervisor import Supervisor
@@ -22,6 +23,7 @@ _LINES_S = 0.25
 """Between two messages of lines at least."""
 _HELLO_S = 5.0
 _MAX_CLIENTS = 64
+"""Limits the clients that may steer, and those that may not."""
 _BUFFER_BYTES = 1 << 18
 
 
@@ -89,25 +91,18 @@ class Server:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            refusal = self._refusal(user_of(writer))
-            hello = None if refusal else await self._hello(reader)
+            stranger = sessions.peer_user(writer.get_extra_info("socket")) != os.getuid()
+            hello = None if stranger else await self._hello(reader)
         except (OSError, EOFError) as error:
             _log.debug("a connection was closed before its hello: %s", error or type(error).__name__)
             return
-        if hello is not None:
-            refusal = self._misfit(hello)
+        refusal = "this session belongs to another user" if hello is None else self._misfit(hello)
         if refusal is not None or hello is None:
             await _turn_away(reader, writer, refusal or "")
             return
         self._listener.identified(writer)
         watched = None if hello.readonly else self.watched
         await self._serve(Client(self.supervisor, self.observer, self._updates, (reader, writer), watched))
-
-    def _refusal(self, user: int) -> str | None:
-        """Why a connection of this user is not accepted; None where it is."""
-        if user != os.getuid():
-            return "this session belongs to another user"
-        return f"the engine has {_MAX_CLIENTS} clients already" if len(self._clients) >= _MAX_CLIENTS else None
 
     @staticmethod
     async def _hello(reader: asyncio.StreamReader) -> Hello:
@@ -119,6 +114,9 @@ class Server:
 
     def _misfit(self, hello: Hello) -> str | None:
         """Why the client is not one of this engine's; None where it is."""
+        # Viewers, however many, leave room for clients that steer.
+        if sum(client.readonly is hello.readonly for client in self._clients) >= _MAX_CLIENTS:
+            return f"the engine has {_MAX_CLIENTS} {'read-only ' if hello.readonly else ''}clients already"
         if hello.session not in ("", self.supervisor.session.id):
             return "the engine that listens here is another session's"
         if hello.version != protocol.VERSION:
