@@ -23,6 +23,7 @@ from msgspec import structs
 import gmg_tui
 from gmg_tui import session as sessions
 from gmg_tui.cli.prestart import PrestartedEngine
+from gmg_tui.machine.files import reading
 from gmg_tui.machine.folders import make_private
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
@@ -72,7 +73,7 @@ def _connect_or_start(line: bytes) -> socket.socket:
     make_private(folder)
     shared = False
     with suppress(OSError, UnicodeDecodeError):
-        shared = Path(spec.folder, NODE_MARK).read_text() == about.session_id
+        shared = reading(Path(spec.folder, NODE_MARK)).read(_BYTES).decode() == about.session_id
     spec = structs.replace(
         spec,
         name=folder.name,

@@ -21,6 +21,7 @@ from gmg_tui import session as sessions
 from gmg_tui.cli.attach import await_end, check_terminal, conclude, is_terminal, show
 from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.cli.printing import note, waiting
+from gmg_tui.machine.files import open_regular
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
@@ -168,7 +169,7 @@ def _launch(
     if reply is None:
         engine.cancel()
         log = Path(spec.folder) / sessions.ENGINE_LOG
-        with suppress(OSError), log.open("ab") as file:
+        with suppress(OSError), os.fdopen(open_regular(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as file:
             file.write(engine.stderr_text())
         raise _DiedError(f"the engine died during startup; see {log}", 1)
     if not reply.ok:

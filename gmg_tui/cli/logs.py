@@ -60,16 +60,24 @@ def logs(words: tuple[str, ...], *, follow: bool) -> int:
     try:
         while follow and not log.path.exists() and not _has_ended(entry, log):
             time.sleep(_POLL_S)
-        with log.path.open("rb") as file:
+        with _open(entry, log) as file:
             blocks = _blocks(file, entry, log, follow=follow)
             for block in _cleaned(blocks) if sys.stdout.isatty() else blocks:
                 sys.stdout.buffer.write(block)
                 sys.stdout.buffer.flush()
-    except FileNotFoundError:
-        raise GmgError(f"{log.label} of session {entry.name} has not written a log yet ({log.path})", 1) from None
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _open(entry: SessionEntry, log: _Log) -> BinaryIO:
+    """The open file of a log. Raises `GmgError`."""
+    try:
+        return files.reading(log.path)
+    except FileNotFoundError:
+        raise GmgError(f"{log.label} of session {entry.name} has not written a log yet ({log.path})", 1) from None
+    except OSError as error:
+        raise GmgError(f"the log {log.path} cannot be read: {error.strerror}", 1) from None
 
 
 def _chosen(entry: SessionEntry, word: str | None) -> _Log:
@@ -151,7 +159,7 @@ def _replacement(file: BinaryIO, path: Path) -> BinaryIO | None:
     try:
         if os.path.samestat(os.fstat(file.fileno()), path.stat()):
             return None
-        return path.open("rb")
+        return files.reading(path)
     except OSError:
         return None  # removed, and not written again yet
 

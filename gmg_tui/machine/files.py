@@ -60,11 +60,20 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY, *, folder: int | No
         OSError: It does not exist, or is no regular file: a pipe may block forever.
     """
     flags |= os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (os.O_NOFOLLOW if folder is not None else 0)
-    descriptor = os.open(path, flags, 0o600, dir_fd=folder)
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return descriptor
-    os.close(descriptor)
+    try:
+        descriptor = os.open(path, flags, 0o600, dir_fd=folder)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
+        os.close(descriptor)
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # a pipe that nobody reads, or a socket
+            raise
     raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
+def reading(path: Path) -> BinaryIO:
+    """Returns a regular file, open to be read. Raises `OSError`."""
+    return os.fdopen(open_regular(path), "rb")
 
 
 class Cut(NamedTuple):
@@ -100,7 +109,7 @@ def cut_log(path: Path, most_bytes: int) -> None:
     path = path.resolve()
     temporary = path.with_name(f".{path.name}.cut")
     try:
-        with path.open("rb") as old, os.fdopen(os.open(temporary, _PRIVATE, 0o600), "wb") as new:
+        with reading(path) as old, os.fdopen(os.open(temporary, _PRIVATE, 0o600), "wb") as new:
             before = find_cut(old)
             size = old.seek(0, os.SEEK_END)
             head = before.start or _after_line(old, min(HEAD_BYTES, most_bytes // 4) - _LINE_BYTES)

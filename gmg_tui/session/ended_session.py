@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 from msgspec import structs
 
-from gmg_tui.machine.files import open_regular
+from gmg_tui.machine.files import reading
 from gmg_tui.model import Attempt, Details, GpuSample, JobRecord, Series, Session, Snapshot, Tried, Worker, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean
@@ -188,7 +188,7 @@ def _samples(session: Session, snapshot: Snapshot, stored: Stored) -> tuple[GpuS
 
 def _log_end(path: Path) -> tuple[str, ...]:
     """The last lines of a log. Raises `OSError`."""
-    with open(open_regular(path), "rb") as file:  # noqa: PTH123 - a descriptor
+    with reading(path) as file:
         start = max(0, file.seek(0, os.SEEK_END) - _LOG_BYTES)
         file.seek(start)
         lines = _LINE_END.split(file.read())

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import platformdirs
 
+from gmg_tui.machine.files import open_regular
 from gmg_tui.machine.folders import distrust, make_own, make_private
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
@@ -228,7 +229,7 @@ def lock(folder: Path) -> int:
     """
     removed = f"{folder} was removed meanwhile"
     try:
-        descriptor = os.open(folder / ENGINE_LOG, _LOG_FLAGS, 0o600)
+        descriptor = open_regular(folder / ENGINE_LOG, _LOG_FLAGS)
     except FileNotFoundError as error:
         raise GmgError(removed, 1) from error
     trouble = "" if _take(descriptor) else f"an engine is already running in {folder}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, structs
 
-from gmg_tui.machine.files import open_regular, write_atomic
+from gmg_tui.machine.files import reading, write_atomic
 from gmg_tui.model import JobRecord, Queue, Rank, RunSpec, Session, Worker, WorkerState, own_rates
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.model.run import UnixTime
@@ -171,7 +171,7 @@ def write_record(record: Record) -> None:
 def read_record(folder: Path) -> tuple[Record, float] | None:
     """The content of `session.json`, and when it was written, Unix seconds; None where it cannot be read."""
     try:
-        with open(open_regular(folder / RECORD), "rb") as file:  # noqa: PTH123 - a descriptor
+        with reading(folder / RECORD) as file:
             written = os.fstat(file.fileno()).st_mtime
             record = msgspec.json.decode(file.read(), type=Record)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from asyncio.subprocess import PIPE
@@ -32,6 +33,13 @@ async def test_a_pipe_gets_the_bytes_and_a_terminal_gets_text() -> None:
     assert _gmg("sim-1", "cpu1").stdout == _RAW
     terminal = pexpect.spawn(sys.executable, [*_COMMAND[1:], "cpu1"], env=environ(), timeout=LONG_S)
     assert terminal.read() == "red\r\nbar 1\r\nbar 2\r\nno UTF-8: \ufffd\r\nlast\r\n".encode()
+
+
+async def test_a_log_that_is_no_file_is_refused() -> None:
+    async with ScriptedEngine() as engine:
+        os.mkfifo(engine.folder / "logs" / "cpu1.log")
+    done = await asyncio.to_thread(_gmg, "cpu1")
+    assert (done.returncode, done.stderr.endswith(b"cannot be read: not a regular file\n")) == (1, True)
 
 
 async def test_following_ends_with_the_session_and_misses_nothing() -> None:

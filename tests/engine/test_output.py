@@ -270,6 +270,22 @@ async def test_writes_reach_the_file_in_order(writer: LogWriter, tmp_path: Path)
     writer.close()
 
 
+async def test_a_log_that_a_script_replaces_by_a_pipe_costs_no_other_log(writer: LogWriter, tmp_path: Path) -> None:
+    bad, good = Log(writer, tmp_path / "bad.log"), Log(writer, tmp_path / "good.log")
+    bad.write(b"before ")
+    await bad.written()
+    for make in (os.mkfifo, lambda path: bad.path.symlink_to("/dev/full")):
+        bad.path.unlink()
+        make(bad.path)
+        bad.write(b"lost")
+        good.write(b"good ")
+        await good.written()
+    assert good.path.read_bytes() == b"good good "
+    assert (bad.trouble or "").startswith("log not written: not a regular file")
+    assert writer.silent_s is None
+    writer.close()
+
+
 def test_the_queue_is_full_until_a_slow_disk_catches_up(
     writer: LogWriter, tape: Tape, monkeypatch: pytest.MonkeyPatch
 ) -> None:

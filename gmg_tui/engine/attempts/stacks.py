@@ -12,7 +12,7 @@ from msgspec import structs
 from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process_tree import Proc
 from gmg_tui.machine.blocking_calls import in_daemon_thread
-from gmg_tui.machine.files import open_regular
+from gmg_tui.machine.files import reading
 from gmg_tui.model import Stacks
 from gmg_tui.scripts.probe.site import gmg_probe
 
@@ -45,7 +45,7 @@ async def stacks_of(pid: int, folder: Path | None, stacks: Stacks) -> Stacks:
 
 def _written(proc: Proc, file: Path) -> str:
     """Send the signal, and wait for what the process writes; empty where it does not. Raises `OSError`."""
-    with open(open_regular(file), "rb") as stream:  # noqa: PTH123 - a descriptor
+    with reading(file) as stream:
         return _appended(proc, stream)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from gmg_tui.machine.blocking_calls import in_daemon_thread
+from gmg_tui.machine.files import open_regular, reading
 from gmg_tui.machine.folders import make_private
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import LOGS
@@ -44,7 +45,7 @@ class KeptLogs:
 
 def _read(file: Path, offset: int) -> LogPart:
     try:
-        with file.open("rb") as stream:
+        with reading(file) as stream:
             stream.seek(offset)
             return LogPart(stream.read(_PART_BYTES), os.fstat(stream.fileno()).st_ino)
     except FileNotFoundError:
@@ -103,7 +104,7 @@ class LogCopies:
 
 def _append(path: Path, data: bytes) -> None:
     make_private(path.parent)
-    with path.open("ab") as file:
+    with os.fdopen(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as file:
         file.write(data)
 
 

@@ -198,7 +198,7 @@ class Log:
             self._close()  # it was removed: what is written to it would be lost
         if self._file is None:
             make_private(self.path.parent)
-            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            self._file = files.open_regular(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             self._size = os.fstat(self._file).st_size
         return self._file
 

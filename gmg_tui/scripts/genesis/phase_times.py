@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from gmg_tui.machine.files import open_regular, write_atomic
+from gmg_tui.machine.files import reading, write_atomic
 from gmg_tui.model import Phase
 
 MAX_SCRIPTS = 200
@@ -99,7 +99,7 @@ class PhaseTimes:
 
 def _read(path: Path) -> _Stored | None:
     try:
-        with open(open_regular(path), "rb") as file:  # noqa: PTH123 - a descriptor
+        with reading(path) as file:
             return msgspec.json.decode(file.read(_MAX_BYTES), type=_Stored)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
