@@ -16,7 +16,9 @@ from click.core import ParameterSource
 import gmg_tui
 from gmg_tui.cli.config import Settings
 from gmg_tui.cli.grammar import OPTIONS, ConfiguredCommand, ScriptCommand, own_options
+from gmg_tui.cli.own_arguments import hide_arguments
 from gmg_tui.cli.printing import make_streams_safe, note
+from gmg_tui.model import secrets
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.session.options import Options, Program, span
 
@@ -37,7 +39,7 @@ _MAIN_OPTIONS = ("gpus", "cpu", "env", "restart", "headless", "detach", "nodes",
 GUIDE = Path(__file__).parents[1] / "guide"
 TOPICS = (
     *("running", "screen", "tuning", "sweeps", "groups", "many-machines"),
-    *("metrics", "other-scripts", "troubleshooting", "files", "options"),
+    *("metrics", "other-scripts", "troubleshooting", "files", "security", "options"),
 )
 """The pages of the manual, in the order in which a reader meets them."""
 _LIBRARIES = {"metrics": "prometheus_client", "serve": "textual-serve"}
@@ -138,6 +140,7 @@ def _start(command: str, *args: Any, **more: Any) -> int:
     """As `_call`, with the process of an engine, which starts during the import."""
     from gmg_tui.cli.prestart import PrestartedEngine
 
+    hide_arguments()
     with PrestartedEngine() as engine:
         return _call(command, *args, engine=engine, **more)
 
@@ -292,9 +295,12 @@ def logs(words: tuple[str, ...], follow: bool) -> int:
     help="Print the summary of the results (CSV); raw: without the apostrophe before texts that look like formulas.",
 )
 @click.option("--html", metavar="FILE", help="Write a page with charts.")
+@click.option("--show-env", is_flag=True, help="On a terminal: show the values of variables that sound like secrets.")
 @click.option("--best", metavar="COLUMN", help="Sort by COLUMN; -COLUMN: smallest first.")
-def report(names: tuple[str, ...], **options: Any) -> int:
+def report(names: tuple[str, ...], *, show_env: bool, **options: Any) -> int:
     """Print what a session did, or compare several."""
+    if show_env and sys.stdout.isatty():
+        secrets.show()
     return _call("report", names, **options)
 
 

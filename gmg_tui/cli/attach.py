@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note
-from gmg_tui.model import RunSpec, units
+from gmg_tui.model import RunSpec, secrets, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import ENGINE_LOG, SUMMARY, TUNE
 from gmg_tui.session.options import Options
@@ -175,5 +175,7 @@ def _connecting(socket: Path, session_id: str, *, readonly: bool) -> Callable[[]
 
 
 def _drawing(options: Options) -> dict[str, Any]:
+    if options.show_env and is_terminal():
+        secrets.show()
     utf8 = draws_utf8(os.environ, getattr(sys.__stderr__, "encoding", ""))
     return {"theme": options.theme, "ascii": options.ascii_only or not utf8, "mouse": not options.no_mouse}

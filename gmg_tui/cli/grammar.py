@@ -11,8 +11,6 @@ from click.core import ParameterSource
 
 from gmg_tui.cli import config
 from gmg_tui.cli.config import Settings
-from gmg_tui.cli.printing import note
-from gmg_tui.machine.folders import distrust
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.session.options import EXCLUSIVE, RUN, SCREEN, TABLES, Options
 
@@ -85,6 +83,9 @@ def settings_of(command: str) -> Settings | None:
     file = config.path()
     if not os.path.exists(file):  # noqa: PTH110 - raises nothing
         return None
+    from gmg_tui.cli.printing import note  # only where there is a file
+    from gmg_tui.machine.folders import distrust
+
     if reason := distrust(file, shared=True):
         note(f"{file} is not used: {reason}")
         return None

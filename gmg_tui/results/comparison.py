@@ -17,6 +17,7 @@ from msgspec import structs
 
 from gmg_tui.model import JobRecord, NodesSpec, Versions, WorkerState, units
 from gmg_tui.model.errors import listed
+from gmg_tui.model.secrets import mask
 from gmg_tui.model.text import clean
 from gmg_tui.model.tried import SETTLE_S, comparable_rate
 from gmg_tui.results import table as tables
@@ -186,7 +187,7 @@ def _settings(data: ReportData) -> dict[str, str | None]:
     limits_w = sorted({gpu.power_limit_w for gpu in gpus if gpu.power_limit_w is not None})
     installed = session.versions or Versions()
     settings: dict[str, str | None] = {"script": spec.script, **arguments(spec.args)}
-    settings |= {f"${name}": value for name, value in spec.env.items()}
+    settings |= {f"${name}": value for name, value in mask(spec.env).items()}
     settings |= {
         f"gmg-tui --{opt.setting}": _text(getattr(spec, opt.spec_field)) for opt in RUN if COMPARED in opt.marks
     }

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from gmg_tui.model import JobRecord, WorkerState, units
+from gmg_tui.model.secrets import mask
 from gmg_tui.results.column import (
     ENVS,
     FPS,
@@ -177,6 +178,8 @@ def _plain(name: str, value: Any) -> Any:
             return moment(value)
         case tuple() | list():
             return [_plain("", item) for item in value]
+        case dict() if name == "env":
+            return mask(value)
         case dict():
             return {key: _plain("", item) for key, item in value.items()}
     return msgspec.to_builtins(value)

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 from gmg_tui.jobs.argument_placeholders import fill_some
 from gmg_tui.model import FPS, Answer, Best, RunSpec, Together, Trial, TuneSpec, units
+from gmg_tui.model.secrets import mask
 from gmg_tui.results.column import Column
 
 _SAME: Final = 0.005
@@ -90,7 +91,9 @@ def command(run: RunSpec, name: str, value: int) -> tuple[str, ...]:
     words = ["--python", run.python] if run.python_given else []
     words += ["--nodes", run.nodes.where] if run.nodes is not None else []
     words += ["--cpu", str(run.cpu)] if run.cpu is not None else ["--gpus", run.gpus] if run.gpus else []
-    words += [word for key, text in run.env.items() for word in ("--env", f"{key}={fill_some(text, {name: value})}")]
+    words += [
+        word for key, text in mask(run.env).items() for word in ("--env", f"{key}={fill_some(text, {name: value})}")
+    ]
     words += [word for pattern in run.patterns for word in ("--pattern", pattern)]
     words += [] if run.probe else ["--no-probe"]
     args = [fill_some(text, {name: value}) for text in run.args]

@@ -177,6 +177,7 @@ RUN = (
     Opt("ddp", str, "[N]", "Groups of N ranks, as torchrun starts them.", COMPARED, bare="all"),
     Opt("virtual_local_rank", bool, "", "Each rank sees only its GPU.", SWEEP, False),
     Opt("theme", Choice(THEMES), "NAME", "Colour theme: dark, light, ansi or contrast.", _USUAL),
+    Opt("show_env", bool, "", "Show the values of variables that sound like secrets.", _USUAL, False),
     Opt("ascii_only", bool, "", "Draw with ASCII characters only.", _USUAL, False, flag="--ascii"),
     Opt("no_mouse", bool, "", "Leave the mouse to the terminal.", _USUAL, False),
 )
@@ -185,7 +186,7 @@ RUN = (
 EXCLUSIVE = (("gpus", "cpu", "simulate"), ("headless", "detach"), ("ddp", "start"))
 """Options that contradict each other: beside one on the command line, settings of the others do not count."""
 
-SCREEN = tuple(opt for opt in RUN if opt.name in {"theme", "ascii_only", "no_mouse"})
+SCREEN = tuple(opt for opt in RUN if opt.name in {"theme", "ascii_only", "no_mouse", "show_env"})
 """Those of `RUN` for how the screen is drawn, which `attach` has too."""
 
 SWEEP_ONLY = (

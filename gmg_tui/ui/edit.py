@@ -17,6 +17,7 @@ from textual.widgets import Button, RadioButton, RadioSet, Static, TextArea
 from gmg_tui.jobs import argument_placeholders as placeholders
 from gmg_tui.model import JobRecord, Settings, Slot
 from gmg_tui.model.errors import GmgError
+from gmg_tui.model.secrets import mask, unmask
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Seen
 from gmg_tui.ui import keys
@@ -166,7 +167,7 @@ class EditScreen(Dialog[None]):
         start = self._start or self._present
         self._args.load_text(join_args(start.args))
         self._args.move_cursor(self._args.document.end)
-        self._env.load_text("\n".join(f"{key}={value}" for key, value in start.env.items()))
+        self._env.load_text("\n".join(f"{key}={value}" for key, value in mask(start.env).items()))
         self._env.move_cursor(self._env.document.end)
         self._waiting = self._args.disabled = self._env.disabled = False
         self._args.focus()
@@ -181,7 +182,8 @@ class EditScreen(Dialog[None]):
 
     def _settings(self) -> Settings:
         """What is written, without placeholders filled in. Raises `GmgError` where it cannot be read."""
-        return Settings(split_args(self._args.text), split_env(self._env.text))
+        before = (self._present.env if self._present else {}) | (self._start.env if self._start else {})
+        return Settings(split_args(self._args.text), unmask(split_env(self._env.text), before))
 
     def _unchanged(self, settings: Settings) -> bool:
         return settings == self._present and self._slots == (self._slot,)

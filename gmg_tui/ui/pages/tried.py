@@ -11,6 +11,7 @@ from textual.content import Content
 
 from gmg_tui.jobs.argument_placeholders import fill_some
 from gmg_tui.model import Settings, Tried, units
+from gmg_tui.model.secrets import mask
 from gmg_tui.model.tried import fastest
 from gmg_tui.results.column import Column
 from gmg_tui.session.client import Source
@@ -30,7 +31,7 @@ class Row(NamedTuple):
 
 def _arguments(tried: Tried) -> str:
     """The arguments, after the variables that were given with them, as a shell takes them."""
-    variables = [words.join_args((f"{name}={value}",)) for name, value in tried.env.items()]
+    variables = [words.join_args((f"{name}={value}",)) for name, value in mask(tried.env).items()]
     return " ".join([*variables, words.join_args(tried.args) or "no arguments"])
 
 

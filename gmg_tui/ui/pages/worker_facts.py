@@ -9,6 +9,7 @@ from typing import Final
 
 from gmg_tui.machine.gpu import xids
 from gmg_tui.model import Attempt, Details, Gpu, GpuHealth, GpuSample, Worker, units
+from gmg_tui.model.secrets import mask
 from gmg_tui.results.column import Column, plain
 from gmg_tui.ui import words
 from gmg_tui.ui.drawing import SIGNS
@@ -217,5 +218,5 @@ def setup_facts(details: Details, log: str | None, log_command: str) -> Iterator
 
 
 def _env_facts(label: str, env: Mapping[str, str]) -> Iterator[Fact]:
-    for number, (key, value) in enumerate(env.items()):
+    for number, (key, value) in enumerate(mask(env).items()):
         yield Fact("" if number else label, f"{key}={value[:_VALUE_CHARS]}")

@@ -1,0 +1,60 @@
+"""Values of variables that sound like secrets: masked where they are shown, and in `ps`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gmg_tui.model import Attempt, Details, secrets
+from gmg_tui.results.job_columns import as_plain
+from gmg_tui.ui.pages.worker_facts import setup_facts
+from tests.cli.scripted import COMMAND, WORKER, environ, gmg
+from tests.patience import LONG_S
+
+_ENV = {"WANDB_API_KEY": "s3cret", "hf_token": "tok3n", "PLAIN": "value", "EMPTY_KEY": ""}
+_MASKED = {"WANDB_API_KEY": "***", "hf_token": "***", "PLAIN": "value", "EMPTY_KEY": ""}
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets, "_shown", True)
+
+
+def test_values_are_masked_by_name_and_restored_after_an_edit() -> None:
+    assert secrets.mask(_ENV) == _MASKED
+    edited = _MASKED | {"PLAIN": "new", "hf_token": "other"}
+    assert secrets.unmask(edited, _ENV) == _ENV | {"PLAIN": "new", "hf_token": "other"}
+
+
+def test_values_are_masked_on_the_screen_and_in_json() -> None:
+    details = Details("cpu0", (), "/", _ENV, (), "", (), extra_env=_ENV)
+    texts = str(list(setup_facts(details, None, "")))
+    assert ("PLAIN=value" in texts, "s3cret" in texts, "tok3n" in texts) == (True, False, False)
+    assert as_plain(Attempt(1, (), env=_ENV))["env"] == _MASKED
+
+
+@pytest.mark.usefixtures("shown")
+def test_values_are_shown_on_request() -> None:
+    assert secrets.mask(_ENV) == _ENV
+
+
+def test_neither_ps_nor_reports_show_secrets() -> None:
+    words = ["--env", "WANDB_API_KEY=s3cret", "--env=HF_TOKEN=s3cret", "--env", "PLAIN=value", WORKER]
+    for name, lines in (("first", "0"), ("second", "1")):
+        run = [*COMMAND, "--cpu", "1", "--headless", "--name", name, *words, "--lines", lines]
+        with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ()) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline()
+            arguments = Path(f"/proc/{process.pid}/cmdline").read_text()
+            if lines == "0":
+                assert "s3cret" not in arguments
+                assert "HF_TOKEN=******" in arguments
+                assert "PLAIN=value" in arguments
+            process.terminate()
+            process.communicate(timeout=LONG_S)
+    compared = gmg("report", "first", "second", "--json").stdout
+    assert "s3cret" not in compared + gmg("report", "first", "second").stdout
+    assert json.loads(compared)
