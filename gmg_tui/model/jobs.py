@@ -18,6 +18,10 @@ Value = bool | int | float | str
 """The value of a placeholder in the experiments' file."""
 
 
+MAX_NAMES = 1000
+"""Limits the names of results in a session."""
+
+
 class SweepSpec(Struct, frozen=True, omit_defaults=True):
     """What `session.json` keeps of a sweep besides what is run; its jobs are in the session's store."""
 

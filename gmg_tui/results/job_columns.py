@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial, reduce
+from itertools import islice
 from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
 
 from gmg_tui.model import JobRecord, WorkerState, units
+from gmg_tui.model.jobs import MAX_NAMES
 from gmg_tui.model.secrets import mask
 from gmg_tui.results.column import (
     ENVS,
@@ -92,7 +94,7 @@ def columns(jobs: Sequence[JobRecord]) -> list[Column[JobRecord]]:
         _C("reason", _of("reason"), priority=60, where=FILES | SCREEN, left=True, limit=60),
     ]
     made = [*first, *rates, *figures]
-    values = _named(named, "value_", made, lambda job: job.values, 70, exact)
+    values = _named(named, "value_", made, lambda job, name: job.values.get(name), 70, exact)
     results = _named(results_of(jobs), "result_", [*made, *values], _reported, 65)
     return [*first, *values, *rates, *results, *figures]
 
@@ -101,29 +103,30 @@ def _unless(hidden: bool) -> Where:
     return FILES if hidden else EVERYWHERE
 
 
-def _reported(job: JobRecord) -> Mapping[str, Any]:
-    """The named numbers of a job's lines, and its results; of an attempt that others followed only the former."""
-    # JSON has no NaN: the store has null for what the script reported as NaN.
-    results = {name: math.nan if value is None else value for name, value in (job.result or {}).items()}
-    return {**job.last.numbers, **results}
+def _reported(job: JobRecord, name: str) -> Any:
+    """A result of a job, or else a named number of its lines; an attempt that others followed has only the latter."""
+    reported = job.result if job.result and name in job.result else job.last.metrics
+    # JSON has no NaN: there is null for what the script reported as NaN.
+    return math.nan if name in reported and reported[name] is None else reported.get(name)
 
 
 def results_of(jobs: Iterable[JobRecord]) -> list[str]:
-    """The names of the jobs' results that are columns, as they appear."""
-    return list(
-        dict.fromkeys(name for job in jobs for name, value in _reported(job).items() if cell(value) is not None)
-    )
+    """The names of the jobs' results that are columns, as they appear, at most `MAX_NAMES`."""
+    parts = (part for job in jobs for part in (job.last.metrics, job.result or {}))
+    reported = (pair for part in parts for pair in part.items())
+    names = dict.fromkeys(name for name, value in reported if value is None or cell(value) is not None)
+    return list(islice(names, MAX_NAMES))
 
 
 def _named(
     names: Iterable[str],
     prefix: str,
     others: Iterable[Column[JobRecord]],
-    of: Callable[[JobRecord], Mapping[str, Any]],
+    of: Callable[[JobRecord, str], Any],
     highest: int,
     write: Callable[[Any], str] = plain,
 ) -> list[Column[JobRecord]]:
-    """A column for each of `names` in what a job has `of` them, called like none of the `others`.
+    """A column for each of `names`, with a job's value `of` that name, called like none of the `others`.
 
     The first has the priority `highest`, each further one less.
     """
@@ -138,8 +141,8 @@ def _named(
     return columns
 
 
-def _cell(of: Callable[[JobRecord], Mapping[str, Any]], name: str, job: JobRecord) -> Cell:
-    return cell(of(job).get(name))
+def _cell(of: Callable[[JobRecord, str], Any], name: str, job: JobRecord) -> Cell:
+    return cell(of(job, name))
 
 
 def _args(job: JobRecord) -> Cell:

@@ -56,11 +56,12 @@ def terminal(
         return []
     cells = {column.name: [column.text(row) for row in rows] for column in kept}
     widths = {column.name: _width(column, cells[column.name], width) for column in kept}
-    dropped = []
-    while width is not None and len(kept) > 1 and sum(widths[column.name] + _GAP for column in kept) - _GAP > width:
-        least = min(kept, key=lambda column: column.priority)
-        kept.remove(least)
-        dropped.append(least.heading)
+    total, dropped = sum(widths[column.name] + _GAP for column in kept) - _GAP, dict[str, str]()
+    for least in sorted(kept, key=lambda column: column.priority)[:-1]:
+        if width is not None and total > width:
+            total -= widths[least.name] + _GAP
+            dropped[least.name] = least.heading
+    kept = [column for column in kept if column.name not in dropped]
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     texts = []
     for column in kept:
@@ -80,7 +81,7 @@ def terminal(
     )
     with console.capture() as captured:
         console.print(table)
-    note = [f"no room for: {', '.join(dropped)}"] if dropped else []
+    note = [f"no room for: {', '.join(dropped.values())}"] if dropped else []
     return [*(line.rstrip() for line in captured.get().splitlines()), *note]
 
 

@@ -73,6 +73,17 @@ def test_the_newest_value_of_each_name_counts_and_the_total_is_limited() -> None
     assert (reported.values["step"], reported.values["name-0"]) == (1000, "small")
 
 
+def test_the_names_of_a_session_are_limited() -> None:
+    names = set[str]()
+    first, second = Reported(names), Reported(names)
+    for reported, start in ((first, 0), (second, 600)):
+        reported.take(b"gmg:result {%s}" % b", ".join(b'"n%d": 1' % number for number in range(start, start + 600)))
+    assert (len(first.values), len(second.values), first.trouble) == (600, 400, None)
+    assert second.trouble == "gmg:result: a session keeps 1,000 different names, without 'n1199'"
+    second.take(b'gmg:result {"n0": 2}')
+    assert second.values["n0"] == 2
+
+
 @pytest.mark.parametrize("names", [b"NaN -Infinity", b"nan -inf"])
 def test_nan_and_infinity_are_kept(names: bytes) -> None:
     reported = Reported()

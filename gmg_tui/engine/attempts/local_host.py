@@ -125,6 +125,8 @@ class LocalHost:
         """True if the script is torchrun, which starts ranks of its own."""
         self.pipes = pipes
         self.watchdog = WatchdogClient()
+        self.result_names = set[str]()
+        """Those that all attempts have reported, shared to limit them."""
         self.scans = Scans()
         self.script_times = ScriptTimes(spec, on_gpu=session.slots[0].gpu is not None)
         self.gate = Gate(spec.start or self.script_times.start_mode(spec))

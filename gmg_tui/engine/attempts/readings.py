@@ -43,7 +43,7 @@ class Readings:
         self.started_clock = time.monotonic()
         self.ended_clock: float | None = None
         """When the attempt ended, monotonic seconds."""
-        self.reported = script_results.Reported()
+        self.reported = script_results.Reported(host.result_names)
         """The results from the script's `gmg:result` lines, and its named metrics."""
         self.reader = Reader(
             launch.slot.gpu is not None,

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from gmg_tui.model import units
+from gmg_tui.model.jobs import MAX_NAMES
 from gmg_tui.scripts.readers.interface import json_object, marked
 
 _log = logging.getLogger(__name__)
@@ -34,12 +35,16 @@ def _encodable(value: Any, levels: int) -> Any:
 class Reported:
     """What one attempt has reported on its output: the newest value of each name, at most `_MAX_BYTES` of JSON in all.
 
+    Args:
+        names: The names that the session has so far, at most `MAX_NAMES`; new ones are added.
+
     Attributes:
         values: By name.
         trouble: What was ignored last and why, in one line; None where nothing was.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, names: set[str] | None = None) -> None:
+        self._names = set() if names is None else names
         self.values: dict[str, Any] = {}
         self.trouble: str | None = None
         self._sizes: dict[str, int] = {}
@@ -58,12 +63,16 @@ class Reported:
         """Take results by name."""
         sizes = {name: len(name) + len(msgspec.json.encode(value)) for name, value in values.items()}
         for name, value in values.items():
+            if name not in self._names and len(self._names) >= MAX_NAMES:
+                self._ignore(f"gmg:result: a session keeps {MAX_NAMES:,} different names, without {name[:40]!r}")
+                continue
             size = sizes[name]
             if self._size - self._sizes.get(name, 0) + size > _MAX_BYTES:
                 self._ignore(
                     f"gmg:result: {units.mib(_MAX_BYTES >> 20)} are kept, and no room is left for {name[:40]!r}"
                 )
                 continue
+            self._names.add(name)
             self._size += size - self._sizes.get(name, 0)
             self._sizes[name], self.values[name] = size, value
 
