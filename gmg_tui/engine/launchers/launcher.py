@@ -14,13 +14,15 @@ from typing import Any
 import msgspec
 
 from gmg_tui.model.errors import GmgError
+from gmg_tui.model.text import clean
 from gmg_tui.session import AGENT_MARK
 
 PROGRAM = (sys.executable, "-P", "-m", "gmg_tui", "agent")
 """Starts the node's agent or finds it; a node that does not have this interpreter runs another gmg-tui."""
 _LIMIT_BYTES = 1 << 20
-"""Of a line, before the connection carries frames."""
+"""Limits what is printed before the connection carries frames."""
 _END_S = 2.0
+MAX_TROUBLE_BYTES = 1000
 _MOST_LOCAL = 4096
 
 
@@ -48,19 +50,25 @@ class Connection:
                 continue
             if not line:
                 return
-            self.trouble = line.decode(errors="replace").strip() or self.trouble
+            self.trouble = clean(line[:MAX_TROUBLE_BYTES]).strip() or self.trouble
 
     async def greet(self, order: bytes) -> dict[str, Any]:
         """Send the agent's spec, and wait for its answer. Raises `GmgError`, `OSError`, `EOFError`."""
         self.writer.write(order + b"\n")
         await self.writer.drain()
-        mark = AGENT_MARK.encode()
-        while line := await self.reader.readline():  # a shell may have printed anything before
-            if line.startswith(mark):
-                answer = msgspec.json.decode(line[len(mark) :], type=dict[str, Any])
-                if answer.get("ok"):
-                    return answer
-                raise GmgError(str(answer.get("error")), 1)
+        mark, noise = AGENT_MARK.encode(), 0
+        try:
+            while line := await self.reader.readline():  # a shell may have printed anything before
+                if line.startswith(mark):
+                    answer = msgspec.json.decode(line[len(mark) :], type=dict[str, Any])
+                    if answer.get("ok"):
+                        return answer
+                    raise GmgError(clean(str(answer.get("error"))[:MAX_TROUBLE_BYTES].encode(errors="replace")), 1)
+                noise += len(line)
+                if noise > _LIMIT_BYTES:
+                    raise ValueError
+        except ValueError:  # a line over the limit, too, or one that is no JSON
+            raise GmgError("it prints something else than the answer of an agent", 1) from None
         raise EOFError("the connection was closed before its agent answered")
 
     def kill(self) -> None:
@@ -77,9 +85,16 @@ class Connection:
                     await self._process.wait()
         finally:
             self.kill()
-            await self._process.wait()
-            await asyncio.wait([self._reading], timeout=_END_S)  # what it has started may hold its standard error open
-            self._reading.cancel()
+            # It has ended for asyncio once its output was read, which a process that it has started may hold open.
+            draining = [asyncio.create_task(each) for each in (self._process.wait(), self._drain())]
+            await asyncio.wait([*draining, self._reading], timeout=_END_S)
+            for task in (*draining, self._reading):
+                task.cancel()
+
+    async def _drain(self) -> None:
+        with contextlib.suppress(OSError):
+            while await self.reader.read(_LIMIT_BYTES):
+                pass
 
 
 class Launcher(ABC):

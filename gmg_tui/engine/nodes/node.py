@@ -27,6 +27,8 @@ _START_S = 75.0
 """How long a node may take to start its agent: an interpreter on a cold network disk, an actor of Ray's."""
 _PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 15.0
+_STEADY_S = 10.0
+"""A connection that lasts as long is followed by the shortest pause."""
 _END_S = 2.0
 """How long a last attempt to connect may take when the session ends."""
 _LOGS_S = 1.0
@@ -97,10 +99,11 @@ class Node:
         """Keep it connected until it is gone or the session ends."""
         pause_s = _PAUSE_S
         while self.gone is None:
-            last = self._ending.is_set()
+            last, begun = self._ending.is_set(), time.monotonic()
             try:
                 trouble = f"the connection was lost: {await self._connect(order)}"
-                last, pause_s = self._ending.is_set(), _PAUSE_S
+                last = self._ending.is_set()
+                pause_s = _PAUSE_S if time.monotonic() - begun >= _STEADY_S else pause_s
             except Exception as error:
                 if not isinstance(error, GmgError):  # an internal error, which must not take down the other nodes
                     _log.exception("%s: an internal error", self.name)

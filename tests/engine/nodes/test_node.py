@@ -50,8 +50,12 @@ class Shell(Launcher):
         ("echo no route to it >&2; exec 1>&-; sleep 600", "no route to it"),
         (f"{_GREETED} head -c 1000 /dev/zero; sleep 600", "it sent something that is no message"),
         (f"{_GREETED} exec 1>&-; sleep 600", "no engine answers at n1's agent"),
+        ("yes; sleep 600", "it prints something else than the answer of an agent"),
+        ("head -c 3000000 /dev/zero; sleep 600", "it prints something else than the answer of an agent"),
+        (f"""echo '{AGENT_MARK}{{"ok":' ; sleep 600""", "it prints something else than the answer of an agent"),
+        ("setsid -f timeout 60 yes; head -c 3000000 /dev/zero >&2; sleep 600", "it prints something else"),
     ],
-    ids=["unreachable", "nonsense", "broken"],
+    ids=["unreachable", "nonsense", "broken", "endless", "long line", "no JSON", "held open"],
 )
 async def test_a_failed_connection_leaves_no_process(command: str, error: str) -> None:
     spec = spec_for(nodes=NodesSpec("local"))
@@ -62,6 +66,25 @@ async def test_a_failed_connection_leaves_no_process(command: str, error: str) -
     assert error in str(failed)
     await node.end(kill=True, within_s=0.0)
     assert not [child for child in psutil.Process().children(recursive=True) if "sleep" in child.cmdline()]
+
+
+async def test_a_node_that_closes_each_connection_is_tried_ever_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, pauses_s, timeout = spec_for(nodes=NodesSpec("local")), list[float | None](), asyncio.timeout
+    node = Node("n1", spec, Shell("true"), lambda: None, lambda _: None)
+
+    async def closed(order: bytes) -> str:
+        if len(pauses_s) > 6:
+            node.gone = "enough"
+        return "it was closed"
+
+    def at_once(delay_s: float | None) -> asyncio.Timeout:
+        pauses_s.append(delay_s)
+        return timeout(0)
+
+    monkeypatch.setattr(node, "_connect", closed)
+    monkeypatch.setattr(asyncio, "timeout", at_once)
+    await node._run(b"")
+    assert pauses_s[:6] == [0.5, 1.0, 2.0, 4.0, 8.0, 15.0]
 
 
 async def test_a_silent_node_is_lost_unless_the_engine_itself_was_stopped() -> None:
