@@ -21,3 +21,8 @@ class _Clock:
 
 
 unix = _Clock().unix
+
+
+def now() -> float:
+    """Returns the Unix time now; between two such times as many seconds pass as on the monotonic clock."""
+    return unix(time.monotonic())

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from msgspec import structs
 
+from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.output.history import STEP_S
 from gmg_tui.engine.processes.process_tree import Scans, Table
@@ -133,7 +134,7 @@ class Observer:
             if self._work.fleet is not None:
                 guard("nodes", self._work.fleet.report, self.take_samples, self._work.note)
             guard("samples", self._expire_samples)
-            moment = time.time()
+            moment = clock.now()
             for engine_slot in self._work.slots.values():
                 if engine_slot.attempt is not None:
                     guard("logs", engine_slot.attempt.settle)
@@ -211,7 +212,7 @@ class Observer:
         """Everything at this moment."""
         now, guard = time.monotonic(), self._faults.guard
         return Snapshot(
-            time=time.time(),
+            time=clock.unix(now),
             elapsed_s=self._work.elapsed_s(now),
             workers=tuple(
                 guard("views", engine_slot.view, now) or engine_slot.bare_view()
@@ -243,7 +244,7 @@ class Observer:
         """All that was tried in this session."""
         newest = ((worker.slot.name, worker.attempt) for worker in self._work.workers)
         live = [(slot, attempt) for slot, attempt in newest if attempt is not None and not attempt.state.ended]
-        return self._tried.view(live, time.time())
+        return self._tried.view(live, clock.now())
 
     def _owners(self) -> dict[int, str]:
         """The slots of the workers' processes, by PID."""

@@ -153,7 +153,7 @@ class Reporter:
     def status(self, snapshot: Snapshot) -> str | None:
         """The line with the sum and the states; None when it is not due or nothing but the time has changed."""
         text = "  ".join(self._totals(snapshot))
-        if snapshot.time - self._status_time < _STATUS_EVERY_S or text == self._status:
+        if 0 <= snapshot.time - self._status_time < _STATUS_EVERY_S or text == self._status:
             return None
         self._status, self._status_time = text, snapshot.time
         eta_s = snapshot.queue.eta_s if snapshot.queue is not None else None

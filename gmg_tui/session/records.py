@@ -190,7 +190,7 @@ def inspect(folder: Path) -> SessionEntry | None:
     # Several machines may share the state folder (a home on NFS).
     here = record.session.spec.host in {"", os.uname().nodename}
     if not running and not here and record.ended is None:
-        running = _disk_time(folder.parent) - written <= SILENT_S
+        running = abs(_disk_time(folder.parent) - written) <= SILENT_S  # the disk's clock may have been set back
         record = record if running else record.after_loss(written)
     state = "running" if running else "lost" if record.ended is None or record.lost else "ended"
     return SessionEntry(folder.name, folder, state, record, written, here)

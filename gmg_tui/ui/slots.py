@@ -51,15 +51,14 @@ class History:
                 values.append(value)
         fps = worker.current_fps
         util = sample.gpu_util_pct if sample else worker.cpu_pct
-        second = int(time)
-        if second > self.end:
-            missed = min(second - self.end - 1, KEPT_S)
-            if self.fps and missed:
-                self._append(None, None, missed)
-            self._append(fps, util)
-            self.end = second
-        elif self.fps:
+        second, before = int(time), self.end
+        self.end = second
+        if second == before and self.fps:
             self.fps[-1], self.util_pct[-1] = fps, util
+            return
+        if self.fps and second > before + 1:  # not if the clock was set back
+            self._append(None, None, min(second - before - 1, KEPT_S))
+        self._append(fps, util)
 
     def _append(self, fps: float | None, util: float | None, times: int = 1) -> None:
         self.fps.extend([fps] * times)

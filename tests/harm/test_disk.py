@@ -23,7 +23,7 @@ from gmg_tui import session as sessions
 from gmg_tui.model import RestartMode, Snapshot, WorkerState
 from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Action
-from gmg_tui.session.store.reader import load_jobs
+from gmg_tui.session.store.reader import load_jobs, open_store
 from tests.engine.harness import FAKE, Running, program, running, spawn, spec_for, sweep_for
 from tests.patience import LONG_S, eventually
 
@@ -270,6 +270,25 @@ async def test_clock_jumps_do_not_affect_durations_and_waits(clock: dict[str, st
         assert len(durations_s) == 5
         assert all(0 <= duration_s < day_s / 2 for duration_s in durations_s)
         assert len((await run.client.series("cpu0")).fps) < day_s / 2
+
+
+async def test_a_clock_that_is_set_back_does_not_stop_the_records(clock: dict[str, str]) -> None:
+    hour_s = 3600
+
+    def recorded() -> float:
+        path = run.folder / sessions.STORE
+        with open_store(path) as stored:
+            return stored.last_snapshot.time if stored.last_snapshot is not None else 0.0
+
+    async with running(spec_for("--lines", "0"), clock) as run:
+        await run.until(lambda _: run.worker("cpu0").fps)
+        await eventually(lambda: recorded())
+        before_s = run.snapshot.time
+        Path(clock["GMG_CLOCK_SIM"]).write_text(str(-hour_s))
+        await eventually(lambda: recorded() < before_s - hour_s / 2)
+        first_s = recorded()
+        await eventually(lambda: recorded() > first_s)
+        await run.client.end(kill=True)
 
 
 async def test_a_sweep_goes_on_while_the_disk_is_full_and_no_job_is_lost(small_disk: Path, tmp_path: Path) -> None:

@@ -108,6 +108,14 @@ def test_a_history_has_a_gap_for_seconds_without_data_and_is_bounded() -> None:
     assert set(history.fps) == {None}
 
 
+def test_a_history_goes_on_when_the_clock_is_set_back() -> None:
+    history = _past(sessions.running(0), 1.0, 2.0)
+    for second in range(3):
+        history.add(NOW - 4000 + second, changed(sessions.running(0), fps=Fps(3.0, 3.0, 3.0, 1, settled=3.0)), None)
+    assert list(history.fps) == [1.0, 2.0, 3.0, 3.0, 3.0]
+    assert history.end == NOW - 3998
+
+
 def test_the_history_of_a_restarted_worker_has_a_gap() -> None:
     snapshot = sessions.busy_snapshot(1)
     state = View(Welcome(sessions.session(1), snapshot, ()))

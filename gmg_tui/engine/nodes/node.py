@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from gmg_tui.engine import clock
 from gmg_tui.engine.launchers.launcher import Connection, Launcher
 from gmg_tui.engine.nodes.logs import LogCopies
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
@@ -285,7 +286,7 @@ class Node:
             self._received_at = now
         silent_s = now - self._received_at
         if silent_s >= self._lost_after_s and self.unavailable is None and not self._ending.is_set():
-            self.lost_since = time.time() - silent_s
+            self.lost_since = clock.unix(self._received_at)
             self._mark_lost(f"it has been silent for {units.span(silent_s)}")
             if self._connection is not None:
                 self._connection.kill()  # another one is made
@@ -293,7 +294,7 @@ class Node:
     def _mark_lost(self, why: str) -> None:
         """The states of its workers are unknown, or (if it is `gone`) they have ended."""
         _log.warning("%s is lost: %s", self.name, why)
-        self.lost_since = self.lost_since or time.time()
+        self.lost_since = self.lost_since or clock.now()
         self.available.clear()
         for attempt in list(self.attempts.values()):
             attempt.node_lost(f"{self.name} is lost", for_good=self.gone is not None)

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import structs
 
+from gmg_tui.engine import clock
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.notify import Notifications
 from gmg_tui.engine.workers.slot import EngineSlot
@@ -18,7 +19,8 @@ from gmg_tui.session.store.database import JobAttempt, MetricsRow
 from gmg_tui.session.store.writer import StoreWriter
 from gmg_tui.session.tried import TriedArguments
 
-_REFRESH_S = 10.0
+_REFRESH_BEATS = 10
+"""Beats between two writes of what runs."""
 _NO_SAMPLE = GpuSample(uuid="")
 
 
@@ -75,8 +77,7 @@ class Recorder:
         """By slot."""
         self._troubles: dict[str, tuple[bool, bool]] = {}
         """By slot, whether its worker was stuck, or had failed in a plain run, when it changed last."""
-        self._refresh_at = 0.0
-        """When what runs is written next, Unix seconds."""
+        self._beats = 0
         self._snapshot_due = False
 
     # From the scheduler
@@ -107,14 +108,14 @@ class Recorder:
         occupant.workers[worker.slot.name] = worker
         record = self._faults.guard("records", self._record, occupant, worker)
         if record is None:
-            record = structs.replace(occupant.record, state=worker.state, reason=worker.reason, ended=time.time())
+            record = structs.replace(occupant.record, state=worker.state, reason=worker.reason, ended=clock.now())
         return self._released(worker.slot.name, structs.replace(record, **changes))
 
     def fail(self, slot: str, record: JobRecord, reason: str) -> JobRecord:
         """The job on a slot failed because of an internal error. Returns its record."""
         occupant = self._occupants.get(slot)
         record = occupant.record if occupant is not None else record
-        return self._released(slot, structs.replace(record, state=WorkerState.FAILED, reason=reason, ended=time.time()))
+        return self._released(slot, structs.replace(record, state=WorkerState.FAILED, reason=reason, ended=clock.now()))
 
     def _released(self, slot: str, record: JobRecord) -> JobRecord:
         for name in {slot, *record.slots}:
@@ -150,10 +151,10 @@ class Recorder:
 
         `moment` is Unix time; `snapshot` gives the session as clients see it.
         """
-        if moment >= self._refresh_at:
-            self._refresh_at = moment + _REFRESH_S
+        if self._beats % _REFRESH_BEATS == 0:
             self._refresh(slots)
             self._snapshot_due = True
+        self._beats += 1
         if self._snapshot_due:
             self._snapshot_due = False
             self._store.put(snapshot())
@@ -259,7 +260,7 @@ class Recorder:
             before,
             state=worker.state,
             reason=worker.reason if worker.state.ended else None,
-            ended=time.time() if worker.state.ended else None,
+            ended=clock.now() if worker.state.ended else None,
             elapsed_s=occupant.elapsed_s,
         )
         if attempt is None:
