@@ -15,6 +15,7 @@ from typing import Self
 
 import gmg_tui
 from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts.genesis.environ import WORKER_VARIABLES
 
 _BOOT = (
     "import gc, sys; gc.disable(); sys.path.append(sys.argv.pop(1)); "
@@ -50,6 +51,8 @@ class PrestartedEngine:
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
                 start_new_session=True,
+                # As it is started: others look for the processes of a session by their first environment.
+                env={name: value for name, value in os.environ.items() if name not in WORKER_VARIABLES},
             )
         except OSError as error:
             raise GmgError(f"cannot start the engine: {error}", 1) from error

@@ -69,18 +69,19 @@ async def _confirmed(enough: asyncio.Event) -> bool:
     return bool(received and os.read(0, 1))
 
 
-def _forget_outer_worker() -> None:
-    """Drop what a worker of another session is given, if this engine was started by one.
-
-    Otherwise that session's slot would be taken for one of this session's, and its watchdog for a worker.
-    """
-    for name in WORKER_VARIABLES:
-        os.environ.pop(name, None)
+def _has_pidfds() -> bool:
+    """True on kernels from 5.3 on, with a Python that knows them, unless a sandbox forbids them."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        return False
+    return True
 
 
 def main() -> None:
     """Run the session that standard input describes."""
-    _forget_outer_worker()
+    for name in WORKER_VARIABLES:
+        os.environ.pop(name, None)
     gc.freeze()  # what has been imported stays; without the collector the imports take 106 rather than 129 ms
     gc.set_threshold(_GARBAGE)
     gc.enable()
@@ -109,7 +110,7 @@ def _main(logs: LogWriter) -> None:
     except (OSError, msgspec.MsgspecError) as error:
         _answer(ok=False, error=f"the engine cannot start: {error}", exit_code=1)
         return
-    if sys.version_info < (3, 12):
+    if sys.version_info < (3, 12) and _has_pidfds():
         # The default starts a thread for each child; this one waits on a pidfd, as 3.12 does.
         if process_signals.pidfd_trouble() is None:
             asyncio.set_child_watcher(asyncio.PidfdChildWatcher())

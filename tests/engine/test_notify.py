@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
+import psutil
 import pytest
 
+from gmg_tui import session as sessions
 from gmg_tui.engine import notify as module
 from gmg_tui.engine.notify import Notifications
 from gmg_tui.model import OccurrenceKind, RestartMode, RunSpec, WorkerState
+from gmg_tui.scripts.genesis.environ import WORKER_VARIABLES
+from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Action
-from tests.engine.harness import lives, program, running, spec_for, sweep_for
+from tests.engine.harness import Running, lives, program, running, spec_for, sweep_for
 from tests.engine.test_groups import group_of
 from tests.patience import eventually
 
@@ -51,6 +57,29 @@ async def test_a_failure_and_the_end_are_notified_before_the_engine_exits(tmp_pa
     assert (failed["GMG_SESSION"], failed["GMG_FOLDER"]) == (spec.name, spec.folder)
     assert failed["GMG_JOB"] == ""
     assert ended["GMG_TEXT"] == f"{spec.name} has ended: 1 failed"
+
+
+async def test_a_session_started_by_a_notification_is_no_part_of_the_outer_one(tmp_path: Path) -> None:
+    """Whose watchdog and engine find their processes by the environment that these were started with."""
+    script = tmp_path / "script.py"
+    script.write_text("import time\nprint('on', flush=True)\ntime.sleep(600)\n")
+    words = (sys.executable, "-m", "gmg_tui", "--detach", "--cpu", "1", "--name", "inner", "--no-probe", str(script))
+    outer = spec_for("--lines", "1", notify=(shlex.join(words),))
+    async with running(outer) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        await run.leave()
+        await run.process.wait()
+    entry = sessions.find("inner", running=True)
+    client = await EngineClient.connect(Path(entry.record.session.spec.socket))
+    inner = Running(cast("Any", None), client, entry.record.session.spec)
+    worker = await inner.until_state("cpu0", WorkerState.RUNNING)
+    engine, script_process = psutil.Process(entry.record.session.engine_pid), psutil.Process(worker.pid)
+    assert not [name for name in engine.environ() if name in WORKER_VARIABLES]
+    names = {name for name in script_process.environ() if name in WORKER_VARIABLES}
+    assert not names & {"GMG_EVENT", "GMG_TEXT", "GMG_REASON", "GMG_FOLDER", "GMG_JOB"}
+    await client.end(kill=True)
+    await inner.leave()
+    await eventually(lambda: not lives(entry.record.session.engine_pid))
 
 
 async def test_what_a_script_prints_is_never_read_by_the_shell(tmp_path: Path) -> None:

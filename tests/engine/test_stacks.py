@@ -51,6 +51,28 @@ async def test_a_single_worker_with_the_probe_writes_its_stacks(is_probed: bool)
         await run.client.end(kill=True)
 
 
+_DAEMON = """
+import os, time
+os.closerange(3, 256)
+checkpoint = open("checkpoint.bin", "wb", buffering=0)
+while True:
+    print("fd", checkpoint.fileno(), flush=True)
+    checkpoint.write(b"data")
+    time.sleep(0.05)
+"""
+
+
+async def test_stacks_are_not_written_into_a_file_of_the_script(tmp_path: Path) -> None:
+    script = tmp_path / "daemonish.py"
+    script.write_text(_DAEMON)
+    async with running(spec_for(script=str(script), cwd=str(tmp_path))) as run:
+        await _all_run(run)
+        (stacks,) = await run.client.stacks("cpu0")
+        assert stacks.error == "it has closed the file for its stacks, as scripts do that close all inherited files"
+        await run.client.end(kill=True)
+    assert set((tmp_path / "checkpoint.bin").read_bytes().split(b"data")) == {b""}
+
+
 def _python(folder: Path, code: str, **env: str) -> str:
     added = {probe.FOLDER: str(folder)} | probe.on_path(env)
     ended = subprocess.run(

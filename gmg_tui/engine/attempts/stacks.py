@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -36,6 +37,9 @@ async def stacks_of(pid: int, folder: Path | None, stacks: Stacks) -> Stacks:
         text = await in_daemon_thread(_written, proc, folder / gmg_probe.STACKS) if proc.stopped is None else ""
     except OSError as problem:
         return structs.replace(stacks, error=f"its stacks cannot be read: {problem.strerror}")
+    if text is None:
+        error = "it has closed the file for its stacks, as scripts do that close all inherited files"
+        return structs.replace(stacks, error=error)
     if text:
         return structs.replace(stacks, text=text)
     later = process_tree.read(proc.pid)
@@ -43,10 +47,13 @@ async def stacks_of(pid: int, folder: Path | None, stacks: Stacks) -> Stacks:
     return structs.replace(stacks, error=f"it cannot answer: {later.stopped}" if later and later.stopped else late)
 
 
-def _written(proc: Proc, file: Path) -> str:
-    """Send the signal, and wait for what the process writes; empty where it does not. Raises `OSError`."""
+def _written(proc: Proc, file: Path) -> str | None:
+    """Sends the signal, and returns what the process writes; empty if it does not, None if it cannot. Raises `OSError`.
+
+    The signal handler writes to a descriptor by its number, which is another file's once the script has closed it.
+    """
     with reading(file) as stream:
-        return _appended(proc, stream)
+        return _appended(proc, stream) if _holds(proc.pid, stream, file.name) else None
 
 
 def _appended(proc: Proc, stream: BinaryIO) -> str:
@@ -64,3 +71,14 @@ def _appended(proc: Proc, stream: BinaryIO) -> str:
             break
     stream.seek(before)
     return stream.read(_MAX_BYTES).decode("utf-8", "replace").strip()
+
+
+def _holds(pid: int, stream: BinaryIO, name: str) -> bool:
+    """True if a process has the file of that name open which `stream` reads. Raises `OSError`."""
+    about = os.fstat(stream.fileno())
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            # A file on a disk that hangs must not be followed.
+            if link.readlink().name == name and os.path.samestat(link.stat(), about):
+                return True
+    return False

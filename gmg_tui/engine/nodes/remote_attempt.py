@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from msgspec import structs
 
 from gmg_tui import model
+from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.attempt import Life, Listener, Order, Outcome, RankActivity, Stop, StopCause
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport
 from gmg_tui.model import NO_ATTEMPT, Details, Fps, Phase, Stacks, WorkerState
@@ -255,7 +256,7 @@ class RemoteAttempt:
         if self._end is None or not newest.number:
             return newest
         state, reason = self._end
-        return structs.replace(newest, state=state, ended=newest.ended or time.time(), reason=reason)
+        return structs.replace(newest, state=state, ended=newest.ended or clock.now(), reason=reason)
 
     def activity(self) -> RankActivity:
         """Returns what the watch of its group sees."""

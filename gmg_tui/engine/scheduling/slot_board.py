@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from gmg_tui.engine import clock
 from gmg_tui.engine.scheduling.job_queue import JobQueue
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
@@ -342,7 +342,7 @@ class SlotBoard:
 
 def _has_computed(attempt: Attempt) -> bool:
     """True if an attempt has got further than those that a broken GPU ends at once."""
-    return attempt.had_progress or attempt.elapsed_s(time.time()) >= AT_ONCE_S
+    return attempt.had_progress or attempt.elapsed_s(clock.now()) >= AT_ONCE_S
 
 
 def _enough(slots: Sequence[str], width: int, only: str | None) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
 
 from msgspec import structs
 
+from gmg_tui.engine import clock
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.jobs.tune.settling import Settling
 from gmg_tui.model import FPS, NO_ATTEMPT, Attempt, Trial, TrialState, TuneSpec, WorkerState, units
@@ -61,7 +61,7 @@ class TrialRun:
                 f"the script simulates {units.count(printed, 'environment')} where {self.trial.value:,} were asked for: "
                 "it takes no notice of {n_envs}"
             )
-        elapsed_s = attempt.elapsed_s(time.time())
+        elapsed_s = attempt.elapsed_s(clock.now())
         done = self._amount_done(worker, attempt, elapsed_s)
         if done is not None:
             if self._start_s is None:
@@ -128,7 +128,7 @@ class TrialRun:
         return TrialState.FAILED, self._too_short(attempt)
 
     def _too_short(self, attempt: Attempt) -> str:
-        lived = units.span(attempt.elapsed_s(time.time()))
+        lived = units.span(attempt.elapsed_s(clock.now()))
         if self.measures:
             measured = units.span(self._settling.measured_s)
             return f"the script ended after {lived}, {measured} of it measured, before its rate was precise enough: let it run longer"

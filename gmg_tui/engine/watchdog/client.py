@@ -8,6 +8,8 @@ import logging
 import sys
 from pathlib import Path
 
+from gmg_tui.engine.watchdog.process import start_of
+
 _log = logging.getLogger(__name__)
 
 _LAST_S = 12.0
@@ -22,7 +24,8 @@ class WatchdogClient:
     def __init__(self) -> None:
         self._session_id = ""
         self._process: asyncio.subprocess.Process | None = None
-        self._groups: set[int] = set()
+        self._groups: dict[int, int] = {}
+        """The starts of the live groups' leaders, by PID."""
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self, session_id: str) -> None:
@@ -54,18 +57,18 @@ class WatchdogClient:
             self._send_all()
 
     def _send_all(self) -> None:
-        for group in self._groups:
-            self._send(f"+{group}\n")
+        for group, start in self._groups.items():
+            self._send(f"+{group} {start}\n")
 
     def began(self, group: int) -> None:
-        """A process group has begun."""
-        self._groups.add(group)
-        self._send(f"+{group}\n")
+        """Records a process group whose leader has just been started."""
+        self._groups[group] = start_of(group)
+        self._send(f"+{group} {self._groups[group]}\n")
 
     def ended(self, group: int) -> None:
-        """A process group has ended, with all in it."""
-        self._groups.discard(group)
-        self._send(f"-{group}\n")
+        """Records that a process group has ended, with all in it."""
+        if (start := self._groups.pop(group, None)) is not None:
+            self._send(f"-{group} {start}\n")
 
     def _send(self, line: str) -> None:
         if self._process is None or self._process.stdin is None or self._process.stdin.is_closing():

@@ -12,65 +12,127 @@ import signal
 import sys
 import time
 from collections.abc import Iterable
-from pathlib import Path
+from contextlib import suppress
+from threading import Thread
 
 _STEPS = ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0))
 """Shorter waits than the engine's: nobody reads the workers' output, and their GPUs are needed."""
 _CHECK_S = 0.1
+_ENVIRON_S = 1.0
+"""Limit for reading environments: that of a process that hangs in a driver may never be readable."""
+_DEAD = (b"Z", b"X")
+
+Key = tuple[int, int]
+"""A process's PID and its start, ticks since boot, which no other process has."""
 
 
-def _left(lines: Iterable[bytes]) -> set[int]:
-    """The process groups that live when the engine goes (`+N` has begun, `-N` has ended)."""
-    groups: set[int] = set()
+def _fields(pid: int) -> list[bytes]:
+    """Returns the fields of `/proc/PID/stat` from the state on (proc(5)). Raises `OSError` if there is no process."""
+    file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+    try:
+        return os.read(file, 4096).rpartition(b")")[2].split()
+    finally:
+        os.close(file)
+
+
+def start_of(pid: int) -> int:
+    """Returns when a process has started, in ticks since boot; 0 if there is none."""
+    try:
+        return int(_fields(pid)[19])
+    except (OSError, IndexError):
+        return 0
+
+
+def _left(lines: Iterable[bytes]) -> set[Key]:
+    """Returns the groups that live when the engine goes (`+N START` has begun, `-N START` has ended), by their leaders."""
+    leaders: set[Key] = set()
     for line in lines:
-        if line.startswith(b"+"):
-            groups.add(int(line[1:]))
-        elif line.startswith(b"-"):
-            groups.discard(int(line[1:]))
-    return groups
+        number, start = line[1:].split()
+        change = leaders.add if line.startswith(b"+") else leaders.discard
+        change((int(number), int(start)))
+    return leaders
 
 
-def _members(groups: set[int], mark: bytes) -> set[int]:
-    """The PIDs of what is alive of the groups, and of processes with `mark` in their environment."""
-    pids: set[int] = set()
-    for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
-        try:
-            fields = Path("/proc", name, "stat").read_bytes().rpartition(b")")[2].split()
-            if fields[0] in (b"Z", b"X"):
+class _Processes:
+    """Finds what is alive of the groups of `leaders`, and processes with `mark` in their environment."""
+
+    def __init__(self, leaders: set[Key], mark: bytes) -> None:
+        self._leaders, self._mark = leaders, mark
+        self._marked: set[Key] = set()
+        self._reading: set[Key] = set()
+
+    def alive(self) -> set[Key]:
+        """Returns those that are alive now."""
+        groups: dict[Key, int] = {}
+        for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
+            if not name.isdigit() or int(name) == os.getpid():
                 continue
-            if int(fields[2]) in groups or mark in Path("/proc", name, "environ").read_bytes().split(b"\0"):
-                pids.add(int(name))
+            with suppress(OSError, IndexError):  # it is gone
+                fields = _fields(int(name))
+                if fields[0] not in _DEAD:
+                    groups[int(name), int(fields[19])] = int(fields[2])
+        # The number of a group that has ended may be that of another one now, whose leader has another start.
+        ours = {group for group, start in self._leaders if start_of(group) in (0, start)}
+        found = {key for key, group in groups.items() if group in ours}
+        others = [key for key in groups if key not in found | self._marked | self._reading]
+        reader = Thread(target=self._read, args=(others,), daemon=True)
+        with suppress(RuntimeError):  # no thread can be started: the groups are known without
+            reader.start()
+            reader.join(_ENVIRON_S)
+        return found | (self._marked & groups.keys())
+
+    def _read(self, keys: list[Key]) -> None:
+        for key in keys:
+            self._reading.add(key)
+            with suppress(OSError), open(f"/proc/{key[0]}/environ", "rb") as file:  # noqa: PTH123 - without pathlib
+                if self._mark in file.read().split(b"\0"):
+                    self._marked.add(key)
+            self._reading.discard(key)
+
+
+def _send(key: Key, number: int) -> None:
+    """Sends a signal to exactly that process, never to one that has its PID now."""
+    pid, start = key
+    try:
+        handle = os.pidfd_open(pid)
+    except (AttributeError, OSError):  # an old kernel or Python, a sandbox, or it has ended
+        handle = None
+    try:
+        if start_of(pid) != start:
+            return
+        try:
+            if handle is None:
+                raise OSError
+            signal.pidfd_send_signal(handle, number)
         except OSError:
-            continue  # gone, or another user's
-    return pids
+            with suppress(OSError):
+                os.kill(pid, number)
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
-def _end(groups: set[int], mark: bytes) -> list[int]:
-    """End them all. Returns the PIDs that were alive."""
-    alive = first = _members(groups, mark)
+def _end(processes: _Processes) -> list[int]:
+    """Ends them all. Returns the PIDs that were alive."""
+    alive = first = processes.alive()
     for number, wait_s in _STEPS:
         if not alive:
             break
-        for pid in alive:
-            try:
-                os.kill(pid, number)
-                os.kill(pid, signal.SIGCONT)  # a stopped one could not obey
-            except (ProcessLookupError, PermissionError):
-                continue  # it has ended meanwhile
+        for key in alive:
+            _send(key, number)
+            _send(key, signal.SIGCONT)  # a stopped one could not obey
         deadline = time.monotonic() + wait_s
         while alive and time.monotonic() < deadline:
             time.sleep(_CHECK_S)
-            alive = _members(groups, mark)
-    return sorted(first)
+            alive = processes.alive()
+    return sorted(pid for pid, _ in first)
 
 
 def main(session_id: str) -> None:
-    """Wait for the engine's end, then end what it leaves behind, and log that to the engine's log (standard error)."""
+    """Waits for the engine's end, then ends what it leaves behind, and logs that to the engine's log (standard error)."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # it ends with the engine, not before
-    ended = _end(_left(sys.stdin.buffer), b"GMG_SESSION_ID=" + os.fsencode(session_id))
+    ended = _end(_Processes(_left(sys.stdin.buffer), b"GMG_SESSION_ID=" + os.fsencode(session_id)))
     if ended:
         moment = time.strftime("%Y-%m-%d %H:%M:%S")
         pids = ", ".join(map(str, ended))

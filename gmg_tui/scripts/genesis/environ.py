@@ -21,9 +21,10 @@ _OWN = "GMG_"
 """The prefix of gmg-tui's own variables, which nobody overrides."""
 WORKER_VARIABLES = (
     *("GMG_SESSION", "GMG_SESSION_ID", "GMG_SLOT", "GMG_WORKER_INDEX", "GMG_NUM_WORKERS", "GMG_ATTEMPT"),
-    *("GMG_JOB", "GMG_JOB_NAME"),
+    *("GMG_JOB", "GMG_JOB_NAME", "GMG_PROBE_DIR"),
+    *("GMG_EVENT", "GMG_FOLDER", "GMG_REASON", "GMG_TEXT"),
 )
-"""The variables that identify a worker and its processes."""
+"""The variables of workers and of `--notify`'s commands. An engine that one of them starts inherits none."""
 _TASK = re.compile(r"SLURM_(PROCID|LOCALID|NODEID|NPROCS|NTASKS\w*|STEPID|STEP_\w+)|(PMI|PMIX|OMPI)_\w+")
 """What gives a process its task number and their count, in Slurm's steps and MPI's jobs.
 

@@ -1,0 +1,59 @@
+"""The watchdog of a killed engine ends its workers, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from gmg_tui.engine.watchdog import process as watchdog
+from tests.patience import LONG_S
+
+_SLEEP = ("sleep", "600")
+_NO_PIDFD = "import os, sys; del os.pidfd_open; "
+_NO_PERMISSION = "import os, sys; os.pidfd_open = lambda pid: os.kill(1 << 22, 0); "
+_NO_THREAD = "import threading; threading.Thread.start = lambda self: exec('raise RuntimeError'); "
+_RUN = f"import runpy; runpy.run_path({watchdog.__file__!r}, run_name='__main__')"
+
+
+@pytest.fixture
+def sleepers() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """A worker, a process of its session outside its group, and a stranger, in groups of their own."""
+    marked = {**os.environ, "GMG_SESSION_ID": "test-watchdog"}
+    with (
+        subprocess.Popen(_SLEEP, process_group=0) as worker,
+        subprocess.Popen(_SLEEP, process_group=0, env=marked) as helper,
+        subprocess.Popen(_SLEEP, process_group=0) as stranger,
+    ):
+        yield [worker, helper, stranger]
+        for process in (worker, helper, stranger):
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    "boot", ["", _NO_PIDFD, _NO_PERMISSION, _NO_THREAD], ids=["pidfd", "none", "refused", "thread"]
+)
+def test_workers_are_ended_and_a_group_with_a_reused_number_is_not(
+    sleepers: list[subprocess.Popen[bytes]], boot: str
+) -> None:
+    worker, helper, stranger = sleepers
+    lines = f"+{worker.pid} {watchdog.start_of(worker.pid)}\n+{stranger.pid} {watchdog.start_of(stranger.pid) - 5}\n"
+    command = (sys.executable, "-I", "-S", "-c", boot + _RUN, "test-watchdog")
+    ended = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=LONG_S, check=True)
+    assert worker.wait(LONG_S) < 0
+    assert str(worker.pid) in ended.stderr
+    if boot != _NO_THREAD:
+        assert helper.wait(LONG_S) < 0
+    assert stranger.poll() is None
+    assert str(stranger.pid) not in ended.stderr
+
+
+def test_a_process_is_not_signalled_that_has_the_number_of_another_one(sleepers: list[subprocess.Popen[bytes]]) -> None:
+    worker, _, stranger = sleepers
+    watchdog._send((stranger.pid, watchdog.start_of(worker.pid) - 1), 9)
+    watchdog._send((worker.pid, watchdog.start_of(worker.pid)), 9)
+    assert worker.wait(LONG_S) == -9
+    assert stranger.poll() is None
