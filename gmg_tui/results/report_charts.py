@@ -240,7 +240,11 @@ def _line(chart: _Chart, slot: str, rows: Sequence[MetricsRow], index: int, *, l
     longest = _GAP_STEPS * steps[len(steps) // 2] if steps else 0.0
     last: MetricsRow | None = None
     for row in rows:
-        if last is not None and (row.time - last.time > longest or (row.job != last.job and chart.unit == "FPS")):
+        gap_s = row.time - last.time if last is not None else 0.0
+        # Metrics are kept at longer steps as they age.
+        if last is not None and (
+            gap_s > max(longest, _GAP_STEPS * last.seconds) or (row.job != last.job and chart.unit == "FPS")
+        ):
             xs.append(xs[-1])
             ys.append(None)
         last = row

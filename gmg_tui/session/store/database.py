@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 from gmg_tui.model import Attempt, JobRecord, Snapshot
 from gmg_tui.model.errors import GmgError
 
-VERSION = 12
+VERSION = 13
 """`PRAGMA user_version` of the stores that this gmg-tui reads and writes."""
 _BUSY_S = 5.0
 """How long to wait for another process's lock before it counts as an error."""
@@ -50,10 +50,10 @@ class JobAttempt(Struct, frozen=True, omit_defaults=True):
 
 
 class MetricsRow(NamedTuple):
-    """A slot's metrics at one moment; None where unknown."""
+    """A slot's metrics in one second, or in several as they age (`thinning`); None where unknown."""
 
     time: float
-    """Unix time, seconds."""
+    """Unix time of the first second."""
     slot: str
     job: int | None
     fps: float | None
@@ -66,6 +66,8 @@ class MetricsRow(NamedTuple):
     """The share of the SMs that were busy."""
     state: str | None = None
     """The worker's."""
+    seconds: int = 1
+    """Number of seconds with a sample that it stands for."""
 
 
 Record = Snapshot | JobRecord | JobAttempt | MetricsRow

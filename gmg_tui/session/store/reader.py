@@ -17,12 +17,19 @@ from msgspec import structs
 from gmg_tui.model import JobRecord, Series, Snapshot, WorkerState
 from gmg_tui.session.store import database
 from gmg_tui.session.store.database import JobAttempt, MetricsRow, StoreError
+from gmg_tui.session.store.thinning import METRICS, combined
 
-_METRICS = """
-SELECT avg(time), slot, max(job), avg(fps), avg(gpu_util_pct), avg(memory_used_mib), avg(power_w),
-    avg(temperature_c), avg(sm_pct), max(state)
+_COLUMNS = {
+    "time": "sum((time + (seconds - 1) / 2.0) * seconds) / sum(seconds)",
+    "slot": "slot",
+    **dict.fromkeys(("job", "state"), "max({})"),
+    **{metric: combined(metric) for metric in METRICS},
+    "seconds": "sum(seconds)",
+}
+_METRICS = f"""
+SELECT {", ".join(_COLUMNS[name].format(name) for name in MetricsRow._fields)}
 FROM metrics GROUP BY slot, CAST((time - ?) / ? AS INTEGER) ORDER BY slot, min(time)
-"""
+"""  # noqa: S608 - texts of this module
 _SERIES = """
 WITH spans AS (
     SELECT slot, max(min(time), max(time) - :last_s) AS first, max(time) AS last
@@ -123,7 +130,8 @@ class Stored:
     def metrics(self, points: int) -> list[MetricsRow]:
         """The metrics of all slots, slot by slot and in order of time.
 
-        Of each slot at most `points`: means over as many equal intervals, each with the interval's last job.
+        Of each slot at most `points`, each for an equal interval: its last job, the maxima of memory and temperature, and
+        the means of all others.
         """
         first, last = self._db.execute("SELECT min(time), max(time) FROM metrics").fetchone()
         if first is None:

@@ -17,6 +17,7 @@ from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.model import JobRecord
 from gmg_tui.session.store import database
 from gmg_tui.session.store.database import JobAttempt, MetricsRow, Record, StoreError
+from gmg_tui.session.store.thinning import thin
 
 _log = logging.getLogger(__name__)
 
@@ -24,6 +25,8 @@ MAX_METRICS = 20_000
 """Rows that may wait: some minutes of 64 slots, some megabytes."""
 _METRICS_S = 5.0
 """How often metrics are written when nothing else is."""
+_THIN_S = 60.0
+"""Between two passes that thin the metrics."""
 _RETRY_S = 1.0
 _REFUSED_S = 10.0
 """How long a closing writer keeps trying."""
@@ -92,6 +95,8 @@ class StoreWriter:
         self._ended = False
         """Whether the end of a job was written since the files were generated."""
         self._not_before = 0.0
+        self._thin_at = 0.0
+        """When metrics are thinned next, monotonic seconds."""
 
     def start(self) -> None:
         """Start to write."""
@@ -157,6 +162,7 @@ class StoreWriter:
                 self._db = database.open_for_writing(self._path, create=self._is_new)
                 self._is_new = False
             database.write(self._db, self._waiting)
+            self._thin(self._db)
         except (sqlite3.Error, OSError) as error:
             self._close()
             where = getattr(error, "filename", None) or self._path
@@ -164,6 +170,18 @@ class StoreWriter:
         except StoreError as error:
             return str(error)
         return None
+
+    def _thin(self, db: sqlite3.Connection) -> None:
+        """Thins the metrics if that is due; a failure only leaves the store larger."""
+        now = time.monotonic()
+        if now < self._thin_at:
+            return
+        try:
+            more = thin(db)
+        except sqlite3.Error:
+            _log.exception("the metrics cannot be thinned")
+            more = False
+        self._thin_at = now if more else now + _THIN_S
 
     async def _generate(self, closing: bool) -> str | None:
         """Generate the files if that is due; why they are out of date, in one line."""

@@ -22,7 +22,7 @@ from msgspec import structs
 
 from gmg_tui.model import Attempt, JobRecord, Snapshot, WorkerState
 from gmg_tui.session import STORE
-from gmg_tui.session.store import database, writer
+from gmg_tui.session.store import database, thinning, writer
 from gmg_tui.session.store.database import JobAttempt, MetricsRow, Record, StoreError
 from gmg_tui.session.store.reader import create, load_jobs, open_store
 from tests.patience import eventually
@@ -144,6 +144,65 @@ def test_a_series_bridges_thinned_metrics_but_no_pause(tmp_path: Path) -> None:
     assert len(unknown) * series.step_s > 250
     assert (recent.step_s, recent.sm_pct) == (1.0, ())
     assert None not in recent.fps
+
+
+def test_metrics_are_thinned_as_they_age_and_keep_sums_maxima_and_states(tmp_path: Path) -> None:
+    seconds = 27 * 3600
+    rows = [
+        MetricsRow(
+            records.START + n,
+            f"cpu{slot}",
+            1 + n // 50_000,
+            fps=None if n % 1000 < 7 else float(n),
+            gpu_util_pct=n % 101,
+            memory_used_mib=float(n % 997),
+            power_w=None if slot else 300.0 + n % 7,
+            temperature_c=n % 89,
+            state="building" if n % 1000 < 7 else "running",
+        )
+        for n in range(seconds)
+        for slot in range(2)
+    ]
+    create(tmp_path / STORE, [])
+    with contextlib.closing(database.open_for_writing(tmp_path / STORE)) as db:
+        database.write(db, rows)
+
+        def sums() -> list[tuple[float, ...]]:
+            sums = ", ".join(f"sum({name} * seconds)" for name in ("1", "fps", "gpu_util_pct", "power_w"))
+            maxima = "max(memory_used_mib), max(temperature_c), min(job), max(job)"
+            return db.execute(f"SELECT {sums}, {maxima} FROM metrics GROUP BY slot, state").fetchall()
+
+        before = sums()
+        with open_store(tmp_path / STORE) as stored:
+            states, points = stored.states(), stored.metrics(100)
+        passes = 1
+        while thinning.thin(db):
+            passes += 1
+        assert passes <= 2 + len(rows) // thinning.MAX_ROWS
+        assert not thinning.thin(db)
+        for now, then in zip(sums(), before, strict=True):
+            assert now == pytest.approx(then)
+        (left,) = db.execute("SELECT count(*) FROM metrics").fetchone()
+        assert left < 1.1 * 2 * (3600 + 23 * 360 + 3 * 60)
+        last_hour = db.execute("SELECT count(*) FROM metrics WHERE time >= ?", (rows[-1].time - 3599,)).fetchone()
+        assert last_hour == (2 * 3600,)
+    with open_store(tmp_path / STORE) as stored:
+        thinned, now_states = stored.metrics(100), stored.states()
+    assert [change[1:] for change in now_states] == [change[1:] for change in states]
+    assert all(abs(now[0] - then[0]) < 60 for now, then in zip(now_states, states, strict=True))
+    for point, before_it in zip(thinned, points, strict=True):
+        assert point.fps == pytest.approx(before_it.fps, abs=60)
+        assert point.memory_used_mib == pytest.approx(before_it.memory_used_mib, abs=60)
+
+
+async def test_the_writer_thins_metrics(folder: Path, opened: Opened) -> None:
+    store, troubles = opened()
+    old = [row._replace(time=row.time - 7200) for row in _metrics(100)]
+    store.put(*old, *_metrics(10), Snapshot(1.0, 2.0, ()))
+    await store.close()
+    with open_store(folder / STORE) as stored:
+        assert 18 <= len(stored.metrics(10_000)) <= 21
+    assert troubles.lines in ([], [None])
 
 
 async def test_writes_are_in_the_store_while_the_writer_runs_and_afterwards(folder: Path, opened: Opened) -> None:
