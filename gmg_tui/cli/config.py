@@ -41,22 +41,22 @@ def read(file: Path, command: str) -> Settings:
     Raises:
         GmgError: The file cannot be read, or is wrong.
     """
-    import tomllib  # only where there is a file
+    import msgspec  # only where there is a file
 
-    import msgspec
+    from gmg_tui.machine.toml import parse
 
     class _Tables(msgspec.Struct):
         keys: dict[str, str | tuple[str, ...]] = {}
         readers: dict[str, dict[str, Any]] = {}
 
     try:
-        data = tomllib.loads(file.read_text("utf-8"))
+        data = parse(file.read_text("utf-8"))
         tables = msgspec.convert({name: data[name] for name in _TABLES if name in data}, _Tables)
     except OSError as error:
         raise GmgError(f"cannot be read: {error.strerror}") from error
     except msgspec.ValidationError as error:
         raise GmgError(str(error)) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise GmgError(f"is not TOML: {error}") from error
     options_of = {name: [opt for table in tables for opt in table] for name, tables in TABLES.items()}
     everywhere = [opt for options in options_of.values() for opt in options]

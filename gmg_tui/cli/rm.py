@@ -132,7 +132,7 @@ def removable(name: str) -> Removable:
     if not stat.S_ISDIR(about.st_mode):
         raise GmgError(f"{folder} is not a folder, but a link or file; remove it yourself", 1)
     with suppress(OSError):
-        folder.chmod(about.st_mode | stat.S_IRWXU)  # a script may have taken these rights
+        sessions.restore_rights(folder)
     entry = sessions.inspect(folder)
     if entry is None:
         if sessions.is_locked(folder) or abs(time.time() - about.st_mtime) < _STARTING_S:

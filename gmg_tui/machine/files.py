@@ -24,18 +24,21 @@ _LINE_BYTES = 64 << 10
 _COPY_BYTES = 1 << 20
 _NOTE = re.compile(rb"\n\[gmg-tui\] ([\d,]+) bytes are cut out here: [^\n]*\n")
 _NOTE_BYTES = 200
+MAX_LINKS = 40
 _PRIVATE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
 def write_atomic(path: Path, data: bytes | Iterable[bytes]) -> None:
-    """Write `data`, or its parts, to `path` atomically, replacing the file that is there; links are followed.
+    """Write `data`, or its parts, to `path` atomically, replacing the file that is there.
+
+    Links are followed, but for those of other users in a shared folder, as the kernel can do it (`protected_symlinks`).
 
     The data reaches the disk before the name, so that a power cut leaves the old file or the complete one.
 
     Raises:
         OSError: The folder is missing, full or not writable, or `path` is not a regular file; nothing is left behind.
     """
-    path = Path(os.path.realpath(path))
+    path = _followed(path)
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -48,6 +51,23 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes]) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _followed(path: Path) -> Path:
+    """The file that a path means. Raises `OSError` for a link of another user in a folder with the sticky bit."""
+    for _ in range(MAX_LINKS):
+        path = Path(os.path.realpath(path.parent), path.name)
+        if not path.is_symlink():
+            return path
+        owner, folder = path.lstat().st_uid, path.parent.stat()
+        if (
+            folder.st_mode & stat.S_ISVTX
+            and folder.st_mode & stat.S_IWOTH
+            and owner not in (os.geteuid(), folder.st_uid)
+        ):
+            raise PermissionError(errno.EACCES, "a link of another user in a shared folder", str(path))
+        path = path.parent / path.readlink()
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
 
 
 def open_regular(path: Path | str, flags: int = os.O_RDONLY, *, folder: int | None = None) -> int:

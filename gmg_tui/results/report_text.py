@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -123,7 +124,7 @@ def _below(data: ReportData) -> Iterator[str]:
         return
     if data.session.idle_text:
         yield data.session.idle_text
-    if (summary := data.folder / SUMMARY).exists():  # a lost session may have none
+    if os.path.exists(summary := data.folder / SUMMARY):  # noqa: PTH110 - raises nothing; a lost session may have none
         yield f"summary: {summary}"
     yield f"logs: {data.folder / LOGS}/"
 

@@ -8,6 +8,7 @@ import os
 import pwd
 import re
 import socket
+import stat
 import struct
 import tempfile
 import time
@@ -103,6 +104,15 @@ def folders() -> list[Path]:
         return [folder for folder in sessions_folder().iterdir() if _NAME.fullmatch(folder.name)]
     except OSError:
         return []
+
+
+def restore_rights(folder: Path) -> bool:
+    """Gives the user all rights to a session's folder if a script has taken some; True if it had. Raises `OSError`."""
+    mode = folder.lstat().st_mode
+    if not stat.S_ISDIR(mode) or mode & stat.S_IRWXU == stat.S_IRWXU:
+        return False
+    folder.chmod(stat.S_IRWXU)
+    return True
 
 
 def create(name: str | None, script: str) -> Path:

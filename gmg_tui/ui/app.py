@@ -151,7 +151,7 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         """Leave the terminal to the pager on a file; nothing is drawn meanwhile. Raises `GmgError` if it fails."""
         command = pager_command(path)
         with self.batch_update(), self.suspend() if self.terminal is not None else nullcontext():
-            trouble = await run_pager(command)
+            trouble = await run_pager(command, readonly=self.view.readonly)
         self.action_redraw()
         if trouble:
             raise GmgError(trouble)

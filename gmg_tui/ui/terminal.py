@@ -245,16 +245,18 @@ def pager_command(path: Path) -> list[str]:
     return [*words, str(path)]
 
 
-async def run_pager(command: Sequence[str]) -> str:
+async def run_pager(command: Sequence[str], *, readonly: bool = False) -> str:
     """Run the pager until it ends; within `App.suspend()`, which nothing may leave by an exception. Returns what went wrong.
 
-    `LESS=R` shows the colours of Genesis, unless the user wants something else of `less`.
+    `LESS=R` shows the colours of Genesis, unless the user wants something else of `less`; with `readonly` it runs no
+    other program, and writes no file.
     """
     before = {number: signal.getsignal(number) for number in _INTERRUPTS}
     for number in _INTERRUPTS:
         signal.signal(number, lambda *_: None)  # unlike SIG_IGN, the pager does not inherit this
     try:
-        process = await asyncio.create_subprocess_exec(*command, env={"LESS": "R", **os.environ})
+        env = {"LESS": "R", **os.environ, **({"LESSSECURE": "1"} if readonly else {})}
+        process = await asyncio.create_subprocess_exec(*command, env=env)
         status = await process.wait()
         return f"{command[0]}: exit status {status}" if status else ""  # its message was gone with its screen
     except OSError as error:

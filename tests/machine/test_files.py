@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.machine import files
+from gmg_tui.machine import files, toml
 
 
 def test_links_are_followed_and_kept(tmp_path: Path) -> None:
@@ -19,6 +19,37 @@ def test_links_are_followed_and_kept(tmp_path: Path) -> None:
         files.write_atomic(second, data)
         assert (target.read_bytes(), link.is_symlink(), second.is_symlink()) == (data, True, True)
     assert [path.name for path in target.parent.iterdir()] == ["out.json"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+def test_a_link_of_another_user_in_a_shared_folder_is_not_followed(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    target, link, ours = tmp_path / "target", tmp_path / "link", tmp_path / "ours"
+    target.write_bytes(b"kept")
+    link.symlink_to(target)
+    os.chown(link, 65534, -1, follow_symlinks=False)
+    ours.symlink_to(link)
+    for path in (link, ours):
+        with pytest.raises(PermissionError, match="a link of another user"):
+            files.write_atomic(path, b"x")
+    assert target.read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("x = " + "9" * 4000, "an integer has more than 64 bits"),
+        (".".join("a" * 100_000) + " = 1", "a key has more than 32 parts"),
+        ("x = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+        ("x = " + "9" * 5000, "Exceeds the limit"),
+        ("a" * 1_000_000, "Expected '='"),
+    ],
+    ids=["integer", "key", "nested", "digits", "long"],
+)
+def test_wrong_toml_is_refused(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        toml.parse(text)
+    assert toml.parse('a.b.c = "x.y"\n[d.e]\nf = [1.5, 2]') == {"a": {"b": {"c": "x.y"}}, "d": {"e": {"f": [1.5, 2]}}}
 
 
 def test_a_pipe_is_refused_and_kept(tmp_path: Path) -> None:

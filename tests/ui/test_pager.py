@@ -95,6 +95,8 @@ async def test_enter_on_a_job_that_has_left_its_slot_opens_its_log(
 @pytest.mark.process
 async def test_nothing_leaves_the_suspended_screen_by_an_exception() -> None:
     assert await run_pager(["false"]) == "false: exit status 1"
+    secure = ["sh", "-c", 'test "$LESSSECURE" = 1']
+    assert (await run_pager(secure, readonly=True), await run_pager(secure)) == ("", "sh: exit status 1")
     assert await run_pager(["/absent"]) == "/absent: No such file or directory"
 
 

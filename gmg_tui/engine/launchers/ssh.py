@@ -15,7 +15,7 @@ from pathlib import Path
 from gmg_tui.engine.launchers.launcher import PROGRAM, Launcher
 from gmg_tui.model.errors import GmgError
 
-_HOST = re.compile(r"(?:[A-Za-z0-9._-]+@)?[A-Za-z0-9][A-Za-z0-9._:-]*")
+_HOST = re.compile(r"(?:[A-Za-z0-9._][A-Za-z0-9._-]*@)?[A-Za-z0-9][A-Za-z0-9._:-]*")
 _OPTIONS = (
     *("-o", "BatchMode=yes"),
     *("-o", "ConnectTimeout=20"),
@@ -43,7 +43,7 @@ class Ssh(Launcher):
         same, python, folder = shlex.join(PROGRAM), shlex.quote(PROGRAM[0]), shlex.quote(str(Path.cwd()))
         there = f"cd {folder} 2>/dev/null; if [ -x {python} ]; then exec {same}; else exec gmg-tui agent; fi"
         # The login shell may be any, such as fish or csh, which have no `if … then`.
-        return (*self._client, *_OPTIONS, self._hosts[node], f"exec sh -c {shlex.quote(there)}")
+        return (*self._client, *_OPTIONS, "--", self._hosts[node], f"exec sh -c {shlex.quote(there)}")
 
 
 def _name(host: str) -> str:

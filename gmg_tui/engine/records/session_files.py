@@ -103,6 +103,7 @@ class SessionFiles:
         """
         folder = self._session.spec.folder
         try:
+            self._restore_rights()
             if _is_log(Path(folder, sessions.ENGINE_LOG)):
                 return False
             make_private(Path(folder, sessions.LOGS))
@@ -113,6 +114,13 @@ class SessionFiles:
         self._note("folder", f"{folder} was removed and recreated; the logs so far are gone")
         return True
 
+    def _restore_rights(self) -> None:
+        """Give the user all rights to the folder and that of the logs again, if they exist. Raises `OSError`."""
+        folder = Path(self._session.spec.folder)
+        with suppress(FileNotFoundError):
+            if sessions.restore_rights(folder) or sessions.restore_rights(folder / sessions.LOGS):
+                _log.warning("%s: a script had taken the rights to it, which were restored", folder)
+
     def write(self, snapshot: Snapshot, *, ended: bool = False) -> bool:
         """Write all files. Returns whether that succeeded; if not, a note has the reason."""
         with self._writing:
@@ -121,6 +129,7 @@ class SessionFiles:
             self._ended = ended
             briefs = sessions.WorkerBrief.of(snapshot.workers)
             try:
+                self._restore_rights()
                 ended_at = time.time() if ended else None
                 sessions.write_record(sessions.Record(self._session, briefs, ended_at, snapshot.queue))
                 self._save_phase_times()

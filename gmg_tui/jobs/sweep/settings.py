@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +14,7 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from gmg_tui.jobs.argument_placeholders import JOB_NAMES, NAME, NAMES, as_text
+from gmg_tui.machine.toml import parse as parse_toml
 from gmg_tui.model import Value, units
 from gmg_tui.model.errors import GmgError, nearest
 
@@ -110,10 +110,10 @@ def read(path: str) -> Settings:
             raise GmgError(f"{path} is not a regular file; give the path of a TOML file")
         if file.suffix == ".py":
             raise GmgError(f"{path} is not an experiments file; without one: --set KEY=V1,V2 --script {path}")
-        tree = tomllib.loads(file.read_text("utf-8-sig"))
+        tree = parse_toml(file.read_text("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise GmgError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not UTF-8'}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise GmgError(f"{path} is not TOML: {error}") from error
     settings = _convert(path, tree)
     script = settings.script
@@ -172,8 +172,8 @@ def stored(value: Value) -> Value:
 
 def _value(text: str) -> Value:
     try:
-        value = tomllib.loads(f"value = {text}")["value"] if "\n" not in text else text
-    except (tomllib.TOMLDecodeError, RecursionError):
+        value = parse_toml(f"value = {text}")["value"] if "\n" not in text else text
+    except ValueError:
         return text
     return value if isinstance(value, bool | int | float | str) else text
 

@@ -15,7 +15,9 @@ import pytest
 from msgspec import structs
 
 import gmg_tui
+from gmg_tui.engine.launchers.ssh import Ssh
 from gmg_tui.model import DdpSpec, NodesSpec, WorkerState
+from gmg_tui.model.errors import GmgError
 from gmg_tui.session import nodes_folder
 from tests.engine.harness import program, running, spawn, spec_for, sweep_for
 from tests.engine.nodes.fleets import ENDLESS, nothing_left
@@ -133,3 +135,11 @@ async def test_a_group_needs_all_hosts_and_another_version_of_gmg_tui_is_rejecte
         f"1 of 2 nodes cannot be used: b: it has gmg-tui 9.9.9, and here is {here}; install the same"
     )
     nothing_left(spec)
+
+
+def test_no_host_can_be_an_option_of_ssh() -> None:
+    for host in ("-V", "-V@h", "-oProxyCommand=x@h"):
+        with pytest.raises(GmgError, match="is no host"):
+            Ssh(f"a,{host}")
+    command = Ssh("a,me@b").command("b")
+    assert command[command.index("--") + 1] == "me@b"
