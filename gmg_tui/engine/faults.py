@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar
 
@@ -13,10 +14,12 @@ _T = TypeVar("_T")
 
 _PAUSE_S = 1.0
 """Before a loop that has failed goes on."""
+_WELL_S = 10.0
+"""A part that has worked without a fault for so long has recovered."""
 
 
 class Faults:
-    """Runs the parts of the observer; an exception in one is logged and displayed once, and stops nothing else.
+    """Runs the parts of the observer; an exception in one is logged once, and displayed until the part works again.
 
     Attributes:
         note: Shows a note about a subject on all screens.
@@ -26,30 +29,44 @@ class Faults:
         self.note: Callable[[str, str | None], None] = lambda _, __: None
         self._known: set[tuple[str, str]] = set()
         """Parts with the type of their exception."""
+        self._failed_at: dict[str, float] = {}
+        """When each part that has not recovered failed last, monotonic seconds."""
 
     def guard(self, part: str, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T | None:
         """Call `function`. Returns what it returns; None where it fails."""
         try:
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
         except Exception as error:
             self._take(part, error)
             return None
+        if self._failed_at:
+            self._recover(part)
+        return result
 
     async def forever(self, part: str, run: Callable[[], Awaitable[object]]) -> None:
         """Await `run()`, again after each failure, until it returns or this is cancelled."""
+        loop = asyncio.get_running_loop()
         while True:
             try:
                 await run()
             except Exception as error:
                 self._take(part, error)
+                loop.call_later(_PAUSE_S + _WELL_S, self._recover, part)
                 await asyncio.sleep(_PAUSE_S)
             else:
                 return
 
+    def _recover(self, part: str) -> None:
+        """Removes the note of a part that works, unless it has just failed."""
+        failed_at = self._failed_at.get(part)
+        if failed_at is not None and time.monotonic() - failed_at >= _WELL_S:
+            del self._failed_at[part]
+            self.note(f"fault in {part}", None)
+
     def _take(self, part: str, error: Exception) -> None:
         kind = type(error).__name__
-        if (part, kind) in self._known:
-            return
-        self._known.add((part, kind))
-        _log.error("a fault in %s; the workers are not affected", part, exc_info=error)
+        self._failed_at[part] = time.monotonic()
+        if (part, kind) not in self._known:
+            self._known.add((part, kind))
+            _log.error("a fault in %s; the workers are not affected", part, exc_info=error)
         self.note(f"fault in {part}", f"{part}: internal error ({kind}: {error}); the workers run on; see engine.log")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from gmg_tui.engine.faults import Faults
 from gmg_tui.model import RunSpec, WorkerState
+from tests.patience import LONG_S, eventually
 
 from .harness import program, running, spec_for, sweep_for
 
@@ -147,5 +149,33 @@ async def test_a_loop_that_fails_is_reported_once_and_goes_on(monkeypatch: pytes
     assert results == []
     assert [note.partition(";")[0] for note in notes] == [
         "the beat: internal error (KeyError: 'a')",
+        "the beat: internal error (KeyError: 'b')",
         "the beat: internal error (ValueError: c)",
     ]
+
+
+async def test_the_note_of_a_fault_is_removed_once_the_part_works_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gmg_tui.engine.faults._PAUSE_S", 0.0)
+    monkeypatch.setattr("gmg_tui.engine.faults._WELL_S", 0.05)
+    faults, notes, cleared, restarted = Faults(), dict[str, str | None](), asyncio.Event(), asyncio.Event()
+
+    def note(subject: str, text: str | None) -> None:
+        notes[subject] = text
+        if text is None:
+            cleared.set()
+
+    async def run() -> None:
+        if not restarted.is_set():
+            restarted.set()
+            raise KeyError
+        await asyncio.Event().wait()
+
+    faults.note = note
+    running = asyncio.create_task(faults.forever("the loop", run))
+    await asyncio.wait_for(cleared.wait(), LONG_S)
+    assert notes == {"fault in the loop": None}
+    running.cancel()
+    faults.guard("records", lambda: 1 // 0)
+    faults.guard("records", lambda: 1)
+    assert notes["fault in records"], "another call of the part has just failed"
+    await eventually(lambda: faults.guard("records", str) == "" and not notes["fault in records"])

@@ -51,13 +51,12 @@ def test_an_illegal_access_is_an_xid_of_the_script(handles: list[Any], cuda: Non
     pytest.importorskip("triton", reason="triton is not installed")
     if not pynvml.nvmlDeviceGetSupportedEventTypes(handles[0]) & pynvml.nvmlEventTypeXidCriticalError:
         pytest.skip("this GPU reports no Xids")
-    events = XidEvents()
+    events = XidEvents(handles[0])
     try:
-        events.register("gpu0", handles[0])
         done = subprocess.run([sys.executable, str(ILLEGAL_ACCESS)], capture_output=True, text=True, timeout=120)
         assert "illegal memory access" in done.stderr
         deadline = time.monotonic() + EVENT_S
-        while not (codes := [code for _, code in events.new()]) and time.monotonic() < deadline:
+        while not (codes := list(events.new())) and time.monotonic() < deadline:
             time.sleep(0.1)  # nothing to wait on: NVML's own wait would be another function than ours
     finally:
         events.free()

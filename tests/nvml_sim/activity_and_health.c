@@ -288,10 +288,20 @@ static int next_xid(struct event_set *set, struct event_data *out)
     return 0;
 }
 
+static int is_any_lost(const struct event_set *set)
+{
+    for (int i = 0; i < set->count; ++i)
+        if (find(set->watched[i]->uuid) && is_lost(find(set->watched[i]->uuid)))
+            return 1;
+    return 0;
+}
+
 int nvmlEventSetWait_v2(struct event_set *set, struct event_data *out, unsigned timeout_ms)
 {
     int code = enter_initialised(__func__);
     for (unsigned waited_ms = 0; code == SUCCESS && !next_xid(set, out); waited_ms += 10) {
+        if (is_any_lost(set))
+            return leave(GPU_IS_LOST);
         if (waited_ms >= timeout_ms)
             return leave(TIMEOUT);
         hang();

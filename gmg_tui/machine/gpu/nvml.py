@@ -57,7 +57,8 @@ class Nvml:
         self._trouble: dict[str, tuple[float, GpuSample]] = {}
         """For each GPU in trouble, when it is tried again, and its sample until then."""
         self._gpms: dict[str, Gpm] = {}
-        self._xids: XidEvents | None = None
+        self._xids: dict[str, XidEvents] = {}
+        """By UUID, of the GPUs that have answered."""
         self._listen_at = 0.0
         """When registering for the Xids of the remaining GPUs is tried again."""
         self._healths = Healths()
@@ -75,8 +76,8 @@ class Nvml:
         """Shut NVML down, whether or not it still answers; no other thread may be using it."""
         for gpm in self._gpms.values():
             gpm.free()
-        if self._xids is not None:
-            self._xids.free()
+        for events in self._xids.values():
+            events.free()
         self._forget()
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
@@ -136,23 +137,26 @@ class Nvml:
         """
         if self.error is not None:
             return False
-        now, any_taken = time.monotonic(), False
-        try:
-            if now >= self._listen_at:
-                self._listen_at = now + self._retry_s
-                self._xids = self._xids or XidEvents()
-                for uuid in dict.fromkeys(gpu.parent_uuid or gpu.uuid for gpu in gpus):
-                    if uuid not in self._xids.registered:
-                        with contextlib.suppress(pynvml.NVMLError):
-                            self._xids.register(uuid, self._handle(uuid))
-            for uuid, code in self._xids.new() if self._xids is not None else ():
-                self._healths.add_xid(uuid, code)
-                any_taken = True
-        except pynvml.NVMLError:  # a GPU is lost: those that are left are registered anew
-            if self._xids is not None and self.error is None:
-                self._xids.free()
-            self._xids = None
+        now, any_taken, listening = time.monotonic(), False, self._xids
+        if now >= self._listen_at:
+            self._listen_at = now + self._retry_s
+            for uuid in dict.fromkeys(gpu.parent_uuid or gpu.uuid for gpu in gpus):
+                if uuid not in listening:
+                    with contextlib.suppress(pynvml.NVMLError):
+                        listening[uuid] = XidEvents(self._handle(uuid))
+        for uuid, events in list(listening.items()):
+            try:
+                for code in events.new():
+                    self._healths.add_xid(uuid, code)
+                    any_taken = True
+            except pynvml.NVMLError:  # the GPU is lost, and registered once it is back
+                self._stop_listening(uuid)
         return any_taken
+
+    def _stop_listening(self, uuid: str) -> None:
+        events = self._xids.pop(uuid, None)
+        if events is not None and self.error is None:
+            events.free()
 
     def read(self, gpu: Gpu, *, slow: bool, activity: bool = False) -> GpuSample:
         """A sample of `gpu`. Trouble with the GPU, or with NVML as a whole, is in the sample, never raised.
@@ -215,8 +219,7 @@ class Nvml:
         self._slow.pop(uuid, None)
         if (gpm := self._gpms.pop(uuid, None)) is not None:
             gpm.free()
-        if self._xids is not None:
-            self._xids.registered.discard(parent)  # under another handle once it is back
+        self._stop_listening(parent)  # it has another handle once it is back
         self._trouble[uuid] = (time.monotonic() + self._retry_s, sample)
         return sample
 
@@ -257,7 +260,7 @@ class Nvml:
         self._slow.clear()
         self._trouble.clear()
         # Not freed: another thread may be using it at this moment, and what NVML had is gone anyhow.
-        self._gpms, self._xids, self._listen_at = {}, None, 0.0
+        self._gpms, self._xids, self._listen_at = {}, {}, 0.0
 
 
 def driver_version() -> str | None:

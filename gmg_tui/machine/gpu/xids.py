@@ -10,7 +10,6 @@ reset there, while NVIDIA's k8s-device-plugin counts it among the application's 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ import pynvml
 from gmg_tui.machine.gpu.driver import UNSUPPORTED
 from gmg_tui.model import GpuTrouble, Xid
 
-_MOST = 64
+_MAX_EVENTS = 64
 """Events taken at once; a GPU may report thousands."""
 _RESET = "end what runs there and reset it (`nvidia-smi --gpu-reset`), or reboot"
 IDLE_RESET = "reset the GPU when nothing runs there"
@@ -103,47 +102,35 @@ def trouble(xid: Xid) -> GpuTrouble | None:
 
 
 class XidEvents:
-    """An event set of NVML, with the Xids of the GPUs registered there. Used by one thread; free it before `nvmlShutdown`."""
+    """The Xids of one GPU from now on: an event set of NVML fails as a whole when one of its GPUs is lost.
 
-    def __init__(self) -> None:
-        """Begin without a GPU. Raises `pynvml.NVMLError`."""
+    Used by one thread; free it before `nvmlShutdown`.
+    """
+
+    def __init__(self, handle: Any) -> None:
+        """Raises `pynvml.NVMLError` if the GPU does not answer."""
         self._set = pynvml.nvmlEventSetCreate()
-        self._uuids: dict[int | None, str] = {}
-        self.registered: set[str] = set()
-        """The GPUs that need not be registered (again), by UUID; those without events are among them."""
-
-    def register(self, uuid: str, handle: Any) -> None:
-        """Listen to a GPU from now on. Raises `pynvml.NVMLError` where it does not answer."""
+        self._is_supported = True
         try:
             pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, self._set)
-            self._uuids[_address(handle)] = uuid
         except pynvml.NVMLError as error:
             if error.value not in UNSUPPORTED:
+                self.free()
                 raise
-        self.registered.add(uuid)
+            self._is_supported = False
 
-    def new(self) -> Iterator[tuple[str, int]]:
-        """The Xids since the last time, each with its GPU's UUID. Does not wait.
-
-        Raises `pynvml.NVMLError` when a GPU is lost or NVML is gone.
-        """
-        for _ in range(_MOST if self._uuids else 0):
+    def new(self) -> Iterator[int]:
+        """Yields the Xids since the last time. Does not wait. Raises `pynvml.NVMLError` if GPU or NVML are gone."""
+        for _ in range(_MAX_EVENTS if self._is_supported else 0):
             try:
                 event = pynvml.nvmlEventSetWait_v2(self._set, 0)
             except pynvml.NVMLError as error:
                 if error.value == pynvml.NVML_ERROR_TIMEOUT:
                     return
                 raise
-            uuid = self._uuids.get(_address(event.device))
-            if uuid is not None:
-                yield uuid, int(event.eventData)
+            yield int(event.eventData)
 
     def free(self) -> None:
         """Stop listening."""
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlEventSetFree(self._set)
-
-
-def _address(handle: Any) -> int | None:
-    """A handle's value, by which two of the same GPU are equal."""
-    return ctypes.cast(handle, ctypes.c_void_p).value

@@ -130,6 +130,20 @@ def test_a_lost_gpu_does_not_block_events_of_others(sim: Sim) -> None:
 
 
 @on_simulated_driver
+def test_xids_of_others_arrive_while_a_gpu_is_lost(sim: Sim) -> None:
+    nvml = Nvml.open(retry_s=3600)
+    gpus = nvml.gpus()
+    nvml.take_xids(gpus)
+    sim.gpus[0].lost = True
+    sim.gpus[1].xids = [79]
+    sim.write()
+    assert nvml.take_xids(gpus)
+    sim.gpus[2].xids = [48]
+    sim.write()
+    assert nvml.take_xids(gpus)
+
+
+@on_simulated_driver
 def test_gpus_that_do_not_answer_at_first_are_taken_once_they_do(sim: Sim) -> None:
     nvml = Nvml.open(retry_s=0)
     gpus = nvml.gpus()
@@ -177,7 +191,7 @@ def test_the_sampler_reads_health_and_an_xid_triggers_another_read(sim: Sim) -> 
     assert thread.stop()
     sim.record()
     nvml.close()
-    assert sim.calls() == ["nvmlEventSetFree", "nvmlShutdown"]
+    assert sim.calls() == [*["nvmlEventSetFree"] * len(sim.gpus), "nvmlShutdown"]
 
 
 @on_simulated_driver
