@@ -254,15 +254,11 @@ def lock(folder: Path) -> int:
 def _take(descriptor: int) -> bool:
     """Lock an open engine's log; False if another process holds the lock for longer than a moment."""
     deadline = time.monotonic() + _LOCK_TIMEOUT_S
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_POLL_S)
-        else:
-            return True
+    while not (taken := _flock(descriptor, fcntl.LOCK_EX)):
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(_POLL_S)
+    return taken
 
 
 def is_locked(folder: Path) -> bool:
@@ -272,9 +268,31 @@ def is_locked(folder: Path) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
+        return not _flock(descriptor, fcntl.LOCK_SH)
     finally:
         os.close(descriptor)
+
+
+def _flock(descriptor: int, kind: int) -> bool:
+    """Returns whether the lock of an engine's log could be taken.
+
+    Some file systems have no such locks (Lustre without `-o flock`, some NFS). There the engine and its watchdog are found
+    among this machine's processes, by their standard error, which is the log.
+    """
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return not _is_standard_error(os.fstat(descriptor))
+    return True
+
+
+def _is_standard_error(file: os.stat_result) -> bool:
+    """True if another process of this user has `file` as its standard error."""
+    for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
+        if name.isdigit() and int(name) != os.getpid():
+            with suppress(OSError):  # it has ended, or is another user's
+                if os.path.samestat(os.stat(f"/proc/{name}/fd/2"), file):  # noqa: PTH116 - a path for each process
+                    return True
     return False

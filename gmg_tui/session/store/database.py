@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sqlite3
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +15,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct, structs
 
+from gmg_tui.machine.file_locks import record_lock_trouble
 from gmg_tui.model import Attempt, JobRecord, Snapshot
 from gmg_tui.model.errors import GmgError
 
@@ -21,6 +23,7 @@ VERSION = 13
 """`PRAGMA user_version` of the stores that this gmg-tui reads and writes."""
 _BUSY_S = 5.0
 """How long to wait for another process's lock before it counts as an error."""
+_STALE_S = 60.0
 
 
 class StoreError(GmgError):
@@ -157,7 +160,7 @@ def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:
         StoreError: Another version made it.
     """
     os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600))
-    db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+    db = _connect(path)
     try:
         if _version(db, path) == 0:
             # In one transaction, so that a killed process never leaves tables without a version.
@@ -182,7 +185,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     if not path.exists():
         raise StoreError(f"{path}: there is no store; it was removed, or the session had none")
     # Writable where it can be: what a killed engine left unfinished is rolled back.
-    db = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", timeout=_BUSY_S, isolation_level=None, uri=True)
+    db = _connect(path)
     try:
         if _version(db, path) == 0:
             raise StoreError(f"{path}: the store is empty: its engine ended before it could write")
@@ -191,6 +194,23 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
         db.close()
         raise
     return db
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Connects to a store that exists. Without record locks a folder beside it, `store.sqlite.lock`, is the lock."""
+    options = "mode=rw"
+    if record_lock_trouble(path.parent) is not None:
+        options += "&vfs=unix-dotfile"
+        _remove_stale(path.with_name(f"{path.name}.lock"))
+    uri = f"file:{quote(os.fsencode(path))}?{options}"
+    return sqlite3.connect(uri, timeout=_BUSY_S, isolation_level=None, check_same_thread=False, uri=True)
+
+
+def _remove_stale(lock: Path) -> None:
+    """Removes the lock of a process that was killed while it read or wrote, which takes much less than a minute."""
+    with suppress(OSError):
+        if time.time() - lock.stat().st_mtime > _STALE_S:
+            lock.rmdir()
 
 
 def _version(db: sqlite3.Connection, path: Path) -> int:
