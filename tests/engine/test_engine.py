@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from gmg_tui.engine.attempts.script_times import PHASE_TIMES
+from gmg_tui.machine.cgroup import usable_cpus
 from gmg_tui.model import RunSpec, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import inspect, sessions_folder
@@ -71,7 +71,7 @@ async def test_each_worker_gets_its_own_environment_and_arguments(tmp_path: Path
             assert env["GMG_WORKER_INDEX"] == str(index)
             assert env["GMG_NUM_WORKERS"] == "2"
             assert env["GMG_ATTEMPT"] == "1"
-            assert int(env["OMP_NUM_THREADS"]) == max(1, len(os.sched_getaffinity(0)) // 2)
+            assert int(env["OMP_NUM_THREADS"]) == max(1, usable_cpus() // 2)
             assert "{i}" in reply["argv"]
 
 

@@ -23,6 +23,7 @@ from gmg_tui.engine.processes.process_tree import Scans
 from gmg_tui.engine.watchdog.client import WatchdogClient
 from gmg_tui.jobs.argument_placeholders import fill, fill_some, values_for
 from gmg_tui.machine.blocking_calls import in_daemon_thread
+from gmg_tui.machine.cgroup import usable_cpus
 from gmg_tui.machine.gpu import silence
 from gmg_tui.machine.gpu.driver import Driver
 from gmg_tui.machine.gpu.egl import EglMap
@@ -199,7 +200,7 @@ class LocalHost:
             attempt=number,
             gpu_index=gpu_index,
             egl_index=egl_index,
-            threads=threads_each(len(os.sched_getaffinity(0)), self._count),
+            threads=threads_each(usable_cpus(), self._count),
             robosuite=self._robosuite,
             extra={name: fill(value, values) for name, value in env.items()} | self._simulation(),
             more=({} if meeting is None else variables(meeting, {**os.environ, **env})) | job,

@@ -16,7 +16,7 @@ from gmg_tui.machine.gpu.nvml import NvmlUnavailable
 from gmg_tui.model import Gpu, GpuSample, RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results import table as tables
-from tests.nvml_sim import HANGS, Mig, Process, Sim
+from tests.nvml_sim import HANGS, UNKNOWN, Mig, Process, Sim
 from tests.nvml_sim.child import on_simulated_driver
 
 KEYS = [
@@ -115,3 +115,12 @@ def test_a_driver_that_does_not_list_its_gpus_times_out(sim: Sim) -> None:
 )
 def test_throttle_reasons_are_words_and_idleness_is_none(mask: int, expected: tuple[str, ...]) -> None:
     assert throttle_reasons(mask) == expected
+
+
+@on_simulated_driver
+def test_a_session_names_the_gpus_that_it_has_to_leave_out(sim: Sim) -> None:
+    sim.gpus[1].fails = {"nvmlDeviceGetUUID": UNKNOWN}
+    sim.write()
+    hardware = Hardware.find(RunSpec("sim-1", "/state", "/run/sock", "sim.py", (), "/", "python"))
+    assert [slot.name for slot in hardware.slots] == [f"gpu{index}" for index in (0, 2, 3, 4, 5, 6, 7)]
+    assert hardware.warnings == ("GPU 1 does not answer (NVML: Unknown Error); no worker runs there",)

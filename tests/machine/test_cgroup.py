@@ -1,0 +1,70 @@
+"""How many CPUs a container may use, by the files of both versions of cgroups."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from gmg_tui.machine import cgroup
+
+
+def _proc(tmp_path: Path, memberships: str, mounts: Mapping[str, str], files: Mapping[str, str]) -> Path:
+    """A `/proc/self` with these lines, and cgroup file systems: a mount point, `root - type options`; files, their content."""
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    lines = []
+    for point, described in mounts.items():
+        root, kind, options = described.split()
+        escaped = str(tmp_path / point).replace(" ", "\\040")
+        lines.append(f"30 20 0:26 {root} {escaped} rw,nosuid - {kind} cgroup {options}\n")
+    (tmp_path / "cgroup").write_text(memberships)
+    (tmp_path / "mountinfo").write_text("".join(lines))
+    return tmp_path
+
+
+_V1 = "4:memory:/docker/x\n3:cpu,cpuacct:/docker/x\n1:name=systemd:/docker/x\n"
+_QUOTA, _PERIOD = "cpu.cfs_quota_us", "cpu.cfs_period_us"
+
+
+@pytest.mark.parametrize(
+    ("memberships", "mounts", "files", "quota"),
+    [
+        ("0::/\n", {"fs": "/ cgroup2 rw"}, {"fs/cpu.max": "100000 100000\n"}, 1.0),
+        ("0::/\n", {"fs": "/ cgroup2 rw"}, {"fs/cpu.max": "max 100000\n"}, None),
+        ("0::/\n", {"fs": "/ cgroup2 rw"}, {"fs/cpu.max": "rubbish"}, None),
+        ("0::/\n", {"fs": "/ cgroup2 rw"}, {}, None),
+        (
+            "0::/job/step\n",
+            {"fs": "/ cgroup2 rw"},
+            {"fs/job/step/cpu.max": "max 100000", "fs/job/cpu.max": "150000 100000", "fs/cpu.max": "800000 100000"},
+            1.5,
+        ),
+        ("0::/host/pod\n", {"my fs": "/host/pod cgroup2 rw"}, {"my fs/cpu.max": "50000 100000"}, 0.5),
+        ("0::/../other\n", {"fs": "/ cgroup2 rw"}, {"fs/cpu.max": "200000 100000"}, 2.0),
+        (_V1, {"cpu": "/docker/x cgroup rw,cpu,cpuacct"}, {f"cpu/{_QUOTA}": "100000", f"cpu/{_PERIOD}": "50000"}, 2.0),
+        (_V1, {"cpu": "/ cgroup rw,cpu"}, {f"cpu/docker/x/{_QUOTA}": "-1", f"cpu/docker/x/{_PERIOD}": "50000"}, None),
+        (_V1, {"cpu": "/ cgroup rw,cpu"}, {f"cpu/docker/x/{_QUOTA}": "10000", f"cpu/docker/x/{_PERIOD}": "0"}, None),
+        (_V1, {"memory": "/ cgroup rw,memory"}, {f"memory/{_QUOTA}": "100000", f"memory/{_PERIOD}": "100000"}, None),
+    ],
+)
+def test_the_lowest_quota_of_all_levels_is_read(
+    memberships: str, mounts: dict[str, str], files: dict[str, str], quota: float | None, tmp_path: Path
+) -> None:
+    assert cgroup.cpu_quota(_proc(tmp_path, memberships, mounts, files)) == quota
+
+
+@pytest.mark.parametrize(
+    ("quota", "cpus", "usable"),
+    [("100000", 2, 1), ("150000", 8, 1), ("10000", 8, 1), ("400000", 2, 2), ("max", 3, 3), ("350000", 64, 3)],
+)
+def test_threads_come_from_quota_and_affinity(
+    quota: str, cpus: int, usable: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cpus)))
+    files = {"fs/cpu.max": f"{quota} 100000"}
+    assert cgroup.usable_cpus(_proc(tmp_path, "0::/\n", {"fs": "/ cgroup2 rw"}, files)) == usable
+    assert cgroup.usable_cpus(tmp_path / "absent") == cpus
