@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import ParamSpec, TypeVar
 
+RETRY_S = 0.2
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -33,4 +34,10 @@ async def in_daemon_thread(function: Callable[_P, _T], *args: _P.args, **kwargs:
     """
     import asyncio  # late: `gmg-tui gpus` runs no event loop
 
-    return await asyncio.wrap_future(begin(function, *args, **kwargs))
+    while True:
+        try:
+            begun = begin(function, *args, **kwargs)
+        except RuntimeError:  # no thread can be started, as when a script has used up the processes of a container
+            await asyncio.sleep(RETRY_S)
+        else:
+            return await asyncio.wrap_future(begun)

@@ -175,11 +175,15 @@ async def test_a_renamed_engine_log_is_recreated_and_locked() -> None:
         await run.leave()
 
 
+def _is_private(folder: Path) -> bool:
+    return stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
 async def test_rights_to_the_session_folder_that_a_script_takes_are_restored() -> None:
     async with running(spec_for(*STEPS)) as run:
         for folder in (run.folder / sessions.LOGS, run.folder):
             folder.chmod(0)
-            await eventually(lambda folder=folder: stat.S_IMODE(folder.stat().st_mode) == 0o700)
+            await eventually(partial(_is_private, folder))
 
 
 async def test_a_deleted_log_is_recreated() -> None:

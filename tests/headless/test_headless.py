@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
@@ -83,6 +84,23 @@ async def test_the_first_interrupt_stops_the_workers_and_the_second_kills_them(e
     assert status == 130
     assert err == "stopping the workers (ctrl+c again kills them)\nkilling the workers\n"
     assert "cpu0   stopping: SIGINT sent, waiting up to 15 s" in out
+
+
+async def test_lines_are_printed_once_threads_can_be_started_again(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures, start = iter(range(3)), threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if next(failures, None) is not None:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    output = Output(sys.stdout)
+    output.write("one", "two")
+    await output.written()
+    assert capfd.readouterr().out == "one\ntwo\n"
 
 
 async def test_repeated_sigterm_stops_cleanly(engine: ScriptedEngine) -> None:
