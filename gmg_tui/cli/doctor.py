@@ -22,9 +22,12 @@ from msgspec import Struct, structs
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import print_json, waiting
 from gmg_tui.machine import slurm as allocation
+from gmg_tui.machine.cgroup import cpu_quota, usable_cpus
+from gmg_tui.machine.file_locks import flock_trouble, record_lock_trouble
 from gmg_tui.machine.gpu import egl, selection, silence
 from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.machine.gpu.nvml import Nvml, NvmlUnavailable, cuda_version, driver_version
+from gmg_tui.machine.process_signals import pidfd_trouble
 from gmg_tui.model import Gpu, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import interpreter, probe
@@ -113,7 +116,7 @@ def doctor(python: str | None, *, as_json: bool) -> int:
     """
     path = interpreter.check_python(python) if python is not None else interpreter.default_python(os.environ)
     findings = []
-    for finding in _examine(path, os.environ):
+    for finding in _examine(path, os.environ, given=python is not None):
         findings.append(finding)
         if not as_json:
             text = "; ".join(filter(None, (finding.result, finding.advice)))
@@ -123,7 +126,7 @@ def doctor(python: str | None, *, as_json: bool) -> int:
     return int(any(finding.verdict == FAIL for finding in findings))
 
 
-def _examine(python: str, environ: Mapping[str, str]) -> Iterator[Finding]:
+def _examine(python: str, environ: Mapping[str, str], *, given: bool) -> Iterator[Finding]:
     """Run all checks, and yield each finding as it is made."""
     with waiting("asking the driver"):
         nvml = _ask_nvml()
@@ -134,7 +137,7 @@ def _examine(python: str, environ: Mapping[str, str]) -> Iterator[Finding]:
         yield visible(nvml, environ)
     with waiting("importing torch, which takes seconds"):
         packages = ask(python, environ)
-    yield installed(python, packages)
+    yield installed(python, packages, interpreter.origin(python, environ, given=given))
     if isinstance(packages, Installed) and packages.torch is not None:
         yield torch(packages, nvml)
     with waiting("asking EGL for its devices"):
@@ -143,6 +146,22 @@ def _examine(python: str, environ: Mapping[str, str]) -> Iterator[Finding]:
     yield cache("mesh cache", caches.mesh_cache(environ), "GS_CACHE_FILE_PATH")
     yield kernel_cache(environ, packages.genesis if isinstance(packages, Installed) else None)
     yield sessions_folder()
+    yield cpus()
+    yield signals()
+
+
+def signals() -> Finding:
+    """How processes are signalled that may be gone by then."""
+    if (trouble := pidfd_trouble()) is None:
+        return Finding("signals", OK, "processes are signalled by pidfd")
+    return Finding("signals", WARN, f"processes are signalled by PID, right after a check of their start: {trouble}")
+
+
+def cpus() -> Finding:
+    """The CPUs that workers share."""
+    usable, quota = usable_cpus(), cpu_quota()
+    why = "" if quota is None else f"; the container's quota is {quota:g} of {os.cpu_count()}"
+    return Finding("CPUs", OK, f"{usable} for the workers{why}")
 
 
 def _ask_nvml() -> NvmlView:
@@ -211,11 +230,11 @@ def ask(python: str, environ: Mapping[str, str]) -> Installed | str:
         return last or f"no answer, exit code {done.returncode}"
 
 
-def installed(python: str, packages: Installed | str) -> Finding:
-    """Whether the interpreter has Genesis and torch; `packages` may be why that is unknown."""
+def installed(python: str, packages: Installed | str, origin: str = "") -> Finding:
+    """Whether the interpreter has Genesis and torch; `packages` may be why that is unknown, `origin` why it is used."""
     if isinstance(packages, str):
-        return Finding("python", FAIL, f"{python}: {packages}", "choose another one with --python")
-    text = f"{python}, Python {packages.python}"
+        return Finding("python", FAIL, f"{origin or python}: {packages}", "choose another one with --python")
+    text = f"{origin or python}, Python {packages.python}"
     text += "".join(f", {name} {version}" for name, version in packages.others.items())
     if packages.genesis is None and packages.others:
         return Finding("python", OK, f"{text}; without Genesis")
@@ -291,9 +310,20 @@ def sessions_folder() -> Finding:
     free_mib = shutil.disk_usage(_existing(folder)).free / (1 << 20)
     finding = cache("sessions", folder, "XDG_STATE_HOME", remark=f", {units.mib(free_mib)} free")
     if finding.verdict == FAIL or free_mib >= _LOW_MIB:
-        return finding
+        return _locks(finding, _existing(folder))
     verdict = FAIL if free_mib < _FULL_MIB else WARN
     return structs.replace(finding, verdict=verdict, advice="free some space there, or set XDG_STATE_HOME")
+
+
+def _locks(finding: Finding, folder: Path) -> Finding:
+    """`finding`, or that the file system of the folder has no locks."""
+    trouble = flock_trouble(folder) or record_lock_trouble(folder)
+    if trouble is None:
+        return finding
+    advice = "sessions run, but only this machine sees whether one does: set XDG_STATE_HOME to a folder on a local disk"
+    return structs.replace(
+        finding, verdict=WARN, result=f"{finding.result}, where files cannot be locked ({trouble})", advice=advice
+    )
 
 
 def _existing(path: Path) -> Path:

@@ -24,7 +24,7 @@ from gmg_tui.cli.printing import note, waiting
 from gmg_tui.machine.files import open_regular
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
-from gmg_tui.scripts import torchrun
+from gmg_tui.scripts import interpreter, torchrun
 from gmg_tui.session.options import Options
 
 _PATIENCE_S = 1.0
@@ -130,7 +130,7 @@ def start(options: Options, make: Callable[[], RunSpec], *, engine: PrestartedEn
         signals.engine = engine
         try:
             engine.confirm()
-            for warning in reply.warnings:
+            for warning in (*reply.warnings, *_other_python(spec)):
                 note(f"gmg-tui: {warning}")
             if options.detach:
                 print(spec.name)
@@ -143,6 +143,13 @@ def start(options: Options, make: Callable[[], RunSpec], *, engine: PrestartedEn
             engine.cancel(torchrun.stop_s(spec))
             raise
     return 0 if status is None else conclude(spec, status)
+
+
+def _other_python(spec: RunSpec) -> tuple[str, ...]:
+    """That the workers run another interpreter than gmg-tui, where nobody has asked for it."""
+    if spec.python_given or spec.simulate is not None or interpreter.is_own(spec.python):
+        return ()
+    return (f"the script runs on {interpreter.origin(spec.python, os.environ)}; choose another with --python",)
 
 
 def _launch(

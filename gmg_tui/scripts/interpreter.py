@@ -12,7 +12,7 @@ from pathlib import Path
 from gmg_tui.model import Versions
 from gmg_tui.model.errors import GmgError
 
-_ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
+_ENVIRONMENTS = {"VIRTUAL_ENV": "virtualenv", "CONDA_PREFIX": "conda environment"}
 """Set by an activated environment; a virtualenv inside a conda environment takes precedence."""
 _ANSWER_S = 30.0
 """How long an interpreter may take to answer; it may be on a slow network disk."""
@@ -25,9 +25,26 @@ _HELLO = "import sys; print(sys.version_info[0])"
 
 def default_python(environ: Mapping[str, str]) -> str:
     """The interpreter of the active virtualenv or conda environment, else the one that runs gmg-tui."""
-    folders = filter(None, map(environ.get, _ENVIRONMENTS))
-    pythons = (str(Path(folder, "bin", "python")) for folder in folders)
-    return next((python for python in pythons if os.access(python, os.X_OK)), sys.executable)
+    return next((python for python in _active(environ) if os.access(python, os.X_OK)), sys.executable)
+
+
+def _active(environ: Mapping[str, str]) -> dict[str, str]:
+    """The interpreters of the active environments, each with the variable that names it."""
+    return {str(Path(environ[name], "bin", "python")): name for name in _ENVIRONMENTS if environ.get(name)}
+
+
+def origin(python: str, environ: Mapping[str, str], *, given: bool = False) -> str:
+    """Returns the interpreter and why workers run it; `given` if by `--python`."""
+    if given:
+        return f"{python} (--python)"
+    if (variable := _active(environ).get(python)) is not None:
+        return f"{python} (the active {_ENVIRONMENTS[variable]}, {variable})"
+    return f"{python} (gmg-tui's own)" if is_own(python) else python
+
+
+def is_own(python: str) -> bool:
+    """True if the interpreter is of the environment in which gmg-tui itself runs."""
+    return Path(python).parent == Path(sys.executable).parent
 
 
 def check_python(path: str) -> str:

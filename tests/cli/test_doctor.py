@@ -168,3 +168,17 @@ def test_the_kernel_cache_is_weighed_against_its_limit(
     assert found.verdict == verdict
     assert all(word in f"{found.result}; {found.advice}" for word in words)
     assert ("evicts" in (found.advice or "")) == (genesis not in ("1.4.5", None))
+
+
+def test_missing_pidfds_and_a_containers_quota_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor.signals().verdict == OK
+    monkeypatch.delattr(os, "pidfd_open")
+    assert doctor.signals() == Finding(
+        "signals",
+        WARN,
+        "processes are signalled by PID, right after a check of their start: this Python was built without pidfd_open",
+    )
+    monkeypatch.setattr(doctor, "usable_cpus", lambda: 1)
+    monkeypatch.setattr(doctor, "cpu_quota", lambda: 1.5)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    assert doctor.cpus().result == "1 for the workers; the container's quota is 1.5 of 64"

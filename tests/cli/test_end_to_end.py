@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 from gmg_tui import session as sessions
@@ -162,3 +163,18 @@ def test_a_worker_that_waits_for_a_silent_driver_reports_that_and_starts_when_it
     rest, _ = process.communicate()
     assert "gpu1 │ " in rest
     assert process.returncode == 0
+
+
+def test_the_environment_of_the_script_is_named_where_it_is_not_that_of_gmg_tui(tmp_path: Path) -> None:
+    (tmp_path / "conda" / "bin").mkdir(parents=True)
+    python = tmp_path / "conda" / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    script = tmp_path / "sim.py"
+    script.write_text("print('\u2502 \u23f1')\nimport no_such_robot\n")
+    env = {"CONDA_PREFIX": str(tmp_path / "conda"), "VIRTUAL_ENV": "", "PYTHONIOENCODING": "latin-1"}
+    done = gmg("--cpu", "1", "--headless", str(script), **env)
+    origin = f"{python} (the active conda environment, CONDA_PREFIX)"
+    assert f"the script runs on {origin}; choose another with --python" in done.stderr
+    assert "No module named 'no_such_robot'" in done.stdout
+    assert f"install it for {origin}" in done.stdout

@@ -30,6 +30,15 @@ def test_the_active_virtualenv_comes_before_condas_and_both_before_our_own(tmp_p
     assert interpreter.default_python({"VIRTUAL_ENV": str(tmp_path / "gone")}) == sys.executable
 
 
+def test_why_an_interpreter_was_chosen_is_known(tmp_path: Path) -> None:
+    conda = program(tmp_path / "conda" / "bin" / "python")
+    active = {"CONDA_PREFIX": str(tmp_path / "conda"), "VIRTUAL_ENV": ""}
+    assert interpreter.origin(conda, active) == f"{conda} (the active conda environment, CONDA_PREFIX)"
+    assert interpreter.origin(conda, active, given=True) == f"{conda} (--python)"
+    assert interpreter.origin(sys.executable, {}) == f"{sys.executable} (gmg-tui's own)"
+    assert interpreter.origin(conda, {}) == conda
+
+
 @pytest.mark.process
 def test_a_path_or_a_name_of_an_interpreter_becomes_absolute_and_links_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

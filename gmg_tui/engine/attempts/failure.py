@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import time
 from pathlib import Path
@@ -17,7 +18,7 @@ from gmg_tui.machine.gpu.nvml import NvmlUnavailable
 from gmg_tui.model import GpuSample, RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean
-from gmg_tui.scripts import torchrun
+from gmg_tui.scripts import interpreter, torchrun
 from gmg_tui.scripts.genesis.output.failures import SEE_LOG, Failure, FailureKind, explain_recorded
 
 _log = logging.getLogger(__name__)
@@ -64,7 +65,8 @@ async def _failure_of(readings: Readings, spec: RunSpec, exit_code: int) -> Fail
     entry = _entry_error(readings.newest_line, readings.launch.command[0]) if exit_code in ENV_FAILURES else None
     if entry is not None:
         return Failure(FailureKind.CONFIG, entry, "")
-    failure, meeting = _with_order(readings.reader.failure(exit_code), spec), readings.launch.meeting
+    failure = _with_python(_with_order(readings.reader.failure(exit_code), spec), spec)
+    meeting = readings.launch.meeting
     vague = failure.kind in (FailureKind.UNKNOWN, FailureKind.KILLED)
     if meeting is not None and vague:  # its record has more detail
         recorded = await recorded_in(Path(meeting.error_file))
@@ -113,6 +115,15 @@ def _with_order(failure: Failure, spec: RunSpec) -> Failure:
     order = " ".join([*(f"{option} …" for option in refused), *(["-m"] if spec.module else [])])
     advice = f"gmg-tui's {' and '.join(refused)} {goes} before the script: gmg-tui {order} {spec.script}"
     return failure._replace(advice=advice)
+
+
+def _with_python(failure: Failure, spec: RunSpec) -> Failure:
+    """`failure` with the interpreter in its advice where that lacks a module."""
+    if "No module named" not in failure.reason:
+        return failure
+    python = interpreter.origin(spec.python, os.environ, given=spec.python_given)
+    what = "Genesis (pip install genesis-world torch)" if failure.kind is FailureKind.CONFIG else "it"
+    return failure._replace(advice=f"install {what} for {python}, or choose another interpreter with --python")
 
 
 async def recorded_in(path: Path) -> torchrun.Recorded | None:

@@ -1,4 +1,4 @@
-"""A worker's environment: one GPU, a share of the host's cores, and nothing of the task that gmg-tui itself is.
+"""A worker's environment: one GPU, a share of the CPUs, and nothing of the task that gmg-tui itself is.
 
 Quadrants always opens CUDA ordinal 0 (quadrants/rhi/cuda/cuda_context.cpp), so `CUDA_VISIBLE_DEVICES`, set before the
 process starts, is the only way to choose its GPU; `torch.cuda.set_device` in the script comes too late.
@@ -17,6 +17,8 @@ _VISIBLE_DEVICE = ("TI_VISIBLE_DEVICE", "QD_VISIBLE_DEVICE")
 """Read only by the Vulkan loaders of Taichi and Quadrants."""
 _THREADS = ("OMP_NUM_THREADS", "QD_NUM_THREADS")
 """Of torch's and NumPy's loops, and of Quadrants' compiler and CPU kernels."""
+_ENCODING = "PYTHONIOENCODING"
+"""Takes precedence over PYTHONUTF8; Genesis' log has characters that most encodings lack."""
 _OWN = "GMG_"
 """The prefix of gmg-tui's own variables, which nobody overrides."""
 WORKER_VARIABLES = (
@@ -74,7 +76,7 @@ def worker_environment(
         gpu_index: Current NVML index of the slot's GPU; None on a CPU slot.
         egl_index: Index of that GPU among the EGL devices; None if unknown: then `EGL_DEVICE_ID` is unset, so that
             Genesis tries all devices (0.3.0 and later) rather than one that may be wrong. MuJoCo counts them likewise.
-        threads: The worker's share of the host's cores; `base` takes precedence.
+        threads: The worker's share of the CPUs that may be used; `base` takes precedence.
         extra: The worker's `--env`, placeholders filled in; overrides everything but `GMG_…`.
         robosuite: True if the interpreter has robosuite, which asserts that `MUJOCO_EGL_DEVICE_ID` is a number in
             `CUDA_VISIBLE_DEVICES` (1.4.1, utils/binding_utils.py): it is unset then.
@@ -90,6 +92,7 @@ def worker_environment(
     if devices:
         settings["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
     settings |= {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", "PYTHONUTF8": "1"}
+    settings |= {_ENCODING: None} if _ENCODING in base else {}
     settings |= {name: str(threads) for name in _THREADS if name not in base}
     settings |= more
     settings |= {name: value for name, value in extra.items() if not name.startswith(_OWN)}
@@ -130,6 +133,6 @@ def _device(slot: Slot, gpu_index: int | None, egl_index: int | None) -> dict[st
     return settings | {"EGL_DEVICE_ID": None if egl_index is None else str(egl_index)}
 
 
-def threads_each(cores: int, workers: int) -> int:
-    """How many of `cores` each of `workers` gets; at least one."""
-    return max(1, cores // max(1, workers))
+def threads_each(cpus: int, workers: int) -> int:
+    """How many of `cpus` each of `workers` gets; at least one."""
+    return max(1, cpus // max(1, workers))

@@ -152,3 +152,11 @@ def test_robosuite_gets_no_egl_device_of_mujoco() -> None:
     assert "MUJOCO_EGL_DEVICE_ID" not in made.full
     given = environment(CARD, gpu_index=3, egl_index=1, robosuite=True, extra={"MUJOCO_EGL_DEVICE_ID": "7"})
     assert given.full["MUJOCO_EGL_DEVICE_ID"] == "7"
+
+
+def test_the_outer_encoding_is_not_the_workers() -> None:
+    made = environment(CPU, {"PYTHONIOENCODING": "latin-1"})
+    assert ("PYTHONIOENCODING" in made.unset, "PYTHONIOENCODING" in made.full) == (True, False)
+    assert environment(CPU, {}).unset == ()
+    chosen = environment(CPU, {"PYTHONIOENCODING": "latin-1"}, extra={"PYTHONIOENCODING": "utf-8"})
+    assert (chosen.full["PYTHONIOENCODING"], chosen.unset) == ("utf-8", ())
