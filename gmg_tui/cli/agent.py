@@ -25,6 +25,7 @@ from gmg_tui import session as sessions
 from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.machine.files import reading
 from gmg_tui.machine.folders import make_private
+from gmg_tui.machine.user_folders import home
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import AGENT_MARK, NODE_MARK, nodes_folder
@@ -79,7 +80,7 @@ def _connect_or_start(line: bytes) -> socket.socket:
         name=folder.name,
         folder=str(folder),
         socket=str(path),
-        cwd=spec.cwd if Path(spec.cwd).is_dir() else str(Path.home()),
+        cwd=spec.cwd if Path(spec.cwd).is_dir() else str(home() or "/"),
         agent=structs.replace(about, logs=spec.folder if shared else ""),
     )
     trouble = _start(spec)

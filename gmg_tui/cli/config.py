@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import platformdirs
-
+from gmg_tui.machine.user_folders import config_folder
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.session.options import LINE, TABLES, Opt
 
@@ -30,9 +29,10 @@ class Settings(NamedTuple):
     """By name, as written."""
 
 
-def path() -> Path:
-    """The file, whether it exists or not: `$XDG_CONFIG_HOME/gmg-tui/config.toml`."""
-    return platformdirs.user_config_path("gmg-tui") / "config.toml"
+def path() -> Path | None:
+    """The file, whether it exists or not: `$XDG_CONFIG_HOME/gmg-tui/config.toml`; None for a user without a home folder."""
+    folder = config_folder()
+    return folder / "gmg-tui" / "config.toml" if folder is not None else None
 
 
 def read(file: Path, command: str) -> Settings:

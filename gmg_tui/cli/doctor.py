@@ -271,11 +271,13 @@ def egl_devices(mapped: EglMap, nvml: NvmlView) -> Finding:
     return Finding("EGL", OK, devices or units.count(len(mapped.devices), "device"))
 
 
-def cache(check: str, path: Path, variable: str, *, remark: str | None = None) -> Finding:
+def cache(check: str, path: Path | None, variable: str, *, remark: str | None = None) -> Finding:
     """Whether a folder can be written, and is on a disk of this machine; `variable` moves it elsewhere.
 
     Without a `remark` it is a cache, which is cold where there is no folder.
     """
+    if path is None:
+        return Finding(check, FAIL, "this user has no home folder", f"set HOME, or {variable} to a writable folder")
     existing = _existing(path)
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         return Finding(check, FAIL, f"{path} cannot be written", f"set {variable} to a writable folder")
@@ -306,7 +308,10 @@ def kernel_cache(environ: Mapping[str, str], genesis: str | None) -> Finding:
 
 def sessions_folder() -> Finding:
     """Whether sessions can be stored, and whether there is room for their logs."""
-    folder = sessions.sessions_folder()
+    try:
+        folder = sessions.sessions_folder()
+    except GmgError as error:
+        return Finding("sessions", FAIL, str(error))
     free_mib = shutil.disk_usage(_existing(folder)).free / (1 << 20)
     finding = cache("sessions", folder, "XDG_STATE_HOME", remark=f", {units.mib(free_mib)} free")
     if finding.verdict == FAIL or free_mib >= _LOW_MIB:

@@ -81,7 +81,7 @@ class ConfiguredCommand(click.Command):
 def settings_of(command: str) -> Settings | None:
     """What `config.toml` sets for a command; None without it, or if another user could change it. Raises `GmgError`."""
     file = config.path()
-    if not os.path.exists(file):  # noqa: PTH110 - raises nothing
+    if file is None or not os.path.exists(file):  # noqa: PTH110 - raises nothing
         return None
     from gmg_tui.cli.printing import note  # only where there is a file
     from gmg_tui.machine.folders import distrust

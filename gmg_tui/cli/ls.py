@@ -14,6 +14,7 @@ from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note, print_json, print_table
 from gmg_tui.cli.rm import unlisted
 from gmg_tui.headless.reporter import counts, states
+from gmg_tui.machine.user_folders import user_name
 from gmg_tui.model import units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results.column import Column
@@ -36,11 +37,18 @@ def ls(*, as_json: bool) -> int:
     remarks += [
         f"{folder.name} has no readable record; remove it with: gmg-tui rm {folder.name}" for folder in unlisted()
     ]
+    remarks += [
+        f"{folder.name} cannot be read; it belongs to {_owner(folder)}" for folder in sessions.unreadable_ones()
+    ]
     if entries or any(remarks):
         print_table(_COLUMNS, entries, *filter(None, remarks))
     else:
         print("no sessions yet; start one with: gmg-tui SCRIPT")
     return 0
+
+
+def _owner(folder: Path) -> str:
+    return user_name(folder.lstat().st_uid)
 
 
 async def _listing() -> list[SessionEntry]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import pwd
 import re
 import socket
 import stat
@@ -18,10 +17,9 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-import platformdirs
-
 from gmg_tui.machine.files import open_regular
 from gmg_tui.machine.folders import distrust, make_own, make_private
+from gmg_tui.machine.user_folders import home, passwd_home, state_folder, user_name
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
 
@@ -57,17 +55,17 @@ def sessions_folder() -> Path:
     If another user could change it, as after `sudo -E`, it is in `~/.local/state`, or that of the user's real home.
 
     Raises:
-        GmgError: Other users could change all of them.
+        GmgError: The user has no home folder, or other users could change all of them.
     """
-    fallbacks = (Path("~").expanduser(), Path(pwd.getpwuid(os.getuid()).pw_dir)) if _distrusted_state() else ()
-    for folder in (platformdirs.user_state_path("gmg-tui"), *(home / ".local/state/gmg-tui" for home in fallbacks)):
-        if distrust(folder) is None:
-            return folder / "sessions"
-    raise GmgError(f"no folder for sessions: {_distrusted_state()}; set XDG_STATE_HOME", 1)
-
-
-def _distrusted_state() -> str | None:
-    return distrust(platformdirs.user_state_path("gmg-tui"))
+    given = state_folder()
+    if given is None:
+        raise GmgError(f"user {os.getuid()} has no home folder for sessions; set HOME or XDG_STATE_HOME", 1)
+    distrusted = distrust(given / "gmg-tui")
+    homes = (home(), passwd_home()) if distrusted is not None else ()
+    for folder in (given, *(each / ".local/state" for each in homes if each is not None)):
+        if distrust(folder / "gmg-tui") is None:
+            return folder / "gmg-tui" / "sessions"
+    raise GmgError(f"no folder for sessions: {distrusted}; set XDG_STATE_HOME", 1)
 
 
 def runtime_folder() -> Path | None:
@@ -78,7 +76,8 @@ def runtime_folder() -> Path | None:
 
 def unused_folders() -> Iterator[str]:
     """Yields a sentence for each folder of the environment that is not used, since another user could change it."""
-    if reason := _distrusted_state():
+    given = state_folder()
+    if given is not None and (reason := distrust(given / "gmg-tui")):
         yield f"sessions are in {sessions_folder()}: {reason}"
     if (runtime := os.environ.get("XDG_RUNTIME_DIR")) and (reason := distrust(Path(runtime))):
         yield f"XDG_RUNTIME_DIR is not used: {reason}"
@@ -99,11 +98,30 @@ def check_name(name: str) -> str:
 
 
 def folders() -> list[Path]:
-    """The folders in the sessions' folder that have a session's name."""
+    """The folders in the sessions' folder that have a session's name. Raises `GmgError` if that cannot be read."""
     try:
         return [folder for folder in sessions_folder().iterdir() if _NAME.fullmatch(folder.name)]
-    except OSError:
+    except FileNotFoundError:
         return []
+    except OSError as error:
+        raise unreadable(sessions_folder(), error) from error
+
+
+def unreadable_ones() -> list[Path]:
+    """The folders of sessions that this user may not read, such as those that `sudo gmg-tui` made. Raises `GmgError`."""
+    return [folder for folder in folders() if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK)]
+
+
+def unreadable(folder: Path, error: OSError) -> GmgError:
+    """Returns the error for a folder of sessions that cannot be read, with its owner if that is another user."""
+    owner = ""
+    for path in (folder, *folder.parents):
+        with suppress(OSError):
+            uid = path.lstat().st_uid
+            if uid != os.geteuid() and isinstance(error, PermissionError):
+                owner = f"; {path} belongs to {user_name(uid)}: use gmg-tui as that user, or set XDG_STATE_HOME"
+            break
+    return GmgError(f"cannot read {folder}: {error.strerror}{owner}", 1)
 
 
 def restore_rights(folder: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 import time
@@ -18,7 +19,16 @@ from gmg_tui.model import JobRecord, Queue, Rank, RunSpec, Session, Worker, Work
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.model.run import UnixTime
 from gmg_tui.model.text import clean
-from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, folders, is_locked, remove_stale_socket
+from gmg_tui.session.paths import (
+    ENGINE_LOG,
+    LOGS,
+    RECORD,
+    folders,
+    is_locked,
+    remove_stale_socket,
+    unreadable,
+    unreadable_ones,
+)
 
 if TYPE_CHECKING:
     import psutil
@@ -230,12 +240,20 @@ def find(name: str | None, *, running: bool) -> SessionEntry:
         raise GmgError(elsewhere or nothing, 1)
     named = next((session for session in sessions if session.name == name), None)
     if named is None:
+        _check_readable(name)
         hint = nearest(name, [session.name for session in sessions]) or "; gmg-tui ls lists them"
         raise GmgError(f"there is no session {name}{hint}", 1)
     if named in fitting:
         return named
     ended = f"session {name} has ended; for its logs: gmg-tui logs {name}"
     raise GmgError(named.remark or ended, 1)
+
+
+def _check_readable(name: str) -> None:
+    """Raises `GmgError` if there is a session of that name whose folder is another user's."""
+    for folder in unreadable_ones():
+        if folder.name == name:
+            raise unreadable(folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
 
 
 def clear_lost(report: Callable[[str], None]) -> None:

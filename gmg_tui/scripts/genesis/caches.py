@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gmg_tui.machine.folders import distrust
+from gmg_tui.machine.user_folders import cache_folder
 
 STALE_S = 60.0
 """The age from which a lock counts as left behind."""
@@ -27,16 +28,17 @@ _LOCK_NAMES = ("qdcache.lock", "ptxcache.lock", "ticache.lock", "metadata.lock")
 """Of Quadrants' kernels and of its PTX, and of both as Taichi called them."""
 
 
-def mesh_cache(environ: Mapping[str, str]) -> Path:
-    """Returns the mesh cache: `GS_CACHE_FILE_PATH`, else below `XDG_CACHE_HOME` or `~/.cache` (1.4.5: genesis/utils/cache.py)."""
-    path = environ.get("GS_CACHE_FILE_PATH")
-    return Path(path) if path else _base(environ) / "genesis"
+def mesh_cache(environ: Mapping[str, str]) -> Path | None:
+    """Returns the mesh cache: `GS_CACHE_FILE_PATH`, else below `XDG_CACHE_HOME` or `~/.cache` (1.4.5: genesis/utils/cache.py).
+
+    None for a user without a home folder.
+    """
+    return _cache("GS_CACHE_FILE_PATH", "genesis", environ)
 
 
-def kernel_cache(environ: Mapping[str, str]) -> Path:
-    """Returns the kernel cache: `QD_OFFLINE_CACHE_FILE_PATH`, else below `XDG_CACHE_HOME` or `~/.cache` (compile_config.h)."""
-    path = environ.get("QD_OFFLINE_CACHE_FILE_PATH")
-    return Path(path) if path else _base(environ) / "quadrants" / "qdcache"
+def kernel_cache(environ: Mapping[str, str]) -> Path | None:
+    """Returns the kernel cache, likewise: `QD_OFFLINE_CACHE_FILE_PATH`, else below the folder of caches (compile_config.h)."""
+    return _cache("QD_OFFLINE_CACHE_FILE_PATH", "quadrants/qdcache", environ)
 
 
 def kernel_cache_use(environ: Mapping[str, str], genesis: str | None) -> tuple[int, int | None]:
@@ -44,7 +46,8 @@ def kernel_cache_use(environ: Mapping[str, str], genesis: str | None) -> tuple[i
 
     From 1.4.5 on Genesis sets a limit of 2 GiB; before, that of its compiler holds. None if the version is unknown.
     """
-    size = sum(_size(file) for file in kernel_cache(environ).rglob("*"))
+    folder = kernel_cache(environ)
+    size = sum(_size(file) for file in folder.rglob("*")) if folder is not None else 0
     given = environ.get(CACHE_LIMIT, "")
     if given.isdigit():
         return size, int(given)
@@ -59,14 +62,18 @@ def _size(file: Path) -> int:
         return 0
 
 
-def _base(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".cache")
+def _cache(variable: str, name: str, environ: Mapping[str, str]) -> Path | None:
+    if path := environ.get(variable):
+        return Path(path)
+    base = cache_folder(environ)
+    return base / name if base is not None else None
 
 
 def exist(environ: Mapping[str, str]) -> bool:
     """Whether there are compiled kernels at all; whether they are this script's is not visible from outside."""
+    cache = kernel_cache(environ)
     try:
-        return any(kernel_cache(environ).iterdir())
+        return cache is not None and any(cache.iterdir())
     except OSError:
         return False
 
@@ -76,10 +83,11 @@ def remove_stale_locks(environ: Mapping[str, str]) -> tuple[Path, ...]:
 
     Caches that another user could change are left alone.
     """
-    path = environ.get("TI_OFFLINE_CACHE_FILE_PATH")  # as the cache was called before Genesis 0.4
-    before = [Path(path)] if path else [_base(environ) / name / "ticache" for name in ("gstaichi", "taichi")]
+    # As the cache was called before Genesis 0.4.
+    before = [_cache("TI_OFFLINE_CACHE_FILE_PATH", f"{name}/ticache", environ) for name in ("gstaichi", "taichi")]
+    roots = [root for root in dict.fromkeys((kernel_cache(environ), *before)) if root is not None]
     removed = []
-    for lock in (lock for root in (kernel_cache(environ), *before) if distrust(root) is None for lock in _locks(root)):
+    for lock in (lock for root in roots if distrust(root) is None for lock in _locks(root)):
         with suppress(OSError):
             if time.time() - lock.lstat().st_mtime > STALE_S:
                 lock.unlink()

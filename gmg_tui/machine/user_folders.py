@@ -1,0 +1,54 @@
+"""The user's folders, by the XDG base directory specification: relative paths in its variables do not count."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+
+def home(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Returns `HOME`, else the home of the passwd entry; None if there is neither, as for a container's made-up user."""
+    folder = environ.get("HOME", "")
+    return Path(folder) if folder.startswith("/") else passwd_home()
+
+
+def passwd_home() -> Path | None:
+    """Returns the home of the user's passwd entry; None without one."""
+    with suppress(KeyError):
+        folder = pwd.getpwuid(os.getuid()).pw_dir
+        return Path(folder) if folder.startswith("/") else None
+    return None
+
+
+def config_folder() -> Path | None:
+    """Returns `XDG_CONFIG_HOME`, else `~/.config`; None without a home folder."""
+    return _folder("XDG_CONFIG_HOME", ".config", os.environ)
+
+
+def state_folder() -> Path | None:
+    """Returns `XDG_STATE_HOME`, else `~/.local/state`; None without a home folder."""
+    return _folder("XDG_STATE_HOME", ".local/state", os.environ)
+
+
+def cache_folder(environ: Mapping[str, str]) -> Path | None:
+    """Returns `XDG_CACHE_HOME`, else `~/.cache`; None without a home folder."""
+    return _folder("XDG_CACHE_HOME", ".cache", environ)
+
+
+def _folder(variable: str, below_home: str, environ: Mapping[str, str]) -> Path | None:
+    given = environ.get(variable, "")
+    if given.startswith("/"):
+        return Path(given)
+    folder = home(environ)
+    return folder / below_home if folder is not None else None
+
+
+def user_name(uid: int) -> str:
+    """Returns a user's name; the number without a passwd entry."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
