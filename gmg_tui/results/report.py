@@ -14,11 +14,12 @@ from gmg_tui.model.tried import below_median
 from gmg_tui.model.worker import added_up
 from gmg_tui.results.column import Column, find, ranked
 from gmg_tui.results.job_columns import columns, results_of
-from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
+from gmg_tui.session import ENGINE_DIED, STORE, Record, SessionEntry
 from gmg_tui.session.store.database import JobAttempt
 from gmg_tui.session.store.reader import Stored, open_store
 
 _INTERRUPTED = f"interrupted: {ENGINE_DIED}"
+_NOT_RECORDED = "its end was not recorded: the disk may have been full"
 UNSORTED = "in their order"
 _OFFERED = 3
 """Columns that a table offers to be sorted by."""
@@ -181,7 +182,22 @@ def collect(entry: SessionEntry, stored: Stored) -> ReportData:
         if snapshot is not None:
             elapsed_s = snapshot.elapsed_s + until - snapshot.time
             snapshot = structs.replace(snapshot.after_loss(ENGINE_DIED), time=until, elapsed_s=elapsed_s)
+    elif entry.state == "ended":
+        jobs = [_settled(job, entry.record) for job in jobs]
+        snapshot = snapshot and entry.record.settle(snapshot)
     return ReportData(entry.name, entry.folder, entry.state, session, until, jobs, attempts, snapshot)
+
+
+def _settled(job: JobRecord, record: Record) -> JobRecord:
+    """The job of a session that has ended, whose end a full disk may have kept from the store, but not from the record."""
+    if not job.state.live and job.state is not WorkerState.RESTARTING:
+        return job
+    if record.session.spec.sweep is not None:
+        return structs.replace(job, state=WorkerState.WAITING, reason=_NOT_RECORDED)
+    end = next((worker for worker in record.workers if worker.slot == job.slot and worker.state.ended), None)
+    if end is None:
+        return structs.replace(job, state=WorkerState.FAILED, reason=_NOT_RECORDED)
+    return structs.replace(job, state=end.state, reason=end.reason)
 
 
 def _after_loss(job: JobRecord, until: float, *, queued: bool) -> JobRecord:

@@ -15,7 +15,7 @@ from gmg_tui.machine.files import reading
 from gmg_tui.model import Attempt, Details, GpuSample, JobRecord, Series, Session, Snapshot, Tried, Worker, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean
-from gmg_tui.session import ENGINE_DIED, LOGS, STORE
+from gmg_tui.session import ENGINE_DIED, LOGS, STORE, read_record
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Ask, Bye, Command, Lines, Question, Topic, Update, Welcome
 from gmg_tui.session.store.reader import Stored, open_store
@@ -154,6 +154,8 @@ def _welcome(folder: Path, session: Session, loss: str) -> Welcome:
         if snapshot is None:
             name = session.spec.name
             raise GmgError(f"{name}: no snapshot was recorded; for what was recorded: gmg-tui report {name}", 1)
+        if (read := read_record(folder)) is not None:
+            snapshot = read[0].settle(snapshot)
         snapshot = structs.replace(snapshot, samples=_samples(session, snapshot, stored))
         recent = tuple(stored.series(int(_RECENT_S), last_s=_RECENT_S))
     return Welcome(session, snapshot.after_loss(ENGINE_DIED) if loss else snapshot, recent, readonly=True)

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from gmg_tui.machine.files import reading, write_atomic
-from gmg_tui.model import JobRecord, Queue, Rank, RunSpec, Session, Worker, WorkerState, own_rates
+from gmg_tui.model import JobRecord, Queue, Rank, RunSpec, Session, Snapshot, Worker, WorkerState, own_rates
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.model.run import UnixTime
 from gmg_tui.model.text import clean
@@ -89,6 +89,19 @@ class Record(Struct, frozen=True):
     """The sweep's progress; None in a plain run."""
     lost: bool = False
     """Whether the engine was killed, and what was left of it was cleaned up (`clear_lost`)."""
+
+    def settle(self, snapshot: Snapshot) -> Snapshot:
+        """Returns a recorded snapshot of a session that has ended, with the workers' ends that a full disk has kept from it."""
+        if self.ended is None or self.lost:
+            return snapshot
+        ends = {worker.slot: worker for worker in self.workers if worker.state.ended}
+        workers = tuple(
+            structs.replace(worker, state=end.state, reason=end.reason, stuck=None, stopping=None)
+            if not worker.state.ended and (end := ends.get(worker.slot)) is not None
+            else worker
+            for worker in snapshot.workers
+        )
+        return structs.replace(snapshot, workers=workers)
 
     def after_loss(self, died: float) -> Record:
         """The record once the engine has died, at that Unix time: no worker and no job runs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import os
 import re
 import shutil
@@ -24,6 +25,7 @@ from gmg_tui.model import RestartMode, Snapshot, WorkerState
 from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Action
 from gmg_tui.session.store.reader import load_jobs, open_store
+from tests.cli.scripted import gmg
 from tests.engine.harness import FAKE, Running, program, running, spawn, spec_for, sweep_for
 from tests.patience import LONG_S, eventually
 
@@ -132,6 +134,8 @@ async def test_a_session_that_ends_while_the_disk_is_full_is_not_lost(small_disk
         entry = sessions.inspect(run.folder)
         assert entry is not None
         assert (entry.state, entry.record.workers[0].state) == ("ended", "stopped")
+        (report,) = json.loads(gmg("report", run.spec.name, "--json").stdout)["jobs"]
+        assert report["state"] == "stopped"
 
 
 async def _answers(run: Running) -> None:
