@@ -291,7 +291,7 @@ def cache(check: str, path: Path | None, variable: str, *, remark: str | None = 
 def kernel_cache(environ: Mapping[str, str], genesis: str | None) -> Finding:
     """Whether compiled kernels can be kept, how large their cache is, and whether `genesis` evicts some."""
     finding = cache("kernel cache", path := caches.kernel_cache(environ), "QD_OFFLINE_CACHE_FILE_PATH")
-    if finding.verdict == FAIL or not path.is_dir():
+    if finding.verdict == FAIL or path is None or not path.is_dir():
         return finding
     size, limit = caches.kernel_cache_use(environ, genesis)
     text = f"{finding.result}, {units.size(size)}"

@@ -20,6 +20,10 @@ ANSI = re.compile(
 )
 """Escape sequences of ECMA-48, seven-bit forms, also unterminated strings."""
 
+_UNFINISHED = re.compile(rb"(\x1b[\]PX^_])[^\x07\x1b]*(\x1b?)\Z")
+"""A control string whose end has not arrived."""
+_MAX_SEQUENCE_BYTES = 64
+
 _ESCAPE = re.compile(ANSI.pattern.decode("ascii"))
 _PLAIN_STYLE = re.compile(r"\x1b\[(?:(?:0|1|2|3[1-6])?(?:;|(?=m)))*m")
 """What Rich writes for our tables; nothing that could hide text."""
@@ -62,14 +66,42 @@ def strip_ansi(raw: bytes) -> bytes:
     return ANSI.sub(b"", raw) if b"\x1b" in raw else raw
 
 
+def visible(raw: bytes) -> bytes:
+    """`raw` without escape sequences, and without what backspaces have overwritten on a terminal."""
+    raw = strip_ansi(raw)
+    if b"\b" not in raw:
+        return raw
+    cells, at = list[str](), 0
+    for character in raw.decode("utf-8", "replace"):
+        if character == "\b":
+            at = max(0, at - 1)
+        else:
+            cells[at : at + 1] = [character]
+            at += 1
+    return "".join(cells).encode()
+
+
+def compact(raw: bytes) -> bytes:
+    """The beginning of a line, of which more follows, without what no terminal shows, such as the data of an image."""
+    if (string := _UNFINISHED.search(raw)) is not None:
+        end, kept = string.start(), string[1] + string[2]
+    else:
+        end = len(raw.rstrip(b"\b"))
+        if (escape := raw.rfind(b"\x1b", max(0, end - _MAX_SEQUENCE_BYTES))) >= 0:
+            end = escape  # it may be unfinished
+        kept = raw[end:]
+    return visible(raw[:end]) + kept
+
+
 def clean(raw: bytes) -> str:
     """One line of output, without its line end, as text that is safe on any terminal.
 
-    As `safe`; line ends become `·` too, tabs spaces up to the next multiple of eight, invalid UTF-8 becomes U+FFFD;
-    beyond `MAX_LINE_BYTES` the line is cut and the rest counted.
+    As `safe`, without what backspaces overwrite; line ends become `·` too, tabs spaces up to the next multiple of eight,
+    invalid UTF-8 becomes U+FFFD; beyond `MAX_LINE_BYTES` the line is cut and the rest counted.
     """
+    raw = visible(raw)
     cut = len(raw) - MAX_LINE_BYTES
-    text = strip_ansi(raw[:MAX_LINE_BYTES]).decode("utf-8", "replace")
+    text = raw[:MAX_LINE_BYTES].decode("utf-8", "replace")
     if "\t" in text:
         text = text.expandtabs(8)[:MAX_LINE_BYTES]  # a line of tabs would become eight times as long
     text = safe(text).replace("\n", "·")

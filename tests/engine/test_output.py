@@ -25,7 +25,7 @@ from gmg_tui.engine.output.logs import Log, LogWriter
 from gmg_tui.engine.output.pipes import Pipe, Pipes
 from gmg_tui.machine.files import Cut
 from gmg_tui.model import WorkerState
-from gmg_tui.model.text import MAX_LINE_BYTES
+from gmg_tui.model.text import MAX_LINE_BYTES, clean
 from gmg_tui.session.protocol import Action
 from tests.cli.scripted import ScriptedEngine, environ
 from tests.engine.harness import running, spec_for
@@ -70,6 +70,40 @@ def test_an_endless_line_is_truncated_without_using_memory() -> None:
     assert raw == 800 * 65_536
     assert blocks == b"x" * MAX_TAIL_BYTES + b"\n"
     assert splitter.feed(b"end\nnext\n") == (b"end\nnext\n", b"next\n")
+
+
+_IMAGES = {
+    "kitty": b"".join(b"\x1b_Gm=1;" + b"A" * 4096 + b"\x1b\\" for _ in range(60)),
+    "sixel": b"\x1bPq" + b"#0~~@@vv" * 30_000 + b"\x1b\\",
+    "small": b"\x1b_Ga=T;" + b"A" * 9_000 + b"\x1b\\",
+}
+
+
+@pytest.mark.parametrize("size", [1 << 20, 65_536, 4_099])
+@pytest.mark.parametrize("image", _IMAGES)
+def test_text_behind_an_image_is_kept(image: str, size: int) -> None:
+    line = b"before " + _IMAGES[image] + b"reward 7"
+    splitter, ring, logged = LineSplitter(), RingBuffer(), b""
+    for start in range(0, len(line), size):
+        raw, block = splitter.feed(line[start : start + size])
+        logged += raw
+        ring.feed(block)
+    raw, block = splitter.feed(b"\nnext\n")
+    ring.feed(block)
+    assert logged + raw == line + b"\nnext\n"
+    assert [clean(each) for each in ring.since(0, 9)[1]] == ["before reward 7", "next"]
+    assert clean(line) == "before reward 7"
+
+
+def test_backspaces_overwrite() -> None:
+    steps = ["  0%", *(f"\b\b\b\b{pct:3}%" for pct in range(101))]
+    assert clean("".join(steps).encode()) == "100%"
+    assert clean("añ\b\bxyz\b ok".encode()) == "xy ok"
+    assert clean(b"\b\b10\t\b2") == clean(b"102")
+    splitter, ring = LineSplitter(), RingBuffer()
+    for step in [*steps * 200, "\n"]:
+        ring.feed(splitter.feed(step.encode())[1])
+    assert clean(ring.newest) == "100%" * 200, "also in a line that is longer than what is kept of one"
 
 
 def test_a_long_line_is_cut_and_marked() -> None:

@@ -228,3 +228,11 @@ async def test_the_palette_copies_the_match_else_the_newest_line_in_view() -> No
         await play.sees(pilot, "Copied the line.")
         await press(pilot, "slash", *"Neutral", "enter", "do:screen.copy_line")
         assert app.clipboard == WARNING
+
+
+async def test_a_long_line_leaves_room_for_others() -> None:
+    app = _app_of("before", "x" * 200_000, "after", "w" * 50)
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "before", "after", "characters)", "w" * 50)
+        app.main.log_view.search("before")
+        await play.sees(pilot, "match 1 of 1")

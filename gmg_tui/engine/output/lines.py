@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gmg_tui.model.text import MAX_LINE_BYTES
+from gmg_tui.model.text import MAX_LINE_BYTES, compact, visible
 
 MAX_TAIL_BYTES = 64 * 1024
 """Of a longer line only the beginning is displayed and parsed."""
@@ -34,6 +34,9 @@ class LineSplitter:
             return (chunk[:end] if end else chunk) + raw, block
         data, logged = self._tail + chunk, self._logged
         cut = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1
+        if len(data) - cut > MAX_TAIL_BYTES and len(rest := compact(data[cut:])) <= MAX_TAIL_BYTES:
+            self._tail, self._logged = rest, len(rest)
+            return data[logged:], data[:cut]
         if len(data) - cut > MAX_TAIL_BYTES:
             self._tail, self._logged, self._skipping = b"", 0, True
             return data[logged:], data[: cut + MAX_TAIL_BYTES] + b"\n"
@@ -96,9 +99,7 @@ class RingBuffer:
         lines = lines[-self._max_lines :]
         size = sum(map(len, lines))
         if size > MAX_LINE_BYTES and max(map(len, lines)) > MAX_LINE_BYTES:
-            lines = [
-                line if len(line) <= MAX_LINE_BYTES else line[: MAX_LINE_BYTES - len(_CUT)] + _CUT for line in lines
-            ]
+            lines = [line if len(line) <= MAX_LINE_BYTES else _shortened(visible(line)) for line in lines]
             size = sum(map(len, lines))
         self._lines += lines
         self._bytes += size
@@ -123,6 +124,10 @@ class RingBuffer:
         if start >= self.end:
             return self.end, []
         return start, self._lines[start - self.end :]
+
+
+def _shortened(line: bytes) -> bytes:
+    return line if len(line) <= MAX_LINE_BYTES else line[: MAX_LINE_BYTES - len(_CUT)] + _CUT
 
 
 def _last_segment(line: bytes) -> bytes:

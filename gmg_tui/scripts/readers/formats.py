@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from gmg_tui.model.errors import GmgError
-from gmg_tui.model.text import strip_ansi
+from gmg_tui.model.text import strip_ansi, visible
 from gmg_tui.scripts.readers.interface import Figures, LineReader, figures, json_object, marked, number
 
 LINE = 500
@@ -103,15 +103,25 @@ class FormatLines(LineReader):
         self._row, self._most = row, most
         self._words = [word.encode() for word in row.words]
         self._patterns = [re.compile(pattern) for pattern in row.lines]
+        self._depth: int | None = None
+        """Rows between the first bar and the outermost one that was read."""
         self._counts_done = any("done" in pattern.groupindex for pattern in self._patterns)
 
     def read(self, block: bytes) -> Iterator[Figures]:
         """Yields the figures of each match."""
         for raw in block.splitlines() if self._has_word(block) else ():
             if self._has_word(raw):
-                text = strip_ansi(raw[: 8 * self._most]).decode("utf-8", "replace")[: self._most]
+                if self.vague and not self._is_outermost(raw):
+                    continue
+                text = visible(raw[: 8 * self._most]).decode("utf-8", "replace")[: self._most]
                 for match in filter(None, (pattern.search(text) for pattern in self._patterns)):
                     yield self._figures(match)
+
+    def _is_outermost(self, raw: bytes) -> bool:
+        """True for the outermost of nested bars: tqdm moves the cursor back up after each bar below."""
+        depth = raw.count(b"\x1b[A")
+        self._depth = depth if self._depth is None else min(depth, self._depth)
+        return depth == self._depth
 
     def _has_word(self, raw: bytes) -> bool:
         return not self._words or any(word in raw for word in self._words)

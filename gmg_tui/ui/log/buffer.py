@@ -9,10 +9,12 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gmg_tui.scripts.genesis.output.log_text import Severity, head, severity
-from gmg_tui.ui.drawing import safe
+from gmg_tui.ui.drawing import SIGNS, safe
 
 KEPT_ROWS: Final = 2000
 """Older lines, which have at most 8 KiB each, are in the worker's log file only."""
+MAX_SHOWN: Final = 610
+"""Characters of a line that are shown."""
 _SLACK: Final = 1.125
 """So many times more may be kept than the limit: rows are dropped many at a time."""
 _PAUSED: Final = 2
@@ -36,12 +38,17 @@ class LogRow(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The text as it is drawn and searched: without Genesis's prefix, but for the time and the level."""
-        prefix = None if self.gap else head(self.text)
-        if prefix is None:
-            return self.prefix + safe(self.text)
-        level = f"{prefix.level} " if severity(self.text) is not Severity.NONE else ""
-        return self.prefix + safe(f"{prefix.clock} {level}{self.text[prefix.length :]}")
+        """The text as it is drawn and searched: without Genesis's prefix, but for the time and the level.
+
+        The end of a very long line, which would push all others out, is in the log file.
+        """
+        text, prefix = self.text, None if self.gap else head(self.text)
+        if prefix is not None:
+            level = f"{prefix.level} " if severity(text) is not Severity.NONE else ""
+            text = f"{prefix.clock} {level}{text[prefix.length :]}"
+        if (missing := len(text) - MAX_SHOWN) > 0:
+            text = f"{text[:MAX_SHOWN]} {SIGNS.ellipsis} (+{missing:,} characters)"
+        return self.prefix + safe(text)
 
 
 NO_RANKS: Final[Mapping[str, int]] = MappingProxyType({})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from gmg_tui.model import Phase, Progress, WorkerState
@@ -42,6 +44,26 @@ def test_bars_of_the_real_tqdm_are_parsed(done: int, total: int, elapsed_s: floa
     read = _bar(tqdm.format_meter(done, total, elapsed_s, ncols=100, **options).encode())
     assert read is not None
     assert (read.done, read.total) == (done, total)
+
+
+def test_of_nested_bars_the_outer_one_counts() -> None:
+    tqdm, drawn = pytest.importorskip("tqdm").tqdm, io.StringIO()
+    reader, at = Reader(started=0.0), 0
+    with tqdm(total=4, file=drawn, mininterval=0, desc="epoch") as outer:
+        for done in range(1, 3):
+            for _ in tqdm(range(9), file=drawn, mininterval=0, leave=False):
+                reader.feed(drawn.getvalue()[at:].encode(), 1.0)
+                at = len(drawn.getvalue())
+                assert reader.progress is None or reader.progress.total == 4
+            outer.update()
+            reader.feed(drawn.getvalue()[at:].encode(), 1.0)
+            at = len(drawn.getvalue())
+            assert reader.progress is not None
+            assert (reader.progress.done, reader.progress.total) == (done, 4)
+
+
+def test_a_bar_that_is_alone_on_a_lower_row_counts() -> None:
+    assert _bar(b"\n\r 43%|####      | 43/100 [00:04<00:05, 10.20it/s]\x1b[A\r") == Progress(43.0, 100.0, "it")
 
 
 def test_a_bar_with_environments_in_its_postfix_gives_both() -> None:

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from gmg_tui.model import Phase
-from gmg_tui.model.text import strip_ansi
+from gmg_tui.model.text import visible
 from gmg_tui.scripts.genesis.output.log_text import HEAD
 
 # What follows a repetition never begins like the repeated part: possessive forms (`++`) match the same without backtracking.
@@ -93,8 +93,8 @@ def unmarked(text: bytes) -> bytes:
 
 
 def plain(line: bytes) -> bytes:
-    """Returns `line` without escape sequences, and without white space at its ends."""
-    return strip_ansi(line).strip(b" \t\r\n")
+    """Returns `line` as a terminal shows it, without white space at its ends."""
+    return visible(line).strip(b" \t\r\n")
 
 
 def message(line: bytes) -> tuple[bytes, bytes] | None:
