@@ -28,6 +28,7 @@ from gmg_tui.machine.gpu import egl, selection, silence
 from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.machine.gpu.nvml import Nvml, NvmlUnavailable, cuda_version, driver_version
 from gmg_tui.machine.process_signals import pidfd_trouble
+from gmg_tui.machine.user_folders import is_utf8
 from gmg_tui.model import Gpu, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import interpreter, probe
@@ -312,6 +313,8 @@ def sessions_folder() -> Finding:
         folder = sessions.sessions_folder()
     except GmgError as error:
         return Finding("sessions", FAIL, str(error))
+    if not is_utf8(folder):
+        return Finding("sessions", FAIL, f"{folder} is not UTF-8", "set XDG_STATE_HOME to another folder")
     free_mib = shutil.disk_usage(_existing(folder)).free / (1 << 20)
     finding = cache("sessions", folder, "XDG_STATE_HOME", remark=f", {units.mib(free_mib)} free")
     if finding.verdict == FAIL or free_mib >= _LOW_MIB:

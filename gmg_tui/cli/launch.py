@@ -22,6 +22,7 @@ from gmg_tui.cli.attach import await_end, check_terminal, conclude, is_terminal,
 from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.cli.printing import note, waiting
 from gmg_tui.machine.files import open_regular
+from gmg_tui.machine.user_folders import is_utf8
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import interpreter, torchrun
@@ -165,7 +166,7 @@ def _launch(
     try:
         described = msgspec.json.encode(spec)
     except UnicodeEncodeError:
-        raise GmgError("the arguments are not UTF-8; gmg-tui cannot pass them on") from None
+        raise _not_utf8(spec) from None
     signals.check()
     engine.order(described + b"\n" + b" ".join(words) + b"\n")
     signals.let_hang_up()
@@ -182,6 +183,23 @@ def _launch(
     if not reply.ok:
         raise GmgError(reply.error, reply.exit_code)
     return reply
+
+
+def _not_utf8(spec: RunSpec) -> GmgError:
+    """The error for a name that cannot be passed to the engine."""
+    paths = {
+        "the current folder": spec.cwd,
+        "SCRIPT": spec.script,
+        "--python": spec.python,
+        "the state folder (XDG_STATE_HOME)": spec.folder,
+        "the socket's folder (XDG_RUNTIME_DIR or TMPDIR)": spec.socket,
+        "--summary": spec.summary or "",
+    }
+    for name, path in paths.items():
+        if not is_utf8(path):
+            shown = os.fsencode(path).decode(errors="backslashreplace")
+            return GmgError(f"{name}: {shown} is not UTF-8, which gmg-tui cannot pass on; rename it, or use another")
+    return GmgError("the script's arguments, or --env, are not UTF-8; gmg-tui cannot pass them on")
 
 
 def _load(*, headless: bool) -> None:

@@ -44,7 +44,13 @@ def print_json(content: Any) -> None:
     """Print facts for programs on standard output."""
     import msgspec  # not before facts are printed
 
-    print(escape_json(msgspec.json.format(msgspec.json.encode(content), indent=2).decode()))
+    try:
+        text = msgspec.json.format(msgspec.json.encode(content), indent=2).decode()
+    except UnicodeEncodeError:  # a file's name that is not UTF-8
+        import json
+
+        text = json.dumps(msgspec.to_builtins(content), indent=2)
+    print(escape_json(text))
 
 
 def print_data(parts: Iterable[bytes]) -> None:

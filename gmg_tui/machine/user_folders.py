@@ -52,3 +52,12 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"user {uid}"
+
+
+def is_utf8(path: Path | str) -> bool:
+    """True if a path can be written as UTF-8, which names made under another encoding cannot."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +17,7 @@ from gmg_tui import session as sessions
 from gmg_tui.cli import launch, prestart
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
-from tests.cli.scripted import ROOT, WORKER, environ, gmg, options_of_run
+from tests.cli.scripted import COMMAND, ROOT, WORKER, environ, gmg, options_of_run
 from tests.patience import LONG_S, wait_until
 
 
@@ -144,3 +146,24 @@ def test_a_hang_up_while_a_session_is_prepared_leaves_nothing() -> None:
     done = subprocess.run([sys.executable, "-c", program, "--cpu", "1", WORKER], env=environ())
     wait_until(lambda: not sessions.folders())
     assert done.returncode == -signal.SIGHUP
+
+
+@pytest.mark.process
+def test_the_name_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "caf\udce9"
+    folder.mkdir()
+    shutil.copy(WORKER, folder / "sim.py")
+    shown = f"{tmp_path}/caf\\xe9"
+    for words, variables, text in (
+        ((str(folder / "sim.py"),), {}, f"SCRIPT: {shown}/sim.py is not UTF-8"),
+        ((WORKER, "\udce9"), {}, "the script's arguments, or --env, are not UTF-8"),
+        ((WORKER,), {"XDG_STATE_HOME": str(folder)}, f"the state folder (XDG_STATE_HOME): {shown}/"),
+    ):
+        done = gmg("--cpu", "1", "--headless", *words, **variables)
+        assert (done.returncode, text in done.stderr, "Traceback" in done.stderr) == (2, True, False), done.stderr
+    done = subprocess.run(
+        [*COMMAND, "--cpu", "1", "--headless", "sim.py"], cwd=folder, env=environ(), capture_output=True, text=True
+    )
+    assert f"the current folder: {shown} is not UTF-8" in done.stderr
+    findings = json.loads(gmg("doctor", "--json", XDG_STATE_HOME=str(folder)).stdout)
+    assert next(finding["verdict"] for finding in findings if finding["check"] == "sessions") == "FAIL"

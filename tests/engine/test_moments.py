@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -16,12 +17,12 @@ from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process import KILL, Process
 from gmg_tui.engine.processes.process_tree import Scans
-from gmg_tui.model import WorkerState
+from gmg_tui.model import Snapshot, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.protocol import Action, Seen
 from tests.patience import eventually
 
-from .harness import program, running, spec_for, sweep_for
+from .harness import Running, program, running, spec_for, sweep_for
 
 FINISHED, FAILED, STOPPED, WAITING = (
     WorkerState.FINISHED,
@@ -50,6 +51,16 @@ time.sleep(0.6 if int(os.environ["GMG_ATTEMPT"]) % 2 else 1.2)
 """
 
 
+def _has_ended(run: Running, number: int, _: Snapshot) -> bool:
+    worker = run.worker("cpu0")
+    return worker.attempt == number and worker.state.ended
+
+
+def _runs_another(run: Running, seen: int, snapshot: Snapshot) -> bool:
+    worker = run.worker("cpu0")
+    return snapshot.ended or (worker.pid is not None and worker.job != seen)
+
+
 @pytest.mark.slow
 async def test_a_restart_at_the_end_of_a_process_does_not_signal_the_next_attempt(tmp_path: Path) -> None:
     script = tmp_path / "turns.py"
@@ -64,7 +75,7 @@ async def test_a_restart_at_the_end_of_a_process_does_not_signal_the_next_attemp
             await asyncio.sleep(delay_s)
             await run.client.act(Action.RESTART, "cpu0")
             number = 2 * turn + 2
-            await run.until(lambda _, n=number: run.worker("cpu0").attempt == n and run.worker("cpu0").state.ended)
+            await run.until(partial(_has_ended, run, number))
             states.append(run.worker("cpu0").state)
             details = await run.client.details("cpu0")
             assert [each.state for each in details.attempts] == [FINISHED] * number
@@ -82,7 +93,7 @@ async def test_a_stop_at_the_end_of_a_job_does_not_signal_the_next_job(tmp_path:
     async with running(sweep_for([{}] * 8, program(script=str(script), probe=False), cpu=1)) as run:
         seen = 0
         while not run.snapshot.ended:
-            await run.until(lambda s, seen=seen: s.ended or (run.worker("cpu0").pid and run.worker("cpu0").job != seen))
+            await run.until(partial(_runs_another, run, seen))
             worker = run.worker("cpu0")
             if run.snapshot.ended or worker.pid is None or worker.job is None:
                 continue
