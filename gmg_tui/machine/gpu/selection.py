@@ -71,12 +71,12 @@ def left_out(silent: Silent, gpus: str | None, visible: str | None) -> str | Non
 
 def unanswered(silent: Silent) -> str:
     """Returns which GPUs do not answer and why, in one line; empty if none."""
-    indices: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for index, reason in silent:
-        indices.setdefault(reason, []).append(str(index))
+        instance, _, why = reason.partition(": ") if reason.startswith("MIG ") else ("", "", reason)
+        names.setdefault(why, []).append(f"{index} {instance}".strip())
     return "; ".join(
-        f"GPU {', '.join(each)} {'does' if len(each) == 1 else 'do'} not answer ({reason})"
-        for reason, each in indices.items()
+        f"GPU {', '.join(each)} {'does' if len(each) == 1 else 'do'} not answer ({why})" for why, each in names.items()
     )
 
 

@@ -116,6 +116,10 @@ def test_gpus_that_do_not_answer_are_named() -> None:
     with pytest.raises(GmgError, match="no GPU: GPU 1 does not answer"):
         slots((), None, None, SILENT[:1])
     assert left_out(SILENT, None, None) == left_out(SILENT, "2", None) == f"{UNANSWERED}; no worker runs there"
+    instance = ((0, "MIG instance 1: no permission"),)
+    assert (
+        left_out(instance, None, None) == "GPU 0 MIG instance 1 does not answer (no permission); no worker runs there"
+    )
     assert left_out((), None, None) is left_out(SILENT, "0,2", None) is left_out(SILENT, None, "0,2") is None
 
 
