@@ -272,8 +272,8 @@ def states(names: Iterable[str]) -> str:
 
 
 def counts(queue: Queue) -> str:
-    """The queue's progress: `12/30 jobs, 3 running, 1 failed`."""
-    states = (("running", queue.running), ("failed", queue.failed), ("stopped", queue.stopped))
+    """The queue's progress: `12/30 jobs, 3 active, 1 failed`."""
+    states = (("active", queue.running), ("failed", queue.failed), ("stopped", queue.stopped))
     parts = [
         f"{queue.done:,}/{units.count(queue.jobs, 'job')}",
         *(f"{number:,} {word}" for word, number in states if number),

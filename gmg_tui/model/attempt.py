@@ -81,8 +81,8 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     """As the script prints it; None otherwise."""
     progress: Progress | None = None
     metrics: dict[str, float | None] = {}
-    """Named numbers that the script prints, such as `reward` and `episode_length`: the newest of each. JSON, which has no
-    NaN, has null for it."""
+    """Named numbers that the script prints or reports as results, such as `reward`: the newest of each. JSON, which has
+    no NaN, has null for it."""
     had_progress: bool = False
     comparable: bool = False
     """Whether its running phase has lasted for long enough that its rate can be compared with others."""

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Flag, auto
-from typing import Any, Generic, TypeGuard, TypeVar
+from typing import Any, Generic, TypeVar
 
 from gmg_tui.model import units
 from gmg_tui.model.errors import GmgError
@@ -142,12 +142,12 @@ def ranked(
 def _rank(value: Cell) -> tuple[bool, float, str] | None:
     if isinstance(value, str):
         return False, 0.0, value
-    return (True, value, "") if is_rankable(value) else None
+    return (True, value, "") if value is not None and is_known(value) else None
 
 
-def is_rankable(value: Cell) -> TypeGuard[float]:
-    """True if the value is a finite number."""
-    return isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+def is_known(value: Cell) -> bool:
+    """True if the value is a text or a finite number."""
+    return math.isfinite(value) if isinstance(value, float) else value is not None
 
 
 def as_csv(columns: Sequence[Column[T]], rows: Iterable[T], *, raw: bool = False) -> Iterator[bytes]:

@@ -106,7 +106,7 @@ def _unless(hidden: bool) -> Where:
 def _reported(job: JobRecord, name: str) -> Any:
     """A result of a job, or else a named number of its lines; an attempt that others followed has only the latter."""
     reported = job.result if job.result and name in job.result else job.last.metrics
-    # JSON has no NaN: there is null for what the script reported as NaN.
+    # Stores of earlier versions have null for what the script reported as NaN.
     return math.nan if name in reported and reported[name] is None else reported.get(name)
 
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from rich.cells import cell_len
 
-from gmg_tui.results.column import Column, Where, is_rankable, with_values
+from gmg_tui.results.column import Column, Where, is_known, with_values
 
 T = TypeVar("T")
 
@@ -117,7 +117,7 @@ def _html_cell(column: Column[T], row: T) -> str:
     if value is None:
         return "<td></td>"
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return f'<td data-value="{value if is_rankable(value) else "NaN"}">{text}</td>'
+        return f'<td data-value="{value if is_known(value) else "NaN"}">{text}</td>'
     return f'<td class="text">{text}</td>' if column.left or isinstance(value, str) else f"<td>{text}</td>"
 
 

@@ -165,7 +165,7 @@ def progress(queue: Queue, elapsed_s: float, width: int, tuning: Tuning | None =
         (f"{queue.done:,}/{units.count(queue.jobs, noun)}", "strong"),
         (f"{queue.failed:,} failed" if queue.failed else "", "error"),
         (f"ended after {units.clock(queue.before_s + elapsed_s)}" if queue.ended else left, "strong"),
-        (f"{queue.running:,} running" if not queue.ended else "", "text"),
+        (f"{queue.running:,} active" if queue.running else "", "text"),
         (f"{queue.waiting:,} not run" if queue.ended and queue.waiting else "", "warn"),
         (f"{queue.stopped:,} stopped or skipped" if queue.stopped else "", "text"),
     ]

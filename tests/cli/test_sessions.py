@@ -183,6 +183,6 @@ async def test_ls_counts_the_jobs_of_a_sweep() -> None:
         engine.advance("cpu0", failed, replace(second, state=WorkerState.RUNNING, slot="cpu0"), third)
         table, _, _ = await _gmg("ls")
         out, _, _ = await _gmg("ls", "--json")
-    assert "1/3 jobs, 1 running, 1 failed" in table
+    assert "1/3 jobs, 1 active, 1 failed" in table
     jobs = {"total": 3, "waiting": 1, "running": 1, "finished": 0, "failed": 1, "stopped": 0}
     assert json.loads(out)[0]["jobs"] == jobs

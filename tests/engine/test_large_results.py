@@ -92,6 +92,15 @@ def test_nan_and_infinity_are_kept(names: bytes) -> None:
     assert reported.trouble is None
 
 
+def test_numbers_are_metrics_and_bounded() -> None:
+    reported = Reported()
+    reported.take(b'gmg:result {"loss": 0.5, "fast": true, "label": "x", "of": [1], "steps": 3}\n')
+    assert reported.numbers == {"loss": 0.5, "steps": 3.0}
+    for number in range(200):
+        reported.take(b'gmg:result {"n-%d": 1}\n' % number)
+    assert (len(reported.numbers), list(reported.numbers)[-1]) == (64, "n-199")
+
+
 def test_a_line_without_an_object_is_reported() -> None:
     reported = Reported()
     reported.take(b'gmg:result {"loss": }\ngmg:result [NaN]\ngmg:result {"loss": 1}\n')

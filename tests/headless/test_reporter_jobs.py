@@ -95,7 +95,7 @@ def test_the_status_shows_the_counts_of_the_queue_and_the_time_left() -> None:
     reporter = Reporter(_SESSION)
     running = replace(_worker(4), fps=Fps(1500.0, 1.0, 1.0, 1, settled=1500.0))
     assert reporter.status(_snapshot(running)) == (
-        "sweep-1  Σ 1,500 FPS  3/10 jobs, 2 running, 1 failed  00:00:00  00:04:12 left"
+        "sweep-1  Σ 1,500 FPS  3/10 jobs, 2 active, 1 failed  00:00:00  00:04:12 left"
     )
     later = replace(_QUEUE, eta_s=200.0)
     assert reporter.status(_snapshot(running, queue=later, second=10)) is None  # nothing but the time has changed

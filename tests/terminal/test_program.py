@@ -144,7 +144,7 @@ def test_jobs_are_skipped_retried_and_stopped(terminal: Terminal) -> None:
     terminal.press("f", ENTER)
     terminal.until(" 0│", "s=6")
     terminal.press(ESCAPE)
-    terminal.until("Skip or stop", "2 running")  # job 8 has the slot: the question that comes next counts once
+    terminal.until("Skip or stop", "2 active")  # job 8 has the slot: the question that comes next counts once
     terminal.press("q")
     terminal.until("2 jobs are running")
     terminal.press("x")

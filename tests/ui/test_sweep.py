@@ -64,7 +64,7 @@ async def test_the_queue_has_a_row_that_is_shortened_to_the_width(size: tuple[in
     async with app.run_test(size=size) as pilot:
         await play.sees(pilot, "12/30 jobs", "1 failed", "00:04:12 left")
         row = play.screen(app)[1]
-        assert ("3 running" in row) is (size[0] >= 80)
+        assert ("3 active" in row) is (size[0] >= 80)
         full, rest = row.count("█"), row.count("░")
         assert full / (full + rest) == pytest.approx(12 / 30, abs=0.08)
 

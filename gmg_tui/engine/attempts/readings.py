@@ -215,7 +215,7 @@ class Readings:
             n_envs=self.n_envs,
             printed_envs=self.counts.n_envs or reader.n_envs,
             progress=reader.progress,
-            metrics=dict(reader.metrics),
+            metrics={**reader.metrics, **self.reported.numbers},
             had_progress=reader.had_progress,
             comparable=reader.running_s(self.ended_clock or time.monotonic()) >= SETTLE_S,
             gpu_util_mean_pct=meter.gpu_util_pct.value,
@@ -277,5 +277,5 @@ class Readings:
             return clean(self._ring.newest)
         done = reader.progress
         parts = [f"{done.unit} {done.done:,.0f} of {done.total:,.0f}"] if done is not None else []
-        metrics = (f"{name.replace('_', ' ')} {value:,.5g}" for name, value in reader.metrics.items())
+        metrics = (f"{name.replace('_', ' ')} {units.number(value)}" for name, value in reader.metrics.items())
         return ", ".join([*parts, *metrics])

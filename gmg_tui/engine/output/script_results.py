@@ -16,6 +16,7 @@ _log = logging.getLogger(__name__)
 MARK = b"gmg:result "
 _MAX_BYTES = 1 << 20
 _MOST_LEVELS = 64
+_MAX_NUMBERS, _MAX_NAME = 64, 100
 _INTEGERS = range(-(2**63), 2**64)
 """What MessagePack can carry."""
 _NO_OBJECT = (msgspec.MsgspecError, ValueError, RecursionError)
@@ -40,12 +41,14 @@ class Reported:
 
     Attributes:
         values: By name.
+        numbers: The newest of `values` that are numbers, at most `_MAX_NUMBERS`.
         trouble: What was ignored last and why, in one line; None where nothing was.
     """
 
     def __init__(self, names: set[str] | None = None) -> None:
         self._names = set() if names is None else names
         self.values: dict[str, Any] = {}
+        self.numbers: dict[str, float] = {}
         self.trouble: str | None = None
         self._sizes: dict[str, int] = {}
         self._size = 0
@@ -75,6 +78,10 @@ class Reported:
             self._names.add(name)
             self._size += size - self._sizes.get(name, 0)
             self._sizes[name], self.values[name] = size, value
+            if isinstance(value, int | float) and not isinstance(value, bool) and len(name) <= _MAX_NAME:
+                self.numbers[name] = float(value)
+                if len(self.numbers) > _MAX_NUMBERS:
+                    del self.numbers[next(iter(self.numbers))]
 
     def _ignore(self, why: str) -> None:
         if self.trouble is None:

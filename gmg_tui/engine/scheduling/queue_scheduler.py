@@ -276,8 +276,8 @@ class QueueScheduler(Scheduler):
         return tuple(self._displayed(live.get(number, self._queue.records[number])) for number in numbers)
 
     def _displayed(self, record: JobRecord) -> JobRecord:
-        """A record as clients see it: without the script's results and its words, which may be long; the store has them."""
-        last = structs.replace(record.last, args=(), given=(), env={}, metrics={})
+        """A record as clients see it: of the script's results and words, which may be long, it has only numbers."""
+        last = structs.replace(record.last, args=(), given=(), env={})
         reason = self._board.why_waits(record.number) or record.reason
         return structs.replace(record, result={}, last=last, reason=reason)
 

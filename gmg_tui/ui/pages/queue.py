@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Final, Generic, NamedTuple, TypeVar
 
+from msgspec import structs
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from gmg_tui.model import JobRecord, Queue, QueueAction, Worker, WorkerState, units
+from gmg_tui.model import Fps, JobRecord, Queue, QueueAction, Worker, WorkerState
+from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import SKIPPED
-from gmg_tui.results.column import Column
+from gmg_tui.results import job_columns
+from gmg_tui.results.column import Column, is_known
+from gmg_tui.results.report import ordered
 from gmg_tui.session.client import Source
 from gmg_tui.ui import words
 from gmg_tui.ui.drawing import STYLES, safe
@@ -113,65 +119,43 @@ class JobsPage(TablePage[T], Generic[T]):
 # Jobs
 
 
-class Row(NamedTuple):
-    """A job, with what is known of it beside its record."""
+def _live(job: JobRecord, worker: Worker, group_fps: float | None, earlier: float | None, now: float) -> JobRecord:
+    """The job as it is now, by its worker, which knows more than the record while it lives.
 
-    job: JobRecord
-    worker: Worker | None
-    """The one on its first slot, which knows more than the record while it lives."""
-    group_fps: float | None
-    """The rate of all its ranks, where it runs as a group."""
-    earlier_fps: float | None
-    """The rate of its last attempt that has ended."""
-    time: float
-    """The snapshot's Unix time, seconds."""
-
-    @property
-    def state(self) -> WorkerState:
-        """That of the worker while it lives."""
-        return self.worker.state if self.worker is not None else self.job.state
-
-    @property
-    def fps(self) -> float | None:
-        """The rate now; of a job without one the rate of its last attempt."""
-        rate = None
-        if self.worker is not None and self.job.world_size is not None:
-            rate = self.group_fps
-        elif self.worker is not None and self.worker.fps is not None:
-            rate = self.worker.fps.settled
-        return self.earlier_fps if rate is None else rate
-
-    @property
-    def elapsed_s(self) -> float | None:
-        """How long it has occupied slots, seconds."""
-        lasted_s = self.worker.attempt_s(self.time) if self.worker is not None else None
-        return self.job.elapsed_s if lasted_s is None else max(lasted_s, self.job.elapsed_s or 0.0)
+    Args:
+        job: Its record.
+        worker: The one on its first slot.
+        group_fps: The rate of all its ranks, if it runs as a group.
+        earlier: The rate of its last attempt that has ended, which it has until there is a new one.
+        now: Unix time, seconds.
+    """
+    fps, newest, lasted_s = worker.fps, worker.newest, worker.attempt_s(now)
+    rate = group_fps if job.world_size is not None else fps.settled if fps is not None else None
+    shown = Fps(None, earlier if rate is None else rate, None, 0)
+    return structs.replace(
+        job,
+        state=worker.state,
+        slot=worker.slot,
+        last=structs.replace(newest, number=worker.attempt or job.last.number, args=(), fps=shown),
+        elapsed_s=job.elapsed_s if lasted_s is None else max(lasted_s, job.elapsed_s or 0.0),
+    )
 
 
-def _state(row: Row) -> str:
-    skipped = row.state is WorkerState.STOPPED and row.job.reason == SKIPPED
-    return SKIPPED if skipped else row.state.value
+def _state(job: JobRecord) -> str:
+    return SKIPPED if job.state is WorkerState.STOPPED and job.reason == SKIPPED else job.state.value
 
 
-def _slot(row: Row) -> str | None:
-    slot = row.worker.slot if row.worker is not None else row.job.slot
-    return f"{slot} +{len(row.job.slots) - 1}" if row.job.slots else slot
+def _columns(jobs: Sequence[JobRecord], best: Column[JobRecord] | None) -> list[Column[JobRecord]]:
+    """The columns of jobs, the number first, then the most important ones, with that of `best` beside the name."""
+    number, name, *rest = (
+        replace(column, value=_state) if column.name == "state" else column for column in job_columns.columns(jobs)
+    )
+    first = [number, name, *(column for column in rest if best is not None and column.name == best.name)]
+    rest.sort(key=lambda column: -column.priority)
+    return [*first, *(column for column in rest if column not in first)]
 
 
-_COLUMNS: Final = (
-    Column[Row]("number", lambda row: row.job.number, "#", write=str),
-    Column[Row]("name", lambda row: row.job.name, "job", left=True, limit=32),
-    Column[Row]("state", _state, left=True),
-    Column[Row]("slot", _slot, left=True),
-    Column[Row]("fps", lambda row: row.fps, "FPS", write=units.fps),
-    Column[Row]("elapsed_s", lambda row: row.elapsed_s, "elapsed", write=units.span),
-    Column[Row]("attempts", lambda row: (row.worker.attempt if row.worker else row.job.last.number) or None, "tries"),
-    Column[Row]("reason", lambda row: row.job.reason, left=True, limit=60),
-    Column[Row]("values", lambda row: words.values_of(row.job) or None, left=True, limit=200),
-)
-
-
-class QueuePage(JobsPage[Row]):
+class QueuePage(JobsPage[JobRecord]):
     """The queue of a sweep, on which jobs are run again, skipped and stopped."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -185,9 +169,9 @@ class QueuePage(JobsPage[Row]):
             engine,
             view,
             RowTable(
-                _COLUMNS,
-                key=lambda row: str(row.job.number),
-                style=lambda row: words.STATE_STYLES[row.state],
+                (),
+                key=lambda job: str(job.number),
+                style=lambda job: words.STATE_STYLES[job.state],
                 follow=_first_running,
             ),
         )
@@ -196,6 +180,10 @@ class QueuePage(JobsPage[Row]):
         """Of the queue, when its jobs were asked for."""
         self._rates: dict[int, float | None] = {}
         """Of each job the rate of its last attempt that has ended, by number."""
+        self._names: set[str] = set()
+        """Of the results that have columns, and the empty one; none before the columns of new jobs are known."""
+        self._best = ""
+        """The best job so far, in words."""
 
     # The jobs
 
@@ -214,7 +202,18 @@ class QueuePage(JobsPage[Row]):
         self._version = queue.version
         self._jobs = [job for part in parts for job in part]
         self._rates |= {job.number: job.last.fps.mean for job in self._jobs if job.state.ended and job.last.fps}
+        self._names.clear()
         self.update_snapshot()
+
+    def _arrange(self, jobs: Sequence[JobRecord]) -> None:
+        """Take the columns of these jobs, and find the best one by the sweep's own column."""
+        sweep, column, self._best = self._view.session.spec.sweep, None, ""
+        finished = [job for job in jobs if job.state is WorkerState.FINISHED]
+        with suppress(GmgError):  # no job has reported it yet
+            order, column, _ = ordered(finished, sweep.best if sweep is not None else None)
+            if column is not None and is_known(column.value(first := order[0])):
+                self._best = f"best: #{first.number} {first.name}, {column.heading} {column.text(first)}"
+        self.table.use(_columns(jobs, column))
 
     def update_snapshot(self) -> None:
         """Show the jobs as they are now."""
@@ -222,12 +221,14 @@ class QueuePage(JobsPage[Row]):
         # Of a job with several workers, the first one speaks for it.
         workers = {worker.job: worker for worker in reversed(snapshot.workers) if not worker.state.ended}
         groups = {group.job: group.fps for group in snapshot.groups}
-        rows = {
-            job.number: Row(
-                job, workers.get(job.number), groups.get(job.number), self._rates.get(job.number), snapshot.time
-            )
-            for job in self._jobs  # a job that has moved meanwhile may be in two parts
-        }
+        now, rows = snapshot.time, {job.number: job for job in self._jobs}  # one that moves may be in two parts
+        for number, worker in workers.items():
+            if number is not None and (job := rows.get(number)) is not None:
+                rows[number] = _live(job, worker, groups.get(number), self._rates.get(number), now)
+        names = {"", *job_columns.results_of(rows[number] for number in workers if number in rows)}
+        if not names <= self._names:
+            self._names |= {*names, *job_columns.results_of(rows.values())}
+            self._arrange(list(rows.values()))
         self.show_rows(list(rows.values()), "" if self.failure else "Waiting for the engine")
         self.show_title()
 
@@ -239,16 +240,16 @@ class QueuePage(JobsPage[Row]):
         """The progress of the queue."""
         queue = self._view.queue or Queue(0, 0, 0, 0, 0, 0)
         parts = progress(queue, self._view.snapshot.elapsed_s, self.app.size.width)
+        parts += [(f"  {self._best}", "ok")] if self._best else []
         return Content.assemble(*((safe(text), f"${STYLES[name]}") for text, name in parts))
 
-    def selected_text(self, row: Row) -> Content:
+    def selected_text(self, row: JobRecord) -> Content:
         """The job with its reason, its values and its log."""
-        job = row.job
         head = Content.assemble(
-            (safe(f"#{job.number} {job.name}"), "bold $foreground"), safe(f"  {_state(row)}  {job.log or ''}")
+            (safe(f"#{row.number} {row.name}"), "bold $foreground"), safe(f"  {_state(row)}  {row.log or ''}")
         )
         style = STYLES[words.STATE_STYLES[row.state]]
-        lines = [head, Content.styled(safe(job.reason or ""), f"${style}"), Content(safe(words.values_of(job)))]
+        lines = [head, Content.styled(safe(row.reason or ""), f"${style}"), Content(safe(words.values_of(row)))]
         return Content("\n").join(line for line in lines if line)
 
     # Keys
@@ -258,12 +259,12 @@ class QueuePage(JobsPage[Row]):
         row = self.table.selected
         if row is None:
             return None
-        number, waiting = row.job.number, row.state is WorkerState.WAITING
+        number, waiting = row.number, row.state is WorkerState.WAITING
         workers = [worker for worker in self._view.snapshot.workers if worker.job == number]
         running = any(not worker.state.ended for worker in workers) or not (waiting or row.state.ended)
         slot = workers[0].slot if workers and not waiting else None
         ended = row.state.ended and not running
-        return SelectedJob(number, f"job {number} ({row.job.name})", running, ended, slot)
+        return SelectedJob(number, f"job {number} ({row.name})", running, ended, slot)
 
     def action_retry(self) -> None:
         """Run the selected job again."""
@@ -281,6 +282,6 @@ class QueuePage(JobsPage[Row]):
         self.act(QueueAction.RETRY, *failed[::-1])
 
 
-def _first_running(rows: Sequence[Row]) -> Row | None:
+def _first_running(rows: Sequence[JobRecord]) -> JobRecord | None:
     """The first job that has not ended, or else the last one."""
-    return next((row for row in rows if not row.job.state.ended), rows[-1] if rows else None)
+    return next((row for row in rows if not row.state.ended), rows[-1] if rows else None)

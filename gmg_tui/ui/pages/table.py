@@ -110,7 +110,7 @@ class RowTable(DataTable[_Cell[T]], Generic[T], inherit_bindings=False):
         """Show these rows from now on."""
         before, self._rows = self._rows, {self._key(row): row for row in rows}
         number, key = self.cursor_row, self._key_at(self.cursor_row)
-        changed = [row for name, row in self._rows.items() if before.get(name) != row]
+        changed = [row for name, row in self._rows.items() if (old := before.get(name)) is not row and old != row]
         self._updating = True
         if self._widen(changed) or before.keys() != self._rows.keys():
             self.clear(columns=True)

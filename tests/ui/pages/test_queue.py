@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, cast
@@ -87,8 +88,8 @@ async def test_the_queue_opens_at_the_first_running_job() -> None:
         await play.sees(
             queue.pilot, "██", "12/30 jobs", "00:04:12 left", "#13 method=ode-b8", "branch_counts=8  quick=false"
         )
-        assert tables.selected(queue.app).startswith("13 method=ode-b8 running gpu0 24,013,029 6:12 1")
-        assert queue.row(10).startswith("10 method=sde-b1 finished gpu0 14,000,000 3:33 1")
+        assert tables.selected(queue.app).startswith("13 method=ode-b8 running 24,013,029 6:12 gpu0 ode 8 false 1")
+        assert queue.row(10).startswith("10 method=sde-b1 finished 14,000,000 3:33 gpu0 sde 1 true 1")
         assert sweeps.OUT_OF_MEMORY in queue.row(5)
         await press(queue.pilot, "escape")
         assert queue.app.screen is queue.app.main
@@ -132,7 +133,33 @@ async def test_a_skipped_job_is_labelled_so_and_one_that_runs_again_keeps_its_ra
         building = changed(sessions.running(0), state=WorkerState.BUILDING, fps=None, job=2, attempt=2)
         again = structs.replace(jobs[1], state=WorkerState.BUILDING, last=Attempt(2))
         await queue.change([jobs[0], again], workers=(building,))
-        assert queue.row(2).startswith("2 again building gpu0 7,500")
+        assert queue.row(2).startswith("2 again building 7,500 0.0 s gpu0")
+
+
+async def test_results_are_columns_with_that_of_the_sweep_first_and_its_best_job_above() -> None:
+    losses = [1.00041, 1.00039, 1.00012, math.nan]
+    jobs = [
+        JobRecord(n, f"job-{n}", state=WorkerState.FINISHED, slot="gpu0", last=Attempt(1, metrics={"loss": loss}))
+        for n, loss in enumerate(losses, 1)
+    ]
+    jobs.append(JobRecord(5, "job-5", state=WorkerState.RUNNING, slot="gpu1", last=Attempt(1)))
+    engine = sweeps.engine(jobs)
+    spec = engine.welcome.session.spec
+    assert spec.sweep is not None
+    session = changed(engine.welcome.session, spec=changed(spec, sweep=changed(spec.sweep, best="-loss")))
+    engine.welcome = structs.replace(engine.welcome, session=session)
+    async with opened(engine, (160, 24)) as queue:
+        assert tables.headings(queue.app).startswith("# name loss state")
+        assert tables.column(queue.app, "loss") == ["1.00041", "1.00039", "1.00012", "nan", "–"]
+        await play.sees(queue.pilot, "best: #3 job-3, loss 1.00012")
+        tables.page(queue.app).table.sort_by("loss")
+        assert tables.column(queue.app, "loss") == ["1.00041", "1.00039", "1.00012", "nan", "–"]
+        tables.page(queue.app).table.sort_by("loss")
+        assert tables.column(queue.app, "loss") == ["1.00012", "1.00039", "1.00041", "nan", "–"]
+        live = changed(sessions.running(1), job=5, metrics={"loss": 0.5, "reward": 2.0})
+        await queue.send(structs.replace(engine.snapshot, workers=(live,)))
+        assert tables.column(queue.app, "loss")[0] == "0.5"
+        assert tables.column(queue.app, "reward") == ["2", "–", "–", "–", "–"]
 
 
 # Keys that act
@@ -172,7 +199,6 @@ async def test_a_job_that_runs_again_is_not_skipped_while_its_record_is_outdated
     engine.snapshot = structs.replace(engine.snapshot, workers=sweeps.workers(sweeps.jobs()))
     engine.welcome = structs.replace(engine.welcome, snapshot=engine.snapshot)
     async with opened(engine) as queue:
-        await press(queue.pilot, "up")
         assert queue.selected.startswith("13 ")
         await press(queue.pilot, "x")
         await play.sees(queue.pilot, "Stop job 13 (method=ode-b8), which is running?")
