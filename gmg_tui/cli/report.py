@@ -31,7 +31,7 @@ def report(names: Sequence[str], *, as_json: bool, csv: str | None, html: str | 
         as_json: Print the content of `detailed_results.json`.
         csv: Print the content of `summary_results.csv`, if not None; `raw`: as in `column.as_csv`.
         html: The file to write the page to.
-        best: The column to order the table by, as in `report.data.ordered`.
+        best: The column to order the jobs by, as in `ordered`.
 
     Raises:
         GmgError: There is no such session, store or column, or the page cannot be written.
@@ -50,14 +50,15 @@ def report(names: Sequence[str], *, as_json: bool, csv: str | None, html: str | 
     entry = sessions.find(names[0] if names else None, running=False)
     with open_store(entry.folder / STORE) as stored:
         collected = data.collect(entry, stored)
+        jobs = collected.jobs if best is None else data.ordered(collected.jobs, best)[0]
         if as_json:
-            print_data(files.detailed(collected.jobs, stored))
+            print_data(files.detailed(jobs, stored))
         elif csv is not None:
-            print_data(files.table(collected.jobs, raw=csv == RAW))
+            print_data(files.table(jobs, raw=csv == RAW))
         elif html is not None:
             from gmg_tui.results import report_page as page
 
-            _write(page.page(collected, stored), html)
+            _write(page.page(collected, stored, best), html)
         else:
             _show(collected, entry, best)
     return 0

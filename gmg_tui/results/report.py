@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct, structs
 
 from gmg_tui.model import Attempt, Fps, JobRecord, Rank, Session, Snapshot, Tuning, Worker, WorkerState, together, units
+from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tried import below_median
 from gmg_tui.model.worker import added_up
-from gmg_tui.results.column import Column, find, ranked
+from gmg_tui.results.column import Column, find, is_known, ranked
 from gmg_tui.results.job_columns import columns, results_of
 from gmg_tui.session import ENGINE_DIED, STORE, Record, SessionEntry
 from gmg_tui.session.store.database import JobAttempt
@@ -23,6 +26,25 @@ _NOT_RECORDED = "its end was not recorded: the disk may have been full"
 UNSORTED = "in their order"
 _OFFERED = 3
 """Columns that a table offers to be sorted by."""
+_NAMED = 3
+"""Jobs of a failure that are named."""
+_AMOUNT = re.compile(r"[\d.,]+ ?(?:[KMGT]?i?B|s|%)")
+"""Differs between failures for the same reason."""
+
+
+class Failure(NamedTuple):
+    """Jobs that failed for the same reason."""
+
+    names: list[str]
+    reason: str
+    """That of the first: amounts in it may differ."""
+    advice: str | None
+
+    @property
+    def who(self) -> str:
+        """The first of the jobs, and how many others."""
+        more = f" and {len(self.names) - _NAMED:,} more" if len(self.names) > _NAMED else ""
+        return ", ".join(self.names[:_NAMED]) + more
 
 
 class ReportData(Struct, frozen=True):
@@ -84,7 +106,11 @@ class ReportData(Struct, frozen=True):
     @property
     def heading(self) -> str:
         """The session, in one line."""
-        started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.session.started))
+        began = [ran.attempt.started for each in self.attempts.values() for ran in each if ran.attempt.started]
+        first = min([self.session.started, *began])
+        started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(first))
+        if first < self.session.started:  # what ran first belongs to an earlier engine
+            started += time.strftime("  resumed %Y-%m-%d %H:%M:%S", time.localtime(self.session.started))
         simulated = "simulated  " if self.simulated else ""
         # What a full disk has not recorded of a session's end is missing.
         cut_off = self.state == "ended" and self.snapshot is not None and not self.snapshot.ended
@@ -153,6 +179,37 @@ class ReportData(Struct, frozen=True):
     def failed(self) -> list[str]:
         """The names of the jobs that failed, whose rates do not count."""
         return [job.name for job in self.jobs if job.state is WorkerState.FAILED]
+
+    @property
+    def failures(self) -> list[Failure]:
+        """Why jobs failed, the most frequent reason first; a plain run's group counts as one."""
+        groups = [group for group in self.plain.groups if group.state is WorkerState.FAILED] if self.plain else []
+        grouped = {slot for group in groups for slot in group.slots}
+        failed = [job for job in self.jobs if job.state is WorkerState.FAILED and job.slot not in grouped]
+        advice = {worker.slot: worker.advice for worker in self.plain.workers} if self.plain else {}
+        by_reason: dict[str, Failure] = {}
+        for name, reason, helps in (
+            *((group.id, group.reason, group.advice) for group in groups),
+            *((job.name, job.reason, advice.get(job.name)) for job in failed),
+        ):
+            text = reason or "no reason known"
+            by_reason.setdefault(_AMOUNT.sub("", text), Failure([], text, helps)).names.append(name)
+        return sorted(by_reason.values(), key=lambda failure: -len(failure.names))
+
+    def arranged(self, best: str | None) -> tuple[list[JobRecord], Column[JobRecord] | None, str]:
+        """The rows as `ordered` by `best`; by the sweep's own column without it, if any job has that.
+
+        Raises:
+            GmgError: There is no column `best`.
+        """
+        rows = self.rows()
+        try:
+            return ordered(rows, self.best if best is None else best)
+        except GmgError as error:
+            if best is not None:
+                raise
+            listed, by, order = ordered(rows, None)
+            return listed, by, f"{order} ({error})"
 
     @property
     def totals(self) -> list[tuple[str, str]]:
@@ -256,3 +313,9 @@ def ordered(rows: Sequence[JobRecord], best: str | None) -> tuple[list[JobRecord
     text = f"by {column.heading}, the {'smallest' if smallest else 'largest'} first"
     order = ranked(column, rows, descending=not smallest, behind=lambda row: row.state is WorkerState.FAILED)
     return order, column, text
+
+
+def best_of(order: Sequence[JobRecord], column: Column[JobRecord]) -> JobRecord | None:
+    """The first of the rows in the order of a column that has finished, with a value there; None without one."""
+    finished = (job for job in order if job.state is WorkerState.FINISHED and is_known(column.value(job)))
+    return next(finished, None)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -11,8 +12,10 @@ from typing import Any, NamedTuple
 from plotly.graph_objects import Figure
 from plotly.subplots import make_subplots
 
-from gmg_tui.model import Trial, TrialKind, Tuning, WorkerState, units
+from gmg_tui.model import JobRecord, Trial, TrialKind, Tuning, WorkerState, units
+from gmg_tui.model.tried import SETTLE_S
 from gmg_tui.results import tuning_text as tune_words
+from gmg_tui.results.column import Column, is_known
 from gmg_tui.results.comparison import Comparison
 from gmg_tui.results.report import ReportData
 from gmg_tui.session.store.database import JobAttempt, MetricsRow
@@ -39,7 +42,11 @@ _ALL_POINTS = 60_000
 """Over all lines."""
 _GAP_STEPS = 5
 """A time without samples of so many median steps is a gap in the line: nothing ran."""
-_ROW_PX, _CHART_PX, _GAP_PX, _EDGE_PX, _PLAIN_PX = 26, 170, 58, 150, 420
+_SHOWN_SHARE, _HEADROOM = 0.99, 1.08
+"""Share of the values that an axis has room for, and the room above them."""
+_BESIDE, _LABELLED = 4, 40
+"""Charts by job beside each other, and the most jobs whose names stand below them."""
+_ROW_PX, _CHART_PX, _GAP_PX, _EDGE_PX, _PLAIN_PX, _BY_JOB_PX = 26, 170, 58, 150, 420, 300
 
 
 class _Chart(NamedTuple):
@@ -51,9 +58,9 @@ class _Chart(NamedTuple):
 
 _CHARTS = (
     _Chart("FPS (environment steps per second)", "fps", "FPS"),
+    _Chart("VRAM used (GiB)", "memory_used_mib", "GiB", 1 / 1024),
     _Chart("GPU utilisation (%)", "gpu_util_pct", "%"),
     _Chart("SMs busy (%)", "sm_pct", "%"),
-    _Chart("VRAM used (GiB)", "memory_used_mib", "GiB", 1 / 1024),
     _Chart("Power (W)", "power_w", "W"),
     _Chart("Temperature (°C)", "temperature_c", "°C"),
 )
@@ -85,14 +92,70 @@ def over_time(data: ReportData, stored: Stored) -> Figure:
     for row in metrics:
         by_slot.setdefault(row.slot, []).append(row)
     in_legend: set[str] = set()
+    maxima, settled = stored.maxima(), _settled(by_slot)
     for number, chart in enumerate(charts, 2):
-        figure.update_yaxes(rangemode="tozero", row=number)
+        figure.update_yaxes(rangemode="tozero", range=_range(chart, settled, maxima.values()), row=number)
         for index, (slot, rows) in enumerate(by_slot.items()):
             if any(getattr(row, chart.field) is not None for row in rows):
-                figure.add_trace(_line(chart, slot, rows, index, legend=slot not in in_legend), row=number, col=1)
+                line = _line(chart, slot, rows, index)
+                line |= {"showlegend": slot not in in_legend, "hovertemplate": _line_hover(chart, maxima[slot])}
+                figure.add_trace(line, row=number, col=1)
                 in_legend.add(slot)
+    figure.update_annotations(x=0, xanchor="left")
     figure.update_layout(legend={"orientation": "h", "y": -64 / inner, "yanchor": "top", "x": 0}, barmode="overlay")
     return _styled(figure, inner + _EDGE_PX)
+
+
+def _settled(by_slot: Mapping[str, Sequence[MetricsRow]]) -> list[MetricsRow]:
+    """The rows without the first seconds of each job's rate; all of them if no other are left."""
+    rows: list[MetricsRow] = []
+    for slot_rows in by_slot.values():
+        begun: dict[int | None, float] = {}
+        for row in slot_rows:
+            if row.fps is not None:
+                rows += [row] * (row.time - begun.setdefault(row.job, row.time) >= SETTLE_S)
+    return rows or [row for slot_rows in by_slot.values() for row in slot_rows]
+
+
+def _range(chart: _Chart, settled: Sequence[MetricsRow], maxima: Iterable[MetricsRow]) -> list[float] | None:
+    """The range of an axis that a few outliers, such as a free fall, would stretch; None for the range of all values."""
+    values = sorted(value for row in settled if (value := getattr(row, chart.field)) is not None)
+    if not values:
+        return None
+    top = values[math.ceil(_SHOWN_SHARE * (len(values) - 1))] * _HEADROOM
+    highest = max(value for row in maxima if (value := getattr(row, chart.field)) is not None)
+    return [0.0, top * chart.scale] if 0 < top < highest else None
+
+
+def _line_hover(chart: _Chart, maxima: MetricsRow) -> str:
+    highest: float | None = getattr(maxima, chart.field)
+    most = "" if highest is None else f"<br>maximum {units.number(highest * chart.scale)} {chart.unit}"
+    return f"%{{y}} {chart.unit}<br>%{{x|%H:%M:%S}}{most}"
+
+
+def by_job(jobs: Sequence[JobRecord], columns: Sequence[Column[JobRecord]], best: JobRecord | None) -> Iterator[Figure]:
+    """The first of the columns with numbers, beside each other by job, with the best job in another colour."""
+    charts = []
+    for column in columns:
+        cells = [column.value(job) for job in jobs]
+        numbers = [None if isinstance(each, str | bool) or not is_known(each) else each for each in cells]
+        if any(number is not None for number in numbers):
+            charts.append((column, numbers))
+    charts = charts[:_BESIDE]
+    if not charts:
+        return
+    titles = [plain(column.heading) for column, _ in charts]
+    figure, names = make_subplots(1, len(charts), subplot_titles=titles), [plain(job.name) for job in jobs]
+    colours = [COLOURS[1] if best is not None and job.number == best.number else COLOURS[0] for job in jobs]
+    for number, (column, values) in enumerate(charts, 1):
+        scale = 1 / 1024 if column.unit == "GiB" else 1
+        heights = [None if value is None else value * scale for value in values]
+        texts = [f"{name}<br>{plain(column.text(job))}" for name, job in zip(names, jobs, strict=True)]
+        points = {"x": names, "y": heights, "hovertext": texts, "hoverinfo": "text", "mode": "markers"}
+        figure.add_scatter(**points, marker={"color": colours, "size": 10}, showlegend=False, row=1, col=number)
+        figure.update_yaxes(rangemode="tozero" if column.unit or column.title == "FPS" else "normal", row=1, col=number)
+    figure.update_xaxes(type="category", showticklabels=len(jobs) <= _LABELLED)
+    yield _styled(figure, _BY_JOB_PX)
 
 
 def curve(tuning: Tuning) -> Figure:
@@ -134,7 +197,7 @@ def _styled(figure: Figure, height: int) -> Figure:
     figure.update_layout(template="none", paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", font=font)
     figure.update_xaxes(zeroline=False)
     figure.update_yaxes(zeroline=False, automargin=True)
-    figure.update_annotations(x=0, xanchor="left", font_size=13)
+    figure.update_annotations(font_size=13)
     return figure.update_layout(height=height, margin={"l": 20, "r": 12, "t": 40}, hovermode="closest")
 
 
@@ -232,7 +295,7 @@ def _marks(data: ReportData) -> Iterator[dict[str, Any]]:
             }
 
 
-def _line(chart: _Chart, slot: str, rows: Sequence[MetricsRow], index: int, *, legend: bool) -> dict[str, Any]:
+def _line(chart: _Chart, slot: str, rows: Sequence[MetricsRow], index: int) -> dict[str, Any]:
     """A slot's line, which is interrupted where a job ends and where there are no samples."""
     xs: list[float] = []
     ys: list[float | None] = []
@@ -257,11 +320,9 @@ def _line(chart: _Chart, slot: str, rows: Sequence[MetricsRow], index: int, *, l
         "mode": "lines" if len(xs) > 1 else "markers",
         "name": plain(slot),
         "legendgroup": f"slot {slot}",
-        "showlegend": legend,
         "x": xs,
         "y": ys,
         "line": {"width": 1.6, "color": COLOURS[index % len(COLOURS)], "dash": dash},
-        "hovertemplate": f"%{{y}} {chart.unit}<br>%{{x|%H:%M:%S}}",
     }
 
 

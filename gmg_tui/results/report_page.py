@@ -11,35 +11,74 @@ import plotly.io
 from plotly.graph_objects import Figure
 from plotly.offline import get_plotlyjs
 
-from gmg_tui.model import Tuning, units
+from gmg_tui.model import JobRecord, Tuning, WorkerState, units
 from gmg_tui.results import report_charts as charts
 from gmg_tui.results import table as tables
 from gmg_tui.results import tuning_text as tune_words
+from gmg_tui.results.column import Column, exact, ranked
 from gmg_tui.results.comparison import Comparison
-from gmg_tui.results.job_columns import columns
-from gmg_tui.results.report import ReportData
+from gmg_tui.results.job_columns import columns, results_of
+from gmg_tui.results.report import ReportData, best_of
 from gmg_tui.results.table import in_html
 from gmg_tui.session.store.reader import Stored
 
+_CHARTED = ("fps_mean", "memory_peak_mib")
+"""Columns that have a chart by job, beside the results."""
 _CONFIG = {"responsive": True, "displaylogo": False, "modeBarButtonsToRemove": ["lasso2d", "select2d"]}
 
 
-def page(data: ReportData, stored: Stored) -> bytes:
-    """The page of one session; `stored` is its open store. Raises `StoreError`."""
-    rows = data.rows()
-    facts = [*((state, f"{number:,}") for state, number in sorted(data.states.items())), *data.totals]
-    if data.total_fps is not None:
-        facts.append(("FPS without failed workers" if "failed" in data.states else "FPS", units.fps(data.total_fps)))
+def page(data: ReportData, stored: Stored, best: str | None = None) -> bytes:
+    """The page of one session, ordered by `best` as in `ReportData.arranged`; `stored` is its open store.
+
+    Raises:
+        StoreError: The store cannot be read.
+        GmgError: There is no column `best`.
+    """
+    rows, by, order = data.arranged(best)
+    of_jobs = columns(rows)
+    rate = next(column for column in of_jobs if column.name == "fps_mean")
+    fastest = best_of(ranked(rate, rows, descending=True), rate)
+    leaders = [("best", by, best_of(rows, by))] if by is not None and by.name != rate.name else []
+    leaders = [*leaders, ("fastest", rate, fastest)] if data.queued and data.tuning is None else []
+    first = leaders[0][2] if leaders else None
+    names = results_of(rows)
+    charted = [column for column in of_jobs if column.name in _CHARTED or column.title in names]
+    charted.sort(key=lambda column: by is None or column.name != by.name)
     body = [
-        f"<dl>{''.join(f'<div><dt>{in_html(name)}</dt><dd>{in_html(value)}</dd></div>' for name, value in facts)}</dl>",
+        *_headline(data, leaders),
+        *(f"<p><b>{in_html(each.who)} failed:</b> {in_html(each.reason)}</p>" for each in data.failures),
+        *_soft(each.advice for each in data.failures if each.advice),
         *(tuning(data.tuning) if data.tuning is not None else ()),
         *_soft(data.slow_slots),
+        "<h2>Jobs</h2>",
+        *_soft([order] if data.queued else []),
+        *map(_chart, charts.by_job(data.jobs, charted, first)),
+        tables.html(of_jobs, rows, kind=lambda row: "best" if row is first else row.state.value),
         "<h2>Over time</h2>",
         _chart(charts.over_time(data, stored)),
-        "<h2>Jobs</h2>",
-        tables.html(columns(rows), rows, kind=lambda row: row.state.value),
     ]
     return _filled(data.name, [data.heading], body)
+
+
+def _headline(data: ReportData, leaders: Iterable[tuple[str, Column[JobRecord], JobRecord | None]]) -> Iterator[str]:
+    """What matters most: the best and the fastest job with their settings, then the totals."""
+    facts = []
+    for title, column, job in leaders:
+        if job is not None:
+            settings = "  ".join(f"{name} {exact(value)}" for name, value in job.values.items())
+            facts.append((f"{title} job: #{job.number} {job.name}", f"{column.heading} {column.text(job)}", settings))
+    if (rate := data.rate) is not None:
+        without = " without failed workers" if data.failed else ""
+        per_watt = f"{units.short(rate.env_steps_per_j)} FPS/W" if rate.env_steps_per_j is not None else ""
+        facts.append((f"total FPS{without}", units.fps(rate.mean), per_watt))
+    totals = dict(data.totals)
+    facts += [(name, totals[name], "") for name in ("energy", "time") if name in totals]
+    facts += [(state.value, f"{data.states[state]:,}", "") for state in WorkerState if state in data.states]
+    boxes = (
+        f"<div><dt>{in_html(name)}</dt><dd>{in_html(value)}</dd><dt>{in_html(more)}</dt></div>"
+        for name, value, more in facts
+    )
+    yield f"<dl>{''.join(boxes)}</dl>"
 
 
 def comparison(made: Comparison) -> bytes:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from shlex import join
 
 from gmg_tui.model import Session, Snapshot, TrialState, Tuning, WorkerState, units
-from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean
 from gmg_tui.results import report
 from gmg_tui.results import table as tables
@@ -20,8 +19,8 @@ from gmg_tui.session import LOGS, SUMMARY, TUNE
 
 MAX_ROWS = 40
 """A terminal gets so many, the first."""
-_FAILED = 10
-"""Failures whose reasons are printed."""
+_MAX_FAILURES = 10
+"""Reasons of failures that are printed."""
 _ORDER_PRIORITY = 95
 _TRIAL_STYLES: dict[str, str] = {
     **dict.fromkeys(TrialState, "dim"),
@@ -63,27 +62,22 @@ def render(data: ReportData, best: str | None, width: int | None, colour: bool) 
     Raises:
         GmgError: There is no column `best`.
     """
-    rows = data.rows()
-    try:
-        listed, by, order = report.ordered(rows, data.best if best is None else best)
-    except GmgError as error:
-        if best is not None:
-            raise
-        listed, by, order = report.ordered(rows, None)
-        order = f"{order} ({error})"
+    listed, by, order = data.arranged(best)
     kind = "job" if data.plain is None else "worker"
     chosen = listed[: None if width is None else MAX_ROWS]
     what = units.count(len(data.jobs), kind)
-    if len(rows) != len(data.jobs):
-        what = f"{units.count(len(rows), 'attempt')} of {what}"
-    if len(chosen) < len(rows):
+    if len(listed) != len(data.jobs):
+        what = f"{units.count(len(listed), 'attempt')} of {what}"
+    if len(chosen) < len(listed):
         what = f"the first {len(chosen)} of {what}"
     # The column of the order stays where there is little room.
-    shown = [replace(each, priority=_ORDER_PRIORITY) if by and each.name == by.name else each for each in columns(rows)]
+    shown = [
+        replace(each, priority=_ORDER_PRIORITY) if by and each.name == by.name else each for each in columns(listed)
+    ]
     lines = tables.terminal(shown, chosen, width=width, colour=colour, styles=STYLES)
     if not data.jobs:
         lines.append("no jobs")
-    elif kind == "job" or order != report.UNSORTED or len(chosen) < len(rows) or len(rows) > len(data.jobs):
+    elif kind == "job" or order != report.UNSORTED or len(chosen) < len(listed) or len(listed) > len(data.jobs):
         lines.append(clean(f"{what}, {order}".encode(errors="replace")))
     return "\n".join([*lines, *(clean(line.encode(errors="replace")) for line in _below(data))])
 
@@ -130,21 +124,14 @@ def _below(data: ReportData) -> Iterator[str]:
 
 
 def _failures(data: ReportData) -> Iterator[str]:
-    """Why jobs failed, and what helps; of a group once."""
-    groups = [group for group in data.plain.groups if group.state is WorkerState.FAILED] if data.plain else []
-    grouped = {slot for group in groups for slot in group.slots}
-    failed = [job for job in data.jobs if job.state is WorkerState.FAILED and job.slot not in grouped]
-    advice = {worker.slot: worker.advice for worker in data.plain.workers} if data.plain else {}
-    causes: Sequence[tuple[str, str | None, str | None]] = [
-        *((group.id, group.reason, group.advice) for group in groups),
-        *((job.name, job.reason, advice.get(job.name)) for job in failed),
-    ]
-    for name, reason, helps in causes[:_FAILED]:
-        yield f"{name} failed: {reason or 'no reason known'}"
-        if helps:
-            yield f"{'':{len(name)}} {helps}"
-    if len(causes) > _FAILED:
-        yield f"and {len(causes) - _FAILED:,} more failed"
+    """Why jobs failed, and what helps."""
+    failures = data.failures
+    for failure in failures[:_MAX_FAILURES]:
+        yield f"{failure.who} failed: {failure.reason}"
+        if failure.advice:
+            yield f"{'':{len(failure.who)}} {failure.advice}"
+    if more := sum(len(failure.names) for failure in failures[_MAX_FAILURES:]):
+        yield f"and {more:,} more failed"
 
 
 def _summary(data: ReportData) -> str:

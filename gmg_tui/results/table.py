@@ -116,6 +116,8 @@ def _html_cell(column: Column[T], row: T) -> str:
     value, text = column.value(row), in_html(column.text(row))
     if value is None:
         return "<td></td>"
+    if column.name == "state":
+        return f'<td class="text state">{text}</td>'
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f'<td data-value="{value if is_known(value) else "NaN"}">{text}</td>'
     return f'<td class="text">{text}</td>' if column.left or isinstance(value, str) else f"<td>{text}</td>"

@@ -20,7 +20,7 @@ from gmg_tui.engine.output.lines import LineSplitter, RingBuffer
 from gmg_tui.engine.output.logs import Log
 from gmg_tui.engine.processes.activity import Activity
 from gmg_tui.engine.processes.process_tree import Proc
-from gmg_tui.model import Fps, GpuSample, Phase, WorkerState
+from gmg_tui.model import Fps, GpuSample, Phase, WorkerState, units
 from gmg_tui.model.text import SEPARATOR, clean
 from gmg_tui.model.tried import SETTLE_S
 from gmg_tui.scripts import env_count

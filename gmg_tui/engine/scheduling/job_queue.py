@@ -201,11 +201,12 @@ def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried
     """
     with open_store(path) as stored:
         before, attempts = stored.jobs, [ran for those in stored.attempts.values() for ran in those]
-        last = stored.last_snapshot
+        last, maxima = stored.last_snapshot, stored.maxima()
     for ran in attempts:
         attempt = ran.attempt
         if attempt.ended is None and not attempt.state.ended:
-            attempt = structs.replace(attempt, state=WorkerState.STOPPED, reason=_KILLED)
+            ended = max(attempt.started, maxima[ran.slot].time if ran.slot in maxima else 0.0)
+            attempt = structs.replace(attempt, state=WorkerState.STOPPED, reason=_KILLED, ended=ended)
             store.put(structs.replace(ran, attempt=attempt))
         tried.add(ran.slot, attempt)
     records = [_resumed(record, slots, retry_failed=sweep.retry_failed) for record in before]

@@ -51,6 +51,13 @@ WHERE state || job IS NOT before ORDER BY slot, time
 """
 
 
+_MAXIMA = """
+SELECT max(time), slot, max(job), max(fps), max(gpu_util_pct), max(memory_used_mib), max(power_w),
+    max(temperature_c), max(sm_pct), NULL
+FROM metrics GROUP BY slot
+"""
+
+
 def create(path: Path, jobs: Iterable[JobRecord]) -> None:
     """Create a store with `jobs`, all waiting, private to this user (mode 0600). Raises `StoreError`."""
     records = (structs.replace(job, position=float(job.number)) for job in jobs)
@@ -148,6 +155,10 @@ class Stored:
         """The last metrics of each slot and job, while it was running if it ever was."""
         rows = [MetricsRow(*row[:-1]) for row in self._db.execute(_LAST)]
         return {(row.slot, row.job): row for row in rows}
+
+    def maxima(self) -> dict[str, MetricsRow]:
+        """The maximum of each metric, and the latest moment, by slot."""
+        return {row[1]: MetricsRow(*row) for row in self._db.execute(_MAXIMA)}
 
     def states(self) -> list[tuple[float, str, WorkerState]]:
         """The changes of the slots' states, slot by slot and in order of time: Unix time, slot, state."""

@@ -17,8 +17,8 @@ from gmg_tui.model import Fps, JobRecord, Queue, QueueAction, Worker, WorkerStat
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import SKIPPED
 from gmg_tui.results import job_columns
-from gmg_tui.results.column import Column, is_known
-from gmg_tui.results.report import ordered
+from gmg_tui.results.column import Column
+from gmg_tui.results.report import best_of, ordered
 from gmg_tui.session.client import Source
 from gmg_tui.ui import words
 from gmg_tui.ui.drawing import STYLES, safe
@@ -208,11 +208,10 @@ class QueuePage(JobsPage[JobRecord]):
     def _arrange(self, jobs: Sequence[JobRecord]) -> None:
         """Take the columns of these jobs, and find the best one by the sweep's own column."""
         sweep, column, self._best = self._view.session.spec.sweep, None, ""
-        finished = [job for job in jobs if job.state is WorkerState.FINISHED]
         with suppress(GmgError):  # no job has reported it yet
-            order, column, _ = ordered(finished, sweep.best if sweep is not None else None)
-            if column is not None and is_known(column.value(first := order[0])):
-                self._best = f"best: #{first.number} {first.name}, {column.heading} {column.text(first)}"
+            order, column, _ = ordered(jobs, sweep.best if sweep is not None else None)
+            if column is not None and (best := best_of(order, column)) is not None:
+                self._best = f"best: #{best.number} {best.name}, {column.heading} {column.text(best)}"
         self.table.use(_columns(jobs, column))
 
     def update_snapshot(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from msgspec import structs
 from gmg_tui.model import WorkerState
 from gmg_tui.results import report_charts as charts
 from gmg_tui.results import report_page as page
+from gmg_tui.results.job_columns import columns
 from gmg_tui.results.report import collect
 from gmg_tui.session import STORE, find
 from gmg_tui.session.store.reader import open_store
@@ -96,6 +98,30 @@ async def test_the_chart_shows_states_metrics_failures_restarts_and_edits() -> N
     assert "SMs busy (%)" not in titles
     colours = {trace["line"]["color"] for trace in drawn["data"] if trace["name"] == "cpu0"}
     assert colours == {charts.COLOURS[0]}
+
+
+async def test_the_first_seconds_do_not_set_the_axis_and_the_maximum_is_in_the_hover_text() -> None:
+    rows = [row._replace(job=1, fps=1e6 if row.time < START + 8 else 1000.0) for row in stored.metrics(60)]
+    await stored.session("sim-1", [finished(1, slot="cpu0")], rows=rows)
+    entry = find("sim-1", running=False)
+    with open_store(entry.folder / STORE) as store:
+        drawn = charts.over_time(collect(entry, store), store).to_dict()
+    assert drawn["layout"]["yaxis2"]["range"] == [0.0, 1080.0]
+    assert "range" not in drawn["layout"]["yaxis3"]
+    assert "VRAM" in drawn["layout"]["annotations"][2]["text"]
+    line = next(trace for trace in drawn["data"] if trace["name"] == "cpu0" and trace["yaxis"] == "y2")
+    assert line["hovertemplate"].endswith("<br>maximum 1,000,000 FPS")
+
+
+async def test_results_stand_beside_fps_and_vram_by_job() -> None:
+    jobs = [finished(n, memory_peak_mib=2048.0, result={"reward": value}) for n, value in enumerate((5.0, math.nan), 1)]
+    (figure,) = charts.by_job(
+        jobs, [c for c in columns(jobs) if c.name in ("fps_mean", "memory_peak_mib", "reward")], jobs[0]
+    )
+    drawn = figure.to_dict()
+    assert [note["text"] for note in drawn["layout"]["annotations"]] == ["FPS", "VRAM GiB", "reward"]
+    assert [list(trace["y"]) for trace in drawn["data"]] == [[90.0, 180.0], [2.0, 2.0], [5.0, None]]
+    assert drawn["data"][0]["marker"]["color"] == [charts.COLOURS[1], charts.COLOURS[0]]
 
 
 @pytest.mark.parametrize("name", ["LADDER", "EDGE", "ENDED", "CUSTOM"])

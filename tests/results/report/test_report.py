@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,43 @@ def test_a_narrow_terminal_names_what_it_drops_and_a_pipe_gets_everything() -> N
     assert piped.count("\njob-") == 0
     assert len([line for line in piped.splitlines() if " job-" in line]) == 59
     assert {"slot", "VRAM", "energy", "tm_score"} <= set(piped.split("\n")[0].split())
+
+
+def test_failures_are_grouped_by_reason_whatever_their_amounts() -> None:
+    reasons = ["out of memory: 1.5 GiB", "exit code 1", "out of memory: 20 GiB", "exit code 2", "out of memory: 3 GiB"]
+    jobs = [
+        finished(n, state=WorkerState.FAILED, reason=reason)
+        for n, reason in enumerate([*reasons, "out of memory: 2 MiB"], 1)
+    ]
+    lines = text.render(_data(*jobs), None, None, False).splitlines()
+    assert [line for line in lines if " failed: " in line] == [
+        "job-1, job-3, job-5 and 1 more failed: out of memory: 1.5 GiB",
+        "job-2 failed: exit code 1",
+        "job-4 failed: exit code 2",
+    ]
+
+
+def test_a_resumed_session_is_since_its_first_attempt() -> None:
+    data = _data(_ran(1, 0, 100))
+    resumed = structs.replace(data.session, started=START + 500)
+    heading = structs.replace(data, session=resumed).heading
+    first, again = (time.strftime("%H:%M:%S", time.localtime(START + after)) for after in (0, 500))
+    assert heading.index(first) < heading.index("resumed ") < heading.index(again)
+    assert "resumed" not in data.heading
+
+
+async def test_json_csv_and_page_are_in_the_requested_order(tmp_path: Path) -> None:
+    await stored.session("sim-1", stored.jobs(4), spec={"sweep": SweepSpec(best="-lr")})
+    assert [job["number"] for job in json.loads(report("--json", "--best", "tm_score")[0])["jobs"]] == [4, 3, 2, 1]
+    assert [line.partition(",")[0] for line in report("--csv", "--best", "tm_score")[0].splitlines()[1:]] == [*"4321"]
+    for words, best in ((["--best", "tm_score"], "job-4"), ([], "job-1")):
+        assert report("--html", str(tmp_path / "page.html"), *words)[2] == 0
+        body = (tmp_path / "page.html").read_text()
+        assert body.count('<tr class="best">') == 1
+        row = body[body.index('<tr class="best">') :]
+        assert f">{best}<" in row[: row.index("</tr>")]
+        assert body.index('<tr class="best">') < body.index('<tr class="finished">')
+        assert body.index(f"best job: #{best[-1]} {best}") < body.index(">finished</dt>")
 
 
 async def test_the_newest_session_without_a_name_and_its_failures() -> None:
