@@ -19,17 +19,21 @@ from msgspec import structs
 from gmg_tui import session
 from gmg_tui import session as sessions
 from gmg_tui.cli.prestart import PrestartedEngine
-from gmg_tui.engine.scheduling import queue_scheduler
+from gmg_tui.engine.scheduling import job_queue, queue_scheduler
 from gmg_tui.engine.scheduling.job_queue import JobQueue
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.slot_board import Allotment, SlotBoard, allot
 from gmg_tui.engine.workers.slot import EngineSlot
-from gmg_tui.model import JobRecord, QueueAction, RestartMode, RunSpec, Slot, TuneSpec, WorkerState
+from gmg_tui.model import JobRecord, QueueAction, RestartMode, RunSpec, Slot, SweepSpec, TuneSpec, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Action
 from gmg_tui.session.store import reader
+from gmg_tui.session.store.database import MetricsRow
+from gmg_tui.session.store.writer import StoreWriter
+from gmg_tui.session.tried import TriedArguments
 from tests.patience import LONG_S, eventually
+from tests.session.store import records
 
 from .harness import program, running, sweep_for
 
@@ -350,6 +354,23 @@ async def test_a_job_ended_together_with_its_engine_is_requeued() -> None:
     assert [job.reason for job in reader.load_jobs(Path(spec.folder) / sessions.STORE)] == [
         "interrupted: the session was ended by SIGTERM"
     ] * 2
+
+
+async def test_an_attempt_killed_with_its_engine_ends_with_its_last_metrics(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    job = records.finished(1, state=WorkerState.RUNNING, ended=None, slot="cpu0")
+    for resumed in (False, True):
+        writer = StoreWriter(path, lambda line: None)
+        writer.start()
+        if resumed:
+            job_queue.queue_of(path, SweepSpec(), 1, writer, TriedArguments())
+        else:
+            rows = [MetricsRow(records.START + second, "cpu0", 1, 9.0, None, None, None, None) for second in range(40)]
+            writer.put(job, records.attempt_of(job, ended=None), *rows)
+        await writer.close()
+    with reader.open_store(path) as stored:
+        (ran,) = stored.attempts_of(1)
+    assert (ran.attempt.state, ran.attempt.ended) == (WorkerState.STOPPED, records.START + 39)
 
 
 async def test_a_late_second_engine_changes_nothing() -> None:
