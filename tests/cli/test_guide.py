@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,9 +17,12 @@ import pytest
 from gmg_tui.cli import app as cli
 from gmg_tui.cli import config
 from gmg_tui.cli.app import GUIDE, TOPICS
+from gmg_tui.model import SweepSpec
 from gmg_tui.session.options import KEPT, LINE, RUN, SWEEP_ONLY, TUNE_ONLY
 from gmg_tui.ui.pages.help import GuideApp
 from tests.cli.conftest import Asked, Gmg
+from tests.results.report import stored
+from tests.session.store.records import finished
 
 _ROOT = GUIDE.parent.parent
 _PAGES = [GUIDE / f"{topic}.md" for topic in TOPICS]
@@ -90,6 +99,40 @@ def test_settings_in_the_manual_are_valid(tmp_path: Path) -> None:
         "per_gpu": 2,
     }
     assert settings.keys == {"restart": ("f5",)}
+
+
+async def test_examples_that_read_a_session_print_its_figures(tmp_path: Path) -> None:
+    jobs = [
+        finished(number, values={"n_envs": 1024 * number}, n_envs=1024 * number, result={"loss": 1 + number / 1e5})
+        for number in (1, 2, 3)
+    ]
+    folder = await stored.session("sweep-1", jobs, spec={"sweep": SweepSpec()}, snapshot=stored.snapshot(cpu0=90.0))
+
+    def printed(*command: str) -> str:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        return subprocess.run(
+            command, cwd=folder, env={**os.environ, "PATH": path}, check=True, capture_output=True, text=True
+        ).stdout
+
+    python = [block for page in _PAGES for block in _blocks(page, "python")]
+    assert python
+    for block in python:
+        out = printed(sys.executable, "-c", block)
+        assert all(str(value) in out for job in jobs for value in (job.values["n_envs"], job.last.rate, job.name))
+        assert "1.00003" in out
+    queries = [
+        line for page in _PAGES for block in _blocks(page, "sh") for line in block.splitlines() if "SELECT" in line
+    ]
+    assert queries
+    for program, file, query in map(shlex.split, queries):
+        assert program == "sqlite3"
+        with closing(sqlite3.connect(folder / file)) as db:
+            rows = db.execute(query).fetchall()
+        assert [row[:3] for row in rows] == [(job.number, "finished", job.last.rate) for job in jobs]
+    (example,) = map(json.loads, _blocks(GUIDE / "files.md", "json"))
+    summary = json.loads((folder / "summary.json").read_text())
+    assert example.keys() <= summary.keys()
+    assert example["workers"][0].keys() <= summary["workers"][0].keys()
 
 
 def test_the_readme_is_short() -> None:
