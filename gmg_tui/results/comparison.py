@@ -55,8 +55,7 @@ class Comparison:
         sessions: The sessions.
         differences: The settings that differ.
         rows: The rates of each slot, job or value.
-        totals: The rate of each session's workers together, without those that failed; None in a sweep, and without a
-            rate to compare.
+        totals: The sum of each session's rates in `rows`; None in a sweep, and without any.
         unit: What a row is of: `slot`, `job` or `value`.
         remarks: What to know of the sessions' rates, and where they cannot be compared, in one sentence each.
     """
@@ -68,7 +67,9 @@ class Comparison:
         self.differences = [row for row in _rows(map(_settings, sessions)) if len(set(row.values)) > 1]
         rates = list(map(_rates, sessions))
         self.rows = _rows(rates)
-        self.totals = [data.total_fps if of else None for data, of in zip(sessions, rates, strict=True)]
+        self.totals = [
+            sum(of.values()) if of and not data.queued else None for data, of in zip(sessions, rates, strict=True)
+        ]
         self.remarks = [*self._doubts(), *(remark for data in sessions for remark in _remarks(data))]
 
     def _doubts(self) -> Iterator[str]:
@@ -100,8 +101,12 @@ class Comparison:
 
     @property
     def rate_rows(self) -> list[Row]:
-        """A row for each slot, job or value, and the total."""
-        return [*self.rows, *([Row("total", tuple(self.totals))] if any(self.totals) else [])]
+        """A row for each slot, job or value, and the total of those that all sessions have."""
+        common = [row.values for row in self.rows if None not in row.values]
+        if not common or None in self.totals:
+            return self.rows
+        name = "total" if len(common) == len(self.rows) else f"total of {units.count(len(common), self.unit)}"
+        return [*self.rows, Row(name, tuple(map(sum, zip(*common, strict=True))))]
 
     def text(self, width: int | None, colour: bool) -> str:
         """All of it for the terminal, without a line end at the end; `width` and `colour` as in `tables.terminal`."""

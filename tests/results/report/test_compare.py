@@ -94,6 +94,18 @@ async def test_sessions_that_cannot_be_compared_are_reported_and_failed_workers_
     assert "%" not in out
 
 
+async def test_what_is_left_out_is_in_no_total() -> None:
+    await _session("old", {"gpu0": 1000.0, "gpu1": 1010.0})
+    await _session("new", {"gpu0": 1100.0, "gpu1": None})
+    lines = report("old", "new")[0].splitlines()
+    assert "new: failed and left out: gpu1" in lines
+    assert [line.split() for line in lines if line.startswith("total")] == [
+        ["total", "of", "1", "slot", "1,000", "1,100", "+10.0", "%"]
+    ]
+    data = json.loads(report("old", "new", "--json")[0])
+    assert [each["total_fps"] for each in data["sessions"]] == [2010.0, 1100.0]
+
+
 async def test_the_jobs_of_sweeps_are_compared_one_by_one_and_have_no_total() -> None:
     sweep = SweepSpec()
     await _session("old", {"n=1": 1000.0, "n=2": 5000.0}, sweep=sweep)
