@@ -7,7 +7,8 @@ workers with one seed compute the same thing: `-e run-{i} --seed {seed}` helps a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 
 from gmg_tui.model import Slot
 
@@ -19,6 +20,7 @@ NAME = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 """A placeholder's name; dots and dashes allow hydra's `optim.lr` and the names of options."""
 
 _MARK = re.compile(r"(?P<foreign>\$\{NAME\})|\{\{|\}\}|\{(?P<name>NAME)\}".replace("NAME", NAME.pattern))
+_BARE = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
 _SEED_STEP = 1000
 """Between the seeds of two workers: scripts that derive a seed for each environment add small numbers."""
 
@@ -69,6 +71,11 @@ def fill_some(text: str, values: Mapping[str, object]) -> str:
 def names_in(text: str) -> tuple[str, ...]:
     """The names of the placeholders in `text`, each once, in order."""
     return tuple(dict.fromkeys(match["name"] for match in _MARK.finditer(text) if match["name"] is not None))
+
+
+def join_args(args: Sequence[str]) -> str:
+    """Arguments as one line of shell syntax; braces of placeholders are not quoted."""
+    return " ".join(arg if _BARE.fullmatch(arg) else shlex.quote(arg) for arg in args)
 
 
 def as_text(value: object) -> str:

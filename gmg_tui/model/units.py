@@ -54,9 +54,7 @@ def short(value: float | None) -> str:
 def _three_digits(value: float) -> str:
     if abs(value) >= 99.95:
         return f"{value:.0f}"
-    if abs(value) >= 9.995:
-        return f"{value:.1f}"
-    return f"{value:.2f}" if abs(value) >= 0.005 or not value else f"{value:.2g}"
+    return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
 
 
 def gib(mib: float | None) -> str:

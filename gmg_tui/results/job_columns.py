@@ -66,37 +66,37 @@ def columns(jobs: Sequence[JobRecord]) -> list[Column[JobRecord]]:
         _C("job", _of("number"), "#", "", str, 20, FILES if plain else EVERYWHERE),
         _C("name", _of("name"), "slot" if plain else "name", "", str, 100, left=True, limit=28),
     ]
-    rates = [
+    ran = [
         _C("state", _of("state.value"), priority=90, left=True),
         _C("slots", lambda job: " ".join(job.slots) or job.slot, "slot", "", _slots, 75, _unless(plain), left=True),
         _C("gpu", _of("last.gpu_index"), where=FILES),
         _C("gpu_uuid", _of("gpu_uuid"), where=FILES),
-        _C("elapsed_s", _of("elapsed_s"), *TIME, 85),
-        _C("fps_mean", _of("last.fps.mean"), *FPS, 88),
-        _C("memory_peak_mib", _of("last.memory_peak_mib"), *VRAM, 40),
-    ]
-    figures = [
-        _C("fps_settled", _of("last.fps.settled"), where=FILES),
-        _C("fps_last", _of("last.fps.last"), where=FILES),
-        _C("env_steps", _of("last.fps.env_steps"), where=FILES),
-        _C("n_envs", _of("last.n_envs"), *ENVS, 35, _unless("n_envs" in named)),
         _C("ddp_group", _of("group"), "group", priority=32, left=True),
         _C("ddp_rank", _of("rank"), "rank", priority=46),
         _C("ddp_world_size", _of("world_size"), where=FILES),
         _C("attempts", _of("last.number"), "tries", priority=45, where=EVERYWHERE if several else FILES | SCREEN),
+        _C("args", _args, priority=78 if searched else 16, where=_unless(bool(named) and not searched), left=True),
+        _C("started", lambda job: moment(job.started), "start", "", local, 44 if several else 18),
+        _C("elapsed_s", _of("elapsed_s"), *TIME, 85),
+        _C("fps_mean", _of("last.fps.mean"), *FPS, 88),
+    ]
+    figures = [
+        _C("memory_peak_mib", _of("last.memory_peak_mib"), *VRAM, 40),
+        _C("fps_settled", _of("last.fps.settled"), where=FILES),
+        _C("fps_last", _of("last.fps.last"), where=FILES),
+        _C("env_steps", _of("last.fps.env_steps"), where=FILES),
+        _C("n_envs", _of("last.n_envs"), *ENVS, 35, _unless("n_envs" in named)),
         _C("gpu_util_mean_pct", _of("last.gpu_util_mean_pct"), *GPU, 30),
         _C("power_mean_w", _of("last.power_mean_w"), *POWER, 10),
         _C("energy_j", _of("energy_j"), "energy", "", units.energy, 12),
         _C("env_steps_per_j", _of("last.fps.env_steps_per_j"), *FPS_PER_WATT, 14),
-        _C("started", lambda job: moment(job.started), "start", "", local, 44 if several else 18),
-        _C("args", _args, priority=78 if searched else 16, where=_unless(bool(named) and not searched), left=True),
         _C("exit_code", _of("last.exit_code"), where=FILES),
         _C("reason", _of("reason"), priority=60, where=FILES | SCREEN, left=True, limit=60),
     ]
-    made = [*first, *rates, *figures]
+    made = [*first, *ran, *figures]
     values = _named(named, "value_", made, lambda job, name: job.values.get(name), 70, exact)
     results = _named(results_of(jobs), "result_", [*made, *values], _reported, 65)
-    return [*first, *values, *rates, *results, *figures]
+    return [*first, *values, *ran, *results, *figures]
 
 
 def _unless(hidden: bool) -> Where:

@@ -43,7 +43,7 @@ def page(data: ReportData, stored: Stored, best: str | None = None) -> bytes:
     first = leaders[0][2] if leaders else None
     names = results_of(rows)
     charted = [column for column in of_jobs if column.name in _CHARTED or column.title in names]
-    charted.sort(key=lambda column: by is None or column.name != by.name)
+    charted.sort(key=lambda column: (by is None or column.name != by.name, column.name not in _CHARTED))
     body = [
         *_headline(data, leaders),
         *(f"<p><b>{in_html(each.who)} failed:</b> {in_html(each.reason)}</p>" for each in data.failures),

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from gmg_tui.jobs.argument_placeholders import fill_some
 from gmg_tui.model import FPS, Answer, Best, RunSpec, Together, Trial, TuneSpec, units
 from gmg_tui.model.secrets import mask
+from gmg_tui.results import column
 from gmg_tui.results.column import Column
 
 _SAME: Final = 0.005
@@ -32,7 +33,11 @@ def margin(of: Trial | Best | Together) -> str:
 
 def rate(value: float | None, spec: TuneSpec) -> str:
     """A rate in full, with its unit: `11,513,240 FPS`."""
-    return f"{units.fps(value)} {unit(spec)}"
+    return f"{units.NOT_KNOWN if value is None else _rate_format(spec)(value)} {unit(spec)}"
+
+
+def _rate_format(spec: TuneSpec) -> Callable[[float], str]:
+    return units.fps if spec.metric == FPS else units.number
 
 
 def model(answer: Answer) -> str:
@@ -136,10 +141,10 @@ def _measured(spec: TuneSpec, of: Callable[[_Row], Trial | Best]) -> list[Column
         return rate / power_w if rate is not None and power_w else None
 
     return [
-        Column("rate", lambda row: of(row).rate, unit(spec), write=units.fps, priority=100),
+        Column("rate", lambda row: of(row).rate, unit(spec), "", _rate_format(spec), 100),
         Column("margin_pct", lambda row: of(row).margin_pct, "±", write=lambda pct: f"{pct:.1f} %", priority=90),
-        Column("memory_mib", lambda row: of(row).memory_mib, "VRAM", write=units.mib, priority=70),
-        Column("gpu_util_pct", lambda row: of(row).gpu_util_pct, "GPU", "%", units.whole, 30),
-        Column("power_w", lambda row: of(row).power_w, "W", write=units.whole, priority=30),
-        Column("rate_per_w", per_watt, f"{unit(spec)}/W", "", units.short, 20),
+        Column("memory_mib", lambda row: of(row).memory_mib, *column.VRAM, 70),
+        Column("gpu_util_pct", lambda row: of(row).gpu_util_pct, *column.GPU, 30),
+        Column("power_w", lambda row: of(row).power_w, *column.POWER, 30),
+        Column("rate_per_w", per_watt, f"{unit(spec)}/W", "", units.short if spec.metric == FPS else units.number, 20),
     ]

@@ -24,7 +24,7 @@ from gmg_tui.ui import keys
 from gmg_tui.ui.dialogs import ConfirmScreen, Dialog
 from gmg_tui.ui.drawing import plain
 from gmg_tui.ui.view import View, job_on
-from gmg_tui.ui.words import join_args, together_text
+from gmg_tui.ui.words import together_text
 
 _KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -165,7 +165,7 @@ class EditScreen(Dialog[None]):
         if job is not None:
             self.query_one("#box").border_title = plain(f"{self.heading}, job {job.number} ({job.name})")
         start = self._start or self._present
-        self._args.load_text(join_args(start.args))
+        self._args.load_text(placeholders.join_args(start.args))
         self._args.move_cursor(self._args.document.end)
         self._env.load_text("\n".join(f"{key}={value}" for key, value in mask(start.env).items()))
         self._env.move_cursor(self._env.document.end)
@@ -199,7 +199,7 @@ class EditScreen(Dialog[None]):
         except GmgError as error:
             self._report(str(error), "$error")
             return
-        args = join_args([placeholders.fill(arg, self._values) for arg in settings.args])
+        args = placeholders.join_args([placeholders.fill(arg, self._values) for arg in settings.args])
         self._preview.update(plain(f"Expands to: {args or 'no arguments'}"))
         if self._unchanged(settings):
             self._report("unchanged")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -28,7 +26,6 @@ STATE_STYLES = dict.fromkeys(WorkerState, "title") | {
 """The name of each state's style."""
 
 
-_BARE = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
 COUNTED = "counted in rank 0"
 """Beside the rate of a rank for which rank 0 reports."""
 
@@ -141,11 +138,6 @@ def last_line(worker: Worker) -> str:
 
     line = worker.last_line
     return "" if line.startswith(SEPARATOR) or genesis_lines.is_mere(line) else without_head(line)
-
-
-def join_args(args: Sequence[str]) -> str:
-    """Arguments as one line of shell syntax; braces of placeholders are not quoted."""
-    return " ".join(arg if _BARE.fullmatch(arg) else shlex.quote(arg) for arg in args)
 
 
 def job_of(worker: Worker) -> str:

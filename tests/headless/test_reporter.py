@@ -154,7 +154,7 @@ def test_the_table_sums_known_values_only() -> None:
     finished = replace(_running(2000.0), state=WorkerState.FINISHED, fps=fps, **reached, **times)
     lines = at_end(_SESSION, _snapshot(3662, finished, worker_of("gpu10", 1, WorkerState.FAILED)))
     rows = [re.split("  +", line.strip()) for line in lines]
-    assert rows[0] == ["slot", "state", "start", "time", "FPS", "VRAM GiB", "GPU %", "W", "energy", "steps/J"]
+    assert rows[0] == ["slot", "state", "start", "time", "FPS", "VRAM GiB", "GPU %", "W", "energy", "FPS/W"]
     assert [*rows[1][:2], *rows[1][3:]] == ["gpu0", "finished", "1h 01m", "2,000", "29.5", "97", "480", "73 Wh", "4.00"]
     assert rows[2] == ["gpu10", "failed", *["–"] * 8]
     assert rows[3][:4] == [

@@ -60,10 +60,10 @@ def test_a_repeated_trial_is_reported_again() -> None:
 def test_the_answer_is_a_short_table_with_the_command() -> None:
     assert at_end(tunings.session(tunings.ENDED), tunings.snapshot(tunings.ENDED)) == [
         "n_envs = 15,000 on 8 slots: 86,011,956 FPS ±0.4 %, 98.9 % of the same slots alone",
-        "answer       n_envs         FPS      ±      VRAM  GPU %    W  FPS/W",
-        "recommended  15,000  10,975,342  0.6 %  12.0 GiB     97  610  18.0k",
-        "fastest      17,000  11,443,958  0.6 %  13.5 GiB     97  610  18.8k",
-        "largest      18,000  11,126,934  0.6 %  14.3 GiB     97  610  18.2k",
+        "answer       n_envs         FPS      ±  VRAM GiB  GPU %    W  FPS/W",
+        "recommended  15,000  10,975,342  0.6 %      12.0     97  610  18.0k",
+        "fastest      17,000  11,443,958  0.6 %      13.5     97  610  18.8k",
+        "largest      18,000  11,126,934  0.6 %      14.3     97  610  18.2k",
         f"next: 20,000 did not run: {tunings.OUT_OF_MEMORY}",
         "slots: gpu5 −8.0 %",
         "warning: gpu5 is 8 % slower than the other GPUs of its model",

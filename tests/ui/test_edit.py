@@ -15,11 +15,11 @@ from textual._xterm_parser import XTermParser
 from textual.pilot import Pilot
 from textual.widgets import TextArea
 
+from gmg_tui.jobs.argument_placeholders import join_args
 from gmg_tui.session.protocol import Welcome
 from gmg_tui.ui import Outcome
 from gmg_tui.ui.edit import EditScreen, placeholder_values, split_args
 from gmg_tui.ui.view import View
-from gmg_tui.ui.words import join_args
 from tests.ui import nodes, play, sessions
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.play import asked, click, press, write

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
+from gmg_tui.jobs.argument_placeholders import join_args
 from gmg_tui.machine.gpu import xids
 from gmg_tui.model import Attempt, Details, Gpu, GpuHealth, GpuSample, Worker, units
 from gmg_tui.model.secrets import mask
@@ -175,13 +176,13 @@ def attempt_columns(now: Callable[[], float]) -> tuple[Column[Attempt], ...]:
         Column[Attempt]("memory_peak_mib", lambda attempt: attempt.memory_peak_mib, "VRAM", "GiB", units.gib),
         Column[Attempt]("power_mean_w", lambda attempt: attempt.power_mean_w, "power", "W", units.whole),
         Column[Attempt]("fps_per_w", lambda attempt: _fps_per_w(attempt), "FPS/W", write=units.short),
-        Column[Attempt]("args", lambda attempt: words.join_args(attempt.args), "arguments", left=True, limit=200),
+        Column[Attempt]("args", lambda attempt: join_args(attempt.args), "arguments", left=True, limit=200),
     )
 
 
 def attempt_facts(attempt: Attempt) -> Iterator[Fact]:
     """An attempt's arguments in full, how it ended, and its metrics."""
-    yield Fact("arguments", words.join_args(attempt.args) or "none")
+    yield Fact("arguments", join_args(attempt.args) or "none")
     if attempt.reason:
         yield Fact("reason", attempt.reason, "error" if attempt.state.value == "failed" else "text")
     for name, value in attempt.numbers.items():
@@ -204,9 +205,9 @@ def _fps_per_w(attempt: Attempt) -> float | None:
 def setup_facts(details: Details, log: str | None, log_command: str) -> Iterator[Fact]:
     """Command line, working directory, the `log` file and what prints it, environment."""
     yield Fact("Command line")
-    yield Fact("command", words.join_args(details.command) or "not started yet")
+    yield Fact("command", join_args(details.command) or "not started yet")
     yield Fact("folder", details.cwd)
-    yield Fact("as written", words.join_args(details.args) or "no arguments")
+    yield Fact("as written", join_args(details.args) or "no arguments")
     yield from _env_facts("--env", details.extra_env)
     if log is not None:
         yield Fact("log", log)

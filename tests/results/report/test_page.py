@@ -119,8 +119,8 @@ async def test_results_stand_beside_fps_and_vram_by_job() -> None:
         jobs, [c for c in columns(jobs) if c.name in ("fps_mean", "memory_peak_mib", "reward")], jobs[0]
     )
     drawn = figure.to_dict()
-    assert [note["text"] for note in drawn["layout"]["annotations"]] == ["FPS", "VRAM GiB", "reward"]
-    assert [list(trace["y"]) for trace in drawn["data"]] == [[90.0, 180.0], [2.0, 2.0], [5.0, None]]
+    assert [note["text"] for note in drawn["layout"]["annotations"]] == ["FPS", "reward", "VRAM GiB"]
+    assert [list(trace["y"]) for trace in drawn["data"]] == [[90.0, 180.0], [5.0, None], [2.0, 2.0]]
     assert drawn["data"][0]["marker"]["color"] == [charts.COLOURS[1], charts.COLOURS[0]]
 
 
