@@ -130,13 +130,14 @@ def ranked(
 ) -> list[T]:
     """The rows in the order of a column: numbers by size, texts below all numbers, then the rows that are `behind`.
 
-    NaN, infinities and unknown values are last in either order.
+    NaN and infinities follow in either order, and unknown values are last.
     """
     keyed = [(_rank(column.value(row)), row) for row in rows]
     known = [(key, row) for key, row in keyed if key is not None]
     known.sort(key=lambda pair: pair[0], reverse=descending)
     known.sort(key=lambda pair: behind(pair[1]))
-    return [row for _, row in known] + [row for key, row in keyed if key is None]
+    others = sorted((row for key, row in keyed if key is None), key=lambda row: column.value(row) is None)
+    return [row for _, row in known] + others
 
 
 def _rank(value: Cell) -> tuple[bool, float, str] | None:

@@ -11,6 +11,7 @@ from gmg_tui.jobs.argument_placeholders import join_args
 from gmg_tui.machine.gpu import xids
 from gmg_tui.model import Attempt, Details, Gpu, GpuHealth, GpuSample, Worker, units
 from gmg_tui.model.secrets import mask
+from gmg_tui.results import column
 from gmg_tui.results.column import Column, plain
 from gmg_tui.ui import words
 from gmg_tui.ui.drawing import SIGNS
@@ -170,14 +171,18 @@ def attempt_columns(now: Callable[[], float]) -> tuple[Column[Attempt], ...]:
         Column[Attempt]("state", lambda attempt: attempt.state.value, left=True),
         Column[Attempt]("exit", _exit, left=True),
         Column[Attempt]("elapsed_s", lambda attempt: attempt.elapsed_s(now()), "elapsed", write=units.span),
-        Column[Attempt]("n_envs", lambda attempt: attempt.n_envs, "envs"),
-        Column[Attempt]("fps", lambda attempt: attempt.rate, "FPS", write=units.fps),
-        Column[Attempt]("gpu_util_mean_pct", lambda attempt: attempt.gpu_util_mean_pct, "GPU", "%", units.whole),
-        Column[Attempt]("memory_peak_mib", lambda attempt: attempt.memory_peak_mib, "VRAM", "GiB", units.gib),
-        Column[Attempt]("power_mean_w", lambda attempt: attempt.power_mean_w, "power", "W", units.whole),
-        Column[Attempt]("fps_per_w", lambda attempt: _fps_per_w(attempt), "FPS/W", write=units.short),
+        Column[Attempt]("n_envs", lambda attempt: attempt.n_envs, *column.ENVS),
+        Column[Attempt]("fps", lambda attempt: attempt.rate, *column.FPS),
+        Column[Attempt]("gpu_util_mean_pct", lambda attempt: attempt.gpu_util_mean_pct, *column.GPU),
+        Column[Attempt]("memory_peak_mib", lambda attempt: attempt.memory_peak_mib, *column.VRAM),
+        Column[Attempt]("power_mean_w", lambda attempt: attempt.power_mean_w, *column.POWER),
+        Column[Attempt]("fps_per_w", _fps_per_watt, *column.FPS_PER_WATT),
         Column[Attempt]("args", lambda attempt: join_args(attempt.args), "arguments", left=True, limit=200),
     )
+
+
+def _fps_per_watt(attempt: Attempt) -> float | None:
+    return attempt.fps.env_steps_per_j if attempt.fps is not None else None
 
 
 def attempt_facts(attempt: Attempt) -> Iterator[Fact]:
@@ -193,10 +198,6 @@ def _exit(attempt: Attempt) -> str | None:
     """An exit code, or the signal that has ended the process; None while it exists."""
     code = attempt.exit_code
     return None if code is None else str(code) if code >= 0 else f"signal {-code}"
-
-
-def _fps_per_w(attempt: Attempt) -> float | None:
-    return attempt.rate / attempt.power_mean_w if attempt.rate is not None and attempt.power_mean_w else None
 
 
 # How it is started
