@@ -118,13 +118,12 @@ def _settled(by_slot: Mapping[str, Sequence[MetricsRow]]) -> list[MetricsRow]:
 
 
 def _range(chart: _Chart, settled: Sequence[MetricsRow], maxima: Iterable[MetricsRow]) -> list[float] | None:
-    """The range of an axis that a few outliers, such as a free fall, would stretch; None for the range of all values."""
-    values = sorted(value for row in settled if (value := getattr(row, chart.field)) is not None)
-    if not values:
+    """The range of rates that a few outliers, such as a free fall, would stretch; None for the range of all values."""
+    rates = sorted(row.fps for row in settled if row.fps is not None) if chart.field == "fps" else []
+    if not rates:
         return None
-    top = values[math.ceil(_SHOWN_SHARE * (len(values) - 1))] * _HEADROOM
-    highest = max(value for row in maxima if (value := getattr(row, chart.field)) is not None)
-    return [0.0, top * chart.scale] if 0 < top < highest else None
+    top = rates[math.ceil(_SHOWN_SHARE * (len(rates) - 1))] * _HEADROOM
+    return [0.0, top] if 0 < top < max(row.fps or 0.0 for row in maxima) else None
 
 
 def _line_hover(chart: _Chart, maxima: MetricsRow) -> str:

@@ -50,7 +50,7 @@ def page(data: ReportData, stored: Stored, best: str | None = None) -> bytes:
         *_soft(each.advice for each in data.failures if each.advice),
         *(tuning(data.tuning) if data.tuning is not None else ()),
         *_soft(data.slow_slots),
-        "<h2>Jobs</h2>",
+        f"<h2>{'Jobs' if data.queued else 'Workers'}</h2>",
         *_soft([order] if data.queued else []),
         *map(_chart, charts.by_job(data.jobs, charted, first)),
         tables.html(of_jobs, rows, kind=lambda row: "best" if row is first else row.state.value),
