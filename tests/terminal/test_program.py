@@ -123,7 +123,7 @@ def terminal(sim: Sim, tmp_path: Path) -> Iterator[Terminal]:
 
 
 def test_jobs_are_skipped_retried_and_stopped(terminal: Terminal) -> None:
-    terminal.until("0/8 jobs", "2 running", "#1 s=601", "#2 s=602")
+    terminal.until("0/8 jobs", "2 active", "#1 s=601", "#2 s=602")
     terminal.press("Q")
     terminal.until("Skip or stop", "waiting")
     terminal.press(END)
