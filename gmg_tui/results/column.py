@@ -128,22 +128,26 @@ def find(columns: Sequence[Column[T]], name: str) -> Column[T]:
 def ranked(
     column: Column[T], rows: Iterable[T], *, descending: bool, behind: Callable[[T], bool] = lambda row: False
 ) -> list[T]:
-    """The rows in the order of a column: numbers by size, texts below all numbers, then the rows that are `behind`.
+    """The rows in the order of a column; of those with a value, the ones that are `behind` follow the others.
 
-    NaN and infinities follow in either order, and unknown values are last.
+    In either order, texts follow numbers, then come NaN and infinities, and unknown values are last.
     """
-    keyed = [(_rank(column.value(row)), row) for row in rows]
-    known = [(key, row) for key, row in keyed if key is not None]
-    known.sort(key=lambda pair: pair[0], reverse=descending)
-    known.sort(key=lambda pair: behind(pair[1]))
-    others = sorted((row for key, row in keyed if key is None), key=lambda row: column.value(row) is None)
-    return [row for _, row in known] + others
-
-
-def _rank(value: Cell) -> tuple[bool, float, str] | None:
-    if isinstance(value, str):
-        return False, 0.0, value
-    return (True, value, "") if value is not None and is_known(value) else None
+    numbers: list[tuple[float, T]] = []
+    texts: list[tuple[str, T]] = []
+    others: list[tuple[bool, T]] = []
+    for row in rows:
+        value = column.value(row)
+        if value is None or not is_known(value):
+            others.append((value is None, row))
+        elif isinstance(value, str):
+            texts.append((value, row))
+        else:
+            numbers.append((value, row))
+    numbers.sort(key=lambda pair: pair[0], reverse=descending)
+    texts.sort(key=lambda pair: pair[0], reverse=descending)
+    others.sort(key=lambda pair: pair[0])
+    known = [row for _, row in numbers] + [row for _, row in texts]
+    return sorted(known, key=behind) + [row for _, row in others]
 
 
 def is_known(value: Cell) -> bool:

@@ -118,6 +118,8 @@ def test_ranks_put_what_is_no_number_last_in_either_order(values: list[columns.C
         assert sorted(order, key=lambda row: row[1]) == sorted(rows, key=lambda row: row[1])
         sizes = [value for value, _ in order if columns.is_known(value) and not isinstance(value, str)]
         assert sizes == sorted(sizes, reverse=descending)  # type: ignore[type-var]
+        numbers = [isinstance(value, str) for value, _ in order if columns.is_known(value)]
+        assert numbers == sorted(numbers)
         known = [columns.is_known(value) for value, _ in order]
         assert known == sorted(known, reverse=True)
 
