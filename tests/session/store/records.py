@@ -97,7 +97,7 @@ def finished(number: int, **more: Any) -> JobRecord:
         "result": {"tm_score": number / 100},
     }
     for name, value in more.items():
-        (fields if name in JobRecord.__struct_fields__ else last)[name] = value
+        (last if name == "args" or name not in JobRecord.__struct_fields__ else fields)[name] = value
         if name in ("state", "reason", "started", "ended"):
             last[name] = value
     return JobRecord(last=Attempt(**last), **fields)
