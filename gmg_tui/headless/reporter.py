@@ -170,7 +170,7 @@ class Reporter:
         if per_watt is not None:
             yield f"{units.short(per_watt)} FPS/W"
         if snapshot.queue is not None:
-            yield counts(snapshot.queue)
+            yield counts(snapshot.queue, snapshot.tuning)
         else:
             yield states(worker.state_word for worker in snapshot.workers)
             progress = [each for worker in snapshot.workers if (each := worker.newest.progress) is not None]
@@ -271,11 +271,12 @@ def states(names: Iterable[str]) -> str:
     return ", ".join(f"{number} {state}" for state, number in sorted(Counter(names).items()))
 
 
-def counts(queue: Queue) -> str:
-    """The queue's progress: `12/30 jobs, 3 active, 1 failed`."""
+def counts(queue: Queue, tuning: Tuning | None = None) -> str:
+    """The queue's progress: `12/30 jobs, 3 active, 1 failed`, that of a tuning: `4/18 trials, 2 active`."""
+    noun, total = ("job", queue.jobs) if tuning is None else ("trial", max(queue.jobs, tuning.total))
     states = (("active", queue.running), ("failed", queue.failed), ("stopped", queue.stopped))
     parts = [
-        f"{queue.done:,}/{units.count(queue.jobs, 'job')}",
+        f"{queue.done:,}/{units.count(total, noun)}",
         *(f"{number:,} {word}" for word, number in states if number),
     ]
     return ", ".join(parts)

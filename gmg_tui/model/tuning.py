@@ -166,6 +166,15 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
     """The command line of the plain run with the recommended value; empty before there is one."""
     earlier: int = 0
     """How many of its first trials ended before it was resumed."""
+    reached: str = ""
+    """The step at which it was stopped; empty while it runs, and where it came to its end."""
+    expected: int = 0
+    """About how many trials there are in the end; 0 if unknown."""
+
+    @property
+    def total(self) -> int:
+        """How many trials there are in the end, about, and not fewer than there are."""
+        return max(self.expected, len(self.trials))
 
     def after_loss(self, reason: str) -> Tuning:
         """The tuning once its engine has died: no trial runs, and nothing is left to wait for."""

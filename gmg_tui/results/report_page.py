@@ -99,11 +99,12 @@ def tuning(of: Tuning) -> Iterator[str]:
     """The section with a tuning's curve, answer and trials."""
     yield f"<h2>Tuning: {in_html(tune_words.wanted(of.spec))}</h2>"
     answer = of.answer
+    yield from _soft(filter(None, [tune_words.cut_short(of)]))
     yield _chart(charts.curve(of))
     if together := tune_words.together(answer, of.spec):
         yield f"<p>{in_html(of.spec.variable)} = {in_html(together)}</p>"
     yield tables.html(tune_words.answer_columns(of.spec), tune_words.values_of(answer, of.spec))
-    yield from (f"<p>{name}: {in_html(text)}</p>" for name, text in tune_words.notes(answer))
+    yield from (f"<p>{name}: {in_html(text)}</p>" for name, text in tune_words.notes(answer, of.spec))
     if of.command:
         yield f"<pre>{in_html(shlex.join(of.command))}</pre>"
     yield from _soft([tune_words.caution(of.spec)])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from gmg_tui.jobs.argument_placeholders import fill_some
-from gmg_tui.model import FPS, Answer, Best, RunSpec, Together, Trial, TuneSpec, units
+from gmg_tui.model import FPS, Answer, Best, RunSpec, Together, Trial, TuneSpec, Tuning, units
 from gmg_tui.model.secrets import mask
 from gmg_tui.results import column
 from gmg_tui.results.column import Column
@@ -52,16 +52,18 @@ def values_of(answer: Answer, spec: TuneSpec) -> list[tuple[str, Best]]:
     return [(name, best) for name, best in values if best is not None]
 
 
-def why_not_more(answer: Answer) -> str:
-    """Why no greater value than the largest is an answer; empty where that is unknown, and where none ran."""
+def limit(answer: Answer, spec: TuneSpec) -> str:
+    """What bounds the value; empty if unknown, and where none ran."""
     if answer.largest is None:
         return ""
     if answer.edge is not None:
         return f"{answer.edge.value:,} did not run: {answer.edge.reason}"
-    if answer.memory is not None and answer.memory.most is not None:
-        most, ran = answer.memory.most, answer.largest.value
-        return f"memory ends at {most:,}" if most >= ran else "memory is nearly used up"
-    return ""
+    most, ran = answer.memory.most if answer.memory is not None else None, answer.largest.value
+    if spec.high is not None and (most is None or spec.high <= most):
+        return f"{spec.high:,} (as given)"
+    if most is None:
+        return ""
+    return f"{most:,} (memory)" if most >= ran else f"{ran:,} (memory is nearly used up)"
 
 
 def together(answer: Answer, spec: TuneSpec) -> str:
@@ -80,9 +82,16 @@ def factors(answer: Answer) -> str:
     return "  ".join(f"{slot} {'−' if factor < 1 else '+'}{100 * abs(factor - 1):.1f} %" for factor, slot in by_factor)
 
 
-def notes(answer: Answer) -> list[tuple[str, str]]:
+def cut_short(tuning: Tuning) -> str:
+    """Why a tuning has not come to its end, and how far it is; empty if it has."""
+    if not tuning.ended:
+        return f"not finished; step: {tuning.step}"
+    return f"{tuning.step}; last step: {tuning.reached}" if tuning.reached else ""
+
+
+def notes(answer: Answer, spec: TuneSpec) -> list[tuple[str, str]]:
     """What to know of an answer, each after a word for its kind."""
-    known = [("next", why_not_more(answer)), ("slots", factors(answer))]
+    known = [("limit", limit(answer, spec)), ("slots", factors(answer))]
     return [*((name, text) for name, text in known if text), *(("warning", warning) for warning in answer.warnings)]
 
 

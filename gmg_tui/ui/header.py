@@ -159,17 +159,20 @@ def _stopping(view: View) -> str:
 
 def progress(queue: Queue, elapsed_s: float, width: int, tuning: Tuning | None = None) -> list[Piece]:
     """A bar, then counts and times, each with its style's name; the most important come first, as the rest may be cut."""
-    eta_s, noun = (queue.eta_s, "job") if tuning is None else (tuning.eta_s, "trial")
+    eta_s, noun, total = (queue.eta_s, "job", queue.jobs)
+    if tuning is not None:
+        eta_s, noun, total = tuning.eta_s, "trial", max(queue.jobs, tuning.total)
+    about = "about " if total > queue.jobs else ""
     left = f"{units.clock(eta_s)} left" if eta_s is not None and not queue.ended else ""
     pieces = [
-        (f"{queue.done:,}/{units.count(queue.jobs, noun)}", "strong"),
+        (f"{queue.done:,}/{about}{units.count(total, noun)}", "strong"),
         (f"{queue.failed:,} failed" if queue.failed else "", "error"),
         (f"ended after {units.clock(queue.before_s + elapsed_s)}" if queue.ended else left, "strong"),
         (f"{queue.running:,} active" if queue.running else "", "text"),
         (f"{queue.waiting:,} not run" if queue.ended and queue.waiting else "", "warn"),
         (f"{queue.stopped:,} stopped or skipped" if queue.stopped else "", "text"),
     ]
-    full, rest = bar(queue.done / queue.jobs if queue.jobs else 1.0, max(8, min(32, width // 5)))
+    full, rest = bar(queue.done / total if total else 1.0, max(8, min(32, width // 5)))
     parts = [(full, "ok" if queue.ended else "title"), (rest, "border")]
     for number, (text, style) in enumerate(piece for piece in pieces if piece[0]):
         parts += [(f" {SIGNS.dot} " if number else "  ", "dim"), (text, style)]

@@ -58,6 +58,10 @@ def test_the_fastest_value_is_found_and_rates_are_correct(tmp_path: Path) -> Non
     assert document["command"][:4] == ["gmg-tui", "--cpu", "2", WORKER]
     assert document["command"][5] == str(document["recommended"]["value"])
     assert json.loads(summary.read_text()) == document
+    assert (document["ended"], document["stopped"], document["reason"]) == (True, False, None)
+    workers = json.loads((sessions_folder() / "tune-1" / "summary.json").read_text())["workers"]
+    assert [worker["state"] for worker in workers] == ["finished"] * 2
+    assert "limit: 2,048 (as given)\n" in done.stdout
 
 
 @pytest.mark.slow
@@ -140,6 +144,9 @@ def test_an_interrupted_tuning_prints_its_answer_and_can_be_resumed(tmp_path: Pa
     assert "gmg-tui tune --resume tune-1" in rest
     before = found()
     assert before["fastest"] is not None
+    assert (before["ended"], before["stopped"], before["step"]) == (True, True, "doubled values, while that is faster")
+    for text in (rest, gmg("report", "tune-1").stdout):
+        assert f"{before['reason']}; last step: doubled values" in text
     done = tune("--resume", "tune-1")
     after = found()
     assert done.returncode == 0, done.stdout

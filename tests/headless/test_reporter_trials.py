@@ -64,7 +64,7 @@ def test_the_answer_is_a_short_table_with_the_command() -> None:
         "recommended  15,000  10,975,342  0.6 %      12.0     97  610  18.0k",
         "fastest      17,000  11,443,958  0.6 %      13.5     97  610  18.8k",
         "largest      18,000  11,126,934  0.6 %      14.3     97  610  18.2k",
-        f"next: 20,000 did not run: {tunings.OUT_OF_MEMORY}",
+        f"limit: 20,000 did not run: {tunings.OUT_OF_MEMORY}",
         "slots: gpu5 −8.0 %",
         "warning: gpu5 is 8 % slower than the other GPUs of its model",
         "n_envs changes what is learned too, not only how fast.",

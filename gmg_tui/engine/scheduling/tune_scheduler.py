@@ -151,7 +151,7 @@ class TuneScheduler(QueueScheduler):
         for run, worker in running:
             done = all_measured if run in together else run.measured
             if worker.state.live and worker.state is not WorkerState.STOPPING and (done or run.ignores_value):
-                worker.stop(reason=_MEASURED if done else run.ignores_value)
+                worker.stop(reason=_MEASURED if done else run.ignores_value, is_done=done)
         self._skip_unused()
         if not self._search.ended and any(self._board.open()):
             self._wake.set()  # the search may have waited for a slot that is gone
@@ -198,6 +198,8 @@ class TuneScheduler(QueueScheduler):
             stopped=self._stopped,
             command=tune_words.command(spec, self._spec.variable, chosen.value) if chosen is not None else (),
             earlier=self._earlier,
+            reached=self._search.reached,
+            expected=self._search.expected(),
         )
 
     # Commands

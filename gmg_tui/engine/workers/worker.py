@@ -124,6 +124,8 @@ class Worker:
         self._displayed = WorkerState.WAITING
         self._stop_reason: str | None = None
         """Why it was stopped, if not by the user."""
+        self._is_done = False
+        """True if it was stopped because it has done its work."""
 
     # Life
 
@@ -145,7 +147,7 @@ class Worker:
         """Run an attempt, and wait until those of the other ranks have ended too."""
         self.raced |= self.failure is not None and self.failure.kind.heals
         self.failure = self.unready = self._stop_reason = self.outcome = None
-        self.follows_rank0 = False
+        self.follows_rank0 = self._is_done = False
         number = self.task.first_attempt
         if self.newest is not None and self._barrier is None:
             number = self.newest.order.number + 1
@@ -182,7 +184,7 @@ class Worker:
         """The state that an attempt with this outcome has ended in, and the reason."""
         if outcome.by_user:
             self.failure = None
-            return WorkerState.STOPPED, self._stop_reason
+            return WorkerState.FINISHED if self._is_done else WorkerState.STOPPED, self._stop_reason
         if self.failure is not None:
             return WorkerState.FAILED, self.failure.reason
         if not outcome.by_group:
@@ -270,9 +272,13 @@ class Worker:
         if self._attempt is not None:
             self._attempt.stop(Stop())
 
-    def stop(self, *, kill: bool = False, reason: str | None = None) -> None:
-        """End the process, gracefully or at once, and start no other; `reason` is None if the user asked for it."""
+    def stop(self, *, kill: bool = False, reason: str | None = None, is_done: bool = False) -> None:
+        """End the process, gracefully or at once, and start no other; `reason` is None if the user asked for it.
+
+        With `is_done` its work is done, and it counts as finished.
+        """
         self.policy.never()
+        self._is_done |= is_done
         self._stop_reason = reason or self._stop_reason
         if (attempt := self._attempt) is not None:
             is_prepared = attempt.life is not Life.PREPARING

@@ -59,9 +59,14 @@ def answer(record: Record) -> Answer:
 def conclusion(record: Record) -> str:
     """Returns why the search is over, in a few words."""
     if not record.ran:
-        reasons = [trial.reason for trial in record.trials if trial.reason]
-        what = "could not be measured" if record.given_up else "did not run"
-        return f"{record.spec.low:,} {what}: {reasons[-1] if reasons else 'no slot is left'}"
+        low = record.spec.low
+        state, what = TrialState.SKIPPED, "could not be measured"
+        if low in record.failed:
+            state, what = TrialState.FAILED, "did not run"
+        reasons = [
+            trial.reason for trial in record.alone if (trial.value, trial.state) == (low, state) and trial.reason
+        ]
+        return f"{low:,} {what}: {reasons[-1] if reasons else 'no slot is left'}"
     return f"done: {recommended(record):,} is recommended"
 
 

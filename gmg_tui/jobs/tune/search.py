@@ -46,6 +46,8 @@ _STEPS = {
     TrialKind.CONFIRM: "the best values again",
     TrialKind.TOGETHER: "the recommended value on all slots at once",
 }
+_USUAL_DOUBLINGS = 8
+"""Values of a ladder whose end is not known."""
 _TRIALS_EACH = 3
 """Trials that a step of the search usually has."""
 _Want = tuple[int, str | None, TrialKind]
@@ -61,6 +63,7 @@ class Search:
         trials: Those that have ended, in their order.
         ended: Whether it plans nothing more.
         step: What is being done, or why it is over, in a few words.
+        reached: The step at which it was stopped; empty while it runs, and where it came to its end.
     """
 
     def __init__(self, spec: TuneSpec, slots: Sequence[Slot], trials: Sequence[Trial] = ()) -> None:
@@ -73,6 +76,7 @@ class Search:
         """The foremost of what runs or ran last."""
         self.ended = False
         self.step = _STEPS[self._kind]
+        self.reached = ""
 
     # What the engine calls
 
@@ -92,6 +96,7 @@ class Search:
             plans = self._assign(self._together(alive), idle)
             if not plans:
                 self.stop(answers.conclusion(record) if alive else "no slot is left")
+                self.reached = "" if alive else self.reached
         self._running |= {plan.slot: plan for plan in plans}
         if self._running:
             self._kind = next(kind for kind in _STEPS if self._runs(kind))
@@ -109,7 +114,7 @@ class Search:
     def stop(self, why: str) -> None:
         """Plan nothing more; `why` in a few words."""
         if not self.ended:
-            self.ended, self.step = True, why
+            self.ended, self.step, self.reached = True, why, self.step
 
     def answer(self) -> Answer:
         """Returns the answer so far."""
@@ -120,6 +125,30 @@ class Search:
         if trial.rate is None or trial.state is not TrialState.MEASURED:
             return trial
         return replace(trial, margin_pct=self._record.fit.margin_pct())
+
+    def expected(self) -> int:
+        """Returns about how many trials there are in the end: those decided, and the usual number of each step left."""
+        trials = [*self.trials, *self._running.values()]
+        if self.ended:
+            return len(trials)
+        slots, counts = len(self._record.slots), Counter(trial.kind for trial in trials)
+        usual = {
+            TrialKind.LADDER: self._doublings(),
+            TrialKind.REFINE: _LEAST_REFINED,
+            TrialKind.COMMON: slots - 1,
+            TrialKind.CONFIRM: 2 * _REPEATS,
+            TrialKind.TOGETHER: slots,
+        }
+        kinds = list(_STEPS)
+        return len(trials) + sum(max(0, usual[kind] - counts[kind]) for kind in kinds[kinds.index(self._kind) :])
+
+    def _doublings(self) -> int:
+        """Returns how many values the ladder has up to its end, or usually."""
+        low = self._record.spec.low
+        end = min(
+            (bound for bound in (self._record.memory_end, self._record.spec.high) if bound is not None), default=0
+        )
+        return max(1, math.ceil(math.log2(end / low)) + 1) if end > low else _USUAL_DOUBLINGS
 
     def eta_s(self, running: Mapping[str, float], now_s: float) -> float | None:
         """Returns about how many seconds are left; None before a trial was measured.

@@ -111,9 +111,10 @@ class TuningPage(JobsPage[Trial]):
             ("ended  " if view.over else "read-only  " if view.readonly else "", "$warning"),
             (f"{running} running  " if running else "", "$success"),
             (f"{failed} failed  " if failed else "", "$error"),
-            (f"{units.count(len(tuning.trials), 'trial')}  {units.clock(view.snapshot.elapsed_s)}", "$text-muted"),
+            (f"{_trials(tuning)}  {units.clock(view.snapshot.elapsed_s)}", "$text-muted"),
             ("" if tuning.eta_s is None or tuning.ended else f"  about {units.span(tuning.eta_s)} left", "$foreground"),
-            (f"  {tuning.step}", "$success" if tuning.ended else "$primary"),
+            (f"  {tuning.step}", "$primary" if not tuning.ended else "$warning" if tuning.reached else "$success"),
+            (f"  last step: {tuning.reached}" if tuning.reached else "", "$warning"),
             (f"  {tune_words.wanted(tuning.spec)}", "$foreground"),
         ]
         return Content.assemble(*((safe(text), style) for text, style in parts))
@@ -133,9 +134,9 @@ class TuningPage(JobsPage[Trial]):
         else:
             yield Fact("command", f"$ {self._command(best)}", "strong")
         notes = [
-            ("next", tune_words.why_not_more(answer), "error" if answer.edge is not None else "text"),
+            ("limit", tune_words.limit(answer, tuning.spec), "error" if answer.edge is not None else "text"),
             ("together", tune_words.together(answer, tuning.spec), "strong"),
-            *(("beware", warning, "warn") for warning in answer.warnings),
+            *(("warning", warning, "warn") for warning in answer.warnings),
             ("slots", tune_words.factors(answer), "text"),
             ("note", tune_words.caution(tuning.spec) if best is not None else "", "text"),
             ("GPUs", f"{tune_words.model(answer)}, {units.count(len(answer.slots), 'slot')}", "dim"),
@@ -169,3 +170,9 @@ class TuningPage(JobsPage[Trial]):
         name, running = f"trial {trial.number} ({trial.value:,} on {trial.slot})", trial.state is TrialState.RUNNING
         ended = trial.state not in {TrialState.RUNNING, TrialState.WAITING}
         return SelectedJob(trial.number, name, running, ended, trial.slot if running else None)
+
+
+def _trials(tuning: Tuning) -> str:
+    """How many trials there are: `4 of about 18 trials`."""
+    decided, total = len(tuning.trials), tuning.total
+    return units.count(total, "trial") if decided == total else f"{decided:,} of about {units.count(total, 'trial')}"

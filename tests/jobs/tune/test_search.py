@@ -222,10 +222,30 @@ def test_a_trial_without_a_comparable_rate_fails(rate: float | None) -> None:
     assert search.step.startswith("64 did not run: ")
 
 
+def test_why_the_first_value_did_not_run_is_its_own_reason() -> None:
+    search = Search(TuneSpec(low=64), [slot_of(n, H100, H100_MIB) for n in range(2)])
+    first, second = search.plan(["gpu0", "gpu1"], 0)
+    failed = replace(first, number=1, state=TrialState.FAILED, reason="CUDA out of memory")
+    search.take(replace(second, number=2, state=TrialState.SKIPPED, reason="skipped by the user"))
+    search.take(failed)
+    search.take(replace(failed, number=3, value=128, reason="no rate came"))
+    assert search.plan(["gpu0", "gpu1"], 1) == []
+    assert search.step == "64 did not run: CUDA out of memory"
+
+
+@pytest.mark.parametrize("slots", [1, 2, 8])
+def test_as_many_trials_are_expected_as_there_are_in_the_end(slots: int) -> None:
+    begun = tune(FRANKA.world(slots=slots), stop_after=3)
+    after = len(tune(FRANKA.world(slots=slots)).trials)
+    assert 3 < begun.search.expected() <= 2 * after
+    assert after <= 2 * begun.search.expected()
+
+
 def test_stopping_keeps_the_answer_so_far() -> None:
     outcome = tune(FRANKA.world(), stop_after=5)
     outcome.search.stop("stopped by a person")
     assert (outcome.search.ended, outcome.search.step) == (True, "stopped by a person")
+    assert outcome.search.reached in {"doubled values, while that is faster", "values around the fastest"}
     assert outcome.search.plan(["gpu0"], 1000) == []
     assert outcome.search.answer().fastest is not None
     assert outcome.search.eta_s({}, 1000) == 0
