@@ -103,7 +103,7 @@ class EndedSession(Source):
             env={},
             unset=(_NOT_RECORDED,),
             egl=_NOT_RECORDED,
-            attempts=(*(each for each in ran if each.number < newest.number), *([newest] if newest.number else [])),
+            attempts=(*(each for each in ran if each.number != newest.number), *([newest] if newest.number else [])),
             args=newest.given,
             extra_env=newest.env,
         )

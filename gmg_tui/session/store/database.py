@@ -19,8 +19,15 @@ from gmg_tui.machine.file_locks import record_lock_trouble
 from gmg_tui.model import Attempt, JobRecord, Snapshot
 from gmg_tui.model.errors import GmgError
 
-VERSION = 13
-"""`PRAGMA user_version` of the stores that this gmg-tui reads and writes."""
+VERSION = 12
+"""`PRAGMA user_version` of the stores that this gmg-tui writes.
+
+A field with a default or a column of `metrics` may be added under the same number: in older stores it is unknown. Any
+other change takes the next number and a case where a store is opened; `tests/samples/stores` has a session of each.
+"""
+OLDEST = 10
+"""The first of those that it reads; 10 and 11 have tables that are not used any more."""
+_UPDATE = "; update gmg-tui"
 _BUSY_S = 5.0
 """How long to wait for another process's lock before it counts as an error."""
 _STALE_S = 60.0
@@ -92,7 +99,8 @@ INSERT INTO jobs VALUES (?1, ?2, coalesce(?3, '{}'))
 ON CONFLICT (number) DO UPDATE SET record = excluded.record, result = coalesce(?3, result)
 """
 _PUT_ATTEMPT = "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?)"
-_PUT_METRICS = f"INSERT INTO metrics VALUES ({', '.join('?' for _ in MetricsRow._fields)})"  # noqa: S608
+_FIELDS = ", ".join(MetricsRow._fields)
+_PUT_METRICS = f"INSERT INTO metrics ({_FIELDS}) VALUES ({', '.join('?' for _ in MetricsRow._fields)})"  # noqa: S608
 
 
 NAN = "gmg:"
@@ -162,11 +170,14 @@ def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:
     os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600))
     db = _connect(path)
     try:
-        if _version(db, path) == 0:
+        version = _version(db, path)
+        if version != VERSION or _missing(db):
             # In one transaction, so that a killed process never leaves tables without a version.
             db.execute("BEGIN IMMEDIATE")
-            for table in filter(str.strip, _TABLES.split(";")):
+            for table in filter(str.strip, () if version else _TABLES.split(";")):
                 db.execute(table)
+            for column in _missing(db):
+                db.execute(f"ALTER TABLE metrics ADD COLUMN {column} DEFAULT {_default(column)}")
             db.execute(f"PRAGMA user_version={VERSION}")
             db.execute("COMMIT")
     except BaseException:
@@ -189,6 +200,9 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     try:
         if _version(db, path) == 0:
             raise StoreError(f"{path}: the store is empty: its engine ended before it could write")
+        if missing := _missing(db):
+            kept = (f"{_default(field)} AS {field}" if field in missing else field for field in MetricsRow._fields)
+            db.execute(f"CREATE TEMP VIEW metrics AS SELECT {', '.join(kept)} FROM main.metrics")  # noqa: S608
         db.execute("PRAGMA query_only=1")
     except BaseException:
         db.close()
@@ -215,6 +229,19 @@ def _remove_stale(lock: Path) -> None:
 
 def _version(db: sqlite3.Connection, path: Path) -> int:
     (version,) = db.execute("PRAGMA user_version").fetchone()
-    if version not in (0, VERSION):
-        raise StoreError(f"{path}: another gmg-tui made this store (format {version}, this version reads {VERSION})")
+    if version and not OLDEST <= version <= VERSION:
+        reads = f"format {version}, this version reads {OLDEST} to {VERSION}"
+        raise StoreError(f"{path}: another gmg-tui made this store ({reads}){_UPDATE if version > VERSION else ''}")
     return int(version)
+
+
+def _default(column: str) -> str:
+    """The SQL of what a column of `metrics` has in stores of earlier versions."""
+    default = MetricsRow._field_defaults.get(column)
+    return "NULL" if default is None else str(default)
+
+
+def _missing(db: sqlite3.Connection) -> list[str]:
+    """The columns of `metrics` that a store of an earlier version lacks."""
+    present = {name for _, name, *_ in db.execute("PRAGMA main.table_info(metrics)")}
+    return [field for field in MetricsRow._fields if field not in present]

@@ -1,0 +1,119 @@
+"""Sessions of earlier versions: each command reads each sample in `tests/samples/stores`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gmg_tui
+from gmg_tui import session as sessions
+from gmg_tui.session import RECORD, STORE
+from gmg_tui.session.ended_session import EndedSession
+from gmg_tui.session.store import database
+from gmg_tui.session.store.reader import open_store
+from tests.cli.scripted import gmg, in_process
+from tests.session.store import records
+
+STORES = Path(__file__).parents[1] / "samples" / "stores"
+SAMPLES = sorted(path.parent.relative_to(STORES) for path in STORES.glob("*/*/session.json"))
+_JOB = 'import sys\nprint("Running at 1,000.00 FPS", flush=True)\nprint("gmg:result", \'{"loss": 0.5}\', flush=True)\n'
+
+
+def _restored(sample: Path | str, cwd: Path) -> Path:
+    """A copy of a sample among the user's sessions, with the paths of this machine; its folder."""
+    folder = sessions.sessions_folder() / Path(sample).name
+    shutil.copytree(STORES / sample, folder)
+    record = json.loads((folder / RECORD).read_text())
+    here = {"folder": str(folder), "socket": str(sessions.socket_path(folder.name)), "host": ""}
+    spec = record["session"]["spec"]
+    spec |= {**here, "cwd": str(cwd), "python": sys.executable}
+    if "simulate" in spec:
+        spec["script"] = str(Path(gmg_tui.__file__).with_name("simulation") / "worker.py")
+    (folder / RECORD).write_text(json.dumps(record))
+    return folder
+
+
+def _asked(*words: str) -> str:
+    out, err, status = in_process(*words)
+    assert (err, status) == ("", 0)
+    return out
+
+
+def test_there_is_a_sample_of_each_format_and_of_each_kind_of_session() -> None:
+    assert {sample.parent.name for sample in SAMPLES} == {
+        str(number) for number in range(database.OLDEST, database.VERSION + 1)
+    }
+    assert {sample.name for sample in SAMPLES} == {"plain", "sweep", "tuning", "group"}
+    for sample in SAMPLES:
+        with sqlite3.connect(STORES / sample / STORE) as db:
+            assert db.execute("PRAGMA user_version").fetchone() == (int(sample.parent.name),)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+def test_each_command_reads_a_session_of_an_earlier_version(sample: Path, tmp_path: Path) -> None:
+    folder = _restored(sample, tmp_path)
+    name = folder.name
+    (entry,) = json.loads(_asked("ls", "--json"))
+    assert (entry["name"], entry["state"]) == (name, "ended")
+    expected = {"sweep": "diverged", "tuning": "the budget is used up"}.get(name, "total 11,")
+    assert expected in _asked("report", name)
+    jobs: list[dict[str, Any]] = json.loads(_asked("report", name, "--json"))["jobs"]
+    assert all(job["attempts"] for job in jobs)
+    assert len(_asked("report", name, "--csv").splitlines()) == len(jobs) + 1
+    page = tmp_path / "page.html"
+    _asked("report", name, "--html", str(page))
+    assert page.stat().st_size > 10_000
+    slot = jobs[0]["slot"]
+    assert "FPS" in _asked("logs", name, slot)
+    asyncio.run(_looked_at(folder, slot))
+
+
+async def _looked_at(folder: Path, slot: str) -> None:
+    """Attach to the session, and ask for all that it can answer."""
+    entry = sessions.inspect(folder)
+    assert entry is not None
+    source = await EndedSession.open(folder, entry.record.session)
+    assert any(fps is not None for fps in (await source.series(slot)).fps)
+    assert (await source.details(slot)).attempts
+    assert await source.tried()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "words"), [("sweep", ("sweep", "--retry-failed", "--resume")), ("tuning", ("tune", "--resume"))]
+)
+def test_a_session_of_an_earlier_version_is_continued(name: str, words: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(_JOB)
+    folder = _restored(f"12/{name}", tmp_path)
+    with open_store(folder / STORE) as stored:
+        before = stored.jobs
+    done = gmg(*words, name, "--headless")
+    assert done.returncode == 0, done.stdout + done.stderr
+    with open_store(folder / STORE) as stored:
+        after = stored.jobs
+    assert len(after) >= len(before)
+    ended = [job for job in before if job.state.value == "finished"]
+    assert [job.last for job in after[: len(ended)]] == [job.last for job in ended]
+
+
+def test_metrics_of_an_earlier_version_lack_columns_until_the_store_is_written(tmp_path: Path) -> None:
+    folder = _restored(SAMPLES[0], tmp_path)
+    with sqlite3.connect(folder / STORE) as db:
+        db.execute("ALTER TABLE metrics DROP COLUMN sm_pct")
+        db.execute("ALTER TABLE metrics ADD COLUMN of_a_later_version")
+    with open_store(folder / STORE) as stored:
+        before = stored.metrics(1000)
+        assert {row.sm_pct for row in before} == {None}
+    row = database.MetricsRow(records.START + 1e6, "gpu0", 1, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, "running")
+    db = database.open_for_writing(folder / STORE)
+    database.write(db, [row])
+    db.close()
+    with open_store(folder / STORE) as stored:
+        assert row in stored.metrics(100_000_000)
