@@ -115,3 +115,9 @@ def test_memory_is_bounded_and_time_is_linear(piece: bytes) -> None:
     grown, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert grown < 600_000
+
+
+def test_a_very_long_line_hides_none_before_it() -> None:
+    reader = Reader(gpu_slot=True)
+    reader.feed(b"Mean reward: 7\n" + b"x" * 200_000 + b"\n" + b"y" * 70_000 + b"\nMean episode length: 9\n", 1.0)
+    assert reader.metrics == {"reward": 7.0, "episode_length": 9.0}

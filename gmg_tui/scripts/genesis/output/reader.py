@@ -136,6 +136,8 @@ class Reader:
                     break
                 self._read(line)
                 at += len(line)
+        if len(block) - at > _FLOOD:
+            block, at = _shortened(block[at:]), 0
         if at < len(block):
             self._read(block[max(at, len(block) - _FLOOD) :])
 
@@ -272,3 +274,17 @@ class Reader:
             self.phase_times[self.phase] = seconds
         self.phase, self.phase_started = phase, self._now
         self.state = _STATES.get(phase, self.state)
+
+
+def _shortened(block: bytes) -> bytes:
+    """Returns a block with the beginnings of its longest lines, which must not displace the lines before them."""
+    parts, at = list[bytes](), 0
+    while at < len(block):
+        stop = at + _MAX_READ
+        end = max(block.rfind(b"\n", at, stop), block.rfind(b"\r", at, stop)) + 1
+        parts.append(block[at : end or stop])
+        if not end:
+            ends = (block.find(b"\n", stop), block.find(b"\r", stop))
+            end = min((each for each in ends if each >= 0), default=len(block))
+        at = end
+    return b"".join(parts)
