@@ -10,10 +10,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import gmg_tui
 from gmg_tui import session as sessions
+from gmg_tui.scripts import interpreter
 from gmg_tui.session import RECORD, STORE
 from gmg_tui.session.ended_session import EndedSession
 from gmg_tui.session.store import database
@@ -36,6 +38,7 @@ def _restored(sample: Path | str, cwd: Path) -> Path:
     spec |= {**here, "cwd": str(cwd), "python": sys.executable}
     if "simulate" in spec:
         spec["script"] = str(Path(gmg_tui.__file__).with_name("simulation") / "worker.py")
+    record["session"]["versions"] = msgspec.to_builtins(interpreter.versions(sys.executable))
     (folder / RECORD).write_text(json.dumps(record))
     return folder
 
