@@ -29,13 +29,13 @@ from gmg_tui.engine.output.logs import LogWriter
 from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.engine.processes.process import adopt_orphans
 from gmg_tui.engine.records.recorder import Recorder
-from gmg_tui.engine.scheduling.job_queue import queue_of
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.scheduler import PlainScheduler, Scheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.scheduling.tune_scheduler import TuneScheduler, search_of
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
+from gmg_tui.jobs.job_queue import queue_of
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu import egl
 from gmg_tui.machine.gpu.sampler import Sampler

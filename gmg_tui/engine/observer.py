@@ -14,13 +14,13 @@ from msgspec import structs
 from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.output.history import STEP_S
-from gmg_tui.engine.processes.process_tree import Scans, Table
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.records.session_files import SessionFiles
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.processes import describe
 from gmg_tui.machine.gpu.silence import LATE_S, NO_ANSWER, SILENT_S
+from gmg_tui.machine.process_tree import Scans, Table
 from gmg_tui.machine.slurm import AllocationWatch
 from gmg_tui.model import Details, GpuProcess, GpuSample, Series, Snapshot, Stacks, Tried
 from gmg_tui.model.errors import GmgError
@@ -248,7 +248,8 @@ class Observer:
 
     def _owners(self) -> dict[int, str]:
         """The slots of the workers' processes, by PID."""
-        return {pid: worker.slot.name for worker in self._work.workers for pid in worker.pids}
+        attempts = [slot.attempt for slot in self._work.slots.values() if slot.attempt is not None]
+        return {pid: attempt.order.slot.name for attempt in attempts for pid in attempt.pids}
 
     def recent(self) -> tuple[Series, ...]:
         """The last minutes of each worker."""

@@ -214,3 +214,9 @@ def _open_folder(name: str, where: int | None = None) -> int:
         return os.open(itself, _FOLDER & ~os.O_NOFOLLOW)
     finally:
         os.close(found)
+
+
+def runtime_folder() -> Path | None:
+    """Returns `$XDG_RUNTIME_DIR`, which may not exist; None if unset, or if another user could change it."""
+    folder = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(folder) if folder and distrust(Path(folder)) is None else None

@@ -3,5 +3,21 @@
 What `paths` and `records` define is used as `sessions.NAME`.
 """
 
-from gmg_tui.session.paths import *  # noqa: F403
-from gmg_tui.session.records import *  # noqa: F403
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    # ruff: noqa: F403
+    from gmg_tui.session.paths import *
+    from gmg_tui.session.records import *
+else:
+    from importlib import import_module
+
+    _MODULES = ("paths", "records")
+    _OTHERS = ("client", "ended_session", "options", "protocol", "store", "tried")
+
+    def __getattr__(name):
+        """Returns what one of the two modules defines."""
+        for module in () if name in (*_MODULES, *_OTHERS) or name.startswith("__") else _MODULES:
+            if hasattr(found := import_module(f"{__name__}.{module}"), name):
+                return globals().setdefault(name, getattr(found, name))
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

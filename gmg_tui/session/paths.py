@@ -18,7 +18,7 @@ from itertools import count
 from pathlib import Path
 
 from gmg_tui.machine.files import open_regular
-from gmg_tui.machine.folders import distrust, make_own, make_private
+from gmg_tui.machine.folders import distrust, make_own, make_private, runtime_folder
 from gmg_tui.machine.user_folders import home, passwd_home, state_folder, user_name
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
@@ -66,12 +66,6 @@ def sessions_folder() -> Path:
         if distrust(folder / "gmg-tui") is None:
             return folder / "gmg-tui" / "sessions"
     raise GmgError(f"no folder for sessions: {distrusted}; set XDG_STATE_HOME", 1)
-
-
-def runtime_folder() -> Path | None:
-    """Returns `$XDG_RUNTIME_DIR`, which may not exist; None if unset, or if another user could change it."""
-    folder = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(folder) if folder and distrust(Path(folder)) is None else None
 
 
 def unused_folders() -> Iterator[str]:

@@ -13,9 +13,9 @@ from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.local_host import AWAITS_DRIVER
 from gmg_tui.engine.observer import GpuSamples
 from gmg_tui.engine.scheduling import slot_board
-from gmg_tui.engine.scheduling.job_queue import JobQueue
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot
+from gmg_tui.jobs.job_queue import JobQueue
 from gmg_tui.machine.gpu.silence import NO_ANSWER
 from gmg_tui.model import (
     DdpSpec,
@@ -251,6 +251,17 @@ async def test_a_gpu_with_cuda_errors_does_not_drain_the_queue(sim: Sim, broken:
     assert {job.slot for job in jobs} == {"gpu1"}
     assert sorted(job.last.number for job in jobs) == [1] * 9 + [2] * 3
     assert [job.last.exit_code for job in jobs] == [0] * 12
+
+
+async def test_a_bug_of_the_script_benches_no_gpu(sim: Sim, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\nsys.exit('RuntimeError: CUDA error: an illegal memory access' if int(sys.argv[1]) < 6 else 0)"
+    )
+    jobs = [{"x": number} for number in range(9)]
+    async with running(sweep_for(jobs, program("{x}", script=str(script), gpus="0,1")), sim.env()) as run:
+        queue = await run.until_done()
+    assert (queue.finished, queue.failed, queue.benched) == (3, 6, {})
 
 
 async def test_jobs_that_fail_after_progress_or_twice_stay_failed(sim: Sim, broken: Path) -> None:

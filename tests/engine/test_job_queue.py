@@ -19,11 +19,12 @@ from msgspec import structs
 from gmg_tui import session
 from gmg_tui import session as sessions
 from gmg_tui.cli.prestart import PrestartedEngine
-from gmg_tui.engine.scheduling import job_queue, queue_scheduler
-from gmg_tui.engine.scheduling.job_queue import JobQueue
+from gmg_tui.engine.scheduling import queue_scheduler
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.slot_board import Allotment, SlotBoard, allot
 from gmg_tui.engine.workers.slot import EngineSlot
+from gmg_tui.jobs import job_queue
+from gmg_tui.jobs.job_queue import JobQueue
 from gmg_tui.model import JobRecord, QueueAction, RestartMode, RunSpec, Slot, SweepSpec, TuneSpec, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import EngineClient
@@ -238,7 +239,7 @@ async def test_jobs_start_without_another_sample_of_the_gpus(monkeypatch: pytest
 _AT_THE_MOMENT = """
 import asyncio, sys
 if "gmg_tui.engine" in sys.orig_argv:
-    from gmg_tui.engine.scheduling.job_queue import JobQueue
+    from gmg_tui.jobs.job_queue import JobQueue
     from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
     init, take, schedulers = QueueScheduler.__init__, JobQueue.take, []
     def remembered(self, *args):

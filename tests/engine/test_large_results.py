@@ -11,8 +11,8 @@ import pytest
 
 from gmg_tui import session
 from gmg_tui.engine.api.client import framed
-from gmg_tui.engine.output.script_results import _MAX_BYTES, Reported
 from gmg_tui.model import Details
+from gmg_tui.scripts.readers.results import _MAX_BYTES, Reported
 from gmg_tui.session import protocol
 from gmg_tui.session.protocol import Answer
 from gmg_tui.session.store import reader

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from gmg_tui.engine.attempts.counts import PREFIX, Counts
 from gmg_tui.engine.attempts.gpu_use import Meter
 from gmg_tui.engine.output.history import RECENT_POINTS, History, Point
 from gmg_tui.machine.folders import make_locked
 from gmg_tui.model import GpuSample, WorkerState, total_fps
+from gmg_tui.scripts.probe.counts import PREFIX, Counts
 from gmg_tui.scripts.probe.site import gmg_probe
 from gmg_tui.session import STORE
 from gmg_tui.session.store.reader import open_store

@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from gmg_tui.engine.output.pipes import Pipes
-from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process import KILL, Process
-from gmg_tui.engine.processes.process_tree import Scans
+from gmg_tui.machine import process_tree
+from gmg_tui.machine.process_tree import Scans
 from gmg_tui.model import Snapshot, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.protocol import Action, Seen

@@ -17,9 +17,9 @@ import psutil
 import pytest
 
 from gmg_tui.engine.output.pipes import Pipes
-from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process import ENV_FAILURES, Process, adopt_orphans
-from gmg_tui.engine.processes.process_tree import Scans
+from gmg_tui.machine import process_tree
+from gmg_tui.machine.process_tree import Scans
 
 from .harness import lives
 

@@ -6,7 +6,6 @@ import csv
 import itertools
 import os
 import random
-import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -71,21 +70,19 @@ def test_the_engine_is_killed_at_random_moments_and_every_job_is_finished_once(s
             assert ended is None or ended <= began
 
 
-def test_a_sweep_on_gpus_with_cuda_errors_ends_and_continues_once_they_are_repaired(sim: Sim, tmp_path: Path) -> None:
+def test_a_sweep_on_gpus_with_cuda_errors_everywhere_ends_and_its_jobs_run_once_that_is_repaired(
+    sim: Sim, tmp_path: Path
+) -> None:
     script = tmp_path / "script.py"
     script.write_text('import sys; sys.exit("RuntimeError: No CUDA GPUs are available")')
     words = ["--set", "x=1,2,3,4,5,6,7,8", "--gpus", "0,1", "--name", "torn", "--script", str(script), "{x}"]
     sweep = _sweep(sim, *words)
     output, errors = sweep.communicate(timeout=LONG_S)
     assert sweep.returncode == 1, errors
-    for slot in ("gpu0", "gpu1"):
-        assert f"{slot}   benched: 3 jobs in a row failed there: RuntimeError: No CUDA GPUs" in output
-        assert re.search(rf"^{slot}: 3 jobs in a row failed there: ", output, re.MULTILINE)
-    assert "no job can start: every GPU that the jobs may use is benched" in output
-    assert "8 jobs left; continue with: gmg-tui sweep --resume torn" in errors
+    assert "8 failed" in output
+    assert "benched" not in output, "what fails on every GPU proves nothing about one"
     script.write_text("print('works')")
-    again = _sweep(sim, "--resume", "torn")
+    again = _sweep(sim, "--retry-failed", "--resume", "torn")
     output, errors = again.communicate(timeout=LONG_S)
     assert again.returncode == 0, errors
     assert "8 finished" in output
-    assert "no job can start" not in output

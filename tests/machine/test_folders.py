@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.engine.attempts import counts
 from gmg_tui.machine.folders import distrust, make_locked, make_own, remove_abandoned, remove_tree
-from gmg_tui.scripts.probe import SITE
+from gmg_tui.scripts.probe import SITE, counts
 
 STRANGER = pwd.getpwnam("nobody").pw_uid
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")

@@ -73,9 +73,9 @@ def test_sessions_of_another_user_are_not_taken_for_none(tmp_path: Path) -> None
         done = subprocess.run([*_WITHOUT_RIGHTS, *COMMAND, *words], capture_output=True, text=True, env=environ())
         assert text in done.stdout + done.stderr
     os.chown(state, 4242, 4242)
-    for words in READERS:
-        done = subprocess.run([*_WITHOUT_RIGHTS, *COMMAND, *words], capture_output=True, text=True, env=environ())
-        assert (done.returncode, done.stdout) == (1, ""), words
+    for command in READERS:
+        done = subprocess.run([*_WITHOUT_RIGHTS, *COMMAND, *command], capture_output=True, text=True, env=environ())
+        assert (done.returncode, done.stdout) == (1, ""), command
         assert "Permission denied" in done.stderr
         assert "belongs to user 4242: use gmg-tui as that user, or set XDG_STATE_HOME" in done.stderr
 

@@ -172,10 +172,6 @@ class Attempt(Protocol):
         """Environment steps per second; None if it does not run, or has stopped reporting them."""
 
     @property
-    def pids(self) -> frozenset[int]:
-        """PIDs of its processes on this machine at the last scan."""
-
-    @property
     def result(self) -> dict[str, Any]:
         """What it has reported by `gmg:result` lines."""
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 
 from gmg_tui.engine.attempts.attempt import Report
-from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process import Process
-from gmg_tui.engine.processes.process_tree import Proc
+from gmg_tui.machine import process_tree
+from gmg_tui.machine.process_tree import Proc
 from gmg_tui.model import units
 
 GRACE_S = 10.0

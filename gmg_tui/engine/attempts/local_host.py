@@ -12,14 +12,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
+from gmg_tui import session as sessions
 from gmg_tui.engine.attempts.attempt import Order, Report
 from gmg_tui.engine.attempts.gate import Gate
-from gmg_tui.engine.attempts.script_times import ScriptTimes
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.output.logs import Log, LogWriter
 from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.engine.processes.process import Step
-from gmg_tui.engine.processes.process_tree import Scans
 from gmg_tui.engine.watchdog.client import WatchdogClient
 from gmg_tui.jobs.argument_placeholders import fill, fill_some, values_for
 from gmg_tui.machine.blocking_calls import in_daemon_thread
@@ -28,12 +27,14 @@ from gmg_tui.machine.gpu import silence
 from gmg_tui.machine.gpu.driver import Driver
 from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable
+from gmg_tui.machine.process_tree import Scans
 from gmg_tui.model import Gpu, Session, Slot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import probe, torchrun
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.genesis.environ import Environment, threads_each, worker_environment
 from gmg_tui.scripts.genesis.phase_times import PhaseTimes
+from gmg_tui.scripts.genesis.script_times import ScriptTimes
 from gmg_tui.scripts.interpreter import has_robosuite
 from gmg_tui.scripts.torchrun import Meeting, variables
 from gmg_tui.simulation import FOLDER, VARIABLE
@@ -129,7 +130,9 @@ class LocalHost:
         self.result_names = set[str]()
         """Those that all attempts have reported, shared to limit them."""
         self.scans = Scans()
-        self.script_times = ScriptTimes(spec, on_gpu=session.slots[0].gpu is not None)
+        self.script_times = ScriptTimes(
+            spec, sessions.sessions_folder().parent, on_gpu=session.slots[0].gpu is not None
+        )
         self.gate = Gate(spec.start or self.script_times.start_mode(spec))
         self._robosuite = has_robosuite(spec.python)
         self._session_id, self._count, self._logs, self._nvml, self._egl = session.id, count, logs, nvml, egl

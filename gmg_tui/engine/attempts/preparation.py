@@ -6,9 +6,9 @@ import asyncio
 from typing import NamedTuple
 
 from gmg_tui.engine.attempts.attempt import Listener, Order
-from gmg_tui.engine.attempts.counts import Counts, make_folder
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.local_host import Launch, LocalHost
+from gmg_tui.scripts.probe.counts import Counts, make_folder
 from gmg_tui.scripts.torchrun import Meeting
 
 

@@ -11,21 +11,21 @@ from msgspec import structs
 
 from gmg_tui import model
 from gmg_tui.engine.attempts.attempt import RankActivity
-from gmg_tui.engine.attempts.counts import Counts
 from gmg_tui.engine.attempts.gpu_use import GpuMemory, Meter
 from gmg_tui.engine.attempts.local_host import Launch, LocalHost
 from gmg_tui.engine.clock import unix
-from gmg_tui.engine.output import script_results
 from gmg_tui.engine.output.lines import LineSplitter, RingBuffer
 from gmg_tui.engine.output.logs import Log
-from gmg_tui.engine.processes.activity import Activity
-from gmg_tui.engine.processes.process_tree import Proc
+from gmg_tui.machine.process_activity import Activity
+from gmg_tui.machine.process_tree import Proc
 from gmg_tui.model import Fps, GpuSample, Phase, WorkerState, units
 from gmg_tui.model.text import SEPARATOR, clean
 from gmg_tui.model.tried import SETTLE_S
 from gmg_tui.scripts import env_count
 from gmg_tui.scripts.genesis.output.reader import Reader
+from gmg_tui.scripts.probe.counts import Counts
 from gmg_tui.scripts.readers import formats
+from gmg_tui.scripts.readers import results as script_results
 
 _log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from typing import BinaryIO
 
 from msgspec import structs
 
-from gmg_tui.engine.processes import process_tree
-from gmg_tui.engine.processes.process_tree import Proc
+from gmg_tui.machine import process_tree
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.files import reading
+from gmg_tui.machine.process_tree import Proc
 from gmg_tui.model import Stacks
 from gmg_tui.scripts.probe.site import gmg_probe
 

@@ -241,11 +241,6 @@ class RemoteAttempt:
         return view.fps if view is not None and view.fps_silent_since is None else None
 
     @property
-    def pids(self) -> frozenset[int]:
-        """None on this machine."""
-        return frozenset()
-
-    @property
     def result(self) -> dict[str, Any]:
         """What it has reported by `gmg:result` lines."""
         return self._report.result if self._report is not None else {}

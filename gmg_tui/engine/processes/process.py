@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any
 
 from gmg_tui.engine.output.pipes import Pipe, Pipes
-from gmg_tui.engine.processes import process_tree
-from gmg_tui.engine.processes.process_tree import ROUND_S, Proc, Scans
+from gmg_tui.machine import process_tree
+from gmg_tui.machine.process_tree import ROUND_S, Proc, Scans
 from gmg_tui.model import units
 
 _log = logging.getLogger(__name__)
@@ -146,9 +146,13 @@ class Process:
     @property
     def has_ended(self) -> bool:
         """True once the first process has ended, also before it has been waited for."""
-        if self.exit_code is not None:
-            return True
-        proc = process_tree.read(self.pid) if self.started else None
+        if self._process is None or self.exit_code is not None:
+            return self.started
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True  # it has been waited for, and asyncio reports that next
+        proc = process_tree.read(self.pid)
         return proc is not None and proc.state in "ZX"
 
     def members(self, table: process_tree.Table) -> list[Proc]:

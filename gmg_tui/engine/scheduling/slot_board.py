@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gmg_tui.engine import clock
-from gmg_tui.engine.scheduling.job_queue import JobQueue
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.jobs.job_queue import JobQueue
 from gmg_tui.model import Attempt, GpuSample, JobRecord, WorkerState, units
 from gmg_tui.model.errors import GmgError
 

@@ -12,12 +12,13 @@ from typing import Any, Protocol
 from msgspec import structs
 
 from gmg_tui import model
-from gmg_tui.engine.attempts.attempt import Attempt, Life, Order, Outcome, RankActivity, Report, Stop, StopCause
+from gmg_tui.engine.attempts.attempt import Attempt, Life, Order, Outcome, RankActivity, Stop, StopCause
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.clock import unix
+from gmg_tui.engine.workers.barrier import Barrier
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
-from gmg_tui.model import NO_ATTEMPT, Details, Fps, GpuSample, Phase, Rank, Stacks, WorkerState
+from gmg_tui.model import NO_ATTEMPT, Details, Fps, GpuSample, Phase, Stacks, WorkerState
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Meeting
 
@@ -41,32 +42,6 @@ class Watcher(Protocol):
 
     def ended(self, worker: Worker) -> None:
         """The worker's attempt has ended; the attempt's record has the outcome."""
-
-
-class Barrier(Protocol):
-    """What the ranks of a group share: each of its attempts begins and ends for all of them."""
-
-    policy: RestartPolicy
-    rank: Rank
-
-    async def due(self) -> None:
-        """Waits until the next attempt is due, and takes it."""
-
-    @property
-    def pending(self) -> bool:
-        """True if another attempt follows."""
-
-    async def meet(self, report: Report) -> Meeting | None:
-        """Waits until all ranks are ready; None if the attempt is called off. `report` gets what it waits for."""
-
-    def call_off(self) -> None:
-        """The user has ended the rank before it had a process: the attempt is called off."""
-
-    def leader_ended(self, exit_code: int) -> None:
-        """The rank's process has ended; the first that fails ends the others."""
-
-    async def conclude(self, outcome: Outcome, report: Report) -> Failure | None:
-        """Waits until all ranks have ended. Returns this rank's failure, if any."""
 
 
 class Worker:
@@ -353,11 +328,6 @@ class Worker:
     def fps(self) -> Fps | None:
         """Its FPS at this moment; None unless it is running, and still reports them."""
         return self.newest.fps if self.newest is not None and self.state is WorkerState.RUNNING else None
-
-    @property
-    def pids(self) -> frozenset[int]:
-        """The PIDs of its processes at the last scan, as its GPU's samples name them; none of another machine's."""
-        return self._attempt.pids if self._attempt is not None else frozenset()
 
     @property
     def attempt(self) -> model.Attempt | None:

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from msgspec import structs
 
-from gmg_tui import session as sessions
 from gmg_tui.machine.files import open_regular
-from gmg_tui.machine.folders import LockedFolder, make_locked, remove_abandoned
+from gmg_tui.machine.folders import LockedFolder, make_locked, remove_abandoned, runtime_folder
 from gmg_tui.model import Fps, Phase
 from gmg_tui.scripts.probe.site import gmg_probe as probe
 
@@ -239,7 +238,7 @@ def make_folder() -> LockedFolder | None:
 
     None if there is no room at all: the attempt then goes without a probe. Folders of killed engines are removed.
     """
-    own, shared = sessions.runtime_folder(), (Path("/dev/shm"), Path(tempfile.gettempdir()))  # noqa: S108 - made private below
+    own, shared = runtime_folder(), (Path("/dev/shm"), Path(tempfile.gettempdir()))  # noqa: S108 - made private below
     parents = shared if own is None else (own, *shared)
     _remove_abandoned(*parents)
     for parent in parents:

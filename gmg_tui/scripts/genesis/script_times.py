@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from gmg_tui import session as sessions
 from gmg_tui.model import RunSpec, StartMode
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.genesis.phase_times import PhaseTimes, key_of
@@ -18,9 +17,10 @@ PHASE_TIMES = "phase_times"
 
 
 class ScriptTimes:
-    """What is remembered of a session's script."""
+    """What is remembered of a session's script, in a folder below that of the user's state."""
 
-    def __init__(self, spec: RunSpec, *, on_gpu: bool) -> None:
+    def __init__(self, spec: RunSpec, state_folder: Path, *, on_gpu: bool) -> None:
+        self._folder = state_folder / PHASE_TIMES
         self._kind = "gpu" if on_gpu else "cpu"
         self._script = spec.script if spec.module else str(Path(spec.cwd, spec.script).resolve())
         installed = versions(spec.python)
@@ -32,8 +32,7 @@ class ScriptTimes:
         """What is remembered of the script with these arguments, before placeholders are filled in; it is read from disk."""
         key = key_of(self._script, args, self._kind)
         if key not in self._known:
-            folder = sessions.sessions_folder().parent / PHASE_TIMES
-            self._known[key] = PhaseTimes(folder, key, self._versions, caches_exist=self._caches_exist)
+            self._known[key] = PhaseTimes(self._folder, key, self._versions, caches_exist=self._caches_exist)
         return self._known[key]
 
     def save(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gmg_tui.engine.processes.process_tree import Proc
+from gmg_tui.machine.process_tree import Proc
 
 _IDLE_PCT = 1.0
 """Of one core. A process that polls uses a little CPU; one that compiles uses a whole core."""
