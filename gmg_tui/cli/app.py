@@ -87,14 +87,14 @@ class _Group(click.Group):
             status = super().main(args, prog_name or "gmg-tui", **{**extra, "standalone_mode": False})
             sys.stdout.flush()
         except (click.ClickException, GmgError) as error:
-            print(f"gmg-tui: {_text(error)}", file=sys.stderr)
+            note(f"gmg-tui: {_text(error)}")
             status = error.exit_code
         except (KeyboardInterrupt, click.Abort):
             status = _INTERRUPTED
         except OSError as error:  # such as that standard output is full
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # which is flushed again at the end
             if not isinstance(error, BrokenPipeError):
-                print(f"gmg-tui: {error}", file=sys.stderr)
+                note(f"gmg-tui: {error}")
             status = 1
         sys.exit(status)
 
