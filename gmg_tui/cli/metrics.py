@@ -11,12 +11,13 @@ import socket
 import threading
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, write_to_textfile
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import choose_encoder
 
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note
 from gmg_tui.machine.blocking_calls import in_daemon_thread
+from gmg_tui.machine.files import write_atomic
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results.prometheus import SessionsCollector
 
@@ -136,7 +137,7 @@ def _write(path: Path, registry: CollectorRegistry) -> None:
     note(f"gmg-tui: metrics in {path}, every {_EVERY_S:.0f} s")
     try:
         while not ended.is_set():
-            write_to_textfile(str(path), registry)
+            write_atomic(path, generate_latest(registry), mode=0o644)
             ended.wait(_EVERY_S)
     except OSError as error:
         raise GmgError(f"--textfile {path}: cannot be written: {error.strerror}", 1) from error

@@ -28,7 +28,7 @@ MAX_LINKS = 40
 _PRIVATE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
-def write_atomic(path: Path, data: bytes | Iterable[bytes]) -> None:
+def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600) -> None:
     """Write `data`, or its parts, to `path` atomically, replacing the file that is there.
 
     Links are followed, but for those of other users in a shared folder, as the kernel can do it (`protected_symlinks`).
@@ -46,6 +46,7 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes]) -> None:
         with os.fdopen(handle, "wb") as file:
             file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
+            os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         Path(temporary).replace(path)
     except BaseException:

@@ -159,14 +159,16 @@ def _numbered(script: str) -> Iterator[str]:
 def socket_path(name: str) -> Path:
     """Where the engine of the session `name` listens; makes the folder, mode 0700.
 
-    `$XDG_RUNTIME_DIR/gmg-tui/NAME.sock`, else in a folder private to this user under the temporary folder.
+    `$XDG_RUNTIME_DIR/gmg-tui/NAME.sock`, else in a folder private to this user under the temporary folder, else in the
+    state folder.
 
     Raises:
         GmgError: The folder belongs to another user, or cannot be made.
     """
     trouble, runtime = "", runtime_folder()
     runtime_folders = [runtime / "gmg-tui"] if runtime is not None and os.path.isdir(runtime) else []  # noqa: PTH112 - may not look
-    for folder in (*runtime_folders, Path(tempfile.gettempdir(), f"gmg-tui-{os.getuid()}")):
+    last = sessions_folder().parent / "sockets"  # where another user has taken the name in the temporary folder
+    for folder in (*runtime_folders, Path(tempfile.gettempdir(), f"gmg-tui-{os.getuid()}"), last):
         path = folder / f"{name}.sock"
         if len(os.fsencode(path)) > _SOCKET_PATH_BYTES:
             trouble = f"{path} is too long for a socket"

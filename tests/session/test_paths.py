@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pwd
 import stat
+import tempfile
 import threading
 from pathlib import Path
 
@@ -72,3 +74,35 @@ def test_two_engines_do_not_run_in_one_folder(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(GmgError, match="an engine is already running in"):
         sessions.lock(tmp_path)
     os.close(locked)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+def test_a_stranger_cannot_keep_an_engine_from_listening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    monkeypatch.setattr(tempfile, "tempdir", str(shared))
+    sessions.create("mine", "sim.py")
+    assert sessions.socket_path("mine").parent == shared / f"gmg-tui-{os.getuid()}"
+    os.chown(shared / f"gmg-tui-{os.getuid()}", 65534, -1)
+    assert sessions.socket_path("mine").parent == sessions.sessions_folder().parent / "sockets"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+def test_folders_of_another_user_in_the_environment_are_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, theirs = tmp_path / "home", tmp_path / "theirs"
+    for folder in (home, theirs):
+        folder.mkdir()
+    os.chown(theirs, 65534, -1)
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("XDG_STATE_HOME", "XDG_RUNTIME_DIR"):
+        monkeypatch.setenv(name, str(theirs))
+    assert sessions.sessions_folder() == home / ".local/state/gmg-tui/sessions"
+    assert sessions.runtime_folder() is None
+    assert len(list(sessions.unused_folders())) == 2
+    monkeypatch.setenv("HOME", str(theirs))  # as sudo may keep it
+    real = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    assert sessions.sessions_folder() == real / ".local/state/gmg-tui/sessions"
