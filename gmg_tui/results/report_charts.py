@@ -44,8 +44,8 @@ _GAP_STEPS = 5
 """A time without samples of so many median steps is a gap in the line: nothing ran."""
 _SHOWN_SHARE, _HEADROOM = 0.99, 1.08
 """Share of the values that an axis has room for, and the room above them."""
-_BESIDE, _LABELLED = 4, 40
-"""Charts by job beside each other, and the most jobs whose names stand below them."""
+_BESIDE, _LABELLED, _MAX_JOBS = 4, 40, 2000
+"""Charts by job beside each other, the most jobs whose names stand below them, and the most that are drawn."""
 _ROW_PX, _CHART_PX, _GAP_PX, _EDGE_PX, _PLAIN_PX, _BY_JOB_PX = 26, 170, 58, 150, 420, 300
 
 
@@ -141,7 +141,7 @@ def by_job(jobs: Sequence[JobRecord], columns: Sequence[Column[JobRecord]], best
         if any(number is not None for number in numbers):
             charts.append((column, numbers))
     charts = charts[:_BESIDE]
-    if not charts:
+    if not charts or len(jobs) > _MAX_JOBS:
         return
     titles = [plain(column.heading) for column, _ in charts]
     figure, names = make_subplots(1, len(charts), subplot_titles=titles), [plain(job.name) for job in jobs]
