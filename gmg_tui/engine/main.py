@@ -112,7 +112,7 @@ class Engine:
                 self._hardware = self._fleet.hardware
             self._measured = False
             self._sampling = self._sampler()  # first: GPUs are slow to answer, and the first frame needs their metrics
-            self._pipes = Pipes(lambda: self._server.send_lines(), self._logs.is_full)
+            self._pipes = Pipes(self._logs.is_full)
             self._egl = egl.EglProbe()
             self._notifications = Notifications(self._spec, lambda text: self._supervisor.note("notify", text))
             self._listener = Listener(socket_candidates(self._spec))
@@ -121,6 +121,7 @@ class Engine:
             self._assemble()
             undo.pop_all()
         self._server = Server(self._supervisor, self._observer, self._listener)
+        self._pipes.on_read = self._server.send_lines
         if self._fleet is not None:
             self._fleet.changed, self._fleet.printed = self._changed, self._server.send_lines
             self._fleet.over = self._on_end_of_nodes

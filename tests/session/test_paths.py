@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gmg_tui import session as sessions
+from gmg_tui.machine.folders import runtime_folder
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import paths
 
@@ -101,7 +102,7 @@ def test_folders_of_another_user_in_the_environment_are_not_used(
     for name in ("XDG_STATE_HOME", "XDG_RUNTIME_DIR"):
         monkeypatch.setenv(name, str(theirs))
     assert sessions.sessions_folder() == home / ".local/state/gmg-tui/sessions"
-    assert sessions.runtime_folder() is None
+    assert runtime_folder() is None
     assert len(list(sessions.unused_folders())) == 2
     monkeypatch.setenv("HOME", str(theirs))  # as sudo may keep it
     real = Path(pwd.getpwuid(os.getuid()).pw_dir)

@@ -45,11 +45,15 @@ class Pipe(NamedTuple):
 class Pipes:
     """All pipes that an engine reads.
 
-    `on_read` is called after each round of reading. Nothing is read while `is_full`: who writes to a full pipe waits.
+    Nothing is read while `is_full`: who writes to a full pipe waits.
+
+    Attributes:
+        on_read: Called after each round of reading.
     """
 
-    def __init__(self, on_read: Callable[[], None] = lambda: None, is_full: Callable[[], bool] = lambda: False) -> None:
-        self._on_read, self._is_full = on_read, is_full
+    def __init__(self, is_full: Callable[[], bool] = lambda: False) -> None:
+        self.on_read: Callable[[], None] = lambda: None
+        self._is_full = is_full
         self._pipes: dict[int, Pipe] = {}
         self._buffer = bytearray(_CHUNK_BYTES)
         self._ready = select.epoll()  # one registration with the loop, however many pipes there are
@@ -110,7 +114,7 @@ class Pipes:
                 pause_s = min(pause_s, _FILL * pipe.room_bytes / size * (now - self._read_at))
         self._pause_s, self._read_at = pause_s, now
         self._timer = loop.call_later(pause_s, self._read_all)
-        self._on_read()
+        self.on_read()
 
     def _read(self, pipe: Pipe) -> int:
         """Read one chunk. Returns its size in bytes; 0 where there is none."""
