@@ -87,7 +87,7 @@ def settings_of(command: str) -> Settings | None:
     from gmg_tui.machine.folders import distrust
 
     if reason := distrust(file, shared=True):
-        note(f"{file} is not used: {reason}")
+        note(f"settings are not used: {reason}")
         return None
     try:
         settings = config.read(file, command)

@@ -31,6 +31,14 @@ def test_a_setting_applies_unless_given_on_the_command_line(file: Path, spec_of:
     assert (spec.cpu, spec.max_restarts, spec.env) == (1, 1, {"FOO": "set", "BAR": "1"})
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+def test_settings_of_another_user_are_not_used(file: Path, spec_of: SpecOf, gmg: Gmg) -> None:
+    file.write_text('notify = "touch /tmp/owned"\nenv = "FOO=set"\n')
+    os.chown(file, 65534, -1)
+    assert spec_of("--cpu", "1", "sim.py").env == {}
+    assert f"settings are not used: {file} belongs to the user 65534\n" in gmg("--cpu", "1", "missing.py").stderr
+
+
 def test_variables_of_a_table_add_to_those_above_all_tables(file: Path, spec_of: SpecOf) -> None:
     file.write_text('cpu = 1\nenv = ["FOO=all", "BAR=all"]\n[run]\nenv = ["BAR=run", "BAZ=run"]\n')
     assert spec_of("sim.py").env == {"FOO": "all", "BAR": "run", "BAZ": "run"}
