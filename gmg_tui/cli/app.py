@@ -297,6 +297,12 @@ def logs(words: tuple[str, ...], follow: bool) -> int:
 @click.option("--html", metavar="FILE", help="Write a page with charts.")
 @click.option("--show-env", is_flag=True, help="On a terminal: show the values of variables that sound like secrets.")
 @click.option("--best", metavar="COLUMN", help="Sort by COLUMN; -COLUMN: smallest first.")
+@click.option(
+    "--fail-below",
+    type=click.FloatRange(0, 100),
+    metavar="PCT",
+    help="Exit with 1 if a later session is over PCT % slower than the first, beyond the noise.",
+)
 def report(names: tuple[str, ...], *, show_env: bool, **options: Any) -> int:
     """Print what a session did, or compare several."""
     if show_env and sys.stdout.isatty():

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gmg_tui import session as sessions
-from gmg_tui.cli.printing import print_data, print_json
+from gmg_tui.cli.printing import note, print_data, print_json
 from gmg_tui.machine.files import write_atomic
-from gmg_tui.model.errors import GmgError
+from gmg_tui.model.errors import GmgError, listed
 from gmg_tui.results import column as columns
 from gmg_tui.results import report as data
 from gmg_tui.results import report_text as text
@@ -19,11 +20,22 @@ from gmg_tui.results.report import ReportData
 from gmg_tui.session import STORE, TUNE, SessionEntry
 from gmg_tui.session.store.reader import open_store
 
+if TYPE_CHECKING:
+    from gmg_tui.results.comparison import Comparison
+
 JOBS, RAW = "jobs", "raw"
 """The values of `--csv`, by default the first."""
 
 
-def report(names: Sequence[str], *, as_json: bool, csv: str | None, html: str | None, best: str | None) -> int:
+def report(
+    names: Sequence[str],
+    *,
+    as_json: bool,
+    csv: str | None,
+    html: str | None,
+    best: str | None,
+    fail_below: float | None,
+) -> int:
     """Print what a session did, or how several compare, or write it as a page; the exit status.
 
     Args:
@@ -32,6 +44,7 @@ def report(names: Sequence[str], *, as_json: bool, csv: str | None, html: str | 
         csv: Print the content of `summary_results.csv`, if not None; `raw`: as in `column.as_csv`.
         html: The file to write the page to.
         best: The column to order the jobs by, as in `ordered`.
+        fail_below: Exit with 1 if a later session is slower than the first by more per cent than this, beyond the noise.
 
     Raises:
         GmgError: There is no such session, store or column, or the page cannot be written.
@@ -45,8 +58,13 @@ def report(names: Sequence[str], *, as_json: bool, csv: str | None, html: str | 
     if len(names) > 1:
         if best is not None:
             raise GmgError("--best orders the jobs of one session; give one name")
-        _compare(names, as_json=as_json, csv=csv, html=html)
-        return 0
+        made = _compare(names, as_json=as_json, csv=csv, html=html)
+        if fail_below is None or not (slower := made.slower(fail_below)):
+            return 0
+        note(f"gmg-tui: {listed(slower)}: more than {fail_below:g} % slower than {names[0]}")
+        return 1
+    if fail_below is not None:
+        raise GmgError("--fail-below compares sessions; give two names")
     entry = sessions.find(names[0] if names else None, running=False)
     with open_store(entry.folder / STORE) as stored:
         collected = data.collect(entry, stored)
@@ -64,13 +82,13 @@ def report(names: Sequence[str], *, as_json: bool, csv: str | None, html: str | 
     return 0
 
 
-def _compare(names: Sequence[str], *, as_json: bool, csv: str | None, html: str | None) -> None:
-    from gmg_tui.results.comparison import Comparison
+def _compare(names: Sequence[str], *, as_json: bool, csv: str | None, html: str | None) -> Comparison:
+    from gmg_tui.results.comparison import Comparison, load
 
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise GmgError(f"{twice} is named twice; give the names of different sessions")
-    made = Comparison([data.load(entry) for entry in [sessions.find(name, running=False) for name in names]])
+    made = Comparison(*zip(*[load(sessions.find(name, running=False)) for name in names], strict=True))
     if as_json:
         print_json(made.as_json())
     elif csv is not None:
@@ -81,6 +99,7 @@ def _compare(names: Sequence[str], *, as_json: bool, csv: str | None, html: str 
         _write(page.comparison(made), html)
     else:
         print(made.text(*tables.output()))
+    return made
 
 
 def _show(of: ReportData, entry: SessionEntry, best: str | None) -> None:

@@ -36,13 +36,13 @@ from gmg_tui.engine.scheduling.tune_scheduler import TuneScheduler, search_of
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
 from gmg_tui.jobs.job_queue import queue_of
-from gmg_tui.machine.blocking_calls import in_daemon_thread
+from gmg_tui.machine.blocking_calls import begin, in_daemon_thread
 from gmg_tui.machine.gpu import egl
 from gmg_tui.machine.gpu.sampler import Sampler
 from gmg_tui.model import GpuSample, OccurrenceKind, RunSpec, Session
 from gmg_tui.results.result_files import export
 from gmg_tui.scripts import torchrun
-from gmg_tui.scripts.interpreter import versions
+from gmg_tui.scripts.interpreter import commit_of, versions
 from gmg_tui.session import socket_candidates
 from gmg_tui.session.store.writer import StoreWriter
 from gmg_tui.session.tried import TriedArguments
@@ -98,6 +98,8 @@ class Engine:
             asyncio.CancelledError: A signal has come.
         """
         adopt_orphans()
+        script = Path(self._spec.cwd, self._spec.script)
+        commit = begin(commit_of, self._spec.cwd if self._spec.module else str(script.parent))
         self._loop, starting = asyncio.get_running_loop(), asyncio.current_task()
         assert starting is not None
         for number in _ENDING:  # until all parts are there
@@ -118,7 +120,7 @@ class Engine:
             self._listener = Listener(socket_candidates(self._spec))
             undo.callback(self._listener.close)
             self._spec = structs.replace(self._spec, socket=str(self._listener.path))
-            self._assemble()
+            self._assemble(await asyncio.wrap_future(commit))
             undo.pop_all()
         self._server = Server(self._supervisor, self._observer, self._listener)
         self._pipes.on_read = self._server.send_lines
@@ -131,7 +133,7 @@ class Engine:
         self._supervisor.faults.guard("the session's files", lambda: files.write(self._observer.snapshot()))
         return self._spec.socket
 
-    def _assemble(self) -> None:
+    def _assemble(self, commit: str | None) -> None:
         """Put the parts of the session together. Raises `StoreError` where the store of a sweep cannot be read."""
         spec, hardware, fleet = self._spec, self._hardware, self._fleet
         session = Session(
@@ -143,6 +145,7 @@ class Engine:
             id=fleet.session_id if fleet is not None else os.urandom(_ID_BYTES).hex(),
             idle=hardware.idle,
             versions=versions(spec.python),
+            commit=commit,
         )
         count = len(hardware.slots)
         slots = {slot.name: EngineSlot(slot, index, count) for index, slot in enumerate(hardware.slots)}

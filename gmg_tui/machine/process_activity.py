@@ -16,6 +16,7 @@ class Activity:
     Attributes:
         cpu_pct: CPU of the tree since the last update, per cent of one core; None before the second.
         memory_rss_mib: Resident memory of the tree; pages shared by its processes count once for each.
+        memory_rss_peak_mib: The most that it was at any update.
         pids: The PIDs of the tree.
         stopped: By what a process of the tree is stopped, and what continues it; None where none is.
     """
@@ -23,6 +24,7 @@ class Activity:
     def __init__(self) -> None:
         self.cpu_pct: float | None = None
         self.memory_rss_mib: float | None = None
+        self.memory_rss_peak_mib: float | None = None
         self.pids: frozenset[int] = frozenset()
         self.stopped: str | None = None
         self._cpu_s: dict[tuple[int, int], float] = {}
@@ -53,6 +55,7 @@ class Activity:
         self.stopped = next((proc.stopped for proc in members if proc.stopped is not None), None)
         self._cpu_s, self._updated_at = cpu_s, now
         self.memory_rss_mib = sum(proc.rss_mib for proc in members)
+        self.memory_rss_peak_mib = max(self.memory_rss_peak_mib or 0.0, self.memory_rss_mib)
         self.pids = frozenset(proc.pid for proc in members)
 
     def idle_for_s(self, now: float) -> float:

@@ -93,6 +93,12 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     energy_j: float | None = None
     output_bytes: int | None = None
     """Output so far, bytes; None where that is unknown."""
+    start_s: float | None = None
+    """Seconds from its start to its running phase; None before."""
+    memory_rss_peak_mib: float | None = None
+    """Peak of the resident memory of its whole process tree, scanned every few seconds."""
+    simulator: dict[str, str] = {}
+    """What the simulator prints of its mode at its start, such as `performance_mode`: it changes what a step computes."""
 
     @property
     def numbers(self) -> dict[str, float]:

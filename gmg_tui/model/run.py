@@ -161,6 +161,8 @@ class Session(Struct, frozen=True, omit_defaults=True):
     """Chosen slots that no group takes, because they are fewer than its ranks; not among `slots`."""
     versions: Versions | None = None
     """Of what the workers run on, at the session's start."""
+    commit: str | None = None
+    """The git commit of the script's folder at the session's start, with `-dirty` if files differ from it."""
 
     @property
     def idle_text(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -16,19 +16,34 @@ import msgspec
 from msgspec import structs
 
 from gmg_tui.model import JobRecord, NodesSpec, Versions, WorkerState, units
-from gmg_tui.model.errors import listed
+from gmg_tui.model.errors import GmgError, listed
 from gmg_tui.model.secrets import mask
 from gmg_tui.model.text import clean
 from gmg_tui.model.tried import SETTLE_S, comparable_rate
 from gmg_tui.results import table as tables
 from gmg_tui.results.column import Column, cell
-from gmg_tui.results.report import ReportData
+from gmg_tui.results.rate_change import BLOCK_S, Change, Measured, change
+from gmg_tui.results.report import ReportData, collect
+from gmg_tui.session import STORE, SessionEntry
 from gmg_tui.session.options import COMPARED, RUN
+from gmg_tui.session.store.reader import open_store
 
 _OPTION = re.compile(r"--?[A-Za-z]")
 _NOTHING = "nothing differs in how they ran"
+_MODE = "performance_mode"
+_FIGURES: tuple[tuple[str, Callable[[list[float]], float], str, Callable[[float | None], str]], ...] = (
+    ("start_s", fmean, "start", units.duration),
+    ("memory_peak_mib", max, "VRAM", units.mib),
+    ("memory_rss_peak_mib", max, "RAM", units.mib),
+)
+"""Figures of attempts that are compared besides the rate: field, what sums up several, title and format."""
+_TITLES = {field: title for field, _, title, _ in _FIGURES}
 _FLAG = "yes"
 """The value of an option that has none."""
+
+
+class Blocks(dict[tuple[str, int | None], list[float]]):
+    """The rates of a session over time, by slot and job, as `Stored.rate_blocks` has them."""
 
 
 class Row(NamedTuple):
@@ -57,10 +72,14 @@ class Comparison:
         rows: The rates of each slot, job or value.
         totals: The sum of each session's rates in `rows`; None in a sweep, and without any.
         unit: What a row is of: `slot`, `job` or `value`.
-        remarks: What to know of the sessions' rates, and where they cannot be compared, in one sentence each.
+        figures: Start time and memory of each session, by the fields of their attempts.
+        doubts: Why the rates cannot be compared, in one sentence each.
+        changes: How much faster each session but the first is; None where that is unknown.
+        remarks: The `doubts`, else the `changes`, then what to know of the sessions' rates, in one sentence each.
     """
 
-    def __init__(self, sessions: Sequence[ReportData]) -> None:
+    def __init__(self, sessions: Sequence[ReportData], blocks: Sequence[Blocks] = ()) -> None:
+        """Compare `sessions`; `blocks` are the rates over time of each, where they are known."""
         self.sessions = sessions
         queued = any(data.queued for data in sessions)
         self.unit = "value" if all(data.tuning for data in sessions) else "job" if queued else "slot"
@@ -70,14 +89,48 @@ class Comparison:
         self.totals = [
             sum(of.values()) if of and not data.queued else None for data, of in zip(sessions, rates, strict=True)
         ]
-        self.remarks = [*self._doubts(), *(remark for data in sessions for remark in _remarks(data))]
+        self.figures = [row for row in _rows(map(_figures, sessions)) if any(row.values)]
+        self.doubts = list(self._doubts())
+        known = blocks or [Blocks()] * len(sessions)
+        first, *others = map(_measured, sessions, known)
+        self.changes = [None if self.doubts else change(first, other) for other in others]
+        verdicts = map(self._verdict, sessions[1:], self.changes)
+        left_out = (remark for data in sessions for remark in _remarks(data))
+        self.remarks = [*self.doubts, *filter(None, verdicts), *left_out]
 
     def _doubts(self) -> Iterator[str]:
         simulated = [data.name for data in self.sessions if data.simulated]
-        if any(row.name == "script" for row in self.differences):
+        if len({Path(data.session.spec.script).name for data in self.sessions}) > 1:
             yield "not a comparison: the scripts are different, and so is the work that a step is"
         if simulated and len(simulated) < len(self.sessions):
             yield f"not a comparison: {', '.join(simulated)} simulated, the rest not"
+        if any(row.name == _MODE and None not in row.values for row in self.differences):
+            yield f"not a comparison: {_MODE} changes what a step computes"
+
+    def _verdict(self, data: ReportData, of: Change | None) -> str:
+        """How much faster a session is than the first, in one sentence; empty if unknown."""
+        if of is None:
+            return ""
+        pairs, first = units.count(of.pairs, self.unit), self.sessions[0].name
+        if of.interval_pct is None:
+            return f"{data.name}: {units.change(of.pct)} against {first}, of {pairs}; how much runs differ is not known"
+        low, high = of.interval_pct
+        sure = "" if high < 0 or low > 0 else ", no difference beyond the noise"
+        interval = f"95 %: {units.change(low)} to {units.change(high)}"
+        return f"{data.name}: {units.change(of.pct)} against {first} ({interval}), of {pairs}{sure}"
+
+    def slower(self, than_pct: float) -> list[str]:
+        """The names of the sessions that are slower than the first by more than that, beyond the noise.
+
+        Raises:
+            GmgError: The sessions cannot be compared, or have measured nothing in common.
+        """
+        if self.doubts:
+            raise GmgError(self.doubts[0], 1)
+        later = list(zip(self.sessions[1:], self.changes, strict=True))
+        if missing := [data.name for data, of in later if of is None]:
+            raise GmgError(f"{listed(missing)}: no rate to compare with {self.sessions[0].name}", 1)
+        return [data.name for data, of in later if of is not None and of.is_slower(than_pct)]
 
     @property
     def setting_columns(self) -> list[Column[Row]]:
@@ -100,6 +153,18 @@ class Comparison:
         return result
 
     @property
+    def figure_columns(self) -> list[Column[Row]]:
+        """The columns of the table of `figures`."""
+        result = [Column[Row]("name", lambda row: _TITLES[row.name], "", priority=100, left=True)]
+        for index, data in enumerate(self.sessions):
+            text = partial(_figure_text, index)
+            result.append(Column(f"session_{index}", text, data.name, "", str, 90 - index))
+            if index:
+                pct = partial(Row.change_pct, index=index)
+                result.append(Column(f"change_{index}", pct, "change", "", units.change, 90 - index))
+        return result
+
+    @property
     def rate_rows(self) -> list[Row]:
         """A row for each slot, job or value, and the total of those that all sessions have."""
         common = [row.values for row in self.rows if None not in row.values]
@@ -117,6 +182,7 @@ class Comparison:
                 *(tables.terminal(self.setting_columns, self.differences, width=width, colour=colour) or [_NOTHING]),
                 "",
                 *tables.terminal(self.rate_columns, self.rate_rows, width=width, colour=colour, empty=True),
+                *(["", *tables.terminal(self.figure_columns, self.figures, width=width)] if self.figures else []),
                 *_clean(["", *self.remarks] if self.remarks else []),
             ]
         )
@@ -141,8 +207,39 @@ class Comparison:
             }
             for data, total in zip(self.sessions, self.totals, strict=True)
         ]
-        differences = [row._asdict() for row in self.differences]
-        return {"sessions": sessions, "differences": differences, f"{self.unit}s": rows, "remarks": self.remarks}
+        later = zip(self.sessions[1:], self.changes, strict=True)
+        return {
+            "sessions": sessions,
+            "differences": [row._asdict() for row in self.differences],
+            f"{self.unit}s": rows,
+            "figures": [row._asdict() for row in self.figures],
+            "changes": [{"session": data.name, **_change_json(of)} for data, of in later],
+            "remarks": self.remarks,
+        }
+
+
+def load(entry: SessionEntry) -> tuple[ReportData, Blocks]:
+    """A session, and its rates over time. Raises `StoreError`."""
+    with open_store(entry.folder / STORE) as stored:
+        return collect(entry, stored), Blocks(stored.rate_blocks(BLOCK_S))
+
+
+def _change_json(of: Change | None) -> dict[str, Any]:
+    if of is None:
+        return {"change_pct": None, "interval_pct": None, "pairs": 0}
+    return {"change_pct": of.pct, "interval_pct": of.interval_pct and list(of.interval_pct), "pairs": of.pairs}
+
+
+def _figures(data: ReportData) -> dict[str, float]:
+    """What `_FIGURES` are of a session's jobs that did not fail."""
+    attempts = [job.last for job in data.jobs if job.state is not WorkerState.FAILED]
+    values = {field: [value for each in attempts if (value := getattr(each, field)) is not None] for field in _TITLES}
+    return {field: sum_up(values[field]) for field, sum_up, *_ in _FIGURES if values[field]}
+
+
+def _figure_text(index: int, row: Row) -> str:
+    write = next(write for field, _, _, write in _FIGURES if field == row.name)
+    return write(row.values[index])
 
 
 def _setting(index: int, row: Row) -> str:
@@ -162,12 +259,21 @@ def _key(data: ReportData, job: JobRecord) -> str:
 
 def _rates(data: ReportData) -> dict[str, float]:
     """The rates that can be compared, by slot, job or value."""
-    measured: dict[str, list[float]] = {}
+    return {key: of.rate for key, of in _measured(data, Blocks()).items()}
+
+
+def _measured(data: ReportData, blocks: Blocks) -> dict[str, Measured]:
+    """The rates that can be compared, by slot, job or value, with their blocks."""
+    measured: dict[str, list[Measured]] = {}
     for job in data.jobs:
         rate = comparable_rate(job.last) if job.state is not WorkerState.FAILED else None
         if rate is not None:
-            measured.setdefault(_key(data, job), []).append(rate)
-    return {key: fmean(rates) for key, rates in measured.items()}
+            run = Measured(rate, blocks.get((job.slot or "", job.number), ()))
+            measured.setdefault(_key(data, job), []).append(run)
+    return {
+        key: Measured(fmean(run.rate for run in runs), [block for run in runs for block in run.blocks])
+        for key, runs in measured.items()
+    }
 
 
 def _remarks(data: ReportData) -> Iterator[str]:
@@ -211,6 +317,12 @@ def _settings(data: ReportData) -> dict[str, str | None]:
         "Python": installed.python,
         "driver": _distinct(gpu.driver for gpu in gpus),
         "CUDA": _distinct(gpu.cuda for gpu in gpus),
+        "compiler": installed.compiler,
+        "git commit": session.commit,
+        **{
+            name: _distinct(job.last.simulator.get(name) for job in data.jobs)
+            for name in dict.fromkeys(name for job in data.jobs for name in job.last.simulator)
+        },
     }
 
 

@@ -90,6 +90,7 @@ def comparison(made: Comparison) -> bytes:
         "<h2>Rates</h2>",
         _chart(charts.rates(made)),
         tables.html(made.rate_columns, made.rate_rows),
+        tables.html(made.figure_columns, made.figures) if made.figures else "",
     ]
     title = " and ".join(data.name for data in made.sessions)
     return _filled(title, [data.heading for data in made.sessions], body)

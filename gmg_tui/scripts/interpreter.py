@@ -16,6 +16,7 @@ _ENVIRONMENTS = {"VIRTUAL_ENV": "virtualenv", "CONDA_PREFIX": "conda environment
 """Set by an activated environment; a virtualenv inside a conda environment takes precedence."""
 _ANSWER_S = 30.0
 """How long an interpreter may take to answer; it may be on a slow network disk."""
+_GIT_S = 2.0
 _SITE = "lib/python3*/site-packages"
 _COMPILERS = "quadrants", "gstaichi", "taichi"
 """Genesis' compiler as it is and was called; each version compiles its own kernels."""
@@ -91,6 +92,18 @@ def versions(python: str) -> Versions:
 def has_robosuite(python: str) -> bool:
     """Whether robosuite is in that interpreter's environment, by names of files."""
     return any(Path(python).parent.parent.glob(f"{_SITE}/robosuite*"))
+
+
+def commit_of(folder: str) -> str | None:
+    """The git commit of a folder, with `-dirty` if files differ from it; None outside a repository, or if git is slow."""
+    words = ("git", "-c", "core.fsmonitor=false", "-C", folder, "describe", "--always", "--dirty", "--exclude=*")
+    try:
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_GIT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return None
+    return done.stdout.strip() or None if done.returncode == 0 else None
 
 
 def install_command(python: str) -> str:

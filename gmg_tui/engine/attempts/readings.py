@@ -223,6 +223,9 @@ class Readings:
             power_mean_w=meter.power_w.value,
             energy_j=meter.energy_j,
             output_bytes=self.output_bytes,
+            start_s=None if reader.first_running is None else max(0.0, reader.first_running - self.started_clock),
+            memory_rss_peak_mib=self.activity.memory_rss_peak_mib,
+            simulator=dict(reader.genesis.mode),
         )
 
     def rank_activity(self, *, settled: bool, lives: bool) -> RankActivity:

@@ -51,7 +51,7 @@ class Fit(NamedTuple):
         if self.freedom < 2:
             return None
         left = self.freedom - 1
-        return 100 * max(LEAST, _t_95(left) * self.spread * math.sqrt(self.freedom / left / count))
+        return 100 * max(LEAST, t_95(left) * self.spread * math.sqrt(self.freedom / left / count))
 
 
 def fit(samples: Sequence[Sample]) -> Fit:
@@ -71,7 +71,7 @@ def fit(samples: Sequence[Sample]) -> Fit:
     clear = {
         slot: log
         for slot, log in slots.items()
-        if abs(log) > (_t_95(freedom) * max(LEAST, spread * math.sqrt(2 / counts[slot])) if freedom else _UNKNOWN)
+        if abs(log) > (t_95(freedom) * max(LEAST, spread * math.sqrt(2 / counts[slot])) if freedom else _UNKNOWN)
     }
     spread, freedom = _spread(samples, clear)
     return Fit({slot: math.exp(log) for slot, log in clear.items()}, spread, freedom)
@@ -92,6 +92,6 @@ def _means(pairs: Iterable[tuple[Key, float]]) -> dict[Key, float]:
     return {key: sum(numbers) / len(numbers) for key, numbers in grouped.items()}
 
 
-def _t_95(freedom: int) -> float:
+def t_95(freedom: int) -> float:
     """The two-sided 95 % quantile of Student's t, to within 1 %; the degrees of freedom are at least 1."""
     return _T_95[freedom - 1] if freedom <= len(_T_95) else _Z_95 * (1 + 1.25 / freedom)

@@ -42,6 +42,12 @@ FROM metrics JOIN steps USING (slot) WHERE time >= first GROUP BY slot, step ORD
 _LAST = f"""
 SELECT {", ".join(MetricsRow._fields)}, max(time + (state IS 'running') * 1e10) FROM metrics GROUP BY slot, job
 """  # noqa: S608 - the other columns are those of the row that has the maximum, as SQLite documents
+_BLOCKS = """
+WITH runs AS (SELECT slot, job, min(time) AS first FROM metrics WHERE state = 'running' GROUP BY slot, job)
+SELECT slot, job, CAST((time - first) / ? AS INTEGER) AS block, avg(fps)
+FROM metrics JOIN runs USING (slot, job) WHERE state = 'running' AND fps IS NOT NULL
+GROUP BY slot, job, block HAVING block > 0 ORDER BY slot, job, block
+"""
 _PAUSE = 2.5
 """Metrics that are this many intervals apart have a pause between them."""
 _STATES = """
@@ -150,6 +156,11 @@ class Stored:
         """The metrics of a slot, or of all, at even steps, about `points` at most; with `last_s` their last seconds alone."""
         rows = self._db.execute(_SERIES, {"slot": slot, "points": points, "last_s": min(last_s, 1e12)})
         return [_series(slot, list(of)) for slot, of in groupby(rows, itemgetter(0))]
+
+    def rate_blocks(self, block_s: float) -> dict[tuple[str, int | None], list[float]]:
+        """The mean rates of consecutive blocks of each slot's jobs while they ran, without the first: it warms up."""
+        rows = self._db.execute(_BLOCKS, (block_s,))
+        return {key: [row[3] for row in of] for key, of in groupby(rows, itemgetter(0, 1))}
 
     def last_metrics(self) -> dict[tuple[str, int | None], MetricsRow]:
         """The last metrics of each slot and job, while it was running if it ever was."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import random
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from gmg_tui.model import (
     WorkerState,
 )
 from gmg_tui.results.comparison import arguments
+from gmg_tui.results.rate_change import Measured, change
 from gmg_tui.session.store.database import JobAttempt
 from tests import tunings
 from tests.results.report import stored
@@ -133,6 +136,43 @@ async def test_a_value_whose_trials_are_all_short_is_named_once() -> None:
     for name in ("one", "two"):
         await _session(name, dict(short), running_s=1.0, tune=tunings.SPEC, sweep=SweepSpec(), snapshot=of_tuning)
     assert "one: ran for less than 10 s and left out: n_envs=64\n" in report("one", "two")[0]
+
+
+async def test_a_slower_session_fails_the_command_and_an_equal_one_does_not() -> None:
+    rates = {f"gpu{n}": 1000.0 + n for n in range(4)}
+    await _session("old", dict(rates))
+    await _session("same", {name: rate * (0.995 if name == "gpu1" else 1.004) for name, rate in rates.items()})
+    await _session("slow", {name: rate * (0.95 if name == "gpu1" else 0.94) for name, rate in rates.items()})
+    out, err, status = report("old", "same", "--fail-below", "3")
+    assert (err, status) == ("", 0)
+    assert "no difference beyond the noise" in out
+    out, err, status = report("old", "slow", "--fail-below", "3")
+    assert (err, status) == ("gmg-tui: slow: more than 3 % slower than old\n", 1)
+    assert "slow: −5.8 % against old (95 %: " in out
+    assert json.loads(report("old", "slow", "--json")[0])["changes"][0]["pairs"] == 4
+    assert report("old", "--fail-below", "3")[2] == 2
+
+
+def _run(chance: random.Random, mean: float, seconds: int = 120) -> Measured:
+    """A run whose rate varies by 2 % from second to second, and by 0.5 % from run to run."""
+    true = mean * chance.gauss(1, 0.005)
+    each = [true * chance.gauss(1, 0.02) for _ in range(seconds + 10)]
+    settled = [fmean(each[second : second + 10]) for second in range(seconds)]
+    return Measured(fmean(each), [fmean(settled[first : first + 10]) for first in range(10, seconds, 10)])
+
+
+@pytest.mark.parametrize("slots", [1, 2, 4, 8])
+def test_equal_sessions_hardly_ever_fail_and_slower_ones_nearly_always(slots: int) -> None:
+    chance = random.Random(slots)
+    fails = dict.fromkeys((1.0, 0.95), 0)
+    for share in fails:
+        for _ in range(200):
+            before, after = ({f"gpu{n}": _run(chance, mean) for n in range(slots)} for mean in (1e6, share * 1e6))
+            made = change(before, after)
+            assert made is not None
+            fails[share] += made.is_slower(3)
+    assert fails[1.0] <= 10
+    assert fails[0.95] >= 180
 
 
 async def test_many_sessions_drop_columns_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:

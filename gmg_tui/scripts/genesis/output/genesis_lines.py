@@ -71,6 +71,7 @@ class GenesisLines(LineReader):
         device: The name of what Genesis runs on.
         backend: `cuda`, `cpu` …
         version: Genesis'.
+        mode: The options of `gs.init` that it prints, by name.
         alerts: The warnings in its lines.
     """
 
@@ -78,6 +79,7 @@ class GenesisLines(LineReader):
         self.device: str | None = None
         self.backend: str | None = None
         self.version: str | None = None
+        self.mode: dict[str, str] = {}
         self.alerts = alerts
 
     @property
@@ -118,6 +120,8 @@ class GenesisLines(LineReader):
         version = lines.VERSION.search(text)
         if version is not None:
             self.version = clean(version["version"].rstrip(b".,"))
+            mode = {clean(name): clean(value) for name, value in lines.MODE.findall(text)}
+            self.mode = {"performance_mode" if name == "performance" else name: value for name, value in mode.items()}
         phase = next((phase for start, phase in lines.PHASES if text.startswith(start)), None)
         if phase is not None:
             yield Figures(phase=phase)

@@ -61,6 +61,8 @@ SOFTWARE_RENDERING: Final = b"Software rendering context detected"
 
 DEVICE: Final = re.compile(rb"Running on \[(?P<name>.*)\] with backend <?(?:gs\.)?(?P<backend>\w{1,20})")
 VERSION: Final = re.compile(rb"Genesis initialized\..*?version: (?P<version>[\w.+-]{1,40})")
+MODE: Final = re.compile(rb"(debug|precision|performance): (\w{1,20})")
+"""In the same line: what changes how a step is computed. 1.4 uses other arrays and algorithms in performance mode."""
 NO_BACKEND: Final = re.compile(
     rb"Backend <?(?:gs\.)?\w+>? not available on this machine\. Falling back to CPU|falling back to CPU"
 )

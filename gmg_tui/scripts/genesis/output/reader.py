@@ -73,6 +73,7 @@ class Reader:
     Attributes:
         state: The worker's state in this phase; while kernels are saved, the state before.
         phase_started: Monotonic seconds.
+        first_running: When its running phase began first, monotonic seconds; None before.
         phase_times: How long each phase took that another one followed, seconds.
         had_progress: Whether it reported a rate, an iteration, or a bar after Genesis started.
         pace: When it reported progress.
@@ -95,6 +96,7 @@ class Reader:
         """
         self.phase, self.state = Phase.IMPORTING, WorkerState.STARTING
         self.phase_started = started or 0.0
+        self.first_running: float | None = None
         self.phase_times: dict[Phase, float] = {}
         self.progress: Progress | None = None
         self.had_progress = False
@@ -263,6 +265,7 @@ class Reader:
         if phase is Phase.INITIALISING and not self._has_simulated:
             # Lines or bars before this were of the script's own preparations.
             self.progress, self.had_progress, self._running_s = None, False, 0.0
+            self.first_running = None
 
     def _enter(self, phase: Phase) -> None:
         if phase is self.phase:
@@ -273,6 +276,8 @@ class Reader:
         elif phase is not Phase.SAVING:  # that cuts a phase short
             self.phase_times[self.phase] = seconds
         self.phase, self.phase_started = phase, self._now
+        if phase is Phase.RUNNING and self.first_running is None:
+            self.first_running = self._now
         self.state = _STATES.get(phase, self.state)
 
 
