@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import sqlite3
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 import gmg_tui
 from gmg_tui import session as sessions
+from gmg_tui.results.result_files import export
 from gmg_tui.scripts import interpreter
 from gmg_tui.session import RECORD, STORE
 from gmg_tui.session.ended_session import EndedSession
@@ -120,3 +122,40 @@ def test_metrics_of_an_earlier_version_lack_columns_until_the_store_is_written(t
     db.close()
     with open_store(folder / STORE) as stored:
         assert row in stored.metrics(100_000_000)
+
+
+_FREE = {"values", "env", "metrics", "result", "rates", "factors", "simulator"}
+"""Fields whose names are the user's, the script's or those of slots."""
+
+
+def _fields(value: object) -> dict[str, str]:
+    """The fields of a JSON output, at any depth, with their types."""
+    found: dict[str, str] = {}
+    if isinstance(value, list):
+        for each in value:
+            found |= _fields(each)
+    for name, inner in value.items() if isinstance(value, dict) else ():
+        found[name] = type(inner).__name__
+        found |= {} if name in _FREE else _fields(inner)
+    return found
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("ls",), ("report", "plain"), ("report", "plain", "group"), ("summary.json",), ("tune.json",)],
+    ids=" ".join,
+)
+def test_each_field_of_the_json_outputs_is_in_the_manual(words: tuple[str, ...], tmp_path: Path) -> None:
+    folders = {name: _restored(f"12/{name}", tmp_path) for name in ("plain", "sweep", "tuning", "group")}
+    if words[0].endswith(".json"):
+        folder = folders["tuning"]
+        entry = sessions.inspect(folder)
+        assert entry is not None
+        export(entry.record.session)
+        text, heading = (folder / words[0]).read_text(), words[0]
+    else:
+        text, heading = _asked(*words, "--json"), {1: "ls", 2: "report A", 3: "report A B"}[len(words)] + " --json"
+    manual = Path(gmg_tui.__file__).with_name("guide").joinpath("files.md").read_text()
+    (line,) = (line for line in manual.splitlines() if line.startswith(f"| `{heading}` | `"))
+    missing = _fields(json.loads(text)).keys() - set(re.findall(r"`(\w+)`", line))
+    assert not missing, f"{heading}: {sorted(missing)}"
