@@ -50,6 +50,8 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     logs: str = ""
     """The session's folder, where this node sees it too, and the workers' logs are written to; empty where it does not."""
     orphan_wait_s: float = 60.0
+    peers: tuple[str, ...] = ()
+    """Names of other nodes."""
 
 
 class NodeView(Struct, frozen=True, omit_defaults=True):

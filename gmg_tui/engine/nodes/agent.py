@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import signal
-import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
 from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.machine.address import address_for, is_numeric, started_from
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.model import JobRecord, Rank, RunSpec, Snapshot, WorkerState
 from gmg_tui.model.errors import GmgError
@@ -30,11 +32,15 @@ from gmg_tui.scripts.torchrun import LOOPBACK, Meeting, free_port
 from gmg_tui.session import protocol
 from gmg_tui.session.protocol import Update
 
+_log = logging.getLogger(__name__)
+
 _FIRST_S = 60.0
 """How much longer it waits for its first leader: the launcher may take its time."""
 _SILENT_S = 60.0
 """How much longer it waits for a leader that is connected: the network may have stalled."""
 _CHECK_S = 1.0
+_RESOLVE_S = 5.0
+"""How long the names of other nodes may take to be resolved."""
 
 
 class AssignedRank:
@@ -130,18 +136,29 @@ class Agent(Scheduler):
         self._received_at = time.monotonic() + _FIRST_S
         """When the session's engine last sent something, monotonic seconds; before that, when it should."""
         self._address = ""
-        """By which other machines reach this one."""
+        """By which other machines reach this one; empty until it is known."""
 
     async def run(self) -> None:
         """Run what is assigned until cancelled; whatever runs then is killed."""
         self._started.set()
+        self._tasks.add(asyncio.create_task(self._find_address()))
         try:
-            self._address = await in_daemon_thread(_own_address)
             await self._watch_leader()
         finally:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _find_address(self) -> None:
+        numeric = started_from(os.environ)
+        try:
+            async with asyncio.timeout(_RESOLVE_S):
+                address = await in_daemon_thread(address_for, (*self._spec.peers, *numeric))
+        except TimeoutError:
+            address = await in_daemon_thread(address_for, filter(is_numeric, numeric))
+        if address is None:
+            _log.warning("no address is known by which other machines reach this one: groups run on one machine only")
+        self._address = address or LOOPBACK
 
     async def _watch_leader(self) -> None:
         wait_s = self._spec.orphan_wait_s
@@ -214,7 +231,8 @@ class Agent(Scheduler):
         if client not in self._leaders:
             return None
         attempts = tuple(assigned.report() for assigned in self._assigned.values())
-        report = msgspec.msgpack.encode(NodeReport(attempts, (self._address, free_port()), self.ended))
+        meeting_place = (self._address, free_port()) if self._address else ("", 0)
+        report = msgspec.msgpack.encode(NodeReport(attempts, meeting_place, self.ended))
         update = Update(structs.replace(snapshot, workers=(), groups=()))
         return protocol.frame(update) + protocol.frame(protocol.SlotReports(msgspec.Raw(report)))
 
@@ -245,11 +263,3 @@ class Agent(Scheduler):
             if assigned.worker.state is not WorkerState.STOPPED:
                 assigned.worker.stop(kill=kill, reason=reason)
         self._changed()
-
-
-def _own_address() -> str:
-    """The address to which this machine's name resolves; resolving may take long."""
-    try:
-        return socket.gethostbyname(socket.gethostname())
-    except OSError:
-        return LOOPBACK

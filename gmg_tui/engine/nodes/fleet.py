@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 from msgspec import structs
@@ -28,6 +29,8 @@ from gmg_tui.session import NODE_MARK
 from gmg_tui.session.protocol import Lines
 
 _NAMED = 4
+_MAX_PEERS = 3
+"""Other nodes by which an agent finds the interface that leads to them."""
 _END_S = 20.0
 """How long an agent may take to end, beside its workers' timeouts."""
 _CHECK_S = 1.0
@@ -89,7 +92,10 @@ class Fleet:
         spec = self._spec
         assert spec.nodes is not None
         orphan_wait_s = spec.nodes.orphan_wait_s
-        about = AgentSpec(node, spec.name, self.session_id, gmg_tui.__version__, orphan_wait_s=orphan_wait_s)
+        peers = tuple(islice((name for name in self._nodes if name != node), _MAX_PEERS))
+        about = AgentSpec(
+            node, spec.name, self.session_id, gmg_tui.__version__, orphan_wait_s=orphan_wait_s, peers=peers
+        )
         # Ranks wait for each other, on whichever nodes they are.
         start = StartMode.TOGETHER if spec.ddp is not None else spec.start
         spec = structs.replace(spec, nodes=None, agent=about, ddp=None, start=start, summary=None, notify=(), host="")

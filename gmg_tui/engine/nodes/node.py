@@ -195,8 +195,9 @@ class Node:
 
     def _take_report(self, body: msgspec.Raw) -> None:
         report = msgspec.msgpack.decode(body, type=Report)
-        self._address = report.address
-        self._address_reported.set()
+        if report.address[0]:
+            self._address = report.address
+            self._address_reported.set()
         for each in report.attempts:
             attempt = self.attempts.get(each.view.slot)
             if attempt is None:

@@ -52,6 +52,6 @@ class Report(Struct, frozen=True, omit_defaults=True):
 
     attempts: tuple[AttemptReport, ...] = ()
     address: tuple[str, int] = ("", 0)
-    """Where ranks can meet: the address by which other machines reach this one, and a free port; 0 for none."""
+    """Where ranks can meet: the address by which other machines reach this one, and a free port; empty if unknown."""
     ended: bool = False
     """True if the agent was asked to end, and nothing runs."""

@@ -10,7 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
+from gmg_tui.machine.address import address_for
 from gmg_tui.model import DdpSpec, RestartMode, RunSpec, Snapshot, WorkerState
+from gmg_tui.scripts.torchrun import LOOPBACK
 from gmg_tui.session.protocol import Action
 from tests.engine.harness import running
 from tests.engine.nodes.fleets import SLOTS, agent, nothing_left, on_nodes
@@ -58,6 +60,7 @@ async def test_the_ranks_of_a_group_over_nodes_meet_step_together_and_restart_as
     ]
     assert {(env["WORLD_SIZE"], env["LOCAL_WORLD_SIZE"], env["GROUP_WORLD_SIZE"]) for env in envs} == {("4", "2", "2")}
     assert len({(env["MASTER_ADDR"], env["MASTER_PORT"]) for env in envs}) == 1
+    assert envs[0]["MASTER_ADDR"] == (address_for(()) or LOOPBACK), "without a network there is only the loopback"
     assert {variables(tmp_path, rank, 2)["TORCHELASTIC_RESTART_COUNT"] for rank in range(4)} == {"1"}
     nothing_left(spec)
 

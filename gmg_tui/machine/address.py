@@ -1,0 +1,58 @@
+"""The address by which other machines reach this one.
+
+The machine's own name does not tell it: `/etc/hosts` of Debian and Ubuntu has 127.0.1.1 for it. The kernel knows which
+interface leads to another machine.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import Any
+
+_ELSEWHERE = "192.0.2.1"
+"""An address of no machine (RFC 5737), to which the default route leads."""
+_PORT = 9
+
+
+def started_from(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the machines from which ssh or Slurm have started a process, by its environment."""
+    client, *_ = environ.get("SSH_CONNECTION", "").split() or [""]
+    names = (client, environ.get("SLURM_LAUNCH_NODE_IPADDR", ""), environ.get("SLURM_SUBMIT_HOST", ""))
+    return tuple(filter(None, names))
+
+
+def is_numeric(name: str) -> bool:
+    """True if `name` is an address, which needs no resolving."""
+    try:
+        ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def address_for(peers: Iterable[str]) -> str | None:
+    """Returns the address of the interface that leads to the first of `peers` that is another machine; None if unknown.
+
+    Resolving their names may take long. Without such a peer the default route counts.
+    """
+    for peer in (*peers, _ELSEWHERE):
+        with suppress(OSError, UnicodeError):  # unknown names, no route
+            found = socket.getaddrinfo(peer, _PORT, type=socket.SOCK_DGRAM)
+            for family, kind, protocol, _, where in sorted(found, key=lambda each: each[0] != socket.AF_INET):
+                address = _source(family, kind, protocol, where)
+                if address is not None:
+                    return address
+    return None
+
+
+def _source(family: int, kind: int, protocol: int, where: Any) -> str | None:
+    """Returns the source address of packets to a machine (none is sent); None if only this machine knows it."""
+    with suppress(OSError), socket.socket(family, kind, protocol) as probe:
+        probe.connect(where)
+        address = str(probe.getsockname()[0])
+        about = ip_address(address)
+        return None if about.is_loopback or about.is_link_local or about.is_unspecified else address
+    return None

@@ -1,0 +1,48 @@
+"""The address by which other machines reach this one, in a network namespace of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from gmg_tui.machine.address import address_for, is_numeric, started_from
+
+_NETWORK = """
+ip link set lo up
+ip addr add 10.8.0.1/24 dev lo
+ip addr add 10.9.0.1/24 dev lo
+"""
+_LOOK = """
+import sys
+from gmg_tui.machine.address import address_for
+print(*(address_for(peers.split()) for peers in sys.argv[1:]))
+"""
+
+
+def _addresses(setup: str, *peers: str) -> list[str]:
+    look = ["unshare", "--net", "sh", "-ec", f'{setup}\nexec "$@"', "sh", sys.executable, "-c", _LOOK, *peers]
+    done = subprocess.run(look, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"no network namespace can be made here: {done.stderr.strip()[-200:]}")
+    return done.stdout.split()
+
+
+def test_the_interface_that_leads_to_another_machine_counts_and_a_loopback_never_does() -> None:
+    found = _addresses(
+        _NETWORK, "10.8.0.7", "127.0.1.1 10.9.0.7", "localhost", "no-such-host.invalid 10.8.0.7", "10.9.0.1"
+    )
+    assert found == ["10.8.0.1", "10.9.0.1", "None", "10.8.0.1", "10.9.0.1"]
+
+
+def test_without_a_named_machine_the_default_route_counts() -> None:
+    assert _addresses(f"{_NETWORK}\nip route add default dev lo src 10.9.0.1", "127.0.1.1", "") == ["10.9.0.1"] * 2
+
+
+def test_ssh_and_slurm_name_the_machine_that_started_a_process() -> None:
+    assert started_from({"SSH_CONNECTION": "10.0.0.2 51234 10.0.0.3 22"}) == ("10.0.0.2",)
+    assert started_from({"SLURM_LAUNCH_NODE_IPADDR": "10.0.0.4", "SLURM_SUBMIT_HOST": "login"}) == ("10.0.0.4", "login")
+    assert started_from({}) == ()
+    assert [is_numeric(name) for name in ("10.0.0.2", "fe80::1%eth0", "login", "")] == [True, True, False, False]
+    assert address_for(("127.0.0.1",)) == address_for(())
