@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -105,3 +106,16 @@ def test_versions_are_read_from_files_without_starting_a_process(tmp_path: Path)
     assert interpreter.versions(str(tmp_path / "usr/bin/python3")) == Versions("3.13", None, None)
     assert interpreter.versions(sys.executable).python == f"3.{sys.version_info.minor}"
     assert interpreter.versions(program(tmp_path / "odd/bin/tool", refusing)) == Versions()
+
+
+@pytest.mark.slow
+def test_the_commit_of_a_folder_says_whether_files_differ_from_it(tmp_path: Path) -> None:
+    assert interpreter.commit_of(str(tmp_path)) is None
+    git = ("git", "-C", str(tmp_path), "-c", "user.name=me", "-c", "user.email=me@box")
+    (tmp_path / "sim.py").write_text("one")
+    for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "one")):
+        subprocess.run((*git, *words), check=True)
+    commit = interpreter.commit_of(str(tmp_path))
+    assert commit
+    (tmp_path / "sim.py").write_text("two")
+    assert interpreter.commit_of(str(tmp_path)) == f"{commit}-dirty"
