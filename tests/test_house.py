@@ -19,10 +19,10 @@ def _loaded(module: str) -> set[str]:
     [
         (
             "gmg_tui.engine.__main__",
-            ("textual", "rich", "click", "gmg_tui.ui", "gmg_tui.session.client", "torch", "genesis"),
+            ("textual", "rich", "click", "gmg_tui.ui", "gmg_tui.session.client", "re2", "torch", "genesis"),
         ),
-        ("gmg_tui.cli.run", ("textual", "rich", "asyncio", "pynvml", "psutil")),
-        ("gmg_tui.cli.app", ("textual", "rich", "asyncio", "pynvml", "psutil", "tomllib", "torch", "genesis")),
+        ("gmg_tui.cli.run", ("textual", "rich", "asyncio", "pynvml", "psutil", "re2")),
+        ("gmg_tui.cli.app", ("textual", "rich", "asyncio", "pynvml", "psutil", "re2", "tomllib", "torch", "genesis")),
         ("gmg_tui.ui.app", ("gmg_tui.engine", "pynvml", "psutil", "torch", "genesis")),
         ("gmg_tui.headless", ("textual", "rich", "gmg_tui.engine", "pynvml", "torch", "genesis")),
     ],

@@ -2,8 +2,8 @@
 
 Beside them the lines of `gmg_tui.report_fps`: `gmg:fps {"fps": 5700000.0, "n_envs": 4096}`.
 
-An expression such as `(a+)+b` may take a time that grows exponentially with the line, so a user's expressions are matched
-with the first `LINE` characters only.
+A user's expression such as `(a+)+b` would take Python's `re` a time that grows exponentially with the line, so RE2 matches
+it, in linear time.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import strip_ansi, visible
 from gmg_tui.scripts.readers.interface import Figures, LineReader, figures, json_object, marked, number
 
-LINE = 500
-LONG_LINE = 8192
-"""Characters that are matched with our own expressions, which take linear time."""
+_LINE = 8192
+"""Characters of a line that are matched."""
+_HINT_LINE = 500
+_MAX_BYTES = 1 << 20
+"""Memory of a user's expression, which limits its size."""
 NAMES = ("fps", "steps", "n_envs", "done", "total", "unit")
 METRIC = "metric_"
 _USE = "use (?P<fps>…), (?P<steps>…), (?P<n_envs>…), (?P<done>…), (?P<total>…) or (?P<metric_NAME>…)"
@@ -55,13 +57,13 @@ def check(patterns: Sequence[str], where: str = "--pattern") -> tuple[str, ...]:
         where: Their source, for the errors: an option, or a key of a file and its line.
 
     Raises:
-        GmgError: One is no regular expression, has none of the groups, or an unknown one.
+        GmgError: One is no regular expression, cannot be matched in linear time, has none of the groups, or an unknown one.
     """
     for pattern in patterns:
         try:
-            groups = tuple(re.compile(pattern).groupindex)
-        except (re.error, RecursionError, OverflowError) as error:
-            raise GmgError(f"{where} '{pattern}': no regular expression: {error}") from error
+            groups = tuple(_in_linear_time(pattern).groupindex)
+        except ValueError as error:
+            raise GmgError(f"{where} '{pattern}': {error}") from error
         wrong = [name for name in groups if name not in NAMES and not _is_metric(name)]
         if not groups or wrong:
             unknown = f"the group {wrong[0]} has no meaning" if wrong else "no named group"
@@ -69,6 +71,23 @@ def check(patterns: Sequence[str], where: str = "--pattern") -> tuple[str, ...]:
         if "total" in groups and not any("(?P<done>" in each for each in patterns):
             raise GmgError(f"{where} '{pattern}': total needs done, as in (?P<done>\\d+)/(?P<total>\\d+)")
     return tuple(patterns)
+
+
+def _in_linear_time(pattern: str) -> Any:
+    """Returns a user's expression, compiled by RE2. Raises `ValueError` if Python or RE2 does not accept it."""
+    import re2  # takes 5 ms, and most users have no expression
+
+    options = re2.Options()
+    options.log_errors, options.max_mem = False, _MAX_BYTES
+    try:
+        re.compile(pattern)  # names the position of a mistake, and refuses two groups of one name
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        (reason,) = error.args
+        lacking = "RE2 has no look-around, back-references or possessive repetition"
+        raise ValueError(f"{lacking}: {reason.decode(errors='replace')}") from error
+    except (re.error, RecursionError, OverflowError, UnicodeEncodeError) as error:
+        raise ValueError(f"no regular expression: {error}") from error
 
 
 def of_settings(tables: Mapping[str, Any], patterns: Sequence[str] = ()) -> list[Format]:
@@ -97,12 +116,12 @@ def built_in() -> dict[str, Format]:
 class FormatLines(LineReader):
     """Reads the lines of one format."""
 
-    def __init__(self, row: Format, *, most: int = LINE) -> None:
-        """Match the first `most` characters of each line."""
+    def __init__(self, row: Format, *, built_in: bool = False) -> None:
+        """Match with `re` what is `built_in`, whose expressions take linear time there, too."""
         self.whole_group, self.vague = row.whole_group, row.vague
-        self._row, self._most = row, most
+        self._row = row
         self._words = [word.encode() for word in row.words]
-        self._patterns = [re.compile(pattern) for pattern in row.lines]
+        self._patterns = [*map(re.compile if built_in else _in_linear_time, row.lines)]
         self._depth: int | None = None
         """Rows between the first bar and the outermost one that was read."""
         self._counts_done = any("done" in pattern.groupindex for pattern in self._patterns)
@@ -113,7 +132,7 @@ class FormatLines(LineReader):
             if self._has_word(raw):
                 if self.vague and not self._is_outermost(raw):
                     continue
-                text = visible(raw[: 8 * self._most]).decode("utf-8", "replace")[: self._most]
+                text = visible(raw[: 8 * _LINE]).decode("utf-8", "replace")[:_LINE]
                 for match in filter(None, (pattern.search(text) for pattern in self._patterns)):
                     yield self._figures(match)
 
@@ -126,7 +145,7 @@ class FormatLines(LineReader):
     def _has_word(self, raw: bytes) -> bool:
         return not self._words or any(word in raw for word in self._words)
 
-    def _figures(self, match: re.Match[str]) -> Figures:
+    def _figures(self, match: Any) -> Figures:
         texts = {name: text for name, text in match.groupdict().items() if text}
         unit = texts.pop("unit", self._row.unit).strip()
         numbers = {name: value for name, text in texts.items() if (value := number(text)) is not None}
@@ -189,7 +208,7 @@ class PatternHint:
     def feed(self, block: bytes, now: float) -> None:
         """Search the end of a block, which arrived at `now` (monotonic seconds)."""
         for line in strip_ansi(block[-_HINT_BYTES:]).decode("utf-8", "replace").splitlines() if not self.text else ():
-            match = _RATES.search(line[:LINE])
+            match = _RATES.search(line[:_HINT_LINE])
             if match is not None:
                 self._times = [*self._times[:_HINT_LINES], now]
                 if len(self._times) > _HINT_LINES and now - self._times[0] >= _HINT_S:

@@ -76,7 +76,7 @@ def test_each_format_names_its_source_and_is_valid() -> None:
     ],
 )  # fmt: skip
 def test_lines_without_a_sample(line: str, metrics: dict[str, float], last: float | None, steps: float | None) -> None:
-    trainers = [FormatLines(row, most=formats.LONG_LINE) for row in formats.built_in().values()]
+    trainers = [FormatLines(row, built_in=True) for row in formats.built_in().values()]
     parsed = [figures for trainer in trainers for figures in trainer.read(line.encode())]
     merged = {name: value for figures in parsed for name, value in figures.metrics.items()}
     assert merged == metrics
@@ -145,7 +145,11 @@ def test_number_formats_of_scripts() -> None:
 @pytest.mark.parametrize(
     ("patterns", "message"),
     [
-        (("(?P<fps>",), "no regular expression: "),
+        (("(?P<fps>",), "no regular expression: missing ), unterminated subpattern at position 0"),
+        ((r"(?P<fps>\d)|(?P<fps>.)",), "no regular expression: redefinition of group name 'fps'"),
+        (("(?P<fps>\udcff)",), "no regular expression: "),
+        ((r"(?P<fps>\d+)(?= FPS)",), "RE2 has no look-around"),
+        ((r"(?P<fps>\d+) (?P=fps)",), "back-references or possessive repetition: invalid"),
         ((r"fps: (\d+)",), "no named group; use (?P<fps>…)"),
         (("",), "no named group"),
         ((r"(?P<speed>\d+)",), "the group speed has no meaning; use"),
@@ -158,6 +162,11 @@ def test_an_invalid_pattern_is_refused_in_one_line(patterns: tuple[str, ...], me
         check(patterns, "config.toml line 3")
     assert "\n" not in str(error.value)
     assert str(error.value).startswith(f"config.toml line 3 '{patterns[0]}': ")
+
+
+def test_the_time_of_a_pattern_grows_no_faster_than_the_line() -> None:
+    patterns = r"(?P<fps>(a+)+b)", r"^(?P<metric_loss>(?:\w+\s?)*)!$", r"end (?P<steps>\d+)"
+    assert _read(f"{'a' * 8000} end 7\n" * 100, *patterns) == [Figures(steps=7.0, done=7.0)] * 100
 
 
 def test_a_reader_uses_the_matches_of_a_pattern() -> None:

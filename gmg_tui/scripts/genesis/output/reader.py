@@ -11,7 +11,7 @@ from gmg_tui.scripts.genesis.output import lines
 from gmg_tui.scripts.genesis.output.failures import Failure, Tail, explain, uncaught
 from gmg_tui.scripts.genesis.output.genesis_lines import Alerts, GenesisLines
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate, is_smoothed
-from gmg_tui.scripts.readers.formats import LONG_LINE, Format, FormatLines, PatternHint, ReportedLines, built_in
+from gmg_tui.scripts.readers.formats import Format, FormatLines, PatternHint, ReportedLines, built_in
 from gmg_tui.scripts.readers.interface import Figures, LineReader
 
 _MAX_METRICS = 64
@@ -103,7 +103,7 @@ class Reader:
         self.metrics: dict[str, float] = {}
         self.n_envs: int | None = None
         self.genesis = GenesisLines(Alerts(gpu_slot, rank=rank))
-        trainers = (FormatLines(row, most=LONG_LINE) for row in built_in().values())
+        trainers = (FormatLines(row, built_in=True) for row in built_in().values())
         self._readers: tuple[LineReader, ...] = (ReportedLines(), *map(FormatLines, formats), self.genesis, *trainers)
         self._hint = PatternHint()
         self._rate = PrintedRate()
