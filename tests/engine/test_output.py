@@ -146,6 +146,30 @@ def test_segments_overwritten_by_carriage_returns_are_one_line() -> None:
     assert ring.newest == b"next"
 
 
+def test_an_unfinished_line_is_the_newest_until_others_follow() -> None:
+    splitter, ring = LineSplitter(), RingBuffer()
+    ring.feed(splitter.feed(b"one\n\r 10%\r 20%")[1])
+    assert (splitter.pending, ring.newest) == (b"", b" 10%")
+    splitter.unfinished()
+    ring.preview(splitter.pending)
+    assert (ring.end, ring.newest) == (1, b"20%")
+    ring.feed(b"\n")
+    assert ring.since(0, 9) == (0, [b"one", b" 10%"]), "the preview leaves no trace in the lines"
+    ring.preview(b" \t")
+    assert ring.newest == b" 10%"
+    ring.preview(b"." * MAX_TAIL_BYTES)
+    assert len(ring.newest) == MAX_LINE_BYTES
+
+
+async def test_text_without_a_newline_is_displayed_and_means_that_the_script_runs(tmp_path: Path) -> None:
+    script = tmp_path / "download.py"
+    script.write_text("import time\nprint('Downloading ', end='')\nwhile not time.sleep(0.1): print('.', end='')\n")
+    async with running(spec_for(script=str(script))) as run:
+        await run.until(lambda _: run.worker("cpu0").last_line.startswith("Downloading .."))
+        assert (await run.until_state("cpu0", WorkerState.RUNNING)).log_lines == 0
+    assert not run.lines.get("cpu0"), "clients receive whole lines only"
+
+
 # Pipes: every byte of each is read, however many there are and whatever one of them does
 
 

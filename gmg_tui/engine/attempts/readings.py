@@ -107,10 +107,15 @@ class Readings:
             self._printed()
 
     def settle(self) -> None:
-        """Write unfinished lines to the log file as far as they have come, and read what the probe has counted."""
+        """Write unfinished lines to the log file as far as they have come, show them, and read what the probe has counted."""
         self._count()
         for splitter in self._splitters:
-            self._log.write(splitter.unfinished())
+            lasting, raw = splitter.pending, splitter.unfinished()
+            self._log.write(raw)
+            if raw:
+                self._ring.preview(splitter.pending)
+            if lasting and self.reader.glimpse(lasting, time.monotonic()):
+                self._printed()
 
     def _count(self) -> None:
         self.counts.read(time.monotonic())

@@ -45,6 +45,11 @@ class LineSplitter:
             self._logged = 0
         return data[logged : max(cut, logged)], data[:cut]
 
+    @property
+    def pending(self) -> bytes:
+        """The unfinished line, once `unfinished` has returned a part of it."""
+        return self._tail if self._logged else b""
+
     def unfinished(self) -> bytes:
         """The unfinished line as far as it has come, for the log file; the line itself continues."""
         raw = self._tail[self._logged :]
@@ -73,16 +78,21 @@ class RingBuffer:
         self.end = 0
         self._unfinished = b""
         r"""The newest segment that ends with `\r`."""
+        self._preview = b""
 
     @property
     def newest(self) -> bytes:
-        r"""The newest line that is not blank, or the segment (ended by `\r`) that is newer; empty when there is none."""
-        return self._unfinished or next((line for line in reversed(self._lines) if line.strip()), b"")
+        r"""The newest line that is not blank, or what is newer: a segment (ended by `\r`), a preview; empty for none."""
+        return self._preview or self._unfinished or next((line for line in reversed(self._lines) if line.strip()), b"")
 
     def skip_to(self, number: int) -> None:
         """The next line is that with this number; those before it are missing here."""
         self._lines.clear()
-        self._bytes, self.end, self._unfinished = 0, number, b""
+        self._bytes, self.end, self._unfinished, self._preview = 0, number, b"", b""
+
+    def preview(self, line: bytes) -> None:
+        """Counts an unfinished line as the newest until whole segments follow."""
+        self._preview = _shortened(_last_segment(line)).strip()
 
     def feed(self, block: bytes) -> None:
         r"""Take whole segments, each ended by `\n` or `\r`.
@@ -90,7 +100,7 @@ class RingBuffer:
         Only lines ended by `\n` are kept; of segments ended by `\r`, which overwrite one another on a terminal, the last
         before the `\n` is the line.
         """
-        lines = block.split(b"\n")
+        lines, self._preview = block.split(b"\n"), b""
         rest = lines.pop()
         if b"\r" in block or self._unfinished:
             lines = [self._overwritten(line) for line in lines]
@@ -99,7 +109,7 @@ class RingBuffer:
         lines = lines[-self._max_lines :]
         size = sum(map(len, lines))
         if size > MAX_LINE_BYTES and max(map(len, lines)) > MAX_LINE_BYTES:
-            lines = [line if len(line) <= MAX_LINE_BYTES else _shortened(visible(line)) for line in lines]
+            lines = [*map(_shortened, lines)]
             size = sum(map(len, lines))
         self._lines += lines
         self._bytes += size
@@ -127,6 +137,8 @@ class RingBuffer:
 
 
 def _shortened(line: bytes) -> bytes:
+    if len(line) > MAX_LINE_BYTES:
+        line = visible(line)
     return line if len(line) <= MAX_LINE_BYTES else line[: MAX_LINE_BYTES - len(_CUT)] + _CUT
 
 

@@ -151,6 +151,14 @@ class Reader:
         if self.phase is before and before in _SILENT and self._is_own(block):
             self._enter(Phase.RUNNING)
 
+    def glimpse(self, line: bytes, now: float) -> bool:
+        """See a line that stays unfinished at `now` (monotonic seconds). Returns True if the running phase begins by it."""
+        if self.phase not in _SILENT or not self._is_own(line):
+            return False
+        self._now = now
+        self._enter(Phase.RUNNING)
+        return True
+
     def reach(self, phase: Phase, at: float) -> bool:
         """Enter the phase that the probe saw begin at `at` (monotonic seconds). Returns whether it is another one."""
         if phase is Phase.RUNNING:
