@@ -25,7 +25,7 @@ from gmg_tui.model import (
     units,
 )
 from gmg_tui.results import tuning_text as tune_words
-from gmg_tui.scripts.genesis.output import lines as genesis_lines
+from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.session.protocol import Lines
 
 _AMOUNT = re.compile(r"[\d:.]+")
@@ -64,7 +64,7 @@ class Reporter:
         yield from self._left_out(message.slot, message.first)
         self._next_line[message.slot] = message.first + len(message.lines)
         for line in message.lines:
-            if not genesis_lines.is_mere(line):
+            if not line_patterns.is_mere(line):
                 yield f"{message.slot:<{self._width}} │ {line}"
 
     def missed(self, snapshot: Snapshot) -> Iterator[str]:

@@ -134,10 +134,10 @@ def last_line(worker: Worker) -> str:
 
     It is empty, too, before the attempt has printed anything.
     """
-    from gmg_tui.scripts.genesis.output import lines as genesis_lines  # the first frame needs no expressions
+    from gmg_tui.scripts.genesis.output import line_patterns  # the first frame needs no expressions
 
     line = worker.last_line
-    return "" if line.startswith(SEPARATOR) or genesis_lines.is_mere(line) else without_head(line)
+    return "" if line.startswith(SEPARATOR) or line_patterns.is_mere(line) else without_head(line)
 
 
 def job_of(worker: Worker) -> str:

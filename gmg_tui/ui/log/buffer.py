@@ -118,7 +118,7 @@ class LogBuffer:
 
         `slot`: the worker that printed them, where there are several.
         """
-        from gmg_tui.scripts.genesis.output import lines as genesis_lines  # the first frame needs no expressions
+        from gmg_tui.scripts.genesis.output import line_patterns  # the first frame needs no expressions
 
         self._printed[slot] = max(self._printed.get(slot, 0), first + len(lines))
         if self.paused and self._is_over(_PAUSED):
@@ -134,7 +134,7 @@ class LogBuffer:
             self._append(LogRow(text, self._count, missing, gap=True, prefix=prefix))
         for line in lines[max(0, start - first) :]:
             self._count += 1
-            self._append(LogRow(line, self._count, progress=genesis_lines.is_mere(line), prefix=prefix))
+            self._append(LogRow(line, self._count, progress=line_patterns.is_mere(line), prefix=prefix))
         self._next[slot] = max(start, first + len(lines))
         self._matches = None
         if not self.paused and self._is_over(_SLACK):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gmg_tui.model import Phase, WorkerState
-from gmg_tui.scripts.genesis.output import lines, log_text
+from gmg_tui.scripts.genesis.output import line_patterns, log_text
 from gmg_tui.scripts.genesis.output.log_text import Severity
 from gmg_tui.scripts.genesis.output.reader import Reader
 from tests.scripts.genesis_text import samples
@@ -70,14 +70,14 @@ def test_invalid_numbers_are_ignored(line: bytes) -> None:
 def test_every_line_of_the_real_logs_is_recognised(path: object) -> None:
     """Each is a progress line, another one of Genesis, or the native logger's; none is left over."""
     for raw in samples.read(path.name).splitlines(keepends=True):  # type: ignore[attr-defined]
-        line = lines.plain(raw)
-        is_fps = lines.FPS.search(raw) is not None
+        line = line_patterns.plain(raw)
+        is_fps = line_patterns.FPS.search(raw) is not None
         assert is_fps == (b"Running at" in line)
         if line.startswith(b"[Genesis]"):
-            assert lines.message(line) is not None
-            assert (lines.OTHER.search(raw) is None) == is_fps
+            assert line_patterns.message(line) is not None
+            assert (line_patterns.OTHER.search(raw) is None) == is_fps
         else:
-            assert lines.from_library(line)
+            assert line_patterns.from_library(line)
 
 
 @pytest.mark.parametrize(

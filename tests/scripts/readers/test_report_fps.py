@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gmg_tui
-from gmg_tui.scripts.genesis.output.lines import REPORTED, is_mere
+from gmg_tui.scripts.genesis.output.line_patterns import REPORTED, is_mere
 from gmg_tui.scripts.genesis.output.reader import Reader
 from gmg_tui.scripts.readers.formats import MARK
 from tests.cli.scripted import gmg

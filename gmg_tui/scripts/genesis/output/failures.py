@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gmg_tui.model.text import clean
 from gmg_tui.scripts import torchrun
-from gmg_tui.scripts.genesis.output import lines
+from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.scripts.genesis.output.failure_signs import (
     FailureKind,
     Sign,
@@ -151,7 +151,7 @@ def uncaught(tail: Sequence[bytes]) -> str | None:
 
 def _plain(tail: Sequence[bytes]) -> tuple[list[bytes], list[bool]]:
     """Returns the lines without escape sequences and loggers' prefixes of tracebacks, and which are indented."""
-    texts = [_LOGGED_TRACEBACK.sub(b"", lines.unmarked(lines.plain(line))) for line in tail]
+    texts = [_LOGGED_TRACEBACK.sub(b"", line_patterns.unmarked(line_patterns.plain(line))) for line in tail]
     return texts, [line[:1] in (b" ", b"\t") for line in tail]
 
 
@@ -177,7 +177,7 @@ def _is_warning(text: bytes) -> bool:
 
 def _is_noise(text: bytes) -> bool:
     """True for lines behind a failure that do not explain it."""
-    logged = lines.message(text)
+    logged = line_patterns.message(text)
     if logged is not None:
         return logged[0] != b"INFO" or b"Exiting Genesis" in logged[1]
     return noise().search(text) is not None
@@ -262,7 +262,7 @@ def _reason(texts: Sequence[bytes], indented: Sequence[bool]) -> bytes | None:
     """Returns the line that names the last exception, also of a chain, or Genesis's `[ERROR] X: …` where that is the last."""
     for index in range(len(texts) - 1, -1, -1):
         text = texts[index]
-        logged = lines.message(text)
+        logged = line_patterns.message(text)
         if logged is not None and logged[0] in (b"ERROR", b"CRITICAL"):
             text = logged[1]
         elif text.startswith(_TRACEBACK):
@@ -297,7 +297,7 @@ def _with_next(text: bytes, texts: Sequence[bytes], index: int) -> bytes:
     if not text.endswith(b":"):
         return text
     following = texts[index + 1] if index + 1 < len(texts) else b""
-    return text + b" " + following if following and lines.message(following) is None else text[:-1]
+    return text + b" " + following if following and line_patterns.message(following) is None else text[:-1]
 
 
 def _chain(texts: Sequence[bytes]) -> list[bytes]:
@@ -339,19 +339,19 @@ def _exit_text(exit_code: int, texts: Sequence[bytes]) -> bytes:
     texts_of_script = (
         line
         for line in unboxed
-        if line and not line.startswith(_REPORTED) and lines.message(line) is None and not _is_noise(line)
+        if line and not line.startswith(_REPORTED) and line_patterns.message(line) is None and not _is_noise(line)
     )
     last = next(texts_of_script, b"")
-    return f"{text}: ".encode() + last if last and lines.FPS.search(last) is None else text.encode()
+    return f"{text}: ".encode() + last if last and line_patterns.FPS.search(last) is None else text.encode()
 
 
 def _errors(texts: Sequence[bytes]) -> list[bytes]:
     """Returns the lines that may report an error: warnings, too, mention missing GPUs and EGL."""
 
     def is_error(text: bytes) -> bool:
-        if (logged := lines.message(text)) is not None:
+        if (logged := line_patterns.message(text)) is not None:
             return logged[0] in (b"ERROR", b"CRITICAL")
-        return b"warning" not in text.lower() and (lines.COMPILER.match(text) is None or text[1:2] in b"EC")
+        return b"warning" not in text.lower() and (line_patterns.COMPILER.match(text) is None or text[1:2] in b"EC")
 
     return list(filter(is_error, texts))
 

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterator
 
 from gmg_tui.model.text import clean
-from gmg_tui.scripts.genesis.output import lines
+from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.scripts.readers.interface import Figures, LineReader
 
 _MAX_TEXT = 200
@@ -49,15 +49,20 @@ class Alerts:
 
     def read(self, text: bytes, *, logged: bool) -> None:
         """Read a line: a text of Genesis's logger (`logged`), or another one."""
-        if logged and text.startswith(lines.CORRUPTED_CACHE):
+        if logged and text.startswith(line_patterns.CORRUPTED_CACHE):
             self.rebuilt_caches = True
-        elif self._gpu_slot and logged and text.startswith(lines.SOFTWARE_RENDERING):
+        elif self._gpu_slot and logged and text.startswith(line_patterns.SOFTWARE_RENDERING):
             self._note(_RENDERING, "renders in software, slowly: EGL does not use the GPU")
-        elif lines.NO_BACKEND.search(text) is not None:
+        elif line_patterns.NO_BACKEND.search(text) is not None:
             self._fell_back = True
             if self._gpu_slot:
                 self._note(_DEVICE, "fell back to the CPU: Genesis found no usable GPU")
-        elif not logged and not self._rank and _CLEANING not in text and (lock := lines.LOCK.search(text)) is not None:
+        elif (
+            not logged
+            and not self._rank
+            and _CLEANING not in text
+            and (lock := line_patterns.LOCK.search(text)) is not None
+        ):
             self._note(_LOCK, f"kernel cache locked, kernels may have to be compiled again: {clean(lock['path'])}")
 
     def _note(self, kind: int, text: str) -> None:
@@ -93,43 +98,43 @@ class GenesisLines(LineReader):
             for line in block.splitlines(keepends=True):
                 yield from self._read_line(line)
         else:
-            yield from _rates(lines.FPS.findall(block))
+            yield from _rates(line_patterns.FPS.findall(block))
 
     @staticmethod
     def in_order(block: bytes) -> int:
         """Returns how much of a block, in bytes, must be read line by line, as it may hold more of Genesis than rates."""
-        heads = [head.start() for head in lines.OTHER.finditer(block)]
-        return max(-1, *heads[-1:], *(block.rfind(word) for word in lines.TRIGGERS)) + 1
+        heads = [head.start() for head in line_patterns.OTHER.finditer(block)]
+        return max(-1, *heads[-1:], *(block.rfind(word) for word in line_patterns.TRIGGERS)) + 1
 
     def _read_line(self, raw: bytes) -> Iterator[Figures]:
-        matches = lines.FPS.findall(raw)
+        matches = line_patterns.FPS.findall(raw)
         if matches:
             yield from _rates(matches)
             return
-        line = lines.plain(raw[:_MAX_READ])
-        logged = lines.message(line)
+        line = line_patterns.plain(raw[:_MAX_READ])
+        logged = line_patterns.message(line)
         if logged is None:
             self.alerts.read(line, logged=False)
             return
         _, text = logged
         self.alerts.read(text, logged=True)
-        device = lines.DEVICE.match(text)
+        device = line_patterns.DEVICE.match(text)
         if device is not None:
             self.device, self.backend = clean(device["name"])[:_MAX_TEXT], clean(device["backend"])
             self.alerts.device(self.device, self.backend)
-        version = lines.VERSION.search(text)
+        version = line_patterns.VERSION.search(text)
         if version is not None:
             self.version = clean(version["version"].rstrip(b".,"))
-            mode = {clean(name): clean(value) for name, value in lines.MODE.findall(text)}
+            mode = {clean(name): clean(value) for name, value in line_patterns.MODE.findall(text)}
             self.mode = {"performance_mode" if name == "performance" else name: value for name, value in mode.items()}
-        phase = next((phase for start, phase in lines.PHASES if text.startswith(start)), None)
+        phase = next((phase for start, phase in line_patterns.PHASES if text.startswith(start)), None)
         if phase is not None:
             yield Figures(phase=phase)
 
 
 def _rates(matches: list[tuple[bytes, bytes, bytes]]) -> Iterator[Figures]:
-    """Yields the figures of matches of `lines.FPS`, without those that the root logger repeats."""
+    """Yields the figures of matches of `line_patterns.FPS`, without those that the root logger repeats."""
     plain = [match for match in matches if not match[0]]
     for n_envs, group in itertools.groupby(plain, operator.itemgetter(2)):
-        rates = [lines.number(rate) for _, rate, _ in group]
-        yield Figures(rates=rates, n_envs=int(lines.number(n_envs)) if n_envs else None)
+        rates = [line_patterns.number(rate) for _, rate, _ in group]
+        yield Figures(rates=rates, n_envs=int(line_patterns.number(n_envs)) if n_envs else None)

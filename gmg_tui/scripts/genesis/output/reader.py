@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gmg_tui.model import Fps, Phase, Progress, WorkerState
 from gmg_tui.scripts import env_count
-from gmg_tui.scripts.genesis.output import lines
+from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.scripts.genesis.output.failures import Failure, Tail, explain, uncaught
 from gmg_tui.scripts.genesis.output.genesis_lines import Alerts, GenesisLines
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate, is_smoothed
@@ -256,10 +256,10 @@ class Reader:
 
     def _is_own(self, raw: bytes) -> bool:
         """Whether a line is the script's own output, which ends a phase of `_SILENT`."""
-        line = lines.plain(raw[:_MAX_READ])
-        if line.startswith(b"Traceback (most recent call last)") or lines.USAGE.match(line):
+        line = line_patterns.plain(raw[:_MAX_READ])
+        if line.startswith(b"Traceback (most recent call last)") or line_patterns.USAGE.match(line):
             self._gives_up = True
-        foreign = raw[:1] in b" \t" or lines.message(line) is not None or lines.from_library(line)
+        foreign = raw[:1] in b" \t" or line_patterns.message(line) is not None or line_patterns.from_library(line)
         return bool(line) and not foreign and not self._gives_up
 
     def _simulated(self) -> None:
