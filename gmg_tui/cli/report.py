@@ -12,9 +12,9 @@ from gmg_tui.cli.printing import note, print_data, print_json
 from gmg_tui.machine.files import write_atomic
 from gmg_tui.model.errors import GmgError, listed
 from gmg_tui.results import column as columns
+from gmg_tui.results import json_csv_export
 from gmg_tui.results import report as data
 from gmg_tui.results import report_text as text
-from gmg_tui.results import result_files as files
 from gmg_tui.results import table as tables
 from gmg_tui.results.report import ReportData
 from gmg_tui.session import STORE, TUNE, SessionEntry
@@ -70,9 +70,9 @@ def report(
         collected = data.collect(entry, stored)
         jobs = collected.jobs if best is None else data.ordered(collected.jobs, best)[0]
         if as_json:
-            print_data(files.detailed(jobs, stored))
+            print_data(json_csv_export.detailed(jobs, stored))
         elif csv is not None:
-            print_data(files.table(jobs, raw=csv == RAW))
+            print_data(json_csv_export.table(jobs, raw=csv == RAW))
         elif html is not None:
             from gmg_tui.results import report_page as page
 

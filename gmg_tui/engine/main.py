@@ -40,7 +40,7 @@ from gmg_tui.machine.blocking_calls import begin, in_daemon_thread
 from gmg_tui.machine.gpu import egl
 from gmg_tui.machine.gpu.sampler import Sampler
 from gmg_tui.model import GpuSample, OccurrenceKind, RunSpec, Session
-from gmg_tui.results.result_files import export
+from gmg_tui.results.json_csv_export import export
 from gmg_tui.scripts import torchrun
 from gmg_tui.scripts.interpreter import commit_of, versions
 from gmg_tui.session import socket_candidates

@@ -25,7 +25,7 @@ from gmg_tui.model import (
     SweepSpec,
     WorkerState,
 )
-from gmg_tui.results.result_files import DETAILED, TABLE, export, summary
+from gmg_tui.results.json_csv_export import DETAILED, TABLE, export, summary
 from gmg_tui.session import STORE, SUMMARY, TUNE
 from gmg_tui.session.store.writer import StoreWriter
 from tests import tunings

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from gmg_tui import session as sessions
 from gmg_tui.model import Fps, JobRecord, Snapshot, WorkerState
-from gmg_tui.results.result_files import export
+from gmg_tui.results.json_csv_export import export
 from gmg_tui.session import STORE
 from gmg_tui.session.store.database import JobAttempt, MetricsRow
 from gmg_tui.session.store.writer import StoreWriter

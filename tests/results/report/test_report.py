@@ -28,8 +28,8 @@ from gmg_tui.model import (
 )
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results import report_text as text
+from gmg_tui.results.json_csv_export import TABLE
 from gmg_tui.results.report import ReportData, ordered
-from gmg_tui.results.result_files import TABLE
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate
 from gmg_tui.session import STORE
 from gmg_tui.session.store.database import JobAttempt
