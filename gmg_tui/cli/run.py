@@ -10,7 +10,7 @@ from gmg_tui import simulation
 from gmg_tui.cli.launch import start
 from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.cli.printing import note, waiting
-from gmg_tui.cli.spec import check, check_script, describe
+from gmg_tui.cli.run_spec import check, check_script, describe
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.interpreter import has_genesis, install_command
 from gmg_tui.session.options import Options, Program

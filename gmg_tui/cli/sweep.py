@@ -16,7 +16,7 @@ from gmg_tui.cli.attach import conclude
 from gmg_tui.cli.launch import start
 from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.cli.printing import note
-from gmg_tui.cli.spec import (
+from gmg_tui.cli.run_spec import (
     check_queued,
     check_script,
     describe,

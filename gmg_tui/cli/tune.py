@@ -9,7 +9,7 @@ from msgspec import structs
 from gmg_tui import simulation
 from gmg_tui.cli.launch import start
 from gmg_tui.cli.prestart import PrestartedEngine
-from gmg_tui.cli.spec import check_queued, check_script, describe, resumed
+from gmg_tui.cli.run_spec import check_queued, check_script, describe, resumed
 from gmg_tui.jobs import argument_placeholders as placeholders
 from gmg_tui.model import RunSpec, Session, SweepSpec, TuneSpec
 from gmg_tui.model.errors import GmgError

@@ -147,7 +147,7 @@ def test_without_a_driver_the_cpu_is_named(sim: Sim) -> None:
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_an_unreadable_script_is_refused(files: Path) -> None:
     (files / "sim.py").chmod(0o000)
-    program = "import os; from gmg_tui.cli.spec import check_script; os.setuid(65534); check_script('sim.py')"
+    program = "import os; from gmg_tui.cli.run_spec import check_script; os.setuid(65534); check_script('sim.py')"
     done = subprocess.run([sys.executable, "-c", program], env=environ(), capture_output=True, text=True)
     assert "GmgError: cannot read sim.py: Permission denied" in done.stderr
 

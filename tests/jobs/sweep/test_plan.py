@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmg_tui.cli.spec import groups_of
+from gmg_tui.cli.run_spec import groups_of
 from gmg_tui.jobs.sweep import plan
 from gmg_tui.jobs.sweep.plan import Plan
 from gmg_tui.jobs.sweep.settings import Settings, fits, from_options, read, sets, stored
