@@ -15,8 +15,8 @@ from msgspec import structs
 from gmg_tui.cli.tune import check_comparable
 from gmg_tui.jobs.tune.curve import Curve, Point, between, rounded_down
 from gmg_tui.jobs.tune.fit import Fit, Sample, fit
-from gmg_tui.jobs.tune.record import Record, is_out_of_memory
 from gmg_tui.jobs.tune.settling import Settling
+from gmg_tui.jobs.tune.trial_results import Record, is_out_of_memory
 from gmg_tui.model import Session
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tuning import Trial, TrialKind, TrialState, TuneSpec
