@@ -13,7 +13,7 @@ from gmg_tui.model import Settings, Worker, WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import LOGS
 from gmg_tui.session.protocol import Action, Seen
-from gmg_tui.ui import words
+from gmg_tui.ui import worker_text
 from gmg_tui.ui.view import View
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def kill_question(workers: Sequence[Worker]) -> str:
 
 
 def _named(workers: Sequence[Worker]) -> str:
-    if text := words.together_text(workers):
+    if text := worker_text.together_text(workers):
         return text
     if len(workers) > 1:
         return f"{len(workers)} workers"

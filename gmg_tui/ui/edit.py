@@ -24,7 +24,7 @@ from gmg_tui.ui import keys
 from gmg_tui.ui.dialogs import ConfirmScreen, Dialog
 from gmg_tui.ui.drawing import plain
 from gmg_tui.ui.view import View, job_on
-from gmg_tui.ui.words import together_text
+from gmg_tui.ui.worker_text import together_text
 
 _KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

@@ -11,11 +11,11 @@ from rich.cells import cell_len
 
 from gmg_tui.machine import slurm as allocation
 from gmg_tui.model import Queue, RankGroup, Tuning, Worker, WorkerState, fps_per_watt, total_fps, units
-from gmg_tui.ui import words
+from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import SIGNS, Piece, Row, Rows, bar
 from gmg_tui.ui.slots import Order
 from gmg_tui.ui.view import View
-from gmg_tui.ui.words import Note
+from gmg_tui.ui.worker_text import Note
 
 _NOTICES: Final = 4
 """Rows of notices, at most."""
@@ -124,7 +124,7 @@ def states(workers: Sequence[Worker]) -> list[Piece]:
     there = [worker for worker in workers if worker.lost_since is None]
     counts = Counter((worker.state, worker.state_word) for worker in there if not worker.stuck)
     counted = [
-        (counts[state, word], word, words.STATE_STYLES[state])
+        (counts[state, word], word, worker_text.STATE_STYLES[state])
         for state, word in sorted(counts, key=lambda each: (list(WorkerState).index(each[0]), each[1]))
     ]
     counted.append((sum(bool(worker.stuck) for worker in there), "stuck", "error"))
@@ -199,7 +199,7 @@ def group_row(group: RankGroup, width: int, now: float) -> Row:
     if group.stuck:
         line.add(f"{SIGNS.warn} STUCK {group.state.value}", "error")
     else:
-        line.add(f"{SIGNS.states[group.state]} {group.state.value}", words.STATE_STYLES[group.state])
+        line.add(f"{SIGNS.states[group.state]} {group.state.value}", worker_text.STATE_STYLES[group.state])
     for note in _group_notes(group, now):
         line.add(f" {SIGNS.dot} ", "dim").add(note.text, note.style)
     return line
@@ -210,7 +210,7 @@ def _group_notes(group: RankGroup, now: float) -> Iterator[Note]:
     if group.stuck:
         yield Note(group.stuck, "error")
     if group.waits_for:
-        yield Note(f"waiting for {words.ranks_text(group.waits_for)}", "warn")
+        yield Note(f"waiting for {worker_text.ranks_text(group.waits_for)}", "warn")
     if group.reason:
         yield Note(group.reason, "error" if group.state is WorkerState.FAILED else "warn")
     if group.fps is not None:
@@ -218,7 +218,7 @@ def _group_notes(group: RankGroup, now: float) -> Iterator[Note]:
         yield Note(f"{units.fps(group.fps)} FPS", "fps")
         yield Note(of, "dim")
     if group.progress is not None and not group.state.ended:
-        yield Note(words.progress_text(group.progress), "title")
+        yield Note(worker_text.progress_text(group.progress), "title")
     if group.restarts:
         yield Note(units.count(group.restarts, "restart"), "text")
     if not group.state.ended and group.state is not WorkerState.RESTARTING:

@@ -13,7 +13,7 @@ from gmg_tui.model import GpuSample, JobRecord, Queue, Slot, Snapshot, Worker, W
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Welcome
 from gmg_tui.ui.slots import History, Order, SlotView, in_trouble, slow_slots, sort_key
-from gmg_tui.ui.words import matches
+from gmg_tui.ui.worker_text import matches
 
 SORT_S: Final = 5.0
 """Shortest time between two sortings that nobody asked for, seconds."""

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from gmg_tui.machine.gpu.health import judged
 from gmg_tui.model import Fps, GpuHealth, Snapshot, Worker, WorkerState
 from gmg_tui.session.protocol import Action
-from gmg_tui.ui import Outcome, words
+from gmg_tui.ui import Outcome, worker_text
 from gmg_tui.ui.drawing import Row
 from gmg_tui.ui.slots import History, Order, SlotView, in_trouble
 from gmg_tui.ui.view import SORT_S, View
@@ -95,10 +95,10 @@ def test_a_worker_is_slow_beside_those_with_the_same_gpu_and_arguments() -> None
         return View(play.engine_of(changed(snapshot, workers=workers)).welcome)
 
     slow = view(22, 24, 24, 25).of("gpu0")
-    assert [note.text for note in words.notes(slow)] == ["8 % below the median"]
+    assert [note.text for note in worker_text.notes(slow)] == ["8 % below the median"]
     assert in_trouble(slow)
     assert "⚠ running" in str(grid.tile(slow, 40)[0])
-    assert words.matches(slow, "slow")
+    assert worker_text.matches(slow, "slow")
     for other in (view(23.5, 24, 24), view(22, 24), view(22, 24, 24, args=("-B", "64"))):  # too little; too few; others
         assert not in_trouble(other.of("gpu0"))
 
@@ -116,7 +116,9 @@ def test_a_worker_is_slow_beside_those_with_the_same_gpu_and_arguments() -> None
     ],
 )
 def test_a_filter_shows_workers_that_match_all_its_words(text: str, shown: set[str]) -> None:
-    assert {each.slot.name for each in _candidates(sessions.varied_snapshot()) if words.matches(each, text)} == shown
+    assert {
+        each.slot.name for each in _candidates(sessions.varied_snapshot()) if worker_text.matches(each, text)
+    } == shown
 
 
 async def test_sorting_by_fps_keeps_the_selection() -> None:

@@ -15,7 +15,7 @@ from gmg_tui.model import Fps, GpuHealth, GpuSample, Phase, Progress, Session, W
 from gmg_tui.model.text import SEPARATOR
 from gmg_tui.session.protocol import Welcome
 from gmg_tui.ui import drawing as graphs
-from gmg_tui.ui import words
+from gmg_tui.ui import worker_text
 from gmg_tui.ui.slots import KEPT_S, History, SlotView, buckets
 from gmg_tui.ui.view import View
 from gmg_tui.ui.workers import grid, table
@@ -177,8 +177,8 @@ def test_a_rate_that_is_not_current_is_dim_and_has_its_age(width: int) -> None:
     shown = _shown(worker, sessions.sample(0))
     assert "no FPS line for 48 s" in _tile(shown, width)
     assert "no FPS line for 48 s" in _row(shown, 140)
-    assert words.rate_style(worker) == "dim"
-    assert words.rate_style(sessions.running(0)) == "fps"
+    assert worker_text.rate_style(worker) == "dim"
+    assert worker_text.rate_style(sessions.running(0)) == "fps"
 
 
 def test_unknown_values_are_a_dash_and_unsupported_ones_are_labelled() -> None:
@@ -269,11 +269,11 @@ def test_trouble_that_does_not_fit_beside_the_history_is_marked_in_the_state(wid
 def test_a_broken_gpu_is_one_red_line_before_milder_trouble() -> None:
     broken = judged(GpuHealth(ecc_uncorrected=2, pcie_width=8, pcie_width_max=16))
     shown = _shown(sessions.running(0), changed(sessions.sample(0), health=broken, throttle=("power cap",)))
-    notes = [(note.text, note.style) for note in words.notes(shown)]
+    notes = [(note.text, note.style) for note in worker_text.notes(shown)]
     assert notes == [("2 ECC errors, uncorrected", "error"), ("throttled: power cap", "warn")]
     assert "2 ECC errors, uncorrected" in _tile(shown)
     lost = GpuSample("GPU-0", lost=True, error="the GPU is lost", health=broken)
-    assert [note.text for note in words.notes(_shown(sessions.running(0), lost))] == ["GPU lost: the GPU is lost"]
+    assert [note.text for note in worker_text.notes(_shown(sessions.running(0), lost))] == ["GPU lost: the GPU is lost"]
 
 
 _workers = st.builds(

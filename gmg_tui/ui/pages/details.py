@@ -17,7 +17,7 @@ from textual.widgets import DataTable, Static, TabbedContent, TabPane, Tabs
 from gmg_tui.model import Attempt, Details, GpuSample, JobRecord, Series, Settings, Slot, Worker, units
 from gmg_tui.session import LOGS
 from gmg_tui.session.client import Source
-from gmg_tui.ui import keys, words
+from gmg_tui.ui import keys, worker_text
 from gmg_tui.ui.charts import Track, Values, ceiling, least_height, stack
 from gmg_tui.ui.drawing import STYLES, plain
 from gmg_tui.ui.pages import worker_facts as facts
@@ -68,7 +68,7 @@ class DetailsPage(Page):
         self._attempts: RowTable[Attempt] = RowTable(
             facts.attempt_columns(lambda: view.snapshot.time),
             key=lambda attempt: str(attempt.number),
-            style=lambda attempt: words.STATE_STYLES[attempt.state],
+            style=lambda attempt: worker_text.STATE_STYLES[attempt.state],
         )
 
     def body(self) -> ComposeResult:
@@ -158,15 +158,15 @@ class DetailsPage(Page):
         slot, worker = self._view.slot(self._slot), self._worker
         if slot is None or worker is None:
             return plain(f"{self._slot} is not in use any more").stylize("$warning")
-        state = f"{words.state_of(worker)} {units.span(words.state_s(self._view.of(self._slot)))}"
+        state = f"{worker_text.state_of(worker)} {units.span(worker_text.state_s(self._view.of(self._slot)))}"
         pid = f"  PID {worker.pid}" if worker.pid else ""
         at = f"  {self._view.slots.index(self._slot) + 1} of {len(self._view.slots)}"
-        job = f"  job {words.job_of(worker)}" if worker.job is not None else ""
-        values = f"  {words.values_of(self._known_job)}" if self._known_job is not None else ""
+        job = f"  job {worker_text.job_of(worker)}" if worker.job is not None else ""
+        values = f"  {worker_text.values_of(self._known_job)}" if self._known_job is not None else ""
         return Content.assemble(
             plain(self._slot).stylize("bold $primary"),
-            plain(f" · {words.gpu_name(slot)}  "),
-            (state, f"${STYLES[words.style_of(self._view.of(self._slot))]}"),
+            plain(f" · {worker_text.gpu_name(slot)}  "),
+            (state, f"${STYLES[worker_text.style_of(self._view.of(self._slot))]}"),
             (f"  attempt {worker.attempt}" * bool(worker.attempt) + pid + at, "$text-muted"),
             plain(f"{job}{values}"),
         )
@@ -174,7 +174,7 @@ class DetailsPage(Page):
     def show_title(self) -> None:
         """Show the title, and below it what is wrong with the worker."""
         super().show_title()
-        trouble = words.notes(self._view.of(self._slot)) if self._worker is not None else ()
+        trouble = worker_text.notes(self._view.of(self._slot)) if self._worker is not None else ()
         notes = [plain(f"▸ {note.text}").stylize(f"${STYLES[note.style]}") for note in trouble]
         self._notes.update(Content("\n").join(notes))
 

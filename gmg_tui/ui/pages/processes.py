@@ -13,7 +13,7 @@ from gmg_tui.model import GpuProcess, Stacks, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results.column import Column
 from gmg_tui.session.client import Source
-from gmg_tui.ui import words
+from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import plain, safe
 from gmg_tui.ui.pages.page import Page, Scroll, TablePage
 from gmg_tui.ui.pages.table import RowTable
@@ -70,7 +70,7 @@ class ProcessesPage(TablePage[GpuProcess]):
 
     def title_text(self) -> Content:
         """The GPU, and how many processes it has."""
-        name = f" · {words.gpu_name(self._slot_info)}" if self._slot_info else ""
+        name = f" · {worker_text.gpu_name(self._slot_info)}" if self._slot_info else ""
         count = units.count(self.table.row_count, "process")
         return Content.assemble((safe(f"{self._slot}{name}"), "bold $primary"), (f"  {count}", "$text-muted"))
 

@@ -20,7 +20,7 @@ from gmg_tui.results import job_columns
 from gmg_tui.results.column import Column
 from gmg_tui.results.report import best_of, ordered
 from gmg_tui.session.client import Source
-from gmg_tui.ui import words
+from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import STYLES, safe
 from gmg_tui.ui.header import progress
 from gmg_tui.ui.pages.details import DetailsPage
@@ -171,7 +171,7 @@ class QueuePage(JobsPage[JobRecord]):
             RowTable(
                 (),
                 key=lambda job: str(job.number),
-                style=lambda job: words.STATE_STYLES[job.state],
+                style=lambda job: worker_text.STATE_STYLES[job.state],
                 follow=_first_running,
             ),
         )
@@ -247,8 +247,8 @@ class QueuePage(JobsPage[JobRecord]):
         head = Content.assemble(
             (safe(f"#{row.number} {row.name}"), "bold $foreground"), safe(f"  {_state(row)}  {row.log or ''}")
         )
-        style = STYLES[words.STATE_STYLES[row.state]]
-        lines = [head, Content.styled(safe(row.reason or ""), f"${style}"), Content(safe(words.values_of(row)))]
+        style = STYLES[worker_text.STATE_STYLES[row.state]]
+        lines = [head, Content.styled(safe(row.reason or ""), f"${style}"), Content(safe(worker_text.values_of(row)))]
         return Content("\n").join(line for line in lines if line)
 
     # Keys

@@ -13,7 +13,7 @@ from gmg_tui.model import Attempt, Details, Gpu, GpuHealth, GpuSample, Worker, u
 from gmg_tui.model.secrets import mask
 from gmg_tui.results import column
 from gmg_tui.results.column import Column, plain
-from gmg_tui.ui import words
+from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import SIGNS
 from gmg_tui.ui.pages.page import Fact
 from gmg_tui.ui.slots import SlotView
@@ -31,18 +31,21 @@ def worker_facts(entry: SlotView) -> Iterator[Fact]:
     worker = entry.worker
     yield Fact("Worker")
     if worker.group is not None:
-        yield Fact("group", words.rank_name(worker.group))
+        yield Fact("group", worker_text.rank_name(worker.group))
     yield from _rates(entry)
-    yield Fact("envs", words.known(worker.newest.n_envs, "{:,}".format))
-    if words.getting_ready(worker):
-        usual = words.usual(entry)
-        phase = f"{words.phase_of(worker)} for {units.span(words.phase_s(entry))}"
+    yield Fact("envs", worker_text.known(worker.newest.n_envs, "{:,}".format))
+    if worker_text.getting_ready(worker):
+        usual = worker_text.usual(entry)
+        phase = f"{worker_text.phase_of(worker)} for {units.span(worker_text.phase_s(entry))}"
         yield Fact("phase", f"{phase}, {usual}" if usual else phase)
     if worker.newest.progress is not None:
-        yield Fact("progress", words.progress_text(worker.newest.progress))
+        yield Fact("progress", worker_text.progress_text(worker.newest.progress))
     for name, value in worker.newest.numbers.items():
         yield Fact(name, f"{plain(value)}  {_sparkline(entry.history.metrics.get(name, ()))}".rstrip())
-    cpu, memory = words.known(worker.cpu_pct, "{:.0f} %".format), words.known(worker.memory_rss_mib, units.mib)
+    cpu, memory = (
+        worker_text.known(worker.cpu_pct, "{:.0f} %".format),
+        worker_text.known(worker.memory_rss_mib, units.mib),
+    )
     yield Fact("processes", f"CPU {cpu}, RAM {memory}")
     yield Fact("Genesis", _genesis(worker))
 
@@ -52,13 +55,13 @@ def _rates(entry: SlotView) -> Iterator[Fact]:
     fps, rate = worker.fps, units.fps(worker.rate)
     when = "over the whole attempt" if worker.state.ended else "now"
     if worker.fps_in_rank_0:
-        yield Fact("FPS", words.COUNTED if fps is None else f"{rate} {when}, {words.COUNTED}")
+        yield Fact("FPS", worker_text.COUNTED if fps is None else f"{rate} {when}, {worker_text.COUNTED}")
     else:
         ranks = worker.group.world_size if worker.group and worker.newest.fps_of_group else 0
         of = f" of all {units.count(ranks, 'rank')}" if ranks else ""
         yield Fact("FPS", f"{rate} {when}{of}" if fps is not None else rate)
     if worker.fps_silent_since is not None:
-        yield Fact("", words.beside_rate(entry).text, "warn")
+        yield Fact("", worker_text.beside_rate(entry).text, "warn")
     if fps is not None:
         mean = "" if worker.state.ended else f"{units.fps(fps.mean)} FPS, "
         yield Fact("counted" if worker.state.ended else "whole attempt", f"{mean}{_COUNTED[fps.counted or 'printed']}")

@@ -10,11 +10,11 @@ from textual.content import Content
 from textual.message import Message
 
 from gmg_tui.model import WorkerState, units
-from gmg_tui.ui import words
+from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import SIGNS, SPAN_S, WHEEL_ROWS, Row, Rows, bar, highest, history_rows, safe
 from gmg_tui.ui.slots import SlotView, buckets
 from gmg_tui.ui.view import Band, View
-from gmg_tui.ui.words import Note
+from gmg_tui.ui.worker_text import Note
 from gmg_tui.ui.workers import table
 
 LOG_MIN: Final = 6
@@ -232,19 +232,19 @@ def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> R
     """The frame's upper edge: slot, rank or job, and GPU; state, and for how long."""
     worker, row = entry.worker, Row(width, line, border)
     row.end(f" {line}{corner[1]}", border)
-    if not worker.state.ended and not words.getting_ready(worker):
-        lost_s = words.lost_s(entry)
+    if not worker.state.ended and not worker_text.getting_ready(worker):
+        lost_s = worker_text.lost_s(entry)
         row.end(units.span(entry.since_s(worker.state_since) if lost_s is None else lost_s).rjust(_TIME + 1), "text")
-    row.end(f" {words.sign_of(entry)} {words.state_of(worker)}", words.style_of(entry))
+    row.end(f" {worker_text.sign_of(entry)} {worker_text.state_of(worker)}", worker_text.style_of(entry))
     row.add(f"{corner[0]}{line} ", border)
     if entry.marked:
         row.add(f"{SIGNS.mark} ", "warn")
     row.add(entry.slot.name, "strong" if entry.chosen else "title")
     if worker.group is not None:
-        row.add(f" {words.rank_name(worker.group)}", limit=row.room - 1)
+        row.add(f" {worker_text.rank_name(worker.group)}", limit=row.room - 1)
     elif worker.job is not None:
-        row.add(f" {words.job_of(worker)}", limit=row.room - 1)
-    gpu = words.gpu_name(entry.slot)
+        row.add(f" {worker_text.job_of(worker)}", limit=row.room - 1)
+    gpu = worker_text.gpu_name(entry.slot)
     while gpu and len(gpu) + 4 > row.room:  # a name without its last word is still one
         gpu = gpu.rpartition(" ")[0]
     return row.add(f" {SIGNS.dot} {gpu} " if gpu else " ", "dim")
@@ -253,13 +253,13 @@ def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> R
 def _rate_row(entry: SlotView, row: Row) -> Row:
     """The rate, and the number of environments; before there is a rate, the phase."""
     worker = entry.worker
-    if words.getting_ready(worker):
-        row.add(f"{words.phase_of(worker)} ", "title")
-        return row.add(units.span(words.phase_s(entry)), "strong")
+    if worker_text.getting_ready(worker):
+        row.add(f"{worker_text.phase_of(worker)} ", "title")
+        return row.add(units.span(worker_text.phase_s(entry)), "strong")
     if worker.fps is None and worker.fps_in_rank_0:
-        return row.add(f"FPS {words.COUNTED}", "dim")
+        return row.add(f"FPS {worker_text.COUNTED}", "dim")
     over = worker.state is not WorkerState.RUNNING and worker.lost_since is None
-    row.add(units.fps(worker.rate).rjust(_RATE), words.rate_style(worker)).add(" FPS", "dim")
+    row.add(units.fps(worker.rate).rjust(_RATE), worker_text.rate_style(worker)).add(" FPS", "dim")
     row.add(" (final)" if over and worker.fps is not None else "", "dim")
     if worker.newest.n_envs is not None:
         row.end(f" {units.count(worker.newest.n_envs, 'env')}")
@@ -268,7 +268,7 @@ def _rate_row(entry: SlotView, row: Row) -> Row:
 
 def _history_rows(entry: SlotView, inner: int, height: int) -> list[Row]:
     """The history of the rate, once there is one."""
-    if words.getting_ready(entry.worker):
+    if worker_text.getting_ready(entry.worker):
         return [Row(inner) for _ in range(height)]
     values = buckets(entry.history.fps, entry.history.end, inner, SPAN_S)
     return [Row(inner).add(cells, "fps-graph") for cells in history_rows(values, highest(values), inner, height)]
@@ -301,7 +301,7 @@ def _percent(value: float | None, missing: str, width: int) -> str:
 def _memory_row(entry: SlotView, row: Row) -> Row:
     sample, worker = entry.sample, entry.worker
     if entry.slot.gpu is None:
-        return row.add("RAM".ljust(_LABEL), "dim").add(words.known(worker.memory_rss_mib, units.mib).rjust(8))
+        return row.add("RAM".ljust(_LABEL), "dim").add(worker_text.known(worker.memory_rss_mib, units.mib).rjust(8))
     row.add("VRAM".ljust(_LABEL), "dim")
     used, total = (sample.memory_used_mib, sample.memory_total_mib) if sample is not None else (None, None)
     if used is None or not total:
@@ -315,14 +315,14 @@ def _memory_row(entry: SlotView, row: Row) -> Row:
 def _note_rows(entry: SlotView, inner: int, most: int) -> list[Row]:
     """At most so many rows: remarks, and the arguments of a worker that has failed, or the newest output."""
     worker, rows, last = entry.worker, list[Row](), list[Row]()
-    failed, line = worker.state is WorkerState.FAILED, words.last_line(worker)
+    failed, line = worker.state is WorkerState.FAILED, worker_text.last_line(worker)
     if failed and worker.newest.args:
         last = [Row(inner).add("with".ljust(_LABEL), "dim").add(" ".join(worker.newest.args))]
     elif line:
         last = [Row(inner).add(line, "dim")]
     advice = entry.chosen or not worker.state.live  # while they run, it is the same for all
     room = most - len(last) if failed else most
-    for note in words.remarks(entry, advice=advice):
+    for note in worker_text.remarks(entry, advice=advice):
         rows += wrapped(note, inner, room - len(rows))
     return [*rows, *last][:most]
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from gmg_tui.model import WorkerState, total_fps, units
-from gmg_tui.ui import words
+from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import SIGNS, SPAN_S, Piece, Row, highest, history_rows
 from gmg_tui.ui.header import states
 from gmg_tui.ui.slots import SlotView, buckets, in_trouble, severity
 from gmg_tui.ui.view import Band, View
-from gmg_tui.ui.words import Note
+from gmg_tui.ui.worker_text import Note
 
 _CURSOR: Final = 2
 """Columns of the cursor and the mark."""
@@ -45,11 +45,13 @@ def columns(view: View, width: int) -> list[Placed]:
     name = max([4, *(len(slot) for slot in view.slots)]) + 1
     left = [Column("slot", name, lambda entry: (entry.slot.name, "strong" if entry.chosen else "text"), left=True)]
     if view.snapshot.groups:
-        ranks = [words.rank_name(each.group) for each in view.snapshot.workers if each.group is not None]
+        ranks = [worker_text.rank_name(each.group) for each in view.snapshot.workers if each.group is not None]
         left.append(Column("rank", max([4, *map(len, ranks)]) + 1, _rank, left=True))
     if view.queue is not None:
         left.append(
-            Column("job", max(9, min(24, width // 7)), lambda entry: (words.job_of(entry.worker), "text"), left=True)
+            Column(
+                "job", max(9, min(24, width // 7)), lambda entry: (worker_text.job_of(entry.worker), "text"), left=True
+            )
         )
     left += [Column("state", 13, _state, left=True), Column("for", 8, _time)]
     left.append(Column("FPS", 12, _rate))
@@ -68,29 +70,29 @@ def columns(view: View, width: int) -> list[Placed]:
 
 
 def _rank(entry: SlotView) -> Piece:
-    return words.rank_name(entry.worker.group) if entry.worker.group is not None else "", "text"
+    return worker_text.rank_name(entry.worker.group) if entry.worker.group is not None else "", "text"
 
 
 def _state(entry: SlotView) -> Piece:
     worker = entry.worker
     text = "STUCK" if worker.stuck and worker.lost_since is None else worker.state_word
-    return f"{words.sign_of(entry)} {text}", words.style_of(entry)
+    return f"{worker_text.sign_of(entry)} {text}", worker_text.style_of(entry)
 
 
 def _time(entry: SlotView) -> Piece:
-    worker, lost_s = entry.worker, words.lost_s(entry)
+    worker, lost_s = entry.worker, worker_text.lost_s(entry)
     if lost_s is not None:
         return units.span(lost_s), "dim"
     if worker.state is WorkerState.RESTARTING and worker.restart_at is not None:
         return f"in {units.span(max(0.0, -entry.since_s(worker.restart_at)))}", "dim"
-    ready = words.getting_ready(worker)
-    return units.span(words.phase_s(entry) if ready else words.state_s(entry)), "dim"
+    ready = worker_text.getting_ready(worker)
+    return units.span(worker_text.phase_s(entry) if ready else worker_text.state_s(entry)), "dim"
 
 
 def _rate(entry: SlotView) -> Piece:
     worker = entry.worker
     if worker.fps is not None:
-        return units.fps(worker.rate), words.rate_style(worker)
+        return units.fps(worker.rate), worker_text.rate_style(worker)
     in_rank_0 = worker.fps_in_rank_0 and worker.state is WorkerState.RUNNING
     return "in rank 0" if in_rank_0 else units.NOT_KNOWN, "dim"
 
@@ -143,9 +145,9 @@ def _put(line: Row, start: int, column: Column, text: str, style: str) -> None:
 
 def row(entry: SlotView, placed: Sequence[Placed], width: int) -> Row:
     """One worker. Where it has no rate, or an error, notes take the place of the rate and its history."""
-    notes, line = words.remarks(entry, advice=False), Row(width)
-    if words.getting_ready(entry.worker) and not in_trouble(entry):
-        notes.insert(0, Note(words.phase_of(entry.worker), "title"))
+    notes, line = worker_text.remarks(entry, advice=False), Row(width)
+    if worker_text.getting_ready(entry.worker) and not in_trouble(entry):
+        notes.insert(0, Note(worker_text.phase_of(entry.worker), "title"))
     line.add(SIGNS.pointer if entry.chosen else " ", "selected").add(SIGNS.mark if entry.marked else " ", "warn")
     room = next(column.width for _, column in placed if column.heading == "history") - 1
     covered = _cover_rate(entry, notes)
@@ -164,7 +166,7 @@ def row(entry: SlotView, placed: Sequence[Placed], width: int) -> Row:
 def _cover_rate(entry: SlotView, notes: Sequence[Note]) -> bool:
     """Whether notes take the place of the rate: where it is not current, or there is an error."""
     worker = entry.worker
-    current = worker.fps is not None and not words.getting_ready(worker) and worker.state not in _WITHOUT_RATE
+    current = worker.fps is not None and not worker_text.getting_ready(worker) and worker.state not in _WITHOUT_RATE
     return bool(notes) and (not current or notes[0].style == "error")
 
 
@@ -193,8 +195,8 @@ def detail(entry: SlotView, width: int, position: str) -> Row:
     """The row below the table: all about the selected worker, whose own row may be cut; `position` at its right end."""
     worker, notes = entry.worker, list[Note]()
     if worker.group is not None:
-        notes.append(Note(words.rank_name(worker.group), "title"))
-    notes += [Note(words.job_of(worker), "title"), *words.remarks(entry)]
+        notes.append(Note(worker_text.rank_name(worker.group), "title"))
+    notes += [Note(worker_text.job_of(worker), "title"), *worker_text.remarks(entry)]
     if worker.newest.n_envs is not None:
         notes.append(Note(units.count(worker.newest.n_envs, "env"), "text"))
     notes.append(Note(" ".join(worker.newest.args), "dim"))
@@ -230,7 +232,7 @@ def node_line(view: View, band: Band, width: int, position: str = "") -> Row:
     worst = min(present, key=severity, default=None)
     if worst is not None and in_trouble(worst) and worst.worker.lost_since is None:
         name = worst.slot.name.rpartition("/")[2]
-        notes += [Note(f"{name}: {trouble.text}", trouble.style) for trouble in words.notes(worst)[:1]]
+        notes += [Note(f"{name}: {trouble.text}", trouble.style) for trouble in worker_text.notes(worst)[:1]]
     _add_notes(row.add("  " if notes else ""), notes, row.room)
     return row
 
@@ -242,7 +244,7 @@ def node_note(view: View, name: str) -> Note | None:
         return None
     why = f": {node.trouble}" if node.trouble else ""
     if node.lost_since is not None:
-        return Note(f"{words.lost_text(node.lost_since)}{why}", "error")
+        return Note(f"{worker_text.lost_text(node.lost_since)}{why}", "error")
     if node.silent_s is not None or not node.connected:
         silent = f"silent for {units.span(node.silent_s)}" if node.silent_s is not None else "not connected"
         return Note(f"{silent}{why}", "warn")
