@@ -1,6 +1,6 @@
 """Sessions of this user: names, folders, locks, sockets, records, and what a killed engine leaves.
 
-What `paths` and `records` define is used as `sessions.NAME`.
+What `paths` and `session_record` define is used as `sessions.NAME`.
 """
 
 from typing import TYPE_CHECKING
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     # ruff: noqa: F403
     from gmg_tui.session.paths import *
-    from gmg_tui.session.records import *
+    from gmg_tui.session.session_record import *
 else:
     from importlib import import_module
 
-    _MODULES = ("paths", "records")
+    _MODULES = ("paths", "session_record")
     _OTHERS = ("client", "ended_session", "options", "protocol", "store", "tried")
 
     def __getattr__(name):

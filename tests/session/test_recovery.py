@@ -20,7 +20,7 @@ from msgspec import structs
 
 from gmg_tui import session as sessions
 from gmg_tui.model import Queue, Session, WorkerState
-from gmg_tui.session import records
+from gmg_tui.session import session_record
 from tests.cli.scripted import WORKER, ScriptedEngine, environ, gmg
 from tests.patience import alive
 
@@ -100,7 +100,7 @@ def test_an_engine_that_ends_during_a_check_is_not_reported_as_lost(monkeypatch:
         return False
 
     with monkeypatch.context() as patch:
-        patch.setattr(records, "is_locked", ends_meanwhile)
+        patch.setattr(session_record, "is_locked", ends_meanwhile)
         entry = sessions.inspect(engine.folder)
     assert entry is not None
     assert entry.state == "ended"
@@ -115,7 +115,7 @@ def test_a_session_that_was_continued_meanwhile_is_not_recorded_as_lost(monkeypa
         sessions.write_record(again)
         return []
 
-    monkeypatch.setattr(records, "processes_of", continued)
+    monkeypatch.setattr(session_record, "processes_of", continued)
     sessions.clear_lost(pytest.fail)
     assert sessions.read_record(engine.folder) == (again, pytest.approx(time.time(), abs=60))
 
@@ -128,7 +128,7 @@ def test_a_copy_of_a_running_session_ends_none_of_its_processes(monkeypatch: pyt
     entry = sessions.inspect(copy)
     assert entry is not None
     assert entry.state == "lost"
-    monkeypatch.setattr(records, "processes_of", pytest.fail)
+    monkeypatch.setattr(session_record, "processes_of", pytest.fail)
     sessions.clear_lost(pytest.fail)
     os.close(descriptor)
 
@@ -140,7 +140,7 @@ def test_the_end_of_many_failed_workers_is_recorded_on_a_full_disk(monkeypatch: 
     def full(path: Path, data: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
-    monkeypatch.setattr(records, "write_atomic", full)
+    monkeypatch.setattr(session_record, "write_atomic", full)
     failed = tuple(structs.replace(brief, state=WorkerState.FAILED, reason="e" * 80) for brief in engine.briefs)
     end = sessions.Record(engine.session, failed, 1.0)
     sessions.write_record(end)
