@@ -14,7 +14,7 @@ from typing import Any
 import pynvml
 
 from gmg_tui.machine.gpu.driver import FATAL, UNSUPPORTED, plausible
-from gmg_tui.machine.gpu.metrics import MAX_PCT
+from gmg_tui.machine.gpu.nvml_metrics import MAX_PCT
 
 LEAST_S = 0.9
 """Between two samples: NVML wants about a second (nvml.h, nvmlGpmMetricsGet)."""

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from gmg_tui.machine.gpu import xids
 from gmg_tui.machine.gpu.driver import Asker, plausible
-from gmg_tui.machine.gpu.metrics import MAX_TEMPERATURE_C
+from gmg_tui.machine.gpu.nvml_metrics import MAX_TEMPERATURE_C
 from gmg_tui.model import GpuHealth, GpuTrouble, Xid, units
 
 _TYPES = (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED)

@@ -12,7 +12,7 @@ from typing import Any
 import pynvml
 from msgspec import structs
 
-from gmg_tui.machine.gpu import metrics
+from gmg_tui.machine.gpu import nvml_metrics
 from gmg_tui.machine.gpu.driver import (
     FATAL,
     GPU_LOST,
@@ -193,8 +193,8 @@ class Nvml:
         ask = Asker(self._handle(uuid))
         kept = self._slow.get(uuid)
         if slow or kept is None:
-            kept = self._slow[uuid] = metrics.slow(ask, uuid)
-        sample = metrics.fast(ask, kept)
+            kept = self._slow[uuid] = nvml_metrics.slow(ask, uuid)
+        sample = nvml_metrics.fast(ask, kept)
         if ask.refusal and sample == GpuSample(uuid=uuid):
             return GpuSample(uuid=uuid, error=ask.refusal)
         return sample
@@ -295,8 +295,8 @@ def _gpu_and_instances(index: int, silent: list[tuple[int, str]]) -> list[Gpu]:
         uuid=_uuid(handle),
         name=ask.text(pynvml.nvmlDeviceGetName) or "unknown GPU",
         pci_bus_id=(text_of(lambda: pci.busId) or None) if pci else None,
-        memory_total_mib=metrics.memory_total_mib(ask),
-        power_limit_w=metrics.power_limit_w(ask),
+        memory_total_mib=nvml_metrics.memory_total_mib(ask),
+        power_limit_w=nvml_metrics.power_limit_w(ask),
         persistence=None if persistence is None else bool(persistence),
         driver=driver_version(),
         cuda=cuda_version(),
@@ -331,7 +331,7 @@ def _instances(gpu: Gpu, handle: Any, silent: list[tuple[int, str]]) -> Iterator
             uuid=uuid,
             name=ask.text(pynvml.nvmlDeviceGetName) or "unknown MIG instance",
             pci_bus_id=gpu.pci_bus_id,
-            memory_total_mib=metrics.memory_total_mib(ask),
+            memory_total_mib=nvml_metrics.memory_total_mib(ask),
             persistence=gpu.persistence,
             mig_index=mig_index,
             parent_uuid=gpu.uuid,

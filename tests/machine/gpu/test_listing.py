@@ -11,8 +11,8 @@ from gmg_tui.cli.gpus import COLUMNS, read_all, row
 from gmg_tui.cli.run import _has_gpu
 from gmg_tui.engine.hardware import Hardware
 from gmg_tui.machine.gpu import silence
-from gmg_tui.machine.gpu.metrics import throttle_reasons
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable
+from gmg_tui.machine.gpu.nvml_metrics import throttle_reasons
 from gmg_tui.model import Gpu, GpuSample, RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results import table as tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable
 
-from gmg_tui.machine.gpu import metrics
+from gmg_tui.machine.gpu import nvml_metrics
 from gmg_tui.machine.gpu.nvml import Nvml
 from gmg_tui.machine.gpu.sampler import SLOW_S, Sampler
 from gmg_tui.model import Gpu, GpuSample
@@ -90,11 +90,11 @@ def test_the_thread_survives_unexpected_exceptions(sim: Sim) -> None:
     thread = Sampler(gpus, TICK_S, deliver, Nvml.open())
     thread.start()
     rounds.next()
-    real = metrics.fast
-    setattr(metrics, "fast", lambda *_: 1 // 0)  # noqa: B010
+    real = nvml_metrics.fast
+    setattr(nvml_metrics, "fast", lambda *_: 1 // 0)  # noqa: B010
     _, error = rounds.until(lambda batch: batch[1] is not None)
     assert "ZeroDivisionError" in (error or "")
-    metrics.fast = real
+    nvml_metrics.fast = real
     rounds.until(lambda batch: batch[1] is None and batch[0][0].gpu_util_pct == 90)
     assert thread.stop()
 
