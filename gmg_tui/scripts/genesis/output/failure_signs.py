@@ -1,4 +1,4 @@
-"""The kinds of failures, and the signs by which they are recognised (`failures.toml`)."""
+"""The kinds of failures, and the signs by which they are recognised (`failure_signs.toml`)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class FailureKind(StrEnum):
 
 
 class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A row of `failures.toml`: a text that identifies a kind of failure."""
+    """A row of `failure_signs.toml`: a text that identifies a kind of failure."""
 
     kind: FailureKind
     patterns: tuple[str, ...]
@@ -81,8 +81,8 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def table() -> Table:
-    """Returns the contents of `failures.toml`."""
-    text = resources.files("gmg_tui.scripts.genesis.output").joinpath("failures.toml").read_text("utf-8")
+    """Returns the contents of `failure_signs.toml`."""
+    text = resources.files("gmg_tui.scripts.genesis.output").joinpath("failure_signs.toml").read_text("utf-8")
     return msgspec.convert(tomllib.loads(text), Table)
 
 
