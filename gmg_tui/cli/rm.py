@@ -7,7 +7,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import click
@@ -180,10 +180,9 @@ def remove(folder: Path) -> None:
         GmgError: It has changed meanwhile, or something in it could not be removed.
     """
     try:
-        lock = sessions.lock(folder)
-        try:
+        with ExitStack() as stack:
+            if not (folder / sessions.ENGINE_LOG).is_fifo():  # put there by a script: no engine has it open
+                stack.callback(os.close, sessions.lock(folder))
             remove_tree(folder)
-        finally:
-            os.close(lock)
     except OSError as error:
         raise GmgError(f"cannot remove {error.filename or folder}: {error.strerror}", 1) from error

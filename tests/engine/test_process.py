@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 
 import psutil
@@ -74,11 +75,11 @@ async def test_both_streams_are_read_to_the_last_byte() -> None:
 @pytest.mark.parametrize(
     ("cwd", "python", "why"),
     [
-        ("/", "/nowhere/python", b"env: \xe2\x80\x98/nowhere/python\xe2\x80\x99: No such file or directory"),
+        ("/", "/nowhere/python", b"env: /nowhere/python: No such file or directory"),
         (
             "/nowhere",
             sys.executable,
-            b"env: cannot change directory to '/nowhere': No such file or directory",
+            b"env: cannot change directory to /nowhere: No such file or directory",
         ),
     ],
 )
@@ -89,8 +90,9 @@ async def test_the_child_itself_enters_its_directory_and_executes_the_interprete
     await run.process.start((python, "-c", ""), cwd=cwd, env={**ENV, "LC_ALL": "C.UTF-8"})
     assert await run.process.wait() in ENV_FAILURES
     run.process.close_pipes()
-    assert run.output[True].strip() == why
-    assert psutil.Process().num_fds() == before
+    quotes = b"'", "‘".encode(), "’".encode()  # by version and locale
+    assert reduce(lambda text, quote: text.replace(quote, b""), quotes, run.output[True].strip()) == why
+    assert psutil.Process().num_fds() <= before
 
 
 @pytest.mark.process

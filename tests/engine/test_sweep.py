@@ -98,7 +98,7 @@ async def test_an_ended_job_does_not_wait_and_the_next_one_waits_for_its_memory(
         await run.until(lambda s: len(marks(marked)) == 1)
         sim.gpus[0].memory_used_mib = 30_000
         sim.write()
-        await run.until(lambda s: s.samples[0].memory_used_mib == 30_000)
+        await run.until(lambda s: s.samples and s.samples[0].memory_used_mib == 30_000)
         first.touch()
         waiting = await run.until(lambda s: "to be released" in (s.workers[0].reason or ""))
         assert waiting.queue is not None
@@ -113,7 +113,7 @@ async def test_an_ended_job_does_not_wait_and_the_next_one_waits_for_its_memory(
         await run.until(lambda s: len(marks(marked)) == 2)
         sim.gpus[0].memory_used_mib = 30_000
         sim.write()
-        await run.until(lambda s: s.samples[0].memory_used_mib == 30_000)
+        await run.until(lambda s: s.samples and s.samples[0].memory_used_mib == 30_000)
         second.touch()
         ended = await run.until(lambda s: s.queue and s.queue.finished == 2)
         assert ended.ended, "no job is left that needs the memory"

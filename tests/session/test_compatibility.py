@@ -16,7 +16,7 @@ import pytest
 
 import gmg_tui
 from gmg_tui import session as sessions
-from gmg_tui.results.result_files import export
+from gmg_tui.results.json_csv_export import export
 from gmg_tui.scripts import interpreter
 from gmg_tui.session import RECORD, STORE
 from gmg_tui.session.ended_session import EndedSession

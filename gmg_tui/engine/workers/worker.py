@@ -157,8 +157,7 @@ class Worker:
 
     def _end_of(self, outcome: Outcome) -> tuple[WorkerState, str | None]:
         """The state that an attempt with this outcome has ended in, and the reason."""
-        if outcome.by_user:
-            self.failure = None
+        if outcome.by_user and self.failure is None:  # else another rank had failed before
             return WorkerState.FINISHED if self._is_done else WorkerState.STOPPED, self._stop_reason
         if self.failure is not None:
             return WorkerState.FAILED, self.failure.reason

@@ -34,7 +34,13 @@ async def test_a_training_shows_rate_environments_progress_and_reward(tmp_path: 
         progress = worker.newest.progress
         assert progress is not None
         assert (progress.done, progress.total, progress.unit) == (10.0, 10.0, "iteration")
-        assert worker.newest.metrics.keys() == {"reward", "episode_length"}
+        assert worker.newest.metrics.keys() == {
+            "reward",
+            "episode_length",
+            "action_std",
+            "collection_time_s",
+            "learning_time_s",
+        }
         assert worker.last_line.startswith("iteration 10 of 10, ")
 
 
