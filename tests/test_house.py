@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import gmg_tui
 
 
 def _loaded(module: str) -> set[str]:
@@ -39,3 +43,12 @@ def test_a_start_without_a_settings_file_does_not_import_its_parser() -> None:
     loaded = set(done.stdout.split())
     assert "gmg_tui.cli.config" in loaded
     assert loaded.isdisjoint({"tomllib", "gmg_tui.ui", "msgspec"})
+
+
+def test_architecture_is_short_and_names_only_existing_paths() -> None:
+    root = Path(gmg_tui.__file__).parent
+    text = (root / "ARCHITECTURE.md").read_text("utf-8")
+    paths = re.findall(r"`([\w/]+(?:/|\.(?:py|toml|txt)))`", text)
+    assert len(text.encode()) <= 7000
+    assert len(paths) > 40
+    assert [path for path in paths if not (root / path).exists() and path != "pyproject.toml"] == []
