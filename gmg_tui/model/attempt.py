@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from gmg_tui.model.states import WorkerState
 
@@ -17,7 +17,7 @@ class Fps(Struct, frozen=True, omit_defaults=True):
     mean: float | None
     """The rate of the attempt: environment steps by wall time between the first and the last count, stalls included."""
     max: float | None
-    """The greatest number printed, or counted over some seconds where none was printed."""
+    """The greatest rate, printed or counted over some seconds; never below `mean` and `settled`. None before it is known."""
     samples: int
     """How many numbers were printed."""
     settled: float | None = None
@@ -30,6 +30,10 @@ class Fps(Struct, frozen=True, omit_defaults=True):
     """What counts the steps: `probe`, inside the script, or `printed`, from the script's lines."""
     energy_j: float | None = None
     """What the GPU used in `seconds`."""
+
+    def __post_init__(self) -> None:
+        if self.max is not None:  # one rate may be printed, another counted
+            structs.force_setattr(self, "max", max(self.max, self.mean or 0.0, self.settled or 0.0))
 
     @property
     def env_steps_per_j(self) -> float | None:

@@ -14,7 +14,8 @@ import pytest
 from gmg_tui.engine.attempts.gpu_use import Meter
 from gmg_tui.engine.output.history import RECENT_POINTS, History, Point
 from gmg_tui.machine.folders import make_locked
-from gmg_tui.model import GpuSample, WorkerState, total_fps
+from gmg_tui.model import Fps, GpuSample, WorkerState, total_fps
+from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate
 from gmg_tui.scripts.probe.counts import PREFIX, Counts
 from gmg_tui.scripts.probe.site import gmg_probe
 from gmg_tui.session import STORE
@@ -203,8 +204,22 @@ def test_numbers_that_the_probe_cannot_have_written_are_ignored(tmp_path: Path) 
         (folder.path / "7").write_bytes(gmg_probe.WORDS.pack(*(good | {"steps": 101 + len(wrong)} | wrong).values()))
         counts.read(now_ns / SECOND_NS)
         assert (counts.n_envs, counts.rate, counts.steps) == (8, pytest.approx(400), 101)
+    for printed, greatest in ((3.0, 400.0), (500.0, 500.0)):  # such as each environment's rate
+        fps = counts.fps(Fps(last=3.0, mean=3.0, max=printed, samples=1))
+        assert fps is not None
+        assert (fps.last, fps.mean, fps.max) == (3.0, pytest.approx(400), pytest.approx(greatest))
     counts.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_greatest_rate_is_not_below_the_mean_of_an_average_that_grows() -> None:
+    rate = PrintedRate()
+    for second, printed in enumerate((100.0, 200.0, 300.0)):
+        rate.add([printed], float(second), smoothed=True, n_envs=4)
+    fps = rate.fps()
+    assert fps is not None
+    assert fps.mean is not None
+    assert fps.max == fps.mean > 300.0
 
 
 # The settled rate on its way: from a worker's lines to the summary, the store, and what an edit is compared with

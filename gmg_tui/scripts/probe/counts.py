@@ -176,7 +176,8 @@ class Counts:
         )
         if printed is None:
             return counted
-        return structs.replace(counted, last=printed.last, max=printed.max, samples=printed.samples)
+        greatest = max(printed.max or 0.0, self._greatest or 0.0) or None
+        return structs.replace(counted, last=printed.last, max=greatest, samples=printed.samples)
 
     def read(self, now: float) -> None:
         """Read all files at `now`, monotonic seconds; they lie in memory, so that this takes microseconds."""
