@@ -1,0 +1,312 @@
+"""An attempt's life under commands and events of its process in every order, with neither a process nor a clock."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest import mock
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from gmg_tui.engine.attempts import local_attempt
+from gmg_tui.engine.attempts.attempt import Life, Order, Outcome, Stop, StopCause
+from gmg_tui.engine.attempts.gate import Gate
+from gmg_tui.engine.attempts.local_attempt import LocalAttempt
+from gmg_tui.engine.attempts.local_host import Launch
+from gmg_tui.engine.attempts.preparation import Prepared
+from gmg_tui.engine.attempts.task import Task
+from gmg_tui.engine.output.lines import RingBuffer
+from gmg_tui.engine.processes.process import KILL, LEFTOVERS, TERMINATED, Step
+from gmg_tui.machine.process_tree import Proc
+from gmg_tui.model import RunSpec, Slot, StartMode, WorkerState
+from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts.genesis.environ import Environment
+from gmg_tui.scripts.genesis.phase_times import PhaseTimes
+from gmg_tui.scripts.probe.counts import Counts
+
+_LIVES = list(Life)
+_STEPS: tuple[Step, ...] = ((signal.SIGINT, 1.0), *LEFTOVERS)
+_CHILD = Proc((1 << 22) + 2, 1, 1, 1, "S", 0.0, 1.0, 2)
+_TURNS = st.integers(0, 6)
+_CODES = st.sampled_from([0, 1, 143, -signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL])
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """An event loop whose clock moves only by `advance`."""
+
+    def __init__(self) -> None:
+        super().__init__(selectors.SelectSelector())
+        self.now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+    def turn(self, turns: int) -> None:
+        for _ in range(turns):
+            self.call_soon(self.stop)
+            self.run_forever()
+
+
+class _Process:
+    """A process that ends when the test says so, and notes each signal."""
+
+    def __init__(self, *_: Any) -> None:
+        self.pid, self.sent, self.survivors = (1 << 22) + 1, None, None
+        self.exit_code: int | None = None
+        self.started = self.asked = self.has_ended = self.is_ending = self.enters = False
+        self.ends: list[Sequence[Step]] = []
+        self.left: list[Proc] = []
+        self.given_up, self.may_start, self._reaped, self._gone = (asyncio.Event() for _ in range(4))
+        self.code = 0
+        self.cannot_start = False
+
+    async def start(self, *_: Any, **__: Any) -> None:
+        self.asked = True
+        await self.may_start.wait()
+        if self.cannot_start:
+            raise OSError(2, "No such file or directory")
+        self.started = True
+
+    async def wait(self) -> int:
+        await self._reaped.wait()
+        return self.code
+
+    def end(self, steps: Sequence[Step]) -> None:
+        if self.started and not self.given_up.is_set() and (not self.is_ending or steps is KILL):
+            self.ends.append(steps)
+            self.is_ending = True
+            self._check()
+
+    async def all_gone(self) -> None:
+        if self.is_ending and not self.given_up.is_set():
+            await self._gone.wait()
+
+    async def remaining(self) -> list[Proc]:
+        return self.left
+
+    def members(self, _: object) -> list[Proc]:
+        return self.left
+
+    def pass_on(self, _: int) -> bool:
+        return False
+
+    def close_pipes(self) -> None:
+        pass
+
+    def dies(self, code: int) -> None:
+        self.has_ended, self.code = True, code
+
+    def is_reaped(self) -> None:
+        self.exit_code = self.code
+        self._reaped.set()
+        self._check()
+
+    def clear(self) -> None:
+        self.left = []
+        self._check()
+
+    def _check(self) -> None:
+        if self.exit_code is not None and not self.left:
+            self._gone.set()
+
+
+class LifeOfAnAttempt(RuleBasedStateMachine):
+    """Rules are a command or an event each, after which the loop turns so many times: others come in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = _Loop()
+        asyncio.set_event_loop(self.loop)
+        self.prepared: asyncio.Future[Prepared | None] = self.loop.create_future()
+        self.lives: list[Life] = [Life.PREPARING]
+        self.stopped_in: Life | None = None
+        self.ended_alone: int | None = None
+        self.cancelled = False
+        self.patches = mock.patch.multiple(local_attempt, Process=_Process, prepare=self._prepare)
+        self.patches.start()
+        self.attempt = self._attempt()
+        self.process = cast("_Process", self.attempt._process)
+        self.task = self.loop.create_task(self.attempt.run())
+        self.loop.turn(1)
+
+    def _attempt(self) -> LocalAttempt:
+        log = mock.Mock(trouble=None, written=mock.AsyncMock())
+        host = SimpleNamespace(
+            spec=RunSpec("s", "/", "/s", "a.py", (), "/", "python"),
+            open_log=lambda _: log,
+            gate=Gate(StartMode.TOGETHER),
+            **dict.fromkeys(("pipes", "scans", "watchdog"), mock.Mock()),
+            result_names=set(),
+            torchrun=False,
+            stop_steps=_STEPS,
+            group_steps=LEFTOVERS,
+        )
+        order = Order(Slot("cpu0"), Task((), {}, 0, 1), 1, (), {}, "cpu0.log")
+        return LocalAttempt(
+            cast("Any", host), order, RingBuffer(), None, mock.Mock(waits=self._look, changed=self._look)
+        )
+
+    async def _prepare(self, *_: object) -> Prepared | None:
+        return await self.prepared
+
+    def _look(self, *_: object) -> None:
+        if hasattr(self, "attempt"):
+            self.lives.append(self.attempt.life)
+
+    def _can(self, *lives: Life) -> bool:
+        return self.attempt.life in lives and self.process.started
+
+    # Events
+
+    @precondition(lambda self: not self.prepared.done())
+    @rule(how=st.sampled_from(["ready", "ready", "ready", "called off", "error"]), turns=_TURNS)
+    def preparation_ends(self, how: str, turns: int) -> None:
+        launch = Launch(
+            1,
+            Task((), {}, 0, 1),
+            Slot("cpu0"),
+            None,
+            (),
+            ("python",),
+            Environment({}, (), {}),
+            PhaseTimes(Path("/nonexistent"), ""),
+            "",
+        )
+        if how == "error":
+            self.prepared.set_exception(GmgError("a disk does not answer", 1))
+            self.prepared.exception()  # it may have been stopped, and nobody asks
+        else:
+            self.prepared.set_result(Prepared(launch, Counts(None), None) if how == "ready" else None)
+        self.loop.turn(turns)
+
+    @precondition(lambda self: self.process.asked and not self.process.may_start.is_set())
+    @rule(fails=st.sampled_from([False, False, False, True]), children=st.integers(0, 1), turns=_TURNS)
+    def starts(self, fails: bool, children: int, turns: int) -> None:
+        self.process.cannot_start, self.process.left = fails, [_CHILD] * children
+        self.process.may_start.set()
+        self.loop.turn(turns)
+
+    @precondition(lambda self: self._can(Life.ALIVE) and not self.process.has_ended)
+    @rule(code=_CODES, turns=_TURNS)
+    def dies(self, code: int, turns: int) -> None:
+        self.process.dies(code)
+        if self.stopped_in is None and not self.cancelled:
+            self.ended_alone = code
+        self.loop.turn(turns)
+
+    @precondition(lambda self: self.process.has_ended and self.process.exit_code is None)
+    @rule(turns=_TURNS)
+    def is_reaped(self, turns: int) -> None:
+        self.process.is_reaped()
+        self.loop.turn(turns)
+
+    @precondition(lambda self: self.process.started)
+    @rule(turns=_TURNS)
+    def children_end(self, turns: int) -> None:
+        self.process.clear()
+        self.loop.turn(turns)
+
+    @precondition(lambda self: KILL in self.process.ends and self.attempt.life in (Life.ALIVE, Life.LEADER_GONE))
+    @rule(turns=_TURNS)
+    def the_kernel_keeps_it(self, turns: int) -> None:
+        if not self.process._gone.is_set():
+            self.process.survivors = "survives SIGKILL"
+            self.process.given_up.set()
+        self.loop.turn(turns)
+
+    @rule(by_s=st.sampled_from([0.1, 1.0, 3.0]), turns=_TURNS)
+    def time_passes(self, by_s: float, turns: int) -> None:
+        self.loop.now += by_s
+        self.loop.turn(turns)
+
+    # Commands
+
+    @rule(kill=st.booleans(), cause=st.sampled_from(list(StopCause)), turns=_TURNS)
+    def stop(self, kill: bool, cause: StopCause, turns: int) -> None:
+        before, signals = self.attempt.life, len(self.process.ends)
+        if self.stopped_in is None and self.ended_alone is None:
+            self.stopped_in = before
+        self.attempt.stop(Stop(cause, kill=kill))
+        if before in (Life.CLEARED, Life.ENDED):
+            assert len(self.process.ends) == signals
+        elif kill and self.process.started:
+            assert KILL in self.process.ends or self.process.given_up.is_set()
+        self.loop.turn(turns)
+
+    @rule(turns=_TURNS)
+    def hurry(self, turns: int) -> None:
+        self.attempt.hurry()
+        self.loop.turn(turns)
+
+    @precondition(lambda self: not self.cancelled and not self.task.done())
+    @rule(turns=_TURNS)
+    def cancel(self, turns: int) -> None:
+        self.cancelled = True
+        self.task.cancel()
+        self.loop.turn(turns)
+
+    # What holds
+
+    @invariant()
+    def life_moves_forward(self) -> None:
+        self._look()
+        places = [_LIVES.index(life) for life in self.lives]
+        assert places == sorted(places)
+
+    @invariant()
+    def what_was_stopped_in_time_starts_no_process(self) -> None:
+        assert not (self.stopped_in is Life.PREPARING and self.process.asked)
+
+    @invariant()
+    def it_can_be_displayed(self) -> None:
+        assert self.attempt.state in WorkerState
+        if self.attempt._has_begun:
+            self.attempt.view(0.0)
+            self.attempt.activity()
+
+    def teardown(self) -> None:
+        """Every order ends, and with the outcome of what came first."""
+        try:
+            for _ in range(40):
+                if not self.prepared.done():
+                    self.preparation_ends("ready", 2)
+                self.process.may_start.set()
+                self.loop.turn(2)
+                if self.process.started and not self.process.has_ended:
+                    self.dies(0, 2)
+                if self.process.has_ended and self.process.exit_code is None:
+                    self.process.is_reaped()
+                self.process.clear()
+                self.time_passes(3.0, 8)
+            assert self.attempt.life is Life.ENDED
+            assert self.task.done()
+            if not self.task.cancelled():
+                self._check(self.task.result())
+        finally:
+            self.patches.stop()
+            self.loop.turn(3)
+            self.loop.close()
+            asyncio.set_event_loop(None)
+
+    def _check(self, outcome: Outcome) -> None:
+        if self.ended_alone is None or self.process.survivors is not None or self.cancelled:
+            return
+        if self.ended_alone in TERMINATED and self.attempt.stopped is not None:
+            return  # SIGTERM has reached all processes of a job, the session's own next
+        assert not outcome.by_user
+        assert not outcome.by_group
+        assert (outcome.failure is not None) == (self.ended_alone != 0)
+        assert self.attempt.exit_code == self.ended_alone
+
+
+def test_an_attempt_lives_and_ends_in_every_order() -> None:
+    run_state_machine_as_test(
+        LifeOfAnAttempt, settings=settings(max_examples=150, stateful_step_count=25, deadline=None)
+    )
