@@ -13,7 +13,14 @@ from unittest import mock
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from gmg_tui.engine.attempts import local_attempt
 from gmg_tui.engine.attempts.attempt import Life, Order, Outcome, Stop, StopCause
@@ -58,7 +65,8 @@ class _Process:
     """A process that ends when the test says so, and notes each signal."""
 
     def __init__(self, *_: Any) -> None:
-        self.pid, self.sent, self.survivors = (1 << 22) + 1, None, None
+        self.pid, self.sent = (1 << 22) + 1, None
+        self.survivors: str | None = None
         self.exit_code: int | None = None
         self.started = self.asked = self.has_ended = self.is_ending = self.enters = False
         self.ends: list[Sequence[Step]] = []
@@ -127,6 +135,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
         self.prepared: asyncio.Future[Prepared | None] = self.loop.create_future()
         self.lives: list[Life] = [Life.PREPARING]
         self.stopped_in: Life | None = None
+        self.killed = False
         self.ended_alone: int | None = None
         self.cancelled = False
         self.patches = mock.patch.multiple(local_attempt, Process=_Process, prepare=self._prepare)
@@ -135,6 +144,16 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
         self.process = cast("_Process", self.attempt._process)
         self.task = self.loop.create_task(self.attempt.run())
         self.loop.turn(1)
+
+    @initialize(moment=st.sampled_from(["preparing", "starting", "alive", "alive", "dead"]), code=_CODES)
+    def begins(self, moment: str, code: int) -> None:
+        """Most orders begin later than at the first moment, which a stop ends at once."""
+        if moment != "preparing":
+            self.preparation_ends("ready", 6)
+        if moment in ("alive", "dead"):
+            self.starts(False, 0, 6)
+        if moment == "dead":
+            self.dies(code, 0)
 
     def _attempt(self) -> LocalAttempt:
         log = mock.Mock(trouble=None, written=mock.AsyncMock())
@@ -233,6 +252,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
         before, signals = self.attempt.life, len(self.process.ends)
         if self.stopped_in is None and self.ended_alone is None:
             self.stopped_in = before
+        self.killed |= kill and before is Life.ALIVE and not self.process.has_ended
         self.attempt.stop(Stop(cause, kill=kill))
         if before in (Life.CLEARED, Life.ENDED):
             assert len(self.process.ends) == signals
@@ -263,6 +283,11 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
     @invariant()
     def what_was_stopped_in_time_starts_no_process(self) -> None:
         assert not (self.stopped_in is Life.PREPARING and self.process.asked)
+
+    @invariant()
+    def a_kill_is_not_lost(self) -> None:
+        if self.killed and self.attempt.life is Life.ALIVE and self.process.started and self.process.ends:
+            assert KILL in self.process.ends
 
     @invariant()
     def it_can_be_displayed(self) -> None:
@@ -310,3 +335,22 @@ def test_an_attempt_lives_and_ends_in_every_order() -> None:
     run_state_machine_as_test(
         LifeOfAnAttempt, settings=settings(max_examples=150, stateful_step_count=25, deadline=None)
     )
+
+
+def test_a_kill_after_a_stop_counts_while_the_process_is_being_started() -> None:
+    life = LifeOfAnAttempt()
+    life.preparation_ends("ready", 6)
+    life.stop(False, StopCause.COMMAND, 0)
+    life.stop(True, StopCause.COMMAND, 0)
+    life.starts(False, 0, 6)
+    assert life.process.ends == [KILL]
+    life.teardown()
+
+
+def test_what_ended_in_this_moment_is_not_signalled() -> None:
+    life = LifeOfAnAttempt()
+    life.preparation_ends("ready", 6)
+    life.starts(False, 0, 6)
+    life.dies(0, 0)
+    life.stop(False, StopCause.COMMAND, 3)
+    life.teardown()

@@ -124,6 +124,21 @@ async def test_a_kill_needs_no_thread_and_no_descriptor(monkeypatch: pytest.Monk
         process.close_pipes()
 
 
+@pytest.mark.process
+async def test_killing_again_does_not_begin_its_wait_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(Pipes(), Scans(), "mark", lambda *_: None)
+    await process.start((sys.executable, "-c", "import time; time.sleep(60)"), cwd="/", env=dict(os.environ))
+    with monkeypatch.context() as refused:
+        refused.setattr(os, "killpg", lambda *_: None)
+        process.end(KILL)
+        first = process._ending
+        process.end(KILL)
+        assert process._ending is first
+    os.kill(process.pid, signal.SIGKILL)
+    await process.all_gone()
+    process.close_pipes()
+
+
 _UNKILLABLE = """
 import sys
 if "gmg_tui.engine" in sys.orig_argv:

@@ -239,7 +239,7 @@ class LocalAttempt:
                 if self._preparing is not None:
                     self._preparing.cancel()
             case Life.ALIVE:
-                self.stopped = self.stopped or stop
+                self.stopped = structs.replace(self.stopped or stop, kill=self._requested.kill or stop.kill)
                 self._process.end(self._steps(stop))
                 if stop.cause in (StopCause.TIMEOUT, StopCause.STUCK):
                     self._listener.waits(stop.reason)

@@ -79,6 +79,7 @@ class Process:
         self.given_up = asyncio.Event()
         self._pipes, self._scans, self.mark, self._feed, self._changed = pipes, scans, mark, feed, changed
         self._ending: asyncio.Task[None] | None = None
+        self._is_killing = False
         self._open: list[Pipe] = []
         self._process: asyncio.subprocess.Process | None = None
 
@@ -186,9 +187,10 @@ class Process:
         if self._process is None or self.given_up.is_set():
             return
         if self._ending is not None:
-            if steps is not KILL:
+            if steps is not KILL or self._is_killing:  # killing again must not begin its wait again
                 return
             self._ending.cancel()
+        self._is_killing = steps is KILL
         self._ending = asyncio.create_task(self._end(steps))
 
     async def all_gone(self) -> None:
