@@ -309,11 +309,7 @@ class Worker:
             return self._rest
         state = attempt.state
         if state is WorkerState.WAITING:
-            return (
-                WorkerState.RESTARTING
-                if self.past or (self.newest is not None and attempt is not self.newest)
-                else state
-            )
+            return self._rest
         return WorkerState.RUNNING if self.follows_rank0 and state in STARTED else state
 
     @property
