@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import count
 from subprocess import PIPE, Popen
 from typing import Any, NoReturn
 
@@ -72,6 +73,19 @@ class AgentActor:
         return os.read(self._process.stdout.fileno(), _BYTES)
 
 
+def _by_name(usable: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Returns the nodes by unique names: of two named `host` the second by address is `host-2`.
+
+    Their ids would not do, since a node that left and came back has another one.
+    """
+    names, nodes = {str(node["NodeName"]) for node in usable}, dict[str, dict[str, Any]]()
+    for node in sorted(usable, key=lambda node: (str(node.get("NodeManagerAddress")), str(node["NodeID"]))):
+        name = str(node["NodeName"])
+        others = (f"{name}-{number}" for number in count(2))
+        nodes[name if name not in nodes else next(each for each in others if each not in {*names, *nodes})] = node
+    return nodes
+
+
 def _forward(ray: Any, node: dict[str, Any], *, cpu: bool) -> NoReturn:
     """Run an agent on a node, and forward bytes both ways until either side ends."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -108,8 +122,7 @@ def main() -> None:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, namespace="gmg-tui")
         known: Any = ray.nodes
         usable = [node for node in known() if node["Alive"] and (cpu or node["Resources"].get("GPU"))]
-        # A node that left and came back has the same name, and another id.
-        nodes = {str(node["NodeName"]): node for node in usable}
+        nodes = _by_name(usable)
         if name in nodes:
             _forward(ray, nodes[name], cpu=cpu)
         none = f"the cluster at {address} has no node with GPUs; --cpu N takes all nodes"

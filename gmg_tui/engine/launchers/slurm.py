@@ -36,12 +36,12 @@ class Slurm(Launcher):
         self._gone: str | None = None
 
     async def nodes(self) -> tuple[str, ...]:
-        """The names that Slurm gives them. Raises `GmgError`."""
+        """The names that Slurm gives them; one agent runs all slots of a node listed twice. Raises `GmgError`."""
         names = os.environ.get("SLURM_JOB_NODELIST", "")
         status, hostnames, trouble = await allocation.run("scontrol", "show", "hostnames", names)
         if status != 0:
             raise GmgError(f"--nodes slurm: {trouble}", 1)
-        return tuple(hostnames.split())
+        return tuple(dict.fromkeys(hostnames.split()))
 
     async def gone(self) -> str | None:
         """That the job has ended, or waits to be requeued."""

@@ -58,6 +58,6 @@ def _hosts(where: str) -> tuple[str, ...]:
     for host in hosts:
         if not _HOST.fullmatch(host):
             raise GmgError(f"--nodes ssh:{where}: {host!r} is no host")
-        if sum(_name(host) == _name(other) for other in hosts) > 1:
+        if sum(_name(host).casefold() == _name(other).casefold() for other in hosts) > 1:
             raise GmgError(f"--nodes ssh:{where}: {host} is named twice; one agent runs all slots of a host")
     return hosts

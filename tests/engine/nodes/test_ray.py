@@ -133,6 +133,23 @@ async def test_an_address_without_a_cluster_is_named() -> None:
         await Ray("127.0.0.1:1").nodes()
 
 
+_NAMESAKES = """
+def init(**options): pass
+def nodes():
+    rows = ("host", "10.0.0.2", 4), ("host", "10.0.0.1", 4), ("host-2", "10.0.0.3", 4), ("host", "10.0.0.4", 0)
+    names = "Alive", "NodeID", "NodeName", "NodeManagerAddress", "Resources"
+    return [dict(zip(names, (True, str(i), row[0], row[1], {"GPU": row[2]}))) for i, row in enumerate(rows)]
+"""
+
+
+async def test_each_of_two_nodes_of_one_name_has_a_name_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ray.py").write_text(_NAMESAKES)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    assert await Ray("").nodes() == ("host", "host-2", "host-3")
+
+
 async def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ray.py").write_text("raise ImportError('No module named ray')\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
