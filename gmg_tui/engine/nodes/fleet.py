@@ -136,9 +136,12 @@ class Fleet:
         return RemoteAttempt(self._nodes[engine_slot.slot.node], order, listener)
 
     async def _meeting_place(self, slots: Sequence[str]) -> tuple[str, int]:
-        """As `Workplace.meeting_place`: the node of rank 0 has reported it."""
+        """As `Workplace.meeting_place`: the node of rank 0 has reported it. Raises `GmgError` if others cannot reach it."""
         names = {self._slots[slot].slot.node for slot in slots}
-        address, port = await self._nodes[self._slots[slots[0]].slot.node].meeting_place()
+        first = self._slots[slots[0]].slot.node
+        address, port = await self._nodes[first].meeting_place()
+        if len(names) > 1 and address == LOOPBACK and not isinstance(self._launcher, Local):
+            raise GmgError(f"the ranks cannot meet: {first} has reported no address by which other nodes reach it", 1)
         return (LOOPBACK if len(names) == 1 else address), port
 
     # Running

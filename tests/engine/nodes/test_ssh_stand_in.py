@@ -121,6 +121,19 @@ async def test_growing_logs_are_copied_while_the_session_runs(hosts: NodesSpec) 
         assert log.read_bytes().startswith(here.read_bytes())
 
 
+async def test_a_group_over_hosts_without_an_address_is_refused(hosts: NodesSpec, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "from gmg_tui.machine import address\naddress.address_for = lambda _: None\n"
+    )
+    (tmp_path / "ssh").write_text(_SSH.replace("{ IFS", f"export PYTHONPATH={tmp_path}\n{{ IFS", 1))
+    spec = spec_for(*ENDLESS, cpu=1, nodes=hosts, ddp=DdpSpec())
+    async with running(spec) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        reasons = [worker.reason or "" for worker in run.snapshot.workers]
+        assert any("a has reported no address by which other nodes reach it" in reason for reason in reasons), reasons
+    nothing_left(spec)
+
+
 async def test_a_group_needs_all_hosts_and_another_version_of_gmg_tui_is_rejected(
     hosts: NodesSpec, tmp_path: Path
 ) -> None:
