@@ -174,7 +174,7 @@ class RemoteAttempt:
             self._settle(report.outcome)
             return
         self._listener.waits(view.reason)
-        self._listener.idle(view.stuck)
+        self._listener.idle(view.stuck if self._stopped is None else None)
         if before != self._displayed():
             self._listener.changed()
 
@@ -255,7 +255,8 @@ class RemoteAttempt:
 
     def activity(self) -> RankActivity:
         """Returns what the watch of its group sees."""
-        reported = self._report.activity if self._report is not None and not self._outcome.done() else None
+        goes_on = self._stopped is None and not self._outcome.done()
+        reported = self._report.activity if self._report is not None and goes_on else None
         return reported if reported is not None else RankActivity()
 
     def view(self, now: float) -> model.Worker:

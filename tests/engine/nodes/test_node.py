@@ -12,15 +12,17 @@ from unittest.mock import MagicMock
 
 import psutil
 import pytest
+from msgspec import structs
 
-from gmg_tui.engine.attempts.attempt import Order
+from gmg_tui.engine.attempts.attempt import Order, RankActivity, Stop
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.launchers.launcher import Launcher, Local
 from gmg_tui.engine.nodes.logs import KeptLogs, LogCopies
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
+from gmg_tui.engine.nodes.states import AttemptReport
 from gmg_tui.machine import files
-from gmg_tui.model import NodesSpec, Session, Slot, WorkerState
+from gmg_tui.model import NO_ATTEMPT, NodesSpec, Session, Slot, Worker, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import AGENT_MARK
 from gmg_tui.session.protocol import Action
@@ -114,6 +116,29 @@ async def test_a_worker_waits_for_its_node_only_while_that_is_not_there() -> Non
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     assert reasons == ["for n1", None]
+
+
+async def test_a_worker_that_was_stopped_is_no_longer_stuck_whatever_its_node_reported_before() -> None:
+    """Else `--restart-stuck` would start another attempt after the stop."""
+    node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
+    node.available.set()
+    listener = MagicMock()
+    attempt = RemoteAttempt(node, Order(Slot("n1/cpu0", node="n1"), Task((), {}, 0, 1), 1, (), {}, "log"), listener)
+    running = asyncio.create_task(attempt.run())
+    await asyncio.sleep(0.05)
+    assert attempt.assignment is not None
+    newest = structs.replace(NO_ATTEMPT, number=1)
+    view = Worker("n1/cpu0", 0, WorkerState.RUNNING, newest=newest, stuck="no output for 9 s")
+    seen = RankActivity(attempt=1, settled=True, lives=True)
+    report = AttemptReport(attempt.assignment.key, view, {}, None, seen, None)
+    for stops, idle in ((False, "no output for 9 s"), (True, None)):
+        if stops:
+            attempt.stop(Stop())
+        attempt.take_report(report)
+        assert listener.idle.call_args.args == (idle,)
+        assert attempt.activity().settled is not stops
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 _LOG = "logs/n1/cpu0.log"
