@@ -36,8 +36,14 @@ async def remaining(process: Process, hurried: asyncio.Event, report: Report) ->
     """
     began = busy_at = time.monotonic()
     work: tuple[float, int] | None = None
-    while left := await process.remaining():
-        what, now = f"{units.count(len(left), 'process')} that the script left behind", time.monotonic()
+    while (left := await process.remaining()) != []:
+        now = time.monotonic()
+        if left is None:  # too many open files: they are looked for again
+            if hurried.is_set() or now - began >= LIMIT_S:
+                return None
+            await asyncio.sleep(_CHECK_S)
+            continue
+        what = f"{units.count(len(left), 'process')} that the script left behind"
         before, work = work, _work(left)
         if before is not None and (work[0] - before[0] >= _MIN_CPU_S or work[1] - before[1] >= _MIN_SWITCHES):
             busy_at = now

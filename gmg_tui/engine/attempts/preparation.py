@@ -45,10 +45,27 @@ async def prepare(
     meeting: Meeting | None = None
     if order.rank is not None and (meeting := await listener.meet()) is None:
         return None
-    launch, folder = await host.prepare(order, meeting, listener.waits), None
-    if host.spec.probe:
-        folder = await host.from_disk("the folder of the probe's counts", make_folder, listener.waits, object())
-    return Prepared(launch, Counts(folder), kept)
+    launch = await host.prepare(order, meeting, listener.waits)
+    making = asyncio.ensure_future(_counts(host, listener))
+    try:
+        counts = await asyncio.shield(making)
+    except asyncio.CancelledError:
+        making.add_done_callback(_close)
+        raise
+    return Prepared(launch, counts, kept)
+
+
+async def _counts(host: LocalHost, listener: Listener) -> Counts:
+    if not host.spec.probe:
+        return Counts(None)
+    what = "the folder of the probe's counts"
+    return Counts(await host.from_disk(what, make_folder, listener.waits, object()))
+
+
+def _close(making: asyncio.Future[Counts]) -> None:
+    """Removes the folder that was being made when the attempt was stopped."""
+    if not making.cancelled() and making.exception() is None:
+        making.result().close()
 
 
 def discard(prepared: Prepared | None) -> None:

@@ -27,6 +27,8 @@ TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)
 KILL: tuple[Step, ...] = ((signal.SIGKILL, 5.0),)
 LEFTOVERS: tuple[Step, ...] = ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
 """For processes that outlive the script."""
+_ENV = shutil.which("env")
+"""The program env(1), looked up before anything runs: a folder of PATH may be on a disk that hangs later."""
 ENV_FAILURES = range(125, 128)
 """Exit codes of env(1) when it cannot enter the working directory, or execute the command."""
 ENV_ERROR = b"env: "
@@ -48,10 +50,9 @@ def entering(cwd: str, command: Sequence[str]) -> tuple[Sequence[str], dict[str,
     A directory on a network disk that does not answer would stop the engine, which waits for `exec`: env(1) enters it
     instead, in the child.
     """
-    env = shutil.which("env")
-    if env is None or "=" in command[0]:  # env would take that for a variable
+    if _ENV is None or "=" in command[0]:  # env would take that for a variable
         return command, {"cwd": cwd}
-    return ("env", f"--chdir={cwd}", *command), {"executable": env}
+    return ("env", f"--chdir={cwd}", *command), {"executable": _ENV}
 
 
 class Process:

@@ -113,10 +113,11 @@ class Worker:
             except Exception as error:  # an internal error must not take down the other workers
                 _log.exception("%s: the attempt failed because of an internal error", self.slot.name)
                 reason = f"internal error ({type(error).__name__}: {error}); see engine.log"
-                self._attempt, self.outcome = None, Outcome(Failure(FailureKind.UNKNOWN, reason, ""))
+                self.failure = Failure(FailureKind.UNKNOWN, reason, "")
+                self.outcome = Outcome(self.failure)
                 if self._barrier is not None:
                     await self._barrier.conclude(self.outcome, self.waits)
-                self._enter(WorkerState.FAILED, reason)
+                self._conclude(self._attempt, WorkerState.FAILED, reason)
 
     async def _run_attempt(self) -> None:
         """Run an attempt, and wait until those of the other ranks have ended too."""
@@ -167,10 +168,10 @@ class Worker:
             return WorkerState.FAILED, self.unready
         return WorkerState.STOPPED, self._stop_reason or "ended with the group"
 
-    def _conclude(self, attempt: Attempt, state: WorkerState, reason: str | None) -> None:
+    def _conclude(self, attempt: Attempt | None, state: WorkerState, reason: str | None) -> None:
         """An attempt has ended: record that, and enter its state, or wait for the next attempt."""
         self._attempt, self.stuck = None, None
-        if attempt is self.newest:
+        if attempt is not None and attempt is self.newest:
             attempt.conclude(state, reason)
             self._watcher.ended(self)
         advice = self.failure.advice or None if state is WorkerState.FAILED and self.failure is not None else None
