@@ -70,8 +70,7 @@ class LocalAttempt:
         self._process = Process(host.pipes, host.scans, os.urandom(_MARK_BYTES).hex(), self._feed, listener.changed)
         self._preparing: asyncio.Task[Prepared | None] | None = None
         self._hurried = asyncio.Event()
-        self._requested: Stop | None = None
-        """The first stop that was asked for, also too late."""
+        self._requested: Stop | None = None  # the first stop that was asked for, also too late
         self._stop_requested = asyncio.Event()
         self._measured = asyncio.Event()
         """Set by each sample of its GPU."""
@@ -228,7 +227,8 @@ class LocalAttempt:
 
     def stop(self, stop: Stop) -> None:
         """Stops it; what has ended by itself keeps its outcome."""
-        self._requested = self._requested or stop
+        first = self._requested or stop
+        self._requested = structs.replace(first, kill=first.kill or stop.kill)
         self._stop_requested.set()
         life = self._life
         if life is Life.ALIVE and self._process.has_ended:
@@ -239,7 +239,7 @@ class LocalAttempt:
                 if self._preparing is not None:
                     self._preparing.cancel()
             case Life.ALIVE:
-                self.stopped = structs.replace(self.stopped or stop, kill=self._requested.kill or stop.kill)
+                self.stopped = structs.replace(self.stopped or stop, kill=self._requested.kill)
                 self._process.end(self._steps(stop))
                 if stop.cause in (StopCause.TIMEOUT, StopCause.STUCK):
                     self._listener.waits(stop.reason)
