@@ -87,6 +87,7 @@ async def test_unfinished_requests_keep_nobody_out_and_print_nothing() -> None:
         assert (await served.process.stderr.readline()).count(b"read-only") == 1
         served.process.send_signal(signal.SIGINT)
         assert await served.process.stderr.read() == b""
+        await served.process.wait()
 
 
 async def test_a_viewer_who_sends_much_is_bounded_and_ends_with_the_connection() -> None:
