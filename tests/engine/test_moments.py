@@ -275,3 +275,14 @@ async def test_an_edited_job_is_a_row_of_its_own(tmp_path: Path) -> None:
     assert {number: record.state for number, record in records.items()} == {1: STOPPED, 2: FINISHED, 3: FINISHED}
     assert records[1].reason == "edited: continues as job 3"
     assert (records[3].edited_from, records[3].values) == (1, {"x": 1})
+
+
+async def test_a_stop_right_after_a_restart_counts(tmp_path: Path) -> None:
+    """Both may be read at once, before the next attempt begins."""
+    script = tmp_path / "second.py"
+    script.write_text("import os, time\nif os.environ['GMG_ATTEMPT'] == '2': time.sleep(600)\n")
+    async with running(spec_for(script=str(script), probe=False)) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        await asyncio.gather(run.client.act(Action.RESTART, "cpu0"), run.client.act(Action.STOP, "cpu0"))
+        worker = await run.until_state("cpu0", STOPPED, WorkerState.STARTING)
+        assert (worker.state, worker.attempt) == (STOPPED, 1)

@@ -185,7 +185,9 @@ class RemoteAttempt:
 
     def stop(self, stop: Stop) -> None:
         """Stops it; what has ended by itself keeps its outcome."""
-        if self._life in (Life.PREPARING, Life.ALIVE):
+        if self._life is Life.ENDED:  # its group may go on
+            return
+        if self._life is not Life.LEADER_GONE:
             self._stopped = self._stopped or stop
         if self.assignment is None:
             if self._preparing is not None:

@@ -40,7 +40,8 @@ class RestartPolicy:
 
     async def due(self) -> None:
         """Wait until an attempt is due, and take it."""
-        await self._wanted.wait()
+        while not self._wanted.is_set():  # it may be cleared again before this task runs
+            await self._wanted.wait()
         self._wanted.clear()
         self.cancel_backoff()
 

@@ -129,7 +129,7 @@ class Worker:
             number = self.newest.order.number + 1
         order = Order(self.slot, self.task, number, self.args, self.env, self.log, self.rank)
         attempt = self._attempt = self._workplace.attempt(self._engine_slot, order, self)
-        self._enter(WorkerState.WAITING if self.newest is None else WorkerState.RESTARTING)
+        self._wait()
         try:
             outcome = await attempt.run()
         finally:
@@ -177,6 +177,10 @@ class Worker:
         advice = self.failure.advice or None if state is WorkerState.FAILED and self.failure is not None else None
         pending = self._barrier.pending if self._barrier is not None else self.policy.pending
         self._enter(WorkerState.RESTARTING if pending else state, reason, advice)
+
+    def _wait(self) -> None:
+        """Enters the state before an attempt."""
+        self._enter(WorkerState.WAITING if self.newest is None else WorkerState.RESTARTING)
 
     def _enter(self, state: WorkerState, reason: str | None = None, advice: str | None = None) -> None:
         """Change the state between attempts."""
@@ -234,8 +238,8 @@ class Worker:
         """Stop the process gracefully, if there is one, then start the next attempt; one that waits starts at once."""
         self.policy.now()
         if self._attempt is None:
-            return
-        if self._attempt.life is Life.PREPARING:
+            self._wait()
+        elif self._attempt.life is Life.PREPARING:
             self._attempt.hurry()
         else:
             self._attempt.stop(Stop())
@@ -243,39 +247,36 @@ class Worker:
     def edit(self, args: tuple[str, ...], env: dict[str, str]) -> None:
         """Restart with other arguments and environment."""
         self.args, self.env = args, dict(env)
-        self.policy.now()
-        if self._attempt is not None:
+        if self._attempt is not None and self._attempt.life is Life.PREPARING:
             self._attempt.stop(Stop())
+        self.restart()
 
     def stop(self, *, kill: bool = False, reason: str | None = None, is_done: bool = False) -> None:
         """End the process, gracefully or at once, and start no other; `reason` is None if the user asked for it.
 
         With `is_done` its work is done, and it counts as finished.
         """
-        self.policy.never()
         self._is_done |= is_done
-        self._stop_reason = reason or self._stop_reason
-        if (attempt := self._attempt) is not None:
-            is_prepared = attempt.life is not Life.PREPARING
-            attempt.stop(Stop(kill=kill, reason=reason))
-            if self._barrier is not None and not is_prepared:
-                self._barrier.call_off()
+        self.obey(Stop(kill=kill, reason=reason))
+
+    def obey(self, stop: Stop) -> None:
+        """Stop the attempt, or cancel the next one, and start no other."""
+        self.policy.never()
+        self._stop_reason = stop.reason or self._stop_reason
+        was_preparing = self._attempt is not None and self._attempt.life is Life.PREPARING
+        if self._attempt is not None:
+            self._attempt.stop(stop)
         elif not self._rest.ended:
+            was_preparing, is_command = True, stop.cause is StopCause.COMMAND
+            self.outcome = Outcome(by_user=is_command, by_group=not is_command, unprepared=is_command)
             self._enter(WorkerState.STOPPED, self._stop_reason)
-            if self._barrier is not None:
-                self._barrier.call_off()
+        if was_preparing and self._barrier is not None:
+            self._barrier.call_off()
 
     def end_with_group(self) -> None:
         """End its process, or do not start it, as another rank of its group has failed."""
         if self._attempt is not None:
             self._attempt.stop(Stop(StopCause.GROUP))
-
-    def obey(self, stop: Stop) -> None:
-        """Stop the attempt as the session's engine has decided, and start no other."""
-        self.policy.never()
-        self._stop_reason = stop.reason or self._stop_reason
-        if self._attempt is not None:
-            self._attempt.stop(stop)
 
     def pass_on(self, number: signal.Signals) -> bool:
         """Send a signal to its first process if that handles it. Returns True if it does."""

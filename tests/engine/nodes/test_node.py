@@ -10,24 +10,28 @@ from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import MagicMock
 
+import msgspec
 import psutil
 import pytest
 from msgspec import structs
 
-from gmg_tui.engine.attempts.attempt import Order, RankActivity, Stop
+from gmg_tui.engine.attempts.attempt import Order, RankActivity, Stop, StopCause
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.launchers.launcher import Launcher, Local
+from gmg_tui.engine.nodes.agent import Agent
 from gmg_tui.engine.nodes.logs import KeptLogs, LogCopies
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
-from gmg_tui.engine.nodes.states import AttemptReport
+from gmg_tui.engine.nodes.states import Assignment, AttemptReport
+from gmg_tui.engine.workers.slot import EngineSlot, Workplace
 from gmg_tui.machine import files
-from gmg_tui.model import NO_ATTEMPT, NodesSpec, Session, Slot, Worker, WorkerState
+from gmg_tui.model import NO_ATTEMPT, AgentSpec, NodesSpec, Session, Slot, Worker, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import AGENT_MARK
-from gmg_tui.session.protocol import Action
+from gmg_tui.session.protocol import Action, SetSlot
 from tests.engine.harness import running, spec_for
 from tests.engine.nodes.fleets import SLOTS, nothing_left, on_nodes
+from tests.patience import eventually
 
 _GREETED = f"""echo '{AGENT_MARK}{{"ok":true}}'; """
 
@@ -139,6 +143,33 @@ async def test_a_worker_that_was_stopped_is_no_longer_stuck_whatever_its_node_re
         assert attempt.activity().settled is not stops
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize("cause", [StopCause.COMMAND, StopCause.GROUP])
+async def test_an_attempt_that_is_stopped_before_its_agent_begins_it_has_an_outcome(cause: StopCause) -> None:
+    spec = spec_for(agent=AgentSpec("n1", "sim", "id", ""))
+    host, slot = MagicMock(), EngineSlot(Slot("cpu0"), 0, 1)
+    workplace = Workplace.here(Session(spec, (slot.slot,), 0, 0.0, ""), host)
+    agent = Agent({"cpu0": slot}, workplace, MagicMock(), lambda: None)
+    assignment = Assignment(1, Task((), {}, 0, 1), "log", stop=Stop(cause))
+    agent.assign(agent, SetSlot("cpu0", msgspec.Raw(msgspec.msgpack.encode(assignment))))
+    (assigned,) = agent._assigned.values()
+    outcome = assigned.report().outcome
+    assigned.running.cancel()
+    assert outcome is not None
+    assert (outcome.by_user, outcome.by_group) == (cause is StopCause.COMMAND, cause is StopCause.GROUP)
+
+
+async def test_a_rank_that_has_ended_is_not_assigned_again_by_a_later_stop() -> None:
+    node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
+    node.available.set()
+    attempt = RemoteAttempt(node, Order(Slot("n1/cpu0"), Task((), {}, 0, 1), 1, (), {}, "log"), MagicMock())
+    running = asyncio.create_task(attempt.run())
+    await eventually(lambda: attempt.assignment)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    attempt.stop(Stop(kill=True))
+    assert node.attempts == {}
 
 
 _LOG = "logs/n1/cpu0.log"
