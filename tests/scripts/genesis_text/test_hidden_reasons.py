@@ -44,6 +44,41 @@ _KILLED = "the host may have run out of memory"
             1, K.HOST_MEMORY, "oom_kill event",
         ),
         (
+            b"[2026-11-27 13:11:27,879] [INFO] [launch.py:428:sigkill_handler] Killing subprocess 13266\n"
+            b"[2026-11-27 13:11:27,885] [ERROR] [launch.py:434:sigkill_handler] ['python', 'a.py'] exits with return code = -9\n",
+            1, K.KILLED, _KILLED,
+        ),
+        (b"./run.sh:3: killed     python sim.py\n", 1, K.KILLED, _KILLED),
+        (b"zsh: segmentation fault (core dumped)  python sim.py\n", 1, K.KILLED, "SIGSEGV"),
+        (b"./run.sh:3: abort (core dumped)  python sim.py\n", 1, K.KILLED, "SIGABRT"),
+        (b"make: *** [Makefile:3: run] Killed\n", 2, K.KILLED, _KILLED),
+        (b"make: *** [Makefile:3: run] Error 139\n", 2, K.KILLED, "SIGSEGV"),
+        (b"Training task exit with status code 137\n", 1, K.KILLED, _KILLED),
+        (b"exit status 137\n", 1, K.KILLED, _KILLED),
+        (b"child ended: <Process name='Process-1' pid=7 parent=6 stopped exitcode=-SIGKILL>\n", 1, K.KILLED, _KILLED),
+        (b"worker 3 ended with exitcode=-9\n", 1, K.KILLED, _KILLED),
+        (b"E1127 20:57:27.62 2606 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -9) local_rank: 5\n", 1, K.KILLED, _KILLED),
+        (b"  exitcode  : -9 (pid: 14750)\n", 1, K.KILLED, _KILLED),
+        (b"=   EXIT CODE: 9\n", 9, K.KILLED, _KILLED),
+        (b"npm ERR! signal SIGKILL\n", 1, K.KILLED, _KILLED),
+        (b"sim.service: Main process exited, code=killed, status=9/KILL\n", 1, K.KILLED, _KILLED),
+        (b"", 247, K.KILLED, _KILLED),
+        (b"", 254, K.UNKNOWN, "exit code 254"),
+        (
+            b"ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
+            b"The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR\n",
+            1, K.KILLED, "ActorDiedError",
+        ),
+        (
+            b"2026-11-27 16:25:36.594950: W tensorflow/core/common_runtime/bfc_allocator.cc:243] Allocator (GPU_0_bfc) ran out of"
+            b" memory trying to allocate 1.25GiB. The caller indicates that this is not a failure, but may mean\nno robot called panda\n",
+            1, K.UNKNOWN, "exit code 1: no robot called panda",
+        ),
+        (
+            b"RuntimeError: CUDA out of memory.\nsubprocess.CalledProcessError: Command '['a']' returned non-zero exit status 1.\n",
+            1, K.MEMORY, "after RuntimeError: CUDA out of memory",
+        ),
+        (
             b"no robot called panda\n/usr/lib/python3.10/multiprocessing/resource_tracker.py:224: UserWarning: resource_tracker: "
             b"There appear to be 6 leaked semaphore objects to clean up at shutdown\n"
             b"  warnings.warn('resource_tracker: There appear to be %d '\n",
@@ -72,6 +107,81 @@ def test_a_shell_that_swallows_a_kill_is_looked_through(tmp_path: Path) -> None:
     done = subprocess.run(["bash", tmp_path / "run.sh"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     failure = explain(done.returncode, done.stdout.splitlines())
     assert (failure.kind, failure.reason) == (K.KILLED, f"exit code 1: a child was killed by SIGKILL: {_KILLED}")
+
+
+@pytest.mark.parametrize(
+    ("program", "kind", "part"),
+    [
+        (
+            "import concurrent.futures, os\nwith concurrent.futures.ProcessPoolExecutor(1) as pool:\n    pool.submit(os._exit, 1).result()",
+            K.KILLED, "BrokenProcessPool: A process in the process pool was terminated abruptly",
+        ),
+        (
+            "import subprocess, sys\nsubprocess.run(['bash', '-c', 'kill -9 $$ & wait'], check=True)",
+            K.KILLED, "died with <Signals.SIGKILL: 9>",
+        ),
+        (
+            "import subprocess, sys\nsubprocess.run(['sh', '-c', 'sh -c \"kill -9 \\$\\$\"; exit $?'], check=True)",
+            K.KILLED, "returned non-zero exit status 137",
+        ),
+        (
+            "import multiprocessing as m, os, sys\n"
+            "child = m.Process(target=os.abort)\nchild.start(); child.join(); print(child); sys.exit(1)",
+            K.KILLED, "SIGABRT",
+        ),
+        ("import os, sys, subprocess\nsys.exit(subprocess.call(['sh', '-c', 'kill -9 $$']))", K.KILLED, "SIGKILL"),
+    ],
+)  # fmt: skip
+def test_children_that_python_reports_as_killed(tmp_path: Path, program: str, kind: FailureKind, part: str) -> None:
+    code, output = run(tmp_path, program)
+    failure = explain(code, output.splitlines())
+    assert (failure.kind, part in failure.reason) == (kind, True)
+    assert code > 0
+
+
+_RICH = """\
+import io, os, sys
+from rich.console import Console
+class Empty(Exception): pass
+Empty.__module__ = "queue"
+try:
+    try:
+        {}["joint"]
+    except KeyError as error:
+        raise Empty("no state of the robot came from the simulator within the 30 seconds it is given for that") from error
+except Empty:
+    Console(file=io.TextIOWrapper(sys.stderr.buffer, ENCODING), width=80).print_exception(show_locals=True)
+sys.stderr.flush()
+"""
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_the_boxed_traceback_of_rich_is_read_as_any_other(tmp_path: Path, encoding: str) -> None:
+    reason = "Empty: no state of the robot came from the simulator within the 30 seconds it is given for that"
+    program = _RICH.replace("ENCODING", repr(encoding))
+    code, output = run(tmp_path, program + "os._exit(0)")
+    assert (code, uncaught(output.splitlines())) == (0, reason)
+    assert uncaught([*output.splitlines(), b"reward 7"]) is None
+    code, output = run(tmp_path, program + "os._exit(1)")
+    assert explain(code, output.splitlines()).reason == reason
+
+
+def test_the_traceback_of_loguru_is_read_as_any_other() -> None:
+    output = """\
+2026-11-27 10:00:00.000 | ERROR    | __main__:<module>:9 - An error has been caught in function '<module>':
+Traceback (most recent call last):
+
+> File "/tmp/x.py", line 9, in <module>
+    main()
+    └ <function main at 0x7f>
+
+  File "/tmp/x.py", line 6, in main
+    raise Empty("bad joint")
+
+queue.Empty: bad joint
+"""
+    lines = [line for line in output.encode().splitlines() if line]
+    assert uncaught(lines) == explain(1, lines).reason == "queue.Empty: bad joint"
 
 
 _UNCAUGHT = (

@@ -74,7 +74,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signals: dict[str, tuple[str, str]]
     """Why a signal ends a process, by the signal's name, and what to do about it."""
     child_signal: tuple[str, ...]
-    """Expressions with a group `signal`: its name, its number, or what a shell prints for it."""
+    """Expressions with a group `signal` (a name, a number, or a shell's text) or `status` (128 plus the number)."""
     noise: tuple[str, ...]
     """Expressions of lines that follow a failure without explaining it."""
 
@@ -108,7 +108,7 @@ def sign_of(text: bytes) -> Sign | None:
     return next((sign for pattern, sign in _signs() if pattern.search(text)), None)
 
 
-def sign_in(texts: Sequence[bytes]) -> Sign | None:
-    """Returns a sign in any of these lines, newest first; only of a kind that does not occur in harmless ones."""
-    signs = [sign for sign in map(sign_of, reversed(texts)) if sign is not None and sign.kind not in _GENERIC]
-    return next((sign for sign in signs if not sign.vague), signs[0] if signs else None)
+def sign_in(texts: Sequence[bytes]) -> tuple[Sign, bytes] | None:
+    """Returns a sign in these lines, newest first, and its line; only of a kind that does not occur in harmless ones."""
+    found = [(sign, text) for text in reversed(texts) if (sign := sign_of(text)) and sign.kind not in _GENERIC]
+    return next((each for each in found if not each[0].vague), found[0] if found else None)

@@ -1,0 +1,185 @@
+"""Finds exceptions in the last lines of a script's output: Python's tracebacks, Rich's boxes, loguru's, exception groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from gmg_tui.scripts.genesis.output import line_patterns
+from gmg_tui.scripts.genesis.output.failure_signs import noise
+
+_EXCEPTION = re.compile(
+    rb"(?:[A-Za-z_]\w*\.)*_?[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Fault|Warning)\b(?:: ?.*)?"
+)
+_AFTER_TRACEBACK = re.compile(rb"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: .*|:)?")
+_TRACEBACK = b"Traceback (most recent call last)"
+_PREFIX = re.compile(rb"^[^|+\"']{1,200}[\]:] (?=Traceback \(most recent call last\))")
+"""The prefix of a logger before a traceback, as Isaac's writes it."""
+_BOX_TOP = re.compile(r"(?:╭|\+)(?:─|-){1,400} Traceback \(most recent call last\) (?:─|-){1,400}(?:╮|\+)".encode())
+"""Rich's: `╭─── Traceback (most recent call last) ───╮`, or of ASCII characters."""
+_BOX_SIDES, _BOX_CORNERS = ("│".encode(), b"|"), ("╰".encode(), b"+-")
+_LOGURU_FRAME = b'> File "'
+_IGNORED = re.compile(
+    rb"(?:Exception ignored (?:in|while|on)\b|Error in atexit\._run_exitfuncs|--- Logging error ---).*"
+)
+"""Introductions of exceptions that do not end the script."""
+_WARNING = re.compile(rb"\S{1,400}:\d{1,7}: \w{0,60}Warning: ")
+_CHAIN = (b"The above exception was the direct cause of", b"During handling of the above exception, another")
+_GROUP = b"+ Exception Group Traceback (most recent call last):"
+_GROUP_PART = re.compile(rb"(?:\+-)?\+-{10,}.*")
+_GROUP_LINE = re.compile(rb"\| (?!\w*ExceptionGroup\b)((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: .*|:)?)")
+_USAGE = re.compile(rb"\S{1,200}: error: .+|.{1,200}: can't open file .+|.{1,200}: No module named .+")
+
+
+class Line(NamedTuple):
+    """A line of output."""
+
+    text: bytes
+    """Without escape sequences, and without spaces at its ends."""
+    indented: bool
+    """True also for lines within a box, and for a frame that loguru marks."""
+
+
+def parsed(tail: Sequence[bytes]) -> list[Line]:
+    """Returns the lines of an output without escape sequences, and without the boxes and prefixes of tracebacks."""
+    texts = [_PREFIX.sub(b"", line_patterns.unmarked(line_patterns.plain(raw))) for raw in tail]
+    indented = (
+        raw[:1] in (b" ", b"\t") or text.startswith(_LOGURU_FRAME) for raw, text in zip(tail, texts, strict=True)
+    )
+    return list(_unboxed([Line(*each) for each in zip(texts, indented, strict=True) if each[0]]))
+
+
+def _unboxed(lines: Sequence[Line]) -> Iterator[Line]:
+    """Yields the lines, with a box of Rich's as a plain traceback and the exception under it, which Rich wraps, as one line."""
+    index = 0
+    while index < len(lines):
+        text = lines[index].text
+        index += 1
+        if _BOX_TOP.fullmatch(text) is None:
+            yield lines[index - 1]
+            continue
+        width = len(text.decode(errors="replace"))
+        yield Line(_TRACEBACK, indented=False)
+        while index < len(lines) and lines[index].text.startswith((*_BOX_SIDES, *_BOX_CORNERS)):
+            yield Line(lines[index].text, indented=True)
+            index += 1
+        wrapped = [line.text for line in lines[index : index + 1]]
+        while wrapped and index + 1 < len(lines) and _wraps(wrapped[-1], lines[index + 1].text, width):
+            index += 1
+            wrapped.append(lines[index].text)
+        if wrapped:
+            yield Line(b" ".join(wrapped), indented=False)
+        index += 1
+
+
+def _wraps(text: bytes, following: bytes, width: int) -> bool:
+    """True if the first word of `following` does not fit behind `text`, so that Rich may have wrapped the line between them."""
+    first = following.partition(b" ")[0]
+    return len(f"{text.decode(errors='replace')} {first.decode(errors='replace')}") > width
+
+
+def is_noise(text: bytes) -> bool:
+    """True for lines behind a failure that do not explain it."""
+    logged = line_patterns.message(text)
+    if logged is not None:
+        return logged[0] != b"INFO" or b"Exiting Genesis" in logged[1]
+    return noise().search(text) is not None
+
+
+def without_ignored(lines: Sequence[Line]) -> list[Line]:
+    """Returns the lines without the exceptions that Python ignores, and without warnings and their source lines."""
+    kept, index = list[Line](), 0
+    while index < len(lines):
+        ignored = _IGNORED.fullmatch(lines[index].text) is not None
+        if not ignored and _WARNING.match(lines[index].text) is None:
+            kept.append(lines[index])
+        elif ignored and index + 1 < len(lines) and lines[index + 1].text.startswith(_TRACEBACK):
+            index = _end(lines, index + 1) or index + 1
+        else:
+            while index + 1 < len(lines) and lines[index + 1].indented:
+                index += 1
+        index += 1
+    return kept
+
+
+def last_exception(lines: Sequence[Line]) -> bytes | None:
+    """Returns the line that names the last exception, also of a chain, or Genesis's `[ERROR] X: …` if that is the last."""
+    for index in range(len(lines) - 1, -1, -1):
+        text = lines[index].text
+        logged = line_patterns.message(text)
+        if logged is not None and logged[0] in (b"ERROR", b"CRITICAL"):
+            text = logged[1]
+        elif text.startswith(_TRACEBACK):
+            end = _end(lines, index)
+            if end is not None:
+                return _with_next(lines[end].text, lines, end)
+            continue
+        elif lines[index].indented or not (
+            _EXCEPTION.fullmatch(text) or (_USAGE.fullmatch(text) and not is_noise(text))
+        ):
+            continue
+        # The last line of the traceback before it has the exception's module too.
+        start = next((i for i in range(index - 1, -1, -1) if lines[i].text.startswith(_TRACEBACK)), None)
+        end = _end(lines, start) if start is not None else None
+        if end is not None and short_class(lines[end].text) == short_class(text):
+            return _with_next(lines[end].text, lines, end)
+        return _with_next(text, lines, index)
+    return None
+
+
+def uncaught(lines: Sequence[Line]) -> bytes | None:
+    """Returns the exception with whose traceback an output ends; None if the script continued after it."""
+    starts = (at for at, line in enumerate(lines) if line.text.startswith(_TRACEBACK) or line.text == _GROUP)
+    start = max(starts, default=None)
+    if start is None:
+        return None
+    grouped = lines[start].text == _GROUP
+    end = start if grouped else _end(lines, start)
+    reason = of_group(lines) if grouped else None if end is None else _with_next(lines[end].text, lines, end)
+    if end is None or reason is None or short_class(reason) in (b"KeyboardInterrupt", b"SystemExit"):
+        return None
+    rest = lines[end + 1 :]
+    continued = any(not (line.indented or line.text in reason or is_noise(line.text)) for line in rest)
+    return None if continued else reason
+
+
+def causes(lines: Sequence[Line]) -> Iterator[bytes]:
+    """Yields the lines that name the exceptions from which the last one was raised."""
+    for index, line in enumerate(lines):
+        if line.text.startswith(_CHAIN):
+            yield next((each.text for each in reversed(lines[:index]) if _EXCEPTION.fullmatch(each.text)), b"")
+
+
+def of_group(lines: Sequence[Line]) -> bytes | None:
+    """Returns the first exception of the innermost `ExceptionGroup`; None if the attempt did not end with one."""
+    texts = [line.text for line in lines]
+    start = next((index for index in reversed(range(len(texts))) if texts[index] == _GROUP), len(texts))
+    parts = [index for index in range(start, len(texts)) if _GROUP_PART.fullmatch(texts[index])]
+    if not parts or any(text.startswith(_TRACEBACK) for text in texts[parts[-1] :]):
+        return None
+    for first, end in pairwise(parts):
+        messages = [match[1] for match in map(_GROUP_LINE.fullmatch, texts[first:end]) if match is not None]
+        if messages:
+            return messages[-1]
+    return None
+
+
+def short_class(text: bytes) -> bytes:
+    """Returns the exception's class, without its module."""
+    return text.partition(b":")[0].rpartition(b".")[2]
+
+
+def _end(lines: Sequence[Line], start: int) -> int | None:
+    """Returns the index of the line that names the exception of the traceback that begins at `start`."""
+    end = next((index for index in range(start + 1, len(lines)) if not lines[index].indented), None)
+    return end if end is not None and _AFTER_TRACEBACK.fullmatch(lines[end].text) else None
+
+
+def _with_next(text: bytes, lines: Sequence[Line], index: int) -> bytes:
+    """Returns an exception's first line, with the next one if it has no text."""
+    if not text.endswith(b":"):
+        return text
+    following = lines[index + 1].text if index + 1 < len(lines) else b""
+    return text + b" " + following if following and line_patterns.message(following) is None else text[:-1]
