@@ -279,6 +279,10 @@ def cache(check: str, path: Path | None, variable: str, *, remark: str | None = 
     """
     if path is None:
         return Finding(check, FAIL, "this user has no home folder", f"set HOME, or {variable} to a writable folder")
+    if not path.is_absolute():
+        advice = f"a relative HOME or XDG_CACHE_HOME makes one in every folder you start from; set {variable}"
+        finding = cache(check, path.absolute(), variable, remark=remark)
+        return finding if finding.verdict == FAIL else structs.replace(finding, verdict=WARN, advice=advice)
     existing = _existing(path)
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         return Finding(check, FAIL, f"{path} cannot be written", f"set {variable} to a writable folder")

@@ -15,7 +15,7 @@ from gmg_tui.cli.printing import note, print_json, print_table
 from gmg_tui.cli.rm import unlisted
 from gmg_tui.headless.reporter import counts, states
 from gmg_tui.machine.user_folders import user_name
-from gmg_tui.model import units
+from gmg_tui.model import WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results.column import Column
 from gmg_tui.session import SessionEntry, WorkerBrief
@@ -23,6 +23,9 @@ from gmg_tui.session.client import EngineClient
 
 _ANSWER_S = 2.0
 """How long an engine may take to report its workers; after that its record is printed."""
+_WAITING = (WorkerState.WAITING, WorkerState.RESTARTING, WorkerState.STOPPING)
+_MAX_WAITS = 4
+"""Lines under the table about one session."""
 _JOB_STATES = ("waiting", "running", "finished", "failed", "stopped")
 
 
@@ -33,7 +36,7 @@ def ls(*, as_json: bool) -> int:
     if as_json:
         print_json([_row(entry) for entry in entries])
         return 0
-    remarks = [entry.remark for entry in entries]
+    remarks = [entry.remark for entry in entries] + [wait for entry in entries for wait in _waits(entry)]
     remarks += [
         f"{folder.name} has no readable record; remove it with: gmg-tui rm {folder.name}" for folder in unlisted()
     ]
@@ -93,6 +96,13 @@ def _work(entry: SessionEntry) -> str:
     """The states of its workers; of a sweep the progress of its jobs."""
     queue = entry.record.queue
     return states(worker.state for worker in entry.record.workers) if queue is None else counts(queue)
+
+
+def _waits(entry: SessionEntry) -> list[str]:
+    """What its workers wait for before they start or end, each reason once."""
+    waiting = [worker for worker in entry.record.workers if worker.state in _WAITING and worker.reason]
+    reasons = {f"{worker.state}, {worker.reason}" for worker in waiting if entry.state == "running"}
+    return [f"{entry.name}: {reason}".replace(", for ", ", waiting for ") for reason in sorted(reasons)[:_MAX_WAITS]]
 
 
 def _fps(entry: SessionEntry) -> float | None:

@@ -34,7 +34,7 @@ _LOST = re.compile(r"^(\S+: lost since [\d:]+).*")
 """The note on a lost node, the same whatever follows."""
 _STATUS_EVERY_S = 5.0
 """The shortest time between two status lines."""
-_WAITS = frozenset({WorkerState.WAITING, WorkerState.RESTARTING})
+_WAITS = frozenset({WorkerState.WAITING, WorkerState.RESTARTING, WorkerState.STOPPING})
 
 
 class Reporter:
@@ -96,9 +96,10 @@ class Reporter:
             if worker.slot not in ranks and worker.lost_since is None:  # the note on its node stands for all of them
                 yield from self._changes(worker.slot, worker, snapshot)
             whose = worker.slot if worker.job is None else f"{worker.slot} {worker.job}"
-            advice = [worker.advice] if worker.advice and worker.state.live else []
-            for text in (*(f"warning: {warning}" for warning in worker.warnings), *advice):
+            for text in (f"warning: {warning}" for warning in worker.warnings):
                 yield from self._once(whose, text, self.line(worker.slot, text))
+            if worker.advice and worker.state is not WorkerState.FAILED:  # the same for all that run this script
+                yield from self._once("", worker.advice, self.line(worker.slot, worker.advice))
         for group in snapshot.groups:
             yield from self._changes(group.id, group, snapshot)
         yield from self._of_gpus(snapshot)
@@ -257,7 +258,11 @@ def _state(of: Worker | RankGroup, now: float) -> str:
             number = f", attempt {attempt + 1}" if isinstance(of, Worker) else ""
             return f"restarting{left}{number}{reason}"
         case WorkerState.STOPPING:
-            return f"stopping{whole}" + (f": {of.stopping}" if isinstance(of, Worker) and of.stopping else "")
+            if isinstance(of, RankGroup):
+                return f"stopping{whole}"
+            return (
+                f"stopping: {of.stopping}" if of.stopping else f"stopping{reason.replace(': for ', ': waiting for ')}"
+            )
         case WorkerState.COMPILING if isinstance(of, Worker) and of.phase_usual_s is not None:
             return f"compiling{after}; this took {units.span(of.phase_usual_s)} last time"
         case WorkerState.WAITING:

@@ -25,24 +25,19 @@ def passwd_home() -> Path | None:
 
 def config_folder() -> Path | None:
     """Returns `XDG_CONFIG_HOME`, else `~/.config`; None without a home folder."""
-    return _folder("XDG_CONFIG_HOME", ".config", os.environ)
+    return _folder("XDG_CONFIG_HOME", ".config")
 
 
 def state_folder() -> Path | None:
     """Returns `XDG_STATE_HOME`, else `~/.local/state`; None without a home folder."""
-    return _folder("XDG_STATE_HOME", ".local/state", os.environ)
+    return _folder("XDG_STATE_HOME", ".local/state")
 
 
-def cache_folder(environ: Mapping[str, str]) -> Path | None:
-    """Returns `XDG_CACHE_HOME`, else `~/.cache`; None without a home folder."""
-    return _folder("XDG_CACHE_HOME", ".cache", environ)
-
-
-def _folder(variable: str, below_home: str, environ: Mapping[str, str]) -> Path | None:
-    given = environ.get(variable, "")
+def _folder(variable: str, below_home: str) -> Path | None:
+    given = os.environ.get(variable, "")
     if given.startswith("/"):
         return Path(given)
-    folder = home(environ)
+    folder = home()
     return folder / below_home if folder is not None else None
 
 

@@ -112,6 +112,9 @@ def _below(data: ReportData) -> Iterator[str]:
     if data.plain is not None:
         for worker in data.plain.workers:
             yield from (f"{worker.slot} warning: {warning}" for warning in worker.warnings)
+        yield from sorted(
+            {worker.advice or "" for worker in data.plain.workers if worker.state is not WorkerState.FAILED} - {""}
+        )
         # A user's stops need no explanation; a signal stops all for the same reason.
         yield from sorted({job.reason for job in data.jobs if job.state is WorkerState.STOPPED and job.reason})
     if data.interrupted:

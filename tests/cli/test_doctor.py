@@ -17,6 +17,7 @@ from gmg_tui.cli import doctor
 from gmg_tui.cli.doctor import FAIL, OK, WARN, Finding, Installed, NvmlView
 from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.model import Gpu
+from gmg_tui.scripts.genesis import caches
 from tests.cli.scripted import environ, gmg
 from tests.nvml_sim import Sim
 
@@ -140,6 +141,9 @@ def test_folders_are_checked_for_their_file_system_and_free_space(
 ) -> None:
     (tmp_path / "file").touch()
     assert doctor.cache("mesh cache", tmp_path / "cache", "X") == Finding("mesh cache", OK, f"{tmp_path}/cache, cold")
+    monkeypatch.chdir(tmp_path)
+    relative = doctor.cache("mesh cache", caches.mesh_cache({"HOME": "home"}), "X")
+    assert (relative.verdict, relative.result) == (WARN, f"{tmp_path}/home/.cache/genesis, cold")
     denied = doctor.cache("mesh cache", tmp_path / "file" / "x", "X")
     assert (denied.verdict, denied.advice) == (FAIL, "set X to a writable folder")
     verdicts = {}

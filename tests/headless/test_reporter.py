@@ -108,6 +108,22 @@ def test_a_reason_is_reported_when_it_changes_except_for_numbers_in_it() -> None
         assert list(reporter.events(_snapshot(second, worker))) == [f"gpu0    {text}" for text in expected]
 
 
+def test_what_a_stopping_worker_waits_for_is_reported_and_so_is_a_pattern_that_helps() -> None:
+    reporter = Reporter(_SESSION)
+
+    def lines(second: float, state: WorkerState, **fields: Any) -> list[str]:
+        return list(reporter.events(_snapshot(second, worker_of("gpu0", 0, state, attempt=1, **fields))))
+
+    left = "for {} that the script left behind (wandb-service)"
+    assert lines(1, WorkerState.STOPPING, reason=left.format("2 processes")) == [
+        "gpu0    stopping: waiting for 2 processes that the script left behind (wandb-service)"
+    ]
+    assert lines(2, WorkerState.STOPPING, reason=left.format("3 processes")) == []
+    hint = "its FPS are not known: start it with --pattern 'speed (?P<fps>\\d+)'"
+    assert lines(3, WorkerState.FINISHED, advice=hint)[1:] == [f"gpu0    {hint}"]
+    assert len(lines(4, WorkerState.FAILED, advice="see its log")) == 1
+
+
 def test_the_status_shows_the_progress_of_the_slowest_worker() -> None:
     fast = replace(_running(100.0), progress=Progress(90.0, 100.0, "it"))
     slow = replace(_running(100.0, "gpu10"), progress=Progress(12.0, 96.0, "iteration"))

@@ -11,6 +11,7 @@ import pytest
 from gmg_tui import session as sessions
 from gmg_tui.machine import user_folders
 from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts.genesis import caches
 from tests.cli.scripted import COMMAND, ROOT, WORKER, environ
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be another user")
@@ -32,9 +33,8 @@ def test_relative_and_empty_folders_do_not_count(monkeypatch: pytest.MonkeyPatch
     passwd = user_folders.home({})
     assert passwd is not None
     assert user_folders.home({"HOME": ""}) == user_folders.home({"HOME": "x"}) == passwd
-    assert user_folders.cache_folder({"XDG_CACHE_HOME": "x", "HOME": "/h"}) == Path("/h/.cache")
     monkeypatch.setattr(os, "getuid", lambda: 424242)
-    assert user_folders.home({"HOME": ""}) is user_folders.cache_folder({}) is None
+    assert user_folders.home({"HOME": ""}) is caches.kernel_cache({}) is None
     assert user_folders.user_name(424242) == "user 424242"
 
 

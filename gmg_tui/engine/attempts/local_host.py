@@ -215,7 +215,9 @@ class LocalHost:
             added = probe.on_path(environment.full)
             environment = environment._replace(set=environment.set | added, full=environment.full | added)
         full, error_file = environment.full, meeting.error_file if meeting is not None else None
-        await self.from_disk("the disk with the kernel cache", lambda: caches_ready(full), report, number)
+        await self.from_disk(
+            "the disk with the kernel cache", lambda: caches_ready(full, self.spec.cwd), report, number
+        )
         if error_file is not None:
             await self.from_disk("the disk of the session", lambda: make_rank_folder(error_file), report, error_file)
         written = order.args
@@ -279,7 +281,7 @@ def make_rank_folder(error_file: str) -> None:
         Path(error_file).unlink()
 
 
-def caches_ready(environ: Mapping[str, str]) -> None:
+def caches_ready(environ: Mapping[str, str], cwd: str) -> None:
     """Remove locks that killed workers have left in Genesis' caches: with one each attempt compiles for minutes."""
-    for path in caches.remove_stale_locks(environ):
+    for path in caches.remove_stale_locks(environ, cwd):
         _log.warning("removed a stale lock of the kernel cache: %s", path)

@@ -130,6 +130,7 @@ class Readings:
             self._parse(block)
         self._count()
         self.counts.close()
+        self.reader.is_complete = exit_code == 0
         self.unclean = self.reader.uncaught() if exit_code == 0 else None
         self.mark_ended()
         self._remembered.record(self.reader.phase_times, warm=self._warm)
@@ -260,7 +261,7 @@ class Readings:
             phase_since=unix(reader.phase_started) if phase is not Phase.NONE else 0.0,
             phase_usual_s=self.usual_s if phase is not Phase.NONE else None,
             fps_silent_since=unix(now - silent_s) if silent_s is not None else None,
-            advice=reader.hint if self.fps is None and state.live else None,
+            advice=reader.hint if self.fps is None else None,
             device=reader.genesis.device,
             backend=reader.genesis.backend,
             genesis_version=reader.genesis.version,

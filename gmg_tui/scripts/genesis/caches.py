@@ -13,10 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from gmg_tui.machine.folders import distrust
-from gmg_tui.machine.user_folders import cache_folder
+from gmg_tui.machine.user_folders import passwd_home
 
 STALE_S = 60.0
-"""The age from which a lock counts as left behind."""
+"""The age from which a lock counts as stale."""
 
 CACHE_LIMIT = "QD_OFFLINE_CACHE_MAX_SIZE_OF_FILES"
 LARGE_LIMIT = (1 << 31) - 1
@@ -28,17 +28,18 @@ _LOCK_NAMES = ("qdcache.lock", "ptxcache.lock", "ticache.lock", "metadata.lock")
 """Of Quadrants' kernels and of its PTX, and of both as Taichi called them."""
 
 
-def mesh_cache(environ: Mapping[str, str]) -> Path | None:
+def mesh_cache(environ: Mapping[str, str], cwd: str = "") -> Path | None:
     """Returns the mesh cache: `GS_CACHE_FILE_PATH`, else below `XDG_CACHE_HOME` or `~/.cache` (1.4.5: genesis/utils/cache.py).
 
-    None for a user without a home folder.
+    Genesis and its compiler take relative folders as they are, from the script's working directory `cwd`, which the XDG
+    specification forbids. None for a user without a home folder.
     """
-    return _cache("GS_CACHE_FILE_PATH", "genesis", environ)
+    return _cache("GS_CACHE_FILE_PATH", "genesis", environ, cwd)
 
 
-def kernel_cache(environ: Mapping[str, str]) -> Path | None:
+def kernel_cache(environ: Mapping[str, str], cwd: str = "") -> Path | None:
     """Returns the kernel cache, likewise: `QD_OFFLINE_CACHE_FILE_PATH`, else below the folder of caches (compile_config.h)."""
-    return _cache("QD_OFFLINE_CACHE_FILE_PATH", "quadrants/qdcache", environ)
+    return _cache("QD_OFFLINE_CACHE_FILE_PATH", "quadrants/qdcache", environ, cwd)
 
 
 def kernel_cache_use(environ: Mapping[str, str], genesis: str | None) -> tuple[int, int | None]:
@@ -62,30 +63,33 @@ def _size(file: Path) -> int:
         return 0
 
 
-def _cache(variable: str, name: str, environ: Mapping[str, str]) -> Path | None:
+def _cache(variable: str, name: str, environ: Mapping[str, str], cwd: str) -> Path | None:
     if path := environ.get(variable):
-        return Path(path)
-    base = cache_folder(environ)
-    return base / name if base is not None else None
+        return Path(cwd, path)
+    base = environ.get("XDG_CACHE_HOME")
+    if base is None:
+        home = environ.get("HOME", passwd_home())
+        base = f"{home}/.cache" if home is not None else None
+    return Path(cwd, base, name) if base is not None else None
 
 
-def exist(environ: Mapping[str, str]) -> bool:
-    """Whether there are compiled kernels at all; whether they are this script's is not visible from outside."""
-    cache = kernel_cache(environ)
+def exist(environ: Mapping[str, str], cwd: str) -> bool:
+    """Returns True if there are any compiled kernels; whether they are this script's is not visible from outside."""
+    cache = kernel_cache(environ, cwd)
     try:
         return cache is not None and any(cache.iterdir())
     except OSError:
         return False
 
 
-def remove_stale_locks(environ: Mapping[str, str]) -> tuple[Path, ...]:
+def remove_stale_locks(environ: Mapping[str, str], cwd: str = "") -> tuple[Path, ...]:
     """Removes the stale locks of the kernel caches that a worker with this environment would use, and returns them.
 
     Caches that another user could change are left alone.
     """
     # As the cache was called before Genesis 0.4.
-    before = [_cache("TI_OFFLINE_CACHE_FILE_PATH", f"{name}/ticache", environ) for name in ("gstaichi", "taichi")]
-    roots = [root for root in dict.fromkeys((kernel_cache(environ), *before)) if root is not None]
+    before = [_cache("TI_OFFLINE_CACHE_FILE_PATH", f"{name}/ticache", environ, cwd) for name in ("gstaichi", "taichi")]
+    roots = [root for root in dict.fromkeys((kernel_cache(environ, cwd), *before)) if root is not None]
     removed = []
     for lock in (lock for root in roots if distrust(root) is None for lock in _locks(root)):
         with suppress(OSError):

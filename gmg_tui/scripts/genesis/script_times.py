@@ -25,7 +25,7 @@ class ScriptTimes:
         self._script = spec.script if spec.module else str(Path(spec.cwd, spec.script).resolve())
         installed = versions(spec.python)
         self._versions = f"{installed.genesis} {installed.compiler}"
-        self._caches_exist = caches.exist({**os.environ, **spec.env})
+        self._caches_exist = caches.exist({**os.environ, **spec.env}, spec.cwd)
         self._known: dict[str, PhaseTimes] = {}
 
     def of(self, args: Sequence[str]) -> PhaseTimes:

@@ -29,6 +29,7 @@ _MAX_BYTES = 1 << 20
 """Memory of a user's expression, which limits its size."""
 NAMES = ("fps", "steps", "n_envs", "done", "total", "unit")
 METRIC = "metric_"
+_OPTION = "--pattern"
 _USE = "use (?P<fps>…), (?P<steps>…), (?P<n_envs>…), (?P<done>…), (?P<total>…) or (?P<metric_NAME>…)"
 
 
@@ -92,7 +93,7 @@ def _in_linear_time(pattern: str) -> Any:
 
 def of_settings(tables: Mapping[str, Any], patterns: Sequence[str] = ()) -> list[Format]:
     """Returns the formats that a user describes, those of `--pattern` first. Raises `GmgError` if a table is invalid."""
-    rows = [Format(lines=tuple(patterns))] if patterns else []
+    rows = [Format(lines=tuple(patterns), source=_OPTION)] if patterns else []
     for name, table in tables.items():
         try:
             rows.append(msgspec.convert(table, Format))
@@ -124,6 +125,8 @@ class FormatLines(LineReader):
         self._patterns = [*map(re.compile if built_in else _in_linear_time, row.lines)]
         self._depth: int | None = None
         """Rows between the first bar and the outermost one that was read."""
+        self.is_unmatched = row.source == _OPTION
+        """True if the row is of `--pattern`, and none of its lines has occurred so far."""
         self._counts_done = any("done" in pattern.groupindex for pattern in self._patterns)
 
     def read(self, block: bytes) -> Iterator[Figures]:
@@ -134,6 +137,7 @@ class FormatLines(LineReader):
                     continue
                 text = visible(raw[: 8 * _LINE]).decode("utf-8", "replace")[:_LINE]
                 for match in filter(None, (pattern.search(text) for pattern in self._patterns)):
+                    self.is_unmatched = False
                     yield self._figures(match)
 
     def _is_outermost(self, raw: bytes) -> bool:
@@ -191,28 +195,31 @@ _RATES = re.compile(
     re.IGNORECASE,
 )
 _HINT_LINES, _HINT_S, _HINT_BYTES = 3, 5.0, 2000
-"""A pattern is suggested after so many lines with a rate, over at least so many seconds; so much of a block is searched."""
+"""Lines with a rate before a pattern is suggested, the shortest time between them, and the bytes of a block to search."""
 
 
 class PatternHint:
-    """Suggests a `--pattern` for lines with a rate that no reader knows.
-
-    Attributes:
-        text: The suggestion, quoted for a shell; None before enough lines were read.
-    """
+    """Suggests a `--pattern` for lines with a rate that no reader knows."""
 
     def __init__(self) -> None:
-        self.text: str | None = None
-        self._times: list[float] = []
+        self._last: re.Match[str] | None = None
+        self._first_at, self._last_at, self._lines = 0.0, 0.0, 0
+
+    def text(self, *, ended: bool) -> str | None:
+        """Returns the suggestion, quoted for a shell; None before enough lines were read."""
+        lasting = ended or self._last_at - self._first_at >= _HINT_S
+        if self._last is None or self._lines <= _HINT_LINES or not lasting:
+            return None
+        return f"its FPS are not known: start it with --pattern {shlex.quote(_pattern_of(self._last))}"
 
     def feed(self, block: bytes, now: float) -> None:
         """Search the end of a block, which arrived at `now` (monotonic seconds)."""
-        for line in strip_ansi(block[-_HINT_BYTES:]).decode("utf-8", "replace").splitlines() if not self.text else ():
-            match = _RATES.search(line[:_HINT_LINE])
-            if match is not None:
-                self._times = [*self._times[:_HINT_LINES], now]
-                if len(self._times) > _HINT_LINES and now - self._times[0] >= _HINT_S:
-                    self.text = f"its FPS are not known: start it with --pattern {shlex.quote(_pattern_of(match))}"
+        if self.text(ended=False) is not None:
+            return
+        for line in strip_ansi(block[-_HINT_BYTES:]).decode("utf-8", "replace").splitlines():
+            if (match := _RATES.search(line[:_HINT_LINE])) is not None:
+                self._first_at = self._first_at or now
+                self._last, self._last_at, self._lines = match, now, self._lines + 1
 
 
 def _pattern_of(match: re.Match[str]) -> str:

@@ -110,6 +110,21 @@ def test_only_old_locks_of_caches_are_stale(tmp_path: Path) -> None:
     assert len(list(tmp_path.rglob("*.*"))) == 3
 
 
+@pytest.mark.parametrize(
+    ("environ", "meshes", "kernels"),
+    [
+        ({"HOME": "home"}, "/w/home/.cache/genesis", "/w/home/.cache/quadrants/qdcache"),
+        ({"HOME": ""}, "/.cache/genesis", "/.cache/quadrants/qdcache"),
+        ({"HOME": "/h", "XDG_CACHE_HOME": "c"}, "/w/c/genesis", "/w/c/quadrants/qdcache"),
+        ({"XDG_CACHE_HOME": "/c"}, "/c/genesis", "/c/quadrants/qdcache"),
+    ],
+)
+def test_genesis_takes_folders_as_they_are_given(environ: dict[str, str], meshes: str, kernels: str) -> None:
+    """As Genesis 1.4.5 opens them, by strace."""
+    found = (caches.mesh_cache(environ, "/w"), caches.kernel_cache(environ, "/w"))
+    assert found == (Path(meshes), Path(kernels))
+
+
 def test_caches_are_searched_in_the_folders_of_the_worker(tmp_path: Path) -> None:
     kernels, before = lock(tmp_path / "kernels" / "qdcache.lock"), lock(tmp_path / "before" / "ticache.lock")
     environ = {"QD_OFFLINE_CACHE_FILE_PATH": str(kernels.parent), "TI_OFFLINE_CACHE_FILE_PATH": str(before.parent)}

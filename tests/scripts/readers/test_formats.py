@@ -209,6 +209,21 @@ def test_an_unparsed_rate_suggests_a_pattern(line: str, pattern: str) -> None:
     assert figures.rates
 
 
+def test_a_pattern_that_matches_nothing_is_reported_once_the_script_has_ended_or_runs() -> None:
+    rows = of_settings({"other": {"lines": [r"(?P<fps>\d+) Hz"]}}, [r"FPS=(?P<fps>\d+)"])
+    short, long, right = (Reader(started=0.0, formats=rows) for _ in range(3))
+    for _ in range(5):
+        short.feed(b"step 7 fps: 1236\n", 1.0)
+    right.feed(b"step 7 FPS=1236\n", 1.0)
+    assert (short.warnings, short.hint) == ((), None)
+    short.is_complete = right.is_complete = True
+    assert (short.warnings, right.warnings) == (("no line matches --pattern",), ())
+    assert "fps: (?P<fps>" in (short.hint or "")
+    for second in (1.0, 60.0):
+        long.feed(b"step 7 of 10\n", second)
+    assert long.warnings == ("no line matches --pattern",)
+
+
 def test_no_pattern_is_suggested_with_a_known_rate_or_without_a_printed_one() -> None:
     genesis, quiet = Reader(started=0.0), Reader(started=0.0)
     for second in range(1, 20):

@@ -36,6 +36,8 @@ _SILENT = frozenset({Phase.IMPORTING, Phase.COMPILING})
 
 _STALE_FACTOR, _STALE_S, _FIRST_GAP_S = 3.0, 5.0, 20.0
 """A number is current for so many times the longest of the last gaps (or the third, before there is one)."""
+_UNMATCHED_S = 15.0
+"""Seconds of running before a `--pattern` that has matched nothing is reported."""
 _GAPS = 16  # some scripts print several numbers at once, after a long silence
 
 
@@ -79,6 +81,7 @@ class Reader:
         pace: When it reported progress.
         metrics: The newest of each named number.
         n_envs: Environments, as printed; None if they were not.
+        is_complete: True once the script has ended by itself.
     """
 
     def __init__(
@@ -103,9 +106,11 @@ class Reader:
         self.metrics: dict[str, float] = {}
         self.n_envs: int | None = None
         self.genesis = GenesisLines(Alerts(gpu_slot, rank=rank))
+        self._described = [*map(FormatLines, formats)]
         trainers = (FormatLines(row, built_in=True) for row in built_in().values())
-        self._readers: tuple[LineReader, ...] = (ReportedLines(), *map(FormatLines, formats), self.genesis, *trainers)
+        self._readers: tuple[LineReader, ...] = (ReportedLines(), *self._described, self.genesis, *trainers)
         self._hint = PatternHint()
+        self.is_complete = False
         self._rate = PrintedRate()
         self._rate_from = self._progress_from = self._envs_from = len(self._readers)
         self._reports: deque[tuple[float, float]] = deque(maxlen=_PACE + 1)
@@ -186,13 +191,16 @@ class Reader:
 
     @property
     def hint(self) -> str | None:
-        """The `--pattern` to start the script with, where it prints a rate that is not read."""
-        return self._hint.text if self.fps is None else None
+        """The `--pattern` to start the script with if it prints a rate that is not read."""
+        return self._hint.text(ended=self.is_complete) if self.fps is None else None
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """The warnings, one line each."""
-        return tuple(text for reader in self._readers for text in reader.warnings)
+        texts = [text for reader in self._readers for text in reader.warnings]
+        if self.is_complete or self.running_s(self._now) >= _UNMATCHED_S:
+            texts += ["no line matches --pattern" for reader in self._described if reader.is_unmatched]
+        return tuple(texts)
 
     def running_s(self, now: float) -> float:
         """Returns how long it has been in the running phase at `now` (monotonic seconds), seconds."""
