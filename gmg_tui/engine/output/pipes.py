@@ -134,7 +134,12 @@ class Pipes:
         return size
 
     def close(self, pipe: Pipe) -> None:
-        """Read what is left in a pipe, then close it, even if a process has it open."""
+        """Read what is left in a pipe, then close it, even if a process has it open.
+
+        Other pipes are read first if they became ready first: a script's two streams keep their order.
+        """
+        for file, _ in self._ready.poll(0):
+            self._read(self._pipes[file])
         for _ in range(_LEFT_CHUNKS):
             if self._pipes.get(pipe.file) is not pipe or not self._read(pipe):
                 break
