@@ -259,12 +259,16 @@ async def test_a_closed_pipe_is_read_after_those_that_became_ready_first(ends: E
     """A traceback on standard error is not the end of a script that printed something after it."""
     order: list[bytes] = []
     (out, write_out), (_, write_err) = (ends.pipes.open(order.append) for _ in range(2))
+    read = asyncio.Event()
+    ends.pipes.on_read = read.set
+    os.write(write_out, b"step")
+    await read.wait()
     os.write(write_err, b"Traceback")
     os.write(write_out, b"saved")
     os.close(write_err)
     os.close(write_out)
     ends.pipes.close(out)
-    assert order == [b"Traceback", b"saved"]
+    assert order == [b"step", b"Traceback", b"saved"]
 
 
 async def test_reading_pauses_while_the_queue_is_full(ends: Ends) -> None:

@@ -112,6 +112,7 @@ class Pipes:
                 pause_s = 0.0  # there is more
             elif size:
                 pause_s = min(pause_s, _FILL * pipe.room_bytes / size * (now - self._read_at))
+        self._ready.poll(0)  # the kernel forgets which pipes were ready, and lists the next ones in their order
         self._pause_s, self._read_at = pause_s, now
         self._timer = loop.call_later(pause_s, self._read_all)
         self.on_read()
