@@ -19,6 +19,6 @@ def on_path(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def packages() -> list[list[str]]:
-    """Returns the simulators and trainers of `simulators.txt`: module, package and name of each."""
-    rows = Path(SITE, "simulators.txt").read_text("utf-8").splitlines()
+    """Returns the simulators and trainers of `calls.txt`: module, package and name of each."""
+    rows = Path(SITE, "calls.txt").read_text("utf-8").splitlines()
     return [row.split(maxsplit=3)[1:] for row in rows if row.startswith("name ")]

@@ -16,6 +16,7 @@ from msgspec import structs
 from gmg_tui.machine.files import open_regular
 from gmg_tui.machine.folders import LockedFolder, make_locked, remove_abandoned, runtime_folder
 from gmg_tui.model import Fps, Phase
+from gmg_tui.scripts.probe.reports import Reports
 from gmg_tui.scripts.probe.site import gmg_probe as probe
 
 PREFIX = "gmg-probe-"
@@ -148,12 +149,14 @@ class Counts:
         env_steps: Environment steps between the first count and the last.
         seconds: Seconds between these.
         last_at: When a step was last counted, monotonic seconds.
+        reports: Metrics and saved files that its processes report.
         quiet_s: The longest pause between two steps that is usual, seconds.
     """
 
     def __init__(self, folder: LockedFolder | None) -> None:
         self._locked = folder
         self._counters: dict[str, _Counter] = {}
+        self.reports = Reports()
         self.active = self.simulator = False
         self.phase: tuple[Phase, float] | None = None
         self.steps = 0
@@ -197,6 +200,8 @@ class Counts:
                 if entry.name.isdigit() and entry.name not in self._counters:
                     with contextlib.suppress(OSError):  # no regular file, or removed by the script
                         self._counters[entry.name] = _Counter(entry.name, folder)
+                else:
+                    self.reports.open(entry.name, folder)
 
     def _add_up(self, counters: list[_Counter], now: float) -> None:
         self.active = True
@@ -229,6 +234,7 @@ class Counts:
         for counter in self._counters.values():
             counter.close()
         self._counters.clear()
+        self.reports.close()
         if self._locked is not None:
             self._locked.remove(MAX_FILES)
             self._locked = None

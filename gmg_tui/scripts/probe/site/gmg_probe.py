@@ -1,4 +1,4 @@
-"""Counts the steps of simulators, and notes when calls are reached with which a phase begins (`simulators.txt`).
+"""Wraps the calls of `calls.txt`: counts steps, notes when a phase begins, and reports metrics and saved files.
 
 Each process that simulates has a file of `WORDS` aligned 8-byte words, which it alone writes and the engine reads. The
 first Python of an attempt has one at once; others, such as helpers that simulate nothing, have one once a simulator is
@@ -95,8 +95,10 @@ class _Counts:
 
 
 folder = ""
+_reports = None
+"""The module `gmg_reports`."""
 _counts = _Counts()
-_rows: "list[list[str]]" = []  # of `simulators.txt`: how to wrap, module, class, method, and what the wrapper needs
+_rows: "list[list[str]]" = []  # of `calls.txt`: how to wrap, module, class, method, and the wrapper's arguments
 
 
 def open_file(name, flags):
@@ -112,14 +114,16 @@ def open_file(name, flags):
         os.close(where)
 
 
-def start(where):
-    """Count in this process, and in those that it forks, into files in the folder `where`."""
-    global folder
-    folder = where
-    with open(os.path.join(os.path.dirname(__file__), "simulators.txt"), encoding="utf-8") as file:
-        _rows.extend(line.partition("#")[0].split() for line in file if line.startswith(("step ", "call ")))
+def start(where, reports):
+    """Counts in this process, and in those that it forks, into files in the folder `where`; so does `reports`."""
+    global folder, _reports
+    folder, _reports = where, reports
+    with open(os.path.join(os.path.dirname(__file__), "calls.txt"), encoding="utf-8") as file:
+        _rows.extend(line.partition("#")[0].split() for line in file if line.startswith(tuple(_WRAPPERS)))
     sys.meta_path.insert(0, _Finder())
+    _reports.ring.open_file = open_file
     os.register_at_fork(after_in_child=_counts.__init__)  # a child counts for itself
+    os.register_at_fork(after_in_child=_reports.ring.restart)
     try:
         os.close(open_file("started", os.O_EXCL))
     except OSError:
@@ -180,6 +184,40 @@ def _marking(original, at_beginning, at_end):
     return call
 
 
+def _reporting(original, how):
+    """A call that reports metrics."""
+    report = _reports.METRICS[how]
+
+    def call(*args, **kwargs):
+        result = original(*args, **kwargs)
+        try:
+            report(*args, **kwargs)
+        except Exception:
+            return result
+        return result
+
+    return call
+
+
+def _saving(original, kind_name):
+    """A call that saves a file, named by its second argument."""
+    kind = _reports.STATE if kind_name == "state" else _reports.EXPORT
+
+    def call(*args, **kwargs):
+        result = original(*args, **kwargs)
+        try:
+            place = args[1] if len(args) > 1 else next(kwargs[name] for name in ("f", "path", "filename") if name in kwargs)
+            _reports.saved(kind, _counts.environment_steps, place)
+        except Exception:
+            return result
+        return result
+
+    return call
+
+
+_WRAPPERS = {"step ": _counting, "call ": _marking, "metric ": _reporting, "save ": _saving}
+
+
 def _wrap(module):
     """Wrap the functions of the table that a module has."""
     from functools import update_wrapper
@@ -188,8 +226,7 @@ def _wrap(module):
         owner = module if owner_name == "-" else getattr(module, owner_name, None)
         original = getattr(owner, "__dict__", {}).get(method) if name == module.__name__ else None
         if callable(original):
-            wrapper = _counting if what == "step" else _marking
-            setattr(owner, method, update_wrapper(wrapper(original, *rest), original))
+            setattr(owner, method, update_wrapper(_WRAPPERS[what + " "](original, *rest), original))
 
 
 class _Finder:

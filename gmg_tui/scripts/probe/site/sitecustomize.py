@@ -14,8 +14,9 @@ def _start():
         import faulthandler
 
         import gmg_probe
+        import gmg_reports
 
-        gmg_probe.start(folder)
+        gmg_probe.start(folder, gmg_reports)
         stacks = open(gmg_probe.open_file(gmg_probe.STACKS, os.O_WRONLY | os.O_APPEND), "ab")  # noqa: SIM115 - open until the end
         faulthandler.register(gmg_probe.STACK_SIGNAL, file=stacks, all_threads=True, chain=False)
 

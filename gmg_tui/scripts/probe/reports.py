@@ -1,0 +1,139 @@
+"""Reads what the probe reports of an attempt's processes: metrics and saved files (`site/gmg_reports.py`)."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from typing import NamedTuple
+
+from gmg_tui.machine.files import open_regular
+from gmg_tui.scripts.probe.site import gmg_reports as ring
+
+MAX_FILES = 64
+"""Processes that are read."""
+MAX_RECORDS = 20_000
+"""Records of one process that are read at once; of more, the newest."""
+_MAX_STEP = 2**62
+
+
+class Metric(NamedTuple):
+    """A number that a script has reported."""
+
+    name: str
+    value: float
+    """NaN and infinity included."""
+    step: int | None
+    at: float
+    """Monotonic seconds."""
+
+
+class SavedFile(NamedTuple):
+    """A file that a call of the script has saved."""
+
+    path: str
+    size_bytes: int | None
+    """None if the script may not have written it to its end."""
+    inode: int
+    env_steps: int
+    """Environment steps of its process until then."""
+    is_export: bool
+    """True if a script cannot continue from it."""
+    at: float
+    """Monotonic seconds."""
+
+
+class ReportFile:
+    """The ring of one process.
+
+    Attributes:
+        lost: Records that were overwritten before they were read.
+    """
+
+    def __init__(self, name: str, folder: int) -> None:
+        """Opens the file `name` in an open folder. Raises `OSError`."""
+        self._descriptor = open_regular(name, folder=folder)
+        self._end = self._count = self.lost = 0
+
+    def read(self) -> list[Metric | SavedFile]:
+        """Returns what is new, oldest first; content that the probe cannot have written is ignored."""
+        header = self._header()
+        if header is None or header[1] == self._end:
+            return []
+        data = os.pread(self._descriptor, ring.CAPACITY, ring.HEADER.size)
+        after = self._header()
+        if len(data) != ring.CAPACITY or after is None:
+            return []
+        end, begin = header[1], max(self._end, after[2])
+        at = begin % ring.CAPACITY
+        records = self._parse((data[at:] + data[:at])[: end - begin])
+        self._end = end
+        return [each for each in map(_decoded, records[-MAX_RECORDS:]) if each is not None]
+
+    def _header(self) -> tuple[int, ...] | None:
+        data = os.pread(self._descriptor, ring.HEADER.size, 0)
+        if len(data) != ring.HEADER.size:
+            return None
+        header: tuple[int, ...] = ring.HEADER.unpack(data)
+        magic, end, oldest, count = header
+        is_plausible = self._end <= end and 0 <= oldest <= end <= oldest + ring.CAPACITY and self._count <= count
+        return header if magic == ring.MAGIC and is_plausible else None
+
+    def _parse(self, data: bytes) -> list[tuple[int, int, int, float, int, bytes]]:
+        records, at = [], 0
+        while at + ring.RECORD.size <= len(data):
+            size, kind, count, first, second, value, at_ns = ring.RECORD.unpack_from(data, at)
+            if size < ring.RECORD.size or at + size > len(data) or count < self._count:
+                break
+            name = data[at + ring.RECORD.size : at + size].rstrip(b"\0")
+            records.append((kind, first, second, value, at_ns, name))
+            self.lost += count - self._count
+            self._count, at = count + 1, at + size
+        return records
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._descriptor)
+
+
+def _decoded(record: tuple[int, int, int, float, int, bytes]) -> Metric | SavedFile | None:
+    kind, first, second, value, at_ns, name = record
+    at = min(at_ns / 1e9, time.monotonic())
+    if not name or at < 0:
+        return None
+    if kind == ring.METRIC:
+        return Metric(name.decode("utf-8", "replace"), value, first if abs(first) < _MAX_STEP else None, at)
+    if kind in (ring.STATE, ring.EXPORT) and second >= 0 <= value < _MAX_STEP:
+        size = first if first >= 0 else None
+        return SavedFile(os.fsdecode(name), size, int(value), second, kind == ring.EXPORT, at)
+    return None
+
+
+class Reports:
+    """The reports of all processes of an attempt."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, ReportFile] = {}
+
+    @property
+    def lost(self) -> int:
+        """Records that were overwritten before they were read."""
+        return sum(file.lost for file in self._files.values())
+
+    def open(self, name: str, folder: int) -> None:
+        """Opens the file `name` in an open folder if it is a process's ring."""
+        pid, _, suffix = name.partition(".")
+        if pid.isdigit() and f".{suffix}" == ring.SUFFIX and name not in self._files and len(self._files) < MAX_FILES:
+            with suppress(OSError):  # no regular file, or removed by the script
+                self._files[name] = ReportFile(name, folder)
+
+    def read(self) -> list[Metric | SavedFile]:
+        """Returns what is new, in the order in which it was reported."""
+        new = [each for file in self._files.values() for each in file.read()]
+        return sorted(new, key=lambda each: each.at)
+
+    def close(self) -> None:
+        """Closes all files."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()

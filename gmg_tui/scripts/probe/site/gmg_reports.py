@@ -1,0 +1,131 @@
+"""Reports metrics and saved files of this process to the engine, through a ring in a file of the probe's folder.
+
+The file `PID.reports` holds `HEADER` and a ring of records, which this process alone writes and the engine reads once a
+second. A full ring drops its oldest records. Nothing here raises into the script, prints or waits for long.
+"""
+
+import os
+from _thread import allocate_lock
+from struct import Struct
+from time import monotonic_ns
+
+SUFFIX = ".reports"
+MAGIC = 0x474D_4752_4550_5401
+"""The first word of a file that can be read: `GMGREPT`, and the version of its layout."""
+HEADER = Struct("<4q")
+"""Magic, bytes ever written, offset of the oldest record that is intact, records ever written."""
+CAPACITY = 512 << 10
+"""Bytes in the ring; a multiple of 8, as all records are."""
+RECORD = Struct("<HHqqqdq")
+"""Bytes with padding, kind, sequence number, two integers, a float, CLOCK_MONOTONIC in ns; the name follows in UTF-8."""
+METRIC, STATE, EXPORT = range(1, 4)
+"""Kinds. A metric: its step, 0, its value. A saved file: its size in bytes, environment steps so far, its inode."""
+NO_STEP = -(2**63)
+"""The step of a metric that has none."""
+UNKNOWN = -1
+"""The size of a file that may not be written to its end, as the script had opened it itself."""
+MAX_NAME_BYTES, MAX_PATH_BYTES = 200, 4096
+_LOCK_S = 0.001
+"""A signal's handler that reports, while the thread that it interrupted does, drops its record after this time."""
+
+
+class Ring:
+    """This process's file, made with its first record."""
+
+    def __init__(self, open_file=None):
+        self.open_file = open_file
+        self.memory = None  # False if there can be no file
+        self.words = None
+        self.lock = allocate_lock()
+
+    def restart(self):
+        """In a forked child, which has a file of its own."""
+        self.__init__(self.open_file)
+
+    def open(self):
+        """Makes the file, or continues it after an `exec`."""
+        self.memory = False
+        import mmap
+
+        size = HEADER.size + CAPACITY
+        descriptor = self.open_file(str(os.getpid()) + SUFFIX, os.O_RDWR)
+        try:
+            os.posix_fallocate(descriptor, 0, size)  # raises on a full disk, where a write would be a SIGBUS
+            memory = memoryview(mmap.mmap(descriptor, size))
+        finally:
+            os.close(descriptor)
+        self.words = memory[: HEADER.size].cast("q")
+        self.words[0] = MAGIC
+        self.memory = memory[HEADER.size :]
+
+    def write(self, kind, name, first, second, value):
+        """Appends a record."""
+        size = (RECORD.size + len(name) + 7) & ~7
+        if not self.lock.acquire(True, _LOCK_S):
+            return
+        try:
+            if self.memory is None:
+                self.open()
+            if not self.memory:
+                return
+            _, end, oldest, count = self.words
+            while end + size - oldest > CAPACITY:
+                oldest += int.from_bytes(self.memory[oldest % CAPACITY :][:2], "little")
+            self.words[2] = oldest  # first, so that the engine takes no record that is being overwritten
+            record = RECORD.pack(size, kind, count, first, second, value, monotonic_ns()) + name
+            record += bytes(size - len(record))
+            at = end % CAPACITY
+            whole = min(size, CAPACITY - at)
+            self.memory[at : at + whole] = record[:whole]
+            if whole < size:
+                self.memory[: size - whole] = record[whole:]
+            self.words[3] = count + 1
+            self.words[1] = end + size
+        finally:
+            self.lock.release()
+
+
+ring = Ring()
+
+
+def _metric(name, value, step):
+    if hasattr(value, "item"):
+        value = value.item()  # a tensor that requires gradients warns if it is converted by `float`
+    if isinstance(value, (int, float)):
+        name = str(name).encode("utf-8", "replace")[:MAX_NAME_BYTES]
+        ring.write(METRIC, name, NO_STEP if step is None else int(step), 0, float(value))
+
+
+def scalar(_, tag, scalar_value, global_step=None, *__, **___):
+    """Reports a metric of `SummaryWriter.add_scalar`."""
+    _metric(tag, scalar_value, global_step)
+
+
+def scalars(_, main_tag, tag_scalar_dict, global_step=None, *__, **___):
+    """Reports the metrics of `SummaryWriter.add_scalars`."""
+    for tag, value in tag_scalar_dict.items():
+        _metric(f"{main_tag}/{tag}", value, global_step)
+
+
+def mapping(_, data, step=None, *__, **___):
+    """Reports the metrics of `wandb`'s `Run.log`."""
+    for name, value in data.items():
+        try:
+            _metric(name, value, step)
+        except Exception:
+            continue  # an array
+
+
+METRICS = {"scalar": scalar, "scalars": scalars, "mapping": mapping}
+
+
+def saved(kind, env_steps, place):
+    """Reports a file that a call has saved; `place` is its path, or a file that the script has opened."""
+    is_path = isinstance(place, (str, bytes, os.PathLike))
+    path = os.path.abspath(os.fsdecode(place if is_path else place.name))
+    for each in (path, path + ".zip"):  # Stable-Baselines3 adds the suffix
+        if os.path.isfile(each):
+            about = os.stat(each)
+            size = about.st_size if is_path else UNKNOWN
+            ring.write(kind, os.fsencode(each)[:MAX_PATH_BYTES], size, env_steps, float(about.st_ino))
+            return

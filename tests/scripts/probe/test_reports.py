@@ -1,0 +1,155 @@
+"""Metrics and saved files that the probe reports: what a script says by its own calls is read once a second."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gmg_tui.scripts.probe.reports import Metric, ReportFile, Reports, SavedFile
+from gmg_tui.scripts.probe.site import gmg_reports as ring
+
+from .scripts import Sandbox
+
+WRITER = "from torch.utils.tensorboard import SummaryWriter\nwriter = SummaryWriter()\n"
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Sandbox:
+    sandbox = Sandbox(tmp_path)
+    for name, text in {
+        "torch/__init__.py": "from torch.serialization import save\n",
+        "torch/serialization.py": "def save(obj, f, x=0):\n  (open(f, 'wb') if hasattr(f, '__fspath__') or type(f) is str else f).write(obj)\n",
+        "torch/utils/__init__.py": "",
+        "torch/utils/tensorboard/__init__.py": "from torch.utils.tensorboard.writer import SummaryWriter\n",
+        "torch/utils/tensorboard/writer.py": """
+class SummaryWriter:
+    def add_scalar(self, tag, scalar_value, global_step=None, walltime=None): 'Add.'
+    def add_scalars(self, main_tag, tag_scalar_dict, global_step=None, walltime=None): pass
+""",
+    }.items():
+        file = sandbox.packages / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return sandbox
+
+
+def reported(sandbox: Sandbox) -> tuple[list[Metric | SavedFile], int]:
+    """What is read of all processes, and how many records were lost."""
+    reports, folder = Reports(), os.open(sandbox.folder, os.O_RDONLY)
+    try:
+        for name in os.listdir(folder):
+            reports.open(name, folder)
+        return reports.read(), reports.lost
+    finally:
+        reports.close()
+        os.close(folder)
+
+
+def test_metrics_are_reported_with_name_value_and_step(sandbox: Sandbox) -> None:
+    code = """
+class Tensor:
+    def item(self): return 2.5
+    def __float__(self): raise RuntimeError
+writer.add_scalar("Train/mean_reward", Tensor(), 7)
+writer.add_scalar(tag="loss", scalar_value=float("nan"))
+writer.add_scalars("reward", {"walk": 1, "fall": -1}, 8)
+writer.add_scalar("text", "none")
+print(writer.add_scalar.__doc__)
+"""
+    assert sandbox.run(WRITER + code) == "Add.\n"
+    metrics, lost = reported(sandbox)
+    assert lost == 0
+    assert [each[::2] for each in metrics if isinstance(each, Metric)] == [
+        ("Train/mean_reward", 7),
+        ("loss", None),
+        ("reward/walk", 8),
+        ("reward/fall", 8),
+    ]
+    assert [str(each[1]) for each in metrics] == ["2.5", "nan", "1.0", "-1.0"]
+
+
+def test_saved_files_are_reported_once_their_call_has_returned(sandbox: Sandbox, tmp_path: Path) -> None:
+    code = """
+import os, io, pathlib, torch
+torch.save(b"12345", "model_1.pt")
+torch.save(b"12345678", pathlib.Path("model_2.pt"))
+with open("model_3.pt", "wb") as file: torch.save(obj=b"1", f=file)
+torch.save(b"1", io.BytesIO())
+try: torch.save(b"1", "no folder/model.pt")
+except OSError: print("raised")
+"""
+    assert sandbox.run(f"import os; os.chdir({str(tmp_path)!r})\n" + code) == "raised\n"
+    files = [each for each in reported(sandbox)[0] if isinstance(each, SavedFile)]
+    assert [(Path(each.path).name, each.size_bytes) for each in files] == [
+        ("model_1.pt", 5),
+        ("model_2.pt", 8),
+        ("model_3.pt", None),
+    ]
+    assert [each.inode for each in files] == [os.stat(each.path).st_ino for each in files]
+
+
+def test_a_full_ring_loses_the_oldest_records_and_counts_them(sandbox: Sandbox) -> None:
+    sandbox.run(WRITER + "for step in range(50_000): writer.add_scalar('name' * (1 + step % 50), step, step)\n")
+    metrics, lost = reported(sandbox)
+    steps = [each.step for each in metrics if isinstance(each, Metric)]
+    assert steps == list(range(lost, 50_000))
+    assert lost > 0
+
+
+def test_threads_forks_signals_and_a_full_disk_do_not_disturb(sandbox: Sandbox) -> None:
+    code = """
+import os, signal, threading
+def many(name):
+    for step in range(1000): writer.add_scalar(name, step, step)
+signal.signal(signal.SIGALRM, lambda *_: writer.add_scalar("signal", 1))
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+threads = [threading.Thread(target=many, args=(str(n),)) for n in range(4)]
+for thread in threads: thread.start()
+many("main")
+for thread in threads: thread.join()
+signal.setitimer(signal.ITIMER_REAL, 0)
+if os.fork() == 0:
+    writer.add_scalar("child", 1)
+    os._exit(0)
+os.wait()
+"""
+    assert sandbox.run(WRITER + code) == ""
+    metrics, _ = reported(sandbox)
+    names = [each.name for each in metrics if isinstance(each, Metric)]
+    assert names.count("child") == 1
+    assert set(names) >= {"main", "0", "1", "2", "3", "child"}
+    assert len(list(sandbox.folder.glob(f"*{ring.SUFFIX}"))) == 2
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+    assert sandbox.run(WRITER + limited + "writer.add_scalar('a', 1); print('fine')\n") == "fine\n"
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    path = tmp_path_factory.mktemp("ring") / f"1{ring.SUFFIX}"
+    path.write_bytes(bytes(ring.HEADER.size + ring.CAPACITY))
+    yield path
+
+
+@given(
+    header=st.tuples(*(st.integers(-10, 2**63 - 1) | st.integers(0, ring.CAPACITY) for _ in range(3))),
+    content=st.binary(max_size=300),
+    sizes=st.lists(st.integers(0, 2**16 - 1), max_size=3),
+)
+def test_a_hostile_file_is_read_without_an_error(
+    file: Path, header: tuple[int, int, int], content: bytes, sizes: list[int]
+) -> None:
+    fake = b"".join(ring.RECORD.pack(size, 1, 0, -5, 2**62, math.inf, -1) for size in sizes)
+    with file.open("r+b") as opened:
+        opened.write(ring.HEADER.pack(ring.MAGIC, *header) + fake + content)
+    folder = os.open(file.parent, os.O_RDONLY)
+    reader = ReportFile(file.name, folder)
+    os.close(folder)
+    for _ in range(2):
+        assert all(math.isfinite(each.at) and each.at >= 0 for each in reader.read())
+    reader.close()
