@@ -58,6 +58,7 @@ def check(options: Options) -> dict[str, Any]:
         "probe": not options.no_probe,
         "nodes": _nodes(options),
         "start": None if options.start is None else StartMode(options.start),
+        "resume_args": options.resume_args or (),
         "restart": RestartMode(options.restart),
         "readers": options.readers,
     }

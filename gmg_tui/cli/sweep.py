@@ -36,7 +36,7 @@ from gmg_tui.session.options import Options, Program
 
 _WHERE = ("slot", "gpu")
 """Placeholders that get their values when a job starts."""
-_SHARED = ("gpus", "ddp", "env", "per_gpu", "timeout", "best")
+_SHARED = ("gpus", "ddp", "env", "per_gpu", "timeout", "best", "resume_args")
 """Options that an experiments file may set too: it overrides `config.toml`, and the command line overrides it."""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from gmg_tui.model import Slot
 
@@ -16,6 +17,8 @@ NAMES = ("slot", "gpu", "i", "n", "seed")
 """What every worker has."""
 JOB_NAMES = ("job", "name")
 """What the jobs of a sweep have beside these, and beside the values of the experiments' file."""
+CHECKPOINT_NAMES = ("checkpoint", "checkpoint_dir", "checkpoint_name", "checkpoint_dir_name")
+"""What `--resume-args` has beside these."""
 NAME = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 """A placeholder's name; dots and dashes allow hydra's `optim.lr` and the names of options."""
 
@@ -81,6 +84,11 @@ def join_args(args: Sequence[str]) -> str:
 def as_text(value: object) -> str:
     """A value as filled in: booleans as in TOML and JSON, all else as Python prints it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def checkpoint_values(path: Path) -> dict[str, object]:
+    """What the placeholders of `--resume-args` stand for besides these, given the checkpoint's path."""
+    return dict(zip(CHECKPOINT_NAMES, (path, path.parent, path.stem, path.parent.name), strict=True))
 
 
 def values_for(slot: Slot, index: int, count: int, gpu_index: int | None) -> dict[str, object]:

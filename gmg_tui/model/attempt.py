@@ -54,6 +54,24 @@ class Progress(Struct, frozen=True, omit_defaults=True):
     """Units a second, as the script reports; None where it does not."""
 
 
+class Checkpoint(Struct, frozen=True, omit_defaults=True):
+    """A file that a script has saved, and whose saving call has returned."""
+
+    path: str
+    """Absolute."""
+    saved: float
+    """Unix time, seconds."""
+    size_bytes: int | None = None
+    """None if the script may not have written it to its end then."""
+    inode: int = 0
+    env_steps: int = 0
+    """Environment steps of its process until then."""
+    progress: str | None = None
+    """The progress that the script had last reported, such as `iteration 1,200`."""
+    is_export: bool = False
+    """True if scripts usually cannot continue from it, as from a compiled policy."""
+
+
 class Attempt(Struct, frozen=True, omit_defaults=True):
     """One process of a worker, and what it has reached. Means are over its running phase."""
 
@@ -101,6 +119,10 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     """Seconds from its start to its running phase; None before."""
     memory_rss_peak_mib: float | None = None
     """Peak of the resident memory of its whole process tree, scanned every few seconds."""
+    checkpoints: tuple[Checkpoint, ...] = ()
+    """The newest of its worker, those of earlier attempts included, oldest first."""
+    continued_from: str | None = None
+    """The path of the checkpoint that `--resume-args` named to it."""
     simulator: dict[str, str] = {}
     """What the simulator prints of its mode at its start, such as `performance_mode`: it changes what a step computes."""
 
@@ -113,6 +135,11 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     def rate(self) -> float | None:
         """The rate of the attempt."""
         return None if self.fps is None else self.fps.mean
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The newest of the checkpoints."""
+        return self.checkpoints[-1] if self.checkpoints else None
 
     def elapsed_s(self, now: float) -> float:
         """Seconds from its start to its end, or to `now` (Unix time)."""

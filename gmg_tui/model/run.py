@@ -111,6 +111,8 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     max_restarts: int = 3
     stuck_after_s: float = 60.0
     restart_stuck: bool = False
+    resume_args: tuple[str, ...] = ()
+    """Added to the arguments of an attempt that can continue from a checkpoint, placeholders not filled in."""
     sweep: SweepSpec | None = None
     """What to queue; None for a plain run of `script` on every slot."""
     tune: TuneSpec | None = None

@@ -238,6 +238,9 @@ def together(attempts: Sequence[Attempt]) -> Attempt:
         gpu_util_mean_pct=sum(utilisation) / len(utilisation) if utilisation else None,
         power_mean_w=power_w,
         energy_j=_sum(attempt.energy_j for attempt in attempts),
+        checkpoints=max(
+            (attempt.checkpoints for attempt in attempts), key=lambda saved: saved[-1].saved if saved else 0.0
+        ),
     )
 
 

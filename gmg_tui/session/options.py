@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Mapping
 from enum import Flag, auto
 from types import MappingProxyType, SimpleNamespace
@@ -61,6 +62,16 @@ def size(text: object) -> int | None:
     if not _LEAST_BYTES <= number < 1 << 60:
         raise click.BadParameter(f"{text}: give a size of at least 1M, such as 500M or 2G, or none")
     return int(number)
+
+
+def words(text: object) -> tuple[str, ...]:
+    """The words of a text in the shell's syntax, as Click's `type`."""
+    if isinstance(text, tuple):  # Click converts a default again
+        return text
+    try:
+        return tuple(shlex.split(str(text)))
+    except ValueError as error:
+        raise click.BadParameter(f"{text}: {str(error).lower()}; give arguments as in a shell") from error
 
 
 class FloatRange(click.FloatRange):
@@ -161,6 +172,7 @@ RUN = (
         "stuck_after_s",
     ),
     Opt("restart_stuck", bool, "", "Restart stuck workers.", RESUMED, False),
+    Opt("resume_args", words, "ARGS", "Arguments added to continue from {checkpoint}.", SWEEP),
     Opt("pattern", str, "REGEX", "How to parse the script's progress lines.", SWEEP, (), "patterns"),
     Opt("no_probe", bool, "", "Do not count steps inside the script.", default=False),
     Opt("headless", bool, "", "Print lines instead of a screen.", RESUMED, False),

@@ -20,7 +20,7 @@ from gmg_tui.engine.output.logs import Log, LogWriter
 from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.engine.processes.process import Step
 from gmg_tui.engine.watchdog.client import WatchdogClient
-from gmg_tui.jobs.argument_placeholders import fill, fill_some, values_for
+from gmg_tui.jobs.argument_placeholders import checkpoint_values, fill, fill_some, values_for
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.cgroup import usable_cpus
 from gmg_tui.machine.gpu import silence
@@ -28,9 +28,10 @@ from gmg_tui.machine.gpu.driver import Driver
 from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable
 from gmg_tui.machine.process_tree import Scans
-from gmg_tui.model import Gpu, Session, Slot
+from gmg_tui.model import Checkpoint, Gpu, Session, Slot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import probe, torchrun
+from gmg_tui.scripts.checkpoints import newest_intact
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.genesis.environ import Environment, threads_each, worker_environment
 from gmg_tui.scripts.genesis.phase_times import PhaseTimes
@@ -74,6 +75,8 @@ class Launch(NamedTuple):
     """How the slot's EGL index was determined, or why it is unset."""
     gpu_index: int | None = None
     """NVML index of the slot's GPU; None on a CPU slot."""
+    continued_from: str | None = None
+    """The path of the checkpoint that its arguments name; None if it starts from the beginning."""
     given: tuple[str, ...] = ()
     """The arguments with only the job's values filled in, which are the same for all workers that do the same."""
     given_env: Mapping[str, str] = MappingProxyType({})
@@ -192,6 +195,10 @@ class LocalHost:
             note = "a CPU slot: Genesis takes the first EGL device that works"
         values = {**task.values, **values_for(slot, task.index, task.count, gpu_index)}
         args, env = tuple(fill(arg, values) for arg in order.args), order.env
+        checkpoint = await self._checkpoint(task, report)
+        if checkpoint is not None:
+            resume_values = {**values, **checkpoint_values(Path(checkpoint.path))}
+            args += tuple(fill(arg, resume_values) for arg in task.resume_args)
         job = {"GMG_JOB": str(task.job), "GMG_JOB_NAME": task.name} if task.job is not None else {}
         environment = worker_environment(
             os.environ,
@@ -238,9 +245,20 @@ class LocalHost:
             remembered,
             note,
             gpu_index,
+            checkpoint.path if checkpoint is not None else None,
             given=tuple(fill_some(arg, task.own_values) for arg in order.args),
             given_env={name: fill_some(value, task.own_values) for name, value in env.items()},
         )
+
+    async def _checkpoint(self, task: Task, report: Report) -> Checkpoint | None:
+        """The checkpoint from which an attempt continues."""
+        if not task.resume_args or not task.checkpoints:
+            return None
+        saved = task.checkpoints
+        found = await self.from_disk("the disk with the checkpoints", lambda: newest_intact(saved), report, saved)
+        if found is None:
+            _log.warning("no checkpoint of %s can be read: the attempt starts from the beginning", saved[-1].path)
+        return found
 
     def _simulation(self) -> dict[str, str]:
         """Where simulated workers report their use of the GPUs."""

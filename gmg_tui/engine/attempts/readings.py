@@ -18,12 +18,13 @@ from gmg_tui.engine.output.lines import LineSplitter, RingBuffer
 from gmg_tui.engine.output.logs import Log
 from gmg_tui.machine.process_activity import Activity
 from gmg_tui.machine.process_tree import Proc
-from gmg_tui.model import Fps, GpuSample, Phase, WorkerState, units
+from gmg_tui.model import Checkpoint, Fps, GpuSample, Phase, WorkerState, units
 from gmg_tui.model.text import SEPARATOR, clean
 from gmg_tui.model.tried import SETTLE_S
-from gmg_tui.scripts import env_count
+from gmg_tui.scripts import checkpoints, env_count
 from gmg_tui.scripts.genesis.output.reader import Reader
 from gmg_tui.scripts.probe.counts import Counts
+from gmg_tui.scripts.probe.reports import Metric
 from gmg_tui.scripts.readers import formats
 from gmg_tui.scripts.readers import results as script_results
 
@@ -56,6 +57,8 @@ class Readings:
         self.activity = Activity()
         self.memory = GpuMemory(launch.slot.name)
         self.counts = counts
+        self.checkpoints = launch.task.checkpoints
+        """The newest of its worker, those of earlier attempts included, oldest first."""
         self.output_bytes = 0
         self.fault: str | None = None
         """That an internal error has kept a part of its output from being parsed; every byte is in its log nonetheless."""
@@ -119,6 +122,18 @@ class Readings:
 
     def _count(self) -> None:
         self.counts.read(time.monotonic())
+        if reports := self.counts.reports.read():
+            self.reported.add({each.name: each.value for each in reports if isinstance(each, Metric)})
+            done = self.reader.progress
+            progress = f"{done.unit} {done.done:,.0f}" if done is not None else None
+            saved = (
+                Checkpoint(
+                    each.path, unix(each.at), each.size_bytes, each.inode, each.env_steps, progress, each.is_export
+                )
+                for each in reports
+                if not isinstance(each, Metric)
+            )
+            self.checkpoints = checkpoints.ledger(self.checkpoints, saved)
         if self.counts.phase is not None and self.reader.reach(*self.counts.phase):
             self._printed()
 
@@ -231,6 +246,8 @@ class Readings:
             output_bytes=self.output_bytes,
             start_s=None if reader.first_running is None else max(0.0, reader.first_running - self.started_clock),
             memory_rss_peak_mib=self.activity.memory_rss_peak_mib,
+            checkpoints=self.checkpoints,
+            continued_from=self.launch.continued_from,
             simulator=dict(reader.genesis.mode),
         )
 

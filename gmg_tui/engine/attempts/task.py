@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from gmg_tui.jobs.argument_placeholders import JOB_NAMES
-from gmg_tui.model import JobRecord, RunSpec, Slot, SweepSpec
+from gmg_tui.model import Checkpoint, JobRecord, RunSpec, Slot, SweepSpec
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,10 @@ class Task:
     """The slots whose GPUs its worker sees, in the order in which CUDA counts them; empty for its own alone."""
     timeout_s: float | None = None
     """How long one attempt may take."""
+    resume_args: tuple[str, ...] = ()
+    """Added to the arguments of an attempt that can continue from a checkpoint, placeholders not filled in."""
+    checkpoints: tuple[Checkpoint, ...] = ()
+    """From which its next attempt can continue, oldest first."""
     first_attempt: int = 1
     job: int | None = None
     """The job's number, from 1; None in a plain run."""
@@ -47,6 +51,8 @@ class Task:
             count,
             cards,
             timeout_s=(spec.sweep or SweepSpec()).timeout_s,
+            resume_args=spec.resume_args,
+            checkpoints=job.last.checkpoints,
             first_attempt=job.last.number + 1,
             job=job.number,
             name=job.name,

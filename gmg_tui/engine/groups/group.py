@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, Report
@@ -15,6 +15,7 @@ from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot import Workplace
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import Rank, RankGroup, WorkerState
+from gmg_tui.scripts import checkpoints
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Meeting
 from gmg_tui.session import RANKS
@@ -108,7 +109,12 @@ class Group:
         while True:
             await self.policy.due()
             self._attempt, self.stuck = _Attempt(), None
+            records = [worker.attempt for worker in self.workers]
+            saved = checkpoints.ledger(
+                self._task.checkpoints, *(each.checkpoints for each in records if each is not None)
+            )
             for member in self.members:
+                member.worker.task = replace(member.worker.task, checkpoints=saved)
                 member.is_due.set()
             await self._attempt.ended.wait()
 

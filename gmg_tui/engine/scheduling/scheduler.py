@@ -119,7 +119,7 @@ class PlainScheduler(Scheduler):
         name, spec = engine_slot.slot.name, self._workplace.spec
         log, record = f"{sessions.LOGS}/{name}.log", JobRecord(engine_slot.index + 1, name)
         cards = tuple(each.slot for each in seen) if len(seen) > 1 or member is not None else ()
-        task = Task(spec.args, spec.env, engine_slot.index, self._count, cards)
+        task = Task(spec.args, spec.env, engine_slot.index, self._count, cards, resume_args=spec.resume_args)
         worker = Worker(engine_slot, task, log, self._workplace, self._recorder, member)
         engine_slot.worker = self._workers[name] = worker
         if member is not None:

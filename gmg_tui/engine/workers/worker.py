@@ -7,6 +7,7 @@ import logging
 import signal
 import time
 from collections import deque
+from dataclasses import replace
 from typing import Any, Protocol
 
 from msgspec import structs
@@ -127,6 +128,8 @@ class Worker:
         number = self.task.first_attempt
         if self.newest is not None and self._barrier is None:
             number = self.newest.order.number + 1
+        if self._barrier is None and (last := self.attempt) is not None:
+            self.task = replace(self.task, checkpoints=last.checkpoints)
         order = Order(self.slot, self.task, number, self.args, self.env, self.log, self.rank)
         attempt = self._attempt = self._workplace.attempt(self._engine_slot, order, self)
         self._wait()
@@ -387,14 +390,11 @@ class Worker:
         """What a details screen shows of it. Raises `GmgError` if that is not available."""
         if self.newest is None:
             return Details(self.slot.name, (), self._workplace.spec.cwd, {}, (), "not asked yet", ())
-        details = await self.newest.details()
-        newest = self.attempt
-        attempts = (*self.past, *([newest] if newest is not None else []))
-        return structs.replace(details, attempts=attempts, args=self.args, extra_env=self.env)
+        details, newest = await self.newest.details(), self.newest.record()
+        return structs.replace(details, attempts=(*self.past, newest), args=self.args, extra_env=self.env)
 
     async def stacks(self) -> Stacks:
         """The Python stacks of its process, or why there are none. Raises `GmgError`."""
-        rank = self.rank.rank if self.rank is not None else None
         if self._attempt is None:
-            return Stacks(self.slot.name, rank, error="no process runs")
+            return Stacks(self.slot.name, self.rank.rank if self.rank is not None else None, error="no process runs")
         return await self._attempt.stacks()

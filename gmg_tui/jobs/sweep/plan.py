@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from gmg_tui.jobs.argument_placeholders import as_text, names_in
+from gmg_tui.jobs.argument_placeholders import CHECKPOINT_NAMES, as_text, names_in
 from gmg_tui.jobs.sweep.settings import BUILT_IN, MAX_NAME_BYTES, Settings, safe, stored
 from gmg_tui.model import JobRecord, RunSpec, SweepSpec, Value
 from gmg_tui.model.errors import GmgError, listed, nearest
@@ -55,7 +55,9 @@ def make(settings: Settings, where: str, sets: _Grid, check_script: Callable[[st
         raise GmgError(f"{where}: jobs that need several GPUs do not share them; leave out per_gpu")
     texts = {f"args[{number}]": as_text(arg) for number, arg in enumerate(settings.args or (), 1)}
     texts |= {f"env.{key}": as_text(value) for key, value in settings.env.items()} | {"ddp": str(settings.ddp)}
+    texts |= {"resume_args": " ".join(settings.resume_words or ())}
     used = [(key, name) for key, text in texts.items() for name in names_in(text)]
+    used = [(key, name) for key, name in used if key != "resume_args" or name not in CHECKPOINT_NAMES]
     drafts = list(_drafts(settings, where, sets))
     for draft in drafts:
         for key, name in used:
@@ -85,6 +87,7 @@ def applied(spec: RunSpec, settings: Settings) -> RunSpec:
         limits["timeout_s"] = None if settings.timeout_s == math.inf else settings.timeout_s
     return structs.replace(
         spec,
+        resume_args=spec.resume_args if settings.resume_words is None else settings.resume_words,
         gpus=None if spec.cpu is not None else settings.gpus_text or spec.gpus,
         env=spec.env | {name: as_text(value) for name, value in settings.env.items()},
         sweep=structs.replace(spec.sweep or SweepSpec(), **limits),

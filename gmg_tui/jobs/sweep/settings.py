@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -38,6 +39,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The path from the current folder, or a module's name."""
     module: bool | None = None
     args: tuple[Value, ...] | None = None
+    resume_args: tuple[Value, ...] | str | None = None
+    """Added to the arguments of an attempt that can continue from a checkpoint; a text is split as by a shell."""
     env: Table = {}
     gpus: str | int | tuple[int | str, ...] | None = None
     """What `--gpus` takes, or a list of indices and UUIDs."""
@@ -57,6 +60,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(
                 f'timeout {self.timeout}: give a time with its unit, as in "30m", "1h30m" or "90s", or "none"'
             )
+        self.resume_words  # noqa: B018 - raises where a quote is not closed
         for variable in self.env:
             if not _VARIABLE.fullmatch(variable):
                 raise ValueError(f"env: {variable} is not a variable's name")
@@ -81,6 +85,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def timeout_s(self) -> float | None:
         """The time limit of an attempt, seconds; None if it is no duration, infinity for no limit."""
         return units.seconds(str(self.timeout), bare=False)
+
+    @property
+    def resume_words(self) -> tuple[str, ...] | None:
+        """`resume_args` as words, placeholders not filled in. Raises `ValueError`."""
+        if isinstance(self.resume_args, str):
+            return tuple(shlex.split(self.resume_args))
+        return None if self.resume_args is None else tuple(map(as_text, self.resume_args))
 
     @property
     def gpus_text(self) -> str | None:

@@ -105,7 +105,8 @@ def _decoded(record: tuple[int, int, int, float, int, bytes]) -> Metric | SavedF
         return Metric(name.decode("utf-8", "replace"), value, first if abs(first) < _MAX_STEP else None, at)
     if kind in (ring.STATE, ring.EXPORT) and second >= 0 <= value < _MAX_STEP:
         size = first if first >= 0 else None
-        return SavedFile(os.fsdecode(name), size, int(value), second, kind == ring.EXPORT, at)
+        with suppress(UnicodeDecodeError):  # no message can carry such a path
+            return SavedFile(name.decode(), size, int(value), second, kind == ring.EXPORT, at)
     return None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,8 +42,8 @@ def reported(sandbox: Sandbox) -> tuple[list[Metric | SavedFile], int]:
     """What is read of all processes, and how many records were lost."""
     reports, folder = Reports(), os.open(sandbox.folder, os.O_RDONLY)
     try:
-        for name in os.listdir(folder):
-            reports.open(name, folder)
+        for path in sandbox.folder.iterdir():
+            reports.open(path.name, folder)
         return reports.read(), reports.lost
     finally:
         reports.close()
@@ -91,7 +90,7 @@ except OSError: print("raised")
         ("model_2.pt", 8),
         ("model_3.pt", None),
     ]
-    assert [each.inode for each in files] == [os.stat(each.path).st_ino for each in files]
+    assert [each.inode for each in files] == [Path(each.path).stat().st_ino for each in files]
 
 
 def test_a_full_ring_loses_the_oldest_records_and_counts_them(sandbox: Sandbox) -> None:
@@ -130,10 +129,10 @@ os.wait()
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("ring") / f"1{ring.SUFFIX}"
     path.write_bytes(bytes(ring.HEADER.size + ring.CAPACITY))
-    yield path
+    return path
 
 
 @given(

@@ -206,7 +206,9 @@ def _saving(original, kind_name):
     def call(*args, **kwargs):
         result = original(*args, **kwargs)
         try:
-            place = args[1] if len(args) > 1 else next(kwargs[name] for name in ("f", "path", "filename") if name in kwargs)
+            place = (
+                args[1] if len(args) > 1 else next(kwargs[name] for name in ("f", "path", "filename") if name in kwargs)
+            )
             _reports.saved(kind, _counts.environment_steps, place)
         except Exception:
             return result

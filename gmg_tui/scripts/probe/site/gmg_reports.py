@@ -6,6 +6,7 @@ second. A full ring drops its oldest records. Nothing here raises into the scrip
 
 import os
 from _thread import allocate_lock
+from contextlib import suppress
 from struct import Struct
 from time import monotonic_ns
 
@@ -110,10 +111,8 @@ def scalars(_, main_tag, tag_scalar_dict, global_step=None, *__, **___):
 def mapping(_, data, step=None, *__, **___):
     """Reports the metrics of `wandb`'s `Run.log`."""
     for name, value in data.items():
-        try:
+        with suppress(Exception):  # an array
             _metric(name, value, step)
-        except Exception:
-            continue  # an array
 
 
 METRICS = {"scalar": scalar, "scalars": scalars, "mapping": mapping}

@@ -1,0 +1,65 @@
+"""Checkpoints: files that scripts have saved, as the probe reports them, and which of them a later attempt continues from."""
+
+from __future__ import annotations
+
+import os
+import stat
+import zipfile
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+
+from msgspec import structs
+
+from gmg_tui.model import Checkpoint
+
+MAX_KEPT = 20
+"""Checkpoints of an attempt that are kept, the newest ones."""
+MAX_ENTRIES = 10_000
+"""Limits the entries of a folder among which a renamed file is looked for."""
+
+
+def ledger(*lists: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
+    """Returns the newest checkpoints of all lists, oldest first; of several with the same path the newest."""
+    by_path: dict[str, Checkpoint] = {}
+    for checkpoint in sorted((each for some in lists for each in some), key=lambda each: each.saved):
+        by_path.pop(checkpoint.path, None)
+        by_path[checkpoint.path] = checkpoint
+    return tuple(by_path.values())[-MAX_KEPT:]
+
+
+def newest_intact(checkpoints: Sequence[Checkpoint]) -> Checkpoint | None:
+    """Returns the newest checkpoint that can be read and is complete, an export only if there is nothing else.
+
+    It may wait for a disk. A file that the script has renamed since is found in its folder.
+    """
+    for checkpoint in sorted(checkpoints, key=lambda each: (not each.is_export, each.saved), reverse=True):
+        path = _found(checkpoint)
+        if path is not None and _is_complete(path, checkpoint.size_bytes):
+            return structs.replace(checkpoint, path=path)
+    return None
+
+
+def _found(checkpoint: Checkpoint) -> str | None:
+    """Returns where the file is now: at its path or, as scripts save under another name first, elsewhere in its folder."""
+    path = Path(checkpoint.path)
+    if path.exists():
+        return str(path)
+    try:
+        with os.scandir(path.parent) as entries:
+            return next((each.path for each in islice(entries, MAX_ENTRIES) if each.inode() == checkpoint.inode), None)
+    except OSError:
+        return None
+
+
+def _is_complete(path: str, size_bytes: int | None) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            about = os.fstat(descriptor)
+            if not stat.S_ISREG(about.st_mode) or not about.st_size or about.st_size != (size_bytes or about.st_size):
+                return False
+            is_zip = file.read(2) == b"PK"  # `torch.save` and Stable-Baselines3; its directory is at the end
+            return not is_zip or zipfile.is_zipfile(file)
+    except OSError:
+        return False
