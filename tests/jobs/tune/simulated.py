@@ -152,6 +152,7 @@ def tune(world: World, spec: TuneSpec | None = None, trials: Sequence[Trial] = (
             assert waited < 100, "it waits while nothing runs"
             now_s += 1
             continue
+        waited = 0
         slot = min(running, key=lambda name: running[name][0])
         now_s, trial = running.pop(slot)
         done.append(trial)
