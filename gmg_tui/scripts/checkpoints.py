@@ -29,11 +29,12 @@ def ledger(*lists: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
 
 
 def newest_intact(checkpoints: Sequence[Checkpoint]) -> Checkpoint | None:
-    """Returns the newest checkpoint that can be read and is complete, an export only if there is nothing else.
+    """Returns the newest of a ledger that can be read and is complete, an export only if there is nothing else.
 
     It may wait for a disk. A file that the script has renamed since is found in its folder.
     """
-    for checkpoint in sorted(checkpoints, key=lambda each: (not each.is_export, each.saved), reverse=True):
+    newest_first = tuple(reversed(checkpoints))
+    for checkpoint in sorted(newest_first, key=lambda each: each.is_export):
         path = _found(checkpoint)
         if path is not None and _is_complete(path, checkpoint.size_bytes):
             return structs.replace(checkpoint, path=path)

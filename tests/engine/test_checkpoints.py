@@ -1,0 +1,131 @@
+"""Later attempts continue from the newest checkpoint of the earlier ones, if that is complete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from gmg_tui.model import Checkpoint, DdpSpec, RestartMode, RunSpec, WorkerState
+from gmg_tui.scripts.checkpoints import MAX_KEPT, ledger, newest_intact
+from gmg_tui.session.protocol import Action
+
+from .harness import program, running, spec_for, sweep_for
+
+_TORCH = "import os\ndef save(obj, f):\n    with open(f, 'wb') as file: file.write(obj)\n"
+_SCRIPT = """
+import os, sys, time
+from torch.serialization import save
+first = int(sys.argv[-1].rpartition("_")[2].partition(".")[0]) + 1 if "--resume" in sys.argv else 0
+print("from", first, flush=True)
+out = os.environ.get("GMG_JOB_NAME", "out")
+os.makedirs(out, exist_ok=True)
+rank = os.environ.get("RANK", "0")
+for step in range(first, 6):
+    if rank == "0":
+        save(b"content", f"{out}/model_{step}.pt")
+    print(f"Running at {1000 + step}.00 FPS", flush=True)
+    if step == first + 2 and step < 5:
+        os.kill(os.getpid(), 9)
+"""
+
+
+def script(tmp_path: Path, text: str = _SCRIPT) -> str:
+    """A script beside which lies a small package in the place of torch."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").touch()
+    (tmp_path / "torch/serialization.py").write_text(_TORCH)
+    (tmp_path / "train.py").write_text(text)
+    return str(tmp_path / "train.py")
+
+
+def spec(path: str, **more: Any) -> RunSpec:
+    resume = ("--resume", "{checkpoint}")
+    settings: dict[str, Any] = {"restart": RestartMode.FAILURE, "max_restarts": 5, "resume_args": resume, "cpu": 1}
+    return spec_for(script=path, cwd=str(Path(path).parent), **(settings | more))
+
+
+async def test_a_killed_worker_continues_from_its_newest_checkpoint(tmp_path: Path) -> None:
+    async with running(spec(script(tmp_path))) as run:
+        worker = await run.until_state("cpu0", WorkerState.FINISHED)
+        assert worker.attempt == 2
+        assert worker.newest.continued_from == str(tmp_path / "out/model_2.pt")
+        assert worker.newest.args == ("--resume", str(tmp_path / "out/model_2.pt"))
+        assert [Path(each.path).name for each in worker.newest.checkpoints] == [f"model_{step}.pt" for step in range(6)]
+        assert b"from 0\n" in run.output("cpu0")
+        assert b"from 3\n" in run.output("cpu0")
+
+
+async def test_a_truncated_checkpoint_is_passed_over(tmp_path: Path) -> None:
+    cut = _SCRIPT.replace("os.kill(", "open(f'out/model_{step}.pt', 'w').close() or os.kill(")
+    async with running(spec(script(tmp_path, cut))) as run:
+        await run.until_state("cpu0", WorkerState.FINISHED)
+        assert b"from 2\n" in run.output("cpu0")
+
+
+async def test_a_restart_by_key_continues_and_without_a_checkpoint_the_arguments_stay(tmp_path: Path) -> None:
+    waits = _SCRIPT.replace("os.kill(os.getpid(), 9)", "time.sleep(1000)")
+    async with running(spec(script(tmp_path, waits))) as run:
+        worker = await run.until_state("cpu0", WorkerState.RUNNING)
+        assert worker.newest.args == ()
+        await run.until(lambda _: len(run.worker("cpu0").newest.checkpoints) == 3)
+        await run.client.act(Action.RESTART, "cpu0")
+        worker = await run.until_state("cpu0", WorkerState.FINISHED)
+        assert worker.newest.args[-1].endswith("model_2.pt")
+
+
+async def test_all_ranks_of_a_group_continue_from_what_one_has_saved(tmp_path: Path) -> None:
+    async with running(spec(script(tmp_path), cpu=2, ddp=DdpSpec())) as run:
+        workers = [await run.until_state(slot, WorkerState.FINISHED) for slot in ("cpu0", "cpu1")]
+        assert workers[0].newest.args == workers[1].newest.args
+        assert workers[0].newest.args[0] == "--resume"
+
+
+async def test_a_sweep_continues_each_job_also_with_another_engine(tmp_path: Path) -> None:
+    path = script(tmp_path)
+    given = sweep_for(
+        [{"x": 1}, {"x": 2}], program(script=path, resume_args=("--resume", "{checkpoint}")), cwd=str(tmp_path), cpu=1
+    )
+    async with running(given) as run:
+        await run.until_done()
+        jobs = await run.jobs()
+    assert [job.state for job in jobs.values()] == [WorkerState.FAILED] * 2
+    assert given.sweep is not None
+    async with running(structs.replace(given, sweep=structs.replace(given.sweep, retry_failed=True))) as run:
+        await run.until_done()
+        jobs = await run.jobs()
+    for number, job in enumerate(jobs.values(), 1):
+        assert (job.state, job.last.continued_from) == (WorkerState.FINISHED, f"{tmp_path}/job-{number}/model_2.pt")
+
+
+def test_the_ledger_keeps_the_newest_of_each_path() -> None:
+
+    many = [Checkpoint(f"/{number}", number) for number in range(30)]
+    kept = ledger(many, [Checkpoint("/29", 40.0), Checkpoint("/latest", 35.0), Checkpoint("/latest", 36.0)])
+    assert len(kept) == MAX_KEPT
+    assert [(each.path, each.saved) for each in kept[-2:]] == [("/latest", 36.0), ("/29", 40.0)]
+
+
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_a_renamed_file_is_found_and_an_export_comes_last(tmp_path: Path, is_renamed: bool) -> None:
+
+    state, export = tmp_path / "state.tmp", tmp_path / "policy.pt"
+    state.write_bytes(b"state")
+    export.write_bytes(b"policy")
+    saved = (
+        Checkpoint(str(state), 1.0, 5, state.stat().st_ino),
+        Checkpoint(str(export), 2.0, 6, export.stat().st_ino, is_export=True),
+    )
+    if is_renamed:
+        state.rename(tmp_path / "state.pt")
+    found = newest_intact(saved)
+    assert found is not None
+    assert found.path == str(tmp_path / ("state.pt" if is_renamed else "state.tmp"))
+    (tmp_path / "state.pt").unlink(missing_ok=True)
+    state.unlink(missing_ok=True)
+    assert (found := newest_intact(saved)) is not None
+    assert found.is_export
+    export.write_bytes(b"PK but no zip"[:6])
+    assert newest_intact(saved) is None
