@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from gmg_tui.machine import process_signals
-from gmg_tui.machine.blocking_calls import in_daemon_thread
+from gmg_tui.machine.blocking_calls import begin
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STAT_BYTES = 4096
@@ -210,24 +210,25 @@ class Scans:
         self._next = None  # later requests may concern what this scan has passed already
         self._due = loop.time() + ROUND_S
         try:
-            table = await in_daemon_thread(scan)
+            table = await asyncio.wrap_future(begin(scan))
         except RuntimeError:  # no thread can be started: milliseconds in the loop are better than no kill
             table = scan()
-        children = {proc.key for proc in table.children(os.getpid())}
+        children = {proc.key: proc for proc in table.children(os.getpid())}
         self._marks = {key: mark for key, mark in self._marks.items() if key in children}
-        new = children - self._marks.keys() - self._asking.keys()
+        new = children.keys() - self._marks.keys() - self._asking.keys()
         # Noted before they run: another scan may come in between.
-        self._asking |= {key: asyncio.create_task(self._ask(key)) for key in new}
+        self._asking |= {key: asyncio.create_task(self._ask(children[key])) for key in new}
         if new:
             await asyncio.wait([self._asking[key] for key in new], timeout=_ENVIRON_S)
         table.name_marks(self._marks)
         return table
 
-    async def _ask(self, key: _Key) -> None:
+    async def _ask(self, proc: Proc) -> None:
         """Read a child's mark; one whose environment cannot be read keeps a thread waiting, and nobody else."""
         try:
-            self._marks[key] = await in_daemon_thread(mark_of, key[0])
-        except RuntimeError:
-            return  # no thread can be started: it is asked again at the next scan
+            self._marks[proc.key] = await asyncio.wrap_future(begin(mark_of, proc.pid))
+        except RuntimeError:  # no thread can be started: the loop reads it, unless that may block
+            if proc.state != "D":
+                self._marks[proc.key] = mark_of(proc.pid)
         finally:
-            del self._asking[key]
+            del self._asking[proc.key]

@@ -105,23 +105,50 @@ async def test_a_stop_at_the_end_of_a_job_does_not_signal_the_next_job(tmp_path:
 
 
 @pytest.mark.process
-async def test_a_kill_needs_no_thread_and_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with pids.max, RLIMIT_NPROC or RLIMIT_NOFILE used up."""
-
-    async def no_thread(*_: object) -> None:
-        raise RuntimeError("can't start new thread")
-
+async def test_a_kill_needs_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_descriptor() -> None:
         raise OSError(24, "Too many open files")
 
-    for name, refused in (("in_daemon_thread", no_thread), ("scan", no_descriptor)):
-        process = Process(Pipes(), Scans(), "mark", lambda *_: None)
-        await process.start((sys.executable, "-c", "import time; time.sleep(60)"), cwd="/", env=dict(os.environ))
-        monkeypatch.setattr(process_tree, name, refused)
-        process.end(KILL)
-        await process.all_gone()
-        assert process.exit_code == -signal.SIGKILL
-        process.close_pipes()
+    process = Process(Pipes(), Scans(), "mark", lambda *_: None)
+    await process.start((sys.executable, "-c", "import time; time.sleep(60)"), cwd="/", env=dict(os.environ))
+    monkeypatch.setattr(process_tree, "scan", no_descriptor)
+    process.end(KILL)
+    await process.all_gone()
+    assert process.exit_code == -signal.SIGKILL
+    process.close_pipes()
+
+
+_NO_THREADS = """
+import os, sys, threading
+if "gmg_tui.engine" in sys.orig_argv:
+    start = threading.Thread.start
+    def refuse(thread):
+        if os.path.exists({flag!r}):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+    threading.Thread.start = refuse
+"""
+_DETACHES = """
+import subprocess, sys, time
+print(subprocess.Popen(["sleep", "600"], start_new_session=True).pid, flush=True)
+time.sleep(600)
+"""
+
+
+async def test_a_kill_needs_no_thread_also_for_processes_in_other_sessions(tmp_path: Path) -> None:
+    """As with pids.max or RLIMIT_NPROC used up; against both, the dead count until they are reaped."""
+    flag, script = tmp_path / "flag", tmp_path / "detaches.py"
+    (tmp_path / "sitecustomize.py").write_text(_NO_THREADS.format(flag=str(flag)))
+    script.write_text(_DETACHES)
+    spec = spec_for(script=str(script), probe=False)
+    async with running(spec, {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
+        await run.client.follow("cpu0", tail=9)
+        await run.until_lines("cpu0", bool)
+        flag.touch()
+        await run.client.act(Action.KILL, "cpu0")
+        await run.until_state("cpu0", STOPPED)
+        assert not psutil.pid_exists(int(run.lines["cpu0"][0]))
+        flag.unlink()
 
 
 @pytest.mark.process

@@ -81,6 +81,8 @@ class Process:
         self._pipes, self._scans, self.mark, self._feed, self._changed = pipes, scans, mark, feed, changed
         self._ending: asyncio.Task[None] | None = None
         self._is_killing = False
+        self._seen: set[int] = set()
+        """PIDs of the processes that were still alive when they were sent signals."""
         self._open: list[Pipe] = []
         self._process: asyncio.subprocess.Process | None = None
 
@@ -208,6 +210,7 @@ class Process:
             self._changed()
             left = await self._signalled(number, wait_s)
             if left == []:
+                self._reap()
                 return
         left = left or [proc for proc in [process_tree.read(self.pid)] if proc is not None and self.exit_code is None]
         if left:
@@ -223,6 +226,7 @@ class Process:
         deadline = loop.time() + wait_s
         while True:
             left = await self.remaining()
+            self._seen.update(proc.pid for proc in left or ())
             if self.exit_code is not None and not left:
                 return []
             for proc in left or ():
@@ -233,6 +237,13 @@ class Process:
                 return left
             if left is None:
                 await asyncio.sleep(ROUND_S)
+
+    def _reap(self) -> None:
+        """Reaps the orphans among the processes that have ended, which count against limits until then."""
+        for pid in (-self.pid, *self._seen - {self.pid}):
+            with contextlib.suppress(ChildProcessError):  # another process's child, or none is left
+                while os.waitpid(pid, os.WNOHANG)[0]:
+                    pass
 
     def _is_due(self, proc: Proc, number: signal.Signals) -> bool:
         """True for a process that the group's signal has not reached."""
