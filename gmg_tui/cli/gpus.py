@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import wait
 from typing import Any
 
@@ -15,6 +14,7 @@ from gmg_tui.machine.gpu.selection import unanswered
 from gmg_tui.model import Gpu, GpuSample, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results.column import Column
+from gmg_tui.results.live_columns import gpu_columns, of_limit
 
 _Read = tuple[Gpu, GpuSample]
 
@@ -88,27 +88,20 @@ def _remark(read: _Read) -> str | None:
     return ", ".join([*age, *(sample.throttle or ())]) or None
 
 
-def _of(used: float | None, limit: float | None, write: Callable[[float | None], str]) -> str | None:
-    return None if used is None and limit is None else f"{write(used)}/{write(limit)}"
+def _sample(read: _Read) -> GpuSample:
+    return read[1]
 
 
-COLUMNS = (
-    Column[_Read]("index", lambda read: read[0].index, "GPU", priority=100),
-    Column[_Read]("name", _name, priority=40, left=True, limit=30),
-    Column[_Read]("gpu_util_pct", lambda read: read[1].gpu_util_pct, "util", "%", units.whole, priority=90),
-    Column[_Read](
-        "memory",
-        lambda read: _of(read[1].memory_used_mib, read[1].memory_total_mib, units.gib),
-        "VRAM",
-        "GiB",
-        priority=80,
-    ),
-    Column[_Read](
-        "power", lambda read: _of(read[1].power_w, read[1].power_limit_w, units.whole), "power", "W", priority=70
-    ),
-    Column[_Read]("temperature_c", lambda read: read[1].temperature_c, "temp", "°C", units.whole, priority=60),
-    Column[_Read]("sm_clock_mhz", lambda read: read[1].sm_clock_mhz, "SM", "MHz", units.whole, priority=50),
-    Column[_Read]("processes", lambda read: None if read[1].processes is None else len(read[1].processes), priority=55),
-    Column[_Read]("remark", _remark, priority=85, left=True),
+_UTIL, _MEMORY, _, _TEMPERATURE = gpu_columns(_sample)
+COLUMNS: tuple[Column[_Read], ...] = (
+    Column("index", lambda read: read[0].index, "GPU", priority=100),
+    Column("name", _name, priority=40, left=True, limit=30),
+    _UTIL,
+    _MEMORY,
+    Column("power", lambda read: of_limit(read[1].power_w, read[1].power_limit_w, units.whole), "W", priority=70),
+    _TEMPERATURE,
+    Column("sm_clock_mhz", lambda read: read[1].sm_clock_mhz, "SM", "MHz", units.whole, priority=50),
+    Column("processes", lambda read: None if read[1].processes is None else len(read[1].processes), priority=55),
+    Column("remark", _remark, priority=85, left=True),
 )
 """The columns of the table for people."""

@@ -60,6 +60,9 @@ ENVS: Figure = ("envs", "", plain)
 VRAM: Figure = ("VRAM", "GiB", units.gib)
 GPU: Figure = ("GPU", "%", units.whole)
 POWER: Figure = ("W", "", units.whole)
+TEMPERATURE: Figure = ("°C", "", units.whole)
+CPU: Figure = ("CPU", "%", units.whole)
+RAM: Figure = ("RAM", "GiB", units.gib)
 TIME: Figure = ("time", "", units.duration)
 
 
@@ -93,7 +96,9 @@ class Column(Generic[T]):
     def text(self, row: T) -> str:
         """A row's cell for people, safe on any terminal."""
         value = self.value(row)
-        return units.NOT_KNOWN if value is None else clean(self.write(value).encode(errors="replace"))
+        if isinstance(value, str):
+            return clean(self.write(value).encode(errors="replace"))
+        return units.NOT_KNOWN if value is None else self.write(value)
 
 
 def cell(value: Any) -> Cell:

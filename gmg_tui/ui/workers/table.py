@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from gmg_tui.model import WorkerState, total_fps, units
+from gmg_tui.results.column import Column
+from gmg_tui.results.live_columns import WORKERS, Live
 from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import SIGNS, SPAN_S, Piece, Row, highest, history_rows
 from gmg_tui.ui.header import states
@@ -25,122 +27,104 @@ _WITHOUT_RATE: Final = frozenset({WorkerState.STOPPING, WorkerState.RESTARTING})
 """States in which the last rate matters less than what is happening."""
 
 
-class Column(NamedTuple):
-    """A column of the table."""
+_FOR: Final = Column[SlotView]("for", lambda entry: _time(entry), left=False)
+_HISTORY: Final = Column[SlotView]("history", lambda entry: "", left=True)
+_GPU: Final = ("gpu_util_pct", "memory", "power_w", "temperature_c")
+_CPU: Final = ("cpu_pct", "memory_rss_mib")
+_WIDTHS: Final = {
+    "state": 13,
+    "for": 8,
+    "fps": 12,
+    "n_envs": 10,
+    "gpu_util_pct": 6,
+    "memory": 12,
+    "power_w": 5,
+    "temperature_c": 4,
+    "cpu_pct": 7,
+    "memory_rss_mib": 9,
+}
+"""Cells of a column, with one that stays empty beside the text."""
 
-    heading: str
+
+class Placed(NamedTuple):
+    """A column at its place."""
+
+    start: int
+    """Its first cell."""
     width: int
     """Cells, with one that stays empty beside the text."""
-    text: Callable[[SlotView], Piece]
-    left: bool = False
-    """Whether its texts are left-aligned."""
-
-
-Placed: TypeAlias = tuple[int, Column]
-"""The cell where a column starts, and the column."""
+    column: Column[SlotView] | Column[Live]
 
 
 def columns(view: View, width: int) -> list[Placed]:
     """The columns of a table `width` cells wide. Metrics that do not fit are left out, the last ones first."""
-    name = max([4, *(len(slot) for slot in view.slots)]) + 1
-    left = [Column("slot", name, lambda entry: (entry.slot.name, "strong" if entry.chosen else "text"), left=True)]
-    if view.snapshot.groups:
-        ranks = [worker_text.rank_name(each.group) for each in view.snapshot.workers if each.group is not None]
-        left.append(Column("rank", max([4, *map(len, ranks)]) + 1, _rank, left=True))
-    if view.queue is not None:
-        left.append(
-            Column(
-                "job", max(9, min(24, width // 7)), lambda entry: (worker_text.job_of(entry.worker), "text"), left=True
-            )
-        )
-    left += [Column("state", 13, _state, left=True), Column("for", 8, _time)]
-    left.append(Column("FPS", 12, _rate))
-    if width >= _ENVS_FROM:
-        left.append(Column("envs", 10, _envs))
+    ranks = [worker_text.rank_name(each.group) for each in view.snapshot.workers if each.group is not None]
+    widths = {
+        **_WIDTHS,
+        "slot": max([4, *map(len, view.slots)]) + 1,
+        "rank": max([4, *map(len, ranks)]) + 1,
+        "job": max(9, min(24, width // 7)),
+    }
+    left = ["slot", *(["rank"] if view.snapshot.groups else []), *(["job"] if view.queue is not None else [])]
+    left += ["state", "for", "fps", *(["n_envs"] if width >= _ENVS_FROM else [])]
     right = list(_GPU if any(slot.gpu is not None for slot in view.session.slots) else _CPU)
-    free = width - _CURSOR - sum(column.width for column in left)
-    while right and sum(column.width for column in right) > free:
+    free = width - _CURSOR - sum(map(widths.__getitem__, left))
+    while right and sum(map(widths.__getitem__, right)) > free:
         right.pop()
-    history = Column("history", free - sum(column.width for column in right), lambda _: ("", ""), left=True)
+    widths["history"] = free - sum(map(widths.__getitem__, right))
     placed, start = list[Placed](), _CURSOR
-    for column in (*left, history, *right):
-        placed.append((start, column))
-        start += column.width
+    for name in (*left, "history", *right):
+        placed.append(Placed(start, widths[name], {"for": _FOR, "history": _HISTORY}.get(name) or WORKERS[name]))
+        start += widths[name]
     return placed
 
 
-def _rank(entry: SlotView) -> Piece:
-    return worker_text.rank_name(entry.worker.group) if entry.worker.group is not None else "", "text"
+def _cell(entry: SlotView, column: Column[SlotView] | Column[Live]) -> Piece:
+    """The text of a column, and its style."""
+    worker, text = entry.worker, column.text(entry)
+    match column.name:
+        case "slot":
+            return text, "strong" if entry.chosen else "text"
+        case "rank" | "job" | "n_envs" if text == units.NOT_KNOWN:
+            return "", "dim"
+        case "n_envs" | "for":
+            return text, "dim"
+        case "state":
+            stuck = worker.stuck and worker.lost_since is None
+            return f"{worker_text.sign_of(entry)} {'STUCK' if stuck else text}", worker_text.style_of(entry)
+        case "fps" if worker.fps is not None:
+            return text, worker_text.rate_style(worker)
+        case "fps" if worker.fps_in_rank_0 and worker.state is WorkerState.RUNNING:
+            return "in rank 0", "dim"
+        case name if name in _GPU and entry.sample is not None and text == units.NOT_KNOWN:
+            return units.NOT_SUPPORTED, "dim"
+    return text, "dim" if text == units.NOT_KNOWN else "text"
 
 
-def _state(entry: SlotView) -> Piece:
-    worker = entry.worker
-    text = "STUCK" if worker.stuck and worker.lost_since is None else worker.state_word
-    return f"{worker_text.sign_of(entry)} {text}", worker_text.style_of(entry)
-
-
-def _time(entry: SlotView) -> Piece:
+def _time(entry: SlotView) -> str:
     worker, lost_s = entry.worker, worker_text.lost_s(entry)
     if lost_s is not None:
-        return units.span(lost_s), "dim"
+        return units.span(lost_s)
     if worker.state is WorkerState.RESTARTING and worker.restart_at is not None:
-        return f"in {units.span(max(0.0, -entry.since_s(worker.restart_at)))}", "dim"
+        return f"in {units.span(max(0.0, -entry.since_s(worker.restart_at)))}"
     ready = worker_text.getting_ready(worker)
-    return units.span(worker_text.phase_s(entry) if ready else worker_text.state_s(entry)), "dim"
-
-
-def _rate(entry: SlotView) -> Piece:
-    worker = entry.worker
-    if worker.fps is not None:
-        return units.fps(worker.rate), worker_text.rate_style(worker)
-    in_rank_0 = worker.fps_in_rank_0 and worker.state is WorkerState.RUNNING
-    return "in rank 0" if in_rank_0 else units.NOT_KNOWN, "dim"
-
-
-def _envs(entry: SlotView) -> Piece:
-    return f"{entry.worker.newest.n_envs:,}" if entry.worker.newest.n_envs is not None else "", "dim"
-
-
-def _figure(text: str) -> Piece:
-    return text, "dim" if text in {units.NOT_SUPPORTED, units.NOT_KNOWN} else "text"
-
-
-def _vram(entry: SlotView) -> Piece:
-    sample = entry.sample
-    if sample is None or sample.memory_used_mib is None:
-        return _figure(units.NOT_KNOWN if sample is None else units.NOT_SUPPORTED)
-    return f"{units.gib(sample.memory_used_mib)}/{units.gib(sample.memory_total_mib)}", "text"
-
-
-def _of_gpu(name: str) -> Callable[[SlotView], Piece]:
-    return lambda entry: _figure(units.NOT_KNOWN if entry.sample is None else units.whole(getattr(entry.sample, name)))
-
-
-_GPU: Final = (
-    Column("GPU %", 6, _of_gpu("gpu_util_pct")),
-    Column("VRAM GiB", 12, _vram),
-    Column("W", 5, _of_gpu("power_w")),
-    Column("°C", 4, _of_gpu("temperature_c")),
-)
-_CPU: Final = (
-    Column("CPU %", 7, lambda entry: _figure(units.whole(entry.worker.cpu_pct))),
-    Column("RAM GiB", 9, lambda entry: _figure(units.gib(entry.worker.memory_rss_mib))),
-)
+    return units.span(worker_text.phase_s(entry) if ready else worker_text.state_s(entry))
 
 
 def heading(placed: Sequence[Placed], width: int) -> Row:
     """The row above the table."""
     line = Row(width)
-    for start, column in placed:
-        _put(line, start, column, column.heading if column.width > len(column.heading) else "", "dim")
+    for place in placed:
+        text = place.column.heading
+        _put(line, place, text if place.width > len(text) else "", "dim")
     return line
 
 
-def _put(line: Row, start: int, column: Column, text: str, style: str) -> None:
-    if column.left:
-        line.to(start).add(text, style, limit=column.width - 1)
+def _put(line: Row, place: Placed, text: str, style: str) -> None:
+    if place.column.left:
+        line.to(place.start).add(text, style, limit=place.width - 1)
     else:
-        line.right(text, start + column.width - 1, style)
+        line.right(text, place.start + place.width - 1, style)
 
 
 def row(entry: SlotView, placed: Sequence[Placed], width: int) -> Row:
@@ -149,17 +133,17 @@ def row(entry: SlotView, placed: Sequence[Placed], width: int) -> Row:
     if worker_text.getting_ready(entry.worker) and not in_trouble(entry):
         notes.insert(0, Note(worker_text.phase_of(entry.worker), "title"))
     line.add(SIGNS.pointer if entry.chosen else " ", "selected").add(SIGNS.mark if entry.marked else " ", "warn")
-    room = next(column.width for _, column in placed if column.heading == "history") - 1
     covered = _cover_rate(entry, notes)
-    for start, column in placed:
-        if covered and column.heading in {"FPS", "envs"}:
+    for place in placed:
+        name, room = place.column.name, place.width - 1
+        if covered and name in {"fps", "n_envs"}:
             continue  # the notes begin here
-        if covered and column.heading == "history":
-            _add_notes(line.add(" "), notes, start + room - line.used)
-        elif column.heading == "history":
-            _add_history(line.to(start), entry, notes, room)
+        if covered and name == "history":
+            _add_notes(line.add(" "), notes, place.start + room - line.used)
+        elif name == "history":
+            _add_history(line.to(place.start), entry, notes, room)
         else:
-            _put(line, start, column, *column.text(entry))
+            _put(line, place, *_cell(entry, place.column))
     return line
 
 
