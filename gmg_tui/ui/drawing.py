@@ -6,7 +6,8 @@ terminal control, and none is ever parsed as markup, because a `Segment` has non
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, islice, zip_longest
 from typing import Final, NamedTuple, Self, TypeAlias
 
@@ -67,8 +68,6 @@ class _Signs(NamedTuple):
     """As `corner`, of the selected worker's tile."""
     chosen_line: str = "━┃"
     """As `line`, of the selected worker's tile."""
-    levels: str = " ▁▂▃▄▅▆▇█"
-    """From empty to full, for a graph of one row's height."""
     bar: str = "█░"
     """Full, then empty."""
     partial: str = " ▏▎▍▌▋▊▉"
@@ -113,8 +112,6 @@ def plain(text: str) -> Content:
 
 Piece: TypeAlias = tuple[str, str]
 """A text and its style's name."""
-SPAN_S = 2
-"""Seconds per cell of a history."""
 
 
 def cut(text: str, width: int) -> str:
@@ -197,24 +194,38 @@ class Row:
 # Graphs and bars
 
 
-def highest(values: Sequence[float | None]) -> float:
-    """The greatest of the values that are drawn, for the top of their graph: what is out of sight flattens nothing."""
-    return max((value for value in values if value is not None), default=0.0)
+Values: TypeAlias = Sequence[float | None]
+"""Values at even steps, oldest first; None if unknown."""
+_BRAILLE: Final = 0x2800
+_DOTS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+"""Bits of a braille cell's dots, by column, each from the top."""
 
 
-def history_rows(values: Sequence[float | None], top: float, width: int, height: int = 1) -> list[str]:
-    """A graph of `values` from 0 to `top`, the newest at the right end: `height` rows of exactly `width` cells.
+def braille(dots: Iterable[tuple[int, int]], width: int, height: int) -> list[str]:
+    """Renders dots as `height` rows of `width` cells, each two dots wide and four high.
 
-    Unknown values are empty; anything above 0 has at least the lowest level, so that little differs from nothing.
+    A dot is a column from the left and a row from the top. Cells without dots are blank.
     """
-    full = len(SIGNS.levels) - 1
-    filled = (value if value is not None and top > 0 else 0.0 for value in values[-width:] if width > 0)
-    heights = [max(1, round(min(1.0, value / top) * full * height)) if value > 0 else 0 for value in filled]
-    rows = []
-    for below in range((height - 1) * full, -1, -full):
-        cells = "".join(SIGNS.levels[max(0, min(full, each - below))] for each in heights)
-        rows.append(cells.rjust(max(0, width), SIGNS.levels[0]))
-    return rows
+    cells = [[0] * width for _ in range(height)]
+    for column, row in dots:
+        cells[row // 4][column // 2] |= _DOTS[column % 2][row % 4]
+    return ["".join(chr(_BRAILLE + bits) if bits else " " for bits in row) for row in cells]
+
+
+def braille_line(fractions: Values, width: int, height: int) -> list[str]:
+    """Renders a line through values from 0 (lower edge) to 1, two per cell, the last at the right end.
+
+    Steps between neighbours are joined, unknown values leave a gap, and values beyond an edge are drawn on it.
+    """
+    shown = fractions[-2 * width :] if width > 0 else ()
+    last, before, dots = height * 4 - 1, None, []
+    for column, value in enumerate(shown, 2 * width - len(shown)):
+        row = None if value is None else round((1 - min(1.0, max(0.0, value))) * last)
+        if row is not None:
+            start = row if before is None or before == row else before + (1 if before < row else -1)
+            dots += [(column, each) for each in range(min(start, row), max(start, row) + 1)]
+        before = row
+    return braille(dots, width, height)
 
 
 def bar(fraction: float, width: int) -> tuple[str, str]:
@@ -224,6 +235,20 @@ def bar(fraction: float, width: int) -> tuple[str, str]:
     whole, rest = divmod(eighths, parts)
     full = SIGNS.bar[0] * whole + (SIGNS.partial[rest] if rest else "")
     return full, SIGNS.bar[1] * (width - len(full))
+
+
+_LOADS: Final = {
+    "busy": ((10.0, "dim"), (60.0, "warn"), (math.inf, "ok")),
+    "memory": ((0.8, "ok"), (0.95, "warn"), (math.inf, "error")),
+    "power": ((0.8, "ok"), (math.inf, "warn")),
+    "temperature": ((70.0, "ok"), (85.0, "warn"), (math.inf, "error")),
+}
+"""By load, the least upper limits with their styles."""
+
+
+def load_style(load: str, value: float | None) -> str:
+    """The style of a value by how high it is; `load` is a key of `_LOADS`."""
+    return "dim" if value is None else next(style for limit, style in _LOADS[load] if value < limit)
 
 
 # Widgets that draw no more than needed: only rows and keys that changed

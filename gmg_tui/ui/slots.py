@@ -10,10 +10,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from itertools import islice
+from statistics import median
 from typing import Final, NamedTuple
 
 from gmg_tui.model import GpuSample, Series, Slot, Worker, WorkerState
-from gmg_tui.model.tried import below_median
+from gmg_tui.model.tried import arguments_of, below_median
 
 KEPT_S = 900
 """How many seconds a history reaches back."""
@@ -27,42 +28,34 @@ class History:
     Attributes:
         end: Unix time of the newest point, whole seconds; 0 before the first.
         fps: Environment steps per second: the rate at which the worker ran.
-        util_pct: Utilisation of the worker's GPU; of one core by the process tree on a CPU slot.
         metrics: The last values of the metrics that the script names, without repetitions.
     """
 
     def __init__(self) -> None:
         self.end = 0
         self.fps: deque[float | None] = deque(maxlen=KEPT_S)
-        self.util_pct: deque[float | None] = deque(maxlen=KEPT_S)
         self.metrics: dict[str, deque[float]] = {}
 
     def seed(self, series: Series) -> None:
         """Start with what the engine remembers from before this client connected."""
-        for fps, util in zip(series.fps, series.gpu_util_pct, strict=False):
-            self._append(fps, util, max(1, round(series.step_s)))
+        for fps in series.fps:
+            self.fps.extend([fps] * max(1, round(series.step_s)))
         self.end = int(series.end)
 
-    def add(self, time: float, worker: Worker, sample: GpuSample | None) -> None:
+    def add(self, time: float, worker: Worker) -> None:
         """Add a snapshot's values at the Unix time `time`; the latest of each second counts."""
         for name, value in worker.newest.numbers.items():
             values = self.metrics.setdefault(name, deque(maxlen=METRIC_VALUES))
             if math.isfinite(value) and (not values or values[-1] != value):
                 values.append(value)
-        fps = worker.current_fps
-        util = sample.gpu_util_pct if sample else worker.cpu_pct
         second, before = int(time), self.end
         self.end = second
         if second == before and self.fps:
-            self.fps[-1], self.util_pct[-1] = fps, util
+            self.fps[-1] = worker.current_fps
             return
         if self.fps and second > before + 1:  # not if the clock was set back
-            self._append(None, None, min(second - before - 1, KEPT_S))
-        self._append(fps, util)
-
-    def _append(self, fps: float | None, util: float | None, times: int = 1) -> None:
-        self.fps.extend([fps] * times)
-        self.util_pct.extend([util] * times)
+            self.fps.extend([None] * min(second - before - 1, KEPT_S))
+        self.fps.append(worker.current_fps)
 
 
 def buckets(points: deque[float | None], end: int, width: int, seconds: int) -> list[float | None]:
@@ -113,6 +106,8 @@ class SlotView(NamedTuple):
     """Whether keys act on it together with the others that are."""
     below_median_pct: float | None = None
     """As `below_median` has it."""
+    median_fps: float | None = None
+    """As `median_rates` has it."""
 
     def since_s(self, time: float) -> float:
         """Seconds from `time` to the snapshot; negative where that is still to come."""
@@ -160,6 +155,16 @@ def slow_slots(slots: Mapping[str, Slot], workers: Iterable[Worker]) -> dict[str
     # In a group rank 0 may report for all ranks, which are as fast as the slowest.
     running = (worker for worker in workers if worker.state is WorkerState.RUNNING and worker.group is None)
     return below_median((slots[worker.slot], worker.newest) for worker in running if worker.slot in slots)
+
+
+def median_rates(slots: Mapping[str, Slot], workers: Iterable[Worker]) -> dict[str, float]:
+    """The median of the rates now of three or more workers with the same GPU model and arguments, for each of them."""
+    groups: dict[object, dict[str, float]] = {}
+    for worker in workers:
+        if worker.current_fps is not None and (slot := slots.get(worker.slot)) is not None:
+            alike = slot.gpu.name if slot.gpu else None, arguments_of(worker.newest), worker.newest.fps_of_group
+            groups.setdefault(alike, {})[worker.slot] = worker.current_fps
+    return {name: median(group.values()) for group in groups.values() if len(group) >= 3 for name in group}
 
 
 def sort_key(order: Order, entry: SlotView) -> float:

@@ -91,6 +91,16 @@ def _ansi() -> Theme:
 
 _LEVELS = " .:-=+*##"
 """For a cell of a graph that is empty up to full, in eighths."""
+_HEIGHTS = "'-._"
+"""For a cell of a braille line, from the top."""
+
+
+def _line_in_ascii(bits: int) -> str:
+    """Stands for a braille cell; `bits` are its dots."""
+    rows = [row for row, dots in enumerate((0x09, 0x12, 0x24, 0xC0)) if bits & dots]
+    return " " if not rows else "|" if rows[-1] - rows[0] > 1 else _HEIGHTS[rows[0]]
+
+
 _ALIKE = (
     '─-━=│|┃#┏#┓#┗#┛#┈-┉-╌-╎!┊:▀"▔"▐|▕|░.▒:▓*….·.•*–-—-−-×x±~° ΣS←<↤<→>▸>▶>▷>❯>↑^▲^▴^↓v▼v▾v▽v'
     "⚠!✓+✔+✗x✘x◆*↻*●@◉@○o◔b◑c◌~■#▪#◇+□%△&▵&"
@@ -98,7 +108,7 @@ _ALIKE = (
 """Characters, each followed by its likeness."""
 _IN_ASCII = {
     **dict.fromkeys(range(0x2500, 0x2580), "+"),  # box drawing: corners and crossings
-    **{0x2800 + dots: _LEVELS[dots.bit_count()] for dots in range(256)},  # braille
+    **{0x2800 + bits: _line_in_ascii(bits) for bits in range(256)},  # braille
     **{0x2580 + eighths: _LEVELS[eighths] for eighths in range(1, 9)},  # blocks from below
     **{0x2590 - eighths: _LEVELS[eighths] for eighths in range(1, 9)},  # blocks from the left
     **dict(zip(map(ord, _ALIKE[::2]), _ALIKE[1::2], strict=True)),

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from gmg_tui.model import GpuSample, JobRecord, Queue, Slot, Snapshot, Worker, WorkerState
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Welcome
-from gmg_tui.ui.slots import History, Order, SlotView, in_trouble, slow_slots, sort_key
+from gmg_tui.ui.slots import History, Order, SlotView, in_trouble, median_rates, slow_slots, sort_key
 from gmg_tui.ui.worker_text import matches
 
 SORT_S: Final = 5.0
@@ -95,6 +95,7 @@ class View:
         self._samples = {sample.uuid: sample for sample in reversed(snapshot.samples)}
         # The jobs of a queue differ.
         self._slow = slow_slots(self._slots, snapshot.workers) if snapshot.queue is None else dict[str, float]()
+        self._medians = median_rates(self._slots, snapshot.workers)
         before = self.present
         if snapshot.queue is not None:
             self.present = tuple(name for name in self._slots if name in self._workers)
@@ -106,12 +107,9 @@ class View:
 
     def remember(self, snapshot: Snapshot) -> None:
         """Add `snapshot` to the histories."""
-        samples = {sample.uuid: sample for sample in reversed(snapshot.samples)}
         for worker in snapshot.workers:
-            slot = self._slots.get(worker.slot)
-            if slot is not None and not worker.state.ended:
-                sample = samples.get(slot.gpu.uuid) if slot.gpu is not None else None
-                self.histories[slot.name].add(snapshot.time, worker, sample)
+            if worker.slot in self.histories and not worker.state.ended:
+                self.histories[worker.slot].add(snapshot.time, worker)
 
     @property
     def why_empty(self) -> str:
@@ -142,6 +140,7 @@ class View:
             chosen=name == self.selected,
             marked=name in self.marked,
             below_median_pct=self._slow.get(name),
+            median_fps=self._medians.get(name),
         )
 
     def sample(self, slot: str) -> GpuSample | None:

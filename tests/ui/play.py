@@ -21,7 +21,11 @@ from gmg_tui.model import Snapshot
 from gmg_tui.session.protocol import Lines
 from gmg_tui.ui import Outcome
 from gmg_tui.ui.app import GmgApp
+from gmg_tui.ui.drawing import Row
+from gmg_tui.ui.slots import SlotView
 from gmg_tui.ui.terminal import Differ, TerminalApp
+from gmg_tui.ui.workers import grid
+from gmg_tui.ui.workers.rate_line import rate_lines
 from tests.patience import LONG_S
 from tests.ui import sessions
 from tests.ui.fake_engine import FakeEngine
@@ -85,6 +89,11 @@ def varied() -> FakedApp:
 def edited(**changes: Any) -> FakedApp:
     """Workers in their second attempt; `changes` are made to the first."""
     return app_of(edited_engine(**changes))
+
+
+def tile(entry: SlotView, width: int, height: int = grid.TILE_HEIGHT) -> list[Row]:
+    """The rows of a tile on its own."""
+    return grid.tile(entry, width, height, rate_lines([entry], width - 4)[entry.slot.name])
 
 
 async def press(pilot: Pilot[Any], *keys: str) -> None:

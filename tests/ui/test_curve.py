@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from gmg_tui.model import Answer, Edge, MemoryLine, Trial, TrialKind, TrialState, Tuning
 from gmg_tui.results import tuning_text as tune_words
-from gmg_tui.ui import charts
-from gmg_tui.ui.charts import curve
+from gmg_tui.ui import canvas, charts
+from gmg_tui.ui.curve import curve
 from tests import tunings
 
 
@@ -23,7 +23,7 @@ def _curve(tuning: Tuning, width: int = 100, height: int = 20) -> list[str]:
 
 def _place(rows: list[str], sign: str) -> tuple[int, int]:
     """Where a sign stands below the heading."""
-    return next((row.index(sign), at) for at, row in enumerate(rows) if at and sign in row)
+    return next((row.index(sign), at) for at, row in enumerate(rows) if at > 1 and sign in row)
 
 
 def _two(first: tuple[int, float], second: tuple[int, float]) -> Tuning:
@@ -45,7 +45,8 @@ def test_values_are_plotted_on_a_logarithmic_axis_and_rates_on_a_linear_one() ->
     )
     assert abs(middle - (left + right) / 2) <= 1
     assert high < between < low
-    assert rows[0].startswith(" FPS over n_envs  ● gpu0  ○ gpu1")
+    assert rows[:2] == [" FPS over n_envs", "  ● gpu0  ○ gpu1"]
+    assert _curve(_two((64, 3e6), (4096, 12e6)), height=8)[0] == " FPS over n_envs  ● gpu0  ○ gpu1"
 
 
 def test_an_interval_taller_than_a_cell_is_drawn() -> None:
@@ -57,7 +58,7 @@ def test_an_interval_taller_than_a_cell_is_drawn() -> None:
 
 
 def test_without_a_rate_there_is_no_curve() -> None:
-    assert "no rate yet" in "\n".join(_curve(tunings.FIRST))
+    assert "No rate yet" in "\n".join(_curve(tunings.FIRST))
     assert "no room" in "\n".join(_curve(tunings.ENDED, width=14))
     assert "no room" in "\n".join(_curve(tunings.ENDED, height=4))
 
@@ -133,13 +134,87 @@ def test_a_trial_without_power_has_no_fps_per_watt() -> None:
 # Charts drawn without an app, dot by dot
 
 
-def test_more_values_than_columns_are_means_or_peaks_of_known_values() -> None:
+def test_more_values_than_columns_are_means_or_peaks_of_known_values_and_fewer_fill_the_width() -> None:
     values = [0.0, 4.0, None, 8.0, None, None, 2.0, 2.0]
-    assert charts.reduce(values, 4, fmean) == [2.0, 8.0, None, 2.0]
-    assert charts.reduce(values, 4, max) == [4.0, 8.0, None, 2.0]
-    assert charts.reduce([4.0], 3, fmean) == [None, None, 4.0]
+    assert charts.spread(values, 4, fmean) == [2.0, 8.0, None, 2.0]
+    assert charts.spread(values, 4, max) == [4.0, 8.0, None, 2.0]
+    assert charts.spread([4.0, 2.0], 4, fmean) == [4.0, 4.0, 2.0, 2.0]
+    assert charts.spread([], 2, fmean) == [None, None]
 
 
-@given(st.floats(1e-3, 1e13))
-def test_a_ceiling_is_not_below_its_value_and_at_most_half_above(value: float) -> None:
-    assert value <= charts.ceiling(value) <= value * 1.5 * (1 + 1e-9)
+_finite = st.floats(0.05, 1e13) | st.floats(-1e13, -0.05) | st.just(0.0)
+
+
+@given(st.lists(_finite, max_size=30), st.integers(1, 12))
+def test_an_axis_holds_its_values_and_labels_its_ticks_apart(values: list[float], intervals: int) -> None:
+    axis = canvas.fitted(values, intervals)
+    assert axis.low < axis.high
+    assert all(value <= axis.high for value in values)
+    assert sum(value < axis.low for value in values) <= 0.05 * len(values)
+    assert 1 <= len(axis.ticks) <= max(3, intervals + 1)
+    labels = [axis.label(tick) for tick in axis.ticks]
+    assert len(set(labels)) == len(labels), labels
+    assert all(len(label) <= 8 for label in labels)
+
+
+def _stack(values: list[float | None], width: int = 80, height: int = 12) -> list[str]:
+    track = charts.Track("FPS", "7", values, None, "", "$accent", fmean, "no rate yet")
+    return [line.plain for line in charts.stack([track], width=width, height=height, end=1_795_244_467.0, step_s=1.0)]
+
+
+def test_a_chart_has_no_empty_half_and_round_labels() -> None:
+    rows = _stack([None] * 78 + [24e6 + 1e5 * (second % 3) for second in range(71)])
+    assert "−1:00" in rows[-1] and "−1:20" not in rows[-1]
+    columns = {at for row in rows for at, cell in enumerate(row) if "\u2800" < cell < "\u2900"}
+    assert columns == set(range(9, 80))
+    assert [row[:7].strip() for row in rows if "┤" in row] == ["24.2M", "24.0M"]
+    assert "lowest 24.0M  mean 24.1M  highest 24.2M" in rows[0]
+
+
+def test_a_chart_shows_gaps_and_why_it_is_empty() -> None:
+    rows = _stack([24e6] * 30 + [None] * 30 + [24e6] * 30)
+    (line,) = [row for row in rows if any("\u2800" < cell < "\u2900" for cell in row)]
+    gap = "".join("x" if "\u2800" < cell < "\u2900" else " " for cell in line[9:])
+    assert len(gap.split()) == 2
+    assert "no rate yet" in "\n".join(_stack([None] * 10))
+
+
+@given(
+    st.lists(st.none() | st.floats(0, 1e13, allow_nan=False), max_size=300),
+    st.integers(32, 170),
+    st.integers(5, 40),
+    st.sampled_from([0.5, 1.0, 60.0, 3600.0]),
+)
+@settings(deadline=None, max_examples=60)
+def test_charts_fill_their_rows(values: list[float | None], width: int, height: int, step_s: float) -> None:
+    load = charts.Track("GPU", "7 %", values, 100.0, "%", "$success", fmean, "n/a")
+    lines = charts.stack(
+        [load, load._replace(high=None)][: 1 + (height > 8)], width=width, height=height, end=1e9, step_s=step_s
+    )
+    assert len(lines) == height
+    assert max(line.cell_length for line in lines) <= width
+
+
+# Zooming, and signs side by side
+
+
+def test_the_upper_rates_take_most_of_the_height() -> None:
+    rows = _curve(tunings.ENDED, height=24)
+    compressed = next(at for at, row in enumerate(rows) if "compressed" in row)
+    assert compressed - 2 >= 2 * (len(rows) - 2 - compressed)
+    assert sum(any(sign in row for sign in "●○◆◇■□▲△") for row in rows[2:compressed]) >= 4
+    assert not any("compressed" in row for row in _curve(tunings.LADDER))
+
+
+def test_equal_points_and_equal_answers_stand_side_by_side_and_the_letters_have_a_legend() -> None:
+    same = replace(_two((4096, 12e6), (4096, 12e6)), answer=tunings.LADDER.answer)
+    rows = _curve(same)
+    assert "●○" in "\n".join(rows)
+    assert "RFL" in rows[-2]
+    assert rows[0] == " FPS over n_envs   R recommended   F fastest   L largest"
+
+
+def test_a_tuning_without_any_rate_says_why() -> None:
+    failed = Trial(1, 64, "gpu0", TrialKind.LADDER, TrialState.FAILED, reason="ModuleNotFoundError: no module named x")
+    text = "\n".join(_curve(replace(tunings.FIRST, trials=(failed,), ended=True)))
+    assert "No trial was measured: ModuleNotFoundError: no module named x." in text

@@ -12,7 +12,6 @@ from gmg_tui.model import Fps
 from gmg_tui.session.protocol import Lines
 from gmg_tui.ui.slots import History, SlotView
 from gmg_tui.ui.terminal import run_pager
-from gmg_tui.ui.workers import grid
 from tests.patience import LONG_S
 from tests.ui import play, sessions, sweeps
 from tests.ui.play import FakedApp, asked, press
@@ -112,7 +111,7 @@ def test_a_tile_has_one_rate() -> None:
     snapshot = sessions.edited_snapshot(fps=fps, last_line="Running at 24,188.68 FPS (5.91 FPS per env, 4096 envs).")
     slot = sessions.session(4).slots[0]
     shown = SlotView(slot, snapshot.workers[0], snapshot.samples[0], History(), sessions.NOW)
-    text = "\n".join(str(row) for row in grid.tile(shown, 60))
+    text = "\n".join(str(row) for row in play.tile(shown, 60))
     assert "22,723,000 FPS" in text
     assert "printed" not in text
     assert "24.2" not in text

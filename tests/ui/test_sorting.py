@@ -15,7 +15,7 @@ from gmg_tui.ui import Outcome, worker_text
 from gmg_tui.ui.drawing import Row
 from gmg_tui.ui.slots import History, Order, SlotView, in_trouble
 from gmg_tui.ui.view import SORT_S, View
-from gmg_tui.ui.workers import grid, table
+from gmg_tui.ui.workers import table
 from tests.ui import nodes, play, sessions
 from tests.ui.play import FakedApp, asked, press
 from tests.workers import changed
@@ -97,7 +97,7 @@ def test_a_worker_is_slow_beside_those_with_the_same_gpu_and_arguments() -> None
     slow = view(22, 24, 24, 25).of("gpu0")
     assert [note.text for note in worker_text.notes(slow)] == ["8 % below the median"]
     assert in_trouble(slow)
-    assert "⚠ running" in str(grid.tile(slow, 40)[0])
+    assert "⚠ running" in str(play.tile(slow, 40)[0])
     assert worker_text.matches(slow, "slow")
     for other in (view(23.5, 24, 24), view(22, 24), view(22, 24, 24, args=("-B", "64"))):  # too little; too few; others
         assert not in_trouble(other.of("gpu0"))

@@ -19,7 +19,8 @@ from gmg_tui.ui import worker_text
 from gmg_tui.ui.slots import KEPT_S, History, SlotView, buckets
 from gmg_tui.ui.view import View
 from gmg_tui.ui.workers import grid, table
-from tests.ui import sessions
+from gmg_tui.ui.workers.rate_line import RateLine, line_rows, rate_lines
+from tests.ui import play, sessions
 from tests.ui.sessions import NOW
 from tests.workers import changed, worker_of
 
@@ -33,9 +34,9 @@ def _shown(worker: Worker, sample: GpuSample | None = None, history: History | N
     return SlotView(slot, worker, sample, history or History(), chosen=True, time=sessions.NOW)
 
 
-def _tile(shown: SlotView, width: int = 40) -> str:
-    rows = [str(row) for row in grid.tile(shown, width)]
-    assert len(rows) == grid.TILE_HEIGHT
+def _tile(shown: SlotView, width: int = 40, height: int = grid.TILE_HEIGHT) -> str:
+    rows = [str(row) for row in play.tile(shown, width, height)]
+    assert len(rows) == height
     assert {cell_len(row) for row in rows} == {width}
     return "\n".join(rows)
 
@@ -54,7 +55,7 @@ def _past(worker: Worker, *rates: float) -> History:
     """Five minutes of a worker, or a second at each of the rates."""
     history = History()
     for second, fps in enumerate(rates or [worker.rate or 0.0] * 300):
-        history.add(NOW - 300 + second, changed(worker, fps=Fps(fps, fps, fps, 1, settled=fps)), None)
+        history.add(NOW - 300 + second, changed(worker, fps=Fps(fps, fps, fps, 1, settled=fps)))
     return history
 
 
@@ -73,16 +74,20 @@ def test_a_bar_is_empty_at_0_and_full_at_100_per_cent() -> None:
     assert graphs.bar(0.55, 10) == ("█████▌", "░░░░")
 
 
-def test_a_history_distinguishes_zero_from_little_and_unknown_from_full() -> None:
-    assert graphs.history_rows([None, 0.0, 0.001, 50.0, 100.0, 900.0], 100.0, 8)[0] == "    ▁▄██"
-    assert graphs.history_rows([], 0.0, 3)[0] == "   "
-    assert graphs.history_rows([1.0], 1.0, 0)[0] == ""
+def test_a_braille_line_joins_steps_and_leaves_gaps() -> None:
+    assert graphs.braille_line([0.0, 0.0, 1.0, 1.0], 2, 1) == ["⣀⠏"]
+    assert graphs.braille_line([0.5] * 4 + [None, None] + [0.0, -3.0], 5, 1) == [" ⠤⠤ ⣀"]
+    assert graphs.braille_line([1.0, 9.0, None, None, 0.0, 0.0], 3, 2) == ["⠉  ", "  ⣀"]
+    assert graphs.braille_line([], 3, 1) == ["   "]
+    assert graphs.braille_line([1.0], 0, 1) == [""]
 
 
-@given(st.lists(_metrics, max_size=40), st.floats(0, 1e13, allow_nan=False), st.integers(0, 30))
-def test_a_history_fills_its_width_exactly(values: list[float | None], top: float, width: int) -> None:
-    drawn = graphs.history_rows(values, top, width)[0]
-    assert len(drawn) == width
+@given(st.lists(_metrics, max_size=90), st.integers(0, 30), st.integers(1, 5))
+def test_a_braille_line_fills_its_cells_exactly(values: list[float | None], width: int, height: int) -> None:
+    drawn = graphs.braille_line(values, width, height)
+    assert [len(row) for row in drawn] == [width] * height
+    known = [value for value in values[-2 * width :] if value is not None] if width else []
+    assert bool("".join(drawn).strip()) is bool(known)
 
 
 def test_buckets_are_means_aligned_to_the_clock() -> None:
@@ -96,13 +101,12 @@ def test_a_history_has_a_gap_for_seconds_without_data_and_is_bounded() -> None:
     history = History()
     worker = sessions.running(0)
     fps = worker.fps.last  # type: ignore[union-attr]
-    history.add(1000.2, worker, None)
-    history.add(1000.9, worker, None)
+    history.add(1000.2, worker)
+    history.add(1000.9, worker)
     assert list(history.fps) == [fps]
-    history.add(1003.0, worker, None)
+    history.add(1003.0, worker)
     assert list(history.fps) == [fps, None, None, fps]
-    assert list(history.util_pct) == [worker.cpu_pct, None, None, worker.cpu_pct]
-    history.add(1000.0 + 10 * KEPT_S, changed(worker, state=WorkerState.STOPPING), None)
+    history.add(1000.0 + 10 * KEPT_S, changed(worker, state=WorkerState.STOPPING))
     assert len(history.fps) == KEPT_S
     assert history.fps[-1] is None
     assert set(history.fps) == {None}
@@ -111,7 +115,7 @@ def test_a_history_has_a_gap_for_seconds_without_data_and_is_bounded() -> None:
 def test_a_history_goes_on_when_the_clock_is_set_back() -> None:
     history = _past(sessions.running(0), 1.0, 2.0)
     for second in range(3):
-        history.add(NOW - 4000 + second, changed(sessions.running(0), fps=Fps(3.0, 3.0, 3.0, 1, settled=3.0)), None)
+        history.add(NOW - 4000 + second, changed(sessions.running(0), fps=Fps(3.0, 3.0, 3.0, 1, settled=3.0)))
     assert list(history.fps) == [1.0, 2.0, 3.0, 3.0, 3.0]
     assert history.end == NOW - 3998
 
@@ -128,12 +132,78 @@ def test_the_history_of_a_restarted_worker_has_a_gap() -> None:
     assert points == [worker.fps.last, *[None] * 600, worker.fps.last]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("after", [12e6, 12e3])
-def test_a_graph_is_scaled_to_the_values_shown(after: float) -> None:
-    worker = sessions.running(0)
-    history = _past(worker, *[24e6] * 300, *[after] * 300)
-    assert "█" * 10 in _tile(_shown(worker, sessions.sample(0), history)).splitlines()[2]
-    assert "█" * 9 in _row(_shown(worker, sessions.sample(0), history))
+# The line of the rate
+
+
+def _line(worker: Worker, *rates: float, median_fps: float | None = None, cells: int = 20) -> RateLine:
+    shown = _shown(worker, None, _past(worker, *rates))._replace(median_fps=median_fps)
+    return rate_lines([shown], cells)[worker.slot]
+
+
+def _drawn(line: RateLine, height: int = 2) -> list[str]:
+    return [str(row) for row in line_rows(line, height)]
+
+
+def test_a_dip_of_3_per_cent_is_seen_on_the_common_scale() -> None:
+    line = _line(sessions.running(0), *[24e6] * 60, *[23.2e6] * 20, *[24e6] * 20)
+    assert line.around == 0.1
+    for height in (1, 2, 5):
+        assert len({row.replace(" ", "") for row in _drawn(line, height)} | {""}) > 1
+        assert _drawn(line, height) != _drawn(_line(sessions.running(0), *[24e6] * 100), height)
+    styles = {style for row in line_rows(line, 2) for text, style in row.pieces() if text.strip()}
+    assert styles == {"fps-graph", "warn"}
+
+
+def test_the_scale_is_common_and_widens_for_a_line_that_leaves_it_but_not_for_a_moment_or_zero() -> None:
+    steady, worker = [24e6] * 200, sessions.running(0)
+    assert _line(worker, *steady).around == 0.1
+    assert _line(worker, *steady, *[20e6] * 40, median_fps=24e6).around == 0.2
+    assert _line(worker, *steady, *[20e6] * 3, median_fps=24e6).around == 0.1
+    assert _line(worker, *steady, *[0.0] * 40, median_fps=24e6).around == 0.1
+    entries = [
+        _shown(each, None, _past(each, *[rate] * 200))._replace(median_fps=24e6)
+        for each, rate in ((worker, 24e6), (changed(worker, slot="gpu1"), 15e6))
+    ]
+    assert {line.around for line in rate_lines(entries, 20).values()} == {0.5}
+
+
+def test_unknown_rates_are_a_gap_and_a_restart_has_its_sign() -> None:
+    worker = changed(sessions.running(0), attempt=2, attempt_started=NOW - 40)
+    history = _past(worker, *[24e6] * 240)  # then 20 s without a rate
+    for second in range(20):
+        history.add(NOW - 60 + second, changed(worker, state=WorkerState.STARTING))
+    for second in range(40):
+        history.add(NOW - 40 + second, worker)
+    line = rate_lines([_shown(worker, None, history)], 30)["gpu0"]
+    (row,) = _drawn(line, 1)
+    assert re.fullmatch(r"[⠒⠐⠂]+ +↻⠒+⠂?", row), row
+    again = changed(worker, job=3, job_name="wide", attempt=1)
+    (row,) = _drawn(rate_lines([_shown(again, None, history)], 30)["gpu0"], 1)
+    assert re.fullmatch(r" +[⠒⠐]+⠂?", row), "the job before is another one"
+
+
+def test_rates_of_comparable_workers_are_compared_and_others_with_themselves() -> None:
+    snapshot = sessions.busy_snapshot(4)
+    rates = (24e6, 24e6, 22e6, 24e6)
+    workers = [
+        changed(worker, fps=Fps(rate, rate, rate, 1, settled=rate))
+        for worker, rate in zip(snapshot.workers, rates, strict=True)
+    ]
+    view = View(Welcome(sessions.session(4), changed(snapshot, workers=tuple(workers)), ()))
+    assert "22,000,000 FPS   −8.3 %" in _tile(view.of("gpu2"), 60)
+    assert "24,000,000 FPS   +0.0 %" in _tile(view.of("gpu1"), 60)
+    others = tuple(changed(worker, given=("-B", str(i))) for i, worker in enumerate(workers))
+    view = View(Welcome(sessions.session(4), changed(snapshot, workers=others), ()))
+    assert "22,000,000 FPS   +0.0 %" in _tile(view.of("gpu2"), 60)
+
+
+def test_tiles_grow_with_the_window() -> None:
+    view = View(Welcome(sessions.session(8), sessions.busy_snapshot(8), ()))
+    heights = {rows: grid.plan(view, 160, rows, None).tile_height for rows in (26, 46, 68, 200)}
+    assert heights == {26: 8, 46: 8, 68: 12, 200: 14}
+    assert all(grid.plan(view, 160, rows, None).height <= rows - grid.LOG_MIN for rows in range(20, 200))
+    tall = _tile(_shown(sessions.running(0), sessions.sample(0), _past(sessions.running(0))), 40, 14)
+    assert len(tall.splitlines()) == 14
 
 
 # The table
@@ -260,7 +330,7 @@ def test_trouble_that_does_not_fit_beside_the_history_is_marked_in_the_state(wid
     worker = changed(sessions.running(0), warnings=("runs on the CPU",))
     history = _past(worker)
     text = _row(_shown(worker, sessions.sample(0), history), width)
-    assert "█" in text
+    assert "⠒" in text
     assert "⚠ running" in text
     assert ("runs on the CPU" in text) is (width >= 100)
     assert "● running" in _row(_shown(sessions.running(0), sessions.sample(0), history), width)
@@ -321,9 +391,8 @@ def test_tiles_and_rows_keep_their_size_with_any_values(worker: Worker, sample: 
     assert not _CONTROL.search(drawn)
 
 
-def test_a_tile_shows_neither_half_a_name_nor_the_line_before_an_attempt_nor_blank_rows() -> None:
+def test_a_tile_shows_neither_half_a_name_nor_the_line_before_an_attempt() -> None:
     worker = changed(sessions.running(0), last_line=f"{SEPARATOR}attempt 2 · 2026-11-25 07:00:00 · -B 4096")
     head, *rows = _tile(_shown(worker, sessions.sample(0), _past(worker)), 40).splitlines()
     assert "· H100 80GB " in head
-    assert all(row.strip("┃ ") for row in rows)
     assert not any("attempt" in row for row in rows)

@@ -18,7 +18,7 @@ from gmg_tui.model import Attempt, Details, GpuSample, JobRecord, Series, Settin
 from gmg_tui.session import LOGS
 from gmg_tui.session.client import Source
 from gmg_tui.ui import keys, worker_text
-from gmg_tui.ui.charts import Track, Values, ceiling, least_height, stack
+from gmg_tui.ui.charts import Track, least_height, stack
 from gmg_tui.ui.drawing import STYLES, plain
 from gmg_tui.ui.pages import worker_facts as facts
 from gmg_tui.ui.pages.page import Drawing, Facts, Page, Scroll, waiting
@@ -239,7 +239,7 @@ def lines(tracks: list[Track], series: Series, size: Size) -> list[Content]:
 def tracks(slot: Slot, worker: Worker, sample: GpuSample | None, series: Series) -> Iterator[Track]:
     """The charts, the most important first."""
     rate = units.fps(worker.rate if worker.state.ended else worker.current_fps)
-    yield Track("FPS", rate, series.fps, _highest(series.fps), _edge, "$accent", fmean, "no rate yet")
+    yield Track("FPS", rate, series.fps, None, "", "$accent", fmean, "no rate yet")
     gpu = slot.gpu
     if gpu is None:
         return
@@ -249,21 +249,13 @@ def tracks(slot: Slot, worker: Worker, sample: GpuSample | None, series: Series)
     now = sample or GpuSample(gpu.uuid)
     full_mib = now.memory_total_mib or gpu.memory_total_mib
     vram = [None if value is None else value / 1024 for value in series.memory_used_mib]
-    full_gib = full_mib / 1024 if full_mib else _highest(vram)
-    limit_w = now.power_limit_w or gpu.power_limit_w or _highest(series.power_w)
+    full_gib = full_mib / 1024 if full_mib else None
+    limit_w = now.power_limit_w or gpu.power_limit_w
     util, power = f"{units.whole(now.gpu_util_pct)} %", f"{units.whole(now.power_w)} of {units.whole(limit_w)} W"
     memory = f"{units.gib(now.memory_used_mib)} of {units.gib(full_mib)} GiB"
-    yield Track("GPU", util, series.gpu_util_pct, 100.0, "{:.0f} %".format, "$success", fmean, missing)
+    yield Track("GPU", util, series.gpu_util_pct, 100.0, "%", "$success", fmean, missing)
     if series.sm_pct:
         busy = f"{units.whole(now.sm_pct)} % busy"
-        yield Track("SMs", busy, series.sm_pct, 100.0, "{:.0f} %".format, "$success", fmean, missing)
-    yield Track("VRAM", memory, vram, full_gib, "{:.0f} GiB".format, "$secondary", max, missing)
-    yield Track("power", power, series.power_w, limit_w, "{:.0f} W".format, "$warning", fmean, missing)
-
-
-def _edge(fps: float) -> str:
-    return units.short(fps) if fps else "0"
-
-
-def _highest(values: Values) -> float:
-    return ceiling(max((value for value in values if value is not None), default=0.0))
+        yield Track("SMs", busy, series.sm_pct, 100.0, "%", "$success", fmean, missing)
+    yield Track("VRAM", memory, vram, full_gib, "GiB", "$secondary", max, missing)
+    yield Track("power", power, series.power_w, limit_w, "W", "$warning", fmean, missing)

@@ -14,7 +14,7 @@ from textual.widgets import DataTable
 from gmg_tui.model import Answer, Best, Trial, TrialState, Tuning, units
 from gmg_tui.results import tuning_text as tune_words
 from gmg_tui.session.client import Source
-from gmg_tui.ui.charts import curve
+from gmg_tui.ui.curve import curve
 from gmg_tui.ui.drawing import safe
 from gmg_tui.ui.pages.page import Drawing, Fact, Facts, Scroll
 from gmg_tui.ui.pages.queue import JobsPage, SelectedJob

@@ -14,7 +14,7 @@ from gmg_tui.model.secrets import mask
 from gmg_tui.results import column
 from gmg_tui.results.column import Column, plain
 from gmg_tui.ui import worker_text
-from gmg_tui.ui.drawing import SIGNS
+from gmg_tui.ui.drawing import braille_line
 from gmg_tui.ui.pages.page import Fact
 from gmg_tui.ui.slots import SlotView
 
@@ -71,11 +71,11 @@ def _rates(entry: SlotView) -> Iterator[Fact]:
 
 def _sparkline(values: Iterable[float]) -> str:
     """A cell for each value, from the least to the greatest; empty where they are all equal."""
-    finite, levels = [value for value in values if math.isfinite(value)], SIGNS.levels[1:]
+    finite = [value for value in values if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     if low == high:
         return ""
-    return "".join(levels[round((value - low) / (high - low) * (len(levels) - 1))] for value in finite)
+    return braille_line([(value - low) / (high - low) for value in finite], (len(finite) + 1) // 2, 1)[0]
 
 
 def _genesis(worker: Worker) -> str:

@@ -11,11 +11,12 @@ from textual.message import Message
 
 from gmg_tui.model import WorkerState, units
 from gmg_tui.ui import worker_text
-from gmg_tui.ui.drawing import SIGNS, SPAN_S, WHEEL_ROWS, Row, Rows, bar, highest, history_rows, safe
-from gmg_tui.ui.slots import SlotView, buckets
+from gmg_tui.ui.drawing import SIGNS, WHEEL_ROWS, Row, Rows, bar, load_style, safe
+from gmg_tui.ui.slots import SlotView
 from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.worker_text import Note
 from gmg_tui.ui.workers import table
+from gmg_tui.ui.workers.rate_line import CELL_S, RateLine, deviation_style, line_rows, rate_lines
 
 LOG_MIN: Final = 6
 """Rows kept for the log, with its title."""
@@ -24,15 +25,22 @@ _LOG_BELOW_TILES: Final = 8
 _AROUND_TABLE: Final = 2
 """Rows of the heading above and of the selected worker's line below the table."""
 TILE_HEIGHT: Final = 8
-"""Rows of a tile, with its frame."""
+"""Rows of the lowest tile, with its frame."""
+_TILE_HEIGHT_MAX: Final = 14
+_TILES_SHARE: Final = 0.38
+"""Share of the screen up to which tiles become taller."""
+_FRAME: Final = 4
+"""Columns of a tile's frame and the blanks inside it."""
 TILE_WIDTH: Final = 38
 """Columns below which a tile is of no use."""
-_MIDDLE: Final = 3
-"""Rows between the rate and the processor: the graph, and the notes below it."""
+_AROUND_MIDDLE: Final = 5
+"""Rows of a tile beside those between rate and processor: the graph, and the notes below it."""
 _LABEL: Final = 5
 """Columns of the labels left of the graphs."""
 _RATE: Final = 11
 """Columns of the rate: `192,104,233`."""
+_DEVIATION: Final = 9
+"""Columns of the rate's deviation: `−100.0 %`."""
 _TIME: Final = 5
 """Columns of the time in a state: `39:12`, `74 s`."""
 
@@ -45,14 +53,15 @@ class Plan(NamedTuple):
     """Tiles side by side; 1 in the table."""
     height: int
     """Rows of cells that the grid takes."""
+    tile_height: int = TILE_HEIGHT
 
 
 def plan(view: View, width: int, height: int, wanted: bool | None) -> Plan:
-    """How to lay out the workers in `width` times `height` cells, shared with the log, in tiles if `wanted`, as in `View.tiles`."""
+    """Lays out the workers in `width` times `height` cells shared with the pane below; `wanted`: as `View.tiles`."""
     widest = max(1, min(len(view.slots), width // TILE_WIDTH))
 
-    def rows_of(columns: int) -> int:
-        return sum(1 if band.node else TILE_HEIGHT for band in view.bands(columns))
+    def rows_of(columns: int, tile_height: int = TILE_HEIGHT) -> int:
+        return sum(1 if band.node else tile_height for band in view.bands(columns))
 
     # As few columns as make no more rows: their tiles are wider.
     rows, room = rows_of(widest), height - LOG_MIN
@@ -60,7 +69,10 @@ def plan(view: View, width: int, height: int, wanted: bool | None) -> Plan:
     fits = 0 < rows <= height - _LOG_BELOW_TILES and width >= TILE_WIDTH
     if wanted is False or (wanted is None and not fits) or room < TILE_HEIGHT:
         return Plan(tiles=False, columns=1, height=max(3, min(len(view.bands(1)) + _AROUND_TABLE, room)))
-    return Plan(tiles=True, columns=columns, height=rows if rows <= room else room - room % TILE_HEIGHT)
+    tallest = range(_TILE_HEIGHT_MAX, TILE_HEIGHT, -1)
+    each = next((each for each in tallest if rows_of(columns, each) <= height * _TILES_SHARE), TILE_HEIGHT)
+    rows = rows_of(columns, each)
+    return Plan(True, columns, rows if rows <= room else room - room % TILE_HEIGHT, each)
 
 
 class Grid(Rows):
@@ -114,7 +126,7 @@ class Grid(Rows):
     # Scrolling
 
     def _band_height(self, band: Band) -> int:
-        return TILE_HEIGHT if self.plan.tiles and not band.node else 1
+        return self.plan.tile_height if self.plan.tiles and not band.node else 1
 
     def _fitting(self, bands: Sequence[Band]) -> int:
         """How many of `bands`, from the first, fit below each other; at least 1."""
@@ -153,19 +165,22 @@ class Grid(Rows):
 
     def _tiles(self, width: int) -> list[Row]:
         columns, visible, position = self.plan.columns, self._visible, self._position()
-        edges = [round(column * width / columns) for column in range(columns + 1)]
+        height, edges = self.plan.tile_height, [round(column * width / columns) for column in range(columns + 1)]
+        entries = {name: self._view.of(name) for band in visible if not band.node for name in band.slots}
+        lines = rate_lines(entries.values(), width // columns - _FRAME)
         rows: list[Row] = []
         for band in visible:
             beside = position if band is visible[-1] else ""
             if band.node:
                 rows.append(table.node_line(self._view, band, width, beside))
                 continue
-            lines = [Row(width) for _ in range(TILE_HEIGHT)]
+            made = [Row(width) for _ in range(height)]
             for name, left, right in zip(band.slots, edges, edges[1:], strict=False):
                 last = beside if name == band.slots[-1] else ""
-                for line, row in zip(lines, tile(self._view.of(name), right - left, last), strict=True):
-                    line.append(row)
-            rows += lines
+                drawn = tile(entries[name], right - left, height, lines[name], last)
+                for row, part in zip(made, drawn, strict=True):
+                    row.append(part)
+            rows += made
         return rows
 
     def _table(self, width: int) -> list[Row]:
@@ -205,25 +220,30 @@ class Grid(Rows):
 # Tiles
 
 
-def tile(entry: SlotView, width: int, position: str = "") -> list[Row]:
-    """The rows of a tile, each `width` cells; `position` is in its frame."""
-    inner = width - 4
+def tile(entry: SlotView, width: int, height: int, line: RateLine, position: str = "") -> list[Row]:
+    """The `height` rows of a tile, each `width` cells; `position` is in its frame."""
+    inner, middle = width - _FRAME, height - _AROUND_MIDDLE
     failed = entry.worker.state is WorkerState.FAILED  # why, and with what, matters more than how it went
-    notes = _note_rows(entry, inner, _MIDDLE if failed else _MIDDLE - 1)
+    notes = _note_rows(entry, inner, middle if failed else middle - 1)
+    has_line = not worker_text.getting_ready(entry.worker) and any(each is not None for each in line.deviations)
+    history = line_rows(line, middle - len(notes)) if has_line else [Row(0)] * (middle - len(notes))
     rows = [
-        _rate_row(entry, Row(inner)),
-        *_history_rows(entry, inner, _MIDDLE - len(notes)),
+        _rate_row(entry, line, Row(inner)),
+        *(Row(inner).to(inner - row.width).append(row) for row in history),
         *notes,
         _processor_row(entry, Row(inner)),
         _memory_row(entry, Row(inner)),
     ]
-    corner, line = (SIGNS.chosen_corner, SIGNS.chosen_line) if entry.chosen else (SIGNS.corner, SIGNS.line)
+    corner, edge = (SIGNS.chosen_corner, SIGNS.chosen_line) if entry.chosen else (SIGNS.corner, SIGNS.line)
     border = "selected" if entry.chosen else "border"
-    foot = Row(width, line[0], border).add(corner[2] + line[0], border).end(line[0] + corner[3], border)
+    foot = Row(width, edge[0], border).add(corner[2] + edge[0], border).end(edge[0] + corner[3], border)
     foot.end(f"{position} " if position else "", "strong")
+    if entry.chosen and has_line:
+        scale = f" {units.span(line.cells * CELL_S)} {SIGNS.dot} median ±{100 * line.around:.0f} % "
+        foot.add(scale if len(scale) < foot.room else "", "dim")
     return [
-        _head(entry, width, corner[:2], line[0], border),
-        *(Row(width).add(f"{line[1]} ", border).append(row).add(f" {line[1]}", border) for row in rows),
+        _head(entry, width, corner[:2], edge[0], border),
+        *(Row(width).add(f"{edge[1]} ", border).append(row).add(f" {edge[1]}", border) for row in rows),
         foot,
     ]
 
@@ -250,8 +270,8 @@ def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> R
     return row.add(f" {SIGNS.dot} {gpu} " if gpu else " ", "dim")
 
 
-def _rate_row(entry: SlotView, row: Row) -> Row:
-    """The rate, and the number of environments; before there is a rate, the phase."""
+def _rate_row(entry: SlotView, line: RateLine, row: Row) -> Row:
+    """The rate with its deviation from the median, and the number of environments; before there is a rate, the phase."""
     worker = entry.worker
     if worker_text.getting_ready(worker):
         row.add(f"{worker_text.phase_of(worker)} ", "title")
@@ -263,35 +283,30 @@ def _rate_row(entry: SlotView, row: Row) -> Row:
     row.add(" (final)" if over and worker.fps is not None else "", "dim")
     if worker.newest.n_envs is not None:
         row.end(f" {units.count(worker.newest.n_envs, 'env')}")
+    if line.now is not None and not over:
+        deviation = units.change(line.now * 100)
+        row.add(deviation.rjust(_DEVIATION) if row.room > _DEVIATION else "", deviation_style(line.now))
     return row
 
 
-def _history_rows(entry: SlotView, inner: int, height: int) -> list[Row]:
-    """The history of the rate, once there is one."""
-    if worker_text.getting_ready(entry.worker):
-        return [Row(inner) for _ in range(height)]
-    values = buckets(entry.history.fps, entry.history.end, inner, SPAN_S)
-    return [Row(inner).add(cells, "fps-graph") for cells in history_rows(values, highest(values), inner, height)]
-
-
 def _processor_row(entry: SlotView, row: Row) -> Row:
-    """Utilisation with its history, power and temperature of the GPU; of a CPU slot the cores that are used."""
-    sample, worker, history = entry.sample, entry.worker, entry.history
+    """Utilisation, power and temperature of the GPU; of a CPU slot the cores that are used."""
+    sample, worker = entry.sample, entry.worker
     if entry.slot.gpu is None:
-        row.add("CPU".ljust(_LABEL), "dim").add(f"{_percent(worker.cpu_pct, units.NOT_KNOWN, 6)} ")
-        row.end(f" pid {worker.pid}" if worker.pid is not None else "", "dim")
-        top = max([100.0, *(value or 0.0 for value in history.util_pct)])
-    else:
-        row.add("GPU".ljust(_LABEL), "dim")
-        if sample is None:
-            return row.add("no figures yet", "dim")
-        row.add(f"{_percent(sample.gpu_util_pct, units.NOT_SUPPORTED, 5)} ")
-        limit = f" / {sample.power_limit_w:.0f}" if sample.power_limit_w is not None else ""
-        row.end(f"{units.whole(sample.temperature_c):>4} {SIGNS.degree}C", "warn" if sample.throttle else "text")
-        row.end(f"{units.whole(sample.power_w):>5}{limit} W ")
-        top = 100.0
-    values = buckets(history.util_pct, history.end, row.room, SPAN_S)
-    return row.add(history_rows(values, top, row.room)[0], "util")
+        row.add("CPU".ljust(_LABEL), "dim").add(_percent(worker.cpu_pct, units.NOT_KNOWN, 6))
+        return row.end(f" pid {worker.pid}" if worker.pid is not None else "", "dim")
+    row.add("GPU".ljust(_LABEL), "dim")
+    if sample is None:
+        return row.add("no figures yet", "dim")
+    busy_pct, power_w = sample.gpu_util_pct, sample.power_w
+    hot = "warn" if sample.throttle else load_style("temperature", sample.temperature_c)
+    row.end(f"{units.whole(sample.temperature_c):>4} {SIGNS.degree}C", hot)
+    share = power_w / sample.power_limit_w if power_w is not None and sample.power_limit_w else None
+    row.end(f" / {sample.power_limit_w:.0f} W" if sample.power_limit_w is not None else " W")
+    row.end(f"{units.whole(power_w):>5}", load_style("power", share))
+    row.add(f"{_percent(busy_pct, units.NOT_SUPPORTED, 5)} ", load_style("busy", busy_pct))
+    full, rest = bar((busy_pct or 0.0) / 100, max(0, row.room - 1))
+    return row.add(full, load_style("busy", busy_pct)).add(rest, "border") if busy_pct is not None else row
 
 
 def _percent(value: float | None, missing: str, width: int) -> str:
@@ -309,7 +324,7 @@ def _memory_row(entry: SlotView, row: Row) -> Row:
     whole = units.gib(total)
     row.end(f" {units.gib(used):>{len(whole)}} / {whole} GiB")
     full, rest = bar(used / total, row.room)
-    return row.add(full, "vram").add(rest, "border")
+    return row.add(full, load_style("memory", used / total)).add(rest, "border")
 
 
 def _note_rows(entry: SlotView, inner: int, most: int) -> list[Row]:

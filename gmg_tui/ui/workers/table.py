@@ -9,11 +9,12 @@ from gmg_tui.model import WorkerState, total_fps, units
 from gmg_tui.results.column import Column
 from gmg_tui.results.live_columns import WORKERS, Live
 from gmg_tui.ui import worker_text
-from gmg_tui.ui.drawing import SIGNS, SPAN_S, Piece, Row, highest, history_rows
+from gmg_tui.ui.drawing import SIGNS, Piece, Row
 from gmg_tui.ui.header import states
-from gmg_tui.ui.slots import SlotView, buckets, in_trouble, severity
+from gmg_tui.ui.slots import SlotView, in_trouble, severity
 from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.worker_text import Note
+from gmg_tui.ui.workers.rate_line import line_rows, rate_lines
 
 _CURSOR: Final = 2
 """Columns of the cursor and the mark."""
@@ -159,8 +160,7 @@ def _add_history(line: Row, entry: SlotView, notes: Sequence[Note], width: int) 
     if width < _HISTORY_MIN // 2:
         return
     graph = min(width, _HISTORY_MAX, max(_HISTORY_MIN, width // 3))
-    values = buckets(entry.history.fps, entry.history.end, graph, SPAN_S)
-    line.add(history_rows(values, highest(values), graph)[0], "fps-graph").add(" ")
+    line.append(line_rows(rate_lines([entry], graph)[entry.slot.name], 1)[0]).add(" ")
     if width - graph > _NOTE_MIN:
         _add_notes(line, notes, width - graph - 1)
 

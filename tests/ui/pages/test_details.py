@@ -81,9 +81,9 @@ def test_the_metrics_of_a_script_are_shown_with_their_history() -> None:
     worker, history = sessions.edited_snapshot().workers[0], History()
     for second in range(5):
         worker = changed(worker, metrics={"reward": 12.3456789 + second, "steps": 1e6})
-        history.add(sessions.NOW + second, worker, None)
+        history.add(sessions.NOW + second, worker)
     texts = _texts(list(_worker_facts(worker, history)))
-    assert {"reward 16.3457 ▁▃▅▆█", "steps 1,000,000", "progress 412/1,000 iteration, 55:40 left"} <= set(texts)
+    assert {"reward 16.3457 ⣀⠤⠊", "steps 1,000,000", "progress 412/1,000 iteration, 55:40 left"} <= set(texts)
 
 
 # The GPU

@@ -1,0 +1,218 @@
+"""The curve of a tuning as lines of styled text: the rate over the value, which has a logarithmic axis.
+
+Each point has the sign and colour of its slot, and its interval where that is higher than a cell; a line joins the
+means of the values; a cross stands above a value that did not run. The upper part of the rates, where the answer is
+found, takes most of the height.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import groupby, pairwise
+from statistics import fmean
+from typing import Final
+
+from rich.cells import cell_len
+from textual.content import Content
+
+from gmg_tui.model import Answer, Trial, TrialKind, TrialState, Tuning, WorkerState
+from gmg_tui.results import tuning_text as tune_words
+from gmg_tui.ui.canvas import AXIS_ROWS, DIM, GRID, GUTTER, Axis, Canvas, bottom_axis, fitted
+from gmg_tui.ui.drawing import SIGNS, braille_line, safe
+
+_COLOURS: Final = ("$accent", "$warning", "$success", "$secondary", "$primary", "$foreground", "$error")
+_SIGNS: Final = "●○◆◇■□▲△"
+_MIN_WIDTH, _MIN_HEIGHT = 10, 2
+"""Cells of a plot."""
+_LEGEND_FROM: Final = 9
+"""Rows of a curve from which the legend has a row of its own."""
+_ZOOM_FROM: Final = 10
+"""Rows of a plot from which the upper rates are zoomed."""
+_UPPER_RATES: Final = 0.8
+"""Share of the best rate above which a rate is an upper one."""
+_LOWER_ROWS: Final = 0.25
+"""Share of the rows for the lower rates."""
+_MIN_UPPER: Final = 3
+"""Values with upper rates that are needed to zoom."""
+_PAD: Final = 0.04
+"""Room at both ends of the axis of values, as a share of it."""
+_MAX_RATE: Final = 1e15
+"""A greater rate is an error of the script's."""
+_APART: Final = (0, 1, -1, 2, -2, 3, -3)
+"""Columns to try for a sign, from its own: signs of equal points stand side by side."""
+
+
+def curve(tuning: Tuning, answer: Answer, selected: int | None, width: int, height: int) -> list[Content]:
+    """Returns the curve of the slots of `answer` in `height` rows; the trial with the number `selected` is in reverse."""
+    trials = [
+        trial
+        for trial in tuning.trials
+        if trial.kind is not TrialKind.TOGETHER and trial.slot in answer.slots and trial.value > 0
+    ]
+    points = sorted(filter(_is_drawable, trials), key=lambda trial: trial.number == selected)
+    heading = _heading(tuning, answer, points, width, 2 if height >= _LEGEND_FROM else 1)
+    rows = height - len(heading) - AXIS_ROWS
+    if not points or width - GUTTER < _MIN_WIDTH or rows < _MIN_HEIGHT:
+        text = "no room for the curve: enlarge the terminal" if points else _why_empty(tuning)
+        lines = [*heading, *[Content("")] * (height - len(heading))]
+        if height > len(heading):
+            text = " " * ((width - cell_len(text)) // 2) + text
+            lines[(height + 1) // 2] = Content.styled(text, DIM).truncate(width, ellipsis=True)
+        return lines[:height]
+    plot = _Plot(width - GUTTER, rows, [each.value for each in trials], points)
+    plot.join(points)
+    for trial in trials:
+        if trial.state is TrialState.FAILED:
+            plot.sign(plot.column(trial.value), 0, SIGNS.states[WorkerState.FAILED], "$error")
+    for trial in points:
+        sign, style = _sign_of(trial.slot, answer)
+        plot.point(trial, sign, style if trial.state is TrialState.MEASURED else DIM, reverse=trial.number == selected)
+    ticks = {plot.column(value): f"{value:,}" for value in plot.ticks(tuning.spec.low)}
+    return [*heading, *plot.lines(), *bottom_axis(plot.canvas.width, ticks, _answer_marks(plot, tuning, answer))]
+
+
+def _why_empty(tuning: Tuning) -> str:
+    failed = next((trial.reason for trial in tuning.trials if trial.state is TrialState.FAILED), None)
+    if failed is None or any(not trial.state.ended for trial in tuning.trials):
+        return "No rate yet: the first trial is being measured."
+    return f"No trial was measured: {safe(failed)}."
+
+
+def _is_drawable(trial: Trial) -> bool:
+    """True if a trial has a rate that can be drawn; NaN, which a script may report, compares as false."""
+    return trial.rate is not None and abs(trial.rate) <= _MAX_RATE
+
+
+def _ends(trial: Trial) -> tuple[float, float]:
+    """Returns the ends of a trial's interval, or its rate twice."""
+    rate = trial.rate or 0.0
+    half = abs(rate) * (trial.margin_pct or 0.0) / 100
+    return (rate - half, rate + half) if half <= _MAX_RATE else (rate, rate)
+
+
+class _Plot:
+    """The places of values and rates on a canvas."""
+
+    def __init__(self, width: int, height: int, values: Sequence[int], points: Sequence[Trial]) -> None:
+        self.canvas = Canvas(width, height)
+        left, right = math.log2(min(values)), math.log2(max(values))
+        if right - left < 1:
+            left, right = left - 1, right + 1
+        pad = (right - left) * _PAD
+        self._left, self._right = left - pad, right + pad
+        self._signs: set[tuple[int, int]] = set()
+        ends = [rate for trial in points for rate in (trial.rate or 0.0, *_ends(trial))]
+        positive = all((trial.rate or 0.0) >= 0 for trial in points)
+        ends = [max(0.0, rate) for rate in ends] if positive else ends  # a wide interval reaches below what can be
+        best = max(trial.rate or 0.0 for trial in points)
+        upper = {trial.value for trial in points if (trial.rate or 0.0) >= best * _UPPER_RATES}
+        is_zoomed = positive and height >= _ZOOM_FROM and len(upper) >= _MIN_UPPER
+        is_zoomed = is_zoomed and any(trial.value not in upper for trial in points)
+        self._lower_rows = round(height * _LOWER_ROWS) if is_zoomed else 0
+        rows = height - self._lower_rows
+        shown = [rate for rate in ends if rate >= best * _UPPER_RATES] if is_zoomed else ends
+        self._upper: Axis = fitted(shown if len(points) > 1 else [0.0, *shown], max(1, rows // 3))
+        labels = {self.row(tick): self._upper.label(tick) for tick in self._upper.ticks}
+        if is_zoomed:
+            labels |= {height - 1: "0"}
+        self._labels = labels
+        self.canvas.grid(labels, ())
+        if is_zoomed:
+            break_row = rows
+            self.canvas.put(0, break_row, "╌" * width, GRID)
+            self.canvas.put(1, break_row, f" below {self._upper.label(self._upper.low)}: compressed ", DIM)
+
+    def _x(self, value: float) -> float:
+        """Returns the place of a value, from 0 at the left to 1."""
+        return (math.log2(value) - self._left) / (self._right - self._left)
+
+    def _height(self, rate: float) -> float:
+        """Returns the place of a rate, from 0 at the lower edge to 1."""
+        share = self._lower_rows / self.canvas.height
+        if rate >= self._upper.low or not share:
+            return share + (1 - share) * max(0.0, min(1.0, self._upper.fraction(rate)))
+        return share * max(0.0, rate / self._upper.low)
+
+    def column(self, value: float) -> int:
+        """Returns the column of a value."""
+        return max(0, min(self.canvas.width - 1, round(self._x(value) * (self.canvas.width - 1))))
+
+    def row(self, rate: float) -> int:
+        """Returns the row of a rate: that of its dot in the line."""
+        return round((1 - self._height(rate)) * (self.canvas.height * 4 - 1)) // 4
+
+    def join(self, points: Sequence[Trial]) -> None:
+        """Joins the means of the values."""
+        by_value = groupby(sorted(points, key=lambda trial: trial.value), key=lambda trial: trial.value)
+        means = [(self._x(value), fmean(trial.rate or 0.0 for trial in trials)) for value, trials in by_value]
+        dots: list[float | None] = [None] * (2 * self.canvas.width)
+        for (x0, rate0), (x1, rate1) in pairwise(means):
+            begin, end = (round(x * (len(dots) - 1)) for x in (x0, x1))
+            for dot in range(begin, end + 1):
+                share = (dot - begin) / (end - begin) if end > begin else 0.0
+                dots[dot] = self._height(rate0 + (rate1 - rate0) * share)
+        self.canvas.overlay(braille_line(dots, self.canvas.width, self.canvas.height), DIM)
+
+    def sign(self, column: int, row: int, sign: str, style: str) -> int:
+        """Draws a sign beside those that are there, and returns its column."""
+        free = (column + aside for aside in _APART if (column + aside, row) not in self._signs)
+        column = next((each for each in free if 0 <= each < self.canvas.width), column)
+        self._signs.add((column, row))
+        self.canvas.put(column, row, sign, style)
+        return column
+
+    def point(self, trial: Trial, sign: str, style: str, *, reverse: bool) -> None:
+        """Draws a trial's sign, and its interval."""
+        row = self.row(trial.rate or 0.0)
+        column = self.sign(self.column(trial.value), row, sign, f"reverse {style}" if reverse else style)
+        low, high = _ends(trial)
+        for each in range(self.row(high), self.row(low) + 1):
+            if (column, each) not in self._signs:
+                self.canvas.put(column, each, "│", style)
+
+    def lines(self) -> list[Content]:
+        """Returns the rows, with labels of the rates."""
+        return self.canvas.lines(self._labels)
+
+    def ticks(self, low: int) -> list[int]:
+        """Returns values for the axis: the least one, `low`, times powers of two, with room for their labels."""
+        gap = (len(f"{int(2**self._right):,}") + 2) / (self.canvas.width - 1) * (self._right - self._left)
+        first = max(0.0, math.log2(max(1, low)))
+        powers = range(max(0, math.ceil(self._left - first)), math.floor(self._right - first) + 1)
+        each = max(1, math.ceil(gap))
+        return [max(1, low) << power for power in powers if power % each == 0]
+
+
+def _sign_of(slot: str, answer: Answer) -> tuple[str, str]:
+    """Returns the sign of a slot's points, and its style."""
+    number = answer.slots.index(slot)
+    return _SIGNS[number % len(_SIGNS)], _COLOURS[number % len(_COLOURS)]
+
+
+def _heading(tuning: Tuning, answer: Answer, points: Sequence[Trial], width: int, rows: int) -> list[Content]:
+    """Returns what the axes, the letters and the signs mean, in one or two rows."""
+    measured = {trial.slot for trial in points}
+    slots = [(_sign_of(slot, answer), slot) for slot in answer.slots if slot in measured]
+    axes = Content.assemble(
+        (f" {safe(tune_words.unit(tuning.spec))}", "bold"), (f" over {safe(tuning.spec.variable)}", DIM)
+    )
+    letters = [
+        Content.assemble((f"   {name[0].upper()}", "bold $success"), f" {name}")
+        for name, _ in tune_words.values_of(answer, tuning.spec)
+    ]
+    signs = [Content.assemble(("  " + sign, style), f" {safe(slot)}") for (sign, style), slot in slots]
+    parts = [[axes, *letters], signs] if rows > 1 else [[axes, *signs]]
+    return [Content("").join(part).truncate(width, ellipsis=True) for part in parts]
+
+
+def _answer_marks(plot: _Plot, tuning: Tuning, answer: Answer) -> dict[int, str]:
+    """Returns the letters of the answers by column, side by side if their values are equal."""
+    marks: dict[int, str] = {}
+    for name, best in tune_words.values_of(answer, tuning.spec):
+        if best.value > 0:
+            column = plot.column(best.value)
+            while column in marks and column < plot.canvas.width - 1:
+                column += 1
+            marks[column] = name[0].upper()
+    return marks

@@ -1,0 +1,107 @@
+"""The recent rate of a worker as a braille line around the median of comparable workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+from statistics import median
+from typing import Final, NamedTuple
+
+from gmg_tui.model import WorkerState
+from gmg_tui.ui.drawing import SIGNS, Row, Values, braille_line
+from gmg_tui.ui.slots import SlotView, buckets
+
+CELL_S: Final = 4
+"""Seconds per cell."""
+_DOT_S: Final = CELL_S // 2
+_RANGES: Final = (0.1, 0.2, 0.5)
+"""Half the height of a line, as a share of the median."""
+_OUTLIERS: Final = 0.1
+"""Share of a worker's values that may lie beyond the edge, such as a start, before the range widens."""
+_SLOW: Final = -0.03
+"""Deviation below which a rate is coloured as slow."""
+
+
+class RateLine(NamedTuple):
+    """The recent rates of a worker."""
+
+    deviations: Values
+    """Deviations from the median as shares of it, two per cell."""
+    now: float | None
+    """The deviation of the rate now; None if there is no rate now or nothing to compare it with."""
+    restarted: int | None
+    """The cell in which the newest attempt started, if it was not the first; None if that is out of sight."""
+    around: float = 0.0
+    """Half the height of the line, as a share of the median; the same for all lines shown together."""
+
+    @property
+    def cells(self) -> int:
+        """The line's width."""
+        return len(self.deviations) // 2
+
+
+def rate_lines(entries: Iterable[SlotView], cells: int) -> dict[str, RateLine]:
+    """The lines of the workers shown together, by slot."""
+    lines = {entry.slot.name: _rate_line(entry, cells) for entry in entries}
+    around = common_range(lines.values())
+    return {name: line._replace(around=around) for name, line in lines.items()}
+
+
+def _rate_line(entry: SlotView, cells: int) -> RateLine:
+    """Compares the rates of the last `cells` times `CELL_S` seconds with the median of comparable workers.
+
+    A worker without comparable ones is compared with its own median in that time.
+    """
+    worker, history = entry.worker, entry.history
+    last = history.end // _DOT_S | 1  # cells start at even columns of dots, so that they move as a whole
+    early = 1 - history.end // _DOT_S % 2
+    known = buckets(history.fps, history.end, 2 * cells - early, _DOT_S)
+    values: list[float | None] = [*[None] * (2 * cells - early - len(known)), *known, *[None] * early]
+    start = int(worker.newest.started // _DOT_S) - (last - 2 * cells + 1)
+    if worker.job is not None:  # the rates of the job before are not comparable
+        own = min(max(0, start), 2 * cells)
+        values[:own] = [None] * own
+    middle = entry.median_fps or median([value for value in values if value] or [0.0])
+    rate = worker.current_fps
+    return RateLine(
+        [None if value is None or not middle else value / middle - 1 for value in values],
+        rate / middle - 1 if rate is not None and middle else None,
+        start // 2 if worker.attempt > 1 and 0 <= start < 2 * cells else None,
+    )
+
+
+def deviation_style(deviation: float) -> str:
+    """The style of a deviation's text."""
+    return "warn" if deviation < _SLOW else "dim"
+
+
+def common_range(lines: Iterable[RateLine]) -> float:
+    """The range of all lines: 10 % around the median, wider if a line leaves it for longer than a moment.
+
+    Rates below half of the median, such as zero, do not widen it: beside them every other line would be flat.
+    """
+    widest = 0.0
+    for line in lines:
+        sizes = sorted(abs(value) for value in line.deviations if value is not None and value > -_RANGES[-1])
+        if sizes:
+            widest = max(widest, sizes[int((1 - _OUTLIERS) * (len(sizes) - 1))])
+    return next((each for each in _RANGES if widest <= each), _RANGES[-1])
+
+
+def line_rows(line: RateLine, height: int) -> list[Row]:
+    """The line in `height` rows: slow spells as warnings, and a sign in the lowest row for a restart."""
+    pairs = list(zip(line.deviations[::2], line.deviations[1::2], strict=True))
+    slow = [any(value is not None and value < _SLOW for value in pair) for pair in pairs]
+    # The median is a row of dots: what differs from it by little is on it too.
+    middle, last = height * 2 - 1, height * 4 - 1
+    fractions = [
+        None if value is None else 1 - (middle - value / line.around * height * 2) / last for value in line.deviations
+    ]
+    drawn = [list(zip(row, slow, strict=True)) for row in braille_line(fractions, line.cells, height)]
+    made = [Row(line.cells) for _ in drawn]
+    for row, cells in zip(made, drawn, strict=True):
+        if line.restarted is not None and row is made[-1]:
+            cells[line.restarted] = (SIGNS.states[WorkerState.RESTARTING], True)
+        for is_slow, run in groupby(cells, key=lambda cell: cell[1]):
+            row.add("".join(cell for cell, _ in run), "warn" if is_slow else "fps-graph")
+    return made
