@@ -217,7 +217,7 @@ def braille_line(fractions: Values, width: int, height: int) -> list[str]:
 
     Steps between neighbours are joined, unknown values leave a gap, and values beyond an edge are drawn on it.
     """
-    shown = fractions[-2 * width :] if width > 0 else ()
+    shown = fractions[-2 * width :] if width > 0 and height > 0 else ()
     last, before, dots = height * 4 - 1, None, []
     for column, value in enumerate(shown, 2 * width - len(shown)):
         row = None if value is None else round((1 - min(1.0, max(0.0, value))) * last)

@@ -164,7 +164,8 @@ def _stack(values: list[float | None], width: int = 80, height: int = 12) -> lis
 
 def test_a_chart_has_no_empty_half_and_round_labels() -> None:
     rows = _stack([None] * 78 + [24e6 + 1e5 * (second % 3) for second in range(71)])
-    assert "−1:00" in rows[-1] and "−1:20" not in rows[-1]
+    assert "−1:00" in rows[-1]
+    assert "−1:20" not in rows[-1]
     columns = {at for row in rows for at, cell in enumerate(row) if "\u2800" < cell < "\u2900"}
     assert columns == set(range(9, 80))
     assert [row[:7].strip() for row in rows if "┤" in row] == ["24.2M", "24.0M"]
