@@ -88,7 +88,10 @@ def _body(track: Track, plot: int, height: int, columns: Sequence[int]) -> list[
         return canvas.lines({})
     steps = max(1, (height - 1) // _ROWS_PER_STEP)
     scale = fitted(known, steps) if not track.high else axis(0.0, track.high, steps)
-    labels = {round((1 - scale.fraction(tick)) * (height * 4 - 1)) // 4: scale.label(tick) for tick in scale.ticks}
+    labels = {
+        round((1 - scale.fraction(tick)) * (height * 4 - 1)) // 4: f"{scale.label(tick)} {track.unit}".rstrip()
+        for tick in scale.ticks
+    }
     canvas.grid(labels, columns)
     fractions = [
         None if value is None else scale.fraction(value) for value in spread(track.values, 2 * plot, track.how)

@@ -107,9 +107,9 @@ async def test_an_ignored_key_does_not_affect_the_dialog_that_opens_next() -> No
         _burst(pilot, "tab", "enter")  # `tab` goes to another section of what `enter` opens
         await asyncio.wait_for(opened.wait(), LONG_S)
         free.set()
-        await sees(pilot, " 0│")
+        await sees(pilot, " 0 ┤")
         await pilot.pause()
-        assert " 0│" in shown(app)
+        assert " 0 ┤" in shown(app)
 
 
 # Requests name the job or attempt that was shown when a key was pressed or a dialog opened

@@ -109,7 +109,7 @@ async def test_headline_footers_help_and_palette_offer_only_allowed_actions() ->
         }
         await press(pilot, "question_mark")
         await press(pilot, "escape", "enter")
-        await play.sees(pilot, " 0│")
+        await play.sees(pilot, " 0 ┤")
 
 
 async def test_q_leaves_without_asking_and_without_affecting_workers() -> None:

@@ -83,7 +83,7 @@ def test_the_metrics_of_a_script_are_shown_with_their_history() -> None:
         worker = changed(worker, metrics={"reward": 12.3456789 + second, "steps": 1e6})
         history.add(sessions.NOW + second, worker)
     texts = _texts(list(_worker_facts(worker, history)))
-    assert {"reward 16.3457 ⣀⠤⠊", "steps 1,000,000", "progress 412/1,000 iteration, 55:40 left"} <= set(texts)
+    assert {"reward 16.3457 ⢀⠤⠊", "steps 1,000,000", "progress 412/1,000 iteration, 55:40 left"} <= set(texts)
 
 
 # The GPU
@@ -125,44 +125,34 @@ def _charts(width: int = 80, height: int = 40, **changes: Any) -> list[str]:
 
 
 def _plots(rows: list[str]) -> dict[str, list[str]]:
-    """The rows of each chart, right of the line, by the chart's title."""
+    """The rows of each chart, with their labels, by the chart's title."""
     rows_by_title: dict[str, list[str]] = {}
-    title = ""
     for row in rows:
-        label, line, plot = row.partition("│")
-        if line and rows_by_title:
-            rows_by_title[title].append(plot)
-        elif not label.startswith(" "):
-            title = row.split()[0]
-            rows_by_title[title] = []
+        if row[:1].strip() and "terminal" not in row:
+            plot = rows_by_title.setdefault(row.split()[0], [])
+        elif row[8:9] in {"│", "┤"}:
+            plot.append(row)
     return rows_by_title
 
 
-def _edges(rows: list[str], title: str) -> tuple[str, str]:
-    """What stands at the upper and at the lower edge of a chart."""
-    at = next(number for number, row in enumerate(rows) if row.startswith(title))
-    labels = [row.partition("│")[0].strip() for row in rows[at + 1 : at + 1 + len(_plots(rows)[title])]]
-    return labels[0], labels[-1]
+def _labels(plot: list[str]) -> list[str]:
+    """The labels of a chart's axis, from the top."""
+    return [row[:7].strip() for row in plot if row[8] == "┤"]
 
 
 def test_the_charts_share_one_time_axis_and_show_units() -> None:
-    some = tuple(None if 40 <= step < 60 else 100.0 for step in range(142))
+    some = tuple(None if 40 <= step < 60 else 95.0 for step in range(142))
     rows = _charts(series=Series("gpu0", sessions.NOW, 4.0, some, some, some, some))
     plots = _plots(rows)
     assert list(plots) == ["FPS", "GPU", "VRAM", "power"]
     for plot in plots.values():
-        assert [column for column, dots in enumerate(plot[-1]) if dots == " "] == list(range(20, 30))
-    assert [match.start() for match in re.finditer(r"-\d", rows[-1])] == [rows[-2].index("─"), rows[-2].index("┬")]
+        (line,) = [row[9:] for row in plot if re.search("[\u2801-\u28ff]", row)]
+        assert [column for column, dots in enumerate(line) if not "\u2800" < dots < "\u2900"] == list(range(20, 30))
     rows = _charts()
-    titles = [row for row in rows if row[:1].strip() and "│" not in row]
-    assert titles[0].startswith("FPS 24,013,029")
-    assert [title.rstrip() for title in titles[1:]] == ["GPU 97 %", "VRAM 30.2 of 79.6 GiB", "power 612 of 700 W"]
-    assert [_edges(rows, title) for title in plots] == [
-        ("25.0M", "0"),
-        ("100 %", "0 %"),
-        ("80 GiB", "0 GiB"),
-        ("700 W", "0 W"),
-    ]
+    titles = [row.partition("   ")[0] for row in rows if row[:1].strip()]
+    assert titles == ["FPS  24,013,029", "GPU  97 %", "VRAM  30.2 of 79.6 GiB", "power  612 of 700 W"]
+    labels = [_labels(plot) for plot in _plots(rows).values()]
+    assert labels[1:] == [["100 %", "50 %", "0 %"], ["50 GiB", "0 GiB"], ["500 W", "250 W", "0 W"]]
 
 
 def test_unknown_values_are_named_and_not_drawn_as_zero() -> None:
@@ -171,15 +161,15 @@ def test_unknown_values_are_named_and_not_drawn_as_zero() -> None:
     silent = GpuSample(sessions.gpu(0).uuid, gpu_util_pct=3.0)
     lost = GpuSample(sessions.gpu(0).uuid, lost=True, error="GPU is lost (Xid 79)")
     for sample, why, now in (
-        (None, "no sample yet", "GPU n/a %"),
-        (silent, "n/a: not reported by the GPU", "GPU 3 %"),
-        (lost, "GPU is lost (Xid 79)", "GPU n/a %"),
+        (None, "no sample yet", "GPU  n/a %"),
+        (silent, "n/a: not reported by the GPU", "GPU  3 %"),
+        (lost, "GPU is lost (Xid 79)", "GPU  n/a %"),
     ):
         rows = _charts(series=unknown, worker=worker, sample=sample)
         assert sum(why in row for row in rows) == 3
         assert sum("no rate yet" in row for row in rows) == 1
         assert any(row.startswith(now) for row in rows)
-        assert not re.search("[▁-█]", "".join(rows))
+        assert not re.search("[\u2801-\u28ff]", "".join(rows))
 
 
 @pytest.mark.parametrize(("height", "titles"), [(14, 4), (13, 3), (8, 2), (5, 1), (4, 0), (0, 0), (-3, 0)])
@@ -193,7 +183,7 @@ def test_a_cpu_slot_has_one_chart_and_sm_activity_has_one_when_known() -> None:
     slot = sessions.session(0, cpus=2).slots[0]
     rows = _charts(slot=slot, sample=None, height=12, series=Series("cpu0", sessions.NOW, 1.0, (100.0, 140.0)))
     assert list(_plots(rows)) == ["FPS"]
-    assert _edges(rows, "FPS") == ("150", "0")
+    assert _labels(_plots(rows)["FPS"]) == ["140", "120", "100"]
     series = sessions.edited_series()
     rows = _charts(
         series=changed(series, sm_pct=tuple(41.0 for _ in series.fps)),
@@ -208,7 +198,7 @@ def test_a_cpu_slot_has_one_chart_and_sm_activity_has_one_when_known() -> None:
 async def test_tab_and_the_mouse_show_each_section_and_keys_scroll_it() -> None:
     async with detailed(size=(60, 12)) as pilot:
         tabs = pilot.app.screen.query_one(TabbedContent)
-        await play.sees(pilot, " 0│")
+        await play.sees(pilot, " 0 ┤")
         for key, section in (("tab", "metrics"), ("tab", "attempts"), ("tab", "setup"), ("tab", "charts")):
             await press(pilot, key)
             assert tabs.active == section

@@ -11,7 +11,7 @@ from tests.ui.play import asked, press
 LARGE = (100, 30)
 SCREENS = {
     "": "? Help",
-    "enter": " 0│",
+    "enter": " 0 ┤",
     "p": "Xorg",
     "slash": "search the log",
     "q": "Quit franka-1",
