@@ -1,4 +1,4 @@
-"""What charts and curves are made of: an axis in round steps, and cells to draw on."""
+"""The parts of charts and curves: an axis in round steps, and cells to draw on."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def axis(low: float, high: float, intervals: int) -> Axis:
 def fitted(values: Iterable[float], intervals: int) -> Axis:
     """Returns an axis for these values that begins at 0, unless they are all far above it.
 
-    It covers at least 2 % of the greatest one, as noise must not look like a change, and leaves out the lowest values,
-    such as those of a start, if they are few.
+    It covers at least 2 % of the greatest one, as noise must not look like a change, and leaves out a few of the lowest
+    values, such as the rates of a start.
     """
     known = sorted(values) or [0.0]
     low, high = known[int(_OUTLIERS * (len(known) - 1))], known[-1]
@@ -121,7 +121,7 @@ def styled(cells: Sequence[tuple[str, str]]) -> Content:
 
 
 def bottom_axis(width: int, ticks: Mapping[int, str], marks: Mapping[int, str] = {}) -> list[Content]:
-    """Returns the line below a plot with ticks by column, and their labels as far as these have room.
+    """Returns the line below a plot with ticks by column, and the labels that have room.
 
     `marks` are letters on the line, by column.
     """

@@ -42,7 +42,7 @@ class Track(NamedTuple):
 
 
 def least_height(tracks: int) -> int:
-    """Returns the rows that a stack of so many charts needs to be readable."""
+    """Returns the rows that this number of charts needs to be readable."""
     return tracks * 3 + AXIS_ROWS
 
 

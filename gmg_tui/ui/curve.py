@@ -26,9 +26,9 @@ _SIGNS: Final = "●○◆◇■□▲△"
 _MIN_WIDTH, _MIN_HEIGHT = 10, 2
 """Cells of a plot."""
 _LEGEND_FROM: Final = 9
-"""Rows of a curve from which the legend has a row of its own."""
+"""Rows a curve needs to give the legend a row of its own."""
 _ZOOM_FROM: Final = 10
-"""Rows of a plot from which the upper rates are zoomed."""
+"""Rows a plot needs to zoom to the upper rates."""
 _UPPER_RATES: Final = 0.8
 """Share of the best rate above which a rate is an upper one."""
 _LOWER_ROWS: Final = 0.25
@@ -139,7 +139,7 @@ class _Plot:
         return max(0, min(self.canvas.width - 1, round(self._x(value) * (self.canvas.width - 1))))
 
     def row(self, rate: float) -> int:
-        """Returns the row of a rate: that of its dot in the line."""
+        """Returns the row of a rate."""
         return round((1 - self._height(rate)) * (self.canvas.height * 4 - 1)) // 4
 
     def join(self, points: Sequence[Trial]) -> None:

@@ -20,28 +20,28 @@ from gmg_tui.ui.worker_text import Note
 _NOTICES: Final = 4
 """Rows of notices, at most."""
 _FOR_ALLOCATION: Final = 100
-"""Columns from which there is room for the time that a Slurm job has left, before it is short."""
+"""Columns needed to show the time a Slurm job has left before it is short."""
 _NODES_NAMED: Final = 2
-"""How many nodes in trouble are named; more are counted."""
+"""Nodes in trouble that are named; more are counted."""
 _NAME_MAX: Final = 32
-"""Columns that the session's name has at most before states and FPS per watt go."""
+"""Columns kept for the session's name; states and FPS per watt give way to it."""
 
 
 class Header(Rows):
-    """One row, in a sweep one for the queue, one for the selected worker's group, notices, and a filter or order."""
+    """The headline, then rows for the queue, the selected worker's group, notices, and the filter or order."""
 
     def __init__(self, view: View) -> None:
         super().__init__()
         self._view = view
 
     def fit(self) -> int:
-        """Refresh what has changed, and take as many rows as there are now; returns how many these are."""
+        """Redraws changed rows, adapts the height and returns it."""
         self.styles.height = needed = len(self.make_rows(self.app.size.width, 0))
         self.update_rows()
         return needed
 
     def make_rows(self, width: int, height: int) -> list[Row]:
-        """The headline and what is below it."""
+        """Returns the rows."""
         view = self._view
         rows = [headline(view, width)]
         if view.queue is not None:
@@ -57,7 +57,7 @@ class Header(Rows):
 
 
 def headline(view: View, width: int) -> Row:
-    """The session's name and what it runs at the left; total FPS, FPS per watt, workers by state and time right."""
+    """Returns the session's name and script at the left; total FPS, FPS per watt, states and time at the right."""
     snapshot, spec = view.snapshot, view.session.spec
     efficiency = fps_per_watt(view.session, snapshot)
     total = f"{SIGNS.sigma} {units.fps(total_fps(snapshot.counted))} FPS"
@@ -67,7 +67,7 @@ def headline(view: View, width: int) -> Row:
     room = width - min(_NAME_MAX, cell_len(simulated + name)) - 1 - cell_len(total) - sum(len(text) for text, _ in end)
     for text, style in reversed(end):
         line.end(text, style)
-    for text, style in reversed(states(snapshot.counted)):  # where not all have room, the most urgent ones do
+    for text, style in reversed(states(snapshot.counted)):  # the most urgent first
         if len(text) <= room:
             line.end(text, style)
             room -= len(text)
@@ -82,7 +82,7 @@ def headline(view: View, width: int) -> Row:
 
 
 def _end_pieces(view: View, width: int) -> list[Piece]:
-    """What is wrong with nodes and the engine, what restricts this screen, and the time."""
+    """Returns problems of nodes and the engine, restrictions of this screen, and the time."""
     snapshot = view.snapshot
     lost = [node.name for node in snapshot.nodes if node.lost_since is not None]
     silent = [node.name for node in snapshot.nodes if node.lost_since is None and node.silent_s is not None]
@@ -104,22 +104,19 @@ def _end_pieces(view: View, width: int) -> list[Piece]:
 
 
 def _command(view: View) -> tuple[str, ...]:
-    """What runs, then its arguments: the workers', or where these differ those that it was started with.
-
-    Files are named without their folders, which the details have.
-    """
+    """Returns the script's name and its arguments: the workers', or the session's if these differ."""
     spec = view.session.spec
     script = PurePath(spec.script).name
     if spec.tune is not None:
         return (f"tune {script}", *spec.args)
-    if spec.sweep is not None:  # there the arguments differ from job to job; the file names them all
+    if spec.sweep is not None:  # its jobs differ in their arguments
         return (f"sweep {PurePath(spec.sweep.file).name if spec.sweep.file else script}",)
     args = {worker.newest.args for worker in view.snapshot.workers}
     return (script, *(args.pop() if len(args) == 1 else spec.args))
 
 
 def states(workers: Sequence[Worker]) -> list[Piece]:
-    """How many workers are in each state, the most urgent ones last."""
+    """Returns the number of workers in each state, the most urgent last."""
     lost = sum(worker.lost_since is not None for worker in workers)
     there = [worker for worker in workers if worker.lost_since is None]
     counts = Counter((worker.state, worker.state_word) for worker in there if not worker.stuck)
@@ -133,12 +130,12 @@ def states(workers: Sequence[Worker]) -> list[Piece]:
 
 
 def notices(view: View) -> list[Note]:
-    """What concerns the session as a whole, the most urgent first."""
+    """Returns notes on the session as a whole, the most urgent first."""
     snapshot = view.snapshot
     notes = [Note(view.loss, "error")] if view.loss else []
     if view.stopping:
         notes.append(Note(_stopping(view), "warn"))
-    elif snapshot.ended and snapshot.queue is None:  # the queue's row shows it
+    elif snapshot.ended and snapshot.queue is None:  # the queue has its own row
         counts = Counter(worker.state.value for worker in snapshot.workers)
         ended = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
         notes.append(Note(f"All workers have ended: {ended}. Logs: {view.session.spec.folder}", "strong"))
@@ -158,7 +155,7 @@ def _stopping(view: View) -> str:
 
 
 def progress(queue: Queue, elapsed_s: float, width: int, tuning: Tuning | None = None) -> list[Piece]:
-    """A bar, then counts and times, each with its style's name; the most important come first, as the rest may be cut."""
+    """Returns a bar, then counts and times, the most important first."""
     eta_s, noun, total = (queue.eta_s, "job", queue.jobs)
     if tuning is not None:
         eta_s, noun, total = tuning.eta_s, "trial", max(queue.jobs, tuning.total)
@@ -180,13 +177,14 @@ def progress(queue: Queue, elapsed_s: float, width: int, tuning: Tuning | None =
 
 
 def arrangement(view: View, width: int) -> Row:
-    """The filter at the left, with how many workers it shows; the order at the right."""
+    """Returns the filter with the number of workers it shows, and the order at the right."""
     line = Row(width)
     if view.order is not Order.SLOT:
         line.end(f"sorted by {view.order} ", "title")
     if view.filter:
         line.add(f" {len(view.slots)} of {len(view.present)} shown", "warn")
-        line.add(f" {SIGNS.dot} {view.filter}", "strong", limit=line.room - 1)
+        also = " or marked" if view.marked else ""
+        line.add(f" {SIGNS.dot} {view.filter}", "strong", limit=line.room - len(also) - 1).add(also, "warn")
     return line
 
 
@@ -194,7 +192,7 @@ def arrangement(view: View, width: int) -> Row:
 
 
 def group_row(group: RankGroup, width: int, now: float) -> Row:
-    """The line of a group at the Unix time `now`."""
+    """Returns the line of a group at the Unix time `now`."""
     line = Row(width).add(f"{SIGNS.group} ", "selected").add(f"{group.id} ", "strong")
     if group.stuck:
         line.add(f"{SIGNS.warn} STUCK {group.state.value}", "error")
@@ -206,7 +204,7 @@ def group_row(group: RankGroup, width: int, now: float) -> Row:
 
 
 def _group_notes(group: RankGroup, now: float) -> Iterator[Note]:
-    """What stands behind a group's state, the most important first, as the rest may be cut."""
+    """Yields the details of a group's state, the most important first."""
     if group.stuck:
         yield Note(group.stuck, "error")
     if group.waits_for:

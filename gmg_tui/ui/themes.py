@@ -41,21 +41,21 @@ _COLORS = {
         {"text-muted": "#d0d0d0", "border": "#ffff00", "border-blurred": "#bcbcbc"},
     ),
 }
-"""Of each theme the colours of `_FIELDS`, the backgrounds, and the variables that Textual would derive otherwise."""
+"""The colours of each theme for `_FIELDS`, its backgrounds, and variables that replace the ones Textual derives."""
 
 
 def textual_name(name: str | None, *, no_color: bool) -> str:
-    """Textual's name of the theme called `name`; without colours only `ansi` sends none."""
+    """Returns Textual's name of the theme called `name`; `ansi` without colours."""
     return _PREFIX + ("ansi" if no_color else name or THEMES[0])
 
 
 def all_themes() -> list[Theme]:
-    """The themes, ready to be registered."""
+    """Returns the themes to register."""
     return [*(_theme(name, *colors) for name, colors in _COLORS.items()), _ansi()]
 
 
 def make_appearance(variables: Mapping[str, str]) -> Appearance:
-    """The styles for a theme, whose variables are those of `App.theme_variables`."""
+    """Returns the styles for a theme with the variables of `App.theme_variables`."""
     background = Color.parse(variables["background"])
     # The terminal's own background only with the terminal's own colours: others may be illegible on it.
     ground = Style() if background.ansi is not None else Style(bgcolor=background.rich_color)
@@ -90,13 +90,13 @@ def _ansi() -> Theme:
 # `--ascii`
 
 _LEVELS = " .:-=+*##"
-"""For a cell of a graph that is empty up to full, in eighths."""
+"""Cells of a bar from empty to full, in eighths."""
 _HEIGHTS = "'-._"
-"""For a cell of a braille line, from the top."""
+"""Cells of a line from top to bottom."""
 
 
 def _line_in_ascii(bits: int) -> str:
-    """Stands for a braille cell; `bits` are its dots."""
+    """Returns the character for a braille cell with these dots."""
     rows = [row for row, dots in enumerate((0x09, 0x12, 0x24, 0xC0)) if bits & dots]
     return " " if not rows else "|" if rows[-1] - rows[0] > 1 else _HEIGHTS[rows[0]]
 
@@ -105,7 +105,7 @@ _ALIKE = (
     '─-━=│|┃#┏#┓#┗#┛#┈-┉-╌-╎!┊:▀"▔"▐|▕|░.▒:▓*….·.•*–-—-−-×x±~° ΣS←<↤<→>▸>▶>▷>❯>↑^▲^▴^↓v▼v▾v▽v'
     "⚠!✓+✔+✗x✘x◆*↻*●@◉@○o◔b◑c◌~■#▪#◇+□%△&▵&"
 )
-"""Characters, each followed by its likeness."""
+"""Characters, each followed by its replacement."""
 _IN_ASCII = {
     **dict.fromkeys(range(0x2500, 0x2580), "+"),  # box drawing: corners and crossings
     **{0x2800 + bits: _line_in_ascii(bits) for bits in range(256)},  # braille
@@ -117,17 +117,17 @@ _IN_ASCII = {
 
 @lru_cache(4096)
 def in_ascii(text: str) -> str:
-    """`text` in as many cells of ASCII; `?` for what has no likeness."""
+    """Returns `text` in ASCII with the same width; `?` replaces unknown characters."""
     return "".join(
         character if character.isascii() else "?" * cell_len(character) for character in text.translate(_IN_ASCII)
     )
 
 
 class SafeFilter(LineFilter):
-    """Makes every line of the screen safe, wherever its text comes from."""
+    """Makes every line of the screen safe."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The segments with the same styles, as `safe` makes their texts."""
+        """Returns the segments with safe texts."""
         return [
             segment if (text := safe(segment.text)) is segment.text else Segment(text, segment.style, segment.control)
             for segment in segments
@@ -135,10 +135,10 @@ class SafeFilter(LineFilter):
 
 
 class AsciiFilter(LineFilter):
-    """Replaces the characters of every line, also of Textual's own frames, bars and buttons."""
+    """Replaces the characters of every line, including Textual's own frames, bars and buttons."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The segments with the same styles in ASCII."""
+        """Returns the segments in ASCII."""
         return [
             segment if segment.text.isascii() else Segment(in_ascii(segment.text), segment.style, segment.control)
             for segment in segments

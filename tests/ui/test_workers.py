@@ -237,7 +237,7 @@ def test_nothing_moves_when_a_digit_is_added() -> None:
     many = changed(few, fps=Fps(192_104_233.0, 1.0, 1.0, 1, settled=192_104_233.0), n_envs=512)
     low = changed(sessions.sample(0), gpu_util_pct=0.0, power_w=71.0, temperature_c=9.0, memory_used_mib=0.0)
     high = changed(low, gpu_util_pct=100.0, power_w=700.0, temperature_c=101.0, memory_used_mib=81_559.0)
-    labels = (" FPS", "512 envs", " %", " / 700 W", " °C", " / 79.6 GiB")
+    labels = (" FPS", "512 envs", " %", "/700 W", " °C", " / 79.6 GiB")
     assert _columns_of(_tile(_shown(few, low)), *labels) == _columns_of(_tile(_shown(many, high)), *labels)
 
 

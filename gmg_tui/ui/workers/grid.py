@@ -1,4 +1,4 @@
-"""The widget with all workers: framed tiles in a grid where they have room, each figure in its place, or a table."""
+"""The widget with all workers: framed tiles in a grid if they have room, or a table."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from gmg_tui.ui.workers.rate_line import CELL_S, RateLine, deviation_style, line
 LOG_MIN: Final = 6
 """Rows kept for the log, with its title."""
 _LOG_BELOW_TILES: Final = 8
-"""Rows kept for it before tiles give way to the table, unless the user wants tiles."""
+"""Rows kept for the log before tiles give way to the table, unless the user wants tiles."""
 _AROUND_TABLE: Final = 2
 """Rows of the heading above and of the selected worker's line below the table."""
 TILE_HEIGHT: Final = 8
-"""Rows of the lowest tile, with its frame."""
+"""Rows of the smallest tile, with its frame."""
 _TILE_HEIGHT_MAX: Final = 14
 _TILES_SHARE: Final = 0.38
 """Share of the screen up to which tiles become taller."""
 _FRAME: Final = 4
 """Columns of a tile's frame and the blanks inside it."""
 TILE_WIDTH: Final = 38
-"""Columns below which a tile is of no use."""
+"""Columns of the narrowest tile."""
 _AROUND_MIDDLE: Final = 5
 """Rows of a tile beside those between rate and processor: the graph, and the notes below it."""
 _LABEL: Final = 5
 """Columns of the labels left of the graphs."""
 _RATE: Final = 11
-"""Columns of the rate: `192,104,233`."""
+"""Columns of the rate, such as `192,104,233`."""
 _DEVIATION: Final = 9
-"""Columns of the rate's deviation: `−100.0 %`."""
+"""Columns of the deviation, such as `−100.0 %`."""
 _TIME: Final = 5
-"""Columns of the time in a state: `39:12`, `74 s`."""
+"""Columns of the time in a state, such as `39:12`."""
 
 
 class Plan(NamedTuple):
-    """How the workers are laid out."""
+    """The layout of the workers."""
 
     tiles: bool
     columns: int
@@ -76,7 +76,7 @@ def plan(view: View, width: int, height: int, wanted: bool | None) -> Plan:
 
 
 class Grid(Rows):
-    """The tiles or the table. It scrolls by whole rows, and keeps the selected worker visible."""
+    """The tiles or the table. Scrolls by whole rows and keeps the selected worker visible."""
 
     class Clicked(Message):
         """A worker has been clicked, or the line of a `node`, with the first of its slots."""
@@ -94,28 +94,28 @@ class Grid(Rows):
         """Rows of the screen that it shares with the log."""
         self._bands: list[Band] = []
         self._first = 0
-        """The band at the top."""
+        """Number of the band at the top."""
         self._scrolled_from: str | None = None
-        """The worker that was selected when the wheel was turned: until another is, it may be out of sight."""
+        """The worker selected at the last turn of the wheel, which may be out of sight until another is selected."""
 
     def lay_out(self, height: int) -> None:
-        """Take as much of `height` rows as the workers need; the rest is for the log."""
+        """Takes the rows that the workers need out of `height`."""
         self._height = height
         self.update_rows()
 
     @property
     def has_room_for_tiles(self) -> bool:
-        """Whether tiles can be drawn in this terminal."""
+        """True if this terminal has room for tiles."""
         return plan(self._view, self.app.size.width, self._height, True).tiles
 
     def update_rows(self) -> None:
-        """Refresh what has changed, in the layout that suits now."""
+        """Chooses the layout and redraws changed rows."""
         self.plan = plan(self._view, self.app.size.width, self._height, self._view.tiles)
         self.styles.height = self.plan.height
         super().update_rows()
 
     def make_rows(self, width: int, height: int) -> list[Row]:
-        """The visible workers."""
+        """Returns the rows of the visible workers."""
         view = self._view
         if not view.slots:
             return [Row(width).add(f"  {view.why_empty}", "warn")]
@@ -129,7 +129,7 @@ class Grid(Rows):
         return self.plan.tile_height if self.plan.tiles and not band.node else 1
 
     def _fitting(self, bands: Sequence[Band]) -> int:
-        """How many of `bands`, from the first, fit below each other; at least 1."""
+        """Returns how many of the first `bands` fit below each other; at least 1."""
         room = self.size.height - (0 if self.plan.tiles else _AROUND_TABLE)
         for number, band in enumerate(bands):
             room -= self._band_height(band)
@@ -152,11 +152,11 @@ class Grid(Rows):
         self._first = max(0, min(self._first, len(bands) - self._fitting(bands[::-1])))
 
     def go_to_top(self) -> None:
-        """Show the first workers; the selected one stays selected, in sight or not."""
+        """Scrolls to the first workers; the selection stays."""
         self._scrolled_from, self._first = self._view.selected, 0
 
     def wheel(self, steps: int) -> None:
-        """Scroll by rows of tiles or of text; the selected worker stays selected, in sight or not."""
+        """Scrolls by rows of tiles or of text; the selection stays."""
         self._scrolled_from = self._view.selected
         self._first += steps if self.plan.tiles else steps * WHEEL_ROWS
         self.update_rows()
@@ -196,7 +196,7 @@ class Grid(Rows):
         return [*rows, table.detail(view.of(view.selected), width, position)]
 
     def _position(self) -> str:
-        """Which workers and folded nodes are visible, unless all are."""
+        """Returns the numbers of the visible workers and folded nodes; empty if all are visible."""
 
         def number(bands: Sequence[Band]) -> int:
             return sum(min(1, len(band.slots)) if band.node else len(band.slots) for band in bands)
@@ -205,7 +205,7 @@ class Grid(Rows):
         return f" {first + 1}-{first + here} of {total}" if here < total else ""
 
     def on_click(self, event: events.Click) -> None:
-        """Report which worker or node is under the mouse."""
+        """Reports the worker or node under the mouse."""
         y = event.y if self.plan.tiles else event.y - 1  # below the heading
         for band in self._visible:
             if 0 <= y < self._band_height(band):
@@ -221,9 +221,9 @@ class Grid(Rows):
 
 
 def tile(entry: SlotView, width: int, height: int, line: RateLine, position: str = "") -> list[Row]:
-    """The `height` rows of a tile, each `width` cells; `position` is in its frame."""
+    """Returns the `height` rows of a tile, each `width` cells, with `position` in its frame."""
     inner, middle = width - _FRAME, height - _AROUND_MIDDLE
-    failed = entry.worker.state is WorkerState.FAILED  # why, and with what, matters more than how it went
+    failed = entry.worker.state is WorkerState.FAILED  # reason and arguments matter more than the past
     notes = _note_rows(entry, inner, middle if failed else middle - 1)
     has_line = not worker_text.getting_ready(entry.worker) and any(each is not None for each in line.deviations)
     history = line_rows(line, middle - len(notes)) if has_line else [Row(0)] * (middle - len(notes))
@@ -249,7 +249,7 @@ def tile(entry: SlotView, width: int, height: int, line: RateLine, position: str
 
 
 def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> Row:
-    """The frame's upper edge: slot, rank or job, and GPU; state, and for how long."""
+    """Returns the upper edge: slot, rank or job, GPU, state and its duration."""
     worker, row = entry.worker, Row(width, line, border)
     row.end(f" {line}{corner[1]}", border)
     if not worker.state.ended and not worker_text.getting_ready(worker):
@@ -271,7 +271,7 @@ def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> R
 
 
 def _rate_row(entry: SlotView, line: RateLine, row: Row) -> Row:
-    """The rate with its deviation from the median, and the number of environments; before there is a rate, the phase."""
+    """Adds the rate, its deviation from the median and the number of environments; the phase before there is a rate."""
     worker = entry.worker
     if worker_text.getting_ready(worker):
         row.add(f"{worker_text.phase_of(worker)} ", "title")
@@ -290,7 +290,7 @@ def _rate_row(entry: SlotView, line: RateLine, row: Row) -> Row:
 
 
 def _processor_row(entry: SlotView, row: Row) -> Row:
-    """Utilisation, power and temperature of the GPU; of a CPU slot the cores that are used."""
+    """Adds utilisation, power and temperature of the GPU, or the cores used by a CPU slot."""
     sample, worker = entry.sample, entry.worker
     if entry.slot.gpu is None:
         row.add("CPU".ljust(_LABEL), "dim").add(_percent(worker.cpu_pct, units.NOT_KNOWN, 6))
@@ -302,8 +302,8 @@ def _processor_row(entry: SlotView, row: Row) -> Row:
     hot = "warn" if sample.throttle else load_style("temperature", sample.temperature_c)
     row.end(f"{units.whole(sample.temperature_c):>4} {SIGNS.degree}C", hot)
     share = power_w / sample.power_limit_w if power_w is not None and sample.power_limit_w else None
-    row.end(f" / {sample.power_limit_w:.0f} W" if sample.power_limit_w is not None else " W")
-    row.end(f"{units.whole(power_w):>5}", load_style("power", share))
+    row.end(f"/{sample.power_limit_w:.0f} W" if sample.power_limit_w is not None else " W")
+    row.end(f"{units.whole(power_w):>4}", load_style("power", share))
     row.add(f"{_percent(busy_pct, units.NOT_SUPPORTED, 5)} ", load_style("busy", busy_pct))
     full, rest = bar((busy_pct or 0.0) / 100, max(0, row.room - 1))
     return row.add(full, load_style("busy", busy_pct)).add(rest, "border") if busy_pct is not None else row
@@ -328,14 +328,14 @@ def _memory_row(entry: SlotView, row: Row) -> Row:
 
 
 def _note_rows(entry: SlotView, inner: int, most: int) -> list[Row]:
-    """At most so many rows: remarks, and the arguments of a worker that has failed, or the newest output."""
+    """Returns up to `most` rows: remarks, and the arguments of a failed worker or the newest output."""
     worker, rows, last = entry.worker, list[Row](), list[Row]()
     failed, line = worker.state is WorkerState.FAILED, worker_text.last_line(worker)
     if failed and worker.newest.args:
         last = [Row(inner).add("with".ljust(_LABEL), "dim").add(" ".join(worker.newest.args))]
     elif line:
         last = [Row(inner).add(line, "dim")]
-    advice = entry.chosen or not worker.state.live  # while they run, it is the same for all
+    advice = entry.chosen or not worker.state.live  # it is often the same for all running workers
     room = most - len(last) if failed else most
     for note in worker_text.remarks(entry, advice=advice):
         rows += wrapped(note, inner, room - len(rows))
@@ -343,7 +343,7 @@ def _note_rows(entry: SlotView, inner: int, most: int) -> list[Row]:
 
 
 def wrapped(note: Note, width: int, rows: int) -> list[Row]:
-    """A note in at most `rows` rows, broken at spaces; what does not fit is cut."""
+    """Returns a note in at most `rows` rows, broken at spaces and cut at the end."""
     parts = [line.plain for line in Content(safe(note.text)).wrap(max(2, width))]  # 2: the room of a wide character
     lines = [*parts[: rows - 1], " ".join(parts[rows - 1 :])][:rows] if rows > 0 else []
     return [Row(width).add(part, note.style) for part in lines if part]

@@ -30,7 +30,7 @@ class RateLine(NamedTuple):
     now: float | None
     """The deviation of the rate now; None if there is no rate now or nothing to compare it with."""
     restarted: int | None
-    """The cell in which the newest attempt started, if it was not the first; None if that is out of sight."""
+    """Number of the cell where an attempt other than the first started; None if it is out of sight."""
     around: float = 0.0
     """Half the height of the line, as a share of the median; the same for all lines shown together."""
 
