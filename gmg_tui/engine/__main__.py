@@ -36,7 +36,7 @@ _GARBAGE = 20_000
 
 
 def _answer(**fields: Any) -> None:
-    """Print the reply, one line, and release standard output."""
+    """Prints the reply, one line, and releases standard output."""
     with suppress(BrokenPipeError):  # the launcher is gone, which standard input shows too
         os.write(1, msgspec.json.encode(fields) + b"\n")
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -45,7 +45,7 @@ def _answer(**fields: Any) -> None:
 
 
 def _report(text: str) -> None:
-    """Report the progress of the start."""
+    """Reports the progress of the start."""
     with suppress(BrokenPipeError):
         os.write(1, msgspec.json.encode({"progress": text}) + b"\n")
 
@@ -53,17 +53,17 @@ def _report(text: str) -> None:
 async def _run(engine: Engine, words: list[bytes]) -> None:
     socket = await engine.start(_report)
     _answer(ok=True, warnings=engine.warnings, socket=socket)
-    if b"confirm" in words and not await _confirmed(engine.enough):
+    if b"confirm" in words and not await _confirmed(engine.shutdown_requested):
         await engine.cancel(fresh=b"fresh" in words)
     else:
         await engine.run()
 
 
-async def _confirmed(enough: asyncio.Event) -> bool:
-    """Wait for the next line on standard input; False when there is none, or a signal has ended the session before."""
+async def _confirmed(shutdown_requested: asyncio.Event) -> bool:
+    """Waits for the next line on standard input; False when there is none, or a signal has ended the session before."""
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(0, readable.set)
-    await any_of(readable, enough)
+    await any_of(readable, shutdown_requested)
     loop.remove_reader(0)
     received = select.select([0], [], [], 0)[0]  # what was received before a signal counts
     return bool(received and os.read(0, 1))
@@ -79,7 +79,7 @@ def _has_pidfds() -> bool:
 
 
 def main() -> None:
-    """Run the session that standard input describes."""
+    """Runs the session that standard input describes."""
     for name in WORKER_VARIABLES:
         os.environ.pop(name, None)
     gc.freeze()  # what has been imported stays; without the collector the imports take 106 rather than 129 ms

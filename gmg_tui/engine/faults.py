@@ -13,7 +13,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _PAUSE_S = 1.0
-"""Before a loop that has failed goes on."""
+"""Pause before a loop that has failed is run again."""
 _WELL_S = 10.0
 """A part that has worked without a fault for so long has recovered."""
 
@@ -33,24 +33,24 @@ class Faults:
         """When each part that has not recovered failed last, monotonic seconds."""
 
     def guard(self, part: str, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T | None:
-        """Call `function`. Returns what it returns; None where it fails."""
+        """Calls `function`. Returns its result; None if it fails."""
         try:
             result = function(*args, **kwargs)
         except Exception as error:
-            self._take(part, error)
+            self._report(part, error)
             return None
         if self._failed_at:
             self._recover(part)
         return result
 
     async def forever(self, part: str, run: Callable[[], Awaitable[object]]) -> None:
-        """Await `run()`, again after each failure, until it returns or this is cancelled."""
+        """Awaits `run()`, again after each failure, until it returns or this is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             try:
                 await run()
             except Exception as error:
-                self._take(part, error)
+                self._report(part, error)
                 loop.call_later(_PAUSE_S + _WELL_S, self._recover, part)
                 await asyncio.sleep(_PAUSE_S)
             else:
@@ -63,7 +63,7 @@ class Faults:
             del self._failed_at[part]
             self.note(f"fault in {part}", None)
 
-    def _take(self, part: str, error: Exception) -> None:
+    def _report(self, part: str, error: Exception) -> None:
         kind = type(error).__name__
         self._failed_at[part] = time.monotonic()
         if (part, kind) not in self._known:

@@ -22,14 +22,14 @@ from gmg_tui.simulation.driver import SimulatedNvml
 
 @dataclass(frozen=True)
 class Hardware:
-    """Where a session runs."""
+    """The slots and GPUs of a session."""
 
     slots: tuple[Slot, ...]
     """All slots that may get work."""
     nvml: Driver | None
     """Knows their GPUs; None for CPU slots."""
     warnings: tuple[str, ...] = ()
-    """What the user should know of the choice, a line each."""
+    """Warnings about the choice of slots."""
     idle: tuple[str, ...] = ()
     """The names of chosen slots that no group takes."""
 

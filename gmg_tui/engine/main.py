@@ -21,18 +21,18 @@ from gmg_tui import session as sessions
 from gmg_tui.engine.api.listener import Listener
 from gmg_tui.engine.api.server import Server
 from gmg_tui.engine.attempts.local_host import LocalHost
+from gmg_tui.engine.attempts.process import adopt_orphans
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.notify import Notifications, how_it_ended
 from gmg_tui.engine.observer import Observer
 from gmg_tui.engine.output.logs import LogWriter
 from gmg_tui.engine.output.pipes import Pipes
-from gmg_tui.engine.processes.process import adopt_orphans
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.scheduler import PlainScheduler, Scheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
-from gmg_tui.engine.scheduling.tune_scheduler import TuneScheduler, search_of
+from gmg_tui.engine.scheduling.trial_source import TrialSource, search_of
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
 from gmg_tui.jobs.job_queue import queue_of
@@ -56,13 +56,13 @@ _log = logging.getLogger(__name__)
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGXCPU)
 _ID_BYTES = 8
 _FIRST_VISIT_S = 10.0
-"""How long an engine whose workers have ended waits for a first client."""
+"""Seconds that an engine whose workers have ended waits for a first client."""
 _LAST_VISIT_S = 0.5
-"""How long it waits for another client after the last has gone."""
+"""Seconds that it waits for another client after the last one."""
 _END_S = 20.0
-"""How long workers and disk may take to let the engine end after a signal, beside the workers' own timeouts."""
+"""Seconds that workers and disk have to let the engine end after a signal, beside the workers' own timeouts."""
 _VIEWER_S = 1.0
-"""How long the workers wait at most for an announced viewer."""
+"""Limit of the workers' wait for an announced viewer."""
 
 
 class Engine:
@@ -78,16 +78,16 @@ class Engine:
         self._hardware = hardware
         self._logs = logs
         self._viewer_comes = viewer_comes
-        self.enough = asyncio.Event()
+        self.shutdown_requested = asyncio.Event()
         """Set by a signal: clients are not waited for."""
         self._reason = "the session has ended"
         """The reason sent to clients when the engine leaves."""
         self._fleet: Fleet | None = None
-        self._given_up = asyncio.Event()
+        self._force_exit = asyncio.Event()
         """Set long after a signal: what has not ended is not waited for, because the kernel does not end it."""
 
     async def start(self, report: Callable[[str], None] = _log.info) -> str:
-        """Begin to listen, and put all parts together; `report` is called with the progress where it takes long.
+        """Begins to listen, and puts all parts together; `report` gets the progress if it takes long.
 
         Returns:
             The path of the socket, which may be another than was asked for.
@@ -126,7 +126,7 @@ class Engine:
         self._pipes.on_read = self._server.send_lines
         if self._fleet is not None:
             self._fleet.changed, self._fleet.printed = self._changed, self._server.send_lines
-            self._fleet.over = self._on_end_of_nodes
+            self._fleet.on_all_gone = self._on_end_of_nodes
         self._listen_to_signals()
         # The session must be listed before its start is reported: `gmg-tui --detach sim.py && gmg-tui attach`.
         files = self._observer.session_files
@@ -134,7 +134,7 @@ class Engine:
         return self._spec.socket
 
     def _assemble(self, commit: str | None) -> None:
-        """Put the parts of the session together. Raises `StoreError` where the store of a sweep cannot be read."""
+        """Puts the parts of the session together. Raises `StoreError` if the store of a sweep cannot be read."""
         spec, hardware, fleet = self._spec, self._hardware, self._fleet
         session = Session(
             spec,
@@ -160,6 +160,7 @@ class Engine:
         tried, faults = TriedArguments(), Faults()
         recorder = Recorder(self._store, self._changed, tried, self._notifications, faults)
         agent: Agent | None = None
+        jobs: QueueScheduler | None = None
         scheduler: Scheduler
         if spec.agent is not None:
             from gmg_tui.engine.nodes.agent import Agent  # other engines start the sooner
@@ -170,15 +171,14 @@ class Engine:
             scheduler = PlainScheduler(slots, workplace, recorder)
         else:
             queue = queue_of(folder / sessions.STORE, spec.sweep, count, self._store, tried)
-            board = SlotBoard(slots, queue)
+            scheduler = jobs = QueueScheduler(SlotBoard(slots, queue), workplace, recorder, self._changed)
             if spec.tune is not None:
-                search = search_of(spec, spec.tune, hardware)
-                scheduler = TuneScheduler(board, workplace, recorder, self._changed, search)
-            else:
-                scheduler = QueueScheduler(board, workplace, recorder, self._changed)
-        self._supervisor = Supervisor(session, slots, scheduler, faults)
+                jobs.source = TrialSource(search_of(spec, spec.tune, hardware), spec, jobs, recorder)
+        self._supervisor = Supervisor(session, slots, scheduler, jobs, faults)
         self._supervisor.fleet, self._supervisor.agent = fleet, agent
         self._observer = Observer(self._supervisor, recorder, host.scans, tried, host.script_times.save)
+        if host.warning is not None:
+            self._supervisor.note("patterns", host.warning)
         if fleet is None and hardware.warnings:
             self._supervisor.note("gpus", "; ".join(hardware.warnings))
         if torchrun.starts(spec.script, module=spec.module) and spec.sweep is None:
@@ -186,12 +186,12 @@ class Engine:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the user should know of the choice of slots, a line each."""
+        """Warnings about the choice of slots."""
         idle = self._supervisor.session.idle_text
         return (*self._hardware.warnings, *([idle] if idle else []))
 
     async def run(self) -> None:
-        """Run the workers until they have ended and no client is left."""
+        """Runs the workers until they have ended and no client is left."""
         living = asyncio.create_task(self._live())
         done = asyncio.create_task(self._done())
         try:
@@ -208,7 +208,7 @@ class Engine:
                 raise failure
 
     async def _conclude(self) -> None:
-        """End all parts. One that fails is logged, and the others end nonetheless."""
+        """Ends all parts. One that fails is logged, and the others end nonetheless."""
         parts: list[Callable[[], Awaitable[object]]] = [
             self._store.close,
             self._observer.session_files.end,
@@ -218,7 +218,7 @@ class Engine:
             self._watchdog.close,
         ]
         if (fleet := self._fleet) is not None:
-            parts.insert(0, lambda: fleet.end(kill=self._given_up.is_set()))
+            parts.insert(0, lambda: fleet.end(kill=self._force_exit.is_set()))
         for end in parts:
             try:
                 await end()
@@ -226,14 +226,14 @@ class Engine:
                 _log.exception("a part of the engine has not ended as it should")
 
     async def cancel(self, *, fresh: bool) -> None:
-        """End instead of running anything.
+        """Ends instead of running anything.
 
         Args:
             fresh: Whether the session's folder was made for this engine, and is removed; another one counts as ended.
         """
         _log.info("the launcher is gone before the session has begun")
         self._egl.cancel()
-        self._given_up.set()
+        self._force_exit.set()
         await self._conclude()
         if fresh:
             await in_daemon_thread(shutil.rmtree, self._spec.folder, ignore_errors=True)
@@ -250,7 +250,7 @@ class Engine:
             self._pipes.close_all()
 
     async def _live(self) -> None:
-        """Start the watchdog and then the workers, once an announced viewer has had its first frame."""
+        """Starts the watchdog and then the workers, once an announced viewer has had its first frame."""
         async with _beside(self._supervisor.faults.forever("clients", self._server.run)):
             if self._viewer_comes:
                 await any_of(self._server.watched, timeout_s=_VIEWER_S)
@@ -262,16 +262,16 @@ class Engine:
                 await self._supervisor.run()
 
     async def _done(self) -> None:
-        """Return when the workers have ended, and the clients have seen it."""
+        """Returns when the workers have ended, and the clients have seen it."""
         supervisor, server = self._supervisor, self._server
         while True:
-            await any_of(supervisor.all_ended, self._given_up)
-            if self.enough.is_set():
+            await any_of(supervisor.all_ended, self._force_exit)
+            if self.shutdown_requested.is_set():
                 return
             grace_s = _LAST_VISIT_S if server.visited.is_set() else _FIRST_VISIT_S
-            await any_of(self.enough, server.busy, timeout_s=grace_s)
-            if not self.enough.is_set() and server.busy.is_set():
-                await any_of(self.enough, server.idle)
+            await any_of(self.shutdown_requested, server.busy, timeout_s=grace_s)
+            if not self.shutdown_requested.is_set() and server.busy.is_set():
+                await any_of(self.shutdown_requested, server.idle)
             elif supervisor.all_ended.is_set():
                 return
 
@@ -304,13 +304,13 @@ class Engine:
     def _on_signal(self, number: signal.Signals) -> None:
         """First signal: stop all workers gracefully. Second: kill them; but SIGXCPU may come every second."""
         _log.info("%s received: the session ends", number.name)
-        kill = self.enough.is_set() and number is not signal.SIGXCPU
+        kill = self.shutdown_requested.is_set() and number is not signal.SIGXCPU
         self._end(f"the session was ended by {number.name}", kill=kill)
 
     def _on_end_of_nodes(self, why: str) -> None:
         """No node is left, nor comes back: there is nothing to wait for."""
         _log.warning("%s: the session ends", why)
-        if not self.enough.is_set():
+        if not self.shutdown_requested.is_set():
             self._end(f"the session has ended: {why}", kill=False)
 
     def _end(self, reason: str, *, kill: bool) -> None:
@@ -318,9 +318,9 @@ class Engine:
         self._supervisor.end(kill=kill, reason=self._reason)
         if kill:
             self._notifications.drop()
-        self.enough.set()
+        self.shutdown_requested.set()
         waits_s = 0.0 if kill else torchrun.stop_s(self._spec)
-        self._loop.call_later(waits_s + _END_S, self._given_up.set)
+        self._loop.call_later(waits_s + _END_S, self._force_exit.set)
 
     def _sampler(self) -> Sampler | None:
         loop, nvml = asyncio.get_running_loop(), self._hardware.nvml
@@ -329,14 +329,14 @@ class Engine:
 
         def deliver(samples: tuple[GpuSample, ...], error: str | None) -> None:
             # Through the loop, which runs nothing else before all parts are there.
-            loop.call_soon_threadsafe(self._take_samples, samples, error)
+            loop.call_soon_threadsafe(self._update_samples, samples, error)
 
         sampler = Sampler(self._hardware.gpus, self._spec.interval_s, deliver, nvml)
         sampler.start()
         return sampler
 
-    def _take_samples(self, samples: tuple[GpuSample, ...], error: str | None) -> None:
-        self._observer.take_samples(samples, error)
+    def _update_samples(self, samples: tuple[GpuSample, ...], error: str | None) -> None:
+        self._observer.update_samples(samples, error)
         if not self._measured:
             self._measured = True
             self._server.soon()
@@ -344,7 +344,7 @@ class Engine:
 
 @contextlib.asynccontextmanager
 async def _beside(run: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Have `run` done meanwhile, and cancel it at the end."""
+    """Runs `run` beside the body, and cancels it at the end."""
     running = asyncio.create_task(run)
     try:
         yield
@@ -354,7 +354,7 @@ async def _beside(run: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 async def any_of(*events: asyncio.Event, timeout_s: float | None = None) -> None:
-    """Wait until one of the events is set, or the time-out has passed."""
+    """Waits until one of the events is set, or the time-out has passed."""
     waits = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""What users are notified of, and the commands of `--notify`."""
+"""Notifications of users, and the commands of `--notify`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from gmg_tui.model import TERMINAL_WAYS, Occurrence, OccurrenceKind, RunSpec, Sn
 from gmg_tui.model.text import clean
 
 TIMEOUT_S = 30.0
-"""How long a command may take."""
-_KEPT = 16
+"""Time limit of a command."""
+_MAX_OCCURRENCES = 16
 """So many occurrences are in a snapshot: a client that is behind by more has missed some."""
-_WAITING = 32
+_MAX_WAITING = 32
 """So many may wait for their commands; for further ones none is run."""
 
 
 class Notifications:
-    """What has happened, and the commands of `--notify`, which are run for each occurrence: one at a time, whoever is attached.
+    """The newest occurrences; runs the commands of `--notify` for each, one at a time, whoever is attached.
 
     `note` is called with what is wrong with the commands, or with None once they work.
 
@@ -53,20 +53,20 @@ class Notifications:
         number = self.newest[-1].number + 1 if self.newest else 1
         why = _one_line(reason or "")
         occurrence = Occurrence(number, time.time(), kind, _one_line(text), slot, job, job_name, why)
-        self.newest = (*self.newest[1 - _KEPT :], occurrence)
-        if self._commands and (len(self._waiting) < _WAITING or kind is OccurrenceKind.ENDED):
+        self.newest = (*self.newest[1 - _MAX_OCCURRENCES :], occurrence)
+        if self._commands and (len(self._waiting) < _MAX_WAITING or kind is OccurrenceKind.ENDED):
             self._waiting.append(occurrence)
             if self._task is None or self._task.done():
                 self._task = asyncio.create_task(self._run_all(), name="notify")
 
     def drop(self) -> None:
-        """Start no more commands, and end the running one."""
+        """Starts no more commands, and ends the running one."""
         self._waiting.clear()
         if self._task is not None:
             self._task.cancel()
 
     async def finish(self) -> None:
-        """Wait for those that run or wait, as long as two of them may take."""
+        """Waits for those that run or wait, as long as two of them may take."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=2 * TIMEOUT_S)
             self.drop()
@@ -79,7 +79,7 @@ class Notifications:
             self._note("; ".join(f"--notify {command}: {why}" for command, why in wrong if why) or None)
 
     async def _run(self, command: str, occurrence: Occurrence) -> str | None:
-        """Run it to its end, which is also that of all that it has started. What was wrong, in a few words, or None."""
+        """Runs a command, and kills all that it has started at its end. Returns its trouble in a few words, or None."""
         variables = {  # in its environment and nowhere else: the shell reads nothing of it
             "GMG_EVENT": occurrence.kind.value,
             "GMG_SESSION": self._spec.name,
@@ -111,7 +111,7 @@ class Notifications:
 
 
 def how_it_ended(snapshot: Snapshot) -> str:
-    """How a session has ended, in a few words."""
+    """Returns the result of a session in a few words."""
     if snapshot.tuning is not None:
         return snapshot.tuning.step
     states, jobs = Counter(worker.state for worker in snapshot.workers), ""

@@ -1,4 +1,4 @@
-"""What is seen of a session: its beat, its snapshots, its records and files. A fault in it does not end the work."""
+"""Observes a session: its beat, snapshots, records and files. A fault in it does not end the work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gmg_tui.session.tried import TriedArguments
 
 _LATE_INTERVALS = 2.0
 _SILENT_INTERVALS = 3.0
-"""Samples that are wanted rarely are older; so many intervals are no silence."""
+"""GPUs that are sampled rarely have older samples; these intervals are no silence."""
 _SCAN_S = 2.0
 """Between two scans of all processes: a pass over `/proc` costs 10 to 20 microseconds per process."""
 _UNWATCHED_S = 5.0
@@ -41,7 +41,7 @@ class GpuSamples:
     Args:
         uuids: The GPUs'.
         interval_s: How often they should be sampled, seconds.
-        now: The moment from which they are, monotonic seconds as all moments here.
+        now: The start of sampling, monotonic seconds as all moments here.
     """
 
     def __init__(self, uuids: Iterable[str], interval_s: float, now: float) -> None:
@@ -51,14 +51,14 @@ class GpuSamples:
         self.newest: dict[str, GpuSample] = {}
         """By UUID; none before the first. What the driver has not answered for too long is unknown in it."""
 
-    def take(self, samples: Iterable[GpuSample], now: float) -> None:
-        """Take what the sampler has read."""
+    def update(self, samples: Iterable[GpuSample], now: float) -> None:
+        """Applies the sampler's newest samples."""
         for sample in samples:
             self._read_at[sample.uuid] = now - (sample.age_s or 0.0)
             self.newest[sample.uuid] = structs.replace(sample, age_s=None)
 
     def expire(self, now: float) -> bool:
-        """Forget what is too old, but not that a GPU is lost. Returns whether there was something."""
+        """Forgets what is too old, but not that a GPU is lost. Returns True if something was."""
         before = dict(self.newest)
         for uuid, read_at in self._read_at.items():
             sample = before.get(uuid)
@@ -67,7 +67,7 @@ class GpuSamples:
         return self.newest != before
 
     def current(self, now: float) -> Iterator[GpuSample]:
-        """The samples with their age, where they have metrics, or had, and are late."""
+        """Yields the samples; those that have metrics, or had, and are late have their age."""
         for uuid, sample in self.newest.items():
             age_s = now - self._read_at[uuid]
             late = age_s >= self._late_s and sample.error in (None, NO_ANSWER)
@@ -107,7 +107,7 @@ class Observer:
         self.session_files = SessionFiles(work.session, save_phase_times, self.snapshot, work.note)
 
     async def run(self, read: Callable[[], None], send: Callable[[], None]) -> None:
-        """Watch until cancelled. A fault in one part stops neither the others nor the work.
+        """Watches until cancelled. A fault in one part stops neither the others nor the work.
 
         Each second begins with `read`, which reads the workers' output, and ends with `send`, which sends clients a
         snapshot.
@@ -126,18 +126,18 @@ class Observer:
             self._faults.guard("records", lambda: self._recorder.keep(self.snapshot()))
 
     async def _beat(self, read: Callable[[], None], send: Callable[[], None]) -> None:
-        """What is done each second, all at once, since waking up costs more than most of it."""
+        """Does all work of each second at once, since waking up costs more than most of it."""
         loop, guard = asyncio.get_running_loop(), self._faults.guard
         due = loop.time()
         while True:
             guard("output", read)
             if self._work.fleet is not None:
-                guard("nodes", self._work.fleet.report, self.take_samples, self._work.note)
+                guard("nodes", self._work.fleet.report, self.update_samples, self._work.note)
             guard("samples", self._expire_samples)
             moment = clock.now()
             for engine_slot in self._work.slots.values():
                 if engine_slot.attempt is not None:
-                    guard("logs", engine_slot.attempt.settle)
+                    guard("logs", engine_slot.attempt.poll)
                 guard("histories", engine_slot.remember, moment)
             guard("the watch of groups and trials", self._work.scheduler.beat)
             guard("records", self._recorder.beat, moment, self._work.slots.values(), self.snapshot)
@@ -146,7 +146,7 @@ class Observer:
             await asyncio.sleep(due - loop.time())
 
     async def _scan(self) -> None:
-        """Scan all processes now and then: update the workers, and find those on the wrong GPU."""
+        """Scans all processes now and then, updates the workers, and finds those on the wrong GPU."""
         while True:
             try:
                 table = await self._scans.table()
@@ -164,7 +164,7 @@ class Observer:
             await asyncio.sleep(_SCAN_S if self.watched else _UNWATCHED_S)
 
     def _reap(self, table: Table) -> None:
-        """Reap adopted orphans.
+        """Reaps adopted orphans.
 
         Asyncio waits for the processes that it started, within milliseconds of their end; a child that is a zombie in
         two scans in a row has nobody else to wait for it.
@@ -176,7 +176,7 @@ class Observer:
         self._zombies = dead - self._zombies
 
     def _find_misplaced(self, attempts: Iterable[LocalAttempt]) -> None:
-        """Warn of attempts whose processes NVML sees on other GPUs than their slot's."""
+        """Warns of attempts whose processes NVML sees on other GPUs than their slot's."""
         samples, all_slots = self._samples.newest, self._work.session.slots
         pids = {uuid: {process.own_pid for process in sample.processes or ()} for uuid, sample in samples.items()}
         for attempt in attempts:
@@ -186,9 +186,9 @@ class Observer:
             is_whole = slot.gpu is not None and not slot.is_mig
             attempt.misplaced = f"runs on {others} instead of {slot.name}" if others and is_whole else None
 
-    def take_samples(self, samples: tuple[GpuSample, ...], error: str | None) -> None:
-        """Take what the sampler has read."""
-        self._samples.take(samples, time.monotonic())
+    def update_samples(self, samples: tuple[GpuSample, ...], error: str | None) -> None:
+        """Applies the sampler's newest samples."""
+        self._samples.update(samples, time.monotonic())
         self._nvml_error = error
         self._faults.guard("samples", self._spread_samples)
 
@@ -197,20 +197,21 @@ class Observer:
             self._spread_samples()
 
     def _spread_samples(self) -> None:
-        """Give the newest samples to the workers and the scheduler."""
+        """Passes the newest samples to the slots and the scheduler."""
         now = time.monotonic()
         live = Counter(worker.slot.gpu.uuid for worker in self._work.workers if worker.slot.gpu and worker.state.live)
         for slot in self._work.slots.values():
             sharers = live[slot.gpu_uuid] if slot.gpu_uuid is not None else 1
             sample = self._samples.newest.get(slot.gpu_uuid or "")
             self._faults.guard("samples", slot.measure, sample, now, sharers)
-        self._work.scheduler.take_samples(self._samples.newest, self._nvml_error)
+        if self._work.queue is not None:
+            self._work.queue.update_samples(self._samples.newest, self._nvml_error)
 
     # What it shows
 
     def snapshot(self) -> Snapshot:
         """Everything at this moment."""
-        now, guard = time.monotonic(), self._faults.guard
+        now, guard, jobs = time.monotonic(), self._faults.guard, self._work.queue
         return Snapshot(
             time=clock.unix(now),
             elapsed_s=self._work.elapsed_s(now),
@@ -221,8 +222,8 @@ class Observer:
             samples=guard("samples", self._current_samples, now) or (),
             nvml_error=self._nvml_error,
             clients=self.clients,
-            queue=guard("the queue", self._work.scheduler.queue),
-            tuning=guard("the tuning", self._work.scheduler.tuning),
+            queue=guard("the queue", jobs.queue) if jobs is not None else None,
+            tuning=guard("the tuning", jobs.source.tuning) if jobs is not None and jobs.source is not None else None,
             groups=guard("groups", self._work.scheduler.groups) or (),
             nodes=(guard("nodes", self._work.fleet.views, now) if self._work.fleet is not None else None) or (),
             allocation=self._allocation.newest,
@@ -232,7 +233,7 @@ class Observer:
 
     def _current_samples(self, now: float) -> tuple[GpuSample, ...]:
         samples = tuple(self._samples.current(now))
-        if self._work.fleet is not None:  # the PIDs are those of each agent's machine
+        if self._work.fleet is not None:  # the PIDs belong to each agent's machine
             return samples
         owners = self._owners()
         return tuple(
@@ -260,7 +261,7 @@ class Observer:
         return self._work.engine_slot(slot).history.whole(slot)
 
     async def details(self, slot: str) -> Details:
-        """What the details page displays. Raises `GmgError` if there is no such slot, or no job has run there."""
+        """Returns the content of the details page. Raises `GmgError` if there is no such slot, or no job has run there."""
         engine_slot = self._work.engine_slot(slot)
         worker = (engine_slot.lead or engine_slot).worker
         if worker is None:
@@ -278,7 +279,7 @@ class Observer:
         Raises `GmgError` if there is no such slot, or no job has run there.
         """
         self._work.engine_slot(slot)
-        group = self._work.scheduler.together(slot)
+        group = self._work.scheduler.group_slots(slot)
         workers = [worker for each in group if (worker := self._work.engine_slot(each).worker) is not None]
         if not workers:
             raise GmgError(f"no job has run on {slot} yet", 1)

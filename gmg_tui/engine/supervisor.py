@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from gmg_tui.engine.faults import Faults
+from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
@@ -35,16 +36,24 @@ class Supervisor:
     """Runs the work of a session. What watches it is the observer's, and may fail.
 
     Attributes:
+        queue: The scheduler, if it has a queue.
         all_ended: Set while no work is left.
         notes: Notes displayed about the session itself, by subject.
         fleet: The nodes, where the session has several.
         agent: The scheduler, where this engine is a node's agent.
     """
 
-    def __init__(self, session: Session, slots: Mapping[str, EngineSlot], scheduler: Scheduler, faults: Faults) -> None:
+    def __init__(
+        self,
+        session: Session,
+        slots: Mapping[str, EngineSlot],
+        scheduler: Scheduler,
+        queue: QueueScheduler | None,
+        faults: Faults,
+    ) -> None:
         self.session = session
         self.slots = slots
-        self.scheduler = scheduler
+        self.scheduler, self.queue = scheduler, queue
         self.faults = faults
         faults.note = self.note
         self.all_ended = asyncio.Event()
@@ -52,9 +61,9 @@ class Supervisor:
         self.agent: Agent | None = None
         self.fleet: Fleet | None = None
         self._since: float | None = time.monotonic()
-        """Since when there is work, monotonic seconds; None while there is none."""
+        """Start of the current work, monotonic seconds; None while there is none."""
         self._worked_s = 0.0
-        """How long there was work before that."""
+        """Seconds of work before that."""
         self._ending = False
         self._asked_to_end: float | None = None
         """Monotonic seconds."""
@@ -69,7 +78,7 @@ class Supervisor:
     # Life
 
     async def run(self) -> None:
-        """Run the work until cancelled; whatever runs then is killed."""
+        """Runs the work until cancelled; whatever runs then is killed."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.scheduler.run(), name="scheduler")
             if self.fleet is not None:
@@ -86,22 +95,22 @@ class Supervisor:
             self.all_ended.clear()
 
     def elapsed_s(self, now: float) -> float:
-        """For how long there was work, seconds; `now` is monotonic seconds."""
+        """Returns the seconds with work; `now` is monotonic seconds."""
         return self._worked_s + (now - self._since if self._since is not None else 0.0)
 
     # Commands
 
     def act(self, action: Action, slots: tuple[str, ...], seen: Mapping[str, Seen]) -> None:
-        """Act on workers.
+        """Acts on workers.
 
         Raises:
             GmgError: There is no such slot, the session is ending, or a slot was left alone because it has something
                 else than was `seen`, or nothing to act on. All other slots are acted on.
         """
-        others = self._others(slots, seen)
+        others = self._mismatches(slots, seen)
         if action is Action.RESTART:
             self._check_open()
-        for slot in self._together(slot for slot in slots if slot not in others):
+        for slot in self._with_groups(slot for slot in slots if slot not in others):
             try:
                 if action is Action.RESTART:
                     self.scheduler.restart(slot)
@@ -114,12 +123,12 @@ class Supervisor:
     def edit(
         self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str], seen: Mapping[str, Seen]
     ) -> None:
-        """Restart workers with other arguments. Raises `GmgError` as `act` does, and for a job that has ended."""
+        """Restarts workers with other arguments. Raises `GmgError` as `act` does, and for a job that has ended."""
         self._check_open()
         if self.session.spec.tune is not None:
             raise GmgError("the trials of a tuning keep their arguments; start a plain run to change them", 1)
-        others = self._others(slots, seen)
-        together = self._together(slot for slot in slots if slot not in others)
+        others = self._mismatches(slots, seen)
+        together = self._with_groups(slot for slot in slots if slot not in others)
         for slot in together if self.session.spec.sweep is None else [slot for slot in slots if slot not in others]:
             try:
                 self.scheduler.edit(slot, args, env)
@@ -127,17 +136,17 @@ class Supervisor:
                 others[slot] = str(error)
         _raise_for(others)
 
-    def _together(self, slots: Iterable[str]) -> tuple[str, ...]:
+    def _with_groups(self, slots: Iterable[str]) -> tuple[str, ...]:
         """These slots, and all others of the groups whose ranks are on them, each once."""
-        return tuple(dict.fromkeys(each for slot in slots for each in self.scheduler.together(slot)))
+        return tuple(dict.fromkeys(each for slot in slots for each in self.scheduler.group_slots(slot)))
 
-    def _others(self, slots: Iterable[str], seen: Mapping[str, Seen]) -> dict[str, str]:
-        """What runs on slots instead of what the user saw there, in one line each."""
-        others = {slot: _other(self.engine_slot(slot), seen.get(slot)) for slot in slots}
+    def _mismatches(self, slots: Iterable[str], seen: Mapping[str, Seen]) -> dict[str, str]:
+        """Returns the slots that run something else than the user saw there, with that in words."""
+        others = {slot: _mismatch(self.engine_slot(slot), seen.get(slot)) for slot in slots}
         return {slot: other for slot, other in others.items() if other is not None}
 
     def end(self, *, kill: bool = False, reason: str | None = None) -> None:
-        """Stop all workers, for good; `reason` is None if the user asked for it, a second time to kill them."""
+        """Stops all workers, for good; `reason` is None if the user asked for it, a second time to kill them."""
         now = time.monotonic()
         if reason is None and self._asked_to_end is not None:
             kill |= now >= self._asked_to_end + _SECOND_END_S
@@ -148,7 +157,7 @@ class Supervisor:
         self.scheduler.end(kill=kill, reason=reason)
 
     def pass_on(self, number: signal.Signals) -> None:
-        """Send a signal to the workers' first processes, on which some scripts save their state."""
+        """Sends a signal to the workers' first processes; some scripts save their state then."""
         now = time.monotonic()
         if now < self._passed_on.get(number, 0.0) + _PASS_ON_S:
             return
@@ -157,19 +166,26 @@ class Supervisor:
         result = f"passed on to {', '.join(receivers)}" if receivers else "no worker handles it"
         self.note(number.name, f"{number.name} received at {time.strftime('%H:%M:%S')}: {result}")
 
+    @property
+    def jobs(self) -> QueueScheduler:
+        """The scheduler with a queue. Raises `GmgError` in a plain run."""
+        if self.queue is None:
+            raise GmgError("this session has no queue: it runs one script on every slot", 1)
+        return self.queue
+
     def _check_open(self) -> None:
         if self._ending:
             raise GmgError("the session is being stopped; start another one", 1)
 
     def engine_slot(self, slot: str) -> EngineSlot:
-        """What is on a slot. Raises `GmgError` if there is no such slot."""
+        """Returns a slot. Raises `GmgError` if there is no such slot."""
         engine_slot = self.slots.get(slot)
         if engine_slot is None:
             raise GmgError(f"no slot {slot}; there are {', '.join(self.slots)}", 1)
         return engine_slot
 
     def note(self, subject: str, text: str | None) -> None:
-        """Show a note about the session itself on all screens, or (None) remove it."""
+        """Shows a note about the session itself on all screens, or (None) removes it."""
         if text is None:
             self.notes.pop(subject, None)
         elif self.notes.get(subject) != text:
@@ -177,21 +193,21 @@ class Supervisor:
             _log.warning("%s", text)
 
 
-def _other(engine_slot: EngineSlot, meant: Seen | None) -> str | None:
-    """What runs on the slot instead of what is `meant`, in one line; None where it is the same, or anything is meant."""
-    if meant is None:
+def _mismatch(engine_slot: EngineSlot, expected: Seen | None) -> str | None:
+    """Returns what runs on the slot instead of what is `expected`; None if it is the same, or anything is."""
+    if expected is None:
         return None
     slot, current = engine_slot.slot.name, engine_slot.view(time.monotonic())
     last = engine_slot.worker.task.job if engine_slot.worker is not None else None
-    if meant.job not in (current.job, last):
+    if expected.job not in (current.job, last):
         there = f"job {current.job} runs on {slot} now" if current.job is not None else f"no job runs on {slot} now"
-        return f"job {meant.job} has ended; {there}" if meant.job is not None else there
-    if meant.attempt is not None and meant.attempt != current.attempt and meant.job == current.job:
-        return f"attempt {meant.attempt} has ended; attempt {current.attempt} runs on {slot} now"
+        return f"job {expected.job} has ended; {there}" if expected.job is not None else there
+    if expected.attempt is not None and expected.attempt != current.attempt and expected.job == current.job:
+        return f"attempt {expected.attempt} has ended; attempt {current.attempt} runs on {slot} now"
     return None
 
 
 def _raise_for(others: Mapping[str, str]) -> None:
-    """Raise `GmgError` where slots were left alone, a clause for each."""
+    """Raises `GmgError` with a clause for each slot that was left alone."""
     if others:
         raise GmgError("; ".join(others.values()), 1)

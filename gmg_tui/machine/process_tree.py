@@ -153,18 +153,24 @@ class Table:
         (`PR_SET_CHILD_SUBREAPER`), those children of the engine that carry the attempt's mark. `leader` is None when
         another process has that PID now.
         """
-        todo: set[int] = set()
+        todo = {proc.pid for proc in self._by_mark.get(mark, ())}
         if leader is not None:
-            todo.add(leader)
-            todo.update(proc.pid for proc in self._together.get(leader, ()))
-        todo.update(proc.pid for proc in self._by_mark.get(mark, ()))
+            todo |= {leader, *(proc.pid for proc in self._together.get(leader, ()))}
+        return [proc for proc in self._with_descendants(todo) if proc.state not in "ZX"]
+
+    def lineage(self) -> dict[_Key, str]:
+        """Returns the marks of the processes that descend from marked ones, and may clear their own."""
+        marked = ((mark, {proc.pid for proc in procs}) for mark, procs in self._by_mark.items())
+        return {proc.key: mark for mark, pids in marked for proc in self._with_descendants(pids)}
+
+    def _with_descendants(self, todo: set[int]) -> Iterable[Proc]:
         taken: dict[int, Proc] = {}
         while todo:
             proc = self.by_pid.get(todo.pop())
             if proc is not None and proc.pid not in taken:
                 taken[proc.pid] = proc
                 todo.update(child.pid for child in self.children(proc.pid))
-        return [proc for proc in taken.values() if proc.state not in "ZX"]
+        return taken.values()
 
 
 def scan() -> Table:
@@ -196,6 +202,8 @@ class Scans:
         """When the next may begin, by the loop's clock."""
         self._marks: dict[_Key, str] = {}
         """Marks of the engine's own children: the workers, and orphans that it has adopted."""
+        self._lineage: dict[_Key, str] = {}
+        """Marks of the workers' descendants at the last scan: an orphan that has cleared its mark is known by it."""
         self._asking: dict[_Key, asyncio.Task[None]] = {}
 
     async def table(self) -> Table:
@@ -220,7 +228,8 @@ class Scans:
         self._asking |= {key: asyncio.create_task(self._ask(children[key])) for key in new}
         if new:
             await asyncio.wait([self._asking[key] for key in new], timeout=_ENVIRON_S)
-        table.name_marks(self._marks)
+        table.name_marks({key: self._marks.get(key) or self._lineage.get(key, "") for key in children})
+        self._lineage = table.lineage()
         return table
 
     async def _ask(self, proc: Proc) -> None:

@@ -28,9 +28,9 @@ from gmg_tui.engine.attempts.gate import Gate
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.attempts.local_host import Launch
 from gmg_tui.engine.attempts.preparation import Prepared
+from gmg_tui.engine.attempts.process import KILL, LEFTOVERS, TERMINATED, Step
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.output.lines import RingBuffer
-from gmg_tui.engine.processes.process import KILL, LEFTOVERS, TERMINATED, Step
 from gmg_tui.machine.process_tree import Proc
 from gmg_tui.model import RunSpec, Slot, StartMode, WorkerState
 from gmg_tui.model.errors import GmgError
@@ -71,7 +71,7 @@ class _Process:
         self.started = self.asked = self.has_ended = self.is_ending = self.enters = False
         self.ends: list[Sequence[Step]] = []
         self.left: list[Proc] = []
-        self.given_up, self.may_start, self._reaped, self._gone = (asyncio.Event() for _ in range(4))
+        self.unkillable, self.may_start, self._reaped, self._gone = (asyncio.Event() for _ in range(4))
         self.code = 0
         self.cannot_start = False
 
@@ -87,13 +87,13 @@ class _Process:
         return self.code
 
     def end(self, steps: Sequence[Step]) -> None:
-        if self.started and not self.given_up.is_set() and (not self.is_ending or steps is KILL):
+        if self.started and not self.unkillable.is_set() and (not self.is_ending or steps is KILL):
             self.ends.append(steps)
             self.is_ending = True
             self._check()
 
     async def all_gone(self) -> None:
-        if self.is_ending and not self.given_up.is_set():
+        if self.is_ending and not self.unkillable.is_set():
             await self._gone.wait()
 
     async def remaining(self) -> list[Proc]:
@@ -163,11 +163,12 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
             gate=Gate(StartMode.TOGETHER),
             **dict.fromkeys(("pipes", "scans", "watchdog"), mock.Mock()),
             result_names=set(),
+            formats=[],
             torchrun=False,
             stop_steps=_STEPS,
             group_steps=LEFTOVERS,
         )
-        order = Order(Slot("cpu0"), Task((), {}, 0, 1), 1, (), {}, "cpu0.log")
+        order = Order(Slot("cpu0"), Task((), {}, 0, 1), 1, (), {})
         return LocalAttempt(
             cast("Any", host), order, RingBuffer(), None, mock.Mock(waits=self._look, changed=self._look)
         )
@@ -237,7 +238,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
     def the_kernel_keeps_it(self, turns: int) -> None:
         if not self.process._gone.is_set():
             self.process.survivors = "survives SIGKILL"
-            self.process.given_up.set()
+            self.process.unkillable.set()
         self.loop.turn(turns)
 
     @rule(by_s=st.sampled_from([0.1, 1.0, 3.0]), turns=_TURNS)
@@ -257,12 +258,12 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
         if before in (Life.CLEARED, Life.ENDED):
             assert len(self.process.ends) == signals
         elif kill and self.process.started:
-            assert KILL in self.process.ends or self.process.given_up.is_set()
+            assert KILL in self.process.ends or self.process.unkillable.is_set()
         self.loop.turn(turns)
 
     @rule(turns=_TURNS)
-    def hurry(self, turns: int) -> None:
-        self.attempt.hurry()
+    def skip_waits(self, turns: int) -> None:
+        self.attempt.skip_waits()
         self.loop.turn(turns)
 
     @precondition(lambda self: not self.cancelled and not self.task.done())

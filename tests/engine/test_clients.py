@@ -48,7 +48,7 @@ class _Engine:
     def __init__(self) -> None:
         self.requested = list[str]()
         self.slot_states = dict[str, object]()
-        self.scheduler = self
+        self.jobs = self
 
     def snapshot(self) -> Snapshot:
         return Snapshot(0.0, 0.0, (), ())

@@ -197,3 +197,10 @@ async def test_a_worker_does_not_inherit_the_task_variables_of_the_outer_step(tm
         await run.until(lambda snapshot: snapshot.ended)
         assert b"got SLURM_JOB_ID=77 SLURM_PROCID=0\n" in run.output("cpu0")
         assert (await run.client.details("cpu0")).unset == ("OMPI_COMM_WORLD_RANK", "SLURM_NTASKS")
+
+
+async def test_a_stored_pattern_that_re2_does_not_accept_is_reported_and_ignored() -> None:
+    async with running(spec_for("--lines", "3", patterns=(r"(?<=at )(?P<fps>\d+)",))) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        assert run.worker("cpu0").state is WorkerState.FINISHED
+        assert any("RE2 has no look-around" in note for note in run.snapshot.notes)

@@ -42,7 +42,7 @@ _READ = GpuSample("A", gpu_util_pct=97.0, power_w=600.0)
 
 def _taken(*samples: GpuSample, interval_s: float = 1.0) -> GpuSamples:
     taken = GpuSamples(["A", "B"], interval_s, 100.0)
-    taken.take(samples, 100.0)
+    taken.update(samples, 100.0)
     return taken
 
 
@@ -57,7 +57,7 @@ def test_the_age_of_a_sample_is_shown_from_3_s_and_its_values_dropped_from_15_s(
     gone = list(ours.current(123.0))
     assert gone == [GpuSample(uuid, error=NO_ANSWER, age_s=23.0) for uuid in "AB"]
     assert all(sample.silent for sample in gone)
-    ours.take([_READ], 124.0)
+    ours.update([_READ], 124.0)
     assert next(iter(ours.current(124.0))) == _READ
 
 
@@ -299,7 +299,7 @@ async def test_a_job_that_fails_on_a_lost_gpu_runs_on_another(sim: Sim, tmp_path
 def _board() -> tuple[SlotBoard, Callable[[GpuSample, float], bool]]:
     """A board with one GPU, and what takes its samples: whether it is benched by them."""
     board = SlotBoard({"gpu0": EngineSlot(Slot("gpu0", Gpu(0, "A", "H100")), 0, 1)}, JobQueue([]))
-    return board, lambda sample, now: bool(board.take_samples({"A": sample}, None, now))
+    return board, lambda sample, now: bool(board.update_samples({"A": sample}, None, now))
 
 
 def test_a_gpu_lost_for_long_is_disabled_until_the_user_enables_it() -> None:

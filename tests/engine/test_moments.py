@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gmg_tui.engine.attempts.process import KILL, Process
 from gmg_tui.engine.output.pipes import Pipes
-from gmg_tui.engine.processes.process import KILL, Process
 from gmg_tui.machine import process_tree
 from gmg_tui.machine.process_tree import Scans
 from gmg_tui.model import Snapshot, WorkerState

@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gmg_tui.engine.attempts.process import ENV_FAILURES, Process, adopt_orphans
 from gmg_tui.engine.output.pipes import Pipes
-from gmg_tui.engine.processes.process import ENV_FAILURES, Process, adopt_orphans
 from gmg_tui.machine import process_tree
 from gmg_tui.machine.process_tree import Scans
 
@@ -144,7 +144,33 @@ async def test_a_child_in_another_session_is_ended(tmp_path: Path, waits: tuple[
     assert psutil.pid_exists(child)
     await run.stop()
     assert not lives(child)
-    os.waitpid(child, 0)
+
+
+CLEARED = """
+import pathlib, subprocess, sys, time
+code = "import time; time.sleep(60)"
+child = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, env={})
+pathlib.Path(sys.argv[1]).write_text(str(child.pid))
+print("up")
+while pathlib.Path(sys.argv[1]).exists(): time.sleep(0.01)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("adopting")
+async def test_a_child_that_has_cleared_its_environment_is_known_by_its_parents(tmp_path: Path) -> None:
+    run = await Run().start(CLEARED, str(tmp_path / "pid"))
+    await _printed(run, b"up")
+    child = int((tmp_path / "pid").read_text())
+    for leader_lives in (True, False):
+        left = await run.process.remaining()
+        assert left is not None
+        assert child in [proc.pid for proc in left]
+        if leader_lives:
+            (tmp_path / "pid").unlink()
+            await run.process.wait()
+    await run.stop()
+    assert not lives(child)
 
 
 def _spawn_as(pid: int) -> subprocess.Popen[bytes]:
@@ -173,7 +199,6 @@ async def test_a_process_group_with_a_recycled_pid_is_not_killed(tmp_path: Path)
     stranger = _spawn_as(run.process.pid)
     try:
         await run.stop()
-        os.waitpid(int((tmp_path / "pid").read_text()), 0)
         assert stranger.poll() is None
     finally:
         stranger.kill()

@@ -19,7 +19,7 @@ from gmg_tui.session.protocol import Answer, Command, Follow, Hello, Lines, Ques
 _log = logging.getLogger(__name__)
 
 _MAX_ANSWERS = 256
-"""How many may wait to be read by the client."""
+"""Answers that may wait for the client to read them."""
 _MAX_LINES = 1000
 """Lines in one message; beyond this the oldest are left out."""
 _MAX_LINES_BYTES = 1 << 20
@@ -61,12 +61,12 @@ class Client:
 
     @property
     def has_lines(self) -> bool:
-        """Whether a followed worker has unsent lines."""
+        """True if a followed worker has unsent lines."""
         slots = self._supervisor.slots
         return any(slots[slot].ring.end > number for slot, number in self._next_line.items())
 
     async def serve(self) -> None:
-        """Answer requests and send updates until the client goes."""
+        """Answers requests and sends updates until the client goes."""
         session, observer = self._supervisor.session, self._observer
         welcome = Welcome(session, observer.snapshot(), observer.recent(), self.readonly)
         self.writer.write(protocol.frame(welcome))
@@ -77,7 +77,7 @@ class Client:
                 await self._listen(tasks, asking)
             finally:
                 if self._agent is not None:
-                    self._agent.left(self)
+                    self._agent.disconnected(self)
                 self._follow_on_nodes(())
                 for task in (reporting, *asking):
                     task.cancel()
@@ -116,7 +116,7 @@ class Client:
         self._follow_on_nodes(slots)
 
     def _follow_on_nodes(self, slots: Sequence[str]) -> None:
-        """Have the lines of slots on other machines come here, which nodes send only while a client follows them."""
+        """Has the lines of slots on other machines come here, which nodes send only while a client follows them."""
         if self._supervisor.fleet is not None:
             self._supervisor.fleet.follow(self, slots)
 
@@ -135,7 +135,7 @@ class Client:
             case protocol.Ask(topic=Topic.SERIES, slot=slot):
                 return observer.series(slot)
             case protocol.Ask(topic=Topic.QUEUE, first=first, count=count):
-                return self._supervisor.scheduler.view(first, count)
+                return self._supervisor.jobs.view(first, count)
             case protocol.Ask(topic=Topic.TRIED):
                 return observer.tried()
             case protocol.ReadStacks(slot=slot):
@@ -160,9 +160,9 @@ class Client:
             case protocol.Edit(slots=slots, args=args, env=env, seen=seen):
                 supervisor.edit(slots, args, env, seen)
             case protocol.ActOnJobs(action=queue_action, jobs=jobs):
-                supervisor.scheduler.act(queue_action, jobs)
+                supervisor.jobs.act(queue_action, jobs)
             case protocol.UseSlot(slot=slot, used=used):
-                supervisor.scheduler.use(slot, used=used)
+                supervisor.jobs.use(slot, used=used)
             case protocol.SetSlot():
                 if self._agent is None:
                     raise GmgError("this engine is no agent of another", 1)

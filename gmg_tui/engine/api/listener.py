@@ -17,10 +17,10 @@ Visit = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 """Serves one connection; returns when it should be closed."""
 
 _CHECK_S = 5.0
-"""How often the path is checked. The folder goes when the user's last login ends: systemd removes
+"""Interval of checks of the path. The folder goes when the user's last login ends: systemd removes
 `$XDG_RUNTIME_DIR` then, and makes an empty one at the next login (user-runtime-dir@.service)."""
 _CLOSE_S = 2.0
-"""How long a connection that is being closed may take to read the rest."""
+"""Time limit for a connection that is being closed to read the rest."""
 _ACCEPTED_AT_ONCE = 16
 _QUEUED = 1024
 """Connections that wait to be accepted. Beyond this a connection fails at once (EAGAIN, unix(7))."""
@@ -57,7 +57,7 @@ class Listener:
         raise FileExistsError(f"{self.path} is another engine's")
 
     def _open(self) -> bool:
-        """Listen at the path, unless somebody else does. Raises `OSError`."""
+        """Listens at the path, unless somebody else does. Raises `OSError`."""
         make_own(self.path.parent)
         listening = bind_socket(self.path)
         if listening is None:
@@ -79,7 +79,7 @@ class Listener:
             await self._put_back()
 
     async def _put_back(self) -> None:
-        """Wait until the socket is gone from its path, and listen there again."""
+        """Waits until the socket is gone from its path, and listens there again."""
         while True:
             await asyncio.sleep(_CHECK_S)
             if _identity(self.path) is not None:
@@ -98,7 +98,7 @@ class Listener:
         self._unknown.pop(writer, None)
 
     def close(self) -> None:
-        """Stop listening; connections stay open."""
+        """Stops listening; connections stay open."""
         self._stop_server()
         if self._socket is not None:
             self._socket.close()
@@ -123,11 +123,11 @@ class Listener:
             _log.exception("a connection failed because of an internal error")
         finally:
             self.identified(writer)
-            await _part(writer)
+            await _close_connection(writer)
 
 
-async def _part(writer: asyncio.StreamWriter) -> None:
-    """Close a connection; if its other side does not read, it is cut, or it would keep its descriptor and buffer."""
+async def _close_connection(writer: asyncio.StreamWriter) -> None:
+    """Closes a connection; if its other side does not read, it is cut, or it would keep its descriptor and buffer."""
     writer.close()
     try:
         async with asyncio.timeout(_CLOSE_S):

@@ -17,8 +17,8 @@ from gmg_tui.session.protocol import Bye, Hello, Update
 
 _log = logging.getLogger(__name__)
 
-_SOON_S = 0.1
-"""A change of state is sent this soon, together with others meanwhile."""
+_SNAPSHOT_DELAY_S = 0.1
+"""Delay of a snapshot after a change, so that it includes further changes."""
 _LINES_S = 0.25
 """Between two messages of lines at least."""
 _HELLO_S = 5.0
@@ -53,7 +53,7 @@ class Server:
         self._soon.set()
 
     async def run(self) -> None:
-        """Report to the clients until cancelled."""
+        """Serves clients until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._listener.run(self._connected))
             tasks.create_task(self._send_soon())
@@ -61,12 +61,12 @@ class Server:
     async def _send_soon(self) -> None:
         while True:
             await self._soon.wait()
-            await asyncio.sleep(_SOON_S)
+            await asyncio.sleep(_SNAPSHOT_DELAY_S)
             self._soon.clear()
             self.send()
 
     def send(self) -> None:
-        """Send all clients a snapshot, and the lines that they follow."""
+        """Sends all clients a snapshot, and the lines that they follow."""
         self._updates.expire()
         for client in self._clients:
             client.snapshot_due = True
@@ -82,7 +82,7 @@ class Server:
                     client.wake.set()
 
     def close(self, reason: str) -> None:
-        """Send all clients a last snapshot and `Bye`, and stop listening."""
+        """Sends all clients a last snapshot and `Bye`, and stops listening."""
         self._listener.close()
         last = protocol.frame(Update(self.observer.snapshot())) + protocol.frame(Bye(reason))
         for client in self._clients:
@@ -113,7 +113,7 @@ class Server:
         return hello
 
     def _misfit(self, hello: Hello) -> str | None:
-        """Why the client is not one of this engine's; None where it is."""
+        """Returns why the client does not fit this engine; None if it does."""
         # Viewers, however many, leave room for clients that steer.
         if sum(client.readonly is hello.readonly for client in self._clients) >= _MAX_CLIENTS:
             return f"the engine has {_MAX_CLIENTS} {'read-only ' if hello.readonly else ''}clients already"
@@ -140,7 +140,7 @@ class Server:
             self._count()
 
     def _count(self) -> None:
-        """Count the clients that are waited for, at the start and at the end: read-only ones are not."""
+        """Counts the clients that are waited for, at the start and at the end: read-only ones are not."""
         steering = sum(not client.readonly for client in self._clients)
         self.observer.clients, self.observer.watched = steering, bool(self._clients)
         if steering:
@@ -153,7 +153,7 @@ class Server:
 
 
 async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, refusal: str) -> None:
-    """Send a client the reason why it is refused, and let it close the connection.
+    """Sends a client the reason why it is refused, and lets it close the connection.
 
     Closing a UNIX socket with unread data resets the connection, and the client might see that instead of the reason
     (Linux, net/unix/af_unix.c, `unix_release_sock`).

@@ -21,11 +21,11 @@ class Updates:
         self._frames: dict[int, bytes] = {}
         """Its frames, by the number of the snapshot that the client has."""
         self._number = 0
-        """Of the snapshot, from 1."""
+        """Number of the snapshot, from 1."""
         self._workers: dict[str, Worker] = {}
         """Those of the newest snapshot that was made, by slot."""
         self._changed: dict[str, int] = {}
-        """The number of the snapshot in which each of them changed."""
+        """Number of the snapshot with each worker's last change."""
         self._complete = 0
         """The number of the first snapshot with the same slots: older ones are followed by all workers."""
 

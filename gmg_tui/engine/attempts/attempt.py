@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from gmg_tui import model
 from gmg_tui.engine.attempts.task import Task
-from gmg_tui.model import Details, Fps, Phase, Rank, Slot, Stacks, WorkerState
+from gmg_tui.model import Details, Fps, Phase, Slot, Stacks, WorkerState
 from gmg_tui.scripts.genesis.output.failures import Failure
 from gmg_tui.scripts.torchrun import Meeting
 
@@ -20,7 +20,7 @@ Report = Callable[[str | None], None]
 
 
 class Life(StrEnum):
-    """Where an attempt is between its preparation and its end. It only moves forward.
+    """The phases of an attempt, in their order.
 
     Signals are sent in `ALIVE` and `LEADER_GONE` alone, to processes that carry the attempt's own mark.
     """
@@ -49,7 +49,7 @@ class StopCause(StrEnum):
 
 
 class Stop(Struct, frozen=True, omit_defaults=True):
-    """How and why an attempt is stopped."""
+    """A request to stop an attempt."""
 
     cause: StopCause = StopCause.COMMAND
     kill: bool = False
@@ -59,7 +59,7 @@ class Stop(Struct, frozen=True, omit_defaults=True):
 
 
 class Outcome(NamedTuple):
-    """How an attempt has ended."""
+    """The result of an attempt."""
 
     failure: Failure | None = None
     """None if it has finished or was stopped."""
@@ -75,11 +75,11 @@ class Outcome(NamedTuple):
     final: bool = False
     """True if no other attempt can follow: its node is gone."""
     again: bool = False
-    """True if another attempt follows at once, and does not count: another agent has replaced that of its node."""
+    """True if another attempt follows at once and does not count: its node's agent was replaced by another."""
 
 
 class RankActivity(Struct, frozen=True, omit_defaults=True):
-    """What the watch of a group sees of one rank. Moments are monotonic seconds of one machine."""
+    """A rank's activity, as its group checks it. Moments are monotonic seconds of one machine."""
 
     attempt: int = 0
     """Number of its attempt; 0 before the first."""
@@ -94,7 +94,7 @@ class RankActivity(Struct, frozen=True, omit_defaults=True):
     progress_every_s: float = 0.0
     """The longest of the last intervals between two reports."""
     idle_s: float = 0.0
-    """How long it had been idle at the last scan."""
+    """Seconds that it had been idle at the last scan."""
     stopped: str | None = None
     """By what it is stopped."""
 
@@ -108,7 +108,7 @@ class RankActivity(Struct, frozen=True, omit_defaults=True):
 
 
 class Order(NamedTuple):
-    """What one attempt is to run."""
+    """The order to run one attempt."""
 
     slot: Slot
     task: Task
@@ -118,13 +118,10 @@ class Order(NamedTuple):
     """Before placeholders are filled in."""
     env: Mapping[str, str]
     """Before placeholders are filled in."""
-    log: str
-    """A path in the session's folder."""
-    rank: Rank | None = None
 
 
 class Listener(Protocol):
-    """What an attempt calls as it goes on: its worker."""
+    """Receives the events of an attempt: its worker."""
 
     def waits(self, reason: str | None) -> None:
         """It waits for something, or (None) no longer does."""
@@ -144,24 +141,23 @@ class Listener(Protocol):
     def idle(self, why: str | None) -> None:
         """It shows no sign of life, or (None) shows one."""
 
-    async def meet(self) -> Meeting | None:
+    async def rendezvous(self) -> Meeting | None:
         """Waits until all ranks of its group are ready. Returns None outside a group, or if the group's attempt is off."""
 
 
 class Attempt(Protocol):
-    """What a worker knows of its attempt, wherever that runs."""
+    """An attempt as its worker uses it, wherever it runs."""
 
     order: Order
+    life: Life
     unready: str | None
-    """Why it could not be prepared, for reasons outside the script."""
-
-    @property
-    def life(self) -> Life:
-        """Where it is between preparation and end."""
+    """The reason outside the script that it could not be prepared."""
+    end: tuple[WorkerState, str | None] | None
+    """The state and the reason that its worker ended it with; None until then."""
 
     @property
     def state(self) -> WorkerState:
-        """The state of its worker as far as the attempt determines it."""
+        """The worker's state, if it depends on the attempt."""
 
     @property
     def phase(self) -> Phase:
@@ -173,7 +169,7 @@ class Attempt(Protocol):
 
     @property
     def result(self) -> dict[str, Any]:
-        """What it has reported by `gmg:result` lines."""
+        """The values reported by `gmg:result` lines."""
 
     async def run(self) -> Outcome:
         """Runs it to its end; whatever is left of it is killed when this is cancelled."""
@@ -181,14 +177,11 @@ class Attempt(Protocol):
     def stop(self, stop: Stop) -> None:
         """Stops it; what has ended by itself keeps its outcome."""
 
-    def hurry(self) -> None:
+    def skip_waits(self) -> None:
         """Skips the waits of its preparation that only spare the GPU."""
 
     def pass_on(self, number: signal.Signals) -> bool:
         """Sends a signal to its first process if that handles it. Returns True if it does."""
-
-    def conclude(self, state: WorkerState, reason: str | None) -> None:
-        """Records in which state its worker left it, and why."""
 
     def record(self) -> model.Attempt:
         """Returns what clients, the store and schedulers know of it."""

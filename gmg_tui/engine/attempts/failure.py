@@ -1,4 +1,4 @@
-"""Why an attempt failed: from its output, from what a rank has recorded, and from its GPU's health."""
+"""Explains why an attempt failed: from its output, from what a rank has recorded, and from its GPU's health."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 from gmg_tui.engine.attempts.attempt import Outcome, Stop, StopCause
 from gmg_tui.engine.attempts.local_host import DriverSilentError
+from gmg_tui.engine.attempts.process import ENV_ERROR, ENV_FAILURES
 from gmg_tui.engine.attempts.readings import Readings
-from gmg_tui.engine.processes.process import ENV_ERROR, ENV_FAILURES
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable
 from gmg_tui.model import GpuSample, RunSpec
@@ -24,15 +24,15 @@ from gmg_tui.scripts.genesis.output.failures import SEE_LOG, Failure, FailureKin
 _log = logging.getLogger(__name__)
 
 _DISK_S = 10.0
-"""How long the disk may take to give a rank's error file."""
+"""Time limit for reading a rank's error file."""
 _REFUSED = re.compile(r"unrecogni[sz]ed|no such option|unknown", re.IGNORECASE)
-"""What argparse, click and getopt print about an option that a script does not have."""
+"""Words by which argparse, click and getopt reject an option that a script does not have."""
 
 
 async def outcome_of(
     readings: Readings, spec: RunSpec, exit_code: int | None, stop: Stop | None, survivors: str | None
 ) -> Outcome:
-    """How an attempt has ended.
+    """Returns the outcome of an attempt.
 
     Args:
         readings: What was read from it.
@@ -61,7 +61,7 @@ async def outcome_of(
 
 
 async def _failure_of(readings: Readings, spec: RunSpec, exit_code: int) -> Failure:
-    """Why an attempt failed by itself."""
+    """Returns the failure of an attempt that nobody stopped."""
     entry = _entry_error(readings.newest_line, readings.launch.command[0]) if exit_code in ENV_FAILURES else None
     if entry is not None:
         return Failure(FailureKind.CONFIG, entry, "")
@@ -75,7 +75,7 @@ async def _failure_of(readings: Readings, spec: RunSpec, exit_code: int) -> Fail
 
 
 def _entry_error(line: bytes, program: str) -> str | None:
-    """Why env(1) could not enter the working directory or execute `program`; None if the line is the script's."""
+    """Returns env(1)'s error for the working directory or `program`; None if the line is the script's."""
     if not line.startswith(ENV_ERROR):
         return None
     text = clean(line.removeprefix(ENV_ERROR)).replace("‘", "'").replace("’", "'")
@@ -83,7 +83,7 @@ def _entry_error(line: bytes, program: str) -> str | None:
 
 
 def of_preparation(error: NvmlUnavailable | GmgError) -> Failure:
-    """Why an attempt could not be prepared."""
+    """Returns the failure of an attempt that could not be prepared."""
     kind = FailureKind.DEVICE if isinstance(error, NvmlUnavailable) else FailureKind.CONFIG
     return Failure(FailureKind.DRIVER if isinstance(error, DriverSilentError) else kind, str(error), "")
 
@@ -127,7 +127,7 @@ def _with_python(failure: Failure, spec: RunSpec) -> Failure:
 
 
 async def recorded_in(path: Path) -> torchrun.Recorded | None:
-    """What a rank has recorded in its error file; None where it has nothing, or the disk does not answer in time."""
+    """Returns the content of a rank's error file; None if it is missing, or the disk does not answer in time."""
     try:
         async with asyncio.timeout(_DISK_S):
             return await in_daemon_thread(torchrun.recorded, path)

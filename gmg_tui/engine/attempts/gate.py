@@ -1,4 +1,4 @@
-"""How a session's workers start: one alone until the mesh caches are written, one after another, or all at once.
+"""Starts a session's workers one alone until the mesh caches are written, one after another, or all at once.
 
 Genesis writes its mesh caches without a lock and in place (1.4.5: genesis/utils/mesh.py `open("wb")`, cache.py
 `MeshCache.save`), so workers that build their scenes together on a cold cache read each other's half-written files. All
@@ -18,15 +18,15 @@ from gmg_tui.engine.attempts.attempt import Report
 from gmg_tui.model import Phase, StartMode
 
 UNSEEN_S = 120.0
-"""How long the others wait for a worker that is not seen to build: torch alone may take a minute to import."""
+"""Wait for a first worker that is not seen to build: importing torch alone may take a minute."""
 BUILD_S = 900.0
-"""How long the next waits for one that builds: convex decomposition of detailed meshes takes many minutes."""
+"""Wait for a worker that builds: convex decomposition of detailed meshes takes many minutes."""
 CHECK_S = 1.0
-"""How often the builder is checked."""
+"""Interval of checks of the builder."""
 STAGGER_S = 3.0
 
 _ANNOUNCED = frozenset({Phase.CREATING, Phase.BUILDING})
-"""Of a scene, whose end is seen too."""
+"""Phases that announce the end of a scene's build."""
 _WRITTEN = frozenset({Phase.COMPILING, Phase.BUILT, Phase.RUNNING})
 
 
@@ -51,7 +51,7 @@ class Gate:
         """Set, and replaced, when any of this changes."""
 
     async def wait(self, slot: str, report: Report) -> None:
-        """Wait until the worker on `slot` may start; `report` is called with what it waits for."""
+        """Waits until the worker on `slot` may start; `report` is called with what it waits for."""
         again = slot in self._queue
         if not again:
             self._queue.append(slot)
@@ -92,7 +92,7 @@ class Gate:
         self._changed()
 
     async def _watch(self) -> None:
-        """Let the next worker build when the builder takes too long, or all if nothing shows that it builds at all."""
+        """Lets the next worker build when the builder takes too long, or all if nothing shows that it builds at all."""
         while not self.opened:
             waited_s = time.monotonic() - self._since
             if not self._announced and waited_s > UNSEEN_S:

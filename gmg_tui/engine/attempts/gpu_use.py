@@ -1,4 +1,4 @@
-"""What an attempt takes of its GPU: its memory and when that is released, mean use, and energy."""
+"""An attempt's use of its GPU: memory and its release, mean load, and energy."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Callable, Set
 from gmg_tui.model import GpuSample, units
 
 MEMORY_WAIT_S = 30.0
-"""How long the next attempt waits for the memory of the last one, from its end."""
+"""Seconds from the end of an attempt that the next one waits for its memory."""
 
-_KEPT_MIB = 64.0
-_KEPT_SHARE = 0.05
-"""What may remain of an attempt's memory while it counts as released: drivers round, and other users' use varies."""
+_RELEASED_MARGIN_MIB = 64.0
+_RELEASED_MARGIN_SHARE = 0.05
+"""Memory that may remain of an attempt that counts as released: drivers round, and other users' use varies."""
 
 
 class GpuMemory:
@@ -36,7 +36,7 @@ class GpuMemory:
         self._sample: GpuSample | None = None
         self._pids: Set[int] = frozenset()
         self._is_named = False
-        """Whether NVML has listed one of its processes on the GPU."""
+        """True once NVML has listed one of its processes on the GPU."""
         self._measured = asyncio.Event()
         self._ended: float | None = None
         """When the attempt ended, monotonic seconds."""
@@ -51,7 +51,7 @@ class GpuMemory:
         self._ended = time.monotonic()
 
     def measure(self, sample: GpuSample | None, pids: Set[int] | None = None, *, live: bool = False) -> None:
-        """Take a sample (None on a CPU slot); `pids` are the attempt's processes at the last scan, None where unchanged."""
+        """Applies a sample (None on a CPU slot); `pids` are the attempt's at the last scan, None if unchanged."""
         self._sample, self._pids = sample, self._pids if pids is None else pids
         used_mib = sample.memory_used_mib if sample is not None else None
         if sample is not None and used_mib is not None:
@@ -63,17 +63,17 @@ class GpuMemory:
         self._measured.clear()
 
     def _kept_mib(self) -> float | None:
-        """How much of its memory is not released; None if all is, or if that cannot be determined."""
+        """Returns the memory that is not released; None if all is, or if that cannot be determined."""
         sample, peak = self._sample, self._peak_mib
         if sample is None or sample.memory_used_mib is None or peak is None or self._before is None:
             return None
         used, before = sample.memory_used_mib, self.before_mib
-        if used - before <= max(_KEPT_MIB, _KEPT_SHARE * (peak - before)):
+        if used - before <= max(_RELEASED_MARGIN_MIB, _RELEASED_MARGIN_SHARE * (peak - before)):
             return None
         return None if self._belongs_to_others(sample, self._before) else used - before
 
     def _belongs_to_others(self, sample: GpuSample, before: GpuSample) -> bool:
-        """Whether the memory in use belongs to other processes, as far as NVML reports it."""
+        """Returns True if the memory in use belongs to other processes, according to NVML."""
         listed = {process.pid for process in sample.processes or ()}
         if self._is_named and sample.processes is not None:
             return listed.isdisjoint(self._pids)
@@ -84,14 +84,14 @@ class GpuMemory:
         return MEMORY_WAIT_S - (time.monotonic() - self._ended) if self._ended is not None else 0.0
 
     def awaited(self) -> str | None:
-        """What the next attempt has to wait for, in one line; None if nothing, or if it has waited long enough."""
+        """Returns the wait reason of the next attempt; None if nothing is held, or it has waited long enough."""
         kept_mib = self._kept_mib()
         if kept_mib is None or self._rest_s <= 0:
             return None
         return f"for {units.mib(kept_mib)} on {self._slot} to be released (the list of its processes shows by whom)"
 
     async def released(self, report: Callable[[str], None]) -> None:
-        """Wait until the next attempt may start; `report` is called with what it waits for."""
+        """Waits until the next attempt may start; `report` is called with what it waits for."""
         while (awaited := self.awaited()) is not None:
             report(awaited)
             with contextlib.suppress(TimeoutError):
@@ -111,7 +111,7 @@ class _Mean:
         self._sum, self._count = 0.0, 0
 
     def add(self, value: float | None) -> None:
-        """Add `value`; None is ignored."""
+        """Adds `value`; None is ignored."""
         if value is not None:
             self._sum += value
             self._count += 1
@@ -142,7 +142,7 @@ class Meter:
         self._before: tuple[float, float] | None = None
         """When the sample before was taken, monotonic seconds, and `energy_j` then."""
         self._counted: tuple[tuple[float, float], tuple[float, float]] | None = None
-        """The same at the first and the last count of environment steps, as far as samples reach."""
+        """The same at the first and the last count of environment steps, between two samples."""
 
     def memory_peak_mib(self, before_mib: float = 0.0) -> float | None:
         """Returns the peak of the attempt's own processes, MiB.
@@ -156,7 +156,7 @@ class Meter:
 
     @property
     def counted_power_w(self) -> float | None:
-        """The mean power between the first and the last count of environment steps; None where it is unknown."""
+        """The mean power between the first and the last count of environment steps; None if unknown."""
         if self._counted is None:
             return None
         (began, from_j), (ended, to_j) = self._counted
@@ -172,14 +172,14 @@ class Meter:
         own_mib: float | None = None,
         counted: tuple[float, float] | None = None,
     ) -> None:
-        """Take a sample.
+        """Adds a sample.
 
         Args:
             sample: The GPU's.
             running: Whether the worker is in its running phase.
             now: Monotonic seconds.
             sharers: How many workers are live on the GPU, this one included.
-            own_mib: Memory of the worker's own processes; None where the driver does not report it.
+            own_mib: Memory of the worker's own processes; None if the driver does not report it.
             counted: When environment steps were first and last counted, monotonic seconds.
         """
         power_w = sample.power_w / sharers if sample.power_w is not None else None
@@ -191,7 +191,7 @@ class Meter:
         self._gpu_peak_mib = _greater(self._gpu_peak_mib, sample.memory_used_mib)
         if sample.energy_j is not None:
             before_j = self._counter_j if self._counter_j is not None else sample.energy_j
-            # A counter that has gone back is that of a driver that was reloaded.
+            # A counter that has gone back belongs to a driver that was reloaded.
             self.energy_j = (self.energy_j or 0.0) + max(0.0, sample.energy_j - before_j) / sharers
             self._counter_j = sample.energy_j
         elif power_w is not None:
@@ -205,7 +205,7 @@ class Meter:
             self._before = now, self.energy_j
 
     def _count(self, first: float, last: float, now: tuple[float, float]) -> None:
-        """Take when steps were first and last counted; `now` is the moment of the sample, and the energy until then."""
+        """Applies the times of the first and last count of steps; `now` is the sample's time, and the energy until then."""
         then = self._before or now
 
         def at(moment: float) -> tuple[float, float]:

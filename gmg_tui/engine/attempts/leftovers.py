@@ -7,15 +7,15 @@ import time
 from collections.abc import Sequence
 
 from gmg_tui.engine.attempts.attempt import Report
-from gmg_tui.engine.processes.process import Process
+from gmg_tui.engine.attempts.process import Process
 from gmg_tui.machine import process_tree
 from gmg_tui.machine.process_tree import Proc
 from gmg_tui.model import units
 
 GRACE_S = 10.0
-"""How long a leftover process may do nothing before it is ended."""
+"""Seconds a leftover process may be idle before it is ended."""
 LIMIT_S = 120.0
-"""How long one that uses the CPU or the network may go on."""
+"""Seconds a leftover process may use the CPU or the network."""
 _CHECK_S = 0.5
 _MIN_CPU_S = 0.005
 """CPU time between two checks that counts as work: 1 % of a core."""
@@ -23,12 +23,12 @@ _MIN_SWITCHES = 5
 """Voluntary context switches between two checks that count as work, such as packets sent."""
 
 
-async def remaining(process: Process, hurried: asyncio.Event, report: Report) -> str | None:
+async def remaining(process: Process, skipped: asyncio.Event, report: Report) -> str | None:
     """Waits for the processes left behind to end by themselves, while they work and not much longer.
 
     Args:
         process: The attempt's, whose first process has ended.
-        hurried: Ends the wait.
+        skipped: Ends the wait.
         report: Is called with what is waited for.
 
     Returns:
@@ -39,7 +39,7 @@ async def remaining(process: Process, hurried: asyncio.Event, report: Report) ->
     while (left := await process.remaining()) != []:
         now = time.monotonic()
         if left is None:  # too many open files: they are looked for again
-            if hurried.is_set() or now - began >= LIMIT_S:
+            if skipped.is_set() or now - began >= LIMIT_S:
                 return None
             await asyncio.sleep(_CHECK_S)
             continue
@@ -47,10 +47,10 @@ async def remaining(process: Process, hurried: asyncio.Event, report: Report) ->
         before, work = work, _work(left)
         if before is not None and (work[0] - before[0] >= _MIN_CPU_S or work[1] - before[1] >= _MIN_SWITCHES):
             busy_at = now
-        if hurried.is_set() or now - busy_at >= GRACE_S or now - began >= LIMIT_S:
+        if skipped.is_set() or now - busy_at >= GRACE_S or now - began >= LIMIT_S:
             return what
         report(f"for {what} ({process_tree.command_name(left[0].pid)})")
-        waiting = asyncio.ensure_future(hurried.wait())
+        waiting = asyncio.ensure_future(skipped.wait())
         try:
             await asyncio.wait([waiting], timeout=_CHECK_S)
         finally:

@@ -19,11 +19,11 @@ from gmg_tui.engine.attempts.failure import of_gpu, of_preparation, outcome_of
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.local_host import LocalHost
 from gmg_tui.engine.attempts.preparation import Prepared, discard, prepare
+from gmg_tui.engine.attempts.process import KILL, LEFTOVERS, TERMINATED, Process, Step
 from gmg_tui.engine.attempts.readings import Readings
 from gmg_tui.engine.attempts.stacks import stacks_of
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.output.lines import RingBuffer
-from gmg_tui.engine.processes.process import KILL, LEFTOVERS, TERMINATED, Process, Step
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable
 from gmg_tui.machine.process_tree import Table
 from gmg_tui.model import Details, Fps, GpuSample, Phase, Stacks, WorkerState, units
@@ -35,9 +35,9 @@ _log = logging.getLogger(__name__)
 
 _MARK_BYTES = 8
 _SESSION_END_S = 2.0
-"""How much later the session may be ended: a job manager sends SIGTERM to all processes of a job at once."""
+"""Seconds to wait for the session's own end: a job manager sends SIGTERM to all processes of a job at once."""
 _ENTER_S = 1.0
-"""How often to check whether a process has entered its working directory, before anything is seen of it."""
+"""Interval of checks if a process has entered its working directory."""
 
 
 class LocalAttempt:
@@ -64,31 +64,26 @@ class LocalAttempt:
         self.exit_code: int | None = None
         self.memory_kept: str | None = None
         self.misplaced: str | None = None
-        self._life = Life.PREPARING
+        self.life = Life.PREPARING
+        self.end: tuple[WorkerState, str | None] | None = None
         self._host, self._ring, self._memory_before, self._listener = host, ring, memory, listener
-        self._log = host.open_log(order.log)
+        self._log = host.open_log(order.task.log)
         self._process = Process(host.pipes, host.scans, os.urandom(_MARK_BYTES).hex(), self._feed, listener.changed)
         self._preparing: asyncio.Task[Prepared | None] | None = None
-        self._hurried = asyncio.Event()
+        self._skips_waits = asyncio.Event()
         self._requested: Stop | None = None  # the first stop that was asked for, also too late
         self._stop_requested = asyncio.Event()
         self._measured = asyncio.Event()
         """Set by each sample of its GPU."""
         self._sample: GpuSample | None = None
         self._left_behind: str | None = None
-        """What was ended after the script."""
+        """The leftover processes that were ended."""
         self._has_begun = self._has_leftovers = False
         self._enters = False
         """True while the process waits for its working directory."""
         self._shown: tuple[WorkerState, Phase] | None = None
-        self._end: tuple[WorkerState, str | None] | None = None
 
     # Life
-
-    @property
-    def life(self) -> Life:
-        """Where it is between preparation and end."""
-        return self._life
 
     async def run(self) -> Outcome:
         """Runs it to its end; whatever is left of it is killed when this is cancelled."""
@@ -96,7 +91,7 @@ class LocalAttempt:
             prepared = await self._prepared()
             return prepared if isinstance(prepared, Outcome) else await self._run(prepared)
         finally:
-            if self._life in (Life.ALIVE, Life.LEADER_GONE) and self._process.started:
+            if self.life in (Life.ALIVE, Life.LEADER_GONE) and self._process.started:
                 self._process.end(KILL)
                 await asyncio.shield(self._process.all_gone())
             if self._process.started and self._process.survivors is None:
@@ -105,12 +100,12 @@ class LocalAttempt:
             if self._has_begun:
                 self.readings.mark_ended()
                 self.readings.counts.close()
-            self._life = Life.ENDED
+            self.life = Life.ENDED
             self._log.close()
 
     async def _prepared(self) -> Prepared | Outcome:
         """Returns what to start, or how the attempt has ended without a process."""
-        preparing = prepare(self._host, self.order, self._listener, self._memory_before, self._hurried)
+        preparing = prepare(self._host, self.order, self._listener, self._memory_before, self._skips_waits)
         self._preparing = asyncio.create_task(preparing)
         try:
             await asyncio.wait([self._preparing])
@@ -133,7 +128,7 @@ class LocalAttempt:
         launch, counts, self.memory_kept = prepared
         readings = self.readings = Readings(launch, self._host, self._log, self._ring, counts, self._on_output)
         self._shown = readings.reader.state, readings.reader.phase
-        self._life, self._has_begun = Life.ALIVE, True
+        self.life, self._has_begun = Life.ALIVE, True
         self._listener.begins()
         readings.begin()
         folder, env = readings.counts.folder, launch.environment.full
@@ -141,7 +136,7 @@ class LocalAttempt:
         try:
             await self._process.start(launch.command, cwd=self._host.spec.cwd, env=env)
         except (OSError, RuntimeError) as error:
-            self._life = Life.CLEARED
+            self.life = Life.CLEARED
             why = error.strerror if isinstance(error, OSError) else str(error)
             return Outcome(Failure(FailureKind.CONFIG, f"cannot start {launch.command[0]}: {why}", ""))
         pid = self._process.pid
@@ -151,11 +146,11 @@ class LocalAttempt:
         if self.stopped is not None:
             self._process.end(self._steps(self.stopped))
         await self._leader_gone()
-        self._life = Life.LEADER_GONE
+        self.life = Life.LEADER_GONE
         if self.exit_code is not None:
             self._listener.leader_ended(self.exit_code)
         await self._clear()
-        self._life = Life.CLEARED
+        self.life = Life.CLEARED
         self._process.close_pipes()
         readings.finish(self.exit_code)
         await self._log.written()
@@ -165,7 +160,7 @@ class LocalAttempt:
         """Waits for the first process to end, or for the kernel to turn out not to end it."""
         timeout_s = self.order.task.timeout_s
         leader = asyncio.create_task(self._process.wait())
-        ends = leader, asyncio.create_task(self._process.given_up.wait())
+        ends = leader, asyncio.create_task(self._process.unkillable.wait())
         entering = asyncio.create_task(self._watch_entry())
         try:
             if not (await asyncio.wait(ends, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED))[0]:
@@ -211,12 +206,12 @@ class LocalAttempt:
         failure = outcome.failure
         if failure is None or self._process.survivors is not None:
             return outcome
-        if failure.kind is FailureKind.DEVICE and self.order.rank is not None:
+        if failure.kind is FailureKind.DEVICE and self.order.task.rank is not None:
             await self._next_sample()
         return outcome._replace(failure=of_gpu(failure, self._sample))
 
     async def _next_sample(self) -> None:
-        """Waits for the next sample, which may show that the GPU is lost; the other ranks are ended meanwhile."""
+        """Waits for the next sample, which may show that the GPU is lost; the other ranks are being ended."""
         if self.order.slot.gpu is not None:
             self._measured.clear()
             with suppress(TimeoutError):
@@ -230,7 +225,7 @@ class LocalAttempt:
         first = self._requested or stop
         self._requested = structs.replace(first, kill=first.kill or stop.kill)
         self._stop_requested.set()
-        life = self._life
+        life = self.life
         if life is Life.ALIVE and self._process.has_ended:
             life = Life.LEADER_GONE
         match life:
@@ -255,18 +250,13 @@ class LocalAttempt:
         # A rank that hangs in a collective does not handle SIGINT.
         return self._host.group_steps if stop.cause is StopCause.GROUP else self._host.stop_steps
 
-    def hurry(self) -> None:
+    def skip_waits(self) -> None:
         """Skips the waits of its preparation that only spare the GPU."""
-        self._hurried.set()
+        self._skips_waits.set()
 
     def pass_on(self, number: signal.Signals) -> bool:
         """Sends a signal to its first process if that handles it. Returns True if it does."""
-        return self._life is Life.ALIVE and self._process.pass_on(number)
-
-    def conclude(self, state: WorkerState, reason: str | None) -> None:
-        """Records in which state its worker left it, and why."""
-        self._end = state, reason
-        _log.info("%s: attempt %d %s %s", self.order.slot.name, self.number, state, reason or "")
+        return self.life is Life.ALIVE and self._process.pass_on(number)
 
     # Observation
 
@@ -281,7 +271,7 @@ class LocalAttempt:
             self._listener.changed()
 
     def measure(self, sample: GpuSample | None, now: float, sharers: int) -> None:
-        """Takes a sample of its GPU, on which `sharers` workers are live, at `now` (monotonic seconds); also after its end."""
+        """Applies a sample of its GPU, shared by `sharers` live workers, at `now` (monotonic seconds); also after its end."""
         self._sample = sample
         # The first scan of the process tree may come seconds after the start, and one after its end is empty.
         own = self.readings.activity.pids | ({self._process.pid} if self._process.started else set())
@@ -290,7 +280,7 @@ class LocalAttempt:
 
     def inspect(self, table: Table, now: float) -> None:
         """Updates CPU, memory and whether it is idle, from all processes at `now`, monotonic seconds."""
-        if self._life is not Life.ALIVE or not self._process.started:
+        if self.life is not Life.ALIVE or not self._process.started:
             return
         self.readings.inspect(self._process.members(table), now)
         activity = self.readings.activity
@@ -301,10 +291,10 @@ class LocalAttempt:
         gpu = f", GPU {units.whole(util)} %" if util is not None else ""
         self._listener.idle(f"{activity.idleness(now)}{gpu}" if is_idle else None)
 
-    def settle(self) -> None:
-        """Writes unfinished lines to the log file as far as they have come, and reads the probe's counts."""
-        if self._life is Life.ALIVE:
-            self.readings.settle()
+    def poll(self) -> None:
+        """Writes unfinished lines to the log file, and reads the probe's counts."""
+        if self.life is Life.ALIVE:
+            self.readings.poll()
 
     # State
 
@@ -315,9 +305,9 @@ class LocalAttempt:
 
     @property
     def state(self) -> WorkerState:
-        """The state of its worker as far as the attempt determines it."""
-        if self._end is not None:
-            return self._end[0]
+        """The worker's state, if it depends on the attempt."""
+        if self.end is not None:
+            return self.end[0]
         if not self._has_begun or self._enters:
             return WorkerState.WAITING if self.stopped is None else WorkerState.STOPPING
         is_ending = self.stopped is not None or self._process.is_ending or self._has_leftovers
@@ -338,11 +328,11 @@ class LocalAttempt:
     @property
     def pids(self) -> frozenset[int]:
         """PIDs of its processes at the last scan."""
-        return self.readings.activity.pids if self._life is Life.ALIVE else frozenset()
+        return self.readings.activity.pids if self.life is Life.ALIVE else frozenset()
 
     @property
     def result(self) -> dict[str, Any]:
-        """What it has reported by `gmg:result` lines."""
+        """The values reported by `gmg:result` lines."""
         return dict(self.readings.reported.values)
 
     @property
@@ -359,15 +349,15 @@ class LocalAttempt:
             started=unix(readings.started_clock),
             ended=unix(readings.ended_clock) if readings.ended_clock is not None else None,
             exit_code=self.exit_code,
-            state=self._end[0] if self._end is not None else known.state,
-            reason=self._end[1] if self._end is not None else None,
+            state=self.end[0] if self.end is not None else known.state,
+            reason=self.end[1] if self.end is not None else None,
             timed_out=self.stopped is not None and self.stopped.cause is StopCause.TIMEOUT,
         )
 
     def activity(self) -> RankActivity:
         """Returns what the watch of its group sees."""
         settled = self._process.started and not self._process.is_ending
-        return self.readings.rank_activity(settled=settled, lives=self._life is Life.ALIVE)
+        return self.readings.rank_activity(settled=settled, lives=self.life is Life.ALIVE)
 
     def view(self, now: float) -> model.Worker:
         """Returns what clients see of it; `now` is monotonic seconds."""
@@ -394,7 +384,7 @@ class LocalAttempt:
 
     async def stacks(self) -> Stacks:
         """Returns the Python stacks of its first process, or why there are none."""
-        stacks = Stacks(self.order.slot.name, self.order.rank.rank if self.order.rank is not None else None)
-        if self._life is not Life.ALIVE or not self._process.started:
+        stacks = Stacks(self.order.slot.name, self.order.task.rank.rank if self.order.task.rank is not None else None)
+        if self.life is not Life.ALIVE or not self._process.started:
             return structs.replace(stacks, error="no process runs")
         return await stacks_of(self._process.pid, self.readings.counts.folder, stacks)

@@ -1,4 +1,4 @@
-"""What all attempts on this machine share, and the command line and the environment of each, made afresh each time."""
+"""The parts that all attempts on this machine share; it makes each attempt's command line and environment."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from typing import NamedTuple, TypeVar
 from gmg_tui import session as sessions
 from gmg_tui.engine.attempts.attempt import Order, Report
 from gmg_tui.engine.attempts.gate import Gate
+from gmg_tui.engine.attempts.process import Step
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.output.logs import Log, LogWriter
 from gmg_tui.engine.output.pipes import Pipes
-from gmg_tui.engine.processes.process import Step
 from gmg_tui.engine.watchdog.client import WatchdogClient
 from gmg_tui.jobs.argument_placeholders import checkpoint_values, fill, fill_some, values_for
 from gmg_tui.machine.blocking_calls import in_daemon_thread
@@ -37,6 +37,7 @@ from gmg_tui.scripts.genesis.environ import Environment, threads_each, worker_en
 from gmg_tui.scripts.genesis.phase_times import PhaseTimes
 from gmg_tui.scripts.genesis.script_times import ScriptTimes
 from gmg_tui.scripts.interpreter import has_robosuite
+from gmg_tui.scripts.readers import formats
 from gmg_tui.scripts.torchrun import Meeting, variables
 from gmg_tui.simulation import FOLDER, VARIABLE
 
@@ -44,11 +45,11 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 AWAITS_DRIVER = "for the NVIDIA driver to answer"
-"""What an attempt waits for when the driver is slow."""
+"""The wait reason while the driver is slow."""
 _DISK_LATE_S = 2.0
 """After this time a wait for a disk is shown."""
 _DISK_S = 120.0
-"""How long a disk may take for what is read and written before a start."""
+"""Time limit of a disk for all that is read and written before a start."""
 
 
 class DriverSilentError(NvmlUnavailable):
@@ -56,23 +57,23 @@ class DriverSilentError(NvmlUnavailable):
 
 
 class Launch(NamedTuple):
-    """What one attempt is started with."""
+    """The command of one attempt, and all that belongs to it."""
 
     number: int
     """The attempt's, from 1."""
     task: Task
     slot: Slot
     meeting: Meeting | None
-    """Where a rank meets its group; None for a worker outside a group."""
+    """The rendezvous of a rank with its group; None outside a group."""
     args: tuple[str, ...]
     """The script's arguments, placeholders filled in."""
     command: tuple[str, ...]
     """The whole command line."""
     environment: Environment
     remembered: PhaseTimes
-    """What earlier starts of the script with these arguments took."""
+    """Phase times of earlier starts of the script with these arguments."""
     egl_note: str
-    """How the slot's EGL index was determined, or why it is unset."""
+    """The origin of the slot's EGL index, or the reason that it is unset."""
     gpu_index: int | None = None
     """NVML index of the slot's GPU; None on a CPU slot."""
     continued_from: str | None = None
@@ -100,7 +101,7 @@ class PendingCalls:
         `times_s` are the seconds after which `report` is called, and after which the wait is given up.
 
         Raises:
-            TimeoutError: It has not returned in time; it goes on.
+            TimeoutError: It has not returned in time; it continues.
         """
         task: asyncio.Task[object] | None = self._running.get(key)
         if task is None:
@@ -116,7 +117,7 @@ class PendingCalls:
 
 
 class LocalHost:
-    """What the attempts of a session on this machine share.
+    """The parts that a session's attempts on this machine share.
 
     `count` workers run at once. `nvml` knows the GPUs, and is None if there are only CPU slots; `egl` is the mapping from
     GPUs to EGL devices, once the probe has returned it.
@@ -133,6 +134,14 @@ class LocalHost:
         self.result_names = set[str]()
         """Those that all attempts have reported, shared to limit them."""
         self.scans = Scans()
+        self.formats: list[formats.Format] = []
+        """The line formats of the user's settings and options."""
+        self.warning: str | None = None
+        """The reason that these are not used."""
+        try:
+            self.formats = formats.of_settings(spec.readers, formats.check(spec.patterns))
+        except GmgError as error:  # an earlier version accepted them when the session was started
+            self.warning = f"{error}; this pattern and [readers] are ignored"
         self.script_times = ScriptTimes(
             spec, sessions.sessions_folder().parent, on_gpu=session.slots[0].gpu is not None
         )
@@ -143,14 +152,14 @@ class LocalHost:
 
     @property
     def stop_steps(self) -> tuple[Step, ...]:
-        """How a worker is stopped gracefully; a user's torchrun needs time to end its ranks."""
+        """The signals of a graceful stop; a user's torchrun needs time to end its ranks."""
         spec = self.spec
         sigint_wait_s = max(spec.sigint_wait_s, torchrun.GRACE_S if self.torchrun else 0.0)
         return (signal.SIGINT, sigint_wait_s), (signal.SIGTERM, spec.sigterm_wait_s), (signal.SIGKILL, 5.0)
 
     @property
     def group_steps(self) -> tuple[Step, ...]:
-        """How a rank is ended whose group has failed: as torchrun does, with SIGTERM first."""
+        """The signals that end a rank of a failed group: SIGTERM first, as torchrun does."""
         return (signal.SIGTERM, self.spec.sigterm_wait_s), (signal.SIGKILL, 5.0)
 
     def open_log(self, path: str) -> Log:
@@ -175,7 +184,7 @@ class LocalHost:
             report(None)
 
     async def prepare(self, order: Order, meeting: Meeting | None, report: Report) -> Launch:
-        """Prepare an attempt; its placeholders are filled in here.
+        """Prepares an attempt; its placeholders are filled in here.
 
         `report` is called with what it has to wait for; `meeting` is where a rank meets its group.
 
@@ -261,11 +270,11 @@ class LocalHost:
         return found
 
     def _simulation(self) -> dict[str, str]:
-        """Where simulated workers report their use of the GPUs."""
+        """Returns the variables by which simulated workers report their use of the GPUs."""
         return {} if self.spec.simulate is None else {VARIABLE: str(Path(self.spec.folder, FOLDER))}
 
     async def _devices(self, cards: tuple[Slot, ...], report: Report) -> tuple[str, ...]:
-        """How `CUDA_VISIBLE_DEVICES` names the GPUs of these slots."""
+        """Returns the names of these slots' GPUs for `CUDA_VISIBLE_DEVICES`."""
         names = []
         for card in cards:
             if card.gpu is not None:
@@ -289,7 +298,7 @@ class LocalHost:
 
 
 def make_rank_folder(error_file: str) -> None:
-    """Make the folder in which a rank records its error. Raises `GmgError`."""
+    """Makes the folder for a rank's error file. Raises `GmgError`."""
     folder = Path(error_file).parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -300,6 +309,6 @@ def make_rank_folder(error_file: str) -> None:
 
 
 def caches_ready(environ: Mapping[str, str], cwd: str) -> None:
-    """Remove locks that killed workers have left in Genesis' caches: with one each attempt compiles for minutes."""
+    """Removes locks that killed workers have left in Genesis' caches: with one each attempt compiles for minutes."""
     for path in caches.remove_stale_locks(environ, cwd):
         _log.warning("removed a stale lock of the kernel cache: %s", path)

@@ -1,4 +1,4 @@
-"""What comes before an attempt's process: its turn, the GPU's memory, the other ranks, and what to start."""
+"""Prepares an attempt: waits for its turn, the GPU's memory and the other ranks, and makes its command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gmg_tui.scripts.torchrun import Meeting
 
 
 class Prepared(NamedTuple):
-    """What an attempt starts with."""
+    """The parts of an attempt that is about to start."""
 
     launch: Launch
     counts: Counts
@@ -22,7 +22,7 @@ class Prepared(NamedTuple):
 
 
 async def prepare(
-    host: LocalHost, order: Order, listener: Listener, memory: GpuMemory | None, hurried: asyncio.Event
+    host: LocalHost, order: Order, listener: Listener, memory: GpuMemory | None, skipped: asyncio.Event
 ) -> Prepared | None:
     """Waits until an attempt may start, and returns what it starts with; None if its group's attempt is called off.
 
@@ -33,17 +33,17 @@ async def prepare(
         order: What to run.
         listener: The attempt's.
         memory: The GPU memory of the attempt before on its slot.
-        hurried: Ends the wait for that memory.
+        skipped: Ends the wait for that memory.
 
     Raises:
         NvmlUnavailable: The slot's GPU does not answer.
         GmgError: Something else is missing, or a disk does not answer.
     """
     await host.gate.wait(order.slot.name, listener.waits)
-    kept = await _memory_released(memory, hurried, listener) if memory is not None else None
+    kept = await _memory_released(memory, skipped, listener) if memory is not None else None
     listener.waits(None)
     meeting: Meeting | None = None
-    if order.rank is not None and (meeting := await listener.meet()) is None:
+    if order.task.rank is not None and (meeting := await listener.rendezvous()) is None:
         return None
     launch = await host.prepare(order, meeting, listener.waits)
     making = asyncio.ensure_future(_counts(host, listener))
@@ -74,9 +74,9 @@ def discard(prepared: Prepared | None) -> None:
         prepared.counts.close()
 
 
-async def _memory_released(memory: GpuMemory, hurried: asyncio.Event, listener: Listener) -> str | None:
+async def _memory_released(memory: GpuMemory, skipped: asyncio.Event, listener: Listener) -> str | None:
     """Waits for the memory of the attempt before. Returns how much of it is still taken."""
-    waits = [asyncio.create_task(memory.released(listener.waits)), asyncio.create_task(hurried.wait())]
+    waits = [asyncio.create_task(memory.released(listener.waits)), asyncio.create_task(skipped.wait())]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:

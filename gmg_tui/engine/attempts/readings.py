@@ -1,4 +1,4 @@
-"""What is read from an attempt's process and measured about it: output, steps, phases, use of CPU, memory and GPU."""
+"""The readings of an attempt's process: output, steps, phases, use of CPU, memory and GPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from gmg_tui.scripts import checkpoints, env_count
 from gmg_tui.scripts.genesis.output.reader import Reader
 from gmg_tui.scripts.probe.counts import Counts
 from gmg_tui.scripts.probe.reports import Metric
-from gmg_tui.scripts.readers import formats
 from gmg_tui.scripts.readers import results as script_results
 
 _log = logging.getLogger(__name__)
@@ -50,7 +49,7 @@ class Readings:
             launch.slot.gpu is not None,
             self.started_clock,
             rank=launch.meeting is not None or host.torchrun,
-            formats=formats.of_settings(host.spec.readers, host.spec.patterns),
+            formats=host.formats,
             args=launch.args,
         )
         self.meter = Meter()
@@ -72,7 +71,7 @@ class Readings:
     # Output
 
     def begin(self) -> None:
-        """Write the line that separates the attempt's output from what went before."""
+        """Writes the line that separates the attempt's output from what went before."""
         task, number = self.launch.task, self.launch.number
         job = f"job {task.job} · {task.name} · " if task.job is not None else ""
         moment = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -83,7 +82,7 @@ class Readings:
             self._ring.feed(line)  # a slot's jobs share its ring buffer
 
     def feed(self, is_error: bool, chunk: bytes) -> None:
-        """Take what was read from a pipe: every byte goes to the log, whole lines to all that parses them."""
+        """Handles output from a pipe: every byte goes to the log, whole lines to all that parses them."""
         self.output_bytes += len(chunk)
         raw, block = self._splitters[is_error].feed(chunk)
         self._log.write(raw)
@@ -109,8 +108,8 @@ class Readings:
                 self._remembered.meshes_written = True
             self._printed()
 
-    def settle(self) -> None:
-        """Write unfinished lines to the log file as far as they have come, show them, and read what the probe has counted."""
+    def poll(self) -> None:
+        """Writes unfinished lines to the log file, shows them, and reads the probe's counts."""
         self._count()
         for splitter in self._splitters:
             lasting, raw = splitter.pending, splitter.unfinished()
@@ -138,7 +137,7 @@ class Readings:
             self._printed()
 
     def finish(self, exit_code: int | None) -> None:
-        """Read the rest of the output once its pipes are closed, and remember for the next start what was measured."""
+        """Reads the rest of the output once its pipes are closed, and saves what was measured for the next start."""
         for splitter in self._splitters:
             raw, block = splitter.end()
             self._log.write(raw)
@@ -154,7 +153,7 @@ class Readings:
             self._remembered.kernels_saved = True
 
     def mark_ended(self) -> None:
-        """Record the end, by the monotonic clock: setting the system clock must not make an attempt last a day."""
+        """Records the end, by the monotonic clock: setting the system clock must not make an attempt last a day."""
         if self.ended_clock is None:
             self.ended_clock = time.monotonic()
             self.memory.ended()
@@ -162,13 +161,13 @@ class Readings:
     # Measures
 
     def inspect(self, members: Iterable[Proc], now: float) -> None:
-        """Take its live processes at `now`, monotonic seconds."""
+        """Updates its activity from its live processes at `now`, monotonic seconds."""
         self.activity.update(members, self.output_bytes + self.counts.steps, now)
 
     def measure(
         self, sample: GpuSample | None, state: WorkerState, now: float, sharers: int, own: frozenset[int]
     ) -> None:
-        """Take a sample of its GPU (None on a CPU slot), also after its end; `own` are its PIDs, the rest as in `Meter.add`."""
+        """Applies a sample of its GPU (None on a CPU slot), also after its end; `own` are its PIDs, the rest as in `Meter.add`."""
         self.memory.measure(sample, own, live=state.live)
         if state.live and sample is not None:
             used = [process.memory_mib for process in sample.processes or () if process.own_pid in own]
@@ -206,12 +205,12 @@ class Readings:
 
     @property
     def usual_s(self) -> float | None:
-        """How long the script's phase usually takes, seconds; None if that is unknown, or the phase has no end."""
+        """Usual seconds of the script's phase; None if unknown, or the phase has no end."""
         return self._remembered.usual(self.reader.phase, warm=self._warm)
 
     @property
     def n_envs(self) -> int | None:
-        """How many environments it steps, prints, or has in its arguments, in this order; None if unknown."""
+        """Number of environments: stepped, printed or among its arguments, in this order; None if unknown."""
         return (
             self.counts.n_envs
             or self.reader.n_envs
@@ -219,7 +218,7 @@ class Readings:
         )
 
     def record(self) -> model.Attempt:
-        """What clients, the store and schedulers know of it at this moment, apart from its process and its outcome."""
+        """Returns the record of the attempt at this moment, without its process and its outcome."""
         reader, meter = self.reader, self.meter
         fps, power_w = self.fps, meter.counted_power_w
         if fps is not None and fps.seconds and power_w is not None and not self.fps_of_group:  # else others use more
@@ -252,7 +251,7 @@ class Readings:
         )
 
     def rank_activity(self, *, settled: bool, lives: bool) -> RankActivity:
-        """What the watch of its group sees; for its fields see `RankActivity`."""
+        """Returns its activity for the check of its group; for its fields see `RankActivity`."""
         reader, activity = self.reader, self.activity
         return RankActivity(
             attempt=self.launch.number,
@@ -267,7 +266,7 @@ class Readings:
         )
 
     def view(self, state: WorkerState, now: float, warnings: tuple[str, ...]) -> model.Worker:
-        """What clients see of it in this state, apart from its record; `now` is monotonic seconds."""
+        """Returns the worker as clients see it in this state, without the record; `now` is monotonic seconds."""
         reader, phase = self.reader, self.reader.phase if state.live else Phase.NONE
         silent_s = self.fps_silent_s(now) if state is WorkerState.RUNNING else None
         return model.Worker(
@@ -292,7 +291,7 @@ class Readings:
 
     @property
     def _troubles(self) -> list[str]:
-        """What is wrong with its end and its output, a line each."""
+        """The troubles with its end and its output."""
         unclean = f"exit code 0 after {self.unclean}" if self.unclean is not None else None
         return [text for text in (unclean, self.fault, self.reported.trouble) if text is not None]
 

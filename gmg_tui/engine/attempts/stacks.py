@@ -18,7 +18,7 @@ from gmg_tui.model import Stacks
 from gmg_tui.scripts.probe.site import gmg_probe
 
 _ANSWER_S = 5.0
-"""How long a process may take to write its stacks."""
+"""Time limit for a process to write its stacks."""
 _COMPLETE_S = 0.2
 """A file that has not grown for so long is complete."""
 _POLL_S = 0.05
@@ -77,7 +77,7 @@ def _holds(pid: int, stream: BinaryIO, name: str) -> bool:
     """True if a process has the file of that name open which `stream` reads. Raises `OSError`."""
     about = os.fstat(stream.fileno())
     for link in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(FileNotFoundError):  # closed meanwhile
+        with suppress(FileNotFoundError):  # just closed
             # A file on a disk that hangs must not be followed.
             if link.readlink().name == name and os.path.samestat(link.stat(), about):
                 return True

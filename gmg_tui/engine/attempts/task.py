@@ -1,4 +1,4 @@
-"""What a worker runs, before placeholders are filled in."""
+"""The task of a worker, before placeholders are filled in."""
 
 from __future__ import annotations
 
@@ -7,27 +7,34 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from gmg_tui.jobs.argument_placeholders import JOB_NAMES
-from gmg_tui.model import Checkpoint, JobRecord, RunSpec, Slot, SweepSpec
+from gmg_tui.model import Checkpoint, JobRecord, Rank, RunSpec, Slot, SweepSpec
+from gmg_tui.scripts.torchrun import Meeting
 
 
 @dataclass(frozen=True)
 class Task:
-    """The arguments and the environment of a session's script, and for how long one attempt may go on."""
+    """The arguments and environment of a session's script, its log, and the time limit of one attempt."""
 
     args: tuple[str, ...]
     env: Mapping[str, str]
     index: int
     """The worker's number, or the job's, from 0: `{i}`."""
     count: int
-    """How many there are: `{n}`."""
+    """Number of workers or jobs: `{n}`."""
+    log: str = ""
+    """Path of the log in the session's folder."""
     cards: tuple[Slot, ...] = ()
-    """The slots whose GPUs its worker sees, in the order in which CUDA counts them; empty for its own alone."""
+    """The slots whose GPUs its worker sees, in CUDA's order; empty for its own alone."""
+    rank: Rank | None = None
+    """Its rank in its group; None outside a group."""
+    meeting: Meeting | None = None
+    """The rendezvous of a rank with its group, if another engine manages that."""
     timeout_s: float | None = None
-    """How long one attempt may take."""
+    """Limit of one attempt."""
     resume_args: tuple[str, ...] = ()
     """Added to the arguments of an attempt that can continue from a checkpoint, placeholders not filled in."""
     checkpoints: tuple[Checkpoint, ...] = ()
-    """From which its next attempt can continue, oldest first."""
+    """Its next attempt can continue from one of these; the oldest first."""
     first_attempt: int = 1
     job: int | None = None
     """The job's number, from 1; None in a plain run."""
@@ -49,7 +56,7 @@ class Task:
             spec.env if job.args is None else job.env,
             job.number - 1,
             count,
-            cards,
+            cards=cards,
             timeout_s=(spec.sweep or SweepSpec()).timeout_s,
             resume_args=spec.resume_args,
             checkpoints=job.last.checkpoints,

@@ -1,1 +1,1 @@
-"""What starts the agents of a session's nodes, and connects to them: each launcher is a file here."""
+"""Launchers start the agents of a session's nodes and connect to them; each is a file here."""

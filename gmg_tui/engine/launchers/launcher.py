@@ -1,4 +1,4 @@
-"""What a launcher does: it names the nodes, and starts a program for each that connects its standard streams to an agent."""
+"""A launcher names the nodes, and starts a program for each that connects its standard streams to an agent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LIMIT_BYTES = 1 << 20
 """Limits what is printed before the connection carries frames."""
 _END_S = 2.0
 MAX_TROUBLE_BYTES = 1000
-_MOST_LOCAL = 4096
+_MAX_LOCAL_NODES = 4096
 
 
 class Connection:
@@ -53,7 +53,7 @@ class Connection:
             self.trouble = clean(line[:MAX_TROUBLE_BYTES]).strip() or self.trouble
 
     async def greet(self, order: bytes) -> dict[str, Any]:
-        """Send the agent's spec, and wait for its answer. Raises `GmgError`, `OSError`, `EOFError`."""
+        """Sends the agent's spec, and waits for its answer. Raises `GmgError`, `OSError`, `EOFError`."""
         self.writer.write(order + b"\n")
         await self.writer.drain()
         mark, noise = AGENT_MARK.encode(), 0
@@ -72,12 +72,12 @@ class Connection:
         raise EOFError("the connection was closed before its agent answered")
 
     def kill(self) -> None:
-        """End the program at once. The agent goes on."""
+        """Ends the program at once. The agent keeps running."""
         if self._process.returncode is None:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     async def close(self) -> None:
-        """End the program, and wait until it has ended and its error output is read. The agent goes on."""
+        """Ends the program, and waits until it has ended and its error output is read. The agent keeps running."""
         self.writer.close()
         try:
             with contextlib.suppress(TimeoutError):
@@ -109,7 +109,7 @@ class Launcher(ABC):
         """The command that runs `PROGRAM` on a node."""
 
     async def connect(self, node: str) -> Connection:
-        """Run the command. Raises `GmgError` where it cannot be run."""
+        """Runs the command. Raises `GmgError` where it cannot be run."""
         command, pipe = self.command(node), asyncio.subprocess.PIPE
         try:
             process = await asyncio.create_subprocess_exec(
@@ -124,8 +124,8 @@ class Launcher(ABC):
             raise GmgError(f"cannot run {command[0]}: {error.strerror}", 1) from error
         return Connection(process)
 
-    async def gone(self) -> str | None:
-        """Why no node can be reached any more, such as that a job has ended; None where one may be. Never raises."""
+    async def unreachable(self) -> str | None:
+        """Returns why no node can be reached any more, such as the end of a job; None if one may be. Never raises."""
         return None
 
 
@@ -133,7 +133,7 @@ class Local(Launcher):
     """As many agents on this machine as `where` says, for tests and simulations."""
 
     def __init__(self, where: str) -> None:
-        if not where.isdecimal() or not 1 <= int(where) <= _MOST_LOCAL:
+        if not where.isdecimal() or not 1 <= int(where) <= _MAX_LOCAL_NODES:
             raise GmgError(f"--nodes local:{where}: give how many agents to start on this machine, as in local:2")
         self._count = int(where)
 

@@ -26,7 +26,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.session import AGENT_MARK
 
 _ANSWER_S = 45.0
-"""How long a cluster may take to answer."""
+"""Time limit for a cluster to answer."""
 _BYTES = 1 << 16
 
 
@@ -51,7 +51,7 @@ class Ray(Launcher):
             await driver.close()
 
     def command(self, node: str) -> Sequence[str]:
-        """What connects to the cluster for a node; without one, it lists them all."""
+        """Returns the command that connects to the cluster for a node; without one, it lists them all."""
         return (sys.executable, "-P", "-m", __name__, self._address, self._kind, node)
 
 
@@ -65,11 +65,11 @@ class AgentActor:
         self._process: Any = Popen(command, bufsize=0, stdin=PIPE, stdout=PIPE, start_new_session=True)
 
     def write(self, data: bytes) -> None:
-        """Write to the agent."""
+        """Writes to the agent."""
         self._process.stdin.write(data)
 
     def read(self) -> bytes:
-        """What the agent sends, as soon as there is something; no bytes at its end."""
+        """Returns output of the agent once there is some; no bytes at its end."""
         return os.read(self._process.stdout.fileno(), _BYTES)
 
 
@@ -87,7 +87,7 @@ def _by_name(usable: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def _forward(ray: Any, node: dict[str, Any], *, cpu: bool) -> NoReturn:
-    """Run an agent on a node, and forward bytes both ways until either side ends."""
+    """Runs an agent on a node, and forwards bytes both ways until either side ends."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     gpus = 0 if cpu else node["Resources"].get("GPU", 0)
@@ -111,7 +111,7 @@ def _forward(ray: Any, node: dict[str, Any], *, cpu: bool) -> NoReturn:
 
 
 def main() -> None:
-    """List the nodes, or connect to one."""
+    """Lists the nodes, or connects to one."""
     # End with the engine, which Ray's client may not notice for minutes (prctl(2), PR_SET_PDEATHSIG).
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
     address, kind, name = sys.argv[1:]

@@ -20,7 +20,7 @@ _STEP = ("SLURM_STEP_", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_
 _HAS_NODES = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
 """States of a job (squeue(1), "JOB STATE CODES")."""
 _REUSED_S = 5.0
-"""For how long Slurm's answer on the job's state is reused: one is for all nodes."""
+"""Seconds to reuse Slurm's answer on the job's state, which is the same for all nodes."""
 
 
 class Slurm(Launcher):
@@ -43,7 +43,7 @@ class Slurm(Launcher):
             raise GmgError(f"--nodes slurm: {trouble}", 1)
         return tuple(dict.fromkeys(hostnames.split()))
 
-    async def gone(self) -> str | None:
+    async def unreachable(self) -> str | None:
         """That the job has ended, or waits to be requeued."""
         if time.monotonic() - self._asked_at >= _REUSED_S:
             self._asked_at = time.monotonic()

@@ -39,7 +39,7 @@ class Ssh(Launcher):
         return tuple(self._hosts)
 
     def command(self, node: str) -> Sequence[str]:
-        """Run the same program as here where the host has it, else the `gmg-tui` that it finds, in this folder."""
+        """Runs the same program as here where the host has it, else the `gmg-tui` that it finds, in this folder."""
         same, python, folder = shlex.join(PROGRAM), shlex.quote(PROGRAM[0]), shlex.quote(str(Path.cwd()))
         there = f"cd {folder} 2>/dev/null; if [ -x {python} ]; then exec {same}; else exec gmg-tui agent; fi"
         # The login shell may be any, such as fish or csh, which have no `if … then`.

@@ -14,64 +14,29 @@ from dataclasses import replace
 import msgspec
 from msgspec import structs
 
-from gmg_tui.engine.attempts.attempt import Outcome, Report
 from gmg_tui.engine.nodes.logs import KeptLogs
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport
 from gmg_tui.engine.nodes.states import Report as NodeReport
 from gmg_tui.engine.records.recorder import Recorder
-from gmg_tui.engine.scheduling.scheduler import Scheduler
-from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.machine.address import address_for, is_numeric, started_from
 from gmg_tui.machine.blocking_calls import in_daemon_thread
-from gmg_tui.model import JobRecord, Rank, RunSpec, Snapshot, WorkerState
+from gmg_tui.model import JobRecord, RankGroup, Snapshot, WorkerState
 from gmg_tui.model.errors import GmgError
-from gmg_tui.scripts.genesis.output.failures import Failure
-from gmg_tui.scripts.torchrun import LOOPBACK, Meeting, free_port
+from gmg_tui.scripts.torchrun import LOOPBACK, free_port
 from gmg_tui.session import protocol
 from gmg_tui.session.protocol import Update
 
 _log = logging.getLogger(__name__)
 
 _FIRST_S = 60.0
-"""How much longer it waits for its first leader: the launcher may take its time."""
+"""Additional wait for its first leader: the launcher may take its time."""
 _SILENT_S = 60.0
-"""How much longer it waits for a leader that is connected: the network may have stalled."""
+"""Additional wait for a leader that is connected: the network may have stalled."""
 _CHECK_S = 1.0
 _RESOLVE_S = 5.0
-"""How long the names of other nodes may take to be resolved."""
-
-
-class AssignedRank:
-    """A rank's part in a group that the session's engine manages, a `Barrier` of its worker here."""
-
-    def __init__(self, rank: Rank, meeting: Meeting | None, spec: RunSpec) -> None:
-        self.policy, self.rank = RestartPolicy(spec), rank
-        self._meeting = meeting
-
-    async def due(self) -> None:
-        """As `Barrier.due`."""
-        await self.policy.due()
-
-    @property
-    def pending(self) -> bool:
-        """As `Barrier.pending`."""
-        return self.policy.pending
-
-    async def meet(self, report: Report) -> Meeting | None:
-        """All ranks are ready."""
-        return self._meeting
-
-    def call_off(self) -> None:
-        """The session's engine sees it."""
-
-    def leader_ended(self, exit_code: int) -> None:
-        """The session's engine sees it."""
-
-    async def conclude(self, outcome: Outcome, report: Report) -> Failure | None:
-        """The session's engine waits for the other ranks."""
-        return outcome.failure
+"""Time limit for resolving the names of other nodes."""
 
 
 class AssignedAttempt:
@@ -86,7 +51,7 @@ class AssignedAttempt:
         """Carry out what has changed since the last assignment."""
         before, self.assignment = self.assignment, assignment
         if assignment.stop is not None and assignment.stop != before.stop:
-            self.worker.obey(assignment.stop)
+            self.worker.apply_stop(assignment.stop)
         for number in assignment.signals[len(before.signals) :]:
             self.worker.pass_on(signal.Signals(number))
 
@@ -103,7 +68,7 @@ class AssignedAttempt:
         )
 
 
-class Agent(Scheduler):
+class Agent:
     """Runs what is assigned, and calls `changed` when something that is reported has changed.
 
     Attributes:
@@ -139,7 +104,7 @@ class Agent(Scheduler):
         """By which other machines reach this one; empty until it is known."""
 
     async def run(self) -> None:
-        """Run what is assigned until cancelled; whatever runs then is killed."""
+        """Runs what is assigned until cancelled; whatever runs then is killed."""
         self._started.set()
         self._tasks.add(asyncio.create_task(self._find_address()))
         try:
@@ -157,7 +122,7 @@ class Agent(Scheduler):
         except TimeoutError:
             address = await in_daemon_thread(address_for, filter(is_numeric, numeric))
         if address is None:
-            _log.warning("no address is known by which other machines reach this one: groups run on one machine only")
+            _log.warning("other machines cannot reach this one by any known address: groups run on one machine only")
         self._address = address or LOOPBACK
 
     async def _watch_leader(self) -> None:
@@ -171,7 +136,7 @@ class Agent(Scheduler):
     # From the session's engine
 
     def assign(self, leader: object, request: protocol.SetSlot) -> None:
-        """Have a slot run what is assigned; a client that sends this is the session's engine. Raises `GmgError`."""
+        """Has a slot run what is assigned; a client that sends this is the session's engine. Raises `GmgError`."""
         self._leaders.add(leader)
         self.received(leader)
         slot = request.slot
@@ -194,13 +159,10 @@ class Agent(Scheduler):
 
     def _start(self, slot: str, assignment: Assignment) -> None:
         engine_slot = self._slots[slot]
-        self._recorder.occupy(JobRecord(engine_slot.index + 1, slot), {engine_slot.slot: assignment.log})
+        self._recorder.occupy(JobRecord(engine_slot.index + 1, slot), {engine_slot.slot: assignment.task.log})
         # The GPUs are this machine's; another machine of the session may use the same numbers and names.
         cards = [self._slots[card.name].slot for card in assignment.task.cards if card.name in self._slots]
-        task, barrier = replace(assignment.task, cards=tuple(cards)), None
-        if assignment.rank is not None:
-            barrier = AssignedRank(assignment.rank, assignment.meeting, self._workplace.spec)
-        worker = Worker(engine_slot, task, assignment.log, self._workplace, self._recorder, barrier)
+        worker = Worker(engine_slot, replace(assignment.task, cards=tuple(cards)), self._workplace, self._recorder)
         engine_slot.worker = worker
         assigned = self._assigned[slot] = AssignedAttempt(assignment, worker)
         assigned.running = asyncio.create_task(self._run_worker(worker, self._slot_locks[slot]), name=slot)
@@ -211,23 +173,23 @@ class Agent(Scheduler):
             worker.stop()
 
     async def _run_worker(self, worker: Worker, slot: asyncio.Lock) -> None:
-        """Run a worker once the one before it on the slot has ended."""
+        """Runs a worker once the one before it on the slot has ended."""
         await self._started.wait()
         async with slot:
             await worker.run()
 
     def received(self, client: object) -> None:
-        """Record that a client has sent something; the leader's messages keep the workers alive."""
+        """Records that a client has sent something; the leader's messages keep the workers alive."""
         if client in self._leaders:
             self._received_at = time.monotonic()
 
-    def left(self, client: object) -> None:
+    def disconnected(self, client: object) -> None:
         """A connection has ended."""
         self.received(client)
         self._leaders.discard(client)
 
     def frames(self, client: object, snapshot: Snapshot) -> bytes | None:
-        """What the session's engine is sent instead of a snapshot; None for another client."""
+        """Returns the frames that the session's engine gets instead of a snapshot; None for another client."""
         if client not in self._leaders:
             return None
         attempts = tuple(assigned.report() for assigned in self._assigned.values())
@@ -240,7 +202,7 @@ class Agent(Scheduler):
 
     @property
     def ended(self) -> bool:
-        """Whether the agent was asked to end, and nothing runs."""
+        """True if the agent was asked to end, and nothing runs."""
         return self._ending and all(assigned.worker.state.ended for assigned in self._assigned.values())
 
     def restart(self, slot: str) -> None:
@@ -251,13 +213,24 @@ class Agent(Scheduler):
         """Raises `GmgError`: as `restart` does."""
         self.restart(slot)
 
+    def beat(self) -> None:
+        """Does nothing: the session's engine watches groups and jobs."""
+
+    def groups(self) -> tuple[RankGroup, ...]:
+        """Returns none: the session's engine has them."""
+        return ()
+
+    def group_slots(self, slot: str) -> tuple[str, ...]:
+        """Returns the slot: the session's engine knows the others of a group."""
+        return (slot,)
+
     def stop(self, slot: str, *, kill: bool) -> None:
-        """Stop the slot's worker."""
+        """Stops the slot's worker."""
         if slot in self._assigned:
             self._assigned[slot].worker.stop(kill=kill)
 
     def end(self, *, kill: bool, reason: str | None) -> None:
-        """Stop all workers, and run no others."""
+        """Stops all workers, and runs no others."""
         self._ending = True
         for assigned in self._assigned.values():
             if assigned.worker.state is not WorkerState.STOPPED:

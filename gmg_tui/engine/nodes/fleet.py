@@ -30,19 +30,19 @@ from gmg_tui.session.protocol import Lines
 
 _NAMED = 4
 _MAX_PEERS = 3
-"""Other nodes by which an agent finds the interface that leads to them."""
+"""Other nodes that an agent tries to find the interface to."""
 _END_S = 20.0
-"""How long an agent may take to end, beside its workers' timeouts."""
+"""Seconds that an agent has to end, beside its workers' timeouts."""
 _CHECK_S = 1.0
 
 
 class Fleet:
-    """The nodes; `changed`, `over` and `printed` are set before it runs.
+    """The nodes; `changed`, `on_all_gone` and `printed` are set before it runs.
 
     Attributes:
         session_id: Of the session's engine, which agents know it by.
         changed: Called when something that is displayed has changed.
-        over: Called with the reason when no node will come back.
+        on_all_gone: Called with the reason when no node will come back.
         printed: Called when lines that are followed have arrived.
         hardware: The slots of all nodes.
     """
@@ -52,12 +52,12 @@ class Fleet:
     def __init__(self, spec: RunSpec, nodes: NodesSpec) -> None:
         self.session_id = os.urandom(8).hex()
         self.changed: Callable[[], None] = lambda: None
-        self.over: Callable[[str], None] = lambda _: None
+        self.on_all_gone: Callable[[str], None] = lambda _: None
         self.printed: Callable[[], None] = lambda: None
         self._spec = spec
         self._launcher = _launcher(nodes, cpu=spec.cpu is not None)
         self._nodes: dict[str, Node] = {}
-        self._is_over = False
+        self._are_all_gone = False
         self._slots: Mapping[str, EngineSlot] = {}
         self._viewers: dict[object, tuple[str, ...]] = {}
         """The slots whose lines each of them follows."""
@@ -65,7 +65,7 @@ class Fleet:
     # The start
 
     async def start(self, report: Callable[[str], None]) -> None:
-        """Start all agents; `report` is called with the progress.
+        """Starts all agents; `report` gets the progress.
 
         Nodes that do not answer in time may join later. Raises `GmgError` where none answers, or where all slots belong
         to one plan and one does not; those that have are ended by `end`, as always.
@@ -102,7 +102,7 @@ class Fleet:
         return structs.replace(spec, max_restarts=0)  # the session's engine decides what follows an attempt
 
     def _check(self, missing: Sequence[str]) -> None:
-        """Raise `GmgError` where too few nodes have answered."""
+        """Raises `GmgError` where too few nodes have answered."""
         spec = self._spec
         needs_all = spec.tune is not None or (spec.ddp is not None and spec.sweep is None)
         if len(missing) == len(self._nodes) or (needs_all and missing):
@@ -127,7 +127,7 @@ class Fleet:
         return Hardware(chosen, None, tuple(missing), idle)
 
     def workplace(self, session: Session, slots: Mapping[str, EngineSlot]) -> Workplace:
-        """Where the workers of the session run: on these nodes."""
+        """Returns the workplace of the session's workers: these nodes."""
         self._slots = slots
         self._changed()
         return Workplace(session, self._attempt, self._meeting_place)
@@ -136,18 +136,18 @@ class Fleet:
         return RemoteAttempt(self._nodes[engine_slot.slot.node], order, listener)
 
     async def _meeting_place(self, slots: Sequence[str]) -> tuple[str, int]:
-        """As `Workplace.meeting_place`: the node of rank 0 has reported it. Raises `GmgError` if others cannot reach it."""
+        """Returns the address that rank 0's node has reported, and a port. Raises `GmgError` if others cannot reach it."""
         names = {self._slots[slot].slot.node for slot in slots}
         first = self._slots[slots[0]].slot.node
         address, port = await self._nodes[first].meeting_place()
         if len(names) > 1 and address == LOOPBACK and not isinstance(self._launcher, Local):
-            raise GmgError(f"the ranks cannot meet: {first} has reported no address by which other nodes reach it", 1)
+            raise GmgError(f"the ranks cannot meet: {first} has reported no address that other nodes can reach", 1)
         return (LOOPBACK if len(names) == 1 else address), port
 
     # Running
 
     async def run(self) -> None:
-        """Notice lost nodes until cancelled."""
+        """Notices lost nodes until cancelled."""
         checked_at = time.monotonic()
         while True:
             await asyncio.sleep(_CHECK_S)
@@ -157,7 +157,7 @@ class Fleet:
             checked_at = now
 
     async def end(self, *, kill: bool = False) -> None:
-        """Have all agents end, and wait for that."""
+        """Has all agents end, and waits for that."""
         within_s = _END_S if kill else torchrun.stop_s(self._spec) + _END_S
         await asyncio.gather(*(node.end(kill=kill, within_s=within_s) for node in self._nodes.values()))
 
@@ -165,9 +165,9 @@ class Fleet:
         for engine_slot in self._slots.values():
             why = self._nodes[engine_slot.slot.node].unavailable
             engine_slot.away = f"{engine_slot.slot.node} {why}" if why is not None else None
-        if not self._is_over and self._slots and all(node.gone is not None for node in self._nodes.values()):
-            self._is_over = True
-            self.over(f"no node is left: {next(iter(self._nodes.values())).gone}")
+        if not self._are_all_gone and self._slots and all(node.gone is not None for node in self._nodes.values()):
+            self._are_all_gone = True
+            self.on_all_gone(f"no node is left: {next(iter(self._nodes.values())).gone}")
         self.changed()
 
     # Lines of output
@@ -182,7 +182,7 @@ class Fleet:
             node.follow(tuple(slot for slot in followed if self._slots[slot].slot.node == node.name))
 
     def _lines(self, lines: Lines) -> None:
-        """Take lines that a node sent; those that the ring buffer has already are left out."""
+        """Appends lines from a node, without those that the ring buffer has already."""
         engine_slot = self._slots.get(lines.slot)
         if engine_slot is None:
             return
@@ -203,7 +203,7 @@ class Fleet:
     def report(
         self, samples: Callable[[tuple[GpuSample, ...], str | None], None], note: Callable[[str, str | None], None]
     ) -> None:
-        """Give the newest `samples`, or why there are none, and the notes on the nodes."""
+        """Passes on the newest `samples`, or the reason that there are none, and the notes on the nodes."""
         views, nodes = self.views(time.monotonic()), list(self._nodes.values())
         newest = [
             sample

@@ -15,7 +15,7 @@ from gmg_tui.session import LOGS
 from gmg_tui.session.protocol import LogPart
 
 _PART_BYTES = 256 << 10
-"""Of a log at once: on a slow line reports come between two parts, before the node counts as lost."""
+"""Size of one message: on a slow line reports come between two, before the node counts as lost."""
 
 
 class KeptLogs:
@@ -24,7 +24,7 @@ class KeptLogs:
     def __init__(self, folder: str, *, shared: bool) -> None:
         self._folder, self._shared = Path(folder), shared
         self._sent: dict[Path, int] = {}
-        """How many bytes of each log the session's engine has."""
+        """Bytes of each log that the session's engine has."""
 
     async def read(self, path: str, offset: int) -> LogPart:
         """A part of a log, empty at its end; a request for `offset` confirms what precedes it. Raises `GmgError`."""
@@ -35,7 +35,7 @@ class KeptLogs:
         return await in_daemon_thread(_read, file, offset)
 
     async def all_sent(self) -> bool:
-        """Whether the session's engine has all of them, so that they can be deleted here."""
+        """Returns True if the session's engine has all of them, so that they can be deleted here."""
         return self._shared or await in_daemon_thread(self._check_sent)
 
     def _check_sent(self) -> bool:
@@ -60,21 +60,21 @@ class LogCopies:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._copied: dict[str, tuple[int, int]] = {}
-        """How many bytes of each log are here, and the inode of its file, which changes when its middle is cut out."""
+        """Bytes of each log that are here, and the inode of its file, which changes when its middle is cut out."""
         self._grown: dict[str, None] = {}
-        """Logs of which there may be more, the next first."""
+        """Logs that may have grown, the next first."""
         self._marks: dict[str, object] = {}
         """By log, the mark of its worker when it last grew."""
         self._copying = asyncio.Lock()
 
     def check(self, path: str, mark: object) -> None:
-        """Mark that there is more of the log at this path of the session's folder, if `mark` has changed."""
+        """Marks that there is more of the log at this path of the session's folder, if `mark` has changed."""
         if self._marks.get(path) != mark:
             self._marks[path] = mark
             self._grown[path] = None
 
     async def catch_up(self, read: Callable[[str, int], Awaitable[LogPart]]) -> None:
-        """Copy what is missing, a part of each log in turn, with `read` (`EngineClient.read_log`).
+        """Copies what is missing, a part of each log in turn, with `read` (`EngineClient.read_log`).
 
         Raises `GmgError` or `OSError`.
         """
@@ -89,10 +89,10 @@ class LogCopies:
                         self._grown[path] = None
 
     async def _copy(self, path: str, read: Callable[[str, int], Awaitable[LogPart]]) -> bool:
-        """Copy a part of a log. Returns whether there may be more."""
+        """Copies a part of a log. Returns True if there may be more."""
         copied, inode = self._copied.get(path, (0, 0))
         part = await read(path, copied)
-        if copied and part.file != inode:  # its middle was cut out there: copy it anew
+        if copied and part.file != inode:  # its middle was cut out there: copy it again
             await in_daemon_thread(_shorten, self._folder / path, copied)
             self._copied[path] = 0, 0
             return True
@@ -109,5 +109,5 @@ def _append(path: Path, data: bytes) -> None:
 
 
 def _shorten(path: Path, by_bytes: int) -> None:
-    """Remove the last bytes of a file; an earlier engine of the session may have written the others."""
+    """Removes the last bytes of a file; an earlier engine of the session may have written the others."""
     os.truncate(path, max(0, path.stat().st_size - by_bytes))

@@ -25,13 +25,13 @@ from gmg_tui.session.protocol import Bye, Lines, Update
 _log = logging.getLogger(__name__)
 
 _START_S = 75.0
-"""How long a node may take to start its agent: an interpreter on a cold network disk, an actor of Ray's."""
+"""Time limit for a node to start its agent: an interpreter on a cold network disk, an actor of Ray's."""
 _PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 15.0
 _STEADY_S = 10.0
 """A connection that lasts as long is followed by the shortest pause."""
 _END_S = 2.0
-"""How long a last attempt to connect may take when the session ends."""
+"""Time limit of a last attempt to connect when the session ends."""
 _LOGS_S = 1.0
 _TAIL = 1000
 """Lines of a worker that are sent when it is first followed."""
@@ -50,7 +50,7 @@ class Node:
         gone: Why it will not come back; None while it may.
         attempts: What its slots are to run, by slot.
         available: Set while it has answered and is not lost.
-        answered: The error of the first attempt to connect; None where that has succeeded.
+        answered: The error of the first attempt to connect; None if that has succeeded.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Node:
         self._address_reported = asyncio.Event()
         self._logs = LogCopies(Path(spec.folder))
         self._keeps_logs = False
-        """Whether its agent keeps the workers' logs, as it does not see the session's folder."""
+        """True if its agent keeps the workers' logs, as it does not see the session's folder."""
         self._followed: tuple[str, ...] = ()
         self._ending = asyncio.Event()
         """Set when the session ends: the next attempt to connect is made at once, and is the last."""
@@ -92,12 +92,12 @@ class Node:
     # The connection
 
     def start(self, agent: RunSpec) -> None:
-        """Start its agent with this spec, and keep connected to it until `end`."""
+        """Starts its agent with this spec, and keeps connected to it until `end`."""
         self._tasks = [asyncio.create_task(self._run(msgspec.json.encode(agent)), name=self.name)]
         self._tasks.append(asyncio.create_task(self._copy_logs()))
 
     async def _run(self, order: bytes) -> None:
-        """Keep it connected until it is gone or the session ends."""
+        """Keeps it connected until it is gone or the session ends."""
         pause_s = _PAUSE_S
         while self.gone is None:
             last, begun = self._ending.is_set(), time.monotonic()
@@ -116,7 +116,7 @@ class Node:
             if trouble != self._trouble and not self._ending.is_set():
                 self._trouble = trouble
                 self._changed()
-            if self.gone is None and (why := await self._launcher.gone()) is not None:
+            if self.gone is None and (why := await self._launcher.unreachable()) is not None:
                 self.gone = why
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s if self.gone is None else 0.0):
@@ -125,7 +125,7 @@ class Node:
         self._mark_lost(self.gone)
 
     async def _connect(self, order: bytes) -> str:
-        """Start the agent or find it, and exchange states. Returns why the connection has ended.
+        """Starts or finds the agent, and exchanges states. Returns why the connection has ended.
 
         Raises `GmgError` where none is made; nothing is left of it then.
         """
@@ -158,7 +158,7 @@ class Node:
         self._keeps_logs = session.spec.agent is not None and not session.spec.agent.logs
         self._trouble = self.lost_since = None
         self._received_at = time.monotonic()
-        client.on_report = self._take_report
+        client.on_report = self._apply_report
         self._unsent = {slot.name for slot in session.slots}
         self.available.set()
         self._connected.set()
@@ -174,7 +174,7 @@ class Node:
         self._changed()
 
     async def _exchange(self, client: EngineClient) -> str:
-        """Send assignments and take what the agent sends, until the connection ends. Returns why."""
+        """Sends assignments and handles the agent's messages, until the connection ends. Returns why."""
         sending = asyncio.create_task(self._send(client))
         try:
             async for event in client.events():
@@ -193,7 +193,7 @@ class Node:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
 
-    def _take_report(self, body: msgspec.Raw) -> None:
+    def _apply_report(self, body: msgspec.Raw) -> None:
         report = msgspec.msgpack.decode(body, type=Report)
         if report.address[0]:
             self._address = report.address
@@ -203,12 +203,12 @@ class Node:
             if attempt is None:
                 continue
             try:
-                attempt.take_report(each)
+                attempt.apply_report(each)
             except Exception:  # an internal error in one attempt must not take down the node
                 _log.exception("%s: a report cannot be taken", each.view.slot)
             if self._keeps_logs:
                 mark = each.key, each.view.newest.output_bytes, each.view.state, each.outcome is not None
-                self._logs.check(attempt.order.log, mark)
+                self._logs.check(attempt.order.task.log, mark)
         if report.ended:
             self._ended.set()
 
@@ -226,7 +226,7 @@ class Node:
     # What its slots are to run
 
     async def _send(self, client: EngineClient) -> None:
-        """Send what has changed, and now and then an assignment that has not, so that the agent knows its leader lives."""
+        """Sends what has changed, and now and then an assignment that has not, so that the agent knows its leader lives."""
         any_slot = client.welcome.session.slots[0].name
         followed: tuple[str, ...] = ()
         while True:
@@ -256,13 +256,13 @@ class Node:
         return None
 
     def assign(self, attempt: RemoteAttempt) -> None:
-        """Have its slot run what this attempt's assignment is now."""
+        """Has its slot run this attempt's current assignment."""
         self.attempts[attempt.order.slot.name] = attempt
         self._unsent.add(attempt.order.slot.name)
         self._to_send.set()
 
     def dismiss(self, attempt: RemoteAttempt) -> None:
-        """Have its slot run nothing, unless another attempt has it by now."""
+        """Has its slot run nothing, unless another attempt has it by now."""
         slot = attempt.order.slot.name
         if self.attempts.get(slot) is attempt:
             del self.attempts[slot]
@@ -270,7 +270,7 @@ class Node:
             self._to_send.set()
 
     async def meeting_place(self) -> tuple[str, int]:
-        """Where ranks can meet: its address and a free port, each time another; port 0 where it does not report one."""
+        """Returns an address and a free port for ranks to meet, each time another; port 0 if it does not report one."""
         try:
             async with asyncio.timeout(self._lost_after_s):
                 await self._address_reported.wait()
@@ -282,7 +282,7 @@ class Node:
     # Lost, and connected again
 
     def check(self, now: float, *, delayed_s: float) -> None:
-        """Check for how long it has been silent at `now` (monotonic seconds); the last check was `delayed_s` late."""
+        """Checks the node's silence at `now` (monotonic seconds); the last check was `delayed_s` late."""
         if delayed_s >= self._late_s:  # this engine was stopped: what the node has sent is read only now
             self._received_at = now
         silent_s = now - self._received_at
@@ -305,7 +305,7 @@ class Node:
 
     @property
     def unavailable(self) -> str | None:
-        """Why nothing can run on it, displayed after its name; None while something can."""
+        """The reason that nothing can run on it, displayed after its name; None while something can."""
         if self.session is None:
             return "has not answered"
         since = self.lost_since
@@ -318,7 +318,7 @@ class Node:
         return NodeView(self.name, self._client is not None, late_s, self.lost_since, self.gone or self._trouble)
 
     def follow(self, slots: tuple[str, ...]) -> None:
-        """Have the lines of these slots sent from now on."""
+        """Has the lines of these slots sent from now on."""
         self._followed = slots
         self._to_send.set()
 
@@ -332,7 +332,7 @@ class Node:
     # The end
 
     async def end(self, *, kill: bool, within_s: float) -> None:
-        """Have the agent end its workers, copy the logs that it keeps, and let it end; all of that within `within_s`."""
+        """Has the agent end its workers, copies the logs that it keeps, and lets it end; all of that within `within_s`."""
         self._ending.set()
         try:
             if self.gone is None and (self.session is not None or not self.answered.done()):
@@ -351,5 +351,5 @@ class Node:
 
 
 def kinds(slots: Sequence[Slot]) -> list[tuple[str, str | None]]:
-    """What two nodes must have in common to run the same jobs: their slots' names there, and the models of their GPUs."""
+    """Returns what two nodes must share to run the same jobs: their slots' names, and the models of their GPUs."""
     return [(slot.name.rpartition("/")[2], slot.gpu.name if slot.gpu is not None else None) for slot in slots]

@@ -24,11 +24,11 @@ _keys = count(1)
 
 
 class NodeLink(Protocol):
-    """What an attempt needs of its node."""
+    """An attempt's node, as the attempt uses it."""
 
     name: str
     gone: str | None
-    """Why it will not come back; None while it may."""
+    """The reason that it will not come back; None while it may."""
     lost_since: float | None
     """Unix time since which it counts as lost."""
     available: asyncio.Event
@@ -38,7 +38,7 @@ class NodeLink(Protocol):
         """The connection to its agent. Raises `GmgError` if there is none."""
 
     def assign(self, attempt: RemoteAttempt) -> None:
-        """Has its slot run what this attempt's assignment is now."""
+        """Has its slot run this attempt's current assignment."""
 
     def dismiss(self, attempt: RemoteAttempt) -> None:
         """Has its slot run nothing, unless another attempt has it by now."""
@@ -49,7 +49,7 @@ class RemoteAttempt:
 
     Attributes:
         order: What it is to run.
-        assignment: What the agent is told; None before it is prepared.
+        assignment: The agent's orders; None before it is prepared.
     """
 
     def __init__(self, link: NodeLink, order: Order, listener: Listener) -> None:
@@ -57,7 +57,8 @@ class RemoteAttempt:
         self.unready: str | None = None
         self.assignment: Assignment | None = None
         self._link, self._listener = link, listener
-        self._life = Life.PREPARING
+        self.life = Life.PREPARING
+        self.end: tuple[WorkerState, str | None] | None = None
         self._stopped: Stop | None = None
         self._preparing: asyncio.Task[Meeting | None] | None = None
         self._outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -65,14 +66,8 @@ class RemoteAttempt:
         self._away = False
         """True while its node is lost, and may come back with it."""
         self._has_begun = False
-        self._end: tuple[WorkerState, str | None] | None = None
 
     # Life
-
-    @property
-    def life(self) -> Life:
-        """Where it is between preparation and end."""
-        return self._life
 
     async def run(self) -> Outcome:
         """Runs it to its end; the agent kills what is left of it when this is cancelled."""
@@ -84,20 +79,20 @@ class RemoteAttempt:
             if self._outcome.done():
                 return self._outcome.result()
             meeting = None if self._preparing.cancelled() else self._preparing.result()
-            if self._stopped is not None or (meeting is None and self.order.rank is not None):
+            if self._stopped is not None or (meeting is None and self.order.task.rank is not None):
                 by_user = self._stopped is not None and self._stopped.cause is StopCause.COMMAND
                 return Outcome(by_user=by_user, by_group=not by_user, unprepared=by_user)
             order, number = self.order, self.order.number + (meeting.restarts if meeting is not None else 0)
             # A group counts the attempts of its ranks.
-            first = number if order.rank is None else order.number
-            task = replace(order.task, args=order.args, env=order.env, first_attempt=first)
-            self.assignment = Assignment(next(_keys), task, order.log, order.rank, meeting)
+            first = number if order.task.rank is None else order.number
+            task = replace(order.task, args=order.args, env=order.env, first_attempt=first, meeting=meeting)
+            self.assignment = Assignment(next(_keys), task)
             self._link.assign(self)
             return await asyncio.shield(self._outcome)
         finally:
             if self._preparing is not None:
                 self._preparing.cancel()
-            self._life = Life.ENDED
+            self.life = Life.ENDED
             self._link.dismiss(self)
 
     async def _prepare(self) -> Meeting | None:
@@ -108,9 +103,9 @@ class RemoteAttempt:
             self._listener.waits(f"for {self._link.name}")
             await self._link.available.wait()
         self._listener.waits(None)
-        return await self._listener.meet() if self.order.rank is not None else None
+        return await self._listener.rendezvous() if self.order.task.rank is not None else None
 
-    def _settle(self, outcome: Outcome) -> None:
+    def _finish(self, outcome: Outcome) -> None:
         if not self._outcome.done():
             self._outcome.set_result(outcome)
 
@@ -121,18 +116,22 @@ class RemoteAttempt:
 
         The attempt of a job or a rank fails, and a job goes back to its queue. Any other continues when the node is back.
         """
-        is_job, is_rank, is_assigned = self.order.task.job is not None, self.order.rank is not None, self.assignment
-        if self._life is Life.ENDED or self._outcome.done():
+        is_job, is_rank, is_assigned = (
+            self.order.task.job is not None,
+            self.order.task.rank is not None,
+            self.assignment,
+        )
+        if self.life is Life.ENDED or self._outcome.done():
             return
         if is_job or for_good:
             self.unready = reason
         if is_assigned is None:
             if self.unready is not None:
                 failure = Failure(FailureKind.DEVICE, reason, "")
-                self._settle(Outcome(failure, unprepared=True, final=for_good and not is_rank))
+                self._finish(Outcome(failure, unprepared=True, final=for_good and not is_rank))
         elif self._stopped is not None or is_job or for_good or replaced or is_rank:
             by_user = self._stopped is not None and self._stopped.cause is StopCause.COMMAND
-            self._settle(
+            self._finish(
                 Outcome(
                     None if self._stopped is not None else Failure(FailureKind.DEVICE, reason, ""),
                     by_user,
@@ -148,7 +147,7 @@ class RemoteAttempt:
             self._listener.waits(f"{reason}; it continues when that is back")
             self._listener.changed()
 
-    def take_report(self, report: AttemptReport) -> None:
+    def apply_report(self, report: AttemptReport) -> None:
         """Takes the agent's report; one on another attempt is ignored."""
         assignment, before, now = self.assignment, self._displayed(), time.monotonic()
         if (
@@ -163,15 +162,15 @@ class RemoteAttempt:
         self._report, self._away, self.unready = report, False, report.unready
         view, newest = report.view, report.view.newest
         if newest.number and not self._has_begun:
-            self._has_begun, self._life = True, Life.ALIVE
+            self._has_begun, self.life = True, Life.ALIVE
             self._listener.begins()
             if newest.pid is not None:
                 self._listener.began()
-        if newest.exit_code is not None and self._life is Life.ALIVE:
-            self._life = Life.LEADER_GONE
+        if newest.exit_code is not None and self.life is Life.ALIVE:
+            self.life = Life.LEADER_GONE
             self._listener.leader_ended(newest.exit_code)
         if report.outcome is not None:
-            self._settle(report.outcome)
+            self._finish(report.outcome)
             return
         self._listener.waits(view.reason)
         self._listener.idle(view.stuck if self._stopped is None else None)
@@ -179,15 +178,15 @@ class RemoteAttempt:
             self._listener.changed()
 
     def _displayed(self) -> tuple[object, ...]:
-        return self.state, self.phase, self._life
+        return self.state, self.phase, self.life
 
     # Commands
 
     def stop(self, stop: Stop) -> None:
         """Stops it; what has ended by itself keeps its outcome."""
-        if self._life is Life.ENDED:  # its group may go on
+        if self.life is Life.ENDED:  # its group may go on
             return
-        if self._life is not Life.LEADER_GONE:
+        if self.life is not Life.LEADER_GONE:
             self._stopped = self._stopped or stop
         if self.assignment is None:
             if self._preparing is not None:
@@ -196,34 +195,30 @@ class RemoteAttempt:
         if self.assignment.stop is None or stop.kill:
             self._assign(stop=stop)
         if self._link.lost_since is not None:
-            self._settle(Outcome(by_user=stop.cause is StopCause.COMMAND, by_group=stop.cause is StopCause.GROUP))
+            self._finish(Outcome(by_user=stop.cause is StopCause.COMMAND, by_group=stop.cause is StopCause.GROUP))
         self._listener.changed()
 
-    def hurry(self) -> None:
+    def skip_waits(self) -> None:
         """A node is waited for in any case."""
 
     def pass_on(self, number: signal.Signals) -> bool:
         """Sends a signal to its first process if that handles it, which is unknown here. Returns True if it lives."""
-        if self.assignment is not None and self._life is Life.ALIVE:
+        if self.assignment is not None and self.life is Life.ALIVE:
             self._assign(signals=(*self.assignment.signals, number.value))
-        return self._life is Life.ALIVE
+        return self.life is Life.ALIVE
 
     def _assign(self, **changes: Any) -> None:
         assert self.assignment is not None
         self.assignment = structs.replace(self.assignment, **changes)
         self._link.assign(self)
 
-    def conclude(self, state: WorkerState, reason: str | None) -> None:
-        """Records in which state its worker left it, and why."""
-        self._end = state, reason
-
     # State
 
     @property
     def state(self) -> WorkerState:
-        """The state of its worker as far as the attempt determines it."""
-        if self._end is not None:
-            return self._end[0]
+        """The worker's state, if it depends on the attempt."""
+        if self.end is not None:
+            return self.end[0]
         if self._away:
             return WorkerState.RESTARTING
         if self._report is None:
@@ -244,15 +239,15 @@ class RemoteAttempt:
 
     @property
     def result(self) -> dict[str, Any]:
-        """What it has reported by `gmg:result` lines."""
+        """The values reported by `gmg:result` lines."""
         return self._report.result if self._report is not None else {}
 
     def record(self) -> model.Attempt:
         """Returns what clients, the store and schedulers know of it."""
         newest = self._report.view.newest if self._report is not None else NO_ATTEMPT
-        if self._end is None or not newest.number:
+        if self.end is None or not newest.number:
             return newest
-        state, reason = self._end
+        state, reason = self.end
         return structs.replace(newest, state=state, ended=newest.ended or clock.now(), reason=reason)
 
     def activity(self) -> RankActivity:

@@ -16,11 +16,11 @@ from gmg_tui.model import Fps, GpuSample, Series
 STEP_S = 1.0
 RECENT_POINTS = 300
 _POINTS = 720
-"""Of the whole life at most; an hour is kept in steps of 8 s, a day in steps of 2 to 3 minutes."""
+"""Limit of points of the whole life; an hour is kept in steps of 8 s, a day in steps of 2 to 3 minutes."""
 
 
 class Point(NamedTuple):
-    """Figures at one moment; None where unknown."""
+    """Figures at one moment; None if unknown."""
 
     fps: float | None
     gpu_util_pct: float | None
@@ -43,7 +43,7 @@ class History:
     def __init__(self) -> None:
         self._recent: deque[Point] = deque(maxlen=RECENT_POINTS)
         self._whole = [array("d") for _ in Point._fields]
-        """A column for each field, NaN where unknown; where there are too many points, neighbours become one."""
+        """A column for each field, NaN if unknown; neighbours are merged when there are too many points."""
         self._steps_each = 1
         """Steps of a point of the whole life."""
         self._begun: list[Point] = []
@@ -51,7 +51,7 @@ class History:
         self._end = 0.0
 
     def add(self, time: float, point: Point) -> None:
-        """Add the point of this step; `time` is Unix time in seconds."""
+        """Adds the point of this step; `time` is Unix time in seconds."""
         self._end = time
         self._recent.append(point)
         self._begun.append(point)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gmg_tui.model.text import MAX_LINE_BYTES, compact, visible
 
 MAX_TAIL_BYTES = 64 * 1024
-"""Of a longer line only the beginning is displayed and parsed."""
+"""A longer line is displayed and parsed up to this size."""
 _CUT = " … (cut; the log file has the line whole)".encode()
 _SLACK = 16
 """A sixteenth more lines may be kept than the limit: the oldest go many at a time, since each removal moves the list."""
@@ -21,12 +21,12 @@ class LineSplitter:
     def __init__(self) -> None:
         self._tail = b""
         self._logged = 0
-        """How many bytes of the tail are in the log file."""
+        """Bytes of the tail that are in the log file."""
         self._skipping = False
-        """Whether the rest of a long line comes, whose beginning was returned."""
+        """True while the rest of a long line arrives, whose beginning was returned."""
 
     def feed(self, chunk: bytes) -> tuple[bytes, bytes]:
-        """Take what was read. Returns what belongs in the log file now, and the whole segments; either may be empty."""
+        """Splits a chunk. Returns the bytes for the log file, and the whole segments; either may be empty."""
         if self._skipping:
             end = min((at for at in (chunk.find(b"\n"), chunk.find(b"\r")) if at >= 0), default=-1) + 1
             self._skipping = not end
@@ -51,7 +51,7 @@ class LineSplitter:
         return self._tail if self._logged else b""
 
     def unfinished(self) -> bytes:
-        """The unfinished line as far as it has come, for the log file; the line itself continues."""
+        """Returns the new part of the unfinished line for the log file; the line itself continues."""
         raw = self._tail[self._logged :]
         self._logged = len(self._tail)
         return raw
@@ -95,7 +95,7 @@ class RingBuffer:
         self._preview = _shortened(_last_segment(line)).strip()
 
     def feed(self, block: bytes) -> None:
-        r"""Take whole segments, each ended by `\n` or `\r`.
+        r"""Appends whole segments, each ended by `\n` or `\r`.
 
         Only lines ended by `\n` are kept; of segments ended by `\r`, which overwrite one another on a terminal, the last
         before the `\n` is the line.

@@ -1,7 +1,7 @@
 """Writes all logs, the workers' and the engine's own: one thread behind one bounded queue.
 
 A disk that answers but is slower than the workers' output fills the queue; then no output is read, and workers wait in
-their prints. A network file system may not answer for minutes: nobody waits for that, and beyond `MOST_BYTES` output is
+their prints. A network file system may not answer for minutes: nobody waits for that, and beyond `MAX_QUEUED_BYTES` output is
 left out and counted, as on a full disk.
 """
 
@@ -24,25 +24,25 @@ from gmg_tui.model import units
 
 _log = logging.getLogger(__name__)
 
-MOST_BYTES = 32 << 20
-"""What may wait for the disk: half an hour of eight workers that print twenty lines a second."""
+MAX_QUEUED_BYTES = 32 << 20
+"""Limit of output that waits for the disk: half an hour of eight workers that print twenty lines a second."""
 FULL_BYTES = 16 << 20
-"""What may wait for a disk that answers."""
+"""Limit of output that waits for a disk that answers."""
 PATIENCE_S = 5.0
-"""How long one write may take before the disk counts as hung."""
-_MISSING = f"the disk did not answer, and {units.mib(MOST_BYTES >> 20)} waited for it"
+"""A write that takes longer means that the disk hangs."""
+_MISSING = f"the disk did not answer, and {units.mib(MAX_QUEUED_BYTES >> 20)} waited for it"
 _GATHER_S = 0.01
-"""What is queued within this time wakes the thread once."""
+"""Everything queued within this time wakes the thread once."""
 _RETRY_S = 5.0
-"""How long to wait after a failed write: a full disk should not be tried for each chunk."""
+"""Pause after a failed write: a full disk should not be tried for each chunk."""
 _STDERR = 2
-"""Where the engine's own log is open."""
+"""The descriptor of the engine's own log."""
 _WRITTEN_S = 2.0
-"""How long the end of an attempt is delayed until its log is written."""
-GIVEN_UP_S = 20.0
-"""How long the end of the session is delayed for a disk that does not answer …"""
+"""Longest delay of an attempt's end until its log is written."""
+GIVE_UP_S = 20.0
+"""Longest delay of the session's end for a disk that does not answer …"""
 _LAST_S = 120.0
-"""… and for one that does: `MOST_BYTES` at 0.3 MB/s."""
+"""… and for one that does: `MAX_QUEUED_BYTES` at 0.3 MB/s."""
 
 
 class LogWriter:
@@ -60,30 +60,30 @@ class LogWriter:
 
     @property
     def silent_s(self) -> float | None:
-        """For how long the disk has not answered, seconds; None while it is quick enough."""
+        """Seconds that the disk has not answered; None while it is quick enough."""
         since = self._busy_since
         waited_s = time.monotonic() - since if since is not None else 0.0
         return waited_s if waited_s > PATIENCE_S else None
 
     def is_full(self) -> bool:
-        """Whether so much waits for a disk that answers that no more output should be read."""
+        """Returns True if reading should pause, as too much waits for a disk that answers."""
         return self._waiting > FULL_BYTES and self.silent_s is None
 
     @property
     def trouble(self) -> str | None:
-        """That the disk does not answer, or is too slow, in one line."""
+        """The trouble with the disk: it does not answer, or is too slow."""
         silent_s = self.silent_s
         if silent_s is not None:
             return f"log not written for {units.span(silent_s)}: the disk does not answer"
         return "waits for the disk, which is slower than the workers' output" if self.is_full() else None
 
     def then(self, action: Callable[[], None], size: int = 0) -> bool:
-        """Have the thread do something that concerns `size` bytes after all that waits.
+        """Has the thread do something that concerns `size` bytes after all that waits.
 
         Returns False if too many bytes wait already.
         """
         with self._lock:
-            if size and self._waiting and self._waiting + size > MOST_BYTES:
+            if size and self._waiting and self._waiting + size > MAX_QUEUED_BYTES:
                 return False
             self._waiting += size
         self._queue.put((size, action))
@@ -103,31 +103,31 @@ class LogWriter:
                 time.sleep(_GATHER_S)  # a thread that waits for the queue would be woken for each pipe that was read
 
     def close(self) -> None:
-        """Write all that waits, and end the thread; a disk that does not answer, or takes too long, is given up."""
+        """Writes all that waits, and ends the thread; a disk that does not answer, or takes too long, is given up."""
         self._queue.put(None)
         deadline = time.monotonic() + _LAST_S
         while self._thread.is_alive() and time.monotonic() < deadline:
-            if (self.silent_s or 0.0) > GIVEN_UP_S:
+            if (self.silent_s or 0.0) > GIVE_UP_S:
                 return
             self._thread.join(1.0)
 
 
 class Log:
-    """A log of at most `most_bytes`: beyond that its middle is cut out. The file is created with its first byte.
+    """A log of at most `max_bytes`: beyond that its middle is cut out. The file is created with its first byte.
 
     Nothing here raises: what the disk refuses is counted, and noted in the file once it accepts bytes again.
     """
 
-    def __init__(self, writer: LogWriter, path: Path, most_bytes: int | None = None) -> None:
-        self._writer, self.path, self._most_bytes = writer, path, most_bytes
+    def __init__(self, writer: LogWriter, path: Path, max_bytes: int | None = None) -> None:
+        self._writer, self.path, self._max_bytes = writer, path, max_bytes
         self._left_out = 0
         """Bytes that were not queued since the last that were."""
         # What follows is the thread's.
         self._file: int | None = None
         self._size = 0
-        """Of the open file; after a cut that failed, how much has been written since."""
+        """Size of the open file; after a cut that failed, of what was written since."""
         self._uncut: str | None = None
-        """Why the middle could not be cut out."""
+        """The error that kept the middle from being cut out."""
         self._trouble: str | None = None
         self._lost_bytes = 0
         self._lost_why = ""
@@ -136,22 +136,22 @@ class Log:
 
     @property
     def trouble(self) -> str | None:
-        """Why bytes are not being written, in one line; None while all is well."""
+        """The reason that bytes are not being written; None while all is well."""
         return self._writer.trouble or self._trouble
 
     def write(self, data: bytes) -> None:
-        """Append `data`; if too much waits already, it is left out, and the log notes that."""
+        """Appends `data`; if too much waits already, it is left out, and the log notes that."""
         if data and self._writer.then(partial(self.append, data, self._left_out), len(data)):
             self._left_out = 0
         else:
             self._left_out += len(data)
 
     async def written(self) -> None:
-        """Wait until all that was queued has been written, for `_WRITTEN_S` at most."""
+        """Waits until all that was queued has been written, for `_WRITTEN_S` at most."""
         loop, done = asyncio.get_running_loop(), asyncio.Event()
 
         def set_done() -> None:
-            with suppress(RuntimeError):  # the loop is closed: the engine has ended meanwhile
+            with suppress(RuntimeError):  # the loop is closed: the engine has ended
                 loop.call_soon_threadsafe(done.set)
 
         self._writer.then(set_done)
@@ -160,14 +160,14 @@ class Log:
                 await done.wait()
 
     def close(self) -> None:
-        """Close the file; a later write opens it again."""
+        """Closes the file; a later write opens it again."""
         left_out, self._left_out = self._left_out, 0
         if left_out:
             self._writer.then(partial(self.append, b"", left_out))
         self._writer.then(self._close)
 
     def append(self, data: bytes, left_out: int) -> None:
-        """Append `data`, before which `left_out` bytes are missing; the thread calls this."""
+        """Appends `data`, before which `left_out` bytes are missing; the thread calls this."""
         if left_out:
             self._lost_bytes, self._lost_why = self._lost_bytes + left_out, _MISSING
         if self._trouble is not None and time.monotonic() < self._retry_at:
@@ -203,11 +203,11 @@ class Log:
         return self._file
 
     def _cut(self) -> None:
-        """Cut out the middle if the file is too large."""
-        if self._most_bytes is None or self._size <= self._most_bytes:
+        """Cuts out the middle if the file is too large."""
+        if self._max_bytes is None or self._size <= self._max_bytes:
             return
         try:
-            files.cut_log(self.path, self._most_bytes)
+            files.cut_log(self.path, self._max_bytes)
         except OSError as error:
             self._size, self._uncut = 0, f"log larger than --log-max: {error.strerror} ({self.path})"
         else:
@@ -225,7 +225,7 @@ class Log:
 
 
 class LogHandler(logging.Handler):
-    """Has the thread write the records of `logging` to standard error, the engine's own log, as far as the disk takes them.
+    """Has the thread write the records of `logging` to standard error, the engine's own log, as the disk accepts them.
 
     `logging.handlers.QueueListener` would need the same bound and give-up time: its `stop` waits forever for a disk that
     does not answer.
@@ -236,7 +236,7 @@ class LogHandler(logging.Handler):
         self._writer = writer
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record."""
+        """Writes one record."""
         data = (self.format(record) + "\n").encode(errors="backslashreplace")
         self._writer.then(partial(_print, data), len(data))
 

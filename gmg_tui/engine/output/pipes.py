@@ -1,7 +1,7 @@
 """Reads the output of all workers from their pipes, in few large chunks.
 
 Waking for each line would cost more than reading it: 8 workers at 20 lines a second would wake the engine 160 times a
-second. So what is ready is read, then nothing for a pause, then all that has come meanwhile. The pause is short after a
+second. So all that is ready is read, then nothing for a pause, then all that has arrived. The pause is short after a
 silence and where a pipe fills quickly, longer for workers that print steadily; no worker blocks in it.
 """
 
@@ -20,17 +20,17 @@ _log = logging.getLogger(__name__)
 
 _SHORTEST_S = 0.05
 _LONGEST_S = 1.2
-"""Of a pause: slightly longer than the engine's beat, which reads too, as it wakes the engine anyway."""
+"""Longest pause: slightly longer than the engine's beat, which reads too, as it wakes the engine anyway."""
 _FILL = 0.25
-"""How much of the fullest pipe may be filled in a pause."""
+"""Share of the fullest pipe that may fill in a pause."""
 _CHUNK_BYTES = 256 * 1024
 _PIPE_BYTES = (1 << 20, 1 << 18)
 """Wanted sizes of a pipe, the larger for the first pipes: an unprivileged user has 64 MiB for all of them before the
 kernel limits further ones to two pages (`/proc/sys/fs/pipe-user-pages-soft`)."""
 _LARGE = 32
-"""How many pipes get the larger size."""
+"""Number of pipes with the larger size."""
 _LEFT_CHUNKS = 64
-"""What is read at most of a pipe that is closed: more than fits in, but not all that a process left behind can write."""
+"""Chunks read of a pipe that is closed: more than fits in, but not all that a leftover process can write."""
 
 
 class Pipe(NamedTuple):
@@ -62,7 +62,7 @@ class Pipes:
         self._pause_s = self._read_at = 0.0
 
     def open(self, take: Callable[[bytes], None]) -> tuple[Pipe, int]:
-        """Make a pipe whose output is given to `take`. Raises `OSError` with too many open files.
+        """Makes a pipe whose output is given to `take`. Raises `OSError` with too many open files.
 
         Returns the pipe, and its writing end, which the caller passes to a child and closes.
         """
@@ -88,13 +88,13 @@ class Pipes:
         self._read_all()
 
     def read(self) -> None:
-        """End the pause, if there is one: read what has come."""
+        """Ends the pause, if there is one, and reads what has arrived."""
         if self._timer is not None and not self._is_full():
             self._timer.cancel()
             self._read_all()
 
     def _read_all(self) -> None:
-        """Read a chunk of each pipe that is ready, and choose when to do so again."""
+        """Reads a chunk of each pipe that is ready, and schedules the next round."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         if self._is_full():
@@ -118,7 +118,7 @@ class Pipes:
         self.on_read()
 
     def _read(self, pipe: Pipe) -> int:
-        """Read one chunk. Returns its size in bytes; 0 where there is none."""
+        """Reads one chunk. Returns its size in bytes; 0 if there is none."""
         try:
             size = os.readv(pipe.file, [self._buffer])
         except BlockingIOError:
@@ -135,7 +135,7 @@ class Pipes:
         return size
 
     def close(self, pipe: Pipe) -> None:
-        """Read what is left in a pipe, then close it, even if a process has it open.
+        """Reads what is left in a pipe, then closes it, even if a process has it open.
 
         Other pipes are read first if they became ready first: a script's two streams keep their order.
         """
@@ -147,7 +147,7 @@ class Pipes:
         self._forget(pipe)
 
     def close_all(self) -> None:
-        """Close all pipes unread, for good."""
+        """Closes all pipes unread, for good."""
         for pipe in list(self._pipes.values()):
             self._forget(pipe)
         if self._timer is not None:

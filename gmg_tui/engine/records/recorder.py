@@ -42,14 +42,14 @@ class _Occupant:
 
     @property
     def elapsed_s(self) -> float | None:
-        """How long the job has run, also before it got these slots; None before its first process."""
+        """Seconds that the job has run, also before it got these slots; None before its first process."""
         if self.running_since is None:
             return self.before.elapsed_s
         return round((self.before.elapsed_s or 0.0) + time.monotonic() - self.running_since, 3)
 
     @property
     def lead(self) -> Worker | None:
-        """The worker that represents the job: that of its first slot, which is rank 0 of a group."""
+        """The worker that represents the job: its first slot's, which is rank 0 of a group."""
         return self.workers.get(self.before.slot or "")
 
 
@@ -143,11 +143,11 @@ class Recorder:
         return None if occupant is None else (occupant.record, time.monotonic() - occupant.since)
 
     def keep(self, record: JobRecord | Snapshot) -> None:
-        """Write a record as it is."""
+        """Writes a record as it is."""
         self._store.put(record)
 
     def beat(self, moment: float, slots: Collection[EngineSlot], snapshot: Callable[[], Snapshot]) -> None:
-        """Record the metrics of this second, and now and then how far each job and the session are.
+        """Records the metrics of this second, and now and then the progress of each job and the session.
 
         `moment` is Unix time; `snapshot` gives the session as clients see it.
         """
@@ -168,7 +168,7 @@ class Recorder:
             self._store.put(*rows)
 
     def _refresh(self, slots: Iterable[EngineSlot]) -> None:
-        """Write the figures of what runs, which `report` prints of a running session."""
+        """Writes the figures of what runs, which `report` prints of a running session."""
         for engine_slot in slots:
             worker = engine_slot.worker
             if worker is None or not worker.state.live or (attempt := worker.attempt) is None:
@@ -234,7 +234,7 @@ class Recorder:
             self._tried.add(worker.slot.name, attempt)
 
     def _update(self, worker: Worker, attempt: Attempt | None = None) -> None:
-        """Write the record of a worker's job, and its attempt, if that has begun or ended."""
+        """Writes the record of a worker's job, and its attempt, if that has begun or ended."""
         occupant = self._occupants.get(worker.slot.name)
         if occupant is None:
             return

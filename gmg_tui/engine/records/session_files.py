@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gmg_tui import session as sessions
-from gmg_tui.engine.output.logs import GIVEN_UP_S, PATIENCE_S
+from gmg_tui.engine.output.logs import GIVE_UP_S, PATIENCE_S
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.folders import make_private
 from gmg_tui.model import Session, Snapshot
@@ -24,11 +24,11 @@ _log = logging.getLogger(__name__)
 _STDERR = 2
 """The engine's standard error, which is its log, and the lock of the session."""
 _CHECK_S = 5.0
-"""How often the folder's existence is checked."""
+"""Interval of checks that the folder exists."""
 _PAUSE_S = 1.0
 """Between two writes at least."""
 _WRITE_S = 30.0
-"""How often new metrics alone are written: each write is flushed to the disk."""
+"""Interval of writes for new metrics alone: each write is flushed to the disk."""
 
 
 class SessionFiles:
@@ -60,7 +60,7 @@ class SessionFiles:
         self._changed.set()
 
     async def run(self) -> None:
-        """Keep the files up to date until cancelled; only threads wait for the disk."""
+        """Keeps the files up to date until cancelled; only threads wait for the disk."""
         due = 0.0
         while True:
             with suppress(TimeoutError):
@@ -76,7 +76,7 @@ class SessionFiles:
                 await asyncio.sleep(_PAUSE_S)
 
     async def _in_time(self, work: Coroutine[Any, Any, bool]) -> bool:
-        """What `work` on the disk returns; a note is displayed while that takes too long."""
+        """Awaits `work` on the disk, and returns its result; shows a note while that takes too long."""
         working = asyncio.create_task(work)
         done, _ = await asyncio.wait([working], timeout=PATIENCE_S)
         if done:
@@ -89,15 +89,15 @@ class SessionFiles:
             self._note("slow disk", None)
 
     async def end(self) -> None:
-        """Write the final state; a disk that does not answer is given up."""
+        """Writes the final state; a disk that does not answer is given up."""
         try:
-            async with asyncio.timeout(GIVEN_UP_S):
+            async with asyncio.timeout(GIVE_UP_S):
                 await in_daemon_thread(self.write, self._snapshot(), ended=True)
         except TimeoutError:
             _log.warning("the disk does not answer: the session's end is not recorded")
 
     def _put_back(self) -> bool:
-        """Recreate the session's folder, its log and its lock if they were removed or renamed. Returns whether they had been.
+        """Recreates the session's folder, its log and its lock if they were removed or renamed. Returns True if they had been.
 
         Without the folder nobody finds the session, and without the lock it counts as lost.
         """
@@ -115,14 +115,14 @@ class SessionFiles:
         return True
 
     def _restore_rights(self) -> None:
-        """Give the user all rights to the folder and that of the logs again, if they exist. Raises `OSError`."""
+        """Gives the user all rights to the session's folder and its logs again, if they exist. Raises `OSError`."""
         folder = Path(self._session.spec.folder)
         with suppress(FileNotFoundError):
             if sessions.restore_rights(folder) or sessions.restore_rights(folder / sessions.LOGS):
                 _log.warning("%s: a script had taken the rights to it, which were restored", folder)
 
     def write(self, snapshot: Snapshot, *, ended: bool = False) -> bool:
-        """Write all files. Returns whether that succeeded; if not, a note has the reason."""
+        """Writes all files. Returns True if that succeeded; if not, a note has the reason."""
         with self._writing:
             if self._ended:
                 return True
@@ -142,7 +142,7 @@ class SessionFiles:
 
 
 def _is_log(path: Path) -> bool:
-    """Whether standard error goes to the file at `path`. Raises `OSError`."""
+    """Returns True if standard error goes to the file at `path`. Raises `OSError`."""
     try:
         return os.path.samestat(os.fstat(_STDERR), path.stat())
     except FileNotFoundError:
@@ -150,7 +150,7 @@ def _is_log(path: Path) -> bool:
 
 
 def lock(folder: Path) -> None:
-    """Lock the session and send standard error to the engine's log, for the life of this process.
+    """Locks the session and sends standard error to the engine's log, for the life of this process.
 
     The lock belongs to the open file, which is standard error.
     Raises `GmgError` when another engine has locked it, `OSError` when the folder is missing or cannot be written.

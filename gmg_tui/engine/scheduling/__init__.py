@@ -1,1 +1,1 @@
-"""What decides which job runs on which slot: one script on every slot, a sweep's queue, or a tuning's search."""
+"""Schedulers decide which job runs on which slot: one script on every slot, a sweep's queue, or a tuning's search."""

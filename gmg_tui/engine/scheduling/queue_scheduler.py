@@ -1,4 +1,4 @@
-"""The scheduler of a sweep: gives the jobs of the queue to the slots, no more than one to each."""
+"""The scheduler of a queue: gives the jobs of a sweep, or those that a source adds, to the slots, one to each."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
 
 from msgspec import structs
 
 from gmg_tui import session as sessions
 from gmg_tui.engine.attempts.task import Task
-from gmg_tui.engine.groups.group import Group
 from gmg_tui.engine.records.recorder import Recorder
-from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
+from gmg_tui.engine.workers.group import Group
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, RankGroup, Slot, WorkerState
+from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, RankGroup, Slot, Tuning, WorkerState
 from gmg_tui.model.errors import GmgError
 
 _log = logging.getLogger(__name__)
 
 _UNREADY_S = 5.0
-"""How long a slot is left alone after its GPU has not answered."""
+"""Pause of a slot after its GPU has not answered."""
 
 
 class JobRun:
@@ -52,13 +53,11 @@ class JobRun:
         self.engine_slots = tuple(engine_slots)
         self.slots = tuple(engine_slot.slot.name for engine_slot in engine_slots)
         self.group = Group(record.group, self.slots, task, workplace) if record.group is not None else None
-        members = self.group.members if self.group is not None else (None,)
         workers: list[Worker] = []
-        for engine_slot, member in zip(engine_slots, members, strict=True):
-            worker = Worker(engine_slot, task, logs[engine_slot.slot], workplace, recorder, member)
+        for rank, engine_slot in enumerate(engine_slots):
+            own = replace(self.group.task(rank) if self.group is not None else task, log=logs[engine_slot.slot])
+            worker = Worker(engine_slot, own, workplace, recorder, self.group)
             engine_slot.worker, engine_slot.idle_reason = worker, None
-            if member is not None:
-                member.worker = worker
             workers.append(worker)
         self.workers = tuple(workers)
 
@@ -68,7 +67,7 @@ class JobRun:
         return self.workers[0]
 
     async def run(self) -> None:
-        """Run the workers until all have ended for good; whatever runs when this is cancelled is killed."""
+        """Runs the workers until all have ended for good; whatever runs when this is cancelled is killed."""
         tasks = [asyncio.create_task(worker.run(), name=worker.slot.name) for worker in self.workers]
         if self.group is not None:
             tasks.append(asyncio.create_task(self.group.run(), name=self.group.id))
@@ -81,26 +80,61 @@ class JobRun:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _concluded(self) -> None:
-        """Wait until all workers have ended, and none is about to start again."""
+        """Waits until all workers have ended, and none is about to start again."""
         while not all(worker.concluded.is_set() for worker in self.workers):
             for worker in self.workers:
                 await worker.concluded.wait()
 
     def stop(self, *, kill: bool, reason: str | None = None) -> None:
-        """Stop all its workers."""
+        """Stops all its workers."""
         for worker in self.workers:
             worker.stop(kill=kill, reason=reason)
 
 
-class QueueScheduler(Scheduler):
-    """Runs the jobs of the board's queue; `changed` is called when something that is displayed has changed."""
+class JobSource(Protocol):
+    """Adds jobs to a queue as results arrive; a sweep has none, as its jobs are known from the start."""
+
+    @property
+    def ended(self) -> bool:
+        """True if it adds no more jobs."""
+
+    def refill(self) -> None:
+        """Adds jobs for the slots that are free."""
+
+    def outcome(self, run: JobRun) -> tuple[WorkerState, str | None] | None:
+        """Returns a job's final state and the reason; None to record its worker's."""
+
+    def released(self, record: JobRecord) -> None:
+        """Handles the end of a job, which is about to leave its slots."""
+
+    def beat(self) -> None:
+        """Checks the running jobs, once a second."""
+
+    def act(self, action: QueueAction, number: int) -> bool:
+        """Carries out an action on a job. Returns False if that is the queue's part; raises `GmgError` if not possible."""
+
+    def end(self, reason: str | None) -> None:
+        """Adds no more jobs, as the session ends."""
+
+    def tuning(self) -> Tuning:
+        """Returns the progress, as clients see it."""
+
+
+class QueueScheduler:
+    """Runs the jobs of the board's queue; `changed` is called when something that is displayed has changed.
+
+    Attributes:
+        board: The slots.
+        runs: The jobs that occupy slots, by number.
+        source: Adds jobs as results arrive; None for a sweep.
+    """
 
     def __init__(self, board: SlotBoard, workplace: Workplace, recorder: Recorder, changed: Callable[[], None]) -> None:
-        self._board, self._queue, self._slots = board, board.queue, board.slots
+        self.board, self._queue, self._slots = board, board.queue, board.slots
+        self.runs: dict[int, JobRun] = {}
+        self.source: JobSource | None = None
         self._workplace, self._recorder, self._changed = workplace, recorder, changed
         self._wake = asyncio.Event()
-        self._runs: dict[int, JobRun] = {}
-        """The jobs that occupy slots, by number."""
         self._jobs = board.jobs
         self._interrupted = "interrupted: the session was stopped"
         board.update()
@@ -109,41 +143,47 @@ class QueueScheduler(Scheduler):
 
     @property
     def ended(self) -> bool:
-        """Whether no job occupies a slot, and none will."""
-        return not self._jobs and (self._board.ending or self._queue.waiting == 0 or self._board.stranded)
+        """True if no job occupies a slot, and none will."""
+        if self._jobs or not (self.board.ending or self._queue.waiting == 0 or self.board.stranded):
+            return False
+        return self.source is None or self.source.ended or self.board.ending
+
+    def wake(self) -> None:
+        """Has it look for jobs that can start."""
+        self._wake.set()
 
     async def run(self) -> None:
-        """Assign jobs to slots until cancelled; whatever runs then is killed."""
+        """Assigns jobs to slots until cancelled; whatever runs then is killed."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._wake.clear()
-                self._refill()
+                if self.source is not None:
+                    self.source.refill()
                 for run in self._begin():
                     tasks.create_task(self._run_job(run), name=f"job {run.number}")
-                self._board.update()
+                self.board.update()
                 self._changed()
                 await self._wake.wait()
 
-    def _refill(self) -> None:
-        """Put jobs into the queue that are decided only when slots are free for them; a sweep has all its jobs from the start."""
-
     def _begin(self) -> Iterator[JobRun]:
-        """Give slots to the jobs that can start now, one after another: each takes memory from the next."""
-        while (next_job := self._board.next()).job is not None and not next_job.missing:
+        """Gives slots to the jobs that can start now, one after another: each takes memory from the next."""
+        while (next_job := self.board.next()).job is not None and not next_job.missing:
             self._jobs |= dict.fromkeys(next_job.slots, next_job.job)
             record = self._queue.take(next_job.job)
             # At once, as commands must not reach the slots' previous workers.
             run = self._run(record, [self._slots[slot] for slot in next_job.slots])
-            self._runs[run.number] = run
+            self.runs[run.number] = run
             yield run
 
     def _free(self, record: JobRecord, slots: Iterable[str]) -> None:
-        """A job leaves its slots."""
-        run = self._runs.pop(record.number, None)
+        """Frees the slots of a job."""
+        if self.source is not None:
+            self.source.released(record)
+        run = self.runs.pop(record.number, None)
         for slot in slots:
             del self._jobs[slot]
         self._queue.release(record)
-        if run is not None and run.again and record.state.ended and not self._board.ending:
+        if run is not None and run.again and record.state.ended and not self.board.ending:
             self.act(QueueAction.RETRY, (record.number,))
         self._wake.set()
 
@@ -160,7 +200,7 @@ class QueueScheduler(Scheduler):
         return JobRun(record, engine_slots, logs, task, self._workplace, self._recorder)
 
     async def _run_job(self, run: JobRun) -> None:
-        """Run the job that has been given slots, and free them however that ends."""
+        """Runs the job that has been given slots, and frees them however that ends."""
         record = self._queue.records[run.number]
         try:
             await run.run()
@@ -173,19 +213,21 @@ class QueueScheduler(Scheduler):
             self._free(record, run.slots)
 
     def _outcome(self, run: JobRun) -> JobRecord:
-        """Record how a job has ended."""
+        """Records the end of a job."""
         lead, waiting = run.lead, WorkerState.WAITING
         unready = next((worker for worker in run.workers if worker.unready is not None), None)
         if unready is not None:
             name = unready.slot.name
-            self._board.set_unready(name, unready.unready)
+            self.board.set_unready(name, unready.unready)
             asyncio.get_running_loop().call_later(_UNREADY_S, self._ready, name)
             return self._recorder.release(lead, state=waiting, reason=None, ended=None)
-        if self._board.ending and lead.state is WorkerState.STOPPED and not run.stopped:
+        if self.source is not None and (outcome := self.source.outcome(run)) is not None:
+            return self._recorder.release(lead, state=outcome[0], reason=outcome[1])
+        if self.board.ending and lead.state is WorkerState.STOPPED and not run.stopped:
             return self._recorder.release(lead, state=waiting, reason=self._interrupted, ended=None)
         failed_on = self._requeue(run)
         if failed_on is not None:
-            first = self._queue.front_position  # so that it is soon known whose fault it is
+            first = self._queue.front_position  # so that the cause is found soon
             return self._recorder.release(lead, state=waiting, reason=_failed_on(failed_on), ended=None, position=first)
         cause = run.group.cause if run.group is not None and lead.state is WorkerState.FAILED else None
         return self._recorder.release(lead, **({} if cause is None else {"reason": cause}))
@@ -193,7 +235,7 @@ class QueueScheduler(Scheduler):
     def _requeue(self, run: JobRun) -> str | None:
         """The slot whose GPU a job has failed because of, so that it runs again; so do those that failed there before."""
         for engine_slot, worker in zip(run.engine_slots, run.workers, strict=True):
-            back, name = self._board.judge(engine_slot, worker), engine_slot.slot.name
+            back, name = self.board.judge(engine_slot, worker), engine_slot.slot.name
             for number in back[:-1]:
                 record = self._queue.requeue(number, _failed_on(name))
                 if record is not None:
@@ -205,49 +247,51 @@ class QueueScheduler(Scheduler):
 
     def _report_benched(self, engine_slot: EngineSlot) -> None:
         name = engine_slot.slot.name
-        why = self._board.benched().get(name)
+        why = self.board.benched().get(name)
         if why is not None:
             self._queue.version += 1
             _log.warning("%s is benched: %s", name, why)
 
     def _ready(self, slot: str) -> None:
-        """Try again on a slot where nothing could be started."""
-        self._board.set_unready(slot, None)
+        """Tries again on a slot where nothing could be started."""
+        self.board.set_unready(slot, None)
         self._wake.set()
 
-    def take_samples(self, samples: Mapping[str, GpuSample], error: str | None) -> None:
-        """Take the latest samples, by UUID, or why there are none."""
-        for engine_slot in self._board.take_samples(samples, error, time.monotonic()):
+    def update_samples(self, samples: Mapping[str, GpuSample], error: str | None) -> None:
+        """Applies the latest samples, by UUID, or the reason that there are none."""
+        for engine_slot in self.board.update_samples(samples, error, time.monotonic()):
             self._report_benched(engine_slot)
         if self._queue.waiting:
             self._wake.set()
 
     def beat(self) -> None:
-        """Check whether groups are stuck, and whether jobs compute that had failed on another GPU."""
+        """Checks whether groups are stuck, and whether jobs compute that had failed on another GPU."""
         now = time.monotonic()
-        for engine_slot in self._board.watch(worker for run in self._runs.values() for worker in run.workers):
+        for engine_slot in self.board.watch(worker for run in self.runs.values() for worker in run.workers):
             self._report_benched(engine_slot)
-        for run in self._runs.values():
+        for run in self.runs.values():
             if run.group is not None:
                 run.group.check(now)
+        if self.source is not None:
+            self.source.beat()
 
     # State
 
     def groups(self) -> tuple[RankGroup, ...]:
         """The groups whose ranks are on slots."""
-        return tuple(run.group.view() for run in self._runs.values() if run.group is not None)
+        return tuple(run.group.view() for run in self.runs.values() if run.group is not None)
 
-    def together(self, slot: str) -> tuple[str, ...]:
+    def group_slots(self, slot: str) -> tuple[str, ...]:
         """The slots whose workers run the job that is on this one."""
-        run = self._runs.get(self._jobs.get(slot, 0))
+        run = self.runs.get(self._jobs.get(slot, 0))
         return tuple(worker.slot.name for worker in run.workers) if run is not None else (slot,)
 
     def queue(self) -> Queue:
-        """How far the jobs are."""
+        """Returns the progress of the jobs."""
         queue = self._queue
         occupied_s = {record.number: seconds for record, seconds in self._occupants()}
-        benched = self._board.benched()
-        lanes = sum(self._board.used(name) and name not in benched for name in self._slots)
+        benched = self.board.benched()
+        lanes = sum(self.board.used(name) and name not in benched for name in self._slots)
         return Queue(
             waiting=queue.waiting,
             running=queue.occupying,
@@ -255,16 +299,16 @@ class QueueScheduler(Scheduler):
             failed=queue.ended(WorkerState.FAILED),
             stopped=queue.ended(WorkerState.STOPPED),
             version=queue.version,
-            eta_s=None if self._board.ending else queue.eta_s(occupied_s, lanes),
+            eta_s=None if self.board.ending else queue.eta_s(occupied_s, lanes),
             before_s=queue.before_s,
             ended=self.ended,
             benched=benched,
-            stranded=not self._jobs and not self._board.ending and self._board.stranded,
+            stranded=not self._jobs and not self.board.ending and self.board.stranded,
         )
 
     def _occupants(self) -> list[tuple[JobRecord, float]]:
         """The jobs that occupy slots, each with for how many seconds it has."""
-        runs = self._runs.values()
+        runs = self.runs.values()
         return [job for run in runs if (job := self._recorder.occupant(run.slots[0])) is not None]
 
     def view(self, first: int, count: int) -> tuple[JobRecord, ...]:
@@ -278,14 +322,13 @@ class QueueScheduler(Scheduler):
     def _displayed(self, record: JobRecord) -> JobRecord:
         """A record as clients see it: of the script's results and words, which may be long, it has only numbers."""
         last = structs.replace(record.last, args=(), given=(), env={})
-        reason = self._board.why_waits(record.number) or record.reason
+        reason = self.board.wait_reason(record.number) or record.reason
         return structs.replace(record, result={}, last=last, reason=reason)
 
     # Commands
 
     def act(self, action: QueueAction, numbers: tuple[int, ...]) -> None:
-        """Act on jobs, each for itself. Raises `GmgError`, a clause for each job for which it is not possible."""
-        self._check(action)
+        """Acts on jobs, each for itself. Raises `GmgError` with a clause for each that it is not possible for."""
         refused = []
         for number in numbers:
             try:
@@ -294,31 +337,30 @@ class QueueScheduler(Scheduler):
                 refused.append(str(error))
         self._wake.set()
         if refused:
-            raise GmgError("; ".join(refused), 1)
-
-    def _check(self, action: QueueAction) -> None:
-        """Raise `GmgError` where the action is not possible on any job."""
-        if self._board.ending:
-            raise GmgError("the session is being stopped; --resume goes on with it", 1)
+            raise GmgError("; ".join(dict.fromkeys(refused)), 1)
 
     def _act_on(self, action: QueueAction, number: int) -> None:
-        if action is QueueAction.STOP and number in self._runs:
-            self._stop(self._runs[number], kill=False)
+        if self.board.ending:
+            raise GmgError("the session is being stopped; continue it with --resume", 1)
+        if self.source is not None and self.source.act(action, number):
+            return
+        if action is QueueAction.STOP and number in self.runs:
+            self._stop(self.runs[number], kill=False)
             return
         self._recorder.keep(self._queue.act(action, number))
 
     def use(self, slot: str, *, used: bool) -> None:
-        """Enable a slot, and its GPU's others, for jobs, or disable them. Raises `GmgError` for an unknown slot."""
-        self._board.use(slot, used=used)
+        """Enables a slot, and its GPU's others, for jobs, or disables them. Raises `GmgError` for an unknown slot."""
+        self.board.use(slot, used=used)
         self._queue.version += 1
         self._wake.set()
 
     def edit(self, slot: str, args: tuple[str, ...], env: dict[str, str]) -> None:
-        """Stop the job that occupies a slot, and queue it with other arguments as a job of its own, the next one.
+        """Stops the job that occupies a slot, and queues it with other arguments as a job of its own, the next one.
 
         Its row keeps what it has computed. Raises `GmgError` if no job runs on the slot.
         """
-        run = self._runs.get(self._jobs.get(slot, 0))
+        run = self.runs.get(self._jobs.get(slot, 0))
         if run is None or run.lead.state.ended:
             raise GmgError(f"no job runs on {slot}", 1)
         before = self._queue.records[run.number]
@@ -341,24 +383,25 @@ class QueueScheduler(Scheduler):
         self._wake.set()
 
     def restart(self, slot: str) -> None:
-        """Restart the job that occupies a slot, or run the last one there again if it did not finish."""
+        """Restarts the job that occupies a slot, or runs the last one there again if it did not finish."""
         worker = self._slots[slot].worker
         if worker is None or worker.task.job is None:
             raise GmgError(f"no job has run on {slot} yet", 1)
         number = worker.task.job
-        if number in self._runs and not worker.state.ended:
+        if number in self.runs and not worker.state.ended:
             worker.restart()
         elif worker.state is WorkerState.FINISHED:
             raise GmgError(f"job {number} has finished; run it again from the queue instead", 1)
-        elif number in self._runs:  # what it has reported is being read
-            self._check(QueueAction.RETRY)
-            self._runs[number].again = True
+        elif number in self.runs:  # what it has reported is being read
+            if self.source is not None:
+                self.source.act(QueueAction.RETRY, number)
+            self.runs[number].again = True
         elif self._queue.records[number].state is not WorkerState.WAITING:  # another rank's slot has had it wait again
             self.act(QueueAction.RETRY, (number,))
 
     def stop(self, slot: str, *, kill: bool) -> None:
-        """Stop the job that occupies a slot."""
-        run = self._runs.get(self._jobs.get(slot, 0))
+        """Stops the job that occupies a slot."""
+        run = self.runs.get(self._jobs.get(slot, 0))
         if run is not None:
             self._stop(run, kill=kill)
 
@@ -367,12 +410,14 @@ class QueueScheduler(Scheduler):
         run.stop(kill=kill)
 
     def end(self, *, kill: bool, reason: str | None) -> None:
-        """Stop all jobs, and start no others. The stopped ones wait again when the sweep is resumed."""
-        self._board.ending = True
+        """Stops all jobs, and starts no others. The stopped ones wait again when the sweep is resumed."""
+        if self.source is not None:
+            self.source.end(reason)
+        self.board.ending = True
         self._interrupted = f"interrupted: {reason}" if reason is not None else self._interrupted
-        for run in self._runs.values():
+        for run in self.runs.values():
             run.stop(kill=kill, reason=reason)
-        self._board.update()
+        self.board.update()
         self._wake.set()
         self._changed()
 

@@ -1,93 +1,58 @@
-"""Decides what runs on the slots: the interface of schedulers, and that of a plain run, with a worker on each slot."""
+"""The interface of schedulers, and the scheduler of a plain run, which has a worker on each slot."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
 
 from msgspec import structs
 
 from gmg_tui import session as sessions
 from gmg_tui.engine.attempts.task import Task
-from gmg_tui.engine.groups.group import Group, GroupRank
 from gmg_tui.engine.records.recorder import Recorder
+from gmg_tui.engine.workers.group import Group
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, RankGroup, Tuning, WorkerState
-from gmg_tui.model.errors import GmgError
+from gmg_tui.model import JobRecord, RankGroup, WorkerState
 from gmg_tui.scripts import torchrun
 
 
-class Scheduler(ABC):
-    """The scheduler of a session. What concerns a queue is refused here: a plain run has none."""
+class Scheduler(Protocol):
+    """Decides what runs on the slots: a plain run, a queue, or an agent, whose session's engine decides for it."""
 
     @property
-    @abstractmethod
     def ended(self) -> bool:
-        """Whether all work is done or called off."""
+        """True if all work is done or cancelled."""
 
-    @abstractmethod
     async def run(self) -> None:
-        """Run until cancelled; whatever runs then is killed."""
+        """Runs until cancelled; whatever runs then is killed."""
 
-    @abstractmethod
     def restart(self, slot: str) -> None:
-        """Restart what runs, or ran last, on the slot. Raises `GmgError` if there is nothing."""
+        """Restarts what runs, or ran last, on the slot. Raises `GmgError` if there is nothing."""
 
-    @abstractmethod
     def edit(self, slot: str, args: tuple[str, ...], env: dict[str, str]) -> None:
-        """Restart what runs on the slot with other arguments and environment. Raises `GmgError` if that is not possible."""
+        """Restarts what runs on the slot with other arguments and environment. Raises `GmgError` if that is not possible."""
 
-    @abstractmethod
     def stop(self, slot: str, *, kill: bool) -> None:
-        """Stop what runs on the slot."""
+        """Stops what runs on the slot."""
 
-    @abstractmethod
     def end(self, *, kill: bool, reason: str | None) -> None:
-        """Stop everything, for good; `reason` is None where the user asked for it."""
+        """Stops everything for good; `reason` is None if the user asked for it."""
 
-    def take_samples(self, samples: Mapping[str, GpuSample], error: str | None) -> None:  # noqa: B027 - a plain run needs none
-        """Take the latest samples, by UUID, or why there are none."""
-
-    def beat(self) -> None:  # noqa: B027 - only some schedulers have something to check
-        """Called each second, after the workers' output was read."""
+    def beat(self) -> None:
+        """Checks groups and jobs, once a second, after the workers' output was read."""
 
     def groups(self) -> tuple[RankGroup, ...]:
-        """The groups whose ranks are on slots."""
-        return ()
+        """Returns the groups whose ranks are on slots."""
 
-    def together(self, slot: str) -> tuple[str, ...]:
-        """The slots that a command to this one is for: all of its group's."""
-        return (slot,)
-
-    def tuning(self) -> Tuning | None:
-        """How far a tuning is; None where nothing is tuned."""
-        return None
-
-    def queue(self) -> Queue | None:
-        """How far the jobs are; None in a plain run."""
-        return None
-
-    def view(self, first: int, count: int) -> tuple[JobRecord, ...]:
-        """A part of the queue. Raises `GmgError` in a plain run."""
-        raise _no_queue()
-
-    def act(self, action: QueueAction, numbers: tuple[int, ...]) -> None:
-        """Act on jobs. Raises `GmgError` if that is not possible."""
-        raise _no_queue()
-
-    def use(self, slot: str, *, used: bool) -> None:
-        """Enable a slot, and its GPU's others, for jobs, or disable them. Raises `GmgError` in a plain run."""
-        raise _no_queue()
+    def group_slots(self, slot: str) -> tuple[str, ...]:
+        """Returns the slots that a command to this one is for: all of its group's."""
 
 
-def _no_queue() -> GmgError:
-    return GmgError("this session has no queue: it runs one script on every slot", 1)
-
-
-class PlainScheduler(Scheduler):
+class PlainScheduler:
     """Runs the session's one script on every slot."""
 
     def __init__(self, slots: Mapping[str, EngineSlot], workplace: Workplace, recorder: Recorder) -> None:
@@ -105,36 +70,35 @@ class PlainScheduler(Scheduler):
             for first in range(0, count, size):
                 ranks = states[first : first + size]
                 names = [engine_slot.slot.name for engine_slot in ranks]
-                task = Task(spec.args, spec.env, first, count)
-                group = Group(f"g{len(self._groups)}", names, task, workplace)
+                group = Group(f"g{len(self._groups)}", names, Task(spec.args, spec.env, first, count), workplace)
                 self._groups.append(group)
-                for engine_slot, member in zip(ranks, group.members, strict=True):
-                    self._add(engine_slot, ranks, member)
+                for engine_slot in ranks:
+                    self._add(engine_slot, ranks, group)
         else:
             for engine_slot in states:
                 self._add(engine_slot)
 
-    def _add(self, engine_slot: EngineSlot, seen: Sequence[EngineSlot] = (), member: GroupRank | None = None) -> None:
-        """A worker on a slot, which sees the GPUs of the slots `seen`, or its own."""
+    def _add(self, engine_slot: EngineSlot, seen: Sequence[EngineSlot] = (), group: Group | None = None) -> None:
+        """Adds a worker on a slot, which sees the GPUs of the slots `seen`, or its own."""
         name, spec = engine_slot.slot.name, self._workplace.spec
         log, record = f"{sessions.LOGS}/{name}.log", JobRecord(engine_slot.index + 1, name)
-        cards = tuple(each.slot for each in seen) if len(seen) > 1 or member is not None else ()
-        task = Task(spec.args, spec.env, engine_slot.index, self._count, cards, resume_args=spec.resume_args)
-        worker = Worker(engine_slot, task, log, self._workplace, self._recorder, member)
+        cards = tuple(each.slot for each in seen) if len(seen) > 1 or group is not None else ()
+        task = Task(spec.args, spec.env, engine_slot.index, self._count, log, cards, resume_args=spec.resume_args)
+        if group is not None:
+            task = replace(task, rank=group.task(len(group.workers)).rank)
+        worker = Worker(engine_slot, task, self._workplace, self._recorder, group)
         engine_slot.worker = self._workers[name] = worker
-        if member is not None:
-            member.worker = worker
-            rank = member.rank
+        if (rank := task.rank) is not None:
             record = structs.replace(record, group=rank.id, rank=rank.rank, world_size=rank.world_size)
         self._recorder.occupy(record, {engine_slot.slot: log})
 
     @property
     def ended(self) -> bool:
-        """Whether all workers have ended."""
+        """True if all workers have ended."""
         return all(worker.state.ended for worker in self._workers.values())
 
     async def run(self) -> None:
-        """Run all workers until cancelled; whatever runs then is killed."""
+        """Runs all workers until cancelled; whatever runs then is killed."""
         async with asyncio.TaskGroup() as tasks:
             for group in self._groups:
                 tasks.create_task(group.run(), name=group.id)
@@ -142,24 +106,24 @@ class PlainScheduler(Scheduler):
                 tasks.create_task(worker.run(), name=name)
 
     def restart(self, slot: str) -> None:
-        """Restart the slot's worker."""
+        """Restarts the slot's worker."""
         self._workers[slot].restart()
 
     def edit(self, slot: str, args: tuple[str, ...], env: dict[str, str]) -> None:
-        """Restart the slot's worker with other arguments and environment."""
+        """Restarts the slot's worker with other arguments and environment."""
         self._workers[slot].edit(args, env)
 
     def stop(self, slot: str, *, kill: bool) -> None:
-        """Stop the slot's worker."""
+        """Stops the slot's worker."""
         self._workers[slot].stop(kill=kill)
 
     def end(self, *, kill: bool, reason: str | None) -> None:
-        """Stop all workers."""
+        """Stops all workers."""
         for worker in self._workers.values():
             worker.stop(kill=kill, reason=reason)
 
     def beat(self) -> None:
-        """Check whether a group is stuck, and stop waiting for nodes that have not answered when all other workers have ended."""
+        """Checks if a group is stuck; stops waiting for silent nodes once all other workers have ended."""
         now = time.monotonic()
         for group in self._groups:
             group.check(now)
@@ -170,11 +134,11 @@ class PlainScheduler(Scheduler):
                 worker.stop(reason=why)
 
     def groups(self) -> tuple[RankGroup, ...]:
-        """The groups whose ranks are on slots."""
+        """Returns the groups whose ranks are on slots."""
         return tuple(group.view() for group in self._groups)
 
-    def together(self, slot: str) -> tuple[str, ...]:
-        """The slots of the group whose rank is on this one."""
+    def group_slots(self, slot: str) -> tuple[str, ...]:
+        """Returns the slots of the group whose rank is on this one."""
         if slot not in self._workers:  # the only worker has it too
             return tuple(self._workers)
         return next((group.slots for group in self._groups if slot in group.slots), (slot,))

@@ -18,18 +18,18 @@ FAILURES = 3
 AT_ONCE_S = 600.0
 """A job that fails later than this has computed, even if it has reported no progress."""
 LOST_S = 60.0
-"""How long a GPU may be lost before it is benched."""
+"""A GPU that is lost for longer is benched."""
 
 
 class Allotment(NamedTuple):
-    """The job that starts now or, where it needs more slots than are free, the one that these are reserved for."""
+    """The job that starts now or, if it needs more slots than are free, the one that these are reserved for."""
 
     job: int | None = None
-    """Its number; None where no job can start, nor are slots reserved for one."""
+    """Its number; None if no job can start, nor are slots reserved for one."""
     slots: tuple[str, ...] = ()
     """Its slots in their order; those that are free and reserved for it, where some are missing."""
     missing: int = 0
-    """How many more it needs."""
+    """Number of slots that it still needs."""
 
 
 def allot(
@@ -45,8 +45,8 @@ def allot(
 
     Args:
         jobs: Those that wait, the next first.
-        free: The slots on which a job could start now.
-        usable: All slots on which jobs may start sooner or later, the free ones among them.
+        free: The slots that are ready for a job now.
+        usable: All slots that may run jobs sooner or later, the free ones among them.
         may_run: Tells if a job may run on a slot that it does not exclude itself.
     """
     refused: set[tuple[object, ...]] = set()
@@ -71,15 +71,15 @@ class _Card:
     """A GPU, with all its slots, or a slot of the CPU."""
 
     disabled: bool = False
-    """Whether the user lets no job start there."""
+    """True if the user disabled it for jobs."""
     benched: str | None = None
-    """Why no job starts there until the user allows it: jobs fail there at once, it is lost, or may compute wrong numbers."""
+    """The reason to start no job until the user allows it: early failures, a lost GPU, or wrong numbers."""
     unready: str | None = None
-    """Why no job starts there for a while: it has not answered."""
+    """The reason to start no job for a while: it has not answered."""
     failed: list[int] = field(default_factory=list)
     """The jobs that have failed there at once since the last one that computed there."""
     suspected: str | None = None
-    """Why only jobs that other GPUs are suspected for start there: its failed jobs run elsewhere, to show whose fault it is."""
+    """The reason to start only jobs that other GPUs are suspected for: its failed jobs run elsewhere, to find the cause."""
     lost_since: float | None = None
     """Monotonic seconds."""
     fatal: str | None = None
@@ -116,11 +116,11 @@ class SlotBoard:
         return self._cards[engine_slot.gpu_uuid or engine_slot.slot.name]
 
     def used(self, slot: str) -> bool:
-        """Whether the user lets jobs start on a slot."""
+        """Returns True if the user lets jobs start on a slot."""
         return not self._card(self.slots[slot]).disabled
 
     def use(self, slot: str, *, used: bool) -> None:
-        """Enable a slot, and its GPU's others, or disable them. Raises `GmgError` for an unknown slot."""
+        """Enables a slot, and its GPU's others, or disables them. Raises `GmgError` for an unknown slot."""
         if slot not in self.slots:
             raise GmgError(f"no slot {slot}; there are {', '.join(self.slots)}", 1)
         card = self._card(self.slots[slot])
@@ -132,7 +132,7 @@ class SlotBoard:
             self._requeued = {job: other for job, other in self._requeued.items() if other is not card}
 
     def set_unready(self, slot: str, why: str | None) -> None:
-        """Start nothing on a slot and its GPU's others, or start jobs again."""
+        """Closes a slot and its GPU's others to jobs, or (None) opens them."""
         self._card(self.slots[slot]).unready = why
 
     def sample(self, engine_slot: EngineSlot) -> GpuSample | None:
@@ -146,17 +146,17 @@ class SlotBoard:
 
     @property
     def stranded(self) -> bool:
-        """Whether jobs wait, none of which can ever start because slots that they may use are benched."""
+        """True if all jobs that wait need slots that are benched."""
         benched = self.benched()
         used = [name for name in self.slots if self.used(name)]
         left = [name for name in used if name not in benched]
         kinds = list(self.queue.kinds)
-        return any(_enough(used, *kind) for kind in kinds) and not any(_enough(left, *kind) for kind in kinds)
+        return any(_suffices(used, *kind) for kind in kinds) and not any(_suffices(left, *kind) for kind in kinds)
 
     # Which GPUs are benched
 
-    def take_samples(self, samples: Mapping[str, GpuSample], error: str | None, now: float) -> list[EngineSlot]:
-        """Take the latest samples at `now` (monotonic seconds), by UUID, or why there are none.
+    def update_samples(self, samples: Mapping[str, GpuSample], error: str | None, now: float) -> list[EngineSlot]:
+        """Applies the latest samples at `now` (monotonic seconds), by UUID, or the reason that there are none.
 
         Returns:
             A slot of each GPU that is benched by them.
@@ -170,7 +170,7 @@ class SlotBoard:
 
     @staticmethod
     def _check(card: _Card, sample: GpuSample, now: float) -> bool:
-        """Whether a GPU is benched because of its newest sample."""
+        """Applies a GPU's newest sample. Returns True if that benches the GPU."""
         before = card.benched
         fatal = sample.health.fatal if sample.health is not None else None
         if fatal is not None and card.fatal != fatal.text:
@@ -185,7 +185,7 @@ class SlotBoard:
         return card.benched is not before
 
     def judge(self, engine_slot: EngineSlot, worker: Worker) -> tuple[int, ...]:
-        """Count how a job has ended on a slot's GPU.
+        """Judges a slot's GPU by the end of a job.
 
         Returns:
             The jobs to be queued again, the worker's own last; empty where the outcome stands.
@@ -198,7 +198,7 @@ class SlotBoard:
         if failure is not None and sample is not None and sample.lost:
             return (job,)
         computed = worker.state is WorkerState.FINISHED or _has_computed(attempt)
-        self._hear(job, computed=computed)
+        self._resolve_suspicion(job, computed=computed)
         if computed:
             self._card(engine_slot).failed.clear()
             return ()
@@ -207,23 +207,23 @@ class SlotBoard:
         return self._suspect(engine_slot, job, failure.reason)
 
     def watch(self, workers: Iterable[Worker]) -> list[EngineSlot]:
-        """See whether jobs that failed on one GPU compute on another. Returns a slot of each GPU that is benched by that."""
+        """Checks whether jobs that failed on one GPU compute on another. Returns a slot of each GPU that is benched by that."""
         before = self.benched()
         for worker in workers:
             attempt, job = worker.attempt, worker.task.job
             if job in self._witnesses and job is not None and attempt is not None and _has_computed(attempt):
-                self._hear(job, computed=True)
+                self._resolve_suspicion(job, computed=True)
         return [self.slots[name] for name in self.benched() if name not in before]
 
     def _suspect(self, engine_slot: EngineSlot, job: int, reason: str) -> tuple[int, ...]:
-        """Count a job that failed at once, perhaps because of the GPU. Returns what `judge` does.
+        """Counts a job that failed at once, perhaps because of the GPU. Returns what `judge` does.
 
         A text is no proof of a broken GPU: after some in a row the jobs run again on another, if there is one.
         """
         card = self._card(engine_slot)
         card.failed = [*(other for other in card.failed if other != job), job]
         width = self.queue.records[job].width
-        if len(card.failed) < FAILURES or len(self._others(card)) < width:
+        if len(card.failed) < FAILURES or len(self._alternatives(card)) < width:
             return ()
         failed, card.failed = tuple(card.failed), []
         card.suspected = f"{units.count(len(failed), 'job')} in a row failed there: {reason}"
@@ -231,12 +231,12 @@ class SlotBoard:
         self._witnesses |= dict.fromkeys(failed, card)
         return failed
 
-    def _others(self, card: _Card) -> list[str]:
+    def _alternatives(self, card: _Card) -> list[str]:
         """The slots of other GPUs that are used and not benched."""
         cards = {name: self._card(engine_slot) for name, engine_slot in self.slots.items()}
         return [name for name, each in cards.items() if each is not card and not each.disabled and each.benched is None]
 
-    def _hear(self, job: int, *, computed: bool) -> None:
+    def _resolve_suspicion(self, job: int, *, computed: bool) -> None:
         """A job that failed on a GPU has computed on another, which proves that the first is broken, or failed there too."""
         card = self._witnesses.get(job)
         if card is None:
@@ -253,10 +253,12 @@ class SlotBoard:
 
     def next(self) -> Allotment:
         """The job that can start now, and where, or what is reserved for the first one that cannot."""
-        usable = {name: state for name, state in self.slots.items() if self.used(name) and not self._why_closed(state)}
-        free = [name for name, state in usable.items() if name not in self.jobs and self._awaited(state) is None]
+        usable = {
+            name: state for name, state in self.slots.items() if self.used(name) and not self._closed_reason(state)
+        }
+        free = [name for name, state in usable.items() if name not in self.jobs and self._wait_reason(state) is None]
         for card in {id(card): card for card in self._witnesses.values()}.values():
-            if not self._others(card):  # disabled or benched by now: nothing can be shown
+            if not self._alternatives(card):  # disabled or benched by now: nothing can be shown
                 self._clear(card)
         jobs = self.queue.next_jobs()
         self._reserved = Allotment() if self.ending else allot(jobs, free, list(usable), self._may_run)
@@ -268,14 +270,14 @@ class SlotBoard:
         return self._witnesses.get(job.number) is not card and (card.suspected is None or job.number in self._witnesses)
 
     def open(self) -> Iterator[EngineSlot]:
-        """The slots on which a job could start now, were there one for them: the last one's memory is released."""
+        """Yields the slots that are ready for a job, if there were one: the last one's memory is released."""
         for name, engine_slot in self.slots.items():
-            closed = name in self.jobs or not self.used(name) or self._why_closed(engine_slot) is not None
-            if not closed and self._memory_awaited(engine_slot) is None:
+            closed = name in self.jobs or not self.used(name) or self._closed_reason(engine_slot) is not None
+            if not closed and self._memory_wait_reason(engine_slot) is None:
                 yield engine_slot
 
-    def _why_closed(self, engine_slot: EngineSlot) -> str | None:
-        """Why no job starts on a slot until something happens that may not; None if one may."""
+    def _closed_reason(self, engine_slot: EngineSlot) -> str | None:
+        """Returns why no job starts on a slot until something happens that may not; None if one may."""
         card = self._card(engine_slot)
         if card.benched is not None:
             return f"benched: {card.benched}"
@@ -283,16 +285,16 @@ class SlotBoard:
             return f"for its node: {engine_slot.away}"
         return f"for a while: {card.unready}" if card.unready is not None else None
 
-    def _memory_awaited(self, engine_slot: EngineSlot) -> str | None:
-        """That the memory of the last job is not released yet; None where it is."""
+    def _memory_wait_reason(self, engine_slot: EngineSlot) -> str | None:
+        """Returns the wait reason while the memory of the last job is not released; None once it is."""
         if engine_slot.memory is None:
             return None
         others = (self.slots[name].gpu_uuid for name in self.jobs if name != engine_slot.slot.name)
         engine_slot.memory.shared = engine_slot.gpu_uuid in others
         return engine_slot.memory.awaited()
 
-    def _awaited(self, engine_slot: EngineSlot) -> str | None:
-        """What has to happen before a job starts on a slot, whatever the job needs; None for nothing."""
+    def _wait_reason(self, engine_slot: EngineSlot) -> str | None:
+        """Returns what must happen before any job can start on a slot; None if nothing."""
         if engine_slot.slot.gpu is None:
             return None
         if self._nvml_error is not None:
@@ -300,12 +302,12 @@ class SlotBoard:
         sample = self.sample(engine_slot)
         if sample is not None and sample.lost:
             return f"for its GPU: {sample.error or 'it is lost'}"
-        return self._memory_awaited(engine_slot)
+        return self._memory_wait_reason(engine_slot)
 
     # For screens
 
-    def why_idle(self, engine_slot: EngineSlot) -> str:
-        """Why no job starts on an idle slot."""
+    def idle_reason_of(self, engine_slot: EngineSlot) -> str:
+        """Returns why no job starts on an idle slot."""
         name, reserved = engine_slot.slot.name, self._reserved
         if self.ending:
             return "the session is being stopped"
@@ -314,7 +316,7 @@ class SlotBoard:
         widths = [width for width, only in self.queue.kinds if only in (None, name)]
         if not widths:
             return "no job is left for this slot" if self.queue.waiting else "no job is left"
-        awaited = self._why_closed(engine_slot) or self._awaited(engine_slot)
+        awaited = self._closed_reason(engine_slot) or self._wait_reason(engine_slot)
         if awaited is not None:
             return awaited
         if (suspected := self._card(engine_slot).suspected) is not None:
@@ -323,8 +325,8 @@ class SlotBoard:
             return f"kept for job {reserved.job}, which needs {units.count(reserved.missing, 'more slot')}"
         return f"the jobs that wait need {units.count(min(widths), 'slot')} at once"
 
-    def why_waits(self, number: int) -> str | None:
-        """What the job waits for that slots are reserved for, in one line; None for any other."""
+    def wait_reason(self, number: int) -> str | None:
+        """Returns the wait reason of the job that slots are reserved for; None for any other."""
         reserved = self._reserved
         if not reserved.missing or reserved.job != number:
             return None
@@ -333,11 +335,11 @@ class SlotBoard:
         return f"for {units.count(reserved.missing, 'more slot')}{kept}"
 
     def update(self) -> None:
-        """Determine of each idle slot what it waits for."""
+        """Updates the reasons that slots are idle."""
         for name, engine_slot in self.slots.items():
             engine_slot.drained = name not in self.jobs and (self.ending or not self.queue.waiting)
             if name not in self.jobs:
-                engine_slot.idle_reason = self.why_idle(engine_slot)
+                engine_slot.idle_reason = self.idle_reason_of(engine_slot)
 
 
 def _has_computed(attempt: Attempt) -> bool:
@@ -345,6 +347,6 @@ def _has_computed(attempt: Attempt) -> bool:
     return attempt.had_progress or attempt.elapsed_s(clock.now()) >= AT_ONCE_S
 
 
-def _enough(slots: Sequence[str], width: int, only: str | None) -> bool:
-    """Whether these are enough for a job that needs so many slots, or the one that it must have."""
+def _suffices(slots: Sequence[str], width: int, only: str | None) -> bool:
+    """Returns True if the slots are enough for a job of this width, or include the one that it must have."""
     return sum(only in (None, name) for name in slots) >= width

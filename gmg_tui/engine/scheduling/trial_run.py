@@ -16,7 +16,7 @@ class TrialRun:
     """One trial on its slot.
 
     Attributes:
-        ignores_value: The evidence that the script ignores the value, in one line; None for none.
+        ignores_value: The evidence that the script ignores the value; None if there is none.
         trial: As it waits and, once it has ended, how.
     """
 
@@ -36,16 +36,16 @@ class TrialRun:
 
     @property
     def measures(self) -> bool:
-        """Whether its rate is known."""
+        """True if its rate is known."""
         return self._start_s is not None
 
     @property
     def measured(self) -> bool:
-        """Whether its rate is precise enough."""
+        """True if its rate is precise enough."""
         return self._settling.over
 
     def check(self, worker: Worker, *, counts: bool) -> None:
-        """Take its rate; called each second while it runs.
+        """Measures its rate; called each second while it runs.
 
         `counts` is whether that is part of the measurement: the trials of all slots at once wait for the last to begin.
         """
@@ -83,7 +83,7 @@ class TrialRun:
         return self._integral, elapsed_s
 
     def _reported(self, worker: Worker) -> object:
-        """What the script has reported under the name of the metric; None for nothing, and where that is the rate."""
+        """Returns the script's value of the metric; None if there is none, or the metric is the rate."""
         return None if self._spec.metric == FPS else worker.result.get(self._spec.metric)
 
     def so_far(self, worker: Worker) -> Trial:
@@ -101,7 +101,7 @@ class TrialRun:
         )
 
     def conclude(self, worker: Worker, *, skipped: str | None) -> Trial:
-        """How it has ended with its worker; `skipped` is why its end does not depend on the value, None if it does."""
+        """Returns the result with its worker's end; `skipped` is why that does not depend on the value, None if it does."""
         state, reason = self._outcome(worker, skipped)
         trial = self.so_far(worker)
         rate = trial.rate if trial.rate is not None else _number(self._reported(worker))
@@ -139,6 +139,6 @@ class TrialRun:
 
 
 def _number(value: object) -> float | None:
-    """A reported value as a number; None where it is none, or not finite."""
+    """Returns a reported value as a number; None if it is not one, or not finite."""
     known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if known else None  # type: ignore[arg-type]

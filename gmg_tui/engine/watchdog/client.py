@@ -29,7 +29,7 @@ class WatchdogClient:
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self, session_id: str) -> None:
-        """Start the watchdog of the session with that id."""
+        """Starts the watchdog of the session with that id."""
         self._session_id = session_id
         await self._spawn()
         self._send_all()
@@ -76,7 +76,7 @@ class WatchdogClient:
         self._process.stdin.write(line.encode())
 
     async def close(self) -> None:
-        """End the watchdog, which ends what is left of the workers first."""
+        """Ends the watchdog, which ends what is left of the workers first."""
         if self._watching is not None:
             self._watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -19,7 +19,7 @@ _STEPS = ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0))
 """Shorter waits than the engine's: nobody reads the workers' output, and their GPUs are needed."""
 _CHECK_S = 0.1
 _ENVIRON_S = 1.0
-"""Limit for reading environments: that of a process that hangs in a driver may never be readable."""
+"""Limit for reading environments: those in a hung driver may never be readable."""
 _DEAD = (b"Z", b"X")
 
 Key = tuple[int, int]
@@ -43,7 +43,7 @@ def start_of(pid: int) -> int:
         return 0
 
 
-def _left(lines: Iterable[bytes]) -> set[Key]:
+def _live_groups(lines: Iterable[bytes]) -> set[Key]:
     """Returns the groups that live when the engine goes (`+N START` has begun, `-N START` has ended), by their leaders."""
     leaders: set[Key] = set()
     for line in lines:
@@ -71,7 +71,7 @@ class _Processes:
                 fields = _fields(int(name))
                 if fields[0] not in _DEAD:
                     groups[int(name), int(fields[19])] = int(fields[2])
-        # The number of a group that has ended may be that of another one now, whose leader has another start.
+        # The number of a group that has ended may now be another one's, whose leader has another start.
         ours = {group for group, start in self._leaders if start_of(group) in (0, start)}
         found = {key for key, group in groups.items() if group in ours}
         others = [key for key in groups if key not in found | self._marked | self._reading]
@@ -120,7 +120,7 @@ def _end(processes: _Processes) -> list[int]:
             break
         for key in alive:
             _send(key, number)
-            _send(key, signal.SIGCONT)  # a stopped one could not obey
+            _send(key, signal.SIGCONT)  # a stopped one could not apply_stop
         deadline = time.monotonic() + wait_s
         while alive and time.monotonic() < deadline:
             time.sleep(_CHECK_S)
@@ -132,7 +132,7 @@ def main(session_id: str) -> None:
     """Waits for the engine's end, then ends what it leaves behind, and logs that to the engine's log (standard error)."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # it ends with the engine, not before
-    ended = _end(_Processes(_left(sys.stdin.buffer), b"GMG_SESSION_ID=" + os.fsencode(session_id)))
+    ended = _end(_Processes(_live_groups(sys.stdin.buffer), b"GMG_SESSION_ID=" + os.fsencode(session_id)))
     if ended:
         moment = time.strftime("%Y-%m-%d %H:%M:%S")
         pids = ", ".join(map(str, ended))

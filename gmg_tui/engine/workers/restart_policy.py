@@ -1,4 +1,4 @@
-"""Whether and when a worker's next attempt starts."""
+"""Decides if and when a worker's next attempt starts."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class RestartPolicy:
 
     @property
     def pending(self) -> bool:
-        """Whether another attempt follows, at once or later."""
+        """True if another attempt follows, at once or later."""
         return self._wanted.is_set() or self.at is not None
 
     async def due(self) -> None:
-        """Wait until an attempt is due, and take it."""
+        """Waits until an attempt is due, and begins it."""
         while not self._wanted.is_set():  # it may be cleared again before this task runs
             await self._wanted.wait()
         self._wanted.clear()
@@ -65,7 +65,7 @@ class RestartPolicy:
         self._wanted.clear()
 
     def replace_stuck(self) -> bool:
-        """Replace an attempt that is stuck by another one. Returns whether one is left."""
+        """Replaces an attempt that is stuck by another one. Returns True if one is left."""
         if self._restarts >= self._spec.max_restarts:
             return False
         self._restarts += 1
@@ -73,7 +73,7 @@ class RestartPolicy:
         return True
 
     def after(self, failure: Failure | None, *, had_progress: bool, running_s: float) -> None:
-        """Schedule another attempt, if the policy asks for one.
+        """Schedules another attempt, if the policy asks for one.
 
         The last one failed with `failure`, or finished (None), after `running_s` seconds in its running phase.
         """
@@ -89,7 +89,7 @@ class RestartPolicy:
             self._restarts += 1
 
     def cancel_backoff(self) -> None:
-        """Cancel the back-off of the next attempt."""
+        """Cancels the back-off of the next attempt."""
         self.at = None
         if self._timer is not None:
             self._timer.cancel()
@@ -97,7 +97,7 @@ class RestartPolicy:
 
 
 def wanted(when: RestartMode, kind: FailureKind | None, *, had_progress: bool) -> bool:
-    """Whether `--restart` asks for another attempt; `kind` is None when the script ended with exit code 0."""
+    """Returns True if `--restart` asks for another attempt; `kind` is None after exit code 0."""
     if when is RestartMode.NEVER or kind is FailureKind.CONFIG:
         return False  # permissions and disk space do not fix themselves
     if kind is None or when is RestartMode.ALWAYS:

@@ -64,14 +64,14 @@ class EngineSlot:
         """The GPU memory of its newest attempt; None if none has run here."""
         return self.attempt.memory if self.attempt is not None else None
 
-    def take_attempt(self, attempt: Attempt | None) -> None:
+    def attach(self, attempt: Attempt | None) -> None:
         """An attempt is prepared and starts its process: the GPU's memory in use until now is not its own."""
         if isinstance(attempt, LocalAttempt):
             self.attempt = attempt
             attempt.memory.measure(self.sample, frozenset(), live=False)
 
     def measure(self, sample: GpuSample | None, now: float, sharers: int) -> None:
-        """Take a sample of its GPU at `now` (monotonic seconds), on which `sharers` workers are live."""
+        """Applies a sample of its GPU at `now` (monotonic seconds), shared by `sharers` live workers."""
         self.sample = sample
         is_live = self.worker is not None and self.worker.state.live
         if self.memory is not None:
@@ -80,12 +80,12 @@ class EngineSlot:
             self.attempt.measure(sample, now, max(1, sharers))
 
     def remember(self, moment: float) -> None:
-        """Add a point to its history; `moment` is Unix time in seconds."""
+        """Adds a point to its history; `moment` is Unix time in seconds."""
         if self.worker is not None:
             self.history.add(moment, Point.of(self.worker.fps, self.sample))
 
     def view(self, now: float) -> model.Worker:
-        """What is on it at this moment; `now` is monotonic seconds.
+        """Returns the slot as clients see it; `now` is monotonic seconds.
 
         A slot that waits for its next job shows the last lines of the previous one, and what it waits for.
         """
@@ -111,19 +111,19 @@ class EngineSlot:
         )
 
     def bare_view(self) -> model.Worker:
-        """What can be displayed of it if its view has failed."""
+        """Returns the little that can be displayed of it if its view has failed."""
         state = self.worker.state if self.worker is not None else WorkerState.WAITING
         return model.Worker(self.slot.name, self.index, state)
 
 
 async def on_this_machine(slots: Sequence[str]) -> tuple[str, int]:
-    """Where ranks meet whose processes all run on this machine: an address, and a free port; 0 if there is none."""
+    """Returns an address and a free port for ranks that all run on this machine; port 0 if there is none."""
     return LOOPBACK, free_port()
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where the workers of a session run their attempts: on this machine, or on nodes."""
+    """The place of a session's attempts: this machine, or nodes."""
 
     session: Session
     attempt: Callable[[EngineSlot, Order, Listener], Attempt]
@@ -133,7 +133,7 @@ class Workplace:
 
     @property
     def spec(self) -> RunSpec:
-        """What to run."""
+        """The session's spec."""
         return self.session.spec
 
     @classmethod

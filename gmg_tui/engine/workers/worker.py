@@ -8,7 +8,7 @@ import signal
 import time
 from collections import deque
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -16,12 +16,15 @@ from gmg_tui import model
 from gmg_tui.engine.attempts.attempt import Attempt, Life, Order, Outcome, RankActivity, Stop, StopCause
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.clock import unix
-from gmg_tui.engine.workers.barrier import Barrier
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
 from gmg_tui.model import NO_ATTEMPT, Details, Fps, GpuSample, Phase, Stacks, WorkerState
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Meeting
+
+if TYPE_CHECKING:
+    from gmg_tui.engine.records.recorder import Recorder
+    from gmg_tui.engine.workers.group import Group
 
 _log = logging.getLogger(__name__)
 
@@ -32,27 +35,13 @@ _MAX_PAST = 200
 """Earlier attempts that are kept."""
 
 
-class Watcher(Protocol):
-    """Is called when something happens to a worker."""
-
-    def changed(self, worker: Worker) -> None:
-        """Something that is displayed has changed."""
-
-    def began(self, worker: Worker) -> None:
-        """The worker's attempt has started its process."""
-
-    def ended(self, worker: Worker) -> None:
-        """The worker's attempt has ended; the attempt's record has the outcome."""
-
-
 class Worker:
-    """A job on a slot, and the commands that it takes. A rank has a `barrier`; any other worker has none.
+    """A job on a slot, and the commands for it. A rank whose group is managed here has that `group`.
 
     Attributes:
         slot: Where it runs.
         task: What it runs.
-        log: Path of its log in the session's folder.
-        policy: When its next attempt is due; of a rank, when the group's is.
+        policy: Decides when its next attempt is due; of a rank, the group's.
         rank: Its rank in its group; None outside a group.
         args, env: Of its next attempt, before placeholders are filled in.
         newest: Its newest attempt that has, or has had, a process.
@@ -60,8 +49,8 @@ class Worker:
         stuck: What was observed, if it counts as stuck.
         unready: Why an attempt could not be prepared, for reasons outside the script.
         failure: Why its last attempt failed by itself.
-        outcome: Of its last attempt; None before, and while one goes on.
-        follows_rank0: True if it runs because its group does, for which another rank reports.
+        outcome: Result of its last attempt; None before, and during one.
+        follows_rank0: True if another rank reports progress for it.
         concluded: Set while it has ended: no process is left, and none follows unless the user asks for one.
     """
 
@@ -69,15 +58,16 @@ class Worker:
         self,
         engine_slot: EngineSlot,
         task: Task,
-        log: str,
         workplace: Workplace,
-        watcher: Watcher,
-        barrier: Barrier | None = None,
+        recorder: Recorder,
+        group: Group | None = None,
     ) -> None:
         self.slot = engine_slot.slot
-        self.task, self.log = task, log
-        self.policy = barrier.policy if barrier is not None else RestartPolicy(workplace.spec)
-        self.rank = barrier.rank if barrier is not None else None
+        self.task, self.rank = task, task.rank
+        self.policy = RestartPolicy(workplace.spec)
+        if group is not None:
+            self.policy = group.policy
+            group.workers.append(self)
         self.args, self.env = task.args, dict(task.env)
         self.newest: Attempt | None = None
         self.past: deque[model.Attempt] = deque(maxlen=_MAX_PAST)
@@ -92,23 +82,23 @@ class Worker:
         """True if an earlier attempt failed in a way that a retry heals, such as a race with another worker."""
         self.follows_rank0 = False
         self.concluded = asyncio.Event()
-        self._engine_slot, self._workplace, self._watcher, self._barrier = engine_slot, workplace, watcher, barrier
+        self._engine_slot, self._workplace, self._recorder, self._group = engine_slot, workplace, recorder, group
         self._attempt: Attempt | None = None
-        """The attempt that goes on, from its preparation to the outcome."""
-        self._rest = WorkerState.WAITING
+        """The current attempt, from its preparation to the outcome."""
+        self._idle_state = WorkerState.WAITING
         """The state between attempts."""
         self._displayed = WorkerState.WAITING
         self._stop_reason: str | None = None
-        """Why it was stopped, if not by the user."""
+        """The reason that it was stopped; None if by the user."""
         self._is_done = False
         """True if it was stopped because it has done its work."""
 
     # Life
 
     async def run(self) -> None:
-        """Run attempts until cancelled; a running attempt is killed then."""
+        """Runs attempts until cancelled; a running attempt is killed then."""
         while True:
-            await (self._barrier.due() if self._barrier is not None else self.policy.due())
+            await (self.policy.due() if self._group is None else self._group.due(self._rank))
             try:
                 await self._run_attempt()
             except Exception as error:  # an internal error must not take down the other workers
@@ -116,21 +106,21 @@ class Worker:
                 reason = f"internal error ({type(error).__name__}: {error}); see engine.log"
                 self.failure = Failure(FailureKind.UNKNOWN, reason, "")
                 self.outcome = Outcome(self.failure)
-                if self._barrier is not None:
-                    await self._barrier.conclude(self.outcome, self.waits)
+                if self._group is not None:
+                    await self._group.conclude(self._rank, self.outcome, self.waits)
                 self._conclude(self._attempt, WorkerState.FAILED, reason)
 
     async def _run_attempt(self) -> None:
-        """Run an attempt, and wait until those of the other ranks have ended too."""
+        """Runs an attempt, and waits until those of the other ranks have ended too."""
         self.raced |= self.failure is not None and self.failure.kind.heals
         self.failure = self.unready = self._stop_reason = self.outcome = None
         self.follows_rank0 = self._is_done = False
         number = self.task.first_attempt
-        if self.newest is not None and self._barrier is None:
+        if self.newest is not None and self._group is None:
             number = self.newest.order.number + 1
-        if self._barrier is None and (last := self.attempt) is not None:
+        if self._group is None and (last := self.attempt) is not None:
             self.task = replace(self.task, checkpoints=last.checkpoints)
-        order = Order(self.slot, self.task, number, self.args, self.env, self.log, self.rank)
+        order = Order(self.slot, self.task, number, self.args, self.env)
         attempt = self._attempt = self._workplace.attempt(self._engine_slot, order, self)
         self._wait()
         try:
@@ -139,10 +129,10 @@ class Worker:
             if attempt.life is not Life.ENDED:
                 _log.error("%s: an attempt is left in phase %s", self.slot.name, attempt.life)
         self.unready = attempt.unready
-        if self._barrier is not None:
+        if self._group is not None:
             if attempt is self.newest:
                 self._enter(WorkerState.STOPPING)
-            self.failure = await self._barrier.conclude(outcome, self.waits)
+            self.failure = await self._group.conclude(self._rank, outcome, self.waits)
         else:
             self.failure = outcome.failure
             self._plan(outcome)
@@ -150,7 +140,7 @@ class Worker:
         self._conclude(attempt, *self._end_of(outcome))
 
     def _plan(self, outcome: Outcome) -> None:
-        """Decide whether another attempt follows."""
+        """Decides whether another attempt follows."""
         if outcome.final:
             self.policy.never()
         elif outcome.again:
@@ -175,10 +165,11 @@ class Worker:
         """An attempt has ended: record that, and enter its state, or wait for the next attempt."""
         self._attempt, self.stuck = None, None
         if attempt is not None and attempt is self.newest:
-            attempt.conclude(state, reason)
-            self._watcher.ended(self)
+            attempt.end = state, reason
+            _log.info("%s: attempt %d %s %s", self.slot.name, attempt.record().number, state, reason or "")
+            self._recorder.ended(self)
         advice = self.failure.advice or None if state is WorkerState.FAILED and self.failure is not None else None
-        pending = self._barrier.pending if self._barrier is not None else self.policy.pending
+        pending = self.policy.pending if self._group is None else self._group.pending(self._rank)
         self._enter(WorkerState.RESTARTING if pending else state, reason, advice)
 
     def _wait(self) -> None:
@@ -186,8 +177,8 @@ class Worker:
         self._enter(WorkerState.WAITING if self.newest is None else WorkerState.RESTARTING)
 
     def _enter(self, state: WorkerState, reason: str | None = None, advice: str | None = None) -> None:
-        """Change the state between attempts."""
-        self._rest, self.reason, self.advice = state, reason, advice
+        """Changes the state between attempts."""
+        self._idle_state, self.reason, self.advice = state, reason, advice
         is_over = state.ended and self._attempt is None
         (self.concluded.set if is_over else self.concluded.clear)()
         self.changed()
@@ -195,7 +186,7 @@ class Worker:
     # From its attempt
 
     def waits(self, reason: str | None) -> None:
-        """Show what the next attempt, or the end of this one, waits for."""
+        """Shows the wait reason of the next attempt, or of this one's end."""
         if reason != self.reason and not self.state.ended:
             self.reason = reason
             self.changed()
@@ -204,89 +195,89 @@ class Worker:
         """Something that is displayed has changed."""
         if (state := self.state) is not self._displayed:
             self._displayed, self.state_since = state, time.monotonic()
-        self._watcher.changed(self)
+        self._recorder.changed(self)
 
     def begins(self) -> None:
         """Its attempt is prepared, and has a process next: another one that was wanted until now is this one."""
-        if self._barrier is None:
+        if self._group is None:
             self.policy.begun()
         if self.newest is not None:
             self.past.append(self.newest.record())
         self.newest = self._attempt
-        self._engine_slot.take_attempt(self._attempt)
+        self._engine_slot.attach(self._attempt)
         self.reason = None
         self.changed()
 
     def began(self) -> None:
         """Its attempt has a process."""
-        self._watcher.began(self)
+        self._recorder.began(self)
 
     def leader_ended(self, exit_code: int) -> None:
         """The first process of its attempt has ended."""
-        if self._barrier is not None:
-            self._barrier.leader_ended(exit_code)
+        if self._group is not None and exit_code != 0:
+            self._group.fail(self._rank)
 
     def idle(self, why: str | None) -> None:
         """Its attempt shows no sign of life; an idle rank may wait for the others, and its group is judged as a whole."""
-        if self._barrier is None:
+        if self.rank is None:
             self.set_stuck(why, replace=self._workplace.spec.restart_stuck)
 
-    async def meet(self) -> Meeting | None:
+    async def rendezvous(self) -> Meeting | None:
         """Waits until all ranks of its group are ready. Returns None outside a group, or if the group's attempt is off."""
-        return await self._barrier.meet(self.waits) if self._barrier is not None else None
+        return self.task.meeting if self._group is None else await self._group.rendezvous(self._rank, self.waits)
 
     # Commands
 
     def restart(self) -> None:
-        """Stop the process gracefully, if there is one, then start the next attempt; one that waits starts at once."""
+        """Stops the process gracefully, if there is one, then starts the next attempt; one that waits starts at once."""
         self.policy.now()
         if self._attempt is None:
             self._wait()
         elif self._attempt.life is Life.PREPARING:
-            self._attempt.hurry()
+            self._attempt.skip_waits()
         else:
             self._attempt.stop(Stop())
 
     def edit(self, args: tuple[str, ...], env: dict[str, str]) -> None:
-        """Restart with other arguments and environment."""
+        """Restarts with other arguments and environment."""
         self.args, self.env = args, dict(env)
         if self._attempt is not None and self._attempt.life is Life.PREPARING:
             self._attempt.stop(Stop())
         self.restart()
 
     def stop(self, *, kill: bool = False, reason: str | None = None, is_done: bool = False) -> None:
-        """End the process, gracefully or at once, and start no other; `reason` is None if the user asked for it.
+        """Ends the process, gracefully or at once, and starts no other; `reason` is None if the user asked for it.
 
         With `is_done` its work is done, and it counts as finished.
         """
         self._is_done |= is_done
-        self.obey(Stop(kill=kill, reason=reason))
+        self.apply_stop(Stop(kill=kill, reason=reason))
 
-    def obey(self, stop: Stop) -> None:
-        """Stop the attempt, or cancel the next one, and start no other."""
+    def apply_stop(self, stop: Stop) -> None:
+        """Stops the attempt, or cancels the next one, and starts no other."""
         self.policy.never()
         self._stop_reason = stop.reason or self._stop_reason
         was_preparing = self._attempt is not None and self._attempt.life is Life.PREPARING
         if self._attempt is not None:
             self._attempt.stop(stop)
-        elif not self._rest.ended:
+        elif not self._idle_state.ended:
             was_preparing, is_command = True, stop.cause is StopCause.COMMAND
             self.outcome = Outcome(by_user=is_command, by_group=not is_command, unprepared=is_command)
             self._enter(WorkerState.STOPPED, self._stop_reason)
-        if was_preparing and self._barrier is not None:
-            self._barrier.call_off()
+        if was_preparing and self._group is not None:
+            self._group.end()
 
     def end_with_group(self) -> None:
-        """End its process, or do not start it, as another rank of its group has failed."""
+        """Ends its process, or does not start it, as another rank of its group has failed."""
         if self._attempt is not None:
             self._attempt.stop(Stop(StopCause.GROUP))
 
     def pass_on(self, number: signal.Signals) -> bool:
-        """Send a signal to its first process if that handles it. Returns True if it does."""
+        """Sends a signal to its first process if that handles it. Returns True if it does."""
         return self._attempt is not None and self._attempt.pass_on(number)
 
     def set_stuck(self, why: str | None, *, replace: bool = False) -> None:
-        """Mark it as stuck, for what was observed, or (None) clear the mark.
+        """Marks it as stuck, for what was observed, or (None) clears the mark.
 
         With `replace` another attempt follows, if one is left.
         """
@@ -307,14 +298,18 @@ class Worker:
     # State
 
     @property
+    def _rank(self) -> int:
+        return self.rank.rank if self.rank is not None else 0
+
+    @property
     def state(self) -> WorkerState:
-        """The state; while an attempt goes on, the attempt's."""
+        """The state; during an attempt, the attempt's."""
         attempt = self._attempt
-        if attempt is None or self._rest is WorkerState.STOPPING:
-            return self._rest
+        if attempt is None or self._idle_state is WorkerState.STOPPING:
+            return self._idle_state
         state = attempt.state
         if state is WorkerState.WAITING:
-            return self._rest
+            return self._idle_state
         return WorkerState.RUNNING if self.follows_rank0 and state in STARTED else state
 
     @property
@@ -336,7 +331,7 @@ class Worker:
 
     @property
     def result(self) -> dict[str, Any]:
-        """What its attempt has reported by `gmg:result` lines."""
+        """The values reported by `gmg:result` lines."""
         return self.newest.result if self.newest is not None else {}
 
     @property
@@ -350,11 +345,11 @@ class Worker:
         return (attempt := self.attempt) is not None and attempt.fps_of_group
 
     def activity(self) -> RankActivity:
-        """What the watch of its group sees of it."""
+        """Returns its activity for the check of its group."""
         return self.newest.activity() if self.newest is not None else RankActivity()
 
     def view(self, index: int, now: float) -> model.Worker:
-        """What clients see of it; `index` is its slot's number, `now` monotonic seconds."""
+        """Returns the worker as clients see it; `index` is its slot's number, `now` monotonic seconds."""
         at, state = self.policy.at, self.state
         if self.newest is not None:
             view = self.newest.view(now)
@@ -387,7 +382,7 @@ class Worker:
         )
 
     async def details(self) -> Details:
-        """What a details screen shows of it. Raises `GmgError` if that is not available."""
+        """Returns the content of a details page. Raises `GmgError` if that is not available."""
         if self.newest is None:
             return Details(self.slot.name, (), self._workplace.spec.cwd, {}, (), "not asked yet", ())
         details, newest = await self.newest.details(), self.newest.record()

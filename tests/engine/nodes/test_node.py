@@ -113,7 +113,7 @@ async def test_a_worker_waits_for_its_node_only_while_that_is_not_there() -> Non
         if available:
             node.available.set()
         listener = MagicMock()
-        order = Order(Slot("n1/cpu0", node="n1"), Task((), {}, 0, 1), 1, (), {}, "log")
+        order = Order(Slot("n1/cpu0", node="n1"), Task((), {}, 0, 1), 1, (), {})
         running = asyncio.create_task(RemoteAttempt(node, order, listener).run())
         await asyncio.sleep(0.05)
         reasons.append(listener.waits.call_args.args[0])
@@ -127,7 +127,7 @@ async def test_a_worker_that_was_stopped_is_no_longer_stuck_whatever_its_node_re
     node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
     node.available.set()
     listener = MagicMock()
-    attempt = RemoteAttempt(node, Order(Slot("n1/cpu0", node="n1"), Task((), {}, 0, 1), 1, (), {}, "log"), listener)
+    attempt = RemoteAttempt(node, Order(Slot("n1/cpu0", node="n1"), Task((), {}, 0, 1), 1, (), {}), listener)
     running = asyncio.create_task(attempt.run())
     await asyncio.sleep(0.05)
     assert attempt.assignment is not None
@@ -138,7 +138,7 @@ async def test_a_worker_that_was_stopped_is_no_longer_stuck_whatever_its_node_re
     for stops, idle in ((False, "no output for 9 s"), (True, None)):
         if stops:
             attempt.stop(Stop())
-        attempt.take_report(report)
+        attempt.apply_report(report)
         assert listener.idle.call_args.args == (idle,)
         assert attempt.activity().settled is not stops
     running.cancel()
@@ -151,7 +151,7 @@ async def test_an_attempt_that_is_stopped_before_its_agent_begins_it_has_an_outc
     host, slot = MagicMock(), EngineSlot(Slot("cpu0"), 0, 1)
     workplace = Workplace.here(Session(spec, (slot.slot,), 0, 0.0, ""), host)
     agent = Agent({"cpu0": slot}, workplace, MagicMock(), lambda: None)
-    assignment = Assignment(1, Task((), {}, 0, 1), "log", stop=Stop(cause))
+    assignment = Assignment(1, Task((), {}, 0, 1), stop=Stop(cause))
     agent.assign(agent, SetSlot("cpu0", msgspec.Raw(msgspec.msgpack.encode(assignment))))
     (assigned,) = agent._assigned.values()
     outcome = assigned.report().outcome
@@ -163,7 +163,7 @@ async def test_an_attempt_that_is_stopped_before_its_agent_begins_it_has_an_outc
 async def test_a_rank_that_has_ended_is_not_assigned_again_by_a_later_stop() -> None:
     node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
     node.available.set()
-    attempt = RemoteAttempt(node, Order(Slot("n1/cpu0"), Task((), {}, 0, 1), 1, (), {}, "log"), MagicMock())
+    attempt = RemoteAttempt(node, Order(Slot("n1/cpu0"), Task((), {}, 0, 1), 1, (), {}), MagicMock())
     running = asyncio.create_task(attempt.run())
     await eventually(lambda: attempt.assignment)
     running.cancel()

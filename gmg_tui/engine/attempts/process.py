@@ -37,7 +37,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of its descendants' orphans (prctl(2), `PR_SET_CHILD_SUBREAPER`).
+    """Makes this process the parent of its descendants' orphans (prctl(2), `PR_SET_CHILD_SUBREAPER`).
 
     A grandchild that starts a session of its own and outlives its parent is then still reaped.
     """
@@ -64,7 +64,7 @@ class Process:
     Attributes:
         sent: The last signal and how long its effect is waited for; None before the first.
         survivors: The processes that the kernel does not let go; None unless the last signal has left some.
-        given_up: Set with `survivors`.
+        unkillable: Set with `survivors`.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Process:
     ) -> None:
         self.sent: str | None = None
         self.survivors: str | None = None
-        self.given_up = asyncio.Event()
+        self.unkillable = asyncio.Event()
         self._pipes, self._scans, self.mark, self._feed, self._changed = pipes, scans, mark, feed, changed
         self._ending: asyncio.Task[None] | None = None
         self._is_killing = False
@@ -103,7 +103,7 @@ class Process:
         return None if self._process is None else self._process.returncode
 
     async def start(self, command: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> None:
-        """Start the process, with standard input from `/dev/null`.
+        """Starts the process, with standard input from `/dev/null`.
 
         Raises:
             OSError: It cannot be started.
@@ -132,12 +132,12 @@ class Process:
                 os.close(writing_end)
 
     async def wait(self) -> int:
-        """Wait for the first process to end. Returns its exit code, negative for a signal."""
+        """Waits for the first process to end. Returns its exit code, negative for a signal."""
         assert self._process is not None
         return await self._process.wait()
 
     def close_pipes(self) -> None:
-        """Read all output that is left, then close the pipes, even if a surviving process keeps one open."""
+        """Reads all output that is left, then closes the pipes, even if a surviving process keeps one open."""
         for pipe in self._open:
             self._pipes.close(pipe)
         self._open.clear()
@@ -181,13 +181,13 @@ class Process:
         return self._ending is not None
 
     def end(self, steps: Sequence[Step]) -> None:
-        """Send the signals of `steps` in order until no process is left; only `KILL` replaces others that are being sent.
+        """Sends the signals of `steps` in order until no process is left; only `KILL` replaces others that are being sent.
 
         SIGINT goes to the process group alone, as the terminal's ctrl+c does, while the first process lives; the others
-        also reach processes that have left the group. Stopped processes are continued, or they could not obey. The group
+        also reach processes that have left the group. Stopped processes are continued, or they could not apply_stop. The group
         is signalled first, and looked at then: that needs neither memory, nor a thread, nor a descriptor.
         """
-        if self._process is None or self.given_up.is_set():
+        if self._process is None or self.unkillable.is_set():
             return
         if self._ending is not None:
             if steps is not KILL or self._is_killing:  # killing again must not begin its wait again
@@ -197,7 +197,7 @@ class Process:
         self._ending = asyncio.create_task(self._end(steps))
 
     async def all_gone(self) -> None:
-        """Wait until all processes have ended, or are stuck in the kernel."""
+        """Waits until all processes have ended, or are stuck in the kernel."""
         while self._ending is not None and not self._ending.done():
             await asyncio.wait([self._ending])  # a kill may have replaced it
 
@@ -217,11 +217,11 @@ class Process:
             pids = ", ".join(f"{proc.pid} (state {proc.state})" for proc in left)
             self.survivors = f"survives SIGKILL: process {pids}; the kernel does not let it go"
             _log.warning("%s", self.survivors)
-            self.given_up.set()
+            self.unkillable.set()
             self._changed()
 
     async def _signalled(self, number: signal.Signals, wait_s: float) -> list[Proc] | None:
-        """Send a signal to all that the group's has not reached, and wait. Returns what is left; None if unknown."""
+        """Sends a signal to all that the group's has not reached, and waits. Returns what is left; None if unknown."""
         loop, reached = asyncio.get_running_loop(), set[tuple[int, int]]()
         deadline = loop.time() + wait_s
         while True:
@@ -263,7 +263,7 @@ class Process:
                 process_tree.send(proc, each)
 
     def pass_on(self, number: signal.Signals) -> bool:
-        """Send a signal to the first process if it has a handler for it, without which it would die; True if it has."""
+        """Sends a signal to the first process if it has a handler for it, without which it would die; True if it has."""
         if self._process is None or self.exit_code is not None or not process_tree.handles(self.pid, number):
             return False
         self._process.send_signal(number)

@@ -23,7 +23,7 @@ from gmg_tui.session import RANKS
 _log = logging.getLogger(__name__)
 
 _PORTS = 5
-"""How many ports in a row may turn out to be taken before that counts as a failure of the group."""
+"""Ports in a row that may turn out to be taken before that counts as a failure of the group."""
 _BLIND_S = 10.0
 """After a longer time without a check, as when the engine was stopped, earlier progress says nothing."""
 _TIMES_USUAL = 3.0
@@ -32,7 +32,7 @@ _ORDER = (
     *("stopping", "restarting", "waiting", "starting", "building"),
     *("compiling", "running", "failed", "stopped", "finished"),
 )
-"""A group is in the first of these states in which one of its ranks is."""
+"""States by precedence: a group has the first of them that one of its ranks has."""
 
 
 @dataclass
@@ -42,15 +42,15 @@ class _Attempt:
     ready: set[int] = field(default_factory=set)
     """The ranks that are ready to start."""
     address: tuple[str, int] | None = None
-    """Where the ranks meet: an address and a port; None until all are ready."""
+    """The address and port of the rendezvous; None until all ranks are ready."""
     called_off: bool = False
-    """Whether it is being ended."""
+    """True once it is being ended."""
     stuck: str | None = None
-    """Why it was ended, if it was stuck."""
+    """The reason that it was ended, if it was stuck."""
     failed: list[int] = field(default_factory=list)
     """The ranks that failed, the first one first."""
     outcomes: dict[int, Outcome] = field(default_factory=dict)
-    """Of the ranks that have ended."""
+    """Outcomes of the ranks that have ended."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -62,7 +62,7 @@ class _Attempt:
         return next(causes, failed[0] if failed else None)
 
     def failure_of(self, rank: int) -> Failure | None:
-        """Why a rank failed: by itself, or with its group; once all have ended."""
+        """Returns why a rank failed, by itself or with its group, once all have ended."""
         if self.cause is None:
             return Failure(FailureKind.GROUP, f"the group was stuck: {self.stuck}", "") if self.stuck else None
         first, failure = self.cause
@@ -77,35 +77,31 @@ class Group:
     Attributes:
         id: Its name: `g0`, `g1` …
         slots: Where its ranks run, by rank.
-        members: Its ranks, in their order; each is given its worker before the group runs.
-        policy: When its next attempt is due.
-        stuck: Why it counts as stuck, in one line.
+        workers: Of its ranks, in their order; each adds itself.
+        policy: Decides when its next attempt is due.
+        stuck: The reason that it counts as stuck.
     """
 
     def __init__(self, name: str, slots: Iterable[str], task: Task, workplace: Workplace) -> None:
         self.id = name
         self.slots = tuple(slots)
-        ranks = (Rank(name, rank, len(self.slots)) for rank in range(len(self.slots)))
+        self.workers: list[Worker] = []
         self.policy = RestartPolicy(workplace.spec)
-        self.members = tuple(GroupRank(self, rank) for rank in ranks)
+        self._due = [asyncio.Event() for _ in self.slots]
+        """Set for each rank that has not begun the attempt."""
         self.stuck: str | None = None
         self._task, self._workplace, self._session = task, workplace, workplace.session
         self._attempt = _Attempt()
         self._attempts = self._ports_taken = 0
-        """How many attempts have started, and how many in a row failed because their port was in use."""
+        """Attempts that have started, and those in a row that failed because their port was in use."""
         self._change = asyncio.Event()
         self._checked_at = self._watched_since = 0.0
         """The last check, and the first since when there was no break, monotonic seconds."""
 
-    @property
-    def workers(self) -> list[Worker]:
-        """Of its ranks, in their order."""
-        return [member.worker for member in self.members]
-
     # An attempt, from the ranks
 
     async def run(self) -> None:
-        """Begin an attempt of all ranks whenever one is due, until cancelled."""
+        """Begins an attempt of all ranks whenever one is due, until cancelled."""
         while True:
             await self.policy.due()
             self._attempt, self.stuck = _Attempt(), None
@@ -113,17 +109,30 @@ class Group:
             saved = checkpoints.ledger(
                 self._task.checkpoints, *(each.checkpoints for each in records if each is not None)
             )
-            for member in self.members:
-                member.worker.task = replace(member.worker.task, checkpoints=saved)
-                member.is_due.set()
+            for worker, due in zip(self.workers, self._due, strict=True):
+                worker.task = replace(worker.task, checkpoints=saved)
+                due.set()
             await self._attempt.ended.wait()
+
+    def task(self, rank: int) -> Task:
+        """Returns the task of a rank."""
+        return replace(self._task, rank=Rank(self.id, rank, len(self.slots)))
+
+    async def due(self, rank: int) -> None:
+        """Waits until the next attempt is due, and begins it for a rank."""
+        await self._due[rank].wait()
+        self._due[rank].clear()
+
+    def pending(self, rank: int) -> bool:
+        """Returns True if another attempt follows."""
+        return self._due[rank].is_set() or self.policy.pending
 
     def _changed(self) -> None:
         self._change.set()
         self._change = asyncio.Event()
 
     def end(self, stuck: str | None = None) -> None:
-        """End all ranks of the attempt, and let none start; `stuck` is the reason where another attempt replaces it."""
+        """Ends all ranks of the attempt, and lets none start; `stuck` is the reason where another attempt replaces it."""
         attempt = self._attempt
         attempt.stuck = stuck or attempt.stuck
         if not attempt.called_off:
@@ -138,8 +147,8 @@ class Group:
             self._attempt.failed.append(rank)
         self.end()
 
-    async def meet(self, rank: int, report: Report) -> Meeting | None:
-        """Wait until all ranks are ready. None: the attempt is called off."""
+    async def rendezvous(self, rank: int, report: Report) -> Meeting | None:
+        """Waits until all ranks are ready. None: the attempt is called off."""
         attempt = self._attempt
         attempt.ready.add(rank)
         if not self._without(attempt.ready) and not attempt.called_off:
@@ -177,7 +186,7 @@ class Group:
         )
 
     async def conclude(self, rank: int, outcome: Outcome, report: Report) -> Failure | None:
-        """Wait until all ranks have ended, and return why this one failed."""
+        """Waits until all ranks have ended, and returns why this one failed."""
         attempt = self._attempt
         if outcome.failure is not None or outcome.by_user:
             self.fail(rank)
@@ -219,21 +228,21 @@ class Group:
     # Once a second
 
     def check(self, now: float) -> None:
-        """Check whether it is stuck at `now`, monotonic seconds, and replace it if it is and that is wanted."""
+        """Checks whether it is stuck at `now`, monotonic seconds, and replaces it if it is and that is wanted."""
         if now - self._checked_at > _BLIND_S:
             self._watched_since = now
         self._checked_at, workers = now, self.workers
         if any(worker.state is WorkerState.RUNNING and worker.fps_of_group for worker in workers):
             for worker in workers:  # it steps with the others, who print nothing
                 worker.follow_rank0()
-        self.stuck = self._why_stuck(now)
+        self.stuck = self._stuck_reason(now)
         for worker in workers:
             worker.set_stuck(self.stuck)
         if self.stuck is not None and self._session.spec.restart_stuck and self.policy.replace_stuck():
             self.end(self.stuck)
 
-    def _why_stuck(self, now: float) -> str | None:
-        """Why it is stuck; None where it is not, or a rank is being started, held or ended.
+    def _stuck_reason(self, now: float) -> str | None:
+        """Returns why it is stuck; None if it is not, or a rank is being started, held or ended.
 
         A deadlocked collective appears busy: the GPU is at 100 % and a CPU core too. The sign is that no rank makes
         progress.
@@ -263,7 +272,7 @@ class Group:
 
     @property
     def cause(self) -> str | None:
-        """Which rank failed first in the current or last attempt, and of what, in one line; None where none did."""
+        """The rank that failed first in the current or last attempt, and why; None if none did."""
         cause, stuck = self._attempt.cause, self._attempt.stuck
         if cause is None:
             return f"stuck: {stuck}" if stuck is not None else None
@@ -294,7 +303,7 @@ class Group:
 
     @property
     def _reports_for_all(self) -> bool:
-        """Whether a rank reports the rate of all: it steps with the others, who print nothing."""
+        """True if a rank reports the rate of all: it steps with the others, who print nothing."""
         return any(worker.fps_of_group for worker in self.workers)
 
     def _rate(self) -> float | None:
@@ -304,46 +313,8 @@ class Group:
         return sum(rates) if rates else None
 
 
-class GroupRank:
-    """A rank's part in its group, a `Barrier` of its worker: its next attempt is due when the group's is."""
-
-    worker: Worker
-
-    def __init__(self, group: Group, rank: Rank) -> None:
-        self.policy, self.rank = group.policy, rank
-        self.is_due = asyncio.Event()
-        self._group = group
-
-    async def due(self) -> None:
-        """As `Barrier.due`."""
-        await self.is_due.wait()
-        self.is_due.clear()
-
-    @property
-    def pending(self) -> bool:
-        """As `Barrier.pending`."""
-        return self.is_due.is_set() or self.policy.pending
-
-    async def meet(self, report: Report) -> Meeting | None:
-        """As `Barrier.meet`."""
-        return await self._group.meet(self.rank.rank, report)
-
-    def call_off(self) -> None:
-        """As `Barrier.call_off`."""
-        self._group.end()
-
-    def leader_ended(self, exit_code: int) -> None:
-        """As `Barrier.leader_ended`."""
-        if exit_code != 0:
-            self._group.fail(self.rank.rank)
-
-    async def conclude(self, outcome: Outcome, report: Report) -> Failure | None:
-        """As `Barrier.conclude`."""
-        return await self._group.conclude(self.rank.rank, outcome, report)
-
-
 def _silent_s(ranks: Sequence[RankActivity], stuck_after_s: float, since: float, now: float) -> float | None:
-    """How long no rank has made progress, seconds, where that is too long; None where it is not.
+    """Returns the seconds without progress of any rank if that is too long; None if it is not.
 
     They were watched from `since` on, which is in monotonic seconds, as `now` is.
     """
@@ -358,5 +329,5 @@ def _silent_s(ranks: Sequence[RankActivity], stuck_after_s: float, since: float,
 
 
 def _builds(seen: RankActivity, last: float) -> bool:
-    """Whether a rank builds another scene since its last report of progress, or where it reports none the group's."""
+    """Returns True if a rank builds another scene since its own last progress, or the group's if it reports none."""
     return not seen.in_running and (seen.progress_at is not None or seen.phase_started > last)
