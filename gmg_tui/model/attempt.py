@@ -124,7 +124,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     continued_from: str | None = None
     """The path of the checkpoint that `--resume-args` named to it."""
     simulator: dict[str, str] = {}
-    """What the simulator prints of its mode at its start, such as `performance_mode`: it changes what a step computes."""
+    """Modes that change what a step computes: those Genesis prints, such as `performance_mode`, and torch's `deterministic`."""
 
     @property
     def numbers(self) -> dict[str, float]:

@@ -30,7 +30,8 @@ from gmg_tui.session.store.reader import open_store
 
 _OPTION = re.compile(r"--?[A-Za-z]")
 _NOTHING = "nothing differs in how they ran"
-_MODE = "performance_mode"
+_MODES = ("performance_mode", "deterministic")
+"""Settings of the simulator that change the computation of a step."""
 _FIGURES: tuple[tuple[str, Callable[[list[float]], float], str, Callable[[float | None], str]], ...] = (
     ("start_s", fmean, "start", units.duration),
     ("memory_peak_mib", max, "VRAM", units.mib),
@@ -104,8 +105,9 @@ class Comparison:
             yield "not a comparison: the scripts are different, and so is the work that a step is"
         if simulated and len(simulated) < len(self.sessions):
             yield f"not a comparison: {', '.join(simulated)} simulated, the rest not"
-        if any(row.name == _MODE and None not in row.values for row in self.differences):
-            yield f"not a comparison: {_MODE} changes what a step computes"
+        for row in self.differences:
+            if row.name in _MODES and None not in row.values:
+                yield f"not a comparison: {row.name} changes what a step computes"
 
     def _verdict(self, data: ReportData, of: Change | None) -> str:
         """How much faster a session is than the first, in one sentence; empty if unknown."""

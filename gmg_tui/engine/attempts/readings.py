@@ -247,7 +247,8 @@ class Readings:
             memory_rss_peak_mib=self.activity.memory_rss_peak_mib,
             checkpoints=self.checkpoints,
             continued_from=self.launch.continued_from,
-            simulator=dict(reader.genesis.mode),
+            simulator=reader.genesis.mode
+            | ({"deterministic": self.counts.determinism} if self.counts.determinism else {}),
         )
 
     def rank_activity(self, *, settled: bool, lives: bool) -> RankActivity:

@@ -127,6 +127,8 @@ def _is_plausible(words: dict[str, int]) -> bool:
     """True if the probe can have written this."""
     if min(words.values()) < 0 or words["phase"] >= len(_PHASES) or words["kind"] >= len(probe.KINDS):
         return False
+    if words["determinism"] >= len(probe.DETERMINISM):
+        return False
     if max(words[name] for name in probe.NAMES if name.endswith("_ns")) > time.monotonic_ns() + CLOCK_SLACK_NS:
         return False
     if max(words["environments"], words["first_environments"]) > MAX_ENVIRONMENTS:
@@ -148,6 +150,7 @@ class Counts:
         rate: Environment steps per second now; None where unknown.
         env_steps: Environment steps between the first count and the last.
         seconds: Seconds between these.
+        determinism: `on` or `off`, if torch was imported by the first step; else None.
         last_at: When a step was last counted, monotonic seconds.
         reports: Metrics and saved files that its processes report.
         quiet_s: The longest pause between two steps that is usual, seconds.
@@ -164,6 +167,7 @@ class Counts:
         self.rate: float | None = None
         self.env_steps = self.seconds = self.quiet_s = 0.0
         self.last_at: float | None = None
+        self.determinism: str | None = None
         self._greatest: float | None = None
 
     @property
@@ -214,6 +218,8 @@ class Counts:
         if not stepped:
             return
         words = [counter.words for counter in stepped]
+        known = max(each["determinism"] for each in words)
+        self.determinism = probe.DETERMINISM[known] if known else None
         self.steps = sum(each["steps"] for each in words)
         last_ns = max(each["last_ns"] for each in words)
         self.last_at = last_ns / 1e9

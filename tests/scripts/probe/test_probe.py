@@ -32,6 +32,23 @@ def test_each_step_is_counted_with_its_environments(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize(
+    ("code", "determinism"),
+    [
+        ("", None),
+        ("import sys, types; sys.modules['torch'] = types.ModuleType('torch')\n", None),
+        ("import torch\n", "off"),
+        ("import torch; torch.use_deterministic_algorithms(True)\n", "on"),
+    ],
+)
+def test_the_determinism_of_torch_is_recorded_at_the_first_step(
+    sandbox: Sandbox, code: str, determinism: str | None
+) -> None:
+    sandbox.run(code + SCENE + "scene.step()\n")
+    (words,) = sandbox.counted
+    assert probe.DETERMINISM[words["determinism"]] == (determinism or "unknown")
+
+
+@pytest.mark.parametrize(
     ("code", "phase"),
     [
         ("print()", 0),

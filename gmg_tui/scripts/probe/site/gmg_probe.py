@@ -14,12 +14,13 @@ PHASES = ("started", "importing", "initialising", "created", "building", "compil
 """In their order, from 0; each lasts until the next. The import of a simulator begins with `importing`."""
 IMPORTING, STEPPING = PHASES.index("importing"), PHASES.index("stepping")
 KINDS = ("", "vector", "simulator")
+DETERMINISM = ("unknown", "off", "on")
 STACKS = "stacks"
 """The file to which a process writes its Python stacks when it gets `STACK_SIGNAL`."""
 STACK_SIGNAL = 46
 """A real-time signal (signal(7)) that no library of ours takes; a process without a handler for it would die of it."""
 
-MAGIC = 0x474D_4750_524F_4203
+MAGIC = 0x474D_4750_524F_4204
 """The first word of a file that can be read: `GMGPRO`, and the version of its layout."""
 NAMES = (
     *("magic", "phase", "phase_ns"),  # phase_ns: its begin; all moments by CLOCK_MONOTONIC
@@ -27,6 +28,7 @@ NAMES = (
     *("steps", "environment_steps", "last_ns"),  # last_ns: when the last step ended
     *("mark_steps", "mark_ns"),  # environment steps before the last long pause between two steps, and when it began
     "long_ns",  # from which length on a pause is a long one: half of the longest lately
+    "determinism",  # of torch at the first step, in `DETERMINISM`
 )
 WORDS = Struct(f"{len(NAMES)}q")
 _LATELY_NS, _APART_NS = 5_000_000_000, 100_000_000
@@ -82,7 +84,14 @@ class _Counts:
         if not self.steps:
             self.last_ns = now
             self.write("first_environments", environments, now)
+            self.write("determinism", self.torch_determinism())
         self.write("kind", kind, environments)
+
+    @staticmethod
+    def torch_determinism():
+        """Whether torch uses deterministic algorithms, as an index of `DETERMINISM`."""
+        enabled = getattr(sys.modules.get("torch"), "are_deterministic_algorithms_enabled", None)
+        return 0 if enabled is None else 1 + bool(enabled())
 
     def pause(self, now):
         """Before a step is counted that a long pause preceded, or where there was none for long."""
