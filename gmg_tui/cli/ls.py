@@ -83,7 +83,7 @@ def _row(entry: SessionEntry) -> dict[str, Any]:
         "host": session.spec.host or None,
         "engine_pid": session.engine_pid,
         "script": session.spec.script,
-        "started": datetime.fromtimestamp(session.started, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "started": datetime.fromtimestamp(session.began, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "folder": str(entry.folder),
         "workers": entry.record.workers,
     }
@@ -119,7 +119,7 @@ _COLUMNS = (
     Column[SessionEntry]("host", lambda entry: entry.host if entry.away else None, priority=60, left=True),
     Column[SessionEntry]("script", lambda entry: Path(entry.record.session.spec.script).name, priority=40, left=True),
     Column[SessionEntry](
-        "started", lambda entry: f"{units.span(time.time() - entry.record.session.started)} ago", priority=50, left=True
+        "started", lambda entry: f"{units.span(time.time() - entry.record.session.began)} ago", priority=50, left=True
     ),
     Column[SessionEntry]("workers", _work, priority=80, left=True),
     Column[SessionEntry]("fps", _fps, "FPS", write=units.fps, priority=70),

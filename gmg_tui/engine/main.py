@@ -146,6 +146,9 @@ class Engine:
             idle=hardware.idle,
             versions=versions(spec.python),
             commit=commit,
+            before=earlier[0].session.began
+            if (earlier := sessions.read_record(Path(spec.folder))) is not None
+            else None,
         )
         count = len(hardware.slots)
         slots = {slot.name: EngineSlot(slot, index, count) for index, slot in enumerate(hardware.slots)}

@@ -167,6 +167,13 @@ class Session(Struct, frozen=True, omit_defaults=True):
     """Of what the workers run on, at the session's start."""
     commit: str | None = None
     """The git commit of the script's folder at the session's start, with `-dirty` if files differ from it."""
+    before: UnixTime | None = None
+    """The start of the first of several engines; None unless the session was resumed."""
+
+    @property
+    def began(self) -> float:
+        """The start of its first engine, Unix seconds."""
+        return self.started if self.before is None else self.before
 
     @property
     def idle_text(self) -> str:

@@ -81,7 +81,7 @@ def summary(session: Session, snapshot: Snapshot) -> dict[str, Any]:
         "session": session.spec.name,
         "script": session.spec.script,
         "args": list(session.spec.args),
-        "started": datetime.fromtimestamp(session.started, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "started": datetime.fromtimestamp(session.began, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "elapsed_s": snapshot.elapsed_s,
         "total_fps": sum(printed) if printed else None,
         "total_fps_settled": sum(settled) if settled else None,

@@ -107,7 +107,7 @@ class ReportData(Struct, frozen=True):
     def heading(self) -> str:
         """The session, in one line."""
         began = [ran.attempt.started for each in self.attempts.values() for ran in each if ran.attempt.started]
-        first = min([self.session.started, *began])
+        first = min([self.session.began, *began])
         started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(first))
         if first < self.session.started:  # what ran first belongs to an earlier engine
             started += time.strftime("  resumed %Y-%m-%d %H:%M:%S", time.localtime(self.session.started))

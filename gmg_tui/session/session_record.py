@@ -101,7 +101,9 @@ class Record(Struct, frozen=True):
             else worker
             for worker in snapshot.workers
         )
-        return structs.replace(snapshot, workers=workers)
+        late_s = 0.0 if snapshot.ended else max(0.0, self.ended - snapshot.time)
+        elapsed_s = snapshot.elapsed_s + late_s
+        return structs.replace(snapshot, workers=workers, time=snapshot.time + late_s, elapsed_s=elapsed_s)
 
     def after_loss(self, died: float) -> Record:
         """The record once the engine has died, at that Unix time: no worker and no job runs."""

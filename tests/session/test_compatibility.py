@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import sqlite3
@@ -16,6 +17,9 @@ import pytest
 
 import gmg_tui
 from gmg_tui import session as sessions
+from gmg_tui.cli import gpus
+from gmg_tui.cli.doctor import Finding
+from gmg_tui.model import Gpu, GpuProcess, GpuSample
 from gmg_tui.results.json_csv_export import export
 from gmg_tui.scripts import interpreter
 from gmg_tui.session import RECORD, STORE
@@ -99,11 +103,13 @@ def test_a_session_of_an_earlier_version_is_continued(name: str, words: tuple[st
     folder = _restored(f"12/{name}", tmp_path)
     with open_store(folder / STORE) as stored:
         before = stored.jobs
+    began = json.loads(_asked("ls", "--json"))[0]["started"]
     done = gmg(*words, name, "--headless")
     assert done.returncode == 0, done.stdout + done.stderr
     with open_store(folder / STORE) as stored:
         after = stored.jobs
     assert len(after) >= len(before)
+    assert json.loads(_asked("ls", "--json"))[0]["started"] == began
     ended = [job for job in before if job.state.value == "finished"]
     assert [job.last for job in after[: len(ended)]] == [job.last for job in ended]
 
@@ -140,6 +146,20 @@ def _fields(value: object) -> dict[str, str]:
     return found
 
 
+def _line_of(heading: str) -> set[str]:
+    """The fields that the manual's page on files lists for an output."""
+    manual = Path(gmg_tui.__file__).with_name("guide").joinpath("files.md").read_text()
+    (line,) = (line for line in manual.splitlines() if line.startswith(f"| `{heading}` | `"))
+    return set(re.findall(r"`(\w+)`", line))
+
+
+def test_each_field_of_gpus_and_doctor_is_in_the_manual() -> None:
+    processes = (GpuProcess(os.getpid(), memory_mib=512.0),)
+    gpu = gpus.row(Gpu(0, "GPU-0", "H100", "0000:01:00.0"), GpuSample("GPU-0", processes=processes, throttle=("heat",)))
+    assert _fields(gpu).keys() == _line_of("gpus --json")
+    assert set(Finding.__struct_fields__) == _line_of("doctor --json")
+
+
 @pytest.mark.parametrize(
     "words",
     [("ls",), ("report", "plain"), ("report", "plain", "group"), ("summary.json",), ("tune.json",)],
@@ -155,7 +175,5 @@ def test_each_field_of_the_json_outputs_is_in_the_manual(words: tuple[str, ...],
         text, heading = (folder / words[0]).read_text(), words[0]
     else:
         text, heading = _asked(*words, "--json"), {1: "ls", 2: "report A", 3: "report A B"}[len(words)] + " --json"
-    manual = Path(gmg_tui.__file__).with_name("guide").joinpath("files.md").read_text()
-    (line,) = (line for line in manual.splitlines() if line.startswith(f"| `{heading}` | `"))
-    missing = _fields(json.loads(text)).keys() - set(re.findall(r"`(\w+)`", line))
+    missing = _fields(json.loads(text)).keys() - _line_of(heading)
     assert not missing, f"{heading}: {sorted(missing)}"
