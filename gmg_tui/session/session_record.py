@@ -163,6 +163,14 @@ def job_log(job: JobRecord) -> str:
     return job.log or f"{LOGS}/{job.number:04}-{job.name}.log"
 
 
+def worker_log(worker: Worker) -> str:
+    """Returns the path of a worker's log in its session's folder; in a sweep that of its job's log."""
+    if worker.job is None:
+        return f"{LOGS}/{worker.slot}.log"
+    rank = f".rank{worker.group.rank}" if worker.group is not None and worker.group.rank else ""
+    return f"{LOGS}/{worker.job:04}-{worker.job_name}{rank}.log"
+
+
 def going_on(spec: RunSpec) -> str:
     """How to continue a sweep or tuning that was cut off; empty for a plain run."""
     command = "sweep" if spec.tune is None else "tune"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
@@ -10,6 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.events import Key
 from textual.widgets import Input
 
+from gmg_tui.session import worker_log
 from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import KeysFooter
 from gmg_tui.ui.header import Header
@@ -118,10 +120,10 @@ class MainScreen(TrueSizeScreen[None]):
             case "mark":
                 return self.app.check_action(action, parameters)
             case "back":
-                log = self.log_view.buffer
-                return bool(log.query or view.marked or view.filter)
+                log = self.log_view.sought
+                return bool(log.text or view.marked or view.filter)
             case "search_next":
-                return bool(self.log_view.buffer.query)
+                return bool(self.log_view.sought.text)
             case "fold_node":
                 return bool(view.nodes)
             case "group_log":
@@ -163,7 +165,7 @@ class MainScreen(TrueSizeScreen[None]):
     def action_back(self) -> None:
         """End the search, else unmark all, else show all workers."""
         view, log = self._view, self.log_view
-        if log.buffer.query:
+        if log.sought.text:
             log.search("")
         elif view.marked:
             view.marked.clear()
@@ -235,9 +237,15 @@ class MainScreen(TrueSizeScreen[None]):
         name, ranks = self._view.log
         if anew or self.log_view.source != (name, ranks):
             if not anew:
-                self.log_view.open(name, ranks)
+                self.log_view.open(name, ranks, self._log_path)
             slots = ranks or ((name,) if name else ())
             self.app.request(lambda: self.app.engine.follow(*slots, tail=LOG_TAIL))
+
+    def _log_path(self) -> Path | None:
+        """The log file of the worker whose log is shown; None for a group, whose ranks have one each."""
+        name, ranks = self.log_view.source
+        worker = None if ranks else self._view.worker_on(name)
+        return None if worker is None else Path(self._view.session.spec.folder, worker_log(worker))
 
     def on_log_view_behind(self) -> None:
         """Ask for the newest lines again."""
@@ -264,7 +272,7 @@ class MainScreen(TrueSizeScreen[None]):
     async def action_search(self) -> None:
         """Open the line that asks what to search for."""
         log = self.log_view
-        await self._open_bar(LineBar("search", log.buffer.query, "search the log", log.search))
+        await self._open_bar(LineBar("search", log.sought.text, "search the log", log.search))
 
     async def _open_bar(self, bar: LineBar) -> None:
         """Open a line; one of another name is closed first."""

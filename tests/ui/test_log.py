@@ -82,7 +82,7 @@ async def test_search_highlights_counts_and_steps_through_matches() -> None:
         await play.sees(pilot, "following")
         assert "match " not in _log(app)[0]
         await press(pilot, "slash", *"step", "enter")
-        count = len(app.main.log_view.buffer.matches)
+        count = len(app.main.log_view._match_ends())
         await play.sees(pilot, f"of {count}")
         await press(pilot, "N", "N")
         await play.sees(pilot, f"match {count - 2} of {count}")
@@ -157,7 +157,7 @@ async def test_the_search_field_opens_only_once_and_an_immediate_enter_keeps_its
         await app.run_action("screen.search")
         play.burst(pilot, *"Compiling", "enter")
         await play.sees(pilot, "match 1 of 1")
-        assert app.main.log_view.buffer.query == "Compiling"
+        assert app.main.log_view.sought.text == "Compiling"
         await play.until(pilot, lambda: not app.main.query(LineBar))
 
 

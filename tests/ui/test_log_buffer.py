@@ -32,15 +32,13 @@ def test_a_gap_in_line_numbers_is_shown_and_earlier_lines_are_counted() -> None:
     assert (buffer.printed, buffer.below) == (1211, 0)
 
 
-def test_the_buffer_keeps_the_newest_rows_and_forgets_their_matches() -> None:
+def test_the_buffer_keeps_the_newest_rows() -> None:
     buffer = LogBuffer(kept=100)
-    buffer.search("7")
     for first in range(0, 1000, 10):
         buffer.extend(first, _plain(first, 10))
     kept = len(buffer.rows) - 1
     assert 100 <= kept <= 113
     assert _texts(buffer) == [f"… {1000 - kept} earlier lines", *_plain(1000 - kept, kept)]
-    assert [_texts(buffer)[at] for at in buffer.matches] == [text for text in _texts(buffer) if "7" in text]
 
 
 def test_a_paused_buffer_drops_nothing_grows_to_twice_its_size_and_continues_after_a_gap() -> None:
@@ -58,17 +56,6 @@ def test_a_paused_buffer_drops_nothing_grows_to_twice_its_size_and_continues_aft
     assert _texts(buffer)[-51:] == [f"… {950 - taken} lines skipped", *_plain(950, 50)]
     assert len(buffer.rows) <= 113
     assert buffer.below == 0
-
-
-def test_a_search_ignores_case_and_wraps_around() -> None:
-    buffer = LogBuffer()
-    buffer.extend(0, ["Error", "ok", "ERROR", "ok"])
-    buffer.search("error")
-    assert buffer.matches == [0, 2]
-    assert [buffer.match(at, "down") for at in (0, 2)] == [2, 0]
-    assert [buffer.match(at, "up") for at in (2, 0)] == [0, 2]
-    buffer.search("nowhere")
-    assert buffer.match(0, "down") is None
 
 
 # Folding
@@ -112,12 +99,11 @@ _messages = st.lists(
 )
 
 
-@given(_messages, st.integers(1, 12), st.sampled_from(["", "warn"]), st.integers(0, 30))
+@given(_messages, st.integers(1, 12), st.integers(0, 30))
 def test_every_line_is_counted_and_paused_rows_stay(
-    messages: list[tuple[int, list[str]]], kept: int, query: str, hold: int
+    messages: list[tuple[int, list[str]]], kept: int, hold: int
 ) -> None:
     buffer, number = LogBuffer(kept=kept), 0
-    buffer.search(query)
     for at, (gap, words) in enumerate(messages):
         if at == hold:
             buffer.pause()
@@ -128,10 +114,9 @@ def test_every_line_is_counted_and_paused_rows_stay(
         if buffer.paused:
             assert buffer.rows[: len(before)][: buffer._closed] == before[: buffer._closed]
     buffer.resume()
-    rows, matches = list(buffer.rows), list(buffer.matches)
+    rows = buffer.rows
     assert sum(row.lines for row in rows) + buffer.below == buffer.printed
     assert all(row.end >= other.end for other, row in pairwise(rows))
-    assert matches == [number for number, row in enumerate(rows) if query and query in row.shown]
 
 
 def test_lines_of_a_group_appear_in_order_of_arrival_with_their_ranks() -> None:

@@ -1,53 +1,63 @@
-"""The widget with the log of the selected worker, or of its group: following or paused, scrolled, searched."""
+"""The widget with the log of the selected worker, or of its group: followed or paused, scrolled, searched, selected."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from itertools import islice
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Final
 
-from rich.cells import chop_cells
+from rich.segment import Segment
+from textual import work
 from textual.message import Message
+from textual.selection import Selection
+from textual.strip import Strip
 
 from gmg_tui.model import units
-from gmg_tui.scripts.genesis.output.log_text import Severity, severity
 from gmg_tui.session.protocol import Lines
 from gmg_tui.ui.drawing import SIGNS, WHEEL_ROWS, Row, Rows
-from gmg_tui.ui.log.buffer import NO_RANKS, LogBuffer, LogRow
+from gmg_tui.ui.log.buffer import NO_RANKS, LogBuffer
+from gmg_tui.ui.log.file import LogFile
+from gmg_tui.ui.log.pages import LogPages
+from gmg_tui.ui.log.rows import LogRow, Position, Query, back, forth, index_of, part_of, wrapped
+from gmg_tui.ui.log.search import FileSearch, next_of
 
-_STYLES: Final = {Severity.NONE: "text", Severity.WARNING: "warn", Severity.ERROR: "error"}
-
-
-class Position(NamedTuple):
-    """A row of the screen in a log whose rows may be wrapped."""
-
-    row: int
-    """Index of a row of the buffer."""
-    part: int
-    """Which of the pieces that it is wrapped into."""
+_UNASKED_PAGES: Final = 4
+"""Pages read without a scroll, to fill the view with what precedes a long run of progress."""
 
 
 class LogView(Rows):
-    """A title row and the visible part of the log of a worker or a group. Only what is visible is ever drawn."""
+    """A title row and the visible part of a log."""
+
+    ALLOW_SELECT = True
 
     class Behind(Message):
-        """The log is followed again, and lines came meanwhile that it did not take."""
+        """The log is followed again, and newer lines must be requested."""
 
     def __init__(self) -> None:
         super().__init__()
         self.source: tuple[str, Mapping[str, int]] = ("", NO_RANKS)
-        """The name of the slot or group that the log is of, and the group's ranks, by slot."""
-        self.buffer = LogBuffer()
+        """The name of the slot or group, and the group's ranks by slot."""
+        self.pages = LogPages()
+        self.sought = Query()
+        self._search: FileSearch | None = None
         self._top = Position(0, 0)
-        self._match_line: int | None = None
-        """The `LogRow.end` of the row with the present match: unlike its index it stays the same."""
+        self._match_end: int | None = None
+        """The `LogRow.end` of the current match."""
+        self._loading: Callable[[], Awaitable[int | None]] | None = None
+        self._pages_left = _UNASKED_PAGES
+        self._continued: list[bool] = []
+        """For each screen row, whether it continues the line above."""
 
-    def open(self, name: str, ranks: Mapping[str, int] = NO_RANKS) -> None:
-        """Show the log of the slot called `name`, starting empty; or those of a group's `ranks`, by slot."""
-        before, self.source = self.buffer, (name, ranks)
-        self.buffer = LogBuffer(ranks=ranks)
-        self.buffer.search(before.query)
-        self._top, self._match_line = Position(0, 0), None
+    def open(
+        self, name: str, ranks: Mapping[str, int] = NO_RANKS, path: Callable[[], Path | None] = lambda: None
+    ) -> None:
+        """Show the log of the slot `name`, or those of a group's `ranks`; `path` returns that of its file, if it has one."""
+        self._stop_search()
+        self.source, self.pages = (name, ranks), LogPages(ranks, path)
+        self._top, self._match_end, self._loading = Position(0, 0), None, None
+        self._pages_left = _UNASKED_PAGES
         self.update_rows()
 
     def take(self, lines: Lines) -> None:
@@ -55,51 +65,109 @@ class LogView(Rows):
         name, ranks = self.source
         if lines.slot not in (ranks or {name}):
             return
-        first_ones = self.buffer.empty
+        is_first = self.buffer.empty
         self.buffer.extend(lines.first, lines.lines, slot=lines.slot if ranks else "")
-        if first_ones:
+        if is_first:
             self.update_rows()
+
+    @property
+    def buffer(self) -> LogBuffer:
+        """The newest rows."""
+        return self.pages.buffer
+
+    @property
+    def rows(self) -> Sequence[LogRow]:
+        """The rows that can be scrolled through without reading the file."""
+        return self.pages.rows
 
     # Drawing
 
     def make_rows(self, width: int, height: int) -> list[Row]:
-        """The title and the visible lines."""
-        buffer, match = self.buffer, self._match
-        lowest = self._back(Position(len(buffer.rows), 0), self._page)
+        """Returns the title and the visible lines."""
+        rows, match = self.rows, self._match
+        lowest = self._back(Position(len(rows), 0), self._page)
         self._top = lowest if self.following else max(Position(0, 0), min(self._top, lowest))
         lines: list[Row] = []
-        for index in range(self._top.row, len(buffer.rows)):
-            row = buffer.rows[index]
-            lines += wrapped(row, width, buffer.marks(row), here=index == match)
+        self._continued = []
+        for index in range(self._top.row, len(rows)):
+            row = rows[index]
+            lines += wrapped(row, width, self.sought.marks(row), here=index == match)
+            self._continued += [number > 0 for number in range(len(lines) - len(self._continued))]
             if len(lines) >= self._page + self._top.part:
                 break
+        if self._top.row == 0 and self.pages.starts_later and self._pages_left > 0:
+            self._pages_left -= 1
+            self.call_later(self._load_above)
+        self._continued = [False, *self._continued[self._top.part :]]
         return [self._title(width), *lines[self._top.part : self._top.part + self._page]]
 
     def _title(self, width: int) -> Row:
         buffer, line = self.buffer, Row(width, SIGNS.line[0], "border")
         name, ranks = self.source
-        if buffer.query:
+        if self.sought.text:
             line.end(f" {self._search_text()} ", "strong")
         elif not buffer.empty:
             line.end(f" {units.count(buffer.printed, 'line')} ", "dim")
         line.add(SIGNS.line[0] * 2 + " ", "border")
         line.add(f"{name} log, {len(ranks)} ranks" if ranks else f"{name} log".lstrip(), "title")
         if self.following:
-            line.add(" following ", "ok")
-        else:
-            last = self._forth(self._top, self._page - 1).row
-            below = sum(row.lines for row in islice(buffer.rows, last + 1, None)) + buffer.below
-            more = f", {units.count(below, 'line')} below {SIGNS.down}" if below > 0 else ""
-            line.add(f" paused{more} ", "warn")
-        return line
+            return line.add(" following ", "ok")
+        last = self._forth(self._top, self._page - 1).row
+        if self.pages.file is not None:
+            size = self.pages.file.size
+            end = self.rows[last].end if last < len(self.rows) else size
+            return line.add(f" paused at {end / max(1, size):.0%} of {units.size(size)} ", "warn")
+        below = sum(row.lines for row in islice(buffer.rows, last + 1, None)) + buffer.below
+        more = f", {units.count(below, 'line')} below {SIGNS.down}" if below > 0 else ""
+        return line.add(f" paused{more} ", "warn")
 
     def _search_text(self) -> str:
-        matches, match = self.buffer.matches, self._match
-        if not matches:
-            gone = self.buffer.rows[0].lines if self.buffer.rows and self.buffer.rows[0].gap else 0
-            return f"no match in the newest {units.count(self.buffer.printed - gone, 'line')}" if gone else "no match"
-        number = str(matches.index(match) + 1) if match in matches else SIGNS.ellipsis
-        return f"match {number} of {len(matches):,}"
+        ends, match, search = self._match_ends(), self._match_end, self._search
+        running = search is not None and search.running
+        progress = f"searching, {search.searched_pct} %" if search is not None and running else ""
+        if not ends and (running or search is not None or not self.buffer.has_gap):
+            return progress or "no match"
+        if not ends:
+            return f"no match in the newest {units.count(self.buffer.printed - self.buffer.rows[0].lines, 'line')}"
+        number = f"{ends.index(match) + 1:,}" if match in ends else SIGNS.ellipsis
+        more = "+" if search is not None and search.is_full else ""
+        return f"match {number} of {len(ends):,}{more}{', ' if progress else ''}{progress}"
+
+    def render_line(self, y: int) -> Strip:
+        """Returns a screen row, with the selection marked."""
+        strip, selection = super().render_line(y).apply_offsets(0, y), self.text_selection
+        span = selection.get_span(y) if selection is not None and y > 0 else None
+        if span is None:
+            return strip
+        start, end = span[0], span[1] if span[1] >= 0 else len(strip.text)
+        style, segments, at = self.screen.get_component_rich_style("screen--selection"), list[Segment](), 0
+        for segment in strip:
+            cuts = [max(0, min(cut - at, len(segment.text))) for cut in (start, end)]
+            before, inside, after = (segment.text[a:b] for a, b in zip([0, *cuts], [*cuts, None], strict=True))
+            segments += [
+                Segment(text, segment.style + style if marked and segment.style else segment.style)
+                for text, marked in ((before, False), (inside, True), (after, False))
+                if text
+            ]
+            at += len(segment.text)
+        return Strip(segments, strip.cell_length)
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """Returns the selected text; a wrapped line is one line."""
+        text = ""
+        for y, continued in enumerate(self._continued):
+            span = selection.get_span(y) if y else None
+            if span is None or y >= len(self._rows):
+                continue
+            line = self._rows[y].text[span[0] : span[1] if span[1] >= 0 else None].rstrip()
+            text += line if continued or not text else f"\n{line}"
+        return text, "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        """Pause: selected rows must not move."""
+        if selection is not None and self.following:
+            self.pause()
+        super().selection_updated(selection)
 
     # Positions
 
@@ -108,49 +176,28 @@ class LogView(Rows):
         """Rows of the log that are visible."""
         return max(0, self.size.height - 1)
 
-    def _parts(self, index: int) -> int:
-        return len(pieces(self.buffer.rows[index], self.size.width))
-
     def _back(self, position: Position, rows: int) -> Position:
-        """The position so many rows of the screen above, at most the first."""
-        index, part = position
-        part -= rows
-        while part < 0 and index > 0:
-            index -= 1
-            part += self._parts(index)
-        return Position(index, max(0, part))
+        return back(self.rows, self.size.width, position, rows)
 
     def _forth(self, position: Position, rows: int) -> Position:
-        """The position so many rows of the screen below, at most the one after the last."""
-        (index, part), end = position, len(self.buffer.rows)
-        part += rows
-        while index < end and part >= (parts := self._parts(index)):
-            part -= parts
-            index += 1
-        return Position(index, part if index < end else 0)
-
-    @property
-    def _line_at_top(self) -> int:
-        """The number of the first visible line."""
-        rows = self.buffer.rows
-        return rows[self._top.row].end - 1 if self._top.row < len(rows) else 0
+        return forth(self.rows, self.size.width, position, rows)
 
     # Following and scrolling
 
     @property
     def following(self) -> bool:
-        """Whether the newest lines are visible; else the visible rows stay, whatever comes."""
+        """True if the newest lines are visible; otherwise the visible rows stay."""
         return not self.buffer.paused
 
     def follow(self) -> None:
         """Show the newest lines from now on."""
+        self.pages.close()
         if self.buffer.paused:
-            line = self._line_at_top
             self.buffer.resume()
-            self._top = Position(self.buffer.at(line), 0)
+            self._pages_left = _UNASKED_PAGES
             if self.buffer.below > 0:
                 self.post_message(self.Behind())
-        self._match_line = None
+        self._match_end = None
         self.update_rows()
 
     def pause(self) -> None:
@@ -160,12 +207,18 @@ class LogView(Rows):
         self.update_rows()
 
     def scroll_lines(self, rows: int) -> None:
-        """Scroll down by `rows` (up when negative); at its end the log is followed again."""
+        """Scroll down by `rows` (up if negative); at its end the log is followed again."""
+        self.screen.clear_selection()
         self._top = self._forth(self._top, rows) if rows > 0 else self._back(self._top, -rows)
-        if rows > 0 and self._forth(self._top, self._page).row >= len(self.buffer.rows):
-            self.follow()
-        else:
-            self.pause()
+        if rows > 0 and self._forth(self._top, self._page).row >= len(self.rows):
+            if self.pages.window is None:
+                self.follow()
+            else:
+                self._load_below()
+            return
+        self.pause()
+        if rows < 0 and self._top.row == 0 and self.pages.starts_later:
+            self._load_above()
 
     def go(self, direction: str) -> None:
         """Scroll by a page `up` or `down`, or to the first (`home`) or last row (`end`)."""
@@ -173,8 +226,11 @@ class LogView(Rows):
             case "end":
                 self.follow()
             case "home":
-                self._top = Position(0, 0)
                 self.pause()
+                self._top = Position(0, 0)
+                if self.pages.starts_later:
+                    self._load(partial(self._jump, 0))
+                self.update_rows()
             case _:
                 self.scroll_lines((self._page - 1) * (1 if direction == "down" else -1))
 
@@ -182,94 +238,163 @@ class LogView(Rows):
         """Scroll."""
         self.scroll_lines(steps * WHEEL_ROWS)
 
+    # The file
+
+    def _load(self, read: Callable[[], Awaitable[int | None]]) -> None:
+        """Read rows from the file; the first visible one is then that with the index returned, unless it is None."""
+        self._loading = read
+        self._finish(read)
+
+    @work(group="log", exclusive=True)
+    async def _finish(self, read: Callable[[], Awaitable[int | None]]) -> None:
+        try:
+            if (index := await read()) is not None:
+                self._top = Position(index, 0)
+        except OSError as error:
+            self.notify(f"The log file cannot be read: {error.strerror}.", markup=False)
+        finally:
+            if self._loading is read:
+                self._loading = None
+        self.update_rows()
+
+    def _load_above(self) -> None:
+        """Read what precedes the first row, unless something is being read."""
+        if self._loading is None:
+            self._load(partial(self._above, self.pages))
+
+    async def _above(self, pages: LogPages) -> int | None:
+        moved = await pages.load_above()
+        return None if moved is None else self._back(Position(moved, 0), 1).row
+
+    def _load_below(self) -> None:
+        """Read what follows the last row, unless something is being read; at its end the log is followed again."""
+        if self._loading is None:
+            self._load(partial(self._below, self.pages))
+
+    async def _below(self, pages: LogPages) -> int | None:
+        top = self.rows[self._top.row].end
+        if await pages.load_below():
+            return index_of(pages.rows, top - 1)
+        self.follow()
+        return None
+
+    async def _jump(self, offset: int, file: LogFile | None = None) -> int | None:
+        """Show the rows around an offset of the file."""
+        self.pause()
+        if not await self.pages.jump(offset, self.sought, file):
+            return None
+        row = self.rows[index := index_of(self.rows, offset)]
+        part = part_of(row, self.size.width, self.sought.marks(row))
+        return self._back(Position(index, part), self._page // 2 if offset else 0).row
+
     # Search
 
     @property
     def _match(self) -> int | None:
-        """The index of the row with the present match."""
-        return None if self._match_line is None else self.buffer.at(self._match_line - 1)
+        """The index of the row with the current match."""
+        if self._match_end is None or not self.rows:
+            return None
+        index = index_of(self.rows, self._match_end - 1)
+        return index if self.rows[index].end == self._match_end else None
+
+    def _match_ends(self) -> list[int]:
+        """The `LogRow.end` of all rows that match, ascending: those of the file, or else those of the buffer."""
+        if self._search is not None:
+            return [offset + 1 for offset in reversed(self._search.found)]
+        return [row.end for row in self.rows if self.sought.marks(row)]
 
     @property
     def line(self) -> str:
-        """The line of the present match, else the newest visible one, whole; empty where there is none."""
-        rows, match = self.buffer.rows, self._match
-        if match is not None and match < len(rows):
+        """The line of the current match, or else the newest visible one; empty if there is none."""
+        rows, match = self.rows, self._match
+        if match is not None:
             return rows[match].text
         last = self._forth(self._top, max(0, self._page - 1)).row
         return next((row.text for row in reversed(rows[: last + 1]) if not row.gap), "")
 
     def search(self, query: str) -> None:
-        """Search for `query` from the newest visible row; an empty one ends the search, and follows again."""
-        self.buffer.search(query)
-        self._match_line = None
+        """Search for `query` from the newest visible row upwards; an empty one ends the search and follows again."""
+        self._stop_search()
+        self.sought, self._match_end = Query(query), None
         if query:
-            below = self._forth(self._top, self._page).row
-            self._go_to(self.buffer.match(below, "up"))
+            self._start_search(self.sought)
         else:
             self.follow()
         self.screen.refresh_bindings()  # `esc` ends the search
 
+    @work(group="search", exclusive=True)
+    async def _start_search(self, query: Query) -> None:
+        """Search the file, or what the engine has sent if there is none."""
+        try:
+            file = await self.pages.open()
+            if query is not self.sought:
+                return
+            if file is None or not file.size:
+                self._visit(next_of(self._match_ends(), "up", self._bottom))
+                return
+            origin = file.size
+            if self.pages.window is not None:
+                origin = self._bottom
+            elif not self.following:
+                rows = self.rows[: self._forth(self._top, self._page).row]
+                origin = await self.pages.offset_of(rows[-1], file) if rows else origin
+            self._search = search = FileSearch(file, query)
+            await search.run(lambda: self._show_progress(search, origin))
+            if search is self._search:
+                self._show_progress(search, origin)
+        except OSError as error:
+            self.notify(f"The log file cannot be searched: {error.strerror}.", markup=False)
+
+    def _show_progress(self, search: FileSearch, origin: int) -> None:
+        """Visit the first match above the origin, or below it if there is none above."""
+        if search is not self._search:
+            search.stop()
+        elif self._match_end is None and search.found and (search.found[-1] < origin or not search.running):
+            self._visit(next_of(self._match_ends(), "up", origin + 1))
+        else:
+            self.update_rows()
+
+    def _stop_search(self) -> None:
+        if self._search is not None:
+            self._search.stop()
+        self._search = None
+
+    @property
+    def _bottom(self) -> int:
+        """The `LogRow.end` below the visible rows."""
+        last = self._forth(self._top, self._page).row
+        return self.rows[last].end if last < len(self.rows) else self.rows[-1].end + 1 if self.rows else 0
+
     def search_next(self, direction: str) -> None:
         """Go to the next match `up` or `down`."""
-        match = self._match
-        self._go_to(self.buffer.match(self._top.row if match is None else match, direction))
+        if not self.sought.text:
+            return
+        search, ends, here = self._search, self._match_ends(), self._match_end
+        if search is not None and direction == "down" and ends and here == ends[-1] and not search.running:
+            self._catch_up(search)
+        elif search is not None and search.running and direction == "up" and ends and here == ends[0]:
+            return  # it goes on there
+        else:
+            origin = here if here is not None else self.rows[self._top.row].end if self.rows else 0
+            self._visit(next_of(ends, direction, origin))
 
-    def _go_to(self, index: int | None) -> None:
-        self._match_line = None if index is None else self.buffer.rows[index].end
-        if index is not None:
-            row = self.buffer.rows[index]
-            match = Position(index, part_of(row, self.size.width, self.buffer.marks(row)))
+    @work(group="search", exclusive=True)
+    async def _catch_up(self, search: FileSearch) -> None:
+        """Go on to a match that was written since the search, or to the first one."""
+        await search.catch_up()
+        if search is self._search and self._match_end is not None:
+            self._visit(next_of(self._match_ends(), "down", self._match_end))
+
+    def _visit(self, end: int | None) -> None:
+        """Make a match the current one, and show it."""
+        self._match_end = end
+        if end is None:
+            self.update_rows()
+        elif self._search is not None and (self.pages.window is None or self._match is None):
+            self._load(partial(self._jump, end - 1, self._search.file))
+        elif (index := self._match) is not None:
+            row = self.rows[index]
+            match = Position(index, part_of(row, self.size.width, self.sought.marks(row)))
             if not self._top <= match < self._forth(self._top, self._page):
                 self._top = self._back(match, self._page // 2)
             self.pause()
-        self.update_rows()
-
-
-# A row of the log: wrapped, coloured by its severity, with the matches of a search marked
-
-
-def wrapped(row: LogRow, width: int, marks: Sequence[tuple[int, int]], *, here: bool = False) -> list[Row]:
-    """A row of the log in as many rows of the screen as it needs, with marks from some to other characters.
-
-    `here`: these are the present matches. How many lines the row stands for is at its
-    right end.
-    """
-    parts, lines = pieces(row, width), list[Row]()
-    style = "dim" if row.gap or row.progress else _STYLES[severity(row.text)]
-    count, start = _count_of(row), 0
-    for number, piece in enumerate(parts, 1):
-        line, done = Row(width), 0
-        if number == len(parts):
-            line.end(count, "dim")
-            piece = piece[: max(0, len(piece) - len(count))]
-        for first, last in marks:
-            begin, stop = max(first - start, done), min(last - start, len(piece))
-            if begin < stop:
-                line.add(piece[done:begin], style).add(piece[begin:stop], "match-here" if here else "match")
-                done = stop
-        lines.append(line.add(piece[done:], style))
-        start += len(piece)
-    return lines
-
-
-def _count_of(row: LogRow) -> str:
-    """How many lines a row stands for, as its end; empty for one."""
-    return f" ×{row.lines:,}" if row.lines > 1 and not row.gap else ""
-
-
-def pieces(row: LogRow, width: int) -> list[str]:
-    """The row's text in pieces of at most `width` cells, the last with room for its count; at least one."""
-    text, width = row.shown + " " * len(_count_of(row)), max(2, width)  # 2: the room of one wide character
-    if not text.isascii():
-        return chop_cells(text, width)
-    return [text[start : start + width] for start in range(0, len(text), width)] or [""]
-
-
-def part_of(row: LogRow, width: int, marks: Sequence[tuple[int, int]]) -> int:
-    """The number of the piece that the first mark begins in; 0 where there is none."""
-    end = 0
-    for number, part in enumerate(pieces(row, width)):
-        end += len(part)
-        if marks and marks[0][0] < end:
-            return number
-    return 0

@@ -1,0 +1,145 @@
+"""A row of the log: its text, and how it is wrapped and coloured, with the matches of a search marked."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from rich.cells import chop_cells
+
+from gmg_tui.scripts.genesis.output.log_text import Severity, head, severity
+from gmg_tui.ui.drawing import SIGNS, Row, safe
+
+MAX_SHOWN: Final = 610
+"""Characters of a line that are shown."""
+_STYLES: Final = {Severity.NONE: "text", Severity.WARNING: "warn", Severity.ERROR: "error"}
+
+
+class LogRow(NamedTuple):
+    """A line, a marker of skipped lines, or a run of progress lines, represented by the newest."""
+
+    text: str
+    end: int = 0
+    """Identifies the row and grows from row to row: the number of lines up to here, or an offset in the log file."""
+    lines: int = 1
+    """Number of lines it represents."""
+    progress: bool = False
+    """True if they contain nothing but progress."""
+    gap: bool = False
+    """True if it marks skipped lines."""
+    prefix: str = ""
+    """The rank that printed it, in the log of a group."""
+    offset: int = -1
+    """The offset of its first line in the log file; -1 if unknown."""
+
+    @property
+    def shown(self) -> str:
+        """The text as drawn and searched: Genesis' prefix is reduced to time and level, and a very long line is cut."""
+        text, prefix = self.text, None if self.gap else head(self.text)
+        if prefix is not None:
+            level = f"{prefix.level} " if severity(text) is not Severity.NONE else ""
+            text = f"{prefix.clock} {level}{text[prefix.length :]}"
+        if (missing := len(text) - MAX_SHOWN) > 0:
+            text = f"{text[:MAX_SHOWN]} {SIGNS.ellipsis} (+{missing:,} characters)"
+        return self.prefix + safe(text)
+
+
+def fold(rows: list[LogRow], row: LogRow, closed: int = 0) -> None:
+    """Append a row; progress lines in sequence are one row. The first `closed` rows do not change."""
+    last = rows[-1] if len(rows) > closed else None
+    if last is not None and last.progress and row.progress and last.prefix == row.prefix:
+        rows.pop()
+        row = row._replace(lines=last.lines + row.lines, offset=last.offset)
+    rows.append(row)
+
+
+def index_of(rows: Sequence[LogRow], end: int) -> int:
+    """Returns the index of the first row whose `end` is greater; the last row if there is none."""
+    return max(0, min(bisect_right(rows, end, key=lambda row: row.end), len(rows) - 1))
+
+
+class Query:
+    """What is searched for, ignoring case; an empty text finds nothing."""
+
+    def __init__(self, text: str = "") -> None:
+        self.text = text
+        self.pattern = re.compile(re.escape(text) if text else r"(?!)", re.IGNORECASE)
+
+    def marks(self, row: LogRow) -> list[tuple[int, int]]:
+        """Returns the start and end of each match in the row as shown."""
+        return [match.span() for match in self.pattern.finditer(row.shown)] if self.text else []
+
+
+class Position(NamedTuple):
+    """A screen row in a log whose rows may be wrapped."""
+
+    row: int
+    part: int
+    """The index among the pieces that the row is wrapped into."""
+
+
+def back(rows: Sequence[LogRow], width: int, position: Position, count: int) -> Position:
+    """Returns the position `count` screen rows above, at most the first."""
+    index, part = position
+    part -= count
+    while part < 0 and index > 0:
+        index -= 1
+        part += len(pieces(rows[index], width))
+    return Position(index, max(0, part))
+
+
+def forth(rows: Sequence[LogRow], width: int, position: Position, count: int) -> Position:
+    """Returns the position `count` screen rows below, at most the one after the last."""
+    (index, part), end = position, len(rows)
+    part += count
+    while index < end and part >= (parts := len(pieces(rows[index], width))):
+        part -= parts
+        index += 1
+    return Position(index, part if index < end else 0)
+
+
+def wrapped(row: LogRow, width: int, marks: Sequence[tuple[int, int]], *, here: bool = False) -> list[Row]:
+    """Returns the screen rows of a row, with `marks` highlighted (`here`: as the current match).
+
+    The number of lines it represents is at its right end.
+    """
+    parts, lines = pieces(row, width), list[Row]()
+    style = "dim" if row.gap or row.progress else _STYLES[severity(row.text)]
+    count, start = _count_of(row), 0
+    for number, piece in enumerate(parts, 1):
+        line, done = Row(width), 0
+        if number == len(parts):
+            line.end(count, "dim")
+            piece = piece[: max(0, len(piece) - len(count))]
+        for first, last in marks:
+            begin, stop = max(first - start, done), min(last - start, len(piece))
+            if begin < stop:
+                line.add(piece[done:begin], style).add(piece[begin:stop], "match-here" if here else "match")
+                done = stop
+        lines.append(line.add(piece[done:], style))
+        start += len(piece)
+    return lines
+
+
+def _count_of(row: LogRow) -> str:
+    return f" ×{row.lines:,}" if row.lines > 1 and not row.gap else ""
+
+
+def pieces(row: LogRow, width: int) -> list[str]:
+    """Returns the text in pieces of at most `width` cells, the last with room for its count; at least one."""
+    text, width = row.shown + " " * len(_count_of(row)), max(2, width)  # 2: the room of one wide character
+    if not text.isascii():
+        return chop_cells(text, width)
+    return [text[start : start + width] for start in range(0, len(text), width)] or [""]
+
+
+def part_of(row: LogRow, width: int, marks: Sequence[tuple[int, int]]) -> int:
+    """Returns the index of the piece in which the first mark begins; 0 without marks."""
+    end = 0
+    for number, part in enumerate(pieces(row, width)):
+        end += len(part)
+        if marks and marks[0][0] < end:
+            return number
+    return 0

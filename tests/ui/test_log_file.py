@@ -1,0 +1,226 @@
+"""The log file as rows: pages, the search, and how the view moves through it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from gmg_tui.session.protocol import Lines
+from gmg_tui.ui.log import file as log_files
+from gmg_tui.ui.log import pages as log_pages
+from gmg_tui.ui.log.file import LogFile
+from gmg_tui.ui.log.rows import LogRow, Query, fold
+from tests.ui import play
+from tests.ui.play import FakedApp, press
+from tests.ui.sessions import fps_line
+from tests.ui.test_log import SMALL, _log
+
+TALL = (80, 60)
+WARNING = "[Genesis] [07:00:34] [WARNING] needle"
+
+
+def _file(folder: Path, data: bytes) -> LogFile:
+    path = folder / "gpu0.log"
+    path.write_bytes(data)
+    return LogFile(path)
+
+
+def _texts(rows: list[LogRow]) -> list[str]:
+    return [row.text for row in rows]
+
+
+def _found(file: LogFile, text: str, start: int = 0, end: int | None = None) -> list[int]:
+    found: list[int] = []
+    file.search(Query(text), start, file.size if end is None else end, lambda new, _: found.extend(new), lambda: False)
+    return found
+
+
+_pieces = st.sampled_from(
+    [b"a\n", b"\n", b"needle", b"x" * 30, b"\xff\xfe\n", b"Running at 10.00 FPS.\n", b"\r", b"\r\n"]
+)
+
+
+@settings(deadline=None)
+@given(st.lists(_pieces, max_size=60), st.integers(1, 5), st.integers(2, 40))
+def test_pages_up_and_down_have_each_line_once(
+    tmp_path_factory: Any, pieces: list[bytes], count: int, block: int
+) -> None:
+    data = b"".join(pieces)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_files, "_BLOCK_BYTES", block)
+        file = _file(tmp_path_factory.mktemp("log"), data)
+        *finished, rest = data.split(b"\n")
+        down, at = list[LogRow](), 0
+        while (page := file.after(at, count)).rows:
+            down, at = down + page.rows, page.end
+        assert _summary(down) == _summary(_rows(finished))
+        assert at == len(data) - len(rest)
+        up, at = list[LogRow](), len(data)
+        while at:
+            page = file.before(at, count)
+            up, at = page.rows + up, page.start
+        assert _summary(up) == _summary(_rows([*finished, *([rest] if rest else [])]))
+
+
+def _rows(lines: list[bytes]) -> list[LogRow]:
+    rows = list[LogRow]()
+    for line in lines:
+        fold(rows, log_files._Line(0, 0, line).row())
+    return rows
+
+
+def _summary(rows: list[LogRow]) -> list[tuple[str, int]]:
+    return [(row.text, row.lines) for row in rows]
+
+
+def test_long_lines_and_overwritten_ones_are_shown_as_on_a_terminal(tmp_path: Path) -> None:
+    long = b"x" * 1_000_000
+    file = _file(tmp_path, b"first\n" + long + b"\n 1%|#| 1/9\r 99%|#| 9/9\rdone\n" + b"bar\r" * 50_000 + b"\nlast")
+    rows = file.before(file.size, 10).rows
+    assert [row.text[:10] for row in rows] == ["first", "x" * 10, "done", "bar", "last"]
+    assert [row.text[:10] for row in file.after(0, 10).rows] == ["first", "x" * 10, "done", "bar"]
+
+
+def test_a_search_finds_what_is_shown_across_blocks_colours_and_bad_bytes_and_far_into_long_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_files, "_CHUNK_BYTES", 10_000)
+    lines = [f"step {number}".encode() for number in range(20_000)]
+    lines[3] = b"bad \xff NEEDLE"
+    lines[900] = b"\x1b[1mnee\x1b[0mdle"
+    lines[7000] = b"y" * 400_000 + b" needle " + b"y" * 400_000
+    lines[9000] = b"needle\roverwritten"
+    lines[9500:9600] = [fps_line(number, 24e6).encode() for number in range(100)]
+    lines[-1] = b"needle"
+    file = _file(tmp_path, b"\n".join(lines))
+    starts = [len(b"\n".join(lines[:number])) + 1 for number in (3, 900, 7000, len(lines) - 1)]
+    assert _found(file, "needle") == starts[::-1]
+    assert len(_found(file, "Running at")) == 1
+    assert _found(file, "needle", end=starts[2]) == starts[1::-1]
+    row = next(row for row in file.around(starts[2], 5, Query("needle")).rows if row.offset == starts[2])
+    assert "needle" in row.shown
+
+
+def test_a_file_that_was_truncated_or_replaced_ends_earlier(tmp_path: Path) -> None:
+    file = _file(tmp_path, b"line\n" * 1000)
+    os.truncate(tmp_path / "gpu0.log", 10)
+    assert _texts(file.before(5000, 10).rows) == ["line", "line"]
+    assert file.after(4000, 10).rows == []
+    (tmp_path / "new").write_bytes(b"other\n")
+    (tmp_path / "new").replace(tmp_path / "gpu0.log")
+    assert _texts(file.before(file.size, 10).rows) == ["line", "line"]
+
+
+def test_a_line_is_located_by_its_text_and_the_lines_after_it(tmp_path: Path) -> None:
+    file = _file(tmp_path, b"".join(f"line {number % 700}\n".encode() for number in range(5000)))
+    at = file.locate("line 650", 5000 - 651 - 700 + 3)
+    assert _texts(file.after(at, 1).rows) == ["line 651"]
+    assert file.before(at, 1).rows[0].offset == len(
+        b"".join(f"line {number % 700}\n".encode() for number in range(1350))
+    )
+    assert file.locate("absent", 100) == -1
+
+
+# In the view
+
+
+def _app(folder: Path, lines: list[str], tail: int = 1000) -> FakedApp:
+    """An app whose first worker has a log file, of which the engine still has the end."""
+    app = play.busy(1)
+    (folder / "logs").mkdir()
+    (folder / "logs/gpu0.log").write_text("".join(f"{line}\n" for line in lines))
+    session = app.view.session
+    app.view.session = structs.replace(session, spec=structs.replace(session.spec, folder=str(folder)))
+    app.engine.log = {"gpu0": lines}
+    return app
+
+
+def _fps(count: int) -> list[str]:
+    return [fps_line(number, 24e6 + number) for number in range(count)]
+
+
+async def test_a_warning_before_thousands_of_progress_lines_is_shown_and_found(tmp_path: Path) -> None:
+    app = _app(tmp_path, ["first", WARNING, *_fps(5000)])
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "following", "5,002 lines", "07:00:34 WARNING needle", "×5,000", "first")
+        await press(pilot, "slash", *"WARNING", "enter")
+        await play.sees(pilot, "match 1 of 1", "WARNING needle")
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_pages, "_PAGE_ROWS", 100)
+    monkeypatch.setattr(log_files, "MAX_ROWS", 300)
+
+
+async def test_home_and_paging_reach_every_line_of_the_file_and_the_end_follows_again(
+    tmp_path: Path, small_pages: None
+) -> None:
+    app = _app(tmp_path, [f"line {number}" for number in range(2000)])
+    async with app.run_test(size=TALL) as pilot:
+        await play.sees(pilot, "following", "line 1999")
+        await press(pilot, "home")
+        await play.sees(pilot, "line 0 ", "paused at ")
+        seen = set[int]()
+        while not app.main.log_view.following:
+            seen |= _numbers(app)
+            await press(pilot, "pagedown")
+            await play.until(pilot, lambda: app.main.log_view._loading is None)
+        assert seen | _numbers(app) == set(range(2000))
+        app.engine.push(Lines("gpu0", 2000, ("newest",)))
+        await play.sees(pilot, "newest", "2,001 lines")
+
+
+def _numbers(app: FakedApp) -> set[int]:
+    return {int(row.split()[1]) for row in _log(app)[1:] if row.startswith("line ")}
+
+
+async def test_paging_up_passes_through_the_whole_file_without_a_gap(tmp_path: Path, small_pages: None) -> None:
+    app = _app(tmp_path, [f"line {number}" for number in range(4000)])
+    async with app.run_test(size=TALL) as pilot:
+        await play.sees(pilot, "following", "line 3999")
+        seen = set[int]()
+        for _ in range(400):
+            seen |= _numbers(app)
+            if 0 in seen:
+                break
+            await press(pilot, "pageup")
+            await play.until(pilot, lambda: app.main.log_view._loading is None)
+        assert seen == set(range(4000))
+
+
+async def test_matches_of_the_whole_file_are_visited_in_both_directions(tmp_path: Path) -> None:
+    lines = [f"needle {number}" if number % 4000 == 7 else f"line {number}" for number in range(20_000)]
+    app = _app(tmp_path, lines)
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "following", "line 19999")
+        await press(pilot, "slash", *"needle", "enter")
+        await play.sees(pilot, "match 5 of 5", "needle 16007")
+        for key, shown in (("N", "4 of 5"), ("N", "3 of 5"), ("n", "4 of 5"), ("n", "5 of 5"), ("n", "1 of 5")):
+            await press(pilot, key)
+            await play.sees(pilot, f"match {shown}")
+        await play.sees(pilot, "needle 7")
+        with (tmp_path / "logs/gpu0.log").open("a") as file:
+            file.write("a later needle\n")
+        await press(pilot, "N", "n")
+        await play.sees(pilot, "match 6 of 6", "a later needle")
+        await press(pilot, "escape")
+        await play.sees(pilot, "following", "line 19999")
+
+
+async def test_a_log_without_a_readable_file_is_searched_as_far_as_it_is_known(tmp_path: Path) -> None:
+    app = _app(tmp_path, ["needle", *(f"line {number}" for number in range(5000))])
+    (tmp_path / "logs/gpu0.log").unlink()
+    os.mkfifo(tmp_path / "logs/gpu0.log")
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "following", "line 4999")
+        await press(pilot, "slash", *"line 4990", "enter")
+        await play.sees(pilot, "match 1 of 1")
+        await press(pilot, "home")
+        await play.sees(pilot, "earlier lines")
