@@ -261,6 +261,8 @@ _BLANK: Final = Strip([], 0)
 class Rows(Widget):
     """A widget that makes all of its rows for its size and theme, and refreshes those that differ from before."""
 
+    ALLOW_SELECT = False
+
     def __init__(self) -> None:
         super().__init__()
         self._rows: list[Strip] = []

@@ -64,6 +64,14 @@ _MAIN: Final = (
     Binding("pagedown", "log_page('down')", "Log down", id="page-down", tooltip="Scroll it down.", show=False),
     Binding("home", "log_page('home')", "Log start", id="first", tooltip="Go to the log's first line.", show=False),
     Binding("end", "log_page('end')", "Log end", id="last", tooltip="Go to the log's end, and follow it.", show=False),
+    Binding(
+        "y",
+        "copy_line",
+        "Copy",
+        id="copy",
+        tooltip="Copy the selected text, or the match, or the newest visible line.",
+        show=False,
+    ),
     Binding("t", "view", "View", id="view", tooltip="Switch between tiles and table."),
     Binding("exclamation_mark", "trouble", "Next problem", id="trouble", tooltip=_TROUBLE, show=False),
 )
@@ -89,7 +97,6 @@ MAIN_COMMANDS: Final = (
     ("Filter workers", "Show workers with some words: of slot, node, state, job, group, reason.", "filter_workers"),
     ("Fold node", "Fold the selected worker's node into one line, or unfold it.", "fold_node"),
     ("Log of all ranks", "Show the lines of all ranks of the group together, or those of one rank.", "group_log"),
-    ("Copy log line", "Copy the matching line, else the newest visible one, to the clipboard.", "copy_line"),
 )
 """What the main screen has in the palette without a key."""
 

@@ -12,7 +12,7 @@ from textual.events import Key
 from textual.widgets import Input
 
 from gmg_tui.session import worker_log
-from gmg_tui.ui import keys
+from gmg_tui.ui import clipboard, keys
 from gmg_tui.ui.drawing import KeysFooter
 from gmg_tui.ui.header import Header
 from gmg_tui.ui.log.view import LogView
@@ -291,10 +291,9 @@ class MainScreen(TrueSizeScreen[None]):
         """Go to the next match."""
         self.log_view.search_next(direction)
 
-    def action_copy_line(self) -> None:
-        """Copy a line of the log to the terminal's clipboard."""
-        if line := self.log_view.line:
-            self.app.copy_to_clipboard(line)
-            self.app.say("Copied the line.")
+    async def action_copy_line(self) -> None:
+        """Copy the selected text, or else a line of the log."""
+        if text := self.get_selected_text() or self.log_view.line:
+            self.app.say(await clipboard.copy(self.app, text))
         else:
             self.app.say("There is no line to copy.")

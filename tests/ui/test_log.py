@@ -219,15 +219,33 @@ async def test_long_lines_are_wrapped_and_paging_moves_by_screen_rows() -> None:
         await play.sees(pilot, "following", "last")
 
 
-async def test_the_palette_copies_the_match_else_the_newest_line_in_view() -> None:
+async def test_y_copies_the_match_else_the_newest_line_in_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TMUX", raising=False)
     app = _app_of("first", WARNING, "世 last")
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "3 lines")
-        await press(pilot, "do:screen.copy_line")
+        await press(pilot, "y")
         assert app.clipboard == "世 last"
-        await play.sees(pilot, "Copied the line.")
-        await press(pilot, "slash", *"Neutral", "enter", "do:screen.copy_line")
+        await play.sees(pilot, "Sent 1 line to the terminal")
+        await press(pilot, "slash", *"Neutral", "enter", "y")
         assert app.clipboard == WARNING
+
+
+async def test_text_selected_with_the_mouse_is_marked_and_copied_and_the_log_stands_still() -> None:
+    app = _app_of("first", "second 世界 line", "x" * 100 + "y" * 10, "last")
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "4 lines")
+        top = next(y for y, row in enumerate(play.screen(app)) if row.startswith("second"))
+        await pilot.mouse_down(offset=(7, top))
+        await pilot.hover(offset=(24, top + 2))
+        app.engine.push(Lines("gpu0", 4, tuple(f"later {number}" for number in range(40))))
+        await play.sees(pilot, "gpu0 log paused")
+        await pilot.mouse_up(offset=(24, top + 2))
+        await press(pilot, "y")
+        assert app.clipboard == "世界 line\n" + "x" * 100 + "y" * 5
+        await pilot.click(offset=(3, top))
+        await press(pilot, "y")
+        assert "\n" not in app.clipboard
 
 
 async def test_a_long_line_leaves_room_for_others() -> None:

@@ -18,7 +18,7 @@ from gmg_tui.model.text import MAX_LINE_BYTES, clean, visible
 from gmg_tui.scripts.genesis.output.line_patterns import FPS_ALONE, is_mere
 from gmg_tui.ui.log.rows import MAX_SHOWN, LogRow, Query, fold
 
-PAGE_BYTES: Final = 8 << 20
+PAGE_BYTES: Final = 2 << 20
 """Bytes read for one page at most; a longer run of progress continues on the next page."""
 MAX_ROWS: Final = 4000
 """Rows kept in memory."""
@@ -75,7 +75,7 @@ class _Line(NamedTuple):
 
     @property
     def displayed(self) -> bytes:
-        r"""What a terminal shows: segments that end with `\r` are overwritten by the next one."""
+        r"""The line as a terminal shows it: a segment that ends with `\r` is overwritten by the next one."""
         raw = self.tail if b"\r" in self.tail else self.raw
         return next(filter(None, reversed(raw.split(b"\r"))), b"") if b"\r" in raw else raw
 
@@ -130,14 +130,22 @@ class LogFile:
     def after(self, start: int, count: int) -> Page:
         """Returns the first `count` rows from `start`, the start of a line; an unfinished line does not count."""
         rows, end = list[LogRow](), start
+        run, newest = 0, None
+        """Progress lines that follow the last of `rows`, which is one, and the last of them."""
         for line in self._down(start):
-            row = line.row()
-            if len(rows) == count and not (row.progress and rows[-1].progress):
+            in_run = bool(rows) and rows[-1].progress
+            if in_run and line.is_rate:
+                run, newest = run + 1, line
+            elif len(rows) == count and not (in_run and line.row().progress):
                 break
-            fold(rows, row)
+            else:
+                _replace_newest(rows, run, newest)
+                fold(rows, line.row())
+                run = 0
             end = line.end + 1
             if end - start > PAGE_BYTES:
                 break
+        _replace_newest(rows, run, newest)
         return Page(rows, start, end)
 
     def around(self, offset: int, count: int, query: Query) -> Page:
@@ -151,7 +159,7 @@ class LogFile:
         return Page(rows, first.start, max(last.end, offset))
 
     def locate(self, text: str, lines: int) -> int:
-        """Returns the offset after the line `text`, which about so many `lines` follow; -1 if it is not found."""
+        """Returns the offset after the line `text`, followed by about that number of `lines`; -1 if it is not found."""
         skipped = max(0, lines - _NEARBY_LINES)
         found: tuple[int, int] | None = None
         for number, line in enumerate(self._up(self._skip(skipped)), skipped):
@@ -242,7 +250,7 @@ class LogFile:
         return limit
 
     def _skip(self, lines: int) -> int:
-        """Returns the offset of the end of the line that so many lines follow."""
+        """Returns the offset that this number of lines follow."""
         at = self.size
         wanted = lines + (os.pread(self._file, 1, at - 1) == b"\n") if lines and at else 0
         while wanted > 0 and at > 0:
@@ -299,6 +307,12 @@ def _lengthen(rows: list[LogRow], lines: int, start: int) -> None:
     """Count further lines, from the offset `start`, to the last row."""
     if lines:
         rows[-1] = rows[-1]._replace(lines=rows[-1].lines + lines, offset=start)
+
+
+def _replace_newest(rows: list[LogRow], lines: int, newest: _Line | None) -> None:
+    """Count further lines, of which `newest` is the last, to the last row."""
+    if lines and newest is not None:
+        fold(rows, newest.row()._replace(lines=lines))
 
 
 def _joined(raw: bytes, tail: bytes, more: bytes) -> tuple[bytes, bytes]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.ui.log.buffer import NO_RANKS, LogBuffer
-from gmg_tui.ui.log.file import LogFile, Page
 from gmg_tui.ui.log.rows import LogRow, Query, index_of
+
+if TYPE_CHECKING:
+    from gmg_tui.ui.log.file import LogFile, Page
 
 _PAGE_ROWS: Final = 500
 """Rows read from the file at once."""
@@ -25,7 +27,7 @@ class LogPages:
     """
 
     def __init__(self, ranks: Mapping[str, int] = NO_RANKS, path: Callable[[], Path | None] = lambda: None) -> None:
-        """`path` returns that of the log file, if there is one."""
+        """`path` returns the path of the log file; None if there is none."""
         self.buffer = LogBuffer(ranks=ranks)
         self.window: Page | None = None
         self.file: LogFile | None = None
@@ -51,6 +53,8 @@ class LogPages:
         """Returns the log file; None if there is none that can be read."""
         if self.file is not None:
             return self.file
+        from gmg_tui.ui.log.file import LogFile  # the first frame needs no expressions
+
         path = self._path()
         try:
             return None if path is None else await in_daemon_thread(LogFile, path)
@@ -108,6 +112,6 @@ class LogPages:
         return bool(page.rows)
 
     async def offset_of(self, row: LogRow, file: LogFile) -> int:
-        """Returns the offset in the file after a row of the buffer; that of the file's end if it is unknown."""
+        """Returns the offset in the file after a row of the buffer; the end of the file if it is unknown."""
         at = await in_daemon_thread(file.locate, row.text, self.buffer.printed - row.end)
         return at if at >= 0 else file.size

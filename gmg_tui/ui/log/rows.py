@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from rich.cells import chop_cells
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
 
 from gmg_tui.scripts.genesis.output.log_text import Severity, head, severity
 from gmg_tui.ui.drawing import SIGNS, Row, safe
@@ -60,8 +63,15 @@ def index_of(rows: Sequence[LogRow], end: int) -> int:
     return max(0, min(bisect_right(rows, end, key=lambda row: row.end), len(rows) - 1))
 
 
+def next_of(ends: Sequence[int], direction: str, origin: int) -> int | None:
+    """Returns the nearest of some rows' `end` above or below the origin, wrapping around; None if there are none."""
+    if not ends:
+        return None
+    return ends[bisect_right(ends, origin) % len(ends) if direction == "down" else bisect_left(ends, origin) - 1]
+
+
 class Query:
-    """What is searched for, ignoring case; an empty text finds nothing."""
+    """A text to search for, ignoring case; an empty one matches nothing."""
 
     def __init__(self, text: str = "") -> None:
         self.text = text
@@ -133,6 +143,18 @@ def pieces(row: LogRow, width: int) -> list[str]:
     if not text.isascii():
         return chop_cells(text, width)
     return [text[start : start + width] for start in range(0, len(text), width)] or [""]
+
+
+def highlighted(strip: Strip, start: int, end: int, style: Style) -> Strip:
+    """Returns a strip with a style on the characters from `start` to `end`; -1: to the last one."""
+    segments, at = list[Segment](), 0
+    for text, own, _ in strip:
+        begin = max(0, min(start - at, len(text)))
+        stop = len(text) if end < 0 else max(begin, min(end - at, len(text)))
+        marked = style if own is None else own + style
+        segments += [Segment(text[:begin], own), Segment(text[begin:stop], marked), Segment(text[stop:], own)]
+        at += len(text)
+    return Strip([segment for segment in segments if segment.text], strip.cell_length)
 
 
 def part_of(row: LogRow, width: int, marks: Sequence[tuple[int, int]]) -> int:

@@ -1,10 +1,9 @@
-"""A search through a whole log file, in a thread, whose matches can be visited while it goes on."""
+"""A search through a whole log file, in a thread; its matches can be visited before it is complete."""
 
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from gmg_tui.machine.blocking_calls import in_daemon_thread
@@ -12,13 +11,6 @@ from gmg_tui.ui.log.file import MAX_MATCHES, LogFile
 from gmg_tui.ui.log.rows import Query
 
 _REPORT_S: Final = 0.1
-
-
-def next_of(ends: Sequence[int], direction: str, origin: int) -> int | None:
-    """Returns the nearest of some rows' `end` above or below the origin, wrapping around; None if there are none."""
-    if not ends:
-        return None
-    return ends[bisect_right(ends, origin) % len(ends) if direction == "down" else bisect_left(ends, origin) - 1]
 
 
 class FileSearch:

@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rich.segment import Segment
 from textual import work
 from textual.message import Message
 from textual.selection import Selection
@@ -18,12 +17,14 @@ from gmg_tui.model import units
 from gmg_tui.session.protocol import Lines
 from gmg_tui.ui.drawing import SIGNS, WHEEL_ROWS, Row, Rows
 from gmg_tui.ui.log.buffer import NO_RANKS, LogBuffer
-from gmg_tui.ui.log.file import LogFile
 from gmg_tui.ui.log.pages import LogPages
-from gmg_tui.ui.log.rows import LogRow, Position, Query, back, forth, index_of, part_of, wrapped
-from gmg_tui.ui.log.search import FileSearch, next_of
+from gmg_tui.ui.log.rows import LogRow, Position, Query, back, forth, highlighted, index_of, next_of, part_of, wrapped
 
-_UNASKED_PAGES: Final = 4
+if TYPE_CHECKING:
+    from gmg_tui.ui.log.file import LogFile
+    from gmg_tui.ui.log.search import FileSearch
+
+_UNASKED_PAGES: Final = 32
 """Pages read without a scroll, to fill the view with what precedes a long run of progress."""
 
 
@@ -45,7 +46,7 @@ class LogView(Rows):
         self._top = Position(0, 0)
         self._match_end: int | None = None
         """The `LogRow.end` of the current match."""
-        self._loading: Callable[[], Awaitable[int | None]] | None = None
+        self._loading: Callable[[], Awaitable[Position | None]] | None = None
         self._pages_left = _UNASKED_PAGES
         self._continued: list[bool] = []
         """For each screen row, whether it continues the line above."""
@@ -53,7 +54,7 @@ class LogView(Rows):
     def open(
         self, name: str, ranks: Mapping[str, int] = NO_RANKS, path: Callable[[], Path | None] = lambda: None
     ) -> None:
-        """Show the log of the slot `name`, or those of a group's `ranks`; `path` returns that of its file, if it has one."""
+        """Show the log of the slot `name`, or of a group's `ranks`; `path` returns the path of its file."""
         self._stop_search()
         self.source, self.pages = (name, ranks), LogPages(ranks, path)
         self._top, self._match_end, self._loading = Position(0, 0), None, None
@@ -95,9 +96,10 @@ class LogView(Rows):
             self._continued += [number > 0 for number in range(len(lines) - len(self._continued))]
             if len(lines) >= self._page + self._top.part:
                 break
-        if self._top.row == 0 and self.pages.starts_later and self._pages_left > 0:
+        is_filled = len(lines) >= self._page
+        if self._pages_left > 0 and ((self._top.row == 0 and self.pages.starts_later) or not is_filled):
             self._pages_left -= 1
-            self.call_later(self._load_above)
+            self.call_later(self._fill)
         self._continued = [False, *self._continued[self._top.part :]]
         return [self._title(width), *lines[self._top.part : self._top.part + self._page]]
 
@@ -114,9 +116,8 @@ class LogView(Rows):
             return line.add(" following ", "ok")
         last = self._forth(self._top, self._page - 1).row
         if self.pages.file is not None:
-            size = self.pages.file.size
-            end = self.rows[last].end if last < len(self.rows) else size
-            return line.add(f" paused at {end / max(1, size):.0%} of {units.size(size)} ", "warn")
+            size, rows = self.pages.file.size, self.rows[: last + 1]
+            return line.add(f" paused at {100 * rows[-1].end / max(size, 1):.0f} % of {units.size(size)} ", "warn")
         below = sum(row.lines for row in islice(buffer.rows, last + 1, None)) + buffer.below
         more = f", {units.count(below, 'line')} below {SIGNS.down}" if below > 0 else ""
         return line.add(f" paused{more} ", "warn")
@@ -139,18 +140,7 @@ class LogView(Rows):
         span = selection.get_span(y) if selection is not None and y > 0 else None
         if span is None:
             return strip
-        start, end = span[0], span[1] if span[1] >= 0 else len(strip.text)
-        style, segments, at = self.screen.get_component_rich_style("screen--selection"), list[Segment](), 0
-        for segment in strip:
-            cuts = [max(0, min(cut - at, len(segment.text))) for cut in (start, end)]
-            before, inside, after = (segment.text[a:b] for a, b in zip([0, *cuts], [*cuts, None], strict=True))
-            segments += [
-                Segment(text, segment.style + style if marked and segment.style else segment.style)
-                for text, marked in ((before, False), (inside, True), (after, False))
-                if text
-            ]
-            at += len(segment.text)
-        return Strip(segments, strip.cell_length)
+        return highlighted(strip, *span, self.screen.get_component_rich_style("screen--selection"))
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Returns the selected text; a wrapped line is one line."""
@@ -173,7 +163,6 @@ class LogView(Rows):
 
     @property
     def _page(self) -> int:
-        """Rows of the log that are visible."""
         return max(0, self.size.height - 1)
 
     def _back(self, position: Position, rows: int) -> Position:
@@ -240,16 +229,15 @@ class LogView(Rows):
 
     # The file
 
-    def _load(self, read: Callable[[], Awaitable[int | None]]) -> None:
-        """Read rows from the file; the first visible one is then that with the index returned, unless it is None."""
+    def _load(self, read: Callable[[], Awaitable[Position | None]]) -> None:
+        """Read rows from the file; `read` returns the new position, None to keep it."""
         self._loading = read
         self._finish(read)
 
     @work(group="log", exclusive=True)
-    async def _finish(self, read: Callable[[], Awaitable[int | None]]) -> None:
+    async def _finish(self, read: Callable[[], Awaitable[Position | None]]) -> None:
         try:
-            if (index := await read()) is not None:
-                self._top = Position(index, 0)
+            self._top = await read() or self._top
         except OSError as error:
             self.notify(f"The log file cannot be read: {error.strerror}.", markup=False)
         finally:
@@ -262,30 +250,39 @@ class LogView(Rows):
         if self._loading is None:
             self._load(partial(self._above, self.pages))
 
-    async def _above(self, pages: LogPages) -> int | None:
+    async def _above(self, pages: LogPages) -> Position | None:
         moved = await pages.load_above()
-        return None if moved is None else self._back(Position(moved, 0), 1).row
+        return None if moved is None else self._back(Position(moved, 0), 1)
 
-    def _load_below(self) -> None:
+    def _load_below(self, *, follows: bool = True) -> None:
         """Read what follows the last row, unless something is being read; at its end the log is followed again."""
         if self._loading is None:
-            self._load(partial(self._below, self.pages))
+            self._load(partial(self._below, self.pages, follows=follows))
 
-    async def _below(self, pages: LogPages) -> int | None:
-        top = self.rows[self._top.row].end
+    async def _below(self, pages: LogPages, *, follows: bool) -> Position | None:
+        end, part = self.rows[self._top.row].end, self._top.part
         if await pages.load_below():
-            return index_of(pages.rows, top - 1)
-        self.follow()
+            return Position(index_of(pages.rows, end - 1), part)
+        if follows:
+            self.follow()
         return None
 
-    async def _jump(self, offset: int, file: LogFile | None = None) -> int | None:
+    def _fill(self) -> None:
+        """Read more if the view has room, as after a jump into a long run of progress."""
+        if self._top.row == 0 and self.pages.starts_later:
+            self._load_above()
+        elif self.pages.window is not None and self.pages.window.rows:
+            self._load_below(follows=False)
+
+    async def _jump(self, offset: int, file: LogFile | None = None) -> Position | None:
         """Show the rows around an offset of the file."""
         self.pause()
+        self._pages_left = _UNASKED_PAGES
         if not await self.pages.jump(offset, self.sought, file):
             return None
         row = self.rows[index := index_of(self.rows, offset)]
         part = part_of(row, self.size.width, self.sought.marks(row))
-        return self._back(Position(index, part), self._page // 2 if offset else 0).row
+        return self._back(Position(index, part), self._page // 2 if offset else 0)
 
     # Search
 
@@ -298,7 +295,7 @@ class LogView(Rows):
         return index if self.rows[index].end == self._match_end else None
 
     def _match_ends(self) -> list[int]:
-        """The `LogRow.end` of all rows that match, ascending: those of the file, or else those of the buffer."""
+        """The `LogRow.end` of all matching rows, ascending: in the file, or else in the buffer."""
         if self._search is not None:
             return [offset + 1 for offset in reversed(self._search.found)]
         return [row.end for row in self.rows if self.sought.marks(row)]
@@ -338,6 +335,8 @@ class LogView(Rows):
             elif not self.following:
                 rows = self.rows[: self._forth(self._top, self._page).row]
                 origin = await self.pages.offset_of(rows[-1], file) if rows else origin
+            from gmg_tui.ui.log.search import FileSearch  # the first frame needs none
+
             self._search = search = FileSearch(file, query)
             await search.run(lambda: self._show_progress(search, origin))
             if search is self._search:
@@ -373,7 +372,7 @@ class LogView(Rows):
         if search is not None and direction == "down" and ends and here == ends[-1] and not search.running:
             self._catch_up(search)
         elif search is not None and search.running and direction == "up" and ends and here == ends[0]:
-            return  # it goes on there
+            return  # more may be found
         else:
             origin = here if here is not None else self.rows[self._top.row].end if self.rows else 0
             self._visit(next_of(ends, direction, origin))
