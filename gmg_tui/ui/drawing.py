@@ -246,6 +246,11 @@ _LOADS: Final = {
 """By load, the least upper limits with their styles."""
 
 
+def share(value: float | None, whole: float | None) -> float | None:
+    """Returns a value as a share of the whole; None if either is unknown or the whole is 0."""
+    return value / whole if value is not None and whole else None
+
+
 def load_style(load: str, value: float | None) -> str:
     """The style of a value by how high it is; `load` is a key of `_LOADS`."""
     return "dim" if value is None else next(style for limit, style in _LOADS[load] if value < limit)

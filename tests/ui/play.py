@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +24,7 @@ from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.drawing import Row
 from gmg_tui.ui.slots import SlotView
 from gmg_tui.ui.terminal import Differ, TerminalApp
-from gmg_tui.ui.workers import grid
+from gmg_tui.ui.workers import grid, table
 from gmg_tui.ui.workers.rate_line import rate_lines
 from tests.patience import LONG_S
 from tests.ui import sessions
@@ -94,6 +94,11 @@ def edited(**changes: Any) -> FakedApp:
 def tile(entry: SlotView, width: int, height: int = grid.TILE_HEIGHT) -> list[Row]:
     """The rows of a tile on its own."""
     return grid.tile(entry, width, height, rate_lines([entry], width - 4)[entry.slot.name])
+
+
+def table_row(entry: SlotView, placed: Sequence[table.Placed], width: int) -> Row:
+    """The row of a table on its own."""
+    return table.row(entry, placed, width, rate_lines([entry], table.line_cells(placed))[entry.slot.name])
 
 
 async def press(pilot: Pilot[Any], *keys: str) -> None:

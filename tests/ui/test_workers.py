@@ -46,7 +46,7 @@ def _columns(width: int, session: Session | None = None) -> list[table.Placed]:
 
 
 def _row(shown: SlotView, width: int = 80) -> str:
-    text = str(table.row(shown, _columns(width), width))
+    text = str(play.table_row(shown, _columns(width), width))
     assert cell_len(text) == width
     return text
 
@@ -216,7 +216,7 @@ def test_values_in_a_row_are_separated_and_dropped_when_they_do_not_fit(width: i
     sample = changed(sessions.sample(0), memory_used_mib=80 * 1024.0, memory_total_mib=80 * 1024.0, gpu_util_pct=100.0)
     session = sessions.session(1)
     placed = _columns(width, changed(session, slots=(changed(session.slots[0], name=slot),)))
-    text = str(table.row(_shown(worker, sample), placed, width))
+    text = str(play.table_row(_shown(worker, sample), placed, width))
     heading = str(table.heading(placed, width))
     figures = text.partition("192,104,233")[2].split()
     names = [name for name in ("GPU %", "VRAM GiB", " W", "°C") if name in heading]

@@ -11,12 +11,12 @@ from textual.message import Message
 
 from gmg_tui.model import WorkerState, units
 from gmg_tui.ui import worker_text
-from gmg_tui.ui.drawing import SIGNS, WHEEL_ROWS, Row, Rows, bar, load_style, safe
+from gmg_tui.ui.drawing import SIGNS, WHEEL_ROWS, Row, Rows, bar, load_style, safe, share
 from gmg_tui.ui.slots import SlotView
 from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.worker_text import Note
 from gmg_tui.ui.workers import table
-from gmg_tui.ui.workers.rate_line import CELL_S, RateLine, deviation_style, line_rows, rate_lines
+from gmg_tui.ui.workers.rate_line import RateLine, deviation_style, line_rows, rate_lines
 
 LOG_MIN: Final = 6
 """Rows kept for the log, with its title."""
@@ -185,12 +185,14 @@ class Grid(Rows):
 
     def _table(self, width: int) -> list[Row]:
         view, placed, position = self._view, table.columns(self._view, width), self._position()
-        rows = [table.heading(placed, width)]
-        for band in self._visible:
+        rows, visible = [table.heading(placed, width)], self._visible
+        entries = {band: view.of(band.slots[0]) for band in visible if not band.node}
+        lines = rate_lines(entries.values(), table.line_cells(placed))
+        for band in visible:
             if band.node:
                 rows.append(table.node_line(view, band, width))
             else:
-                rows.append(table.row(view.of(band.slots[0]), placed, width))
+                rows.append(table.row(entries[band], placed, width, lines[band.slots[0]]))
         if view.folded_node:
             return [*rows, Row(width).end(position, "strong")]
         return [*rows, table.detail(view.of(view.selected), width, position)]
@@ -239,7 +241,7 @@ def tile(entry: SlotView, width: int, height: int, line: RateLine, position: str
     foot = Row(width, edge[0], border).add(corner[2] + edge[0], border).end(edge[0] + corner[3], border)
     foot.end(f"{position} " if position else "", "strong")
     if entry.chosen and has_line:
-        scale = f" {units.span(line.cells * CELL_S)} {SIGNS.dot} median ±{100 * line.around:.0f} % "
+        scale = f" {units.span(line.seconds)} {SIGNS.dot} median ±{100 * line.around:.0f} % "
         foot.add(scale if len(scale) < foot.room else "", "dim")
     return [
         _head(entry, width, corner[:2], edge[0], border),
@@ -301,9 +303,8 @@ def _processor_row(entry: SlotView, row: Row) -> Row:
     busy_pct, power_w = sample.gpu_util_pct, sample.power_w
     hot = "warn" if sample.throttle else load_style("temperature", sample.temperature_c)
     row.end(f"{units.whole(sample.temperature_c):>4} {SIGNS.degree}C", hot)
-    share = power_w / sample.power_limit_w if power_w is not None and sample.power_limit_w else None
     row.end(f"/{sample.power_limit_w:.0f} W" if sample.power_limit_w is not None else " W")
-    row.end(f"{units.whole(power_w):>4}", load_style("power", share))
+    row.end(f"{units.whole(power_w):>4}", load_style("power", share(power_w, sample.power_limit_w)))
     row.add(f"{_percent(busy_pct, units.NOT_SUPPORTED, 5)} ", load_style("busy", busy_pct))
     full, rest = bar((busy_pct or 0.0) / 100, max(0, row.room - 1))
     return row.add(full, load_style("busy", busy_pct)).add(rest, "border") if busy_pct is not None else row

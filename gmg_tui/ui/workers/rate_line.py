@@ -11,9 +11,8 @@ from gmg_tui.model import WorkerState
 from gmg_tui.ui.drawing import SIGNS, Row, Values, braille_line
 from gmg_tui.ui.slots import SlotView, buckets
 
-CELL_S: Final = 4
-"""Seconds per cell."""
-_DOT_S: Final = CELL_S // 2
+_DOTS_S: Final = (1, 2, 5)
+"""Seconds per column of dots, of which a cell has two; the first that shows all of the longest history."""
 _RANGES: Final = (0.1, 0.2, 0.5)
 """Half the height of a line, as a share of the median."""
 _OUTLIERS: Final = 0.1
@@ -31,6 +30,8 @@ class RateLine(NamedTuple):
     """The deviation of the rate now; None if there is no rate now or nothing to compare it with."""
     restarted: int | None
     """Number of the cell where an attempt other than the first started; None if it is out of sight."""
+    seconds: int
+    """The time shown."""
     around: float = 0.0
     """Half the height of the line, as a share of the median; the same for all lines shown together."""
 
@@ -41,23 +42,26 @@ class RateLine(NamedTuple):
 
 
 def rate_lines(entries: Iterable[SlotView], cells: int) -> dict[str, RateLine]:
-    """The lines of the workers shown together, by slot."""
-    lines = {entry.slot.name: _rate_line(entry, cells) for entry in entries}
+    """Returns the lines of the workers shown together, by slot, on one scale."""
+    shown = list(entries)
+    longest = max((len(entry.history.fps) for entry in shown), default=0)
+    dot_s = next((each for each in _DOTS_S if longest <= 2 * cells * each), _DOTS_S[-1])
+    lines = {entry.slot.name: _rate_line(entry, cells, dot_s) for entry in shown}
     around = common_range(lines.values())
     return {name: line._replace(around=around) for name, line in lines.items()}
 
 
-def _rate_line(entry: SlotView, cells: int) -> RateLine:
-    """Compares the rates of the last `cells` times `CELL_S` seconds with the median of comparable workers.
+def _rate_line(entry: SlotView, cells: int, dot_s: int) -> RateLine:
+    """Compares the recent rates with the median of comparable workers.
 
     A worker without comparable ones is compared with its own median in that time.
     """
     worker, history = entry.worker, entry.history
-    last = history.end // _DOT_S | 1  # cells start at even columns of dots, so that they move as a whole
-    early = 1 - history.end // _DOT_S % 2
-    known = buckets(history.fps, history.end, 2 * cells - early, _DOT_S)
+    last = history.end // dot_s | 1  # cells start at even columns of dots, so that they move as a whole
+    early = 1 - history.end // dot_s % 2
+    known = buckets(history.fps, history.end, 2 * cells - early, dot_s)
     values: list[float | None] = [*[None] * (2 * cells - early - len(known)), *known, *[None] * early]
-    start = int(worker.newest.started // _DOT_S) - (last - 2 * cells + 1)
+    start = int(worker.newest.started // dot_s) - (last - 2 * cells + 1)
     if worker.job is not None:  # the rates of the job before are not comparable
         own = min(max(0, start), 2 * cells)
         values[:own] = [None] * own
@@ -67,6 +71,7 @@ def _rate_line(entry: SlotView, cells: int) -> RateLine:
         [None if value is None or not middle else value / middle - 1 for value in values],
         rate / middle - 1 if rate is not None and middle else None,
         start // 2 if worker.attempt > 1 and 0 <= start < 2 * cells else None,
+        2 * cells * dot_s,
     )
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from gmg_tui.model import WorkerState, total_fps, units
+from gmg_tui.model import GpuSample, WorkerState, total_fps, units
 from gmg_tui.results.column import Column
 from gmg_tui.results.live_columns import WORKERS, Live
 from gmg_tui.ui import worker_text
-from gmg_tui.ui.drawing import SIGNS, Piece, Row
+from gmg_tui.ui.drawing import SIGNS, Piece, Row, load_style, share
 from gmg_tui.ui.header import states
 from gmg_tui.ui.slots import SlotView, in_trouble, severity
 from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.worker_text import Note
-from gmg_tui.ui.workers.rate_line import line_rows, rate_lines
+from gmg_tui.ui.workers.rate_line import RateLine, line_rows
 
 _CURSOR: Final = 2
 """Columns of the cursor and the mark."""
@@ -97,9 +97,24 @@ def _cell(entry: SlotView, column: Column[SlotView] | Column[Live]) -> Piece:
             return text, worker_text.rate_style(worker)
         case "fps" if worker.fps_in_rank_0 and worker.state is WorkerState.RUNNING:
             return "in rank 0", "dim"
-        case name if name in _GPU and entry.sample is not None and text == units.NOT_KNOWN:
-            return units.NOT_SUPPORTED, "dim"
+        case name if name in _GPU and entry.sample is not None:
+            style = load_style(*_load(entry.sample, name))
+            return (
+                (units.NOT_SUPPORTED, "dim") if text == units.NOT_KNOWN else (text, "text" if style == "ok" else style)
+            )
     return text, "dim" if text == units.NOT_KNOWN else "text"
+
+
+def _load(sample: GpuSample, name: str) -> tuple[str, float | None]:
+    """Returns the load of a column, as `load_style` takes it."""
+    match name:
+        case "memory":
+            return "memory", share(sample.memory_used_mib, sample.memory_total_mib)
+        case "power_w":
+            return "power", share(sample.power_w, sample.power_limit_w)
+        case "temperature_c":
+            return "temperature", sample.temperature_c
+    return "busy", sample.gpu_util_pct
 
 
 def _time(entry: SlotView) -> str:
@@ -128,8 +143,14 @@ def _put(line: Row, place: Placed, text: str, style: str) -> None:
         line.right(text, place.start + place.width - 1, style)
 
 
-def row(entry: SlotView, placed: Sequence[Placed], width: int) -> Row:
-    """One worker. Where it has no rate, or an error, notes take the place of the rate and its history."""
+def line_cells(placed: Sequence[Placed]) -> int:
+    """Returns the cells of a line of the rate; 0 if there is no room for one."""
+    room = next(place.width for place in placed if place.column.name == "history") - 1
+    return min(room, _HISTORY_MAX, max(_HISTORY_MIN, room // 3)) if room >= _HISTORY_MIN // 2 else 0
+
+
+def row(entry: SlotView, placed: Sequence[Placed], width: int, rates: RateLine) -> Row:
+    """Returns the row of a worker. Without a rate or with an error, notes replace the rate and its line."""
     notes, line = worker_text.remarks(entry, advice=False), Row(width)
     if worker_text.getting_ready(entry.worker) and not in_trouble(entry):
         notes.insert(0, Note(worker_text.phase_of(entry.worker), "title"))
@@ -142,7 +163,7 @@ def row(entry: SlotView, placed: Sequence[Placed], width: int) -> Row:
         if covered and name == "history":
             _add_notes(line.add(" "), notes, place.start + room - line.used)
         elif name == "history":
-            _add_history(line.to(place.start), entry, notes, room)
+            _add_history(line.to(place.start), rates, notes, room)
         else:
             _put(line, place, *_cell(entry, place.column))
     return line
@@ -155,14 +176,13 @@ def _cover_rate(entry: SlotView, notes: Sequence[Note]) -> bool:
     return bool(notes) and (not current or notes[0].style == "error")
 
 
-def _add_history(line: Row, entry: SlotView, notes: Sequence[Note], width: int) -> None:
-    """The history of the rate, and notes where there is room for both."""
-    if width < _HISTORY_MIN // 2:
+def _add_history(line: Row, rates: RateLine, notes: Sequence[Note], width: int) -> None:
+    """Adds the line of the rate, and notes if there is room for both."""
+    if not rates.cells:
         return
-    graph = min(width, _HISTORY_MAX, max(_HISTORY_MIN, width // 3))
-    line.append(line_rows(rate_lines([entry], graph)[entry.slot.name], 1)[0]).add(" ")
-    if width - graph > _NOTE_MIN:
-        _add_notes(line, notes, width - graph - 1)
+    line.append(line_rows(rates, 1)[0]).add(" ")
+    if width - rates.cells > _NOTE_MIN:
+        _add_notes(line, notes, width - rates.cells - 1)
 
 
 def _add_notes(line: Row, notes: Sequence[Note], width: int) -> None:
