@@ -38,7 +38,7 @@ _MAIN_OPTIONS = ("gpus", "cpu", "env", "restart", "headless", "detach", "nodes",
 """Those in the main help."""
 GUIDE = Path(__file__).parents[1] / "guide"
 TOPICS = (
-    *("running", "screen", "tuning", "sweeps", "groups", "many-machines"),
+    *("running", "screen", "tuning", "sweeps", "checkpoints", "groups", "many-machines"),
     *("metrics", "other-scripts", "troubleshooting", "files", "security", "options"),
 )
 """The pages of the manual, in the order in which a reader meets them."""

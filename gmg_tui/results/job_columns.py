@@ -177,7 +177,7 @@ def _plain(name: str, value: Any) -> Any:
     match value:
         case Struct():
             return as_plain(value)
-        case float() if name in ("time", "started", "ended"):
+        case float() if name in ("time", "started", "ended", "saved"):
             return moment(value)
         case tuple() | list():
             return [_plain("", item) for item in value]

@@ -107,6 +107,8 @@ def _worker(session: Session, worker: Worker) -> dict[str, Any]:
         "env_steps": fps.env_steps if fps else None,
         "counted": fps.counted if fps else None,
         **{name: getattr(worker.newest, name) for name in _MEANS},
+        "checkpoint": worker.newest.checkpoint and as_plain(worker.newest.checkpoint),
+        "continued_from": worker.newest.continued_from,
         "log": f"{LOGS}/{worker.slot}.log",
         **({"node": slot.node} if slot is not None and slot.node else {}),
         **({} if worker.group is None else {"group": msgspec.to_builtins(worker.group)}),

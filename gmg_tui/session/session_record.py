@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from gmg_tui.machine.files import reading, write_atomic
-from gmg_tui.model import JobRecord, Queue, Rank, RunSpec, Session, Snapshot, Worker, WorkerState, own_rates
+from gmg_tui.model import Checkpoint, JobRecord, Queue, Rank, RunSpec, Session, Snapshot, Worker, WorkerState, own_rates
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.model.run import UnixTime
 from gmg_tui.model.text import clean
@@ -55,6 +55,8 @@ class WorkerBrief(Struct, frozen=True):
     fps: float | None
     """The rate now; None unless it runs, and still reports it, and where another rank reports its group's."""
     reason: str | None
+    checkpoint: Checkpoint | None = None
+    """The newest that its attempts have saved."""
     group: Rank | msgspec.UnsetType = msgspec.UNSET
     """Of a rank only."""
 
@@ -71,6 +73,7 @@ class WorkerBrief(Struct, frozen=True):
                 attempt=worker.attempt,
                 fps=worker.current_fps if worker.slot in counted else None,
                 reason=worker.reason,
+                checkpoint=worker.newest.checkpoint,
                 group=worker.group if worker.group is not None else msgspec.UNSET,
             )
             for worker in workers

@@ -55,7 +55,10 @@ def question(verb: str, workers: Sequence[Worker], now: float) -> str:
     if longest is None or not (ran_s := lost_s(longest, now)):
         return ""
     which = "It" if len(workers) == 1 else longest.slot
-    return f"{verb} {_named(workers)}? {which} has been running for {units.span(ran_s)}."
+    text = f"{verb} {_named(workers)}? {which} has been running for {units.span(ran_s)}."
+    if (saved := longest.newest.checkpoint) is not None:
+        text += f" It saved {Path(saved.path).name} {units.span(max(0.0, now - saved.saved))} ago."
+    return text
 
 
 def kill_question(workers: Sequence[Worker]) -> str:

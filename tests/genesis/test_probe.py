@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
-from gmg_tui.model import Phase, Snapshot, StartMode, Worker, WorkerState
+from gmg_tui.model import Phase, RestartMode, Snapshot, StartMode, Worker, WorkerState
 from gmg_tui.session.protocol import Action
 from tests.engine.harness import running, spec_for
 
@@ -82,3 +86,36 @@ async def test_two_seeds_of_rsl_rl_on_a_cold_mesh_cache_build_in_turn_and_train_
         assert worker.newest.progress is not None
         assert (worker.newest.progress.total, worker.newest.progress.unit) == (1_000_000.0, "iteration")
         assert worker.newest.metrics.keys() >= {"reward"}
+
+
+def _has_saved(slot: str, count: int, snapshot: Snapshot) -> bool:
+    worker = snapshot.worker(slot)
+    return worker is not None and len(worker.newest.checkpoints) >= count
+
+
+async def test_a_training_killed_at_any_moment_continues_from_its_newest_checkpoint(tmp_path: Path) -> None:
+    pytest.importorskip("rsl_rl")
+    saved_every, iterations = 5, 60
+    args = (f"{tmp_path}/{{i}}", "--log_dir", f"{tmp_path}/run-{{i}}", "--save_interval", str(saved_every))
+    resume = ("--checkpoint", "{checkpoint}")
+    spec = spec_for(
+        *args,
+        *("--iterations", str(iterations)),
+        cpu=2,
+        script=_TRAINING,
+        restart=RestartMode.FAILURE,
+        resume_args=resume,
+        start=StartMode.TOGETHER,
+    )
+    async with running(spec) as run:
+        for slot, count in (("cpu0", 2), ("cpu1", 4)):
+            await run.until(partial(_has_saved, slot, count), timeout_s=800)
+            os.kill(run.worker(slot).pid or 0, signal.SIGKILL)
+        snapshot = await run.until(lambda snapshot: snapshot.ended, timeout_s=800)
+    for worker in snapshot.workers:
+        assert (worker.state, worker.attempt) == (WorkerState.FINISHED, 2), worker.reason
+        assert worker.newest.continued_from is not None
+        assert any(name.startswith(("Train/", "Loss/")) for name in worker.newest.metrics)
+        newest = worker.newest.checkpoint
+        assert newest is not None
+        assert torch.load(newest.path, weights_only=False)["iter"] in (iterations - 1, iterations)

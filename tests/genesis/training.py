@@ -19,6 +19,10 @@ parser = argparse.ArgumentParser()
 parser.add_argument("file", type=Path)
 parser.add_argument("-B", "--num_envs", type=int, default=8)
 parser.add_argument("--seed", type=int, default=1)
+parser.add_argument("--iterations", type=int, default=1_000_000)
+parser.add_argument("--save_interval", type=int, default=1_000_000)
+parser.add_argument("--log_dir")
+parser.add_argument("--checkpoint")
 args = parser.parse_args()
 
 torch.manual_seed(args.seed)  # Genesis compiles all kernels again for each seed that it is given itself
@@ -57,7 +61,7 @@ class Boxes(VecEnv):  # type: ignore[misc]
 model = {"class_name": "MLPModel", "hidden_dims": [16], "activation": "elu"}
 config = {
     "num_steps_per_env": 24,
-    "save_interval": 1_000_000,
+    "save_interval": args.save_interval,
     "obs_groups": {"actor": ["policy"], "critic": ["policy"]},
     "algorithm": {"class_name": "PPO", "num_learning_epochs": 2, "num_mini_batches": 2},
     "actor": {**model, "distribution_cfg": {"class_name": "GaussianDistribution", "init_std": 1.0}},
@@ -65,5 +69,8 @@ config = {
 }
 # Without a folder it prints nothing; its writer's thread may write into it to the last.
 with contextlib.suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-    OnPolicyRunner(Boxes(), config, log_dir=folder, device="cpu").learn(1_000_000)
+    runner = OnPolicyRunner(Boxes(), config, log_dir=args.log_dir or folder, device="cpu")
+    if args.checkpoint:
+        runner.load(args.checkpoint)
+    runner.learn(args.iterations - runner.current_learning_iteration)
 args.file.write_text("\n".join(periods))
