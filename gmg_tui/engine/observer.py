@@ -13,6 +13,7 @@ from msgspec import structs
 
 from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
+from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.engine.output.history import STEP_S
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.records.session_files import SessionFiles
@@ -22,7 +23,7 @@ from gmg_tui.machine.gpu.processes import describe
 from gmg_tui.machine.gpu.silence import LATE_S, NO_ANSWER, SILENT_S
 from gmg_tui.machine.process_tree import Scans, Table
 from gmg_tui.machine.slurm import AllocationWatch
-from gmg_tui.model import Details, GpuProcess, GpuSample, Series, Snapshot, Stacks, Tried
+from gmg_tui.model import Curve, Details, GpuProcess, GpuSample, Series, Snapshot, Stacks, Tried
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.tried import TriedArguments
 
@@ -259,6 +260,17 @@ class Observer:
     def series(self, slot: str) -> Series:
         """A worker's metrics over its whole life. Raises `GmgError` if there is no such slot."""
         return self._work.engine_slot(slot).history.whole(slot)
+
+    async def curves(self, slot: str) -> dict[str, Curve]:
+        """The metrics of the newest attempt on a slot over time, by name. Raises `GmgError`."""
+        engine_slot = self._work.engine_slot(slot)
+        worker = (engine_slot.lead or engine_slot).worker
+        match worker.newest if worker is not None else None:
+            case LocalAttempt() as attempt:
+                return attempt.readings.curves.view()
+            case RemoteAttempt() as attempt:
+                return await attempt.curves()
+        return {}
 
     async def details(self, slot: str) -> Details:
         """Returns the content of the details page. Raises `GmgError` if there is no such slot, or no job has run there."""

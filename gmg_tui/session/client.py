@@ -14,7 +14,7 @@ import msgspec
 from msgspec import structs
 
 import gmg_tui
-from gmg_tui.model import Details, JobRecord, QueueAction, Series, Stacks, Tried
+from gmg_tui.model import Curve, Details, JobRecord, QueueAction, Series, Stacks, Tried
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import check_peer, protocol
 from gmg_tui.session.protocol import (
@@ -96,6 +96,10 @@ class Source(ABC):
     async def series(self, slot: str) -> Series:
         """The worker's metrics over its whole life. Raises `GmgError` when there are none."""
         return _as(Series, await self._ask(Ask(Topic.SERIES, slot)))
+
+    async def curves(self, slot: str) -> dict[str, Curve]:
+        """The metrics of the worker's newest attempt over time, by name. Raises `GmgError` when there is none."""
+        return _as(dict[str, Curve], await self._ask(Ask(Topic.CURVES, slot)))
 
     async def queue(self, first: int, count: int) -> tuple[JobRecord, ...]:
         """A part of the queue: `count` jobs from position `first` on. Raises `GmgError` in a plain run.

@@ -12,7 +12,19 @@ from typing import Any, Final, Self
 from msgspec import structs
 
 from gmg_tui.machine.files import reading
-from gmg_tui.model import Attempt, Details, GpuSample, JobRecord, Series, Session, Snapshot, Tried, Worker, WorkerState
+from gmg_tui.model import (
+    Attempt,
+    Curve,
+    Details,
+    GpuSample,
+    JobRecord,
+    Series,
+    Session,
+    Snapshot,
+    Tried,
+    Worker,
+    WorkerState,
+)
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean
 from gmg_tui.session import ENGINE_DIED, LOGS, STORE, read_record
@@ -108,6 +120,14 @@ class EndedSession(Source):
             extra_env=newest.env,
         )
 
+    def _curves(self, slot: str) -> dict[str, Curve]:
+        worker = self.welcome.snapshot.worker(slot)
+        if worker is None:
+            return {}
+        with open_store(self._folder / STORE) as stored:
+            ran = stored.curves_of(worker.index + 1 if worker.job is None else worker.job)
+        return next((each.curves for each in reversed(ran) if each.slot == slot), {})
+
     def _tried(self) -> tuple[Tried, ...]:
         with open_store(self._folder / STORE) as stored:
             ran = [(each.slot, self._concluded(each.attempt)) for of in stored.attempts.values() for each in of]
@@ -130,6 +150,8 @@ class EndedSession(Source):
             case Ask(topic=Topic.SERIES, slot=slot):
                 with open_store(self._folder / STORE) as stored:
                     return next(iter(stored.series(_POINTS, slot)), Series(slot, self.welcome.snapshot.time, 1.0))
+            case Ask(topic=Topic.CURVES, slot=slot):
+                return self._curves(slot)
             case Ask(topic=Topic.QUEUE, first=first, count=count):
                 return self._queue(first, count)
             case Ask(topic=Topic.TRIED):

@@ -46,6 +46,8 @@ class Topic(StrEnum):
     """`Details` of a worker."""
     SERIES = "series"
     """`Series` of a worker over its whole life."""
+    CURVES = "curves"
+    """`Curve`s of a worker's newest attempt by name."""
     QUEUE = "queue"
     """`JobRecord`s, a part of the queue."""
     TRIED = "tried"

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from gmg_tui import model
 from gmg_tui.engine.attempts.attempt import RankActivity
+from gmg_tui.engine.attempts.curves import Curves
 from gmg_tui.engine.attempts.gpu_use import GpuMemory, Meter
 from gmg_tui.engine.attempts.local_host import Launch, LocalHost
 from gmg_tui.engine.clock import unix
@@ -58,6 +59,7 @@ class Readings:
         self.counts = counts
         self.checkpoints = launch.task.checkpoints
         """The newest of its worker, those of earlier attempts included, oldest first."""
+        self.curves = Curves()
         self.output_bytes = 0
         self.fault: str | None = None
         """That an internal error has kept a part of its output from being parsed; every byte is in its log nonetheless."""
@@ -104,6 +106,9 @@ class Readings:
             self.reader.feed(block, time.monotonic())
             if metrics := self.reader.fresh_metrics():
                 self.reported.add(metrics)
+                done, now = self.reader.progress, time.monotonic()
+                step = int(done.done) if done is not None else None
+                self.curves.add(Metric(name, value, step, now) for name, value in metrics.items())
             if self.reader.had_progress:
                 self._remembered.meshes_written = True
             self._printed()
@@ -122,7 +127,9 @@ class Readings:
     def _count(self) -> None:
         self.counts.read(time.monotonic())
         if reports := self.counts.reports.read():
-            self.reported.add({each.name: each.value for each in reports if isinstance(each, Metric)})
+            metrics = [each for each in reports if isinstance(each, Metric)]
+            self.reported.add({each.name: each.value for each in metrics})
+            self.curves.add(metrics)
             done = self.reader.progress
             progress = f"{done.unit} {done.done:,.0f}" if done is not None else None
             saved = (

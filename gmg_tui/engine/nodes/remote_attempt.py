@@ -15,7 +15,7 @@ from gmg_tui import model
 from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.attempt import Life, Listener, Order, Outcome, RankActivity, Stop, StopCause
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport
-from gmg_tui.model import NO_ATTEMPT, Details, Fps, Phase, Stacks, WorkerState
+from gmg_tui.model import NO_ATTEMPT, Curve, Details, Fps, Phase, Stacks, WorkerState
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Meeting
 from gmg_tui.session.client import EngineClient
@@ -266,6 +266,10 @@ class RemoteAttempt:
     async def details(self) -> Details:
         """Returns what it was started with, from the agent. Raises `GmgError`."""
         return await self._link.client.details(self.order.slot.name)
+
+    async def curves(self) -> dict[str, Curve]:
+        """Returns its metrics over time, from the agent. Raises `GmgError`."""
+        return await self._link.client.curves(self.order.slot.name)
 
     async def stacks(self) -> Stacks:
         """Returns the Python stacks of its first process, from the agent. Raises `GmgError`."""

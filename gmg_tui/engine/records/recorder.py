@@ -9,13 +9,14 @@ from typing import Any
 from msgspec import structs
 
 from gmg_tui.engine import clock
+from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.notify import Notifications
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import Attempt, GpuSample, JobRecord, OccurrenceKind, Slot, Snapshot, WorkerState, together
 from gmg_tui.scripts.genesis.output.failures import FailureKind
-from gmg_tui.session.store.database import JobAttempt, MetricsRow
+from gmg_tui.session.store.database import AttemptCurves, JobAttempt, MetricsRow
 from gmg_tui.session.store.writer import StoreWriter
 from gmg_tui.session.tried import TriedArguments
 
@@ -177,7 +178,7 @@ class Recorder:
             if occupant is not None and occupant.lead is not None:
                 occupant.record = self._record(occupant, occupant.lead)
                 self._store.put(occupant.record)
-                self._store.put(self._attempt(worker, attempt, occupant))
+                self._store.put(*self._attempt(worker, attempt, occupant))
 
     # From the workers
 
@@ -244,13 +245,18 @@ class Recorder:
             occupant.record = self._record(occupant, lead)
             self.keep(occupant.record)
         if attempt is not None:
-            self._store.put(self._attempt(worker, attempt, occupant))
+            self._store.put(*self._attempt(worker, attempt, occupant))
 
     @staticmethod
-    def _attempt(worker: Worker, attempt: Attempt, occupant: _Occupant) -> JobAttempt:
+    def _attempt(worker: Worker, attempt: Attempt, occupant: _Occupant) -> tuple[JobAttempt | AttemptCurves, ...]:
+        """The record of an attempt, and of its metrics over time if it runs on this machine and has any."""
         slot, rank = worker.slot, worker.rank.rank if worker.rank is not None else 0
         uuid = slot.gpu.uuid if slot.gpu is not None else None
-        return JobAttempt(occupant.record.number, slot.name, uuid, attempt, occupant.logs.get(slot.name), rank)
+        job, log, newest = occupant.record.number, occupant.logs.get(slot.name), worker.newest
+        record = JobAttempt(job, slot.name, uuid, attempt, log, rank)
+        if isinstance(newest, LocalAttempt) and (curves := newest.readings.curves.view()):
+            return record, AttemptCurves(job, attempt.number, rank, slot.name, curves)
+        return (record,)
 
     @staticmethod
     def _record(occupant: _Occupant, worker: Worker) -> JobRecord:

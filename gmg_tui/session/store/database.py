@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from gmg_tui.machine.file_locks import record_lock_trouble
-from gmg_tui.model import Attempt, JobRecord, Snapshot
+from gmg_tui.model import Attempt, Curve, JobRecord, Snapshot
 from gmg_tui.model.errors import GmgError
 
 VERSION = 12
@@ -59,6 +59,22 @@ class JobAttempt(Struct, frozen=True, omit_defaults=True):
         return self.job, self.attempt.number, self.rank
 
 
+class AttemptCurves(Struct, frozen=True, omit_defaults=True):
+    """The metrics of one process of a job over time."""
+
+    job: int
+    number: int
+    """The attempt's."""
+    rank: int
+    slot: str
+    curves: dict[str, Curve] = {}
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """The numbers of job, attempt and rank, which identify it."""
+        return self.job, self.number, self.rank
+
+
 class MetricsRow(NamedTuple):
     """A slot's metrics in one second, or in several as they age (`thinning`); None where unknown."""
 
@@ -80,8 +96,8 @@ class MetricsRow(NamedTuple):
     """Number of seconds with a sample that it stands for."""
 
 
-Record = Snapshot | JobRecord | JobAttempt | MetricsRow
-"""What is written; the newest of a snapshot, a job and an attempt replaces the one before."""
+Record = Snapshot | JobRecord | JobAttempt | AttemptCurves | MetricsRow
+"""What is written; the newest of all but metrics replaces the one before."""
 
 _TABLES = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -89,15 +105,17 @@ CREATE TABLE jobs (number INTEGER PRIMARY KEY, record TEXT NOT NULL, result TEXT
 CREATE TABLE attempts (
     job INTEGER, number INTEGER, rank INTEGER, record TEXT NOT NULL, PRIMARY KEY (job, number, rank)
 ) WITHOUT ROWID;
+CREATE TABLE curves (job INTEGER, number INTEGER, rank INTEGER, record TEXT NOT NULL, PRIMARY KEY (job, number, rank));
 CREATE TABLE metrics ({", ".join(MetricsRow._fields)});
 """
-"""Records are JSON, named after the fields of `JobRecord` and `JobAttempt`."""
+"""Records are JSON, named after the fields of `JobRecord`, `JobAttempt` and `AttemptCurves`."""
 
 _PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 _PUT_JOB = """
 INSERT INTO jobs VALUES (?1, ?2, coalesce(?3, '{}'))
 ON CONFLICT (number) DO UPDATE SET record = excluded.record, result = coalesce(?3, result)
 """
+_PUT_CURVES = "INSERT OR REPLACE INTO curves VALUES (?, ?, ?, ?)"
 _PUT_ATTEMPT = "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?)"
 _FIELDS = ", ".join(MetricsRow._fields)
 _PUT_METRICS = f"INSERT INTO metrics ({_FIELDS}) VALUES ({', '.join('?' for _ in MetricsRow._fields)})"  # noqa: S608
@@ -153,6 +171,8 @@ def _statement(record: Record) -> tuple[str, tuple[Any, ...]]:
             return _PUT_JOB, (record.number, encode(structs.replace(record, result={})), result)
         case JobAttempt():
             return _PUT_ATTEMPT, (*record.key, encode(record))
+        case AttemptCurves():
+            return _PUT_CURVES, (*record.key, encode(record))
     return _PUT_METRICS, record
 
 
@@ -171,11 +191,11 @@ def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:
     db = _connect(path)
     try:
         version = _version(db, path)
-        if version != VERSION or _missing(db):
+        if version != VERSION or _missing(db) or not has_curves(db):
             # In one transaction, so that a killed process never leaves tables without a version.
             db.execute("BEGIN IMMEDIATE")
-            for table in filter(str.strip, () if version else _TABLES.split(";")):
-                db.execute(table)
+            for table in filter(str.strip, _TABLES.split(";")):
+                db.execute(table.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"))
             for column in _missing(db):
                 db.execute(f"ALTER TABLE metrics ADD COLUMN {column} DEFAULT {_default(column)}")
             db.execute(f"PRAGMA user_version={VERSION}")
@@ -239,6 +259,11 @@ def _default(column: str) -> str:
     """The SQL of what a column of `metrics` has in stores of earlier versions."""
     default = MetricsRow._field_defaults.get(column)
     return "NULL" if default is None else str(default)
+
+
+def has_curves(db: sqlite3.Connection) -> bool:
+    """Returns True unless an earlier gmg-tui made the store."""
+    return bool(db.execute("SELECT 1 FROM main.sqlite_master WHERE name = 'curves'").fetchone())
 
 
 def _missing(db: sqlite3.Connection) -> list[str]:

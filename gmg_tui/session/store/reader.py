@@ -16,7 +16,7 @@ from msgspec import structs
 
 from gmg_tui.model import JobRecord, Series, Snapshot, WorkerState
 from gmg_tui.session.store import database
-from gmg_tui.session.store.database import JobAttempt, MetricsRow, StoreError
+from gmg_tui.session.store.database import AttemptCurves, JobAttempt, MetricsRow, StoreError
 from gmg_tui.session.store.thinning import METRICS, combined
 
 _COLUMNS = {
@@ -139,6 +139,13 @@ class Stored:
     def attempts_of(self, job: int) -> list[JobAttempt]:
         """The attempts of one job, as in `attempts`."""
         return self._attempts("WHERE job = ? ORDER BY number, rank", job)
+
+    def curves_of(self, job: int) -> list[AttemptCurves]:
+        """The metrics over time of one job's attempts, in their order; ranks one after another."""
+        if not database.has_curves(self._db):
+            return []
+        rows = self._db.execute("SELECT record FROM curves WHERE job = ? ORDER BY number, rank", (job,))
+        return [msgspec.json.decode(record, type=AttemptCurves) for (record,) in rows]
 
     def metrics(self, points: int) -> list[MetricsRow]:
         """The metrics of all slots, slot by slot and in order of time.

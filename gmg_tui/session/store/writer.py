@@ -16,7 +16,7 @@ from msgspec import structs
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.model import JobRecord
 from gmg_tui.session.store import database
-from gmg_tui.session.store.database import JobAttempt, MetricsRow, Record, StoreError
+from gmg_tui.session.store.database import AttemptCurves, JobAttempt, MetricsRow, Record, StoreError
 from gmg_tui.session.store.thinning import thin
 
 _log = logging.getLogger(__name__)
@@ -55,8 +55,8 @@ class _Backlog:
                 before = self.records.get(key)
                 if record.result is None and isinstance(before, JobRecord):
                     record = structs.replace(record, result=before.result)
-            case JobAttempt():
-                key = record.key
+            case JobAttempt() | AttemptCurves():
+                key = type(record), record.key
         self.records[key] = record
 
     def __iter__(self) -> Iterator[Record]:

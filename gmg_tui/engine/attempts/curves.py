@@ -1,0 +1,62 @@
+"""Keeps every metric of an attempt over time and steps, within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gmg_tui.engine.clock import unix
+from gmg_tui.model import Curve
+from gmg_tui.scripts.probe.reports import Metric
+
+MAX_NAMES = 256
+MAX_POINTS = 400
+"""Points of a curve; when it has as many, every other one goes, and the next are twice as far apart."""
+MIN_INTERVAL_S = 1.0
+
+
+class _Points:
+    """The points of one metric; the last one is replaced until it is far enough from the one before."""
+
+    __slots__ = ("count", "interval_s", "points")
+
+    def __init__(self) -> None:
+        self.points: list[Metric] = []
+        self.count, self.interval_s = 0, MIN_INTERVAL_S
+
+    def add(self, value: Metric) -> None:
+        self.count += 1
+        points = self.points
+        if len(points) > 1 and points[-1].at - points[-2].at < self.interval_s:
+            points.pop()
+        points.append(value)
+        if len(points) > MAX_POINTS:
+            points[:-1] = points[:-1:2]
+            self.interval_s *= 2
+
+
+class Curves:
+    """The curves of one attempt by name; of more than `MAX_NAMES` the first ones."""
+
+    def __init__(self) -> None:
+        self._points: dict[str, _Points] = {}
+
+    def add(self, values: Iterable[Metric]) -> None:
+        """Adds values in the order in which they were reported."""
+        for value in values:
+            if (points := self._points.get(value.name)) is None:
+                if len(self._points) >= MAX_NAMES:
+                    continue
+                points = self._points[value.name] = _Points()
+            points.add(value)
+
+    def view(self) -> dict[str, Curve]:
+        """Returns the curves by name."""
+        return {
+            name: Curve(
+                tuple(unix(each.at) for each in of.points),
+                tuple(each.step for each in of.points),
+                tuple(each.value for each in of.points),
+                of.count,
+            )
+            for name, of in self._points.items()
+        }
