@@ -24,6 +24,9 @@ ROUND_S = 0.1
 """The shortest time between two scans: a pass over `/proc` costs 10 to 20 microseconds per process."""
 _ENVIRON_S = 0.5
 """How long a scan waits for the environment of a child; one that comes later counts from the next scan on."""
+_EXEC_S = 0.05
+_MAX_EXECS = 8
+"""How often a process without variables is asked again after `_EXEC_S`."""
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
@@ -175,20 +178,27 @@ class Table:
 
 def scan() -> Table:
     """All processes now."""
-    procs = (read(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208 - as in read()
-    return Table(proc for proc in procs if proc is not None)
+    names = os.listdir("/proc")  # noqa: PTH208 - as in read()
+    procs = {int(name): read(int(name)) for name in names if name.isdigit()}
+    for pid, proc in procs.items():
+        if proc is not None and procs.get(proc.parent) is None:  # that has ended since: it has another parent now
+            procs[pid] = read(pid)
+    return Table(proc for proc in procs.values() if proc is not None)
 
 
-def mark_of(pid: int) -> str:
+def mark_of(pid: int) -> str | None:
     """Returns `GMG_ATTEMPT_ID` in the environment that a process was started with; empty if it has none, or is gone.
 
-    The kernel answers only once the process lets go of its memory map, which one that is stuck in a driver may not.
+    None if it has no variables at all, as while it executes another program. The kernel answers only once the process
+    lets go of its memory map, which one that is stuck in a driver may not.
     """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - as in read()
             variables = file.read().split(b"\0")
     except OSError:
         return ""
+    if variables == [b""]:
+        return None
     found = (text[len(_MARK) :] for text in variables if text.startswith(_MARK))
     return next(found, b"").decode("utf-8", "replace")
 
@@ -221,7 +231,7 @@ class Scans:
             table = await asyncio.wrap_future(begin(scan))
         except RuntimeError:  # no thread can be started: milliseconds in the loop are better than no kill
             table = scan()
-        children = {proc.key: proc for proc in table.children(os.getpid())}
+        children = {proc.key: proc for proc in table.children(os.getpid()) if proc.state not in "ZX"}
         self._marks = {key: mark for key, mark in self._marks.items() if key in children}
         new = children.keys() - self._marks.keys() - self._asking.keys()
         # Noted before they run: another scan may come in between.
@@ -235,9 +245,18 @@ class Scans:
     async def _ask(self, proc: Proc) -> None:
         """Read a child's mark; one whose environment cannot be read keeps a thread waiting, and nobody else."""
         try:
-            self._marks[proc.key] = await asyncio.wrap_future(begin(mark_of, proc.pid))
-        except RuntimeError:  # no thread can be started: the loop reads it, unless that may block
-            if proc.state != "D":
-                self._marks[proc.key] = mark_of(proc.pid)
+            for _ in range(_MAX_EXECS):
+                mark = await self._mark_of(proc)
+                if mark is not None:
+                    break
+                await asyncio.sleep(_EXEC_S)
+            self._marks[proc.key] = mark or ""
         finally:
             del self._asking[proc.key]
+
+    @staticmethod
+    async def _mark_of(proc: Proc) -> str | None:
+        try:
+            return await asyncio.wrap_future(begin(mark_of, proc.pid))
+        except RuntimeError:  # no thread can be started: the loop reads it, unless that may block
+            return mark_of(proc.pid) if proc.state != "D" else None

@@ -22,8 +22,6 @@ from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.machine import process_tree
 from gmg_tui.machine.process_tree import Scans
 
-from .harness import lives
-
 ENV = {"PATH": os.environ["PATH"], "PYTHONUNBUFFERED": "1"}
 STEPS = ((signal.SIGINT, 0.3), (signal.SIGTERM, 0.3), (signal.SIGKILL, 5.0))
 
@@ -143,7 +141,7 @@ async def test_a_child_in_another_session_is_ended(tmp_path: Path, waits: tuple[
     child = int((tmp_path / "pid").read_text())
     assert psutil.pid_exists(child)
     await run.stop()
-    assert not lives(child)
+    assert not psutil.pid_exists(child)  # it was reaped, too
 
 
 CLEARED = """
@@ -170,7 +168,7 @@ async def test_a_child_that_has_cleared_its_environment_is_known_by_its_parents(
             (tmp_path / "pid").unlink()
             await run.process.wait()
     await run.stop()
-    assert not lives(child)
+    assert not psutil.pid_exists(child)
 
 
 def _spawn_as(pid: int) -> subprocess.Popen[bytes]:
@@ -199,6 +197,7 @@ async def test_a_process_group_with_a_recycled_pid_is_not_killed(tmp_path: Path)
     stranger = _spawn_as(run.process.pid)
     try:
         await run.stop()
+        assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
         assert stranger.poll() is None
     finally:
         stranger.kill()
@@ -209,7 +208,7 @@ async def test_a_child_with_an_unreadable_environment_does_not_block_scans(monke
     """Like a process stuck in a driver, with its memory map locked."""
     answer, mark_of = threading.Event(), process_tree.mark_of
 
-    def stuck(pid: int) -> str:
+    def stuck(pid: int) -> str | None:
         answer.wait()
         return mark_of(pid)
 
@@ -225,5 +224,20 @@ async def test_a_child_with_an_unreadable_environment_does_not_block_scans(monke
             pass
     finally:
         answer.set()
+        child.kill()
+        await child.wait()
+
+
+@pytest.mark.process
+async def test_a_child_that_is_executing_another_program_is_asked_for_its_mark_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers, mark_of = iter([None, None]), process_tree.mark_of
+    monkeypatch.setattr(process_tree, "mark_of", lambda pid: next(answers, mark_of(pid)))
+    child = await asyncio.create_subprocess_exec("sleep", "60", env={**ENV, "GMG_ATTEMPT_ID": "m"})
+    try:
+        table = await Scans().table()
+        assert [proc.pid for proc in table.members(None, "m")] == [child.pid]
+    finally:
         child.kill()
         await child.wait()

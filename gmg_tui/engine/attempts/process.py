@@ -225,9 +225,10 @@ class Process:
         loop, reached = asyncio.get_running_loop(), set[tuple[int, int]]()
         deadline = loop.time() + wait_s
         while True:
+            was_gone = self.exit_code is not None  # else it may have started another process after the scan began
             left = await self.remaining()
             self._seen.update(proc.pid for proc in left or ())
-            if self.exit_code is not None and not left:
+            if was_gone and left == []:
                 return []
             for proc in left or ():
                 if proc.key not in reached and self._is_due(proc, number):
