@@ -1,24 +1,25 @@
 """The curve of a tuning as lines of styled text: the rate over the value, which has a logarithmic axis.
 
-Each point has the sign and colour of its slot, and its interval where that is higher than a cell; a line joins the
-means of the values; a cross stands above a value that did not run. The upper part of the rates, where the answer is
-found, takes most of the height.
+Each point has the sign and colour of its slot, and its interval if that is higher than a cell; a line joins the means of
+the values, corrected for slow and fast slots; a cross stands above a value that did not run. The best rates, where the
+answer is found, are drawn again enlarged beside the whole curve.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import groupby, pairwise
 from statistics import fmean
 from typing import Final
 
 from rich.cells import cell_len
 from textual.content import Content
+from textual.geometry import Size
 
 from gmg_tui.model import Answer, Trial, TrialKind, TrialState, Tuning, WorkerState
 from gmg_tui.results import tuning_text as tune_words
-from gmg_tui.ui.canvas import AXIS_ROWS, DIM, GRID, GUTTER, Axis, Canvas, bottom_axis, fitted
+from gmg_tui.ui.canvas import AXIS_ROWS, DIM, GUTTER, Canvas, bottom_axis, fitted
 from gmg_tui.ui.drawing import SIGNS, braille_line, safe
 
 _COLOURS: Final = ("$accent", "$warning", "$success", "$secondary", "$primary", "$foreground", "$error")
@@ -27,14 +28,17 @@ _MIN_WIDTH, _MIN_HEIGHT = 10, 2
 """Cells of a plot."""
 _LEGEND_FROM: Final = 9
 """Rows a curve needs to give the legend a row of its own."""
-_ZOOM_FROM: Final = 10
-"""Rows a plot needs to zoom to the upper rates."""
 _UPPER_RATES: Final = 0.8
-"""Share of the best rate above which a rate is an upper one."""
-_LOWER_ROWS: Final = 0.25
-"""Share of the rows for the lower rates."""
+"""Share of the best rate above which rates are enlarged."""
 _MIN_UPPER: Final = 3
-"""Values with upper rates that are needed to zoom."""
+"""Values with upper rates that are worth enlarging."""
+_WHOLE: Final = 0.38
+"""Share of the width for the whole curve beside the enlarged part."""
+_MIN_WHOLE: Final = 26
+"""Columns of the whole curve beside the enlarged part, with its axis."""
+_ROWS_PER_TICK: Final = 3
+_MIN_OCTAVES: Final = 0.1
+"""Least range of values."""
 _PAD: Final = 0.04
 """Room at both ends of the axis of values, as a share of it."""
 _MAX_RATE: Final = 1e15
@@ -60,16 +64,40 @@ def curve(tuning: Tuning, answer: Answer, selected: int | None, width: int, heig
             text = " " * ((width - cell_len(text)) // 2) + text
             lines[(height + 1) // 2] = Content.styled(text, DIM).truncate(width, ellipsis=True)
         return lines[:height]
-    plot = _Plot(width - GUTTER, rows, [each.value for each in trials], points)
-    plot.join(points)
+    best = max(_corrected(trial, answer) for trial in points)
+    upper = [trial for trial in points if _corrected(trial, answer) >= best * _UPPER_RATES]
+    values, panels = {trial.value for trial in upper}, [(trials, width)]
+    left = round(width * _WHOLE)
+    if left >= _MIN_WHOLE and len(values) >= _MIN_UPPER and best > 0 and values != {trial.value for trial in points}:
+        shown = [
+            trial for trial in trials if min(values) <= trial.value and (trial in upper or not _is_drawable(trial))
+        ]
+        panels = [(trials, left), (shown, width - left)]
+    drawn = (_panel(tuning, answer, selected, shown, Size(columns, rows)) for shown, columns in panels)
+    return [*heading, *(Content("").join(parts) for parts in zip(*drawn, strict=True))]
+
+
+def _corrected(trial: Trial, answer: Answer) -> float:
+    """Returns the rate of a trial as a usual slot would have it."""
+    return (trial.rate or 0.0) / (answer.factors.get(trial.slot) or 1.0)
+
+
+def _panel(tuning: Tuning, answer: Answer, selected: int | None, trials: Sequence[Trial], size: Size) -> list[Content]:
+    """Returns a plot of these trials with its axes; `size` is that of the plot with the labels at its left."""
+    points = sorted(filter(_is_drawable, trials), key=lambda trial: trial.number == selected)
+    plot = _Plot(size.width - GUTTER, size.height, [each.value for each in trials], points)
+    plot.join([(trial.value, _corrected(trial, answer)) for trial in points])
     for trial in trials:
         if trial.state is TrialState.FAILED:
             plot.sign(plot.column(trial.value), 0, SIGNS.states[WorkerState.FAILED], "$error")
     for trial in points:
         sign, style = _sign_of(trial.slot, answer)
         plot.point(trial, sign, style if trial.state is TrialState.MEASURED else DIM, reverse=trial.number == selected)
-    ticks = {plot.column(value): f"{value:,}" for value in plot.ticks(tuning.spec.low)}
-    return [*heading, *plot.lines(), *bottom_axis(plot.canvas.width, ticks, _answer_marks(plot, tuning, answer))]
+    values = {trial.value for trial in trials}
+    ticks = plot.ticks(tuning.spec.low)
+    ticks = ticks if len(ticks) > 1 else sorted(values)
+    labels = {plot.column(value): f"{value:,}" for value in ticks}
+    return [*plot.lines(), *bottom_axis(plot.canvas.width, labels, _answer_marks(plot, values, tuning, answer))]
 
 
 def _why_empty(tuning: Tuning) -> str:
@@ -97,31 +125,17 @@ class _Plot:
     def __init__(self, width: int, height: int, values: Sequence[int], points: Sequence[Trial]) -> None:
         self.canvas = Canvas(width, height)
         left, right = math.log2(min(values)), math.log2(max(values))
-        if right - left < 1:
-            left, right = left - 1, right + 1
+        missing = max(0.0, _MIN_OCTAVES - (right - left)) / 2
+        left, right = left - missing, right + missing
         pad = (right - left) * _PAD
         self._left, self._right = left - pad, right + pad
         self._signs: set[tuple[int, int]] = set()
         ends = [rate for trial in points for rate in (trial.rate or 0.0, *_ends(trial))]
-        positive = all((trial.rate or 0.0) >= 0 for trial in points)
-        ends = [max(0.0, rate) for rate in ends] if positive else ends  # a wide interval reaches below what can be
-        best = max(trial.rate or 0.0 for trial in points)
-        upper = {trial.value for trial in points if (trial.rate or 0.0) >= best * _UPPER_RATES}
-        is_zoomed = positive and height >= _ZOOM_FROM and len(upper) >= _MIN_UPPER
-        is_zoomed = is_zoomed and any(trial.value not in upper for trial in points)
-        self._lower_rows = round(height * _LOWER_ROWS) if is_zoomed else 0
-        rows = height - self._lower_rows
-        shown = [rate for rate in ends if rate >= best * _UPPER_RATES] if is_zoomed else ends
-        self._upper: Axis = fitted(shown if len(points) > 1 else [0.0, *shown], max(1, rows // 3))
-        labels = {self.row(tick): self._upper.label(tick) for tick in self._upper.ticks}
-        if is_zoomed:
-            labels |= {height - 1: "0"}
-        self._labels = labels
-        self.canvas.grid(labels, ())
-        if is_zoomed:
-            break_row = rows
-            self.canvas.put(0, break_row, "╌" * width, GRID)
-            self.canvas.put(1, break_row, f" below {self._upper.label(self._upper.low)}: compressed ", DIM)
+        if all((trial.rate or 0.0) >= 0 for trial in points):
+            ends = [max(0.0, rate) for rate in ends]  # a wide interval reaches below what can be
+        self._rates = fitted(ends if len(points) > 1 else [0.0, *ends], max(1, height // _ROWS_PER_TICK))
+        self._labels = {self.row(tick): self._rates.label(tick) for tick in self._rates.ticks}
+        self.canvas.grid(self._labels, ())
 
     def _x(self, value: float) -> float:
         """Returns the place of a value, from 0 at the left to 1."""
@@ -129,10 +143,7 @@ class _Plot:
 
     def _height(self, rate: float) -> float:
         """Returns the place of a rate, from 0 at the lower edge to 1."""
-        share = self._lower_rows / self.canvas.height
-        if rate >= self._upper.low or not share:
-            return share + (1 - share) * max(0.0, min(1.0, self._upper.fraction(rate)))
-        return share * max(0.0, rate / self._upper.low)
+        return max(0.0, min(1.0, self._rates.fraction(rate)))
 
     def column(self, value: float) -> int:
         """Returns the column of a value."""
@@ -142,10 +153,10 @@ class _Plot:
         """Returns the row of a rate."""
         return round((1 - self._height(rate)) * (self.canvas.height * 4 - 1)) // 4
 
-    def join(self, points: Sequence[Trial]) -> None:
-        """Joins the means of the values."""
-        by_value = groupby(sorted(points, key=lambda trial: trial.value), key=lambda trial: trial.value)
-        means = [(self._x(value), fmean(trial.rate or 0.0 for trial in trials)) for value, trials in by_value]
+    def join(self, points: Sequence[tuple[int, float]]) -> None:
+        """Joins the means of the rates of each value."""
+        by_value = groupby(sorted(points), key=lambda point: point[0])
+        means = [(self._x(value), fmean(rate for _, rate in shared)) for value, shared in by_value]
         dots: list[float | None] = [None] * (2 * self.canvas.width)
         for (x0, rate0), (x1, rate1) in pairwise(means):
             begin, end = (round(x * (len(dots) - 1)) for x in (x0, x1))
@@ -206,11 +217,11 @@ def _heading(tuning: Tuning, answer: Answer, points: Sequence[Trial], width: int
     return [Content("").join(part).truncate(width, ellipsis=True) for part in parts]
 
 
-def _answer_marks(plot: _Plot, tuning: Tuning, answer: Answer) -> dict[int, str]:
+def _answer_marks(plot: _Plot, values: Container[int], tuning: Tuning, answer: Answer) -> dict[int, str]:
     """Returns the letters of the answers by column, side by side if their values are equal."""
     marks: dict[int, str] = {}
     for name, best in tune_words.values_of(answer, tuning.spec):
-        if best.value > 0:
+        if best.value in values:
             column = plot.column(best.value)
             while column in marks and column < plot.canvas.width - 1:
                 column += 1

@@ -199,12 +199,15 @@ def test_charts_fill_their_rows(values: list[float | None], width: int, height: 
 # Zooming, and signs side by side
 
 
-def test_the_upper_rates_take_most_of_the_height() -> None:
+def test_the_best_rates_are_enlarged_beside_the_whole_curve() -> None:
     rows = _curve(tunings.ENDED, height=24)
-    compressed = next(at for at, row in enumerate(rows) if "compressed" in row)
-    assert compressed - 2 >= 2 * (len(rows) - 2 - compressed)
-    assert sum(any(sign in row for sign in "●○◆◇■□▲△") for row in rows[2:compressed]) >= 4
-    assert not any("compressed" in row for row in _curve(tunings.LADDER))
+    second = next(row for row in rows if row.count("└") == 2).rindex("└")
+    assert second < 50
+    enlarged = [row[second:] for row in rows[2:]]
+    assert sum(any(sign in row for sign in "●○◆◇■□▲△") for row in enlarged) >= 5
+    assert "64" in rows[-1][:second]
+    assert "17,000" in rows[-1][second:]
+    assert all(row.count("└") < 2 for row in [*_curve(tunings.LADDER), *_curve(tunings.ENDED, width=60)])
 
 
 def test_equal_points_and_equal_answers_stand_side_by_side_and_the_letters_have_a_legend() -> None:
