@@ -62,7 +62,7 @@ async def test_a_small_terminal_shows_the_answer_the_curve_and_some_trials(size:
 async def test_before_the_first_rate_there_is_no_answer() -> None:
     app = app_of(tunings.FIRST)
     async with app.run_test(size=LARGE) as pilot:
-        await play.sees(pilot, "doubled values", "no rate yet", "none yet")
+        await play.sees(pilot, "doubled values", "No rate yet", "none yet")
         await press(pilot, "do:screen.copy")
         await play.sees(pilot, "There is no command line yet")
         await press(pilot, "tab", "up", "end")
