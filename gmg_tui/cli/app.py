@@ -291,8 +291,8 @@ def logs(words: tuple[str, ...], follow: bool) -> int:
     "--csv",
     is_flag=False,
     flag_value="jobs",
-    metavar="[raw]",
-    help="Print the summary of the results (CSV); raw: without the apostrophe before texts that look like formulas.",
+    metavar="[raw|metrics]",
+    help="Print the results (CSV); raw: without an apostrophe before texts like formulas; metrics: over time.",
 )
 @click.option("--html", metavar="FILE", help="Write a page with charts.")
 @click.option("--show-env", is_flag=True, help="On a terminal: show the values of variables that sound like secrets.")

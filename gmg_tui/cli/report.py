@@ -12,7 +12,7 @@ from gmg_tui.cli.printing import note, print_data, print_json
 from gmg_tui.machine.files import write_atomic
 from gmg_tui.model.errors import GmgError, listed
 from gmg_tui.results import column as columns
-from gmg_tui.results import json_csv_export
+from gmg_tui.results import json_csv_export, metric_curves
 from gmg_tui.results import report as data
 from gmg_tui.results import report_text as text
 from gmg_tui.results import table as tables
@@ -23,7 +23,7 @@ from gmg_tui.session.store.reader import open_store
 if TYPE_CHECKING:
     from gmg_tui.results.comparison import Comparison
 
-JOBS, RAW = "jobs", "raw"
+JOBS, RAW, METRICS = "jobs", "raw", "metrics"
 """The values of `--csv`, by default the first."""
 
 
@@ -41,7 +41,8 @@ def report(
     Args:
         names: The session's, or those of several; none for the newest.
         as_json: Print the content of `detailed_results.json`.
-        csv: Print the content of `summary_results.csv`, if not None; `raw`: as in `column.as_csv`.
+        csv: Print the content of `summary_results.csv`, if not None; `raw`: as in `column.as_csv`; `metrics`: the metrics
+            over time instead.
         html: The file to write the page to.
         best: The column to order the jobs by, as in `ordered`.
         fail_below: Exit with 1 if a later session is slower than the first by more per cent than this, beyond the noise.
@@ -49,7 +50,7 @@ def report(
     Raises:
         GmgError: There is no such session, store or column, or the page cannot be written.
     """
-    if csv not in (None, JOBS, RAW):  # `--csv NAME`
+    if csv not in (None, JOBS, RAW, METRICS):  # `--csv NAME`
         names, csv = (csv, *names), JOBS
     if as_json + (csv is not None) + (html is not None) > 1:
         raise GmgError("--json, --csv and --html are mutually exclusive; give one of them")
@@ -71,6 +72,8 @@ def report(
         jobs = collected.jobs if best is None else data.ordered(collected.jobs, best)[0]
         if as_json:
             print_data(json_csv_export.detailed(jobs, stored))
+        elif csv == METRICS:
+            print_data(metric_curves.csv(jobs, stored))
         elif csv is not None:
             print_data(json_csv_export.table(jobs, raw=csv == RAW))
         elif html is not None:

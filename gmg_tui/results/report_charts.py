@@ -190,6 +190,11 @@ def rates(made: Comparison) -> Figure:
     return _styled(figure, _PLAIN_PX)
 
 
+def plain_chart(figure: Figure) -> Figure:
+    """A chart of its own, in the page's style."""
+    return _styled(figure, _PLAIN_PX)
+
+
 def _styled(figure: Figure, height: int) -> Figure:
     """The figure without colours: a page sets those of its theme."""
     font = {"family": "system-ui, sans-serif", "size": 12}

@@ -12,6 +12,7 @@ from plotly.graph_objects import Figure
 from plotly.offline import get_plotlyjs
 
 from gmg_tui.model import JobRecord, Tuning, WorkerState, units
+from gmg_tui.results import metric_curves
 from gmg_tui.results import report_charts as charts
 from gmg_tui.results import table as tables
 from gmg_tui.results import tuning_text as tune_words
@@ -54,10 +55,18 @@ def page(data: ReportData, stored: Stored, best: str | None = None) -> bytes:
         *_soft([order] if data.queued else []),
         *map(_chart, charts.by_job(data.jobs, charted, first)),
         tables.html(of_jobs, rows, kind=lambda row: "best" if row is first else row.state.value),
+        *_metrics(data, stored),
         "<h2>Over time</h2>",
         _chart(charts.over_time(data, stored)),
     ]
     return _filled(data.name, [data.heading], body)
+
+
+def _metrics(data: ReportData, stored: Stored) -> Iterator[str]:
+    figures = [charts.plain_chart(figure) for figure in metric_curves.charts(data.jobs, stored, charts.COLOURS)]
+    if figures:
+        yield "<h2>Metrics</h2>"
+        yield from map(_chart, figures)
 
 
 def _headline(data: ReportData, leaders: Iterable[tuple[str, Column[JobRecord], JobRecord | None]]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from gmg_tui import session as sessions
 from gmg_tui.model import Fps, JobRecord, Snapshot, WorkerState
 from gmg_tui.results.json_csv_export import export
 from gmg_tui.session import STORE
-from gmg_tui.session.store.database import JobAttempt, MetricsRow
+from gmg_tui.session.store.database import AttemptCurves, JobAttempt, MetricsRow
 from gmg_tui.session.store.writer import StoreWriter
 from tests.cli.scripted import in_process
 from tests.session.store import records
@@ -44,7 +44,7 @@ async def session(
     listed: Iterable[JobRecord],
     *,
     attempts: Iterable[JobAttempt] | None = None,
-    rows: Sequence[MetricsRow] = (),
+    rows: Sequence[MetricsRow | AttemptCurves] = (),
     ended: bool = True,
     started: float = records.START,
     spec: Mapping[str, Any] | None = None,
