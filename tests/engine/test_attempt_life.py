@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -138,6 +139,9 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
         self.killed = False
         self.ended_alone: int | None = None
         self.cancelled = False
+        self.cleared_at: float | None = None
+        self.requested: tuple[StopCause, bool] | None = None
+        """The first stop's cause, and whether it came within the session's last seconds."""
         self.patches = mock.patch.multiple(local_attempt, Process=_Process, prepare=self._prepare)
         self.patches.start()
         self.attempt = self._attempt()
@@ -179,6 +183,8 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
     def _look(self, *_: object) -> None:
         if hasattr(self, "attempt"):
             self.lives.append(self.attempt.life)
+            if self.cleared_at is None and self.attempt.life is Life.CLEARED:
+                self.cleared_at = self.loop.now
 
     def _can(self, *lives: Life) -> bool:
         return self.attempt.life in lives and self.process.started
@@ -241,7 +247,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
             self.process.unkillable.set()
         self.loop.turn(turns)
 
-    @rule(by_s=st.sampled_from([0.1, 1.0, 3.0]), turns=_TURNS)
+    @rule(by_s=st.sampled_from([0.1, 1.0, 3.0]), turns=st.integers(4, 6))
     def time_passes(self, by_s: float, turns: int) -> None:
         self.loop.now += by_s
         self.loop.turn(turns)
@@ -254,6 +260,10 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
         if self.stopped_in is None and self.ended_alone is None:
             self.stopped_in = before
         self.killed |= kill and before is Life.ALIVE and not self.process.has_ended
+        self._look()
+        if self.requested is None:
+            passed_s = self.loop.now - self.cleared_at if self.cleared_at is not None else 0.0
+            self.requested = cause, before is not Life.ENDED and passed_s < local_attempt._SESSION_END_S
         self.attempt.stop(Stop(cause, kill=kill))
         if before in (Life.CLEARED, Life.ENDED):
             assert len(self.process.ends) == signals
@@ -324,11 +334,13 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
     def _check(self, outcome: Outcome) -> None:
         if self.ended_alone is None or self.process.survivors is not None or self.cancelled:
             return
-        if self.ended_alone in TERMINATED and self.attempt.stopped is not None:
-            return  # SIGTERM has reached all processes of a job, the session's own next
-        assert not outcome.by_user
-        assert not outcome.by_group
-        assert (outcome.failure is not None) == (self.ended_alone != 0)
+        cause = None
+        if self.ended_alone in TERMINATED and self.requested is not None and self.requested[1]:
+            cause = self.requested[0]  # SIGTERM has reached all processes of a job, the session's own next
+        assert outcome.by_user == (cause is StopCause.COMMAND)
+        assert outcome.by_group == (cause is StopCause.GROUP)
+        is_stopped = cause in (StopCause.COMMAND, StopCause.GROUP)
+        assert (outcome.failure is not None) == (self.ended_alone != 0 and not is_stopped)
         assert self.attempt.exit_code == self.ended_alone
 
 
@@ -336,6 +348,20 @@ def test_an_attempt_lives_and_ends_in_every_order() -> None:
     run_state_machine_as_test(
         LifeOfAnAttempt, settings=settings(max_examples=150, stateful_step_count=25, deadline=None)
     )
+
+
+@pytest.mark.parametrize(("late", "by_user"), [(False, True), (True, False)])
+def test_sigterm_is_the_session_s_own_only_if_a_stop_follows_at_once(late: bool, by_user: bool) -> None:
+    life = LifeOfAnAttempt()
+    life.preparation_ends("ready", 6)
+    life.starts(False, 0, 6)
+    life.dies(-signal.SIGTERM, 0)
+    life.is_reaped(6)
+    for _ in range(2):
+        life.time_passes(1.0 if late else 0.1, 6)
+    life.stop(False, StopCause.COMMAND, 6)
+    life.teardown()
+    assert life.task.result().by_user is by_user
 
 
 def test_a_kill_after_a_stop_counts_while_the_process_is_being_started() -> None:
