@@ -6,7 +6,8 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gmg_tui.engine.faults import Faults
@@ -107,18 +108,12 @@ class Supervisor:
             GmgError: There is no such slot, the session is ending, or a slot was left alone because it has something
                 else than was `seen`, or nothing to act on. All other slots are acted on.
         """
-        others = self._mismatches(slots, seen)
+        command = self.scheduler.restart
         if action is Action.RESTART:
             self._check_open()
-        for slot in self._with_groups(slot for slot in slots if slot not in others):
-            try:
-                if action is Action.RESTART:
-                    self.scheduler.restart(slot)
-                else:
-                    self.scheduler.stop(slot, kill=action is Action.KILL)
-            except GmgError as error:
-                others[slot] = str(error)
-        _raise_for(others)
+        else:
+            command = partial(self.scheduler.stop, kill=action is Action.KILL)
+        self._command(command, slots, seen)
 
     def edit(
         self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str], seen: Mapping[str, Seen]
@@ -127,23 +122,30 @@ class Supervisor:
         self._check_open()
         if self.session.spec.tune is not None:
             raise GmgError("the trials of a tuning keep their arguments; start a plain run to change them", 1)
-        others = self._mismatches(slots, seen)
-        together = self._with_groups(slot for slot in slots if slot not in others)
-        for slot in together if self.session.spec.sweep is None else [slot for slot in slots if slot not in others]:
+        # A job on several slots is edited once.
+        is_single = self.session.spec.sweep is not None
+        self._command(lambda slot: self.scheduler.edit(slot, args, env), slots, seen, with_groups=not is_single)
+
+    def _command(
+        self,
+        command: Callable[[str], None],
+        slots: Iterable[str],
+        seen: Mapping[str, Seen],
+        *,
+        with_groups: bool = True,
+    ) -> None:
+        """Applies a command to slots that have what was `seen`, and to those of their groups. Raises `GmgError`."""
+        errors = {slot: _mismatch(self.engine_slot(slot), seen.get(slot)) for slot in slots}
+        matching = [slot for slot, error in errors.items() if error is None]
+        if with_groups:
+            matching = [each for slot in matching for each in self.scheduler.group_slots(slot)]
+        for slot in dict.fromkeys(matching):
             try:
-                self.scheduler.edit(slot, args, env)
+                command(slot)
             except GmgError as error:
-                others[slot] = str(error)
-        _raise_for(others)
-
-    def _with_groups(self, slots: Iterable[str]) -> tuple[str, ...]:
-        """These slots, and all others of the groups whose ranks are on them, each once."""
-        return tuple(dict.fromkeys(each for slot in slots for each in self.scheduler.group_slots(slot)))
-
-    def _mismatches(self, slots: Iterable[str], seen: Mapping[str, Seen]) -> dict[str, str]:
-        """Returns the slots that run something else than the user saw there, with that in words."""
-        others = {slot: _mismatch(self.engine_slot(slot), seen.get(slot)) for slot in slots}
-        return {slot: other for slot, other in others.items() if other is not None}
+                errors[slot] = str(error)
+        if refused := [error for error in errors.values() if error is not None]:
+            raise GmgError("; ".join(refused), 1)
 
     def end(self, *, kill: bool = False, reason: str | None = None) -> None:
         """Stops all workers, for good; `reason` is None if the user asked for it, a second time to kill them."""
@@ -205,9 +207,3 @@ def _mismatch(engine_slot: EngineSlot, expected: Seen | None) -> str | None:
     if expected.attempt is not None and expected.attempt != current.attempt and expected.job == current.job:
         return f"attempt {expected.attempt} has ended; attempt {current.attempt} runs on {slot} now"
     return None
-
-
-def _raise_for(others: Mapping[str, str]) -> None:
-    """Raises `GmgError` with a clause for each slot that was left alone."""
-    if others:
-        raise GmgError("; ".join(others.values()), 1)

@@ -183,16 +183,16 @@ class Run:
 
     started: list[int]
 
-    def __init__(self, record: JobRecord, slot_states: Sequence[EngineSlot], *_: object) -> None:
-        self.number, self.engine_slots = record.number, slot_states
+    def __init__(self, number: int, slot_states: Sequence[EngineSlot], *_: object) -> None:
+        self.number, self.engine_slots = number, slot_states
         self.slots = [slot_state.slot.name for slot_state in slot_states]
         unready = None if self.started else "not ready"
         self.workers = [SimpleNamespace(slot=slot_states[0].slot, unready=unready, sample=None)]
-        state = WorkerState.FAILED if record.number == 2 else WorkerState.FINISHED
-        self.lead = structs.replace(record, state=state, ended=1.0)
+        state = WorkerState.FAILED if number == 2 else WorkerState.FINISHED
+        self.lead = JobRecord(number, "", state=state, ended=1.0)
         self.again = self.stopped = False
         self.group = None
-        self.started.append(record.number)
+        self.started.append(number)
 
     async def run(self) -> None:
         """End in the next turn of the loop."""
@@ -256,7 +256,7 @@ import sys
 from pathlib import Path
 if "gmg_tui.engine" in sys.orig_argv:
     import asyncio
-    from gmg_tui.engine.scheduling.queue_scheduler import JobRun
+    from gmg_tui.engine.scheduling.job_run import JobRun
     run = JobRun.run
     async def slowly(self):
         await run(self)

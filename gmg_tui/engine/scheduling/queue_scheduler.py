@@ -14,81 +14,16 @@ from msgspec import structs
 from gmg_tui import session as sessions
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.records.recorder import Recorder
+from gmg_tui.engine.scheduling.job_run import JobRun
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
-from gmg_tui.engine.workers.group import Group
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
-from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, RankGroup, Slot, Tuning, WorkerState
+from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, RankGroup, Tuning, WorkerState
 from gmg_tui.model.errors import GmgError
 
 _log = logging.getLogger(__name__)
 
 _UNREADY_S = 5.0
 """Pause of a slot after its GPU has not answered."""
-
-
-class JobRun:
-    """A job on its slots, with a worker on each: its only one, or its ranks in their order.
-
-    Attributes:
-        number: The job's.
-        stopped: True if the user has stopped it, rather than the whole session.
-        again: True if it is to run again once it has left its slots.
-        slots: Where it runs.
-        group: Its ranks; None if it is one process.
-        workers: Those on its slots.
-    """
-
-    def __init__(
-        self,
-        record: JobRecord,
-        engine_slots: Sequence[EngineSlot],
-        logs: Mapping[Slot, str],
-        task: Task,
-        workplace: Workplace,
-        recorder: Recorder,
-    ) -> None:
-        self.number = record.number
-        self.stopped = self.again = False
-        self.engine_slots = tuple(engine_slots)
-        self.slots = tuple(engine_slot.slot.name for engine_slot in engine_slots)
-        self.group = Group(record.group, self.slots, task, workplace) if record.group is not None else None
-        workers: list[Worker] = []
-        for rank, engine_slot in enumerate(engine_slots):
-            own = replace(self.group.task(rank) if self.group is not None else task, log=logs[engine_slot.slot])
-            worker = Worker(engine_slot, own, workplace, recorder, self.group)
-            engine_slot.worker, engine_slot.idle_reason = worker, None
-            workers.append(worker)
-        self.workers = tuple(workers)
-
-    @property
-    def lead(self) -> Worker:
-        """The worker that speaks for the job: its only one, or rank 0."""
-        return self.workers[0]
-
-    async def run(self) -> None:
-        """Runs the workers until all have ended for good; whatever runs when this is cancelled is killed."""
-        tasks = [asyncio.create_task(worker.run(), name=worker.slot.name) for worker in self.workers]
-        if self.group is not None:
-            tasks.append(asyncio.create_task(self.group.run(), name=self.group.id))
-        tasks.append(asyncio.create_task(self._concluded()))
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _concluded(self) -> None:
-        """Waits until all workers have ended, and none is about to start again."""
-        while not all(worker.concluded.is_set() for worker in self.workers):
-            for worker in self.workers:
-                await worker.concluded.wait()
-
-    def stop(self, *, kill: bool, reason: str | None = None) -> None:
-        """Stops all its workers."""
-        for worker in self.workers:
-            worker.stop(kill=kill, reason=reason)
 
 
 class JobSource(Protocol):
@@ -197,7 +132,8 @@ class QueueScheduler:
         self._queue.update(record)
         cards = slots if record.width > 1 else ()
         task = Task.queued(self._workplace.spec, record, len(self._queue.records), cards)
-        return JobRun(record, engine_slots, logs, task, self._workplace, self._recorder)
+        tasks = [replace(task, log=logs[slot]) for slot in slots]
+        return JobRun(record.number, engine_slots, tasks, self._workplace, self._recorder, record.group)
 
     async def _run_job(self, run: JobRun) -> None:
         """Runs the job that has been given slots, and frees them however that ends."""
@@ -266,12 +202,10 @@ class QueueScheduler:
 
     def beat(self) -> None:
         """Checks whether groups are stuck, and whether jobs compute that had failed on another GPU."""
-        now = time.monotonic()
         for engine_slot in self.board.watch(worker for run in self.runs.values() for worker in run.workers):
             self._report_benched(engine_slot)
         for run in self.runs.values():
-            if run.group is not None:
-                run.group.check(now)
+            run.check()
         if self.source is not None:
             self.source.beat()
 

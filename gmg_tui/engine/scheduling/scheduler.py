@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from msgspec import structs
@@ -13,9 +11,8 @@ from msgspec import structs
 from gmg_tui import session as sessions
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.records.recorder import Recorder
-from gmg_tui.engine.workers.group import Group
+from gmg_tui.engine.scheduling.job_run import JobRun
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
-from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import JobRecord, RankGroup, WorkerState
 from gmg_tui.scripts import torchrun
 
@@ -57,40 +54,34 @@ class PlainScheduler:
 
     def __init__(self, slots: Mapping[str, EngineSlot], workplace: Workplace, recorder: Recorder) -> None:
         self._slots, self._workplace, self._recorder = slots, workplace, recorder
-        self._workers: dict[str, Worker] = {}
-        self._groups: list[Group] = []
         spec, states = workplace.spec, list(slots.values())
-        self._count = count = len(states)
         if torchrun.starts(spec.script, module=spec.module):
-            self._add(states[0], states)
+            self._runs = [self._run(states[:1], states)]
             for engine_slot in states[1:]:
                 engine_slot.lead = states[0]
-        elif spec.ddp is not None:
-            size = spec.ddp.size or count
-            for first in range(0, count, size):
-                ranks = states[first : first + size]
-                names = [engine_slot.slot.name for engine_slot in ranks]
-                group = Group(f"g{len(self._groups)}", names, Task(spec.args, spec.env, first, count), workplace)
-                self._groups.append(group)
-                for engine_slot in ranks:
-                    self._add(engine_slot, ranks, group)
         else:
-            for engine_slot in states:
-                self._add(engine_slot)
+            size = 1 if spec.ddp is None else spec.ddp.size or len(states)
+            parts = [states[first : first + size] for first in range(0, len(states), size)]
+            names = [f"g{number}" if spec.ddp is not None else None for number in range(len(parts))]
+            self._runs = [self._run(part, part, name) for part, name in zip(parts, names, strict=True)]
+        self._workers = {worker.slot.name: worker for run in self._runs for worker in run.workers}
 
-    def _add(self, engine_slot: EngineSlot, seen: Sequence[EngineSlot] = (), group: Group | None = None) -> None:
-        """Adds a worker on a slot, which sees the GPUs of the slots `seen`, or its own."""
-        name, spec = engine_slot.slot.name, self._workplace.spec
-        log, record = f"{sessions.LOGS}/{name}.log", JobRecord(engine_slot.index + 1, name)
+    def _run(self, ranks: Sequence[EngineSlot], seen: Sequence[EngineSlot], group: str | None = None) -> JobRun:
+        """Returns what runs on these slots; its processes see the GPUs of the slots `seen`."""
+        spec, count = self._workplace.spec, len(self._slots)
         cards = tuple(each.slot for each in seen) if len(seen) > 1 or group is not None else ()
-        task = Task(spec.args, spec.env, engine_slot.index, self._count, log, cards, resume_args=spec.resume_args)
-        if group is not None:
-            task = replace(task, rank=group.task(len(group.workers)).rank)
-        worker = Worker(engine_slot, task, self._workplace, self._recorder, group)
-        engine_slot.worker = self._workers[name] = worker
-        if (rank := task.rank) is not None:
-            record = structs.replace(record, group=rank.id, rank=rank.rank, world_size=rank.world_size)
-        self._recorder.occupy(record, {engine_slot.slot: log})
+        logs = [f"{sessions.LOGS}/{each.slot.name}.log" for each in ranks]
+        tasks = [
+            Task(spec.args, spec.env, each.index, count, log, cards, resume_args=spec.resume_args)
+            for each, log in zip(ranks, logs, strict=True)
+        ]
+        run = JobRun(ranks[0].index + 1, ranks, tasks, self._workplace, self._recorder, group)
+        for engine_slot, worker in zip(ranks, run.workers, strict=True):
+            record = JobRecord(engine_slot.index + 1, engine_slot.slot.name)
+            if (rank := worker.rank) is not None:
+                record = structs.replace(record, group=rank.id, rank=rank.rank, world_size=rank.world_size)
+            self._recorder.occupy(record, {engine_slot.slot: worker.task.log})
+        return run
 
     @property
     def ended(self) -> bool:
@@ -100,10 +91,8 @@ class PlainScheduler:
     async def run(self) -> None:
         """Runs all workers until cancelled; whatever runs then is killed."""
         async with asyncio.TaskGroup() as tasks:
-            for group in self._groups:
-                tasks.create_task(group.run(), name=group.id)
-            for name, worker in self._workers.items():
-                tasks.create_task(worker.run(), name=name)
+            for run in self._runs:
+                tasks.create_task(run.run(stays=True), name=run.slots[0])
 
     def restart(self, slot: str) -> None:
         """Restarts the slot's worker."""
@@ -119,14 +108,13 @@ class PlainScheduler:
 
     def end(self, *, kill: bool, reason: str | None) -> None:
         """Stops all workers."""
-        for worker in self._workers.values():
-            worker.stop(kill=kill, reason=reason)
+        for run in self._runs:
+            run.stop(kill=kill, reason=reason)
 
     def beat(self) -> None:
         """Checks if a group is stuck; stops waiting for silent nodes once all other workers have ended."""
-        now = time.monotonic()
-        for group in self._groups:
-            group.check(now)
+        for run in self._runs:
+            run.check()
         left = [worker for worker in self._workers.values() if not worker.state.ended]
         away = [self._slots[worker.slot.name].away for worker in left]
         if None not in away and all(worker.state is WorkerState.WAITING for worker in left):
@@ -135,10 +123,10 @@ class PlainScheduler:
 
     def groups(self) -> tuple[RankGroup, ...]:
         """Returns the groups whose ranks are on slots."""
-        return tuple(group.view() for group in self._groups)
+        return tuple(run.group.view() for run in self._runs if run.group is not None)
 
     def group_slots(self, slot: str) -> tuple[str, ...]:
         """Returns the slots of the group whose rank is on this one."""
         if slot not in self._workers:  # the only worker has it too
             return tuple(self._workers)
-        return next((group.slots for group in self._groups if slot in group.slots), (slot,))
+        return next(run.slots for run in self._runs if slot in run.slots)

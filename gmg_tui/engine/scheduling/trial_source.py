@@ -11,7 +11,8 @@ from msgspec import structs
 from gmg_tui import session as sessions
 from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.records.recorder import Recorder
-from gmg_tui.engine.scheduling.queue_scheduler import JobRun, QueueScheduler
+from gmg_tui.engine.scheduling.job_run import JobRun
+from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.trial_run import TrialRun
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.jobs.tune.search import Search

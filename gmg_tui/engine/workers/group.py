@@ -114,9 +114,9 @@ class Group:
                 due.set()
             await self._attempt.ended.wait()
 
-    def task(self, rank: int) -> Task:
-        """Returns the task of a rank."""
-        return replace(self._task, rank=Rank(self.id, rank, len(self.slots)))
+    def rank(self, number: int) -> Rank:
+        """Returns the rank with this number."""
+        return Rank(self.id, number, len(self.slots))
 
     async def due(self, rank: int) -> None:
         """Waits until the next attempt is due, and begins it for a rank."""
