@@ -70,7 +70,7 @@ async def _confirmed(shutdown_requested: asyncio.Event) -> bool:
 
 
 def _has_pidfds() -> bool:
-    """True on kernels from 5.3 on, with a Python that knows them, unless a sandbox forbids them."""
+    """Returns True on kernels from 5.3, with a Python that knows them, unless a sandbox forbids them."""
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (AttributeError, OSError):

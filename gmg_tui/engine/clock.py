@@ -1,11 +1,11 @@
-"""Unix times of moments on the monotonic clock, which is what the engine measures by."""
+"""Unix times of moments on the monotonic clock, which the engine uses."""
 
 from __future__ import annotations
 
 import time
 
 _TOLERANCE_S = 0.5
-"""A system clock that is adjusted by less does not change the times of what has happened already."""
+"""A system clock that is adjusted by less does not change the times of past events."""
 
 
 class _Clock:
@@ -13,7 +13,7 @@ class _Clock:
         self._offset_s = time.time() - time.monotonic()
 
     def unix(self, moment: float) -> float:
-        """The Unix time of `moment` (monotonic seconds), in milliseconds: equal in all snapshots until the clock is set."""
+        """Returns the Unix time of `moment` (monotonic seconds), in milliseconds: equal in all snapshots until the clock is set."""
         offset_s = time.time() - time.monotonic()
         if abs(offset_s - self._offset_s) > _TOLERANCE_S:
             self._offset_s = offset_s

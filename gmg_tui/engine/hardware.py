@@ -35,7 +35,7 @@ class Hardware:
 
     @classmethod
     def find(cls, spec: RunSpec) -> Self:
-        """The slots that `spec` asks for. Raises `GmgError` where there is no GPU, or not the requested ones."""
+        """Returns the slots that `spec` asks for. Raises `GmgError` if there is no GPU, or not the requested ones."""
         if spec.cpu is not None:
             own_ranks = spec.sweep is None and torchrun.starts(spec.script, module=spec.module)
             slots, idle = grouped(selection.cpu_slots(1 if own_ranks else spec.cpu), spec)
@@ -49,7 +49,7 @@ class Hardware:
         return cls(slots, nvml, (left_out,) if left_out else (), idle)
 
     def on_node(self, node: str) -> Self:
-        """The same, with the slots' names as a session of several machines has them: `n1/gpu0`."""
+        """Returns the same hardware with the slots' names as a session of several machines has them: `n1/gpu0`."""
         return replace(
             self, slots=tuple(structs.replace(slot, name=f"{node}/{slot.name}", node=node) for slot in self.slots)
         )
@@ -61,7 +61,7 @@ class Hardware:
 
 
 def _driver(spec: RunSpec) -> tuple[Driver, tuple[Gpu, ...], str | None]:
-    """Who answers for the GPUs, which there are, and which of them the environment allows (None: all).
+    """Returns the driver, its GPUs, and those that the environment allows (None: all).
 
     Raises `GmgError`.
     """
@@ -77,7 +77,7 @@ def _driver(spec: RunSpec) -> tuple[Driver, tuple[Gpu, ...], str | None]:
 
 
 def grouped(slots: tuple[Slot, ...], spec: RunSpec) -> tuple[tuple[Slot, ...], tuple[str, ...]]:
-    """The slots that groups take in a plain run, and the names of the others. Raises `GmgError` if they take none."""
+    """Returns the slots that groups take in a plain run, and the names of the others. Raises `GmgError` if they take none."""
     size = spec.ddp.size if spec.ddp is not None and spec.sweep is None else None
     if size is None:
         return slots, ()

@@ -1,4 +1,4 @@
-"""The life of an engine: starts its parts, runs the workers, and ends when nobody needs it."""
+"""The life of an engine: starts its parts, runs the workers, and ends when no client is left."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Engine:
         """The reason sent to clients when the engine leaves."""
         self._fleet: Fleet | None = None
         self._force_exit = asyncio.Event()
-        """Set long after a signal: what has not ended is not waited for, because the kernel does not end it."""
+        """Set long after a signal: the engine no longer waits for processes that the kernel does not end."""
 
     async def start(self, report: Callable[[str], None] = _log.info) -> str:
         """Begins to listen, and puts all parts together; `report` gets the progress if it takes long.
@@ -211,7 +211,7 @@ class Engine:
                 raise failure
 
     async def _conclude(self) -> None:
-        """Ends all parts. One that fails is logged, and the others end nonetheless."""
+        """Ends all parts. One that fails is logged, and the others still end."""
         parts: list[Callable[[], Awaitable[object]]] = [
             self._store.close,
             self._observer.session_files.end,
@@ -232,7 +232,7 @@ class Engine:
         """Ends instead of running anything.
 
         Args:
-            fresh: Whether the session's folder was made for this engine, and is removed; another one counts as ended.
+            fresh: True if the session's folder was made for this engine, and is to be removed; another one counts as ended.
         """
         _log.info("the launcher is gone before the session has begun")
         self._egl.cancel()
@@ -279,7 +279,7 @@ class Engine:
                 return
 
     def _store_trouble(self, text: str | None) -> None:
-        """The store has trouble with the disk, or (None) no longer has."""
+        """Shows the store's trouble with the disk, or (None) removes it."""
         self._supervisor.note("store", text)
 
     def _changed(self) -> None:
@@ -305,13 +305,13 @@ class Engine:
         loop.add_signal_handler(signal.SIGHUP, _log.info, "SIGHUP received and ignored")
 
     def _on_signal(self, number: signal.Signals) -> None:
-        """First signal: stop all workers gracefully. Second: kill them; but SIGXCPU may come every second."""
+        """Stops all workers; a second signal kills them, but not SIGXCPU, which may come every second."""
         _log.info("%s received: the session ends", number.name)
         kill = self.shutdown_requested.is_set() and number is not signal.SIGXCPU
         self._end(f"the session was ended by {number.name}", kill=kill)
 
     def _on_end_of_nodes(self, why: str) -> None:
-        """No node is left, nor comes back: there is nothing to wait for."""
+        """Ends the session, as no node is left or will come back."""
         _log.warning("%s: the session ends", why)
         if not self.shutdown_requested.is_set():
             self._end(f"the session has ended: {why}", kill=False)

@@ -24,7 +24,7 @@ _MAX_WAITING = 32
 class Notifications:
     """The newest occurrences; runs the commands of `--notify` for each, one at a time, whoever is attached.
 
-    `note` is called with what is wrong with the commands, or with None once they work.
+    `note` gets the trouble with the commands, or None once they work.
 
     Attributes:
         newest: The newest occurrences, the oldest first.
@@ -47,7 +47,7 @@ class Notifications:
         job_name: str = "",
         reason: str | None = None,
     ) -> None:
-        """Something has happened; the commands are run for it after those that wait, unless too many do."""
+        """Adds an occurrence; its commands are run after those that wait, unless too many do."""
         if kind is OccurrenceKind.JOB_FAILED and self._spec.tune is not None:
             return  # trials that run out of memory are how a tuning finds the largest value that runs
         number = self.newest[-1].number + 1 if self.newest else 1

@@ -59,7 +59,7 @@ class GpuSamples:
             self.newest[sample.uuid] = structs.replace(sample, age_s=None)
 
     def expire(self, now: float) -> bool:
-        """Forgets what is too old, but not that a GPU is lost. Returns True if something was."""
+        """Drops samples that are too old, but not that a GPU is lost. Returns True if any was."""
         before = dict(self.newest)
         for uuid, read_at in self._read_at.items():
             sample = before.get(uuid)
@@ -82,7 +82,7 @@ class Observer:
 
     Attributes:
         clients: How many clients there are that may steer.
-        watched: Whether there is any client.
+        watched: True if there is any client.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Observer:
             await asyncio.sleep(due - loop.time())
 
     async def _scan(self) -> None:
-        """Scans all processes now and then, updates the workers, and finds those on the wrong GPU."""
+        """Scans all processes at intervals, updates the workers, and finds those on the wrong GPU."""
         while True:
             try:
                 table = await self._scans.table()
@@ -168,7 +168,7 @@ class Observer:
         """Reaps adopted orphans.
 
         Asyncio waits for the processes that it started, within milliseconds of their end; a child that is a zombie in
-        two scans in a row has nobody else to wait for it.
+        two scans in a row will not be waited for by anyone else.
         """
         dead = frozenset(proc.pid for proc in table.children(os.getpid()) if proc.state == "Z")
         for pid in dead & self._zombies:
@@ -211,7 +211,7 @@ class Observer:
     # What it shows
 
     def snapshot(self) -> Snapshot:
-        """Everything at this moment."""
+        """Returns everything at this moment."""
         now, guard, jobs = time.monotonic(), self._faults.guard, self._work.queue
         return Snapshot(
             time=clock.unix(now),
@@ -243,22 +243,22 @@ class Observer:
         )
 
     def tried(self) -> tuple[Tried, ...]:
-        """All that was tried in this session."""
+        """Returns all that was tried in this session."""
         newest = ((worker.slot.name, worker.attempt) for worker in self._work.workers)
         live = [(slot, attempt) for slot, attempt in newest if attempt is not None and not attempt.state.ended]
         return self._tried.view(live, clock.now())
 
     def _owners(self) -> dict[int, str]:
-        """The slots of the workers' processes, by PID."""
+        """Returns the slots of the workers' processes, by PID."""
         attempts = [slot.attempt for slot in self._work.slots.values() if slot.attempt is not None]
         return {pid: attempt.order.slot.name for attempt in attempts for pid in attempt.pids}
 
     def recent(self) -> tuple[Series, ...]:
-        """The last minutes of each worker."""
+        """Returns the last minutes of each worker."""
         return tuple(engine_slot.history.recent(name) for name, engine_slot in self._work.slots.items())
 
     def series(self, slot: str) -> Series:
-        """A worker's metrics over its whole life. Raises `GmgError` if there is no such slot."""
+        """Returns a worker's metrics over its whole life. Raises `GmgError` if there is no such slot."""
         return self._work.engine_slot(slot).history.whole(slot)
 
     async def curves(self, slot: str) -> dict[str, Curve]:
@@ -286,7 +286,7 @@ class Observer:
         return structs.replace(details, processes=_owned(described, self._owners()))
 
     async def stacks(self, slot: str) -> tuple[Stacks, ...]:
-        """The Python stacks of the worker on a slot, or of all ranks of its group, which are requested at once.
+        """Returns the Python stacks of the worker on a slot, or of all ranks of its group, which are requested at once.
 
         Raises `GmgError` if there is no such slot, or no job has run there.
         """
@@ -299,5 +299,5 @@ class Observer:
 
 
 def _owned(processes: tuple[GpuProcess, ...], owners: Mapping[int, str]) -> tuple[GpuProcess, ...]:
-    """The processes, each with the slot of the worker that it belongs to; `owners` has these by PID."""
+    """Returns the processes, each with the slot of the worker that it belongs to; `owners` has these by PID."""
     return tuple(structs.replace(process, slot=owners.get(process.own_pid or 0)) for process in processes)

@@ -40,8 +40,8 @@ class Supervisor:
         queue: The scheduler, if it has a queue.
         all_ended: Set while no work is left.
         notes: Notes displayed about the session itself, by subject.
-        fleet: The nodes, where the session has several.
-        agent: The scheduler, where this engine is a node's agent.
+        fleet: The nodes, if the session has several.
+        agent: The scheduler, if this engine is a node's agent.
     """
 
     def __init__(
@@ -79,14 +79,14 @@ class Supervisor:
     # Life
 
     async def run(self) -> None:
-        """Runs the work until cancelled; whatever runs then is killed."""
+        """Runs the work until cancelled, which kills what runs."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.scheduler.run(), name="scheduler")
             if self.fleet is not None:
                 tasks.create_task(self.fleet.run(), name="nodes")
 
     def changed(self) -> None:
-        """Something has changed: see whether work is left."""
+        """Checks after a change if work is left."""
         ended = self.scheduler.ended
         if ended and not self.all_ended.is_set():
             self._worked_s, self._since = self.elapsed_s(time.monotonic()), None
@@ -148,7 +148,7 @@ class Supervisor:
             raise GmgError("; ".join(refused), 1)
 
     def end(self, *, kill: bool = False, reason: str | None = None) -> None:
-        """Stops all workers, for good; `reason` is None if the user asked for it, a second time to kill them."""
+        """Stops all workers; `reason` is None if the user asked for it, a second time to kill them."""
         now = time.monotonic()
         if reason is None and self._asked_to_end is not None:
             kill |= now >= self._asked_to_end + _SECOND_END_S

@@ -127,7 +127,7 @@ class Client:
             self._reply(_failed(number, error))
 
     async def _value_of(self, question: Question) -> object:
-        """Returns what was asked for. Raises `GmgError` if that is not possible."""
+        """Returns the answer. Raises `GmgError` if that is not possible."""
         observer = self._observer
         match question:
             case protocol.Ask(topic=Topic.DETAILS, slot=slot):
@@ -208,7 +208,7 @@ def _failed(number: int, error: Exception) -> Answer:
 
 
 def framed(answer: Answer) -> bytes:
-    """The frame of an answer; what cannot be sent is an error."""
+    """Returns the frame of an answer; one that cannot be sent becomes an error."""
     try:
         data = protocol.frame(answer)
     except (ValueError, OverflowError, RecursionError, TypeError) as error:
@@ -220,6 +220,6 @@ def framed(answer: Answer) -> bytes:
 
 
 def _newest(lines: list[bytes]) -> list[bytes]:
-    """The newest of `lines` with no more than `_MAX_LINES_BYTES` together, at least one."""
+    """Returns the newest of `lines` with no more than `_MAX_LINES_BYTES` together, at least one."""
     sizes = accumulate(len(line) for line in reversed(lines))
     return lines[-max(1, sum(1 for size in sizes if size <= _MAX_LINES_BYTES)) :]

@@ -1,4 +1,4 @@
-"""A UNIX socket at a path, which is recreated when somebody removes it."""
+"""A UNIX socket at a path, which is recreated if it is removed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Listener:
     """Listens from its creation on, and accepts connections.
 
     Args:
-        paths: Where: at the first that nobody else uses, in folders that are made for this user alone.
+        paths: It takes the first one that is unused, in folders made for this user alone.
 
     Raises:
         OSError: It cannot listen at any of them.
@@ -57,7 +57,7 @@ class Listener:
         raise FileExistsError(f"{self.path} is another engine's")
 
     def _open(self) -> bool:
-        """Listens at the path, unless somebody else does. Raises `OSError`."""
+        """Listens at the path, unless it is in use. Raises `OSError`."""
         make_own(self.path.parent)
         listening = bind_socket(self.path)
         if listening is None:
@@ -94,7 +94,7 @@ class Listener:
             return
 
     def identified(self, writer: asyncio.StreamWriter) -> None:
-        """The connection is a client's: it does not count as unknown."""
+        """Counts a connection as a client's, no longer as unknown."""
         self._unknown.pop(writer, None)
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ async def _close_connection(writer: asyncio.StreamWriter) -> None:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode of the file at `path`; None if there is none."""
+    """Returns device and inode of the file at `path`; None if there is none."""
     try:
         about = path.lstat()
     except OSError:

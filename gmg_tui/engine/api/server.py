@@ -49,7 +49,7 @@ class Server:
         self._listener = listener
 
     def soon(self) -> None:
-        """A state has changed: clients get a snapshot soon."""
+        """Sends clients a snapshot soon, as a state has changed."""
         self._soon.set()
 
     async def run(self) -> None:
@@ -73,7 +73,7 @@ class Server:
             client.wake.set()
 
     def send_lines(self) -> None:
-        """Workers have printed: send the lines to those that follow them, unless some were sent just now."""
+        """Sends new lines to the clients that follow them, unless some were sent just now."""
         now = asyncio.get_running_loop().time()
         if self._clients and now >= self._lines_due:
             self._lines_due = now + _LINES_S

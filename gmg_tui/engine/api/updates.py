@@ -12,7 +12,7 @@ from gmg_tui.session.protocol import Update
 
 
 class Updates:
-    """Numbers the snapshots that `make_snapshot` returns, and encodes what has changed between any two of them."""
+    """Numbers the snapshots that `make_snapshot` returns, and encodes the changes between any two of them."""
 
     def __init__(self, make_snapshot: Callable[[], Snapshot]) -> None:
         self._make_snapshot = make_snapshot
@@ -49,7 +49,7 @@ class Updates:
         return self._snapshot
 
     def frame(self, has: int) -> tuple[bytes, int]:
-        """Returns the frame with what has changed since snapshot number `has`, and the number of the current one."""
+        """Returns the frame with the changes since snapshot number `has`, and the number of the current one."""
         snapshot = self.snapshot
         partial = has >= self._complete
         if not partial:

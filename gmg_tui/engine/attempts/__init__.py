@@ -1,1 +1,1 @@
-"""One attempt of a worker: its process, what its start waits for, and what its output reports."""
+"""One attempt of a worker: its preparation, process and output."""

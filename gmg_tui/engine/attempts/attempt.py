@@ -16,7 +16,7 @@ from gmg_tui.scripts.genesis.output.failures import Failure
 from gmg_tui.scripts.torchrun import Meeting
 
 Report = Callable[[str | None], None]
-"""Shows what is being waited for; None for nothing."""
+"""Shows the wait reason; None if there is none."""
 
 
 class Life(StrEnum):
@@ -44,7 +44,7 @@ class StopCause(StrEnum):
     GROUP = "group"
     """Another rank of its group has failed."""
     STUCK = "stuck"
-    """It is stuck, and is to be replaced."""
+    """It is stuck, and another attempt replaces it."""
     TIMEOUT = "timeout"
 
 
@@ -96,7 +96,7 @@ class RankActivity(Struct, frozen=True, omit_defaults=True):
     idle_s: float = 0.0
     """Seconds that it had been idle at the last scan."""
     stopped: str | None = None
-    """By what it is stopped."""
+    """The signal or debugger that stops it."""
 
     def shifted(self, by_s: float) -> RankActivity:
         """Returns the same by a clock that is `by_s` ahead."""
@@ -124,22 +124,22 @@ class Listener(Protocol):
     """Receives the events of an attempt: its worker."""
 
     def waits(self, reason: str | None) -> None:
-        """It waits for something, or (None) no longer does."""
+        """Sets the wait reason, or (None) clears it."""
 
     def changed(self) -> None:
-        """Something that is displayed has changed."""
+        """Reports a change of something that is displayed."""
 
     def begins(self) -> None:
-        """It is prepared, and its process is started next."""
+        """Handles the end of the preparation; its process is started next."""
 
     def began(self) -> None:
-        """It has a process."""
+        """Handles the start of its process."""
 
     def leader_ended(self, exit_code: int) -> None:
-        """Its first process has ended."""
+        """Handles the end of its first process."""
 
     def idle(self, why: str | None) -> None:
-        """It shows no sign of life, or (None) shows one."""
+        """Sets the reason that it counts as idle, or (None) clears it."""
 
     async def rendezvous(self) -> Meeting | None:
         """Waits until all ranks of its group are ready. Returns None outside a group, or if the group's attempt is off."""
@@ -172,10 +172,10 @@ class Attempt(Protocol):
         """The values reported by `gmg:result` lines."""
 
     async def run(self) -> Outcome:
-        """Runs it to its end; whatever is left of it is killed when this is cancelled."""
+        """Runs it to its end; cancelling kills it."""
 
     def stop(self, stop: Stop) -> None:
-        """Stops it; what has ended by itself keeps its outcome."""
+        """Stops it; an attempt that has ended by itself keeps its outcome."""
 
     def skip_waits(self) -> None:
         """Skips the waits of its preparation that only spare the GPU."""
@@ -184,16 +184,16 @@ class Attempt(Protocol):
         """Sends a signal to its first process if that handles it. Returns True if it does."""
 
     def record(self) -> model.Attempt:
-        """Returns what clients, the store and schedulers know of it."""
+        """Returns its record for clients, the store and schedulers."""
 
     def activity(self) -> RankActivity:
-        """Returns what the watch of its group sees."""
+        """Returns its activity for the check of its group."""
 
     def view(self, now: float) -> model.Worker:
-        """Returns what clients see of it; `now` is monotonic seconds."""
+        """Returns the worker as clients see it; `now` is monotonic seconds."""
 
     async def details(self) -> Details:
-        """Returns what it was started with. Raises `GmgError` if that is not available."""
+        """Returns its command line and environment. Raises `GmgError` if that is not available."""
 
     async def stacks(self) -> Stacks:
         """Returns the Python stacks of its first process, or why there are none. Raises `GmgError`."""

@@ -61,7 +61,7 @@ async def outcome_of(
 
 
 async def _failure_of(readings: Readings, spec: RunSpec, exit_code: int) -> Failure:
-    """Returns the failure of an attempt that nobody stopped."""
+    """Returns the failure of an attempt that was not stopped."""
     entry = _entry_error(readings.newest_line, readings.launch.command[0]) if exit_code in ENV_FAILURES else None
     if entry is not None:
         return Failure(FailureKind.CONFIG, entry, "")
@@ -89,7 +89,7 @@ def of_preparation(error: NvmlUnavailable | GmgError) -> Failure:
 
 
 def of_gpu(failure: Failure, sample: GpuSample | None) -> Failure:
-    """`failure` with the GPU as the cause if the driver has lost that: CUDA only reports that a call failed.
+    """Returns `failure` with the GPU as the cause if the driver has lost that: CUDA only reports that a call failed.
 
     An Xid or ECC error that benches the GPU proves what the script's last lines only suspect.
     """
@@ -103,7 +103,7 @@ def of_gpu(failure: Failure, sample: GpuSample | None) -> Failure:
 
 
 def _with_order(failure: Failure, spec: RunSpec) -> Failure:
-    """`failure` with the right order as its advice where the script has refused an option of gmg-tui's.
+    """Returns `failure` with the right order as its advice if the script has refused an option of gmg-tui's.
 
     In `gmg-tui sim.py --gpus 0,1` the option is the script's own.
     """
@@ -118,7 +118,7 @@ def _with_order(failure: Failure, spec: RunSpec) -> Failure:
 
 
 def _with_python(failure: Failure, spec: RunSpec) -> Failure:
-    """`failure` with the interpreter in its advice where that lacks a module."""
+    """Returns `failure` with the interpreter in its advice if that lacks a module."""
     if "No module named" not in failure.reason:
         return failure
     python = interpreter.origin(spec.python, os.environ, given=spec.python_given)

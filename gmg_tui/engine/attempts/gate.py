@@ -51,7 +51,7 @@ class Gate:
         """Set, and replaced, when any of this changes."""
 
     async def wait(self, slot: str, report: Report) -> None:
-        """Waits until the worker on `slot` may start; `report` is called with what it waits for."""
+        """Waits until the worker on `slot` may start; `report` gets the wait reason."""
         again = slot in self._queue
         if not again:
             self._queue.append(slot)
@@ -70,14 +70,14 @@ class Gate:
             await self._change.wait()
 
     def reached(self, slot: str, phase: Phase) -> None:
-        """The worker on `slot` has reached `phase`."""
+        """Handles the phase that the worker on `slot` has reached."""
         if phase in _WRITTEN:
             self._open()
         elif self._queue[:1] == [slot]:
             self._announced |= phase in _ANNOUNCED
 
     def leave(self, slot: str, *, finished: bool = False) -> None:
-        """The worker on `slot` has ended, or is stuck: the next in line builds.
+        """Has the next worker build, as the one on `slot` has ended or is stuck.
 
         A script that has `finished` without building a scene never builds one.
         """

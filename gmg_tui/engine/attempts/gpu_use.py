@@ -25,7 +25,7 @@ class GpuMemory:
     from before the attempt the first one after its start counts, as a script takes seconds to reach the GPU.
 
     Attributes:
-        shared: Whether other workers of this session use the GPU: memory may be theirs, unless NVML lists them.
+        shared: True if other workers of this session use the GPU: memory may be theirs, unless NVML lists them.
     """
 
     def __init__(self, slot: str) -> None:
@@ -43,11 +43,11 @@ class GpuMemory:
 
     @property
     def before_mib(self) -> float:
-        """The GPU's memory in use before the attempt; 0 where that is unknown."""
+        """The GPU's memory in use before the attempt; 0 if unknown."""
         return (self._before.memory_used_mib if self._before is not None else None) or 0.0
 
     def ended(self) -> None:
-        """The attempt has ended."""
+        """Records the end of the attempt."""
         self._ended = time.monotonic()
 
     def measure(self, sample: GpuSample | None, pids: Set[int] | None = None, *, live: bool = False) -> None:
@@ -91,7 +91,7 @@ class GpuMemory:
         return f"for {units.mib(kept_mib)} on {self._slot} to be released (the list of its processes shows by whom)"
 
     async def released(self, report: Callable[[str], None]) -> None:
-        """Waits until the next attempt may start; `report` is called with what it waits for."""
+        """Waits until the next attempt may start; `report` gets the wait reason."""
         while (awaited := self.awaited()) is not None:
             report(awaited)
             with contextlib.suppress(TimeoutError):
@@ -99,7 +99,7 @@ class GpuMemory:
                     await self._measured.wait()
 
     def still_taken(self) -> str | None:
-        """The warning for an attempt that starts now; None if all is released."""
+        """Returns the warning for an attempt that starts now; None if all is released."""
         kept_mib = self._kept_mib()
         return None if kept_mib is None else f"started while {units.mib(kept_mib)} of the last attempt was still taken"
 
@@ -176,7 +176,7 @@ class Meter:
 
         Args:
             sample: The GPU's.
-            running: Whether the worker is in its running phase.
+            running: True in its running phase.
             now: Monotonic seconds.
             sharers: How many workers are live on the GPU, this one included.
             own_mib: Memory of the worker's own processes; None if the driver does not report it.
@@ -209,7 +209,7 @@ class Meter:
         then = self._before or now
 
         def at(moment: float) -> tuple[float, float]:
-            """That moment, if it is between the two samples, and the energy until then."""
+            """Returns that moment, if it is between the two samples, and the energy until then."""
             moment = min(max(moment, then[0]), now[0])
             share = (moment - then[0]) / (now[0] - then[0]) if now[0] > then[0] else 1.0
             return moment, then[1] + share * (now[1] - then[1])

@@ -1,4 +1,4 @@
-"""Processes that a script has left behind, such as a logger that still uploads: how long they may go on."""
+"""Leftover processes of a script, such as a logger that still uploads: waits for them for a limited time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def remaining(process: Process, skipped: asyncio.Event, report: Report) ->
     Args:
         process: The attempt's, whose first process has ended.
         skipped: Ends the wait.
-        report: Is called with what is waited for.
+        report: Gets the wait reason.
 
     Returns:
         What has to be ended; None if no process is left.

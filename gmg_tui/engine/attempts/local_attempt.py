@@ -86,7 +86,7 @@ class LocalAttempt:
     # Life
 
     async def run(self) -> Outcome:
-        """Runs it to its end; whatever is left of it is killed when this is cancelled."""
+        """Runs it to its end; cancelling kills it."""
         try:
             prepared = await self._prepared()
             return prepared if isinstance(prepared, Outcome) else await self._run(prepared)
@@ -104,7 +104,7 @@ class LocalAttempt:
             self._log.close()
 
     async def _prepared(self) -> Prepared | Outcome:
-        """Returns what to start, or how the attempt has ended without a process."""
+        """Returns what to start, or the outcome of an attempt without a process."""
         preparing = prepare(self._host, self.order, self._listener, self._memory_before, self._skips_waits)
         self._preparing = asyncio.create_task(preparing)
         try:
@@ -221,7 +221,7 @@ class LocalAttempt:
     # Commands
 
     def stop(self, stop: Stop) -> None:
-        """Stops it; what has ended by itself keeps its outcome."""
+        """Stops it; an attempt that has ended by itself keeps its outcome."""
         first = self._requested or stop
         self._requested = structs.replace(first, kill=first.kill or stop.kill)
         self._stop_requested.set()
@@ -264,7 +264,7 @@ class LocalAttempt:
         self.readings.feed(is_error, chunk)
 
     def _on_output(self) -> None:
-        """The script has printed something that is displayed; only a new state or phase is worth an early snapshot."""
+        """Reports a new state or phase after output; nothing else is worth an early snapshot."""
         before, self._shown = self._shown, (self.readings.reader.state, self.readings.reader.phase)
         if self._shown != before:
             self._host.gate.reached(self.order.slot.name, self.phase)
@@ -279,7 +279,7 @@ class LocalAttempt:
         self._measured.set()
 
     def inspect(self, table: Table, now: float) -> None:
-        """Updates CPU, memory and whether it is idle, from all processes at `now`, monotonic seconds."""
+        """Updates CPU, memory and idleness from all processes at `now`, monotonic seconds."""
         if self.life is not Life.ALIVE or not self._process.started:
             return
         self.readings.inspect(self._process.members(table), now)
@@ -341,7 +341,7 @@ class LocalAttempt:
         return self.readings.memory
 
     def record(self) -> model.Attempt:
-        """Returns what clients, the store and schedulers know of it."""
+        """Returns its record for clients, the store and schedulers."""
         readings, known = self.readings, self.readings.record()
         return structs.replace(
             known,
@@ -355,12 +355,12 @@ class LocalAttempt:
         )
 
     def activity(self) -> RankActivity:
-        """Returns what the watch of its group sees."""
+        """Returns its activity for the check of its group."""
         settled = self._process.started and not self._process.is_ending
         return self.readings.rank_activity(settled=settled, lives=self.life is Life.ALIVE)
 
     def view(self, now: float) -> model.Worker:
-        """Returns what clients see of it; `now` is monotonic seconds."""
+        """Returns the worker as clients see it; `now` is monotonic seconds."""
         state, process = self.state, self._process
         texts = (self.misplaced, self.memory_kept, self._log.trouble, process.survivors, self._left_behind)
         return structs.replace(
@@ -370,7 +370,7 @@ class LocalAttempt:
         )
 
     async def details(self) -> Details:
-        """Returns what it was started with."""
+        """Returns its command line and environment."""
         launch = self.readings.launch
         return Details(
             slot=self.order.slot.name,

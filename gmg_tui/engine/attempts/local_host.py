@@ -81,7 +81,7 @@ class Launch(NamedTuple):
     given: tuple[str, ...] = ()
     """The arguments with only the job's values filled in, which are the same for all workers that do the same."""
     given_env: Mapping[str, str] = MappingProxyType({})
-    """The environment given for the worker, likewise."""
+    """The worker's own environment, with only the job's values filled in."""
 
 
 class PendingCalls:
@@ -96,7 +96,7 @@ class PendingCalls:
     async def call(
         self, key: Hashable, function: Callable[[], _T], report: Callable[[], None], times_s: tuple[float, float]
     ) -> _T:
-        """Returns what `function` does, or what the running call with the same key returns.
+        """Returns the result of `function`, or of the running call with the same key.
 
         `times_s` are the seconds after which `report` is called, and after which the wait is given up.
 
@@ -163,13 +163,13 @@ class LocalHost:
         return (signal.SIGTERM, self.spec.sigterm_wait_s), (signal.SIGKILL, 5.0)
 
     def open_log(self, path: str) -> Log:
-        """A worker's log, at a path in the session's folder."""
+        """Returns a worker's log, at a path in the session's folder."""
         agent = self.spec.agent
         folder = agent.logs if agent is not None and agent.logs else self.spec.folder
         return Log(self._logs, Path(folder) / path, self.spec.log_max_bytes)
 
     async def from_disk(self, what: str, function: Callable[[], _T], report: Report, key: Hashable = None) -> _T:
-        """Returns what `function` does, which may have to wait for a disk; `what` names it on the screen.
+        """Returns the result of `function`, which may wait for a disk; `what` names that on the screen.
 
         Calls with the same `what` and `key` are one.
 
@@ -186,7 +186,7 @@ class LocalHost:
     async def prepare(self, order: Order, meeting: Meeting | None, report: Report) -> Launch:
         """Prepares an attempt; its placeholders are filled in here.
 
-        `report` is called with what it has to wait for; `meeting` is where a rank meets its group.
+        `report` gets the wait reason; `meeting` is a rank's rendezvous with its group.
 
         Raises:
             NvmlUnavailable: The slot's GPU does not answer.
@@ -260,7 +260,7 @@ class LocalHost:
         )
 
     async def _checkpoint(self, task: Task, report: Report) -> Checkpoint | None:
-        """The checkpoint from which an attempt continues."""
+        """Returns the checkpoint from which an attempt continues."""
         if not task.resume_args or not task.checkpoints:
             return None
         saved = task.checkpoints
@@ -283,7 +283,7 @@ class LocalHost:
         return tuple(names)
 
     async def _index_of(self, gpu: Gpu, report: Report) -> int:
-        """The current NVML index of a GPU, or of the GPU that a MIG instance is on.
+        """Returns the current NVML index of a GPU, or of the GPU that a MIG instance is on.
 
         `report` gets a line while the driver is slow. Raises `NvmlUnavailable` if the GPU or the driver does not answer.
         """

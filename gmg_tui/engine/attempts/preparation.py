@@ -24,7 +24,7 @@ class Prepared(NamedTuple):
 async def prepare(
     host: LocalHost, order: Order, listener: Listener, memory: GpuMemory | None, skipped: asyncio.Event
 ) -> Prepared | None:
-    """Waits until an attempt may start, and returns what it starts with; None if its group's attempt is called off.
+    """Waits until an attempt may start, and prepares it. Returns None if its group's attempt is cancelled.
 
     Each wait has a limit and is shown to `listener`. It may be cancelled at any moment.
 
@@ -69,7 +69,7 @@ def _close(making: asyncio.Future[Counts]) -> None:
 
 
 def discard(prepared: Prepared | None) -> None:
-    """Gives up what was prepared."""
+    """Removes what was prepared."""
     if prepared is not None:
         prepared.counts.close()
 

@@ -21,7 +21,7 @@ from gmg_tui.model import units
 _log = logging.getLogger(__name__)
 
 Step = tuple[signal.Signals, float]
-"""A signal, and how many seconds to wait before the next one."""
+"""A signal, and the seconds to wait before the next one."""
 TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)
 """Exit codes of a process that SIGTERM has ended, and of a shell whose command it has."""
 KILL: tuple[Step, ...] = ((signal.SIGKILL, 5.0),)
@@ -58,11 +58,11 @@ def entering(cwd: str, command: Sequence[str]) -> tuple[Sequence[str], dict[str,
 class Process:
     """A process and all that it starts; they carry `mark` as `GMG_ATTEMPT_ID` unless they have cleared that.
 
-    `feed` is called with whether output is from standard error, and each chunk of it; `changed` when an attribute has
+    `feed` is called with True for standard error, and each chunk of output; `changed` when an attribute has
     changed.
 
     Attributes:
-        sent: The last signal and how long its effect is waited for; None before the first.
+        sent: The last signal and the wait for its effect; None before the first.
         survivors: The processes that the kernel does not let go; None unless the last signal has left some.
         unkillable: Set with `survivors`.
     """
@@ -160,7 +160,7 @@ class Process:
         return proc is not None and proc.state in "ZX"
 
     def members(self, table: process_tree.Table) -> list[Proc]:
-        """The live processes of this attempt."""
+        """Returns the live processes of this attempt."""
         if self._process is None:
             return []
         # Once the first process has been waited for, a process with its PID is another one.
@@ -221,7 +221,7 @@ class Process:
             self._changed()
 
     async def _signalled(self, number: signal.Signals, wait_s: float) -> list[Proc] | None:
-        """Sends a signal to all that the group's has not reached, and waits. Returns what is left; None if unknown."""
+        """Sends a signal to all that the group's has not reached, and waits. Returns the remaining processes; None if unknown."""
         loop, reached = asyncio.get_running_loop(), set[tuple[int, int]]()
         deadline = loop.time() + wait_s
         while True:
@@ -247,7 +247,7 @@ class Process:
                     pass
 
     def _is_due(self, proc: Proc, number: signal.Signals) -> bool:
-        """True for a process that the group's signal has not reached."""
+        """Returns True for a process that the group's signal has not reached."""
         if self.exit_code is not None:
             return True
         return proc.group != self.pid and number is not signal.SIGINT
@@ -264,7 +264,7 @@ class Process:
                 process_tree.send(proc, each)
 
     def pass_on(self, number: signal.Signals) -> bool:
-        """Sends a signal to the first process if it has a handler for it, without which it would die; True if it has."""
+        """Sends a signal to the first process if it has a handler, without which it would die. Returns True if it has."""
         if self._process is None or self.exit_code is not None or not process_tree.handles(self.pid, number):
             return False
         self._process.send_signal(number)

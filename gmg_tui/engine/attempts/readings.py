@@ -62,7 +62,7 @@ class Readings:
         self.curves = Curves()
         self.output_bytes = 0
         self.fault: str | None = None
-        """That an internal error has kept a part of its output from being parsed; every byte is in its log nonetheless."""
+        """The internal error that kept a part of its output from being parsed; its log has every byte."""
         self.unclean: str | None = None
         """The exception that it printed before it ended with exit code 0; None if it ended cleanly."""
         self._remembered = launch.remembered
@@ -144,7 +144,7 @@ class Readings:
             self._printed()
 
     def finish(self, exit_code: int | None) -> None:
-        """Reads the rest of the output once its pipes are closed, and saves what was measured for the next start."""
+        """Reads the rest of the output once its pipes are closed, and saves its phase times for the next start."""
         for splitter in self._splitters:
             raw, block = splitter.end()
             self._log.write(raw)
@@ -183,7 +183,7 @@ class Readings:
             self.meter.add(sample, running=running, now=now, sharers=sharers, own_mib=own_mib, counted=self._counted())
 
     def _counted(self) -> tuple[float, float] | None:
-        """When its environment steps were first and last counted, monotonic seconds; None before the second count."""
+        """Returns the times of the first and last count of its steps, monotonic seconds; None before the second count."""
         last = self.counts.last_at if self.counts.seconds else self.reader.pace.last_at
         if last is None or (fps := self.fps) is None or not fps.seconds:
             return None
@@ -304,7 +304,7 @@ class Readings:
         return [text for text in (unclean, self.fault, self.reported.trouble) if text is not None]
 
     def _last_line(self) -> str:
-        """The script's progress and metrics if it reports such, else its newest line: the last of a table means little."""
+        """Returns the script's progress and metrics if it reports such, else its newest line."""
         reader = self.reader
         if not reader.metrics:
             return clean(self._ring.newest)

@@ -74,7 +74,7 @@ def _appended(proc: Proc, stream: BinaryIO) -> str:
 
 
 def _holds(pid: int, stream: BinaryIO, name: str) -> bool:
-    """True if a process has the file of that name open which `stream` reads. Raises `OSError`."""
+    """Returns True if a process has the file open that `stream` reads, under that name. Raises `OSError`."""
     about = os.fstat(stream.fileno())
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):  # just closed

@@ -50,7 +50,7 @@ class Task:
 
     @classmethod
     def queued(cls, spec: RunSpec, job: JobRecord, count: int, cards: tuple[Slot, ...] = ()) -> Self:
-        """A job of a sweep of `count` jobs; each of its workers sees `cards`."""
+        """Returns a job of a sweep of `count` jobs; each of its workers sees `cards`."""
         return cls(
             spec.args if job.args is None else job.args,
             spec.env if job.args is None else job.env,

@@ -20,7 +20,7 @@ from gmg_tui.session import AGENT_MARK
 PROGRAM = (sys.executable, "-P", "-m", "gmg_tui", "agent")
 """Starts the node's agent or finds it; a node that does not have this interpreter runs another gmg-tui."""
 _LIMIT_BYTES = 1 << 20
-"""Limits what is printed before the connection carries frames."""
+"""Limit of output before the connection carries frames."""
 _END_S = 2.0
 MAX_TROUBLE_BYTES = 1000
 _MAX_LOCAL_NODES = 4096
@@ -102,14 +102,14 @@ class Launcher(ABC):
 
     @abstractmethod
     async def nodes(self) -> tuple[str, ...]:
-        """The names of the nodes, all different. Raises `GmgError` where they cannot be listed, or there are none."""
+        """Returns the names of the nodes, all different. Raises `GmgError` if they cannot be listed, or there are none."""
 
     @abstractmethod
     def command(self, node: str) -> Sequence[str]:
-        """The command that runs `PROGRAM` on a node."""
+        """Returns the command that runs `PROGRAM` on a node."""
 
     async def connect(self, node: str) -> Connection:
-        """Runs the command. Raises `GmgError` where it cannot be run."""
+        """Runs the command. Raises `GmgError` if it cannot be run."""
         command, pipe = self.command(node), asyncio.subprocess.PIPE
         try:
             process = await asyncio.create_subprocess_exec(
@@ -130,7 +130,7 @@ class Launcher(ABC):
 
 
 class Local(Launcher):
-    """As many agents on this machine as `where` says, for tests and simulations."""
+    """A number of agents on this machine, for tests and simulations."""
 
     def __init__(self, where: str) -> None:
         if not where.isdecimal() or not 1 <= int(where) <= _MAX_LOCAL_NODES:
@@ -138,9 +138,9 @@ class Local(Launcher):
         self._count = int(where)
 
     async def nodes(self) -> tuple[str, ...]:
-        """`n1`, `n2` and so on."""
+        """Returns `n1`, `n2` and so on."""
         return tuple(f"n{number}" for number in range(1, self._count + 1))
 
     def command(self, node: str) -> Sequence[str]:
-        """The program itself; a simulated driver shows other cards by the node's name."""
+        """Returns this program; a simulated driver shows other cards by the node's name."""
         return ("env", f"GMG_NODE={node}", *PROGRAM)

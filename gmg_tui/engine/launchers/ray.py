@@ -39,7 +39,7 @@ class Ray(Launcher):
         self._kind = "cpu" if cpu else "gpu"
 
     async def nodes(self) -> tuple[str, ...]:
-        """The names of the nodes that have GPUs; of all with CPU slots. Raises `GmgError`."""
+        """Returns the names of the nodes that have GPUs; of all with CPU slots. Raises `GmgError`."""
         driver = await self.connect("")
         try:
             async with asyncio.timeout(_ANSWER_S):

@@ -36,7 +36,7 @@ class Slurm(Launcher):
         self._gone: str | None = None
 
     async def nodes(self) -> tuple[str, ...]:
-        """The names that Slurm gives them; one agent runs all slots of a node listed twice. Raises `GmgError`."""
+        """Returns the names that Slurm gives them; one agent runs all slots of a node listed twice. Raises `GmgError`."""
         names = os.environ.get("SLURM_JOB_NODELIST", "")
         status, hostnames, trouble = await allocation.run("scontrol", "show", "hostnames", names)
         if status != 0:
@@ -44,7 +44,7 @@ class Slurm(Launcher):
         return tuple(dict.fromkeys(hostnames.split()))
 
     async def unreachable(self) -> str | None:
-        """That the job has ended, or waits to be requeued."""
+        """Returns that the job has ended, or waits to be requeued."""
         if time.monotonic() - self._asked_at >= _REUSED_S:
             self._asked_at = time.monotonic()
             squeue = ("squeue", "--noheader", "--format=%T", "--jobs", str(self._job))
@@ -55,7 +55,7 @@ class Slurm(Launcher):
         return self._gone
 
     def command(self, node: str) -> Sequence[str]:
-        """A step on the node."""
+        """Returns the command of a step on the node."""
         step = ("--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--mem=0", "--kill-on-bad-exit=0")
         count = os.environ.get("SLURM_GPUS_ON_NODE", "")
         gpus = (f"--gpus-per-node={count}",) if count.isdecimal() else ()

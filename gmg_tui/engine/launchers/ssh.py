@@ -28,18 +28,18 @@ COMMAND = "GMG_SSH"
 
 
 class Ssh(Launcher):
-    """The hosts that `where` names."""
+    """The hosts listed in `where`."""
 
     def __init__(self, where: str) -> None:
         self._hosts = {_name(host): host for host in _hosts(where)}
         self._client = shlex.split(os.environ.get(COMMAND, "ssh"))
 
     async def nodes(self) -> tuple[str, ...]:
-        """The hosts, without their users."""
+        """Returns the hosts, without their users."""
         return tuple(self._hosts)
 
     def command(self, node: str) -> Sequence[str]:
-        """Runs the same program as here where the host has it, else the `gmg-tui` that it finds, in this folder."""
+        """Returns the command that runs this program, or the host's own `gmg-tui` if it lacks that, in this folder."""
         same, python, folder = shlex.join(PROGRAM), shlex.quote(PROGRAM[0]), shlex.quote(str(Path.cwd()))
         there = f"cd {folder} 2>/dev/null; if [ -x {python} ]; then exec {same}; else exec gmg-tui agent; fi"
         # The login shell may be any, such as fish or csh, which have no `if … then`.
@@ -51,7 +51,7 @@ def _name(host: str) -> str:
 
 
 def _hosts(where: str) -> tuple[str, ...]:
-    """The hosts of a list. Raises `GmgError`."""
+    """Returns the hosts of a list. Raises `GmgError`."""
     hosts = tuple(host.strip() for host in where.split(",") if host.strip())
     if not hosts:
         raise GmgError(f"--nodes ssh:{where}: give hosts, as in ssh:a,b")

@@ -48,7 +48,7 @@ class AssignedAttempt:
         self.assignment, self.worker = structs.replace(assignment, stop=None, signals=()), worker
 
     def update(self, assignment: Assignment) -> None:
-        """Carry out what has changed since the last assignment."""
+        """Applies the changes since the last assignment."""
         before, self.assignment = self.assignment, assignment
         if assignment.stop is not None and assignment.stop != before.stop:
             self.worker.apply_stop(assignment.stop)
@@ -56,7 +56,7 @@ class AssignedAttempt:
             self.worker.pass_on(signal.Signals(number))
 
     def report(self) -> AttemptReport:
-        """The attempt at this moment."""
+        """Returns the attempt at this moment."""
         worker, now = self.worker, time.monotonic()
         return AttemptReport(
             self.assignment.key,
@@ -69,7 +69,7 @@ class AssignedAttempt:
 
 
 class Agent:
-    """Runs what is assigned, and calls `changed` when something that is reported has changed.
+    """Runs assigned attempts, and calls `changed` when something that is reported has changed.
 
     Attributes:
         orphaned: Called with the reason when no engine leads the agent any more; set before it runs.
@@ -104,7 +104,7 @@ class Agent:
         """By which other machines reach this one; empty until it is known."""
 
     async def run(self) -> None:
-        """Runs what is assigned until cancelled; whatever runs then is killed."""
+        """Runs assigned attempts until cancelled, which kills them."""
         self._started.set()
         self._tasks.add(asyncio.create_task(self._find_address()))
         try:
@@ -136,7 +136,7 @@ class Agent:
     # From the session's engine
 
     def assign(self, leader: object, request: protocol.SetSlot) -> None:
-        """Has a slot run what is assigned; a client that sends this is the session's engine. Raises `GmgError`."""
+        """Assigns an attempt to a slot; a client that sends this is the session's engine. Raises `GmgError`."""
         self._leaders.add(leader)
         self.received(leader)
         slot = request.slot
@@ -184,7 +184,7 @@ class Agent:
             self._received_at = time.monotonic()
 
     def disconnected(self, client: object) -> None:
-        """A connection has ended."""
+        """Handles the end of a connection."""
         self.received(client)
         self._leaders.discard(client)
 

@@ -67,7 +67,7 @@ class Fleet:
     async def start(self, report: Callable[[str], None]) -> None:
         """Starts all agents; `report` gets the progress.
 
-        Nodes that do not answer in time may join later. Raises `GmgError` where none answers, or where all slots belong
+        Nodes that do not answer in time may join later. Raises `GmgError` if none answers, or if all slots belong
         to one plan and one does not; those that have are ended by `end`, as always.
         """
         mark = Path(self._spec.folder, NODE_MARK)
@@ -102,7 +102,7 @@ class Fleet:
         return structs.replace(spec, max_restarts=0)  # the session's engine decides what follows an attempt
 
     def _check(self, missing: Sequence[str]) -> None:
-        """Raises `GmgError` where too few nodes have answered."""
+        """Raises `GmgError` if too few nodes have answered."""
         spec = self._spec
         needs_all = spec.tune is not None or (spec.ddp is not None and spec.sweep is None)
         if len(missing) == len(self._nodes) or (needs_all and missing):
@@ -112,7 +112,7 @@ class Fleet:
             raise GmgError(f"{len(missing)} of {count} cannot be used: {errors}{more}", 1)
 
     def _assemble(self, missing: Sequence[str]) -> Hardware:
-        """The slots of the nodes that have answered, and of those that may join later: the same as the first has."""
+        """Returns the slots of the nodes that have answered, and of those that may join later: the same as the first has."""
         first = next(node.session for node in self._nodes.values() if node.session is not None)
         uuids: set[str] = set()
         slots: list[Slot] = []
@@ -173,7 +173,7 @@ class Fleet:
     # Lines of output
 
     def follow(self, viewer: object, slots: Sequence[str]) -> None:
-        """From now on `viewer` follows the lines of these slots; nodes send the lines that anybody follows."""
+        """Has `viewer` follow the lines of these slots; nodes send the lines that any viewer follows."""
         self._viewers[viewer] = tuple(slots)
         if not slots:
             del self._viewers[viewer]
@@ -197,7 +197,7 @@ class Fleet:
     # Views
 
     def views(self, now: float) -> tuple[NodeView, ...]:
-        """All nodes at this moment; `now` is monotonic seconds."""
+        """Returns all nodes at this moment; `now` is monotonic seconds."""
         return tuple(node.view(now) for node in self._nodes.values())
 
     def report(
@@ -219,7 +219,7 @@ class Fleet:
             note(f"node {node.name}", f"{node.name}: {text}" if text else None)
 
     def _samples(self, node: Node, *, current: bool) -> Iterable[GpuSample]:
-        """The newest samples of a node's GPUs, by their UUIDs in this session; without metrics where not `current`."""
+        """Returns the newest samples of a node's GPUs, by their UUIDs in this session; without metrics unless `current`."""
         slots = node.session.slots if node.session is not None else ()
         uuids = {
             slot.gpu.uuid: self._slots[slot.name].gpu_uuid
@@ -232,7 +232,7 @@ class Fleet:
 
 
 def _on_node(slot: Slot, node: str, uuids: set[str]) -> Slot:
-    """A slot, or the same on another node; its GPU gets another UUID if it is among the `uuids` of earlier nodes."""
+    """Returns a slot, or the same on another node; its GPU gets another UUID if it is among the `uuids` of earlier nodes."""
     gpu = slot.gpu
     if gpu is not None and gpu.uuid in uuids:
         gpu = structs.replace(gpu, uuid=f"{node}/{gpu.uuid}")
@@ -240,7 +240,7 @@ def _on_node(slot: Slot, node: str, uuids: set[str]) -> Slot:
 
 
 def _launcher(spec: NodesSpec, *, cpu: bool) -> Launcher:
-    """The launcher of a session, whose slots are the CPU's or GPUs. Raises `GmgError` where it cannot work here."""
+    """Returns the launcher of a session, whose slots are the CPU's or GPUs. Raises `GmgError` if it cannot work here."""
     name, _, where = spec.where.partition(":")
     match name:
         case "local":

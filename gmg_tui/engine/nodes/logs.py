@@ -27,7 +27,7 @@ class KeptLogs:
         """Bytes of each log that the session's engine has."""
 
     async def read(self, path: str, offset: int) -> LogPart:
-        """A part of a log, empty at its end; a request for `offset` confirms what precedes it. Raises `GmgError`."""
+        """Returns a part of a log, empty at its end; a request for `offset` confirms what precedes it. Raises `GmgError`."""
         if not path.startswith(f"{LOGS}/") or ".." in path:
             raise GmgError(f"{path} is no log", 1)
         file = self._folder / path
@@ -74,7 +74,7 @@ class LogCopies:
             self._grown[path] = None
 
     async def catch_up(self, read: Callable[[str, int], Awaitable[LogPart]]) -> None:
-        """Copies what is missing, a part of each log in turn, with `read` (`EngineClient.read_log`).
+        """Copies the missing parts, one of each log in turn, with `read` (`EngineClient.read_log`).
 
         Raises `GmgError` or `OSError`.
         """

@@ -1,4 +1,4 @@
-"""A node of the session: the connection to its agent, what its slots are to run, and whether it is lost."""
+"""A node of the session: the connection to its agent, its slots' assignments, and its loss."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Node:
         session: Its agent's; None before it has answered.
         snapshot: The last one of its agent; without workers.
         expected: The slots that it must have (`kinds`); None for any.
-        lost_since: Unix time since which it counts as lost; None while it does not.
+        lost_since: Unix time of its loss; None while it is not lost.
         gone: Why it will not come back; None while it may.
         attempts: What its slots are to run, by slot.
         available: Set while it has answered and is not lost.
@@ -127,7 +127,7 @@ class Node:
     async def _connect(self, order: bytes) -> str:
         """Starts or finds the agent, and exchanges states. Returns why the connection has ended.
 
-        Raises `GmgError` where none is made; nothing is left of it then.
+        Raises `GmgError` if there is none; nothing is left of it then.
         """
         connection = await self._launcher.connect(self.name)
         try:
@@ -149,7 +149,7 @@ class Node:
             await connection.close()
 
     def _begin(self, client: EngineClient) -> None:
-        """Its agent is connected. Raises `GmgError` where it cannot be used."""
+        """Begins to use an agent that is connected. Raises `GmgError` if it cannot be used."""
         session, before = client.welcome.session, self.session
         if self.expected is not None and kinds(session.slots) != self.expected:
             self.gone = "it has other slots than the first node, and can only join with the same"
@@ -226,7 +226,7 @@ class Node:
     # What its slots are to run
 
     async def _send(self, client: EngineClient) -> None:
-        """Sends what has changed, and now and then an assignment that has not, so that the agent knows its leader lives."""
+        """Sends changed assignments, and an unchanged one at intervals to show the agent that its leader lives."""
         any_slot = client.welcome.session.slots[0].name
         followed: tuple[str, ...] = ()
         while True:
@@ -293,7 +293,7 @@ class Node:
                 self._connection.kill()  # another one is made
 
     def _mark_lost(self, why: str) -> None:
-        """The states of its workers are unknown, or (if it is `gone`) they have ended."""
+        """Marks the node as lost: its workers' states are unknown, or (if it is `gone`) they have ended."""
         _log.warning("%s is lost: %s", self.name, why)
         self.lost_since = self.lost_since or clock.now()
         self.available.clear()
@@ -312,19 +312,19 @@ class Node:
         return f"lost since {time.strftime('%H:%M:%S', time.localtime(since))}" if since is not None else None
 
     def view(self, now: float) -> NodeView:
-        """It at this moment; `now` is monotonic seconds."""
+        """Returns the node as clients see it; `now` is monotonic seconds."""
         silent_s = now - self._received_at
         late_s = silent_s if silent_s >= self._late_s and self.session is not None else None
         return NodeView(self.name, self._client is not None, late_s, self.lost_since, self.gone or self._trouble)
 
     def follow(self, slots: tuple[str, ...]) -> None:
-        """Has the lines of these slots sent from now on."""
+        """Has the agent send the lines of these slots."""
         self._followed = slots
         self._to_send.set()
 
     @property
     def client(self) -> EngineClient:
-        """The connection to its agent. Raises `GmgError` where there is none."""
+        """The connection to its agent. Raises `GmgError` if there is none."""
         if self._client is None:
             raise GmgError(f"{self.name} is not connected: {self._trouble or 'it is being started'}", 1)
         return self._client

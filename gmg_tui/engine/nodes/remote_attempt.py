@@ -1,4 +1,4 @@
-"""An attempt on another machine: the node's agent runs it, and reports how far it is."""
+"""An attempt on another machine: the node's agent runs it and reports its progress."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NodeLink(Protocol):
     gone: str | None
     """The reason that it will not come back; None while it may."""
     lost_since: float | None
-    """Unix time since which it counts as lost."""
+    """Unix time of its loss; None while it is not lost."""
     available: asyncio.Event
 
     @property
@@ -70,7 +70,7 @@ class RemoteAttempt:
     # Life
 
     async def run(self) -> Outcome:
-        """Runs it to its end; the agent kills what is left of it when this is cancelled."""
+        """Runs it to its end; the agent kills it when this is cancelled."""
         try:
             self._link.assign(self)  # nothing yet, but the node's loss concerns it
             self._preparing = asyncio.create_task(self._prepare())
@@ -112,7 +112,7 @@ class RemoteAttempt:
     # From the node
 
     def node_lost(self, reason: str, *, for_good: bool = False, replaced: bool = False) -> None:
-        """Its node is lost, perhaps `for_good`; or it is back with an agent that has `replaced` the one that ran this.
+        """Handles the loss of its node, perhaps `for_good`, or its return with an agent that has `replaced` the one that ran this.
 
         The attempt of a job or a rank fails, and a job goes back to its queue. Any other continues when the node is back.
         """
@@ -183,7 +183,7 @@ class RemoteAttempt:
     # Commands
 
     def stop(self, stop: Stop) -> None:
-        """Stops it; what has ended by itself keeps its outcome."""
+        """Stops it; an attempt that has ended by itself keeps its outcome."""
         if self.life is Life.ENDED:  # its group may go on
             return
         if self.life is not Life.LEADER_GONE:
@@ -199,7 +199,7 @@ class RemoteAttempt:
         self._listener.changed()
 
     def skip_waits(self) -> None:
-        """A node is waited for in any case."""
+        """Does nothing: a node is waited for in any case."""
 
     def pass_on(self, number: signal.Signals) -> bool:
         """Sends a signal to its first process if that handles it, which is unknown here. Returns True if it lives."""
@@ -243,7 +243,7 @@ class RemoteAttempt:
         return self._report.result if self._report is not None else {}
 
     def record(self) -> model.Attempt:
-        """Returns what clients, the store and schedulers know of it."""
+        """Returns its record for clients, the store and schedulers."""
         newest = self._report.view.newest if self._report is not None else NO_ATTEMPT
         if self.end is None or not newest.number:
             return newest
@@ -251,20 +251,20 @@ class RemoteAttempt:
         return structs.replace(newest, state=state, ended=newest.ended or clock.now(), reason=reason)
 
     def activity(self) -> RankActivity:
-        """Returns what the watch of its group sees."""
+        """Returns its activity for the check of its group."""
         goes_on = self._stopped is None and not self._outcome.done()
         reported = self._report.activity if self._report is not None and goes_on else None
         return reported if reported is not None else RankActivity()
 
     def view(self, now: float) -> model.Worker:
-        """Returns what clients see of it."""
+        """Returns the worker as clients see it."""
         view = self._report.view if self._report is not None else model.Worker(self.order.slot.name, 0, self.state)
         if self._away or self._outcome.done():
             view = structs.replace(view, fps_silent_since=None, stopping=None)
         return structs.replace(view, newest=self.record(), lost_since=self._link.lost_since)
 
     async def details(self) -> Details:
-        """Returns what it was started with, from the agent. Raises `GmgError`."""
+        """Returns its command line and environment, from the agent. Raises `GmgError`."""
         return await self._link.client.details(self.order.slot.name)
 
     async def curves(self) -> dict[str, Curve]:

@@ -1,4 +1,4 @@
-"""The messages between a session's engine and a node's agent: what a slot is to run, and how far that is.
+"""The messages between a session's engine and a node's agent: a slot's attempt, and its progress.
 
 Both are complete states: the next message replaces one that is lost, and repeating one changes nothing.
 """

@@ -30,7 +30,7 @@ class Point(NamedTuple):
 
     @classmethod
     def of(cls, fps: Fps | None, sample: GpuSample | None) -> Self:
-        """A worker's rate and its GPU's figures."""
+        """Returns a worker's rate and its GPU's figures."""
         rate = fps.settled if fps is not None else None
         if sample is None:
             return cls(rate, None, None, None)
@@ -67,17 +67,17 @@ class History:
             self._steps_each *= 2
 
     def recent(self, slot: str) -> Series:
-        """The last `RECENT_POINTS` steps."""
+        """Returns the last `RECENT_POINTS` steps."""
         return _series(slot, self._end, STEP_S, zip(*self._recent, strict=True))
 
     def whole(self, slot: str) -> Series:
-        """The worker's whole life, up to its last complete point."""
+        """Returns the worker's whole life, up to its last complete point."""
         columns = [[None if math.isnan(value) else value for value in column] for column in self._whole]
         return _series(slot, self._end - STEP_S * len(self._begun), STEP_S * self._steps_each, columns)
 
 
 def _mean(values: Iterable[float | None]) -> float:
-    """The mean of the values; NaN without any."""
+    """Returns the mean of the values; NaN without any."""
     numbers = [value for value in values if value is not None and not math.isnan(value)]
     return fmean(numbers) if numbers else math.nan
 

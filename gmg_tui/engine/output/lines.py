@@ -57,7 +57,7 @@ class LineSplitter:
         return raw
 
     def end(self) -> tuple[bytes, bytes]:
-        """The stream has ended: the rest, as `feed` returns it, with the missing end of its line."""
+        """Ends the stream. Returns the rest as `feed` does, with the missing end of its line."""
         raw, rest = self.unfinished(), self._tail
         self._tail, self._logged, self._skipping = b"", 0, False
         return raw, rest + b"\n" if rest else b""
@@ -67,7 +67,7 @@ class RingBuffer:
     """The newest lines of a worker, numbered: about `max_lines` or `max_bytes` at most.
 
     Attributes:
-        end: The number that the next line will have: how many there have been.
+        end: Number of the next line.
     """
 
     def __init__(self, max_lines: int = 4000, max_bytes: int = 1 << 20) -> None:
@@ -86,7 +86,7 @@ class RingBuffer:
         return self._preview or self._unfinished or next((line for line in reversed(self._lines) if line.strip()), b"")
 
     def skip_to(self, number: int) -> None:
-        """The next line is that with this number; those before it are missing here."""
+        """Continues with this line number; the lines before it are missing."""
         self._lines.clear()
         self._bytes, self.end, self._unfinished, self._preview = 0, number, b"", b""
 
@@ -129,7 +129,7 @@ class RingBuffer:
         del self._lines[:gone]
 
     def since(self, number: int, most: int) -> tuple[int, list[bytes]]:
-        """Lines from `number` on, at most the newest `most`. Returns the number of the first, and the lines."""
+        """Returns at most the newest `most` lines from `number`: the number of the first, and the lines."""
         start = max(number, self.end - min(most, len(self._lines)))
         if start >= self.end:
             return self.end, []

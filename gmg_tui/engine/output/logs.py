@@ -193,7 +193,7 @@ class Log:
             self._trouble = self._uncut
 
     def _opened(self) -> int:
-        """The file to write to. Raises `OSError`."""
+        """Returns the file to write to. Raises `OSError`."""
         if self._file is not None and os.fstat(self._file).st_nlink == 0:
             self._close()  # it was removed: what is written to it would be lost
         if self._file is None:

@@ -21,7 +21,7 @@ from gmg_tui.session.store.writer import StoreWriter
 from gmg_tui.session.tried import TriedArguments
 
 _REFRESH_BEATS = 10
-"""Beats between two writes of what runs."""
+"""Beats between two writes of the running jobs."""
 _NO_SAMPLE = GpuSample(uuid="")
 
 
@@ -77,14 +77,14 @@ class Recorder:
         self._occupants: dict[str, _Occupant] = {}
         """By slot."""
         self._troubles: dict[str, tuple[bool, bool]] = {}
-        """By slot, whether its worker was stuck, or had failed in a plain run, when it changed last."""
+        """By slot, if its worker was stuck, or had failed in a plain run, at its last change."""
         self._beats = 0
         self._snapshot_due = False
 
     # From the scheduler
 
     def occupy(self, record: JobRecord, logs: Mapping[Slot, str]) -> JobRecord:
-        """A job gets slots, each with its worker's log, a path in the session's folder. Returns its record."""
+        """Records that a job gets slots, each with its worker's log in the session's folder. Returns its record."""
         first, *_ = logs
         names = tuple(slot.name for slot in logs)
         record = structs.replace(
@@ -101,7 +101,7 @@ class Recorder:
         return record
 
     def release(self, worker: Worker, **changes: Any) -> JobRecord:
-        """The job whose first slot has this worker, which has ended, leaves its slots. Returns its record.
+        """Records that a job leaves its slots, whose first worker has ended. Returns its record.
 
         `changes` are the fields of the record that differ from the worker.
         """
@@ -113,7 +113,7 @@ class Recorder:
         return self._released(worker.slot.name, structs.replace(record, **changes))
 
     def fail(self, slot: str, record: JobRecord, reason: str) -> JobRecord:
-        """The job on a slot failed because of an internal error. Returns its record."""
+        """Records that the job on a slot failed by an internal error. Returns its record."""
         occupant = self._occupants.get(slot)
         record = occupant.record if occupant is not None else record
         return self._released(slot, structs.replace(record, state=WorkerState.FAILED, reason=reason, ended=clock.now()))
@@ -139,7 +139,7 @@ class Recorder:
         return record
 
     def occupant(self, slot: str) -> tuple[JobRecord, float] | None:
-        """The record of the job that occupies a slot, and for how many seconds it has."""
+        """Returns the record of the job that occupies a slot, and the seconds that it has done so."""
         occupant = self._occupants.get(slot)
         return None if occupant is None else (occupant.record, time.monotonic() - occupant.since)
 
@@ -148,7 +148,7 @@ class Recorder:
         self._store.put(record)
 
     def beat(self, moment: float, slots: Collection[EngineSlot], snapshot: Callable[[], Snapshot]) -> None:
-        """Records the metrics of this second, and now and then the progress of each job and the session.
+        """Records the metrics of this second, and at intervals the progress of each job and the session.
 
         `moment` is Unix time; `snapshot` gives the session as clients see it.
         """
@@ -169,7 +169,7 @@ class Recorder:
             self._store.put(*rows)
 
     def _refresh(self, slots: Iterable[EngineSlot]) -> None:
-        """Writes the figures of what runs, which `report` prints of a running session."""
+        """Writes the figures of the running jobs, for a `report` on a running session."""
         for engine_slot in slots:
             worker = engine_slot.worker
             if worker is None or not worker.state.live or (attempt := worker.attempt) is None:
@@ -183,7 +183,7 @@ class Recorder:
     # From the workers
 
     def changed(self, worker: Worker) -> None:
-        """Something of a worker has changed."""
+        """Records a change of a worker."""
         self._faults.guard("records", self._take_change, worker)
         self._changed()
 
@@ -216,7 +216,7 @@ class Recorder:
         )
 
     def began(self, worker: Worker) -> None:
-        """A worker's attempt has started its process."""
+        """Records that a worker's attempt has started its process."""
         occupant = self._occupants.get(worker.slot.name)
         if occupant is not None and occupant.running_since is None:
             occupant.running_since = time.monotonic()
@@ -224,7 +224,7 @@ class Recorder:
         self._changed()
 
     def ended(self, worker: Worker) -> None:
-        """A worker's attempt has ended."""
+        """Records that a worker's attempt has ended."""
         self._faults.guard("records", self._take_end, worker)
 
     def _take_end(self, worker: Worker) -> None:
@@ -260,7 +260,7 @@ class Recorder:
 
     @staticmethod
     def _record(occupant: _Occupant, worker: Worker) -> JobRecord:
-        """A job's record at this moment; `worker` is the one that speaks for it."""
+        """Returns a job's record at this moment; `worker` represents it."""
         before, attempt = occupant.before, worker.attempt
         record = structs.replace(
             before,
@@ -285,7 +285,7 @@ class Recorder:
 
 
 def _metrics(moment: float, job: int, worker: Worker) -> MetricsRow:
-    """A worker's metrics at this moment."""
+    """Returns a worker's metrics at this moment."""
     sample, fps = worker.sample or _NO_SAMPLE, worker.fps
     return MetricsRow(
         moment,

@@ -1,4 +1,4 @@
-"""A session's files on the disk: `session.json`, the phases' times, and the lock, which is the engine's own log."""
+"""A session's files on the disk: `session.json`, the phases' times, and the lock, held by the engine's own log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WRITE_S = 30.0
 
 
 class SessionFiles:
-    """Writes the session's files when something has changed, and now and then.
+    """Writes the session's files after changes, and at intervals.
 
     `save_phase_times` writes the phases' times, if they have changed (raises `OSError`); `note` takes a subject and what
     the user should know about it, or None when all is well again.
@@ -56,7 +56,7 @@ class SessionFiles:
         """The final state is written: a write that was under way in its thread when the engine ended must not follow."""
 
     def changed(self) -> None:
-        """Something has changed that they hold."""
+        """Requests a write, as something has changed."""
         self._changed.set()
 
     async def run(self) -> None:
@@ -99,7 +99,7 @@ class SessionFiles:
     def _put_back(self) -> bool:
         """Recreates the session's folder, its log and its lock if they were removed or renamed. Returns True if they had been.
 
-        Without the folder nobody finds the session, and without the lock it counts as lost.
+        Without the folder the session cannot be found, and without the lock it counts as lost.
         """
         folder = self._session.spec.folder
         try:

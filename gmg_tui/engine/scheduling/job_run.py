@@ -49,7 +49,7 @@ class JobRun:
 
     @property
     def lead(self) -> Worker:
-        """The worker that speaks for the job: its only one, or rank 0."""
+        """The worker that represents the job: its only one, or rank 0."""
         return self.workers[0]
 
     async def run(self, *, stays: bool = False) -> None:

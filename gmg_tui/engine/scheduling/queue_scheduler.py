@@ -40,7 +40,7 @@ class JobSource(Protocol):
         """Returns a job's final state and the reason; None to record its worker's."""
 
     def released(self, record: JobRecord) -> None:
-        """Handles the end of a job, which is about to leave its slots."""
+        """Handles the end of a job before it leaves its slots."""
 
     def beat(self) -> None:
         """Checks the running jobs, once a second."""
@@ -88,7 +88,7 @@ class QueueScheduler:
         self._wake.set()
 
     async def run(self) -> None:
-        """Assigns jobs to slots until cancelled; whatever runs then is killed."""
+        """Assigns jobs to slots until cancelled, which kills what runs."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._wake.clear()
@@ -169,7 +169,7 @@ class QueueScheduler:
         return self._recorder.release(lead, **({} if cause is None else {"reason": cause}))
 
     def _requeue(self, run: JobRun) -> str | None:
-        """The slot whose GPU a job has failed because of, so that it runs again; so do those that failed there before."""
+        """Requeues a job that failed because of a GPU, and those that failed there before. Returns the GPU's slot."""
         for engine_slot, worker in zip(run.engine_slots, run.workers, strict=True):
             back, name = self.board.judge(engine_slot, worker), engine_slot.slot.name
             for number in back[:-1]:
@@ -189,7 +189,7 @@ class QueueScheduler:
             _log.warning("%s is benched: %s", name, why)
 
     def _ready(self, slot: str) -> None:
-        """Tries again on a slot where nothing could be started."""
+        """Opens a slot again after a pause."""
         self.board.set_unready(slot, None)
         self._wake.set()
 
@@ -201,7 +201,7 @@ class QueueScheduler:
             self._wake.set()
 
     def beat(self) -> None:
-        """Checks whether groups are stuck, and whether jobs compute that had failed on another GPU."""
+        """Checks if groups are stuck, and if jobs that had failed on one GPU compute on another."""
         for engine_slot in self.board.watch(worker for run in self.runs.values() for worker in run.workers):
             self._report_benched(engine_slot)
         for run in self.runs.values():
@@ -212,11 +212,11 @@ class QueueScheduler:
     # State
 
     def groups(self) -> tuple[RankGroup, ...]:
-        """The groups whose ranks are on slots."""
+        """Returns the groups whose ranks are on slots."""
         return tuple(run.group.view() for run in self.runs.values() if run.group is not None)
 
     def group_slots(self, slot: str) -> tuple[str, ...]:
-        """The slots whose workers run the job that is on this one."""
+        """Returns the slots whose workers run the job that is on this one."""
         run = self.runs.get(self._jobs.get(slot, 0))
         return tuple(worker.slot.name for worker in run.workers) if run is not None else (slot,)
 
@@ -241,12 +241,12 @@ class QueueScheduler:
         )
 
     def _occupants(self) -> list[tuple[JobRecord, float]]:
-        """The jobs that occupy slots, each with for how many seconds it has."""
+        """Returns the jobs that occupy slots, with the seconds that they have done so."""
         runs = self.runs.values()
         return [job for run in runs if (job := self._recorder.occupant(run.slots[0])) is not None]
 
     def view(self, first: int, count: int) -> tuple[JobRecord, ...]:
-        """A part of the queue."""
+        """Returns a part of the queue."""
         order = self._queue.order()
         first = max(0, min(first, len(order)))
         numbers = order[first : first + max(0, count)]
@@ -254,7 +254,7 @@ class QueueScheduler:
         return tuple(self._displayed(live.get(number, self._queue.records[number])) for number in numbers)
 
     def _displayed(self, record: JobRecord) -> JobRecord:
-        """A record as clients see it: of the script's results and words, which may be long, it has only numbers."""
+        """Returns a record as clients see it: of the script's results and words, which may be long, it has only numbers."""
         last = structs.replace(record.last, args=(), given=(), env={})
         reason = self.board.wait_reason(record.number) or record.reason
         return structs.replace(record, result={}, last=last, reason=reason)
@@ -292,7 +292,7 @@ class QueueScheduler:
     def edit(self, slot: str, args: tuple[str, ...], env: dict[str, str]) -> None:
         """Stops the job that occupies a slot, and queues it with other arguments as a job of its own, the next one.
 
-        Its row keeps what it has computed. Raises `GmgError` if no job runs on the slot.
+        Its row keeps its results. Raises `GmgError` if no job runs on the slot.
         """
         run = self.runs.get(self._jobs.get(slot, 0))
         if run is None or run.lead.state.ended:

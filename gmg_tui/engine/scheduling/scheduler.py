@@ -18,14 +18,14 @@ from gmg_tui.scripts import torchrun
 
 
 class Scheduler(Protocol):
-    """Decides what runs on the slots: a plain run, a queue, or an agent, whose session's engine decides for it."""
+    """Decides what runs on the slots: for a plain run, a queue, or a node's agent."""
 
     @property
     def ended(self) -> bool:
         """True if all work is done or cancelled."""
 
     async def run(self) -> None:
-        """Runs until cancelled; whatever runs then is killed."""
+        """Runs until cancelled, which kills what runs."""
 
     def restart(self, slot: str) -> None:
         """Restarts what runs, or ran last, on the slot. Raises `GmgError` if there is nothing."""
@@ -37,7 +37,7 @@ class Scheduler(Protocol):
         """Stops what runs on the slot."""
 
     def end(self, *, kill: bool, reason: str | None) -> None:
-        """Stops everything for good; `reason` is None if the user asked for it."""
+        """Stops everything; `reason` is None if the user asked for it."""
 
     def beat(self) -> None:
         """Checks groups and jobs, once a second, after the workers' output was read."""
@@ -67,7 +67,7 @@ class PlainScheduler:
         self._workers = {worker.slot.name: worker for run in self._runs for worker in run.workers}
 
     def _run(self, ranks: Sequence[EngineSlot], seen: Sequence[EngineSlot], group: str | None = None) -> JobRun:
-        """Returns what runs on these slots; its processes see the GPUs of the slots `seen`."""
+        """Returns the job of these slots; its processes see the GPUs of the slots `seen`."""
         spec, count = self._workplace.spec, len(self._slots)
         cards = tuple(each.slot for each in seen) if len(seen) > 1 or group is not None else ()
         logs = [f"{sessions.LOGS}/{each.slot.name}.log" for each in ranks]
@@ -89,7 +89,7 @@ class PlainScheduler:
         return all(worker.state.ended for worker in self._workers.values())
 
     async def run(self) -> None:
-        """Runs all workers until cancelled; whatever runs then is killed."""
+        """Runs all workers until cancelled, which kills what runs."""
         async with asyncio.TaskGroup() as tasks:
             for run in self._runs:
                 tasks.create_task(run.run(stays=True), name=run.slots[0])

@@ -1,4 +1,4 @@
-"""The board of a queue's slots: the state of each, which job starts next and where, and what idle slots wait for."""
+"""The board of a queue's slots: their states, the next job and its slots, and the reasons that slots are idle."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Allotment(NamedTuple):
     job: int | None = None
     """Its number; None if no job can start, nor are slots reserved for one."""
     slots: tuple[str, ...] = ()
-    """Its slots in their order; those that are free and reserved for it, where some are missing."""
+    """Its slots in their order; if some are missing, those reserved for it."""
     missing: int = 0
     """Number of slots that it still needs."""
 
@@ -38,7 +38,7 @@ def allot(
     usable: Sequence[str],
     may_run: Callable[[JobRecord, str], bool] = lambda job, slot: True,
 ) -> Allotment:
-    """The first waiting job that can start: first come, first served.
+    """Returns the first waiting job that can start: first come, first served.
 
     A job that needs several slots at once reserves those that are free until it has enough; smaller jobs behind it would
     otherwise take each slot as it becomes free, and it would wait forever.
@@ -93,7 +93,7 @@ class SlotBoard:
         slots: All slots, by name.
         queue: The jobs.
         jobs: Numbers of the jobs that occupy slots, by slot.
-        ending: Whether no job starts any more.
+        ending: True if no job starts any more.
     """
 
     def __init__(self, slots: Mapping[str, EngineSlot], queue: JobQueue) -> None:
@@ -102,7 +102,7 @@ class SlotBoard:
         self.ending = False
         self._cards = {engine_slot.gpu_uuid or name: _Card() for name, engine_slot in slots.items()}
         self._requeued: dict[int, _Card] = {}
-        """Jobs that were queued again, and where they had failed: one that fails on two GPUs keeps its failure."""
+        """Jobs that were queued again, and the GPU that they failed on: one that fails on two keeps its failure."""
         self._witnesses: dict[int, _Card] = {}
         """Those of them that have not ended yet, with the GPU that is suspected for them."""
         self._reserved = Allotment()
@@ -136,11 +136,11 @@ class SlotBoard:
         self._card(self.slots[slot]).unready = why
 
     def sample(self, engine_slot: EngineSlot) -> GpuSample | None:
-        """The latest sample of a slot's GPU."""
+        """Returns the latest sample of a slot's GPU."""
         return self._samples.get(engine_slot.gpu_uuid or "")
 
     def benched(self) -> dict[str, str]:
-        """The slots whose GPU is benched, and why."""
+        """Returns the slots whose GPU is benched, and why."""
         states = self.slots.items()
         return {name: why for name, engine_slot in states if (why := self._card(engine_slot).benched) is not None}
 
@@ -188,7 +188,7 @@ class SlotBoard:
         """Judges a slot's GPU by the end of a job.
 
         Returns:
-            The jobs to be queued again, the worker's own last; empty where the outcome stands.
+            The jobs to be queued again, the worker's own last; empty if the outcome stands.
         """
         if engine_slot.gpu_uuid is None or worker.state is WorkerState.STOPPED:
             return ()
@@ -207,7 +207,7 @@ class SlotBoard:
         return self._suspect(engine_slot, job, failure.reason)
 
     def watch(self, workers: Iterable[Worker]) -> list[EngineSlot]:
-        """Checks whether jobs that failed on one GPU compute on another. Returns a slot of each GPU that is benched by that."""
+        """Checks if jobs that failed on one GPU compute on another. Returns a slot of each GPU that this benches."""
         before = self.benched()
         for worker in workers:
             attempt, job = worker.attempt, worker.task.job
@@ -232,12 +232,12 @@ class SlotBoard:
         return failed
 
     def _alternatives(self, card: _Card) -> list[str]:
-        """The slots of other GPUs that are used and not benched."""
+        """Returns the slots of other GPUs that are used and not benched."""
         cards = {name: self._card(engine_slot) for name, engine_slot in self.slots.items()}
         return [name for name, each in cards.items() if each is not card and not each.disabled and each.benched is None]
 
     def _resolve_suspicion(self, job: int, *, computed: bool) -> None:
-        """A job that failed on a GPU has computed on another, which proves that the first is broken, or failed there too."""
+        """Ends the suspicion of a GPU: a job that failed there has computed on another, which benches it, or failed there too."""
         card = self._witnesses.get(job)
         if card is None:
             return
@@ -252,7 +252,7 @@ class SlotBoard:
     # The next job
 
     def next(self) -> Allotment:
-        """The job that can start now, and where, or what is reserved for the first one that cannot."""
+        """Returns the next job and its slots, or the slots reserved for the first job that cannot start yet."""
         usable = {
             name: state for name, state in self.slots.items() if self.used(name) and not self._closed_reason(state)
         }
@@ -265,7 +265,7 @@ class SlotBoard:
         return self._reserved
 
     def _may_run(self, job: JobRecord, slot: str) -> bool:
-        """False on the GPU that is suspected for the job, and on any suspected one for other jobs than witnesses."""
+        """Returns False on the GPU that is suspected for the job, and on any suspected one for other jobs than witnesses."""
         card = self._card(self.slots[slot])
         return self._witnesses.get(job.number) is not card and (card.suspected is None or job.number in self._witnesses)
 
@@ -343,7 +343,7 @@ class SlotBoard:
 
 
 def _has_computed(attempt: Attempt) -> bool:
-    """True if an attempt has got further than those that a broken GPU ends at once."""
+    """Returns True if an attempt has got further than those that a broken GPU ends at once."""
     return attempt.had_progress or attempt.elapsed_s(clock.now()) >= AT_ONCE_S
 
 

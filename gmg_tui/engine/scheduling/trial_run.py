@@ -47,7 +47,7 @@ class TrialRun:
     def check(self, worker: Worker, *, counts: bool) -> None:
         """Measures its rate; called each second while it runs.
 
-        `counts` is whether that is part of the measurement: the trials of all slots at once wait for the last to begin.
+        `counts` is True if that is part of the measurement: trials of all slots at once wait for the last to begin.
         """
         attempt = worker.attempt
         if attempt is None or worker.state is not WorkerState.RUNNING:
@@ -70,7 +70,7 @@ class TrialRun:
                 self._settling.take(*done)
 
     def _amount_done(self, worker: Worker, attempt: Attempt, elapsed_s: float) -> tuple[float, float] | None:
-        """Environment steps, or the integral of the metric, and over how many seconds; None before it is known."""
+        """Returns the environment steps, or the integral of the metric, and the seconds; None if unknown."""
         if self._spec.metric == FPS:
             fps = attempt.fps
             return None if fps is None or fps.env_steps is None or fps.seconds is None else (fps.env_steps, fps.seconds)
@@ -87,7 +87,7 @@ class TrialRun:
         return None if self._spec.metric == FPS else worker.result.get(self._spec.metric)
 
     def so_far(self, worker: Worker) -> Trial:
-        """It, while it runs."""
+        """Returns the trial while it runs."""
         attempt = worker.attempt or NO_ATTEMPT
         return structs.replace(
             self.trial,

@@ -121,7 +121,7 @@ class TrialSource:
         return _STATES[trial.state], trial.reason
 
     def _is_untunable(self, worker: Worker, run: TrialRun) -> bool:
-        """True if a failure means that the script cannot be tuned, rather than that the value is too large."""
+        """Returns True if a failure means that the script cannot be tuned, rather than that the value is too large."""
         measured = any(trial.state is TrialState.MEASURED for trial in self._search.trials)
         ended = worker.state is WorkerState.FINISHED and run.trial.value == self._spec.low and not measured
         return run.ignores_value is not None or ended

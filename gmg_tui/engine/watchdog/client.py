@@ -76,7 +76,7 @@ class WatchdogClient:
         self._process.stdin.write(line.encode())
 
     async def close(self) -> None:
-        """Ends the watchdog, which ends what is left of the workers first."""
+        """Ends the watchdog, which first ends leftover workers."""
         if self._watching is not None:
             self._watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):

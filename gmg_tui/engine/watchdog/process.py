@@ -16,7 +16,7 @@ from contextlib import suppress
 from threading import Thread
 
 _STEPS = ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0))
-"""Shorter waits than the engine's: nobody reads the workers' output, and their GPUs are needed."""
+"""Shorter waits than the engine's: no one reads the workers' output, and their GPUs are needed."""
 _CHECK_S = 0.1
 _ENVIRON_S = 1.0
 """Limit for reading environments: those in a hung driver may never be readable."""
@@ -54,7 +54,7 @@ def _live_groups(lines: Iterable[bytes]) -> set[Key]:
 
 
 class _Processes:
-    """Finds what is alive of the groups of `leaders`, and processes with `mark` in their environment."""
+    """Finds the live processes of the groups of `leaders`, and those with `mark` in their environment."""
 
     def __init__(self, leaders: set[Key], mark: bytes) -> None:
         self._leaders, self._mark = leaders, mark
@@ -129,7 +129,7 @@ def _end(processes: _Processes) -> list[int]:
 
 
 def main(session_id: str) -> None:
-    """Waits for the engine's end, then ends what it leaves behind, and logs that to the engine's log (standard error)."""
+    """Waits for the engine's end, then ends its leftover processes, and logs that to the engine's log (standard error)."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # it ends with the engine, not before
     ended = _end(_Processes(_live_groups(sys.stdin.buffer), b"GMG_SESSION_ID=" + os.fsencode(session_id)))

@@ -132,7 +132,7 @@ class Group:
         self._change = asyncio.Event()
 
     def end(self, stuck: str | None = None) -> None:
-        """Ends all ranks of the attempt, and lets none start; `stuck` is the reason where another attempt replaces it."""
+        """Ends all ranks of the attempt, and lets none start; `stuck` is the reason if another attempt replaces it."""
         attempt = self._attempt
         attempt.stuck = stuck or attempt.stuck
         if not attempt.called_off:
@@ -142,13 +142,13 @@ class Group:
             self._changed()
 
     def fail(self, rank: int) -> None:
-        """A rank has failed, or the user has ended it: the others are ended at once."""
+        """Ends the other ranks at once, as one has failed or the user has ended it."""
         if rank not in self._attempt.failed:
             self._attempt.failed.append(rank)
         self.end()
 
     async def rendezvous(self, rank: int, report: Report) -> Meeting | None:
-        """Waits until all ranks are ready. None: the attempt is called off."""
+        """Waits until all ranks are ready. None: the attempt is cancelled."""
         attempt = self._attempt
         attempt.ready.add(rank)
         if not self._without(attempt.ready) and not attempt.called_off:
@@ -202,7 +202,7 @@ class Group:
         return attempt.failure_of(rank)
 
     def _judge(self) -> None:
-        """All ranks have ended: decide what comes next."""
+        """Decides if another attempt follows, once all ranks have ended."""
         attempt, outcomes = self._attempt, self._attempt.outcomes.values()
         failure = attempt.cause[1] if attempt.cause is not None else None
         by_user = any(outcome.by_user for outcome in outcomes)
@@ -228,7 +228,7 @@ class Group:
     # Once a second
 
     def check(self, now: float) -> None:
-        """Checks whether it is stuck at `now`, monotonic seconds, and replaces it if it is and that is wanted."""
+        """Checks if it is stuck at `now`, monotonic seconds, and replaces it if it is and the options ask for that."""
         if now - self._checked_at > _BLIND_S:
             self._watched_since = now
         self._checked_at, workers = now, self.workers
@@ -279,7 +279,7 @@ class Group:
         return f"rank {cause[0]}: {cause[1].reason}"
 
     def view(self) -> RankGroup:
-        """The group at this moment."""
+        """Returns the group at this moment."""
         state, workers, attempt, at = self.state, self.workers, self._attempt, self.policy.at
         since = max(worker.state_since for worker in workers if worker.state is state)
         waits = bool(attempt.ready) and attempt.address is None and not attempt.called_off
@@ -307,7 +307,7 @@ class Group:
         return any(worker.fps_of_group for worker in self.workers)
 
     def _rate(self) -> float | None:
-        """Environment steps per second of the whole group: never the sum of numbers that are the group's already."""
+        """Returns the environment steps per second of the whole group: never the sum of numbers that are the group's already."""
         counted = [worker for worker in self.workers if worker.fps_of_group == self._reports_for_all]
         rates = [rate for worker in counted if worker.fps is not None and (rate := worker.fps.settled) is not None]
         return sum(rates) if rates else None
@@ -316,7 +316,7 @@ class Group:
 def _silent_s(ranks: Sequence[RankActivity], stuck_after_s: float, since: float, now: float) -> float | None:
     """Returns the seconds without progress of any rank if that is too long; None if it is not.
 
-    They were watched from `since` on, which is in monotonic seconds, as `now` is.
+    They were watched from `since`; both moments are monotonic seconds.
     """
     last = max((seen.progress_at for seen in ranks if seen.progress_at is not None), default=None)
     if last is not None and not any(_builds(seen, last) for seen in ranks):

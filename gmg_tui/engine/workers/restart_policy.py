@@ -46,21 +46,21 @@ class RestartPolicy:
         self.cancel_backoff()
 
     def now(self) -> None:
-        """The user wants another attempt; earlier restarts no longer count."""
+        """Requests another attempt for the user; earlier restarts no longer count."""
         self._restarts = 0
         self.again()
 
     def again(self) -> None:
-        """Another attempt follows at once, and does not count."""
+        """Requests another attempt at once, which does not count."""
         self.cancel_backoff()
         self._wanted.set()
 
     def begun(self) -> None:
-        """An attempt is prepared: another one that was wanted until now is this one."""
+        """Clears earlier requests, which the attempt that is prepared fulfils."""
         self._wanted.clear()
 
     def never(self) -> None:
-        """No other attempt is wanted."""
+        """Cancels all requests."""
         self.cancel_backoff()
         self._wanted.clear()
 
@@ -106,5 +106,5 @@ def wanted(when: RestartMode, kind: FailureKind | None, *, had_progress: bool) -
 
 
 def backoff_s(restarts: int) -> float:
-    """Back-off before the next attempt, after `restarts` in a row: 2 s, 4 s, 8 s … up to a minute, jittered."""
+    """Returns the back-off before the next attempt, after `restarts` in a row: 2 s, 4 s, 8 s … up to a minute, jittered."""
     return min(_LONGEST_S, _FIRST_S * 2.0 ** min(restarts, 5)) * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311

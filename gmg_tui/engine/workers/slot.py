@@ -65,7 +65,7 @@ class EngineSlot:
         return self.attempt.memory if self.attempt is not None else None
 
     def attach(self, attempt: Attempt | None) -> None:
-        """An attempt is prepared and starts its process: the GPU's memory in use until now is not its own."""
+        """Attaches an attempt that is about to start: the GPU's memory in use until now is not its own."""
         if isinstance(attempt, LocalAttempt):
             self.attempt = attempt
             attempt.memory.measure(self.sample, frozenset(), live=False)
@@ -87,7 +87,7 @@ class EngineSlot:
     def view(self, now: float) -> model.Worker:
         """Returns the slot as clients see it; `now` is monotonic seconds.
 
-        A slot that waits for its next job shows the last lines of the previous one, and what it waits for.
+        A slot that waits for its next job shows the last lines of the previous one, and the wait reason.
         """
         worker, lead = self.worker, self.lead
         if lead is not None and lead.worker is not None:
@@ -129,7 +129,7 @@ class Workplace:
     attempt: Callable[[EngineSlot, Order, Listener], Attempt]
     """Makes an attempt."""
     meeting_place: Callable[[Sequence[str]], Awaitable[tuple[str, int]]] = on_this_machine
-    """Finds where the ranks of a group on these slots meet: rank 0's address, and a free port; 0 if there is none."""
+    """Finds an address and a free port for the ranks of a group on these slots; port 0 if there is none."""
 
     @property
     def spec(self) -> RunSpec:
@@ -138,7 +138,7 @@ class Workplace:
 
     @classmethod
     def here(cls, session: Session, host: LocalHost) -> Workplace:
-        """The workplace of a session on this machine."""
+        """Returns the workplace of a session on this machine."""
 
         def attempt(slot: EngineSlot, order: Order, listener: Listener) -> Attempt:
             return LocalAttempt(host, order, slot.ring, slot.memory, listener)

@@ -140,7 +140,7 @@ class Worker:
         self._conclude(attempt, *self._end_of(outcome))
 
     def _plan(self, outcome: Outcome) -> None:
-        """Decides whether another attempt follows."""
+        """Decides if another attempt follows."""
         if outcome.final:
             self.policy.never()
         elif outcome.again:
@@ -150,7 +150,7 @@ class Worker:
             self.policy.after(outcome.failure, had_progress=outcome.had_progress, running_s=outcome.running_s)
 
     def _end_of(self, outcome: Outcome) -> tuple[WorkerState, str | None]:
-        """The state that an attempt with this outcome has ended in, and the reason."""
+        """Returns the state that an attempt with this outcome has ended in, and the reason."""
         if outcome.by_user and self.failure is None:  # else another rank had failed before
             return WorkerState.FINISHED if self._is_done else WorkerState.STOPPED, self._stop_reason
         if self.failure is not None:
@@ -162,7 +162,7 @@ class Worker:
         return WorkerState.STOPPED, self._stop_reason or "ended with the group"
 
     def _conclude(self, attempt: Attempt | None, state: WorkerState, reason: str | None) -> None:
-        """An attempt has ended: record that, and enter its state, or wait for the next attempt."""
+        """Records the end of an attempt, and enters its state, or waits for the next one."""
         self._attempt, self.stuck = None, None
         if attempt is not None and attempt is self.newest:
             attempt.end = state, reason
@@ -192,13 +192,13 @@ class Worker:
             self.changed()
 
     def changed(self) -> None:
-        """Something that is displayed has changed."""
+        """Reports a change of something that is displayed."""
         if (state := self.state) is not self._displayed:
             self._displayed, self.state_since = state, time.monotonic()
         self._recorder.changed(self)
 
     def begins(self) -> None:
-        """Its attempt is prepared, and has a process next: another one that was wanted until now is this one."""
+        """Handles the end of its attempt's preparation: any other attempt that was requested is this one."""
         if self._group is None:
             self.policy.begun()
         if self.newest is not None:
@@ -209,16 +209,16 @@ class Worker:
         self.changed()
 
     def began(self) -> None:
-        """Its attempt has a process."""
+        """Records the start of its attempt's process."""
         self._recorder.began(self)
 
     def leader_ended(self, exit_code: int) -> None:
-        """The first process of its attempt has ended."""
+        """Ends the group if the first process of its attempt has failed."""
         if self._group is not None and exit_code != 0:
             self._group.fail(self._rank)
 
     def idle(self, why: str | None) -> None:
-        """Its attempt shows no sign of life; an idle rank may wait for the others, and its group is judged as a whole."""
+        """Marks it as stuck if its attempt is idle, except for a rank, whose group is checked as a whole."""
         if self.rank is None:
             self.set_stuck(why, replace=self._workplace.spec.restart_stuck)
 
@@ -290,7 +290,7 @@ class Worker:
             self._attempt.stop(Stop(StopCause.STUCK, reason=f"stuck: {why}"))
 
     def follow_rank0(self) -> None:
-        """Another rank reports for all: this one runs too, whatever it prints."""
+        """Counts it as running, as another rank reports for all."""
         if not self.follows_rank0 and not self.fps_of_group and self.state in _UNDISTURBED:
             self.follows_rank0 = True
             self.changed()
@@ -389,7 +389,7 @@ class Worker:
         return structs.replace(details, attempts=(*self.past, newest), args=self.args, extra_env=self.env)
 
     async def stacks(self) -> Stacks:
-        """The Python stacks of its process, or why there are none. Raises `GmgError`."""
+        """Returns the Python stacks of its process, or why there are none. Raises `GmgError`."""
         if self._attempt is None:
             return Stacks(self.slot.name, self.rank.rank if self.rank is not None else None, error="no process runs")
         return await self._attempt.stacks()
