@@ -31,7 +31,7 @@ from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.environ import WORKER_VARIABLES
 
-_GARBAGE = 20_000
+_GC_THRESHOLD = 20_000
 """Objects before the collector looks for garbage; nearly all go by themselves."""
 
 
@@ -83,7 +83,7 @@ def main() -> None:
     for name in WORKER_VARIABLES:
         os.environ.pop(name, None)
     gc.freeze()  # what has been imported stays; without the collector the imports take 106 rather than 129 ms
-    gc.set_threshold(_GARBAGE)
+    gc.set_threshold(_GC_THRESHOLD)
     gc.enable()
     logs = LogWriter()
     try:

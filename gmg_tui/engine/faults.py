@@ -12,9 +12,9 @@ _log = logging.getLogger(__name__)
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-_PAUSE_S = 1.0
+_RETRY_PAUSE_S = 1.0
 """Pause before a loop that has failed is run again."""
-_WELL_S = 10.0
+_RECOVERY_S = 10.0
 """A part that has worked without a fault for so long has recovered."""
 
 
@@ -51,15 +51,15 @@ class Faults:
                 await run()
             except Exception as error:
                 self._report(part, error)
-                loop.call_later(_PAUSE_S + _WELL_S, self._recover, part)
-                await asyncio.sleep(_PAUSE_S)
+                loop.call_later(_RETRY_PAUSE_S + _RECOVERY_S, self._recover, part)
+                await asyncio.sleep(_RETRY_PAUSE_S)
             else:
                 return
 
     def _recover(self, part: str) -> None:
         """Removes the note of a part that works, unless it has just failed."""
         failed_at = self._failed_at.get(part)
-        if failed_at is not None and time.monotonic() - failed_at >= _WELL_S:
+        if failed_at is not None and time.monotonic() - failed_at >= _RECOVERY_S:
             del self._failed_at[part]
             self.note(f"fault in {part}", None)
 

@@ -53,15 +53,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGXCPU)
+_END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGXCPU)
 _ID_BYTES = 8
-_FIRST_VISIT_S = 10.0
+_FIRST_CLIENT_WAIT_S = 10.0
 """Seconds that an engine whose workers have ended waits for a first client."""
-_LAST_VISIT_S = 0.5
+_NEXT_CLIENT_WAIT_S = 0.5
 """Seconds that it waits for another client after the last one."""
-_END_S = 20.0
+_END_GRACE_S = 20.0
 """Seconds that workers and disk have to let the engine end after a signal, beside the workers' own timeouts."""
-_VIEWER_S = 1.0
+_MAX_VIEWER_WAIT_S = 1.0
 """Limit of the workers' wait for an announced viewer."""
 
 
@@ -69,7 +69,7 @@ class Engine:
     """Runs a session on `hardware`.
 
     `logs` is closed by the caller. If `viewer_comes`, a screen is being opened on the session, and its first frame is
-    drawn before the workers start, or for `_VIEWER_S` at most: a dozen interpreters that start at once would take the
+    drawn before the workers start, or for `_MAX_VIEWER_WAIT_S` at most: a dozen interpreters that start at once would take the
     cores from it, and the workers have hours.
     """
 
@@ -102,7 +102,7 @@ class Engine:
         commit = begin(commit_of, self._spec.cwd if self._spec.module else str(script.parent))
         self._loop, starting = asyncio.get_running_loop(), asyncio.current_task()
         assert starting is not None
-        for number in _ENDING:  # until all parts are there
+        for number in _END_SIGNALS:  # until all parts are there
             self._loop.add_signal_handler(number, starting.cancel)
         async with contextlib.AsyncExitStack() as undo:  # where a part fails, agents and socket are not left behind
             if self._spec.nodes is not None:
@@ -256,7 +256,7 @@ class Engine:
         """Starts the watchdog and then the workers, once an announced viewer has had its first frame."""
         async with _beside(self._supervisor.faults.forever("clients", self._server.run)):
             if self._viewer_comes:
-                await any_of(self._server.watched, timeout_s=_VIEWER_S)
+                await any_of(self._server.watched, timeout_s=_MAX_VIEWER_WAIT_S)
             if self._hardware.gpus:
                 self._egl.begin()
             await self._watchdog.start(self._supervisor.session.id)
@@ -271,7 +271,7 @@ class Engine:
             await any_of(supervisor.all_ended, self._force_exit)
             if self.shutdown_requested.is_set():
                 return
-            grace_s = _LAST_VISIT_S if server.visited.is_set() else _FIRST_VISIT_S
+            grace_s = _NEXT_CLIENT_WAIT_S if server.visited.is_set() else _FIRST_CLIENT_WAIT_S
             await any_of(self.shutdown_requested, server.busy, timeout_s=grace_s)
             if not self.shutdown_requested.is_set() and server.busy.is_set():
                 await any_of(self.shutdown_requested, server.idle)
@@ -296,7 +296,7 @@ class Engine:
 
     def _listen_to_signals(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in _ENDING:
+        for number in _END_SIGNALS:
             loop.add_signal_handler(number, self._on_signal, number)
         for number in (signal.SIGUSR1, signal.SIGUSR2):  # what Slurm's --signal sends before an allocation ends
             loop.add_signal_handler(number, self._supervisor.pass_on, number)
@@ -323,7 +323,7 @@ class Engine:
             self._notifications.drop()
         self.shutdown_requested.set()
         waits_s = 0.0 if kill else torchrun.stop_s(self._spec)
-        self._loop.call_later(waits_s + _END_S, self._force_exit.set)
+        self._loop.call_later(waits_s + _END_GRACE_S, self._force_exit.set)
 
     def _sampler(self) -> Sampler | None:
         loop, nvml = asyncio.get_running_loop(), self._hardware.nvml

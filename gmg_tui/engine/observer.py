@@ -30,9 +30,9 @@ from gmg_tui.session.tried import TriedArguments
 _LATE_INTERVALS = 2.0
 _SILENT_INTERVALS = 3.0
 """GPUs that are sampled rarely have older samples; these intervals are no silence."""
-_SCAN_S = 2.0
+_SCAN_INTERVAL_S = 2.0
 """Between two scans of all processes: a pass over `/proc` costs 10 to 20 microseconds per process."""
-_UNWATCHED_S = 5.0
+_UNWATCHED_SCAN_INTERVAL_S = 5.0
 """The same while there is no client."""
 
 
@@ -162,7 +162,7 @@ class Observer:
                 for attempt in here:
                     self._faults.guard("the scan of processes", attempt.inspect, table, now)
                 self._find_misplaced(here)
-            await asyncio.sleep(_SCAN_S if self.watched else _UNWATCHED_S)
+            await asyncio.sleep(_SCAN_INTERVAL_S if self.watched else _UNWATCHED_SCAN_INTERVAL_S)
 
     def _reap(self, table: Table) -> None:
         """Reaps adopted orphans.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_PASS_ON_S = 2.0
+_REPEATED_SIGNAL_S = 2.0
 """A signal repeated within this time is passed on once: signals to all processes of a Slurm job reach the engine both
 directly and from the command that started it."""
 
@@ -161,7 +161,7 @@ class Supervisor:
     def pass_on(self, number: signal.Signals) -> None:
         """Sends a signal to the workers' first processes; some scripts save their state then."""
         now = time.monotonic()
-        if now < self._passed_on.get(number, 0.0) + _PASS_ON_S:
+        if now < self._passed_on.get(number, 0.0) + _REPEATED_SIGNAL_S:
             return
         self._passed_on[number] = now
         receivers = [worker.slot.name for worker in self.workers if worker.pass_on(number)]

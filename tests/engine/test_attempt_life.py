@@ -263,7 +263,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
         self._look()
         if self.requested is None:
             passed_s = self.loop.now - self.cleared_at if self.cleared_at is not None else 0.0
-            self.requested = cause, before is not Life.ENDED and passed_s < local_attempt._SESSION_END_S
+            self.requested = cause, before is not Life.ENDED and passed_s < local_attempt._SESSION_END_GRACE_S
         self.attempt.stop(Stop(cause, kill=kill))
         if before in (Life.CLEARED, Life.ENDED):
             assert len(self.process.ends) == signals

@@ -139,7 +139,7 @@ async def test_an_internal_error_in_an_answer_does_not_end_the_connection() -> N
 
 
 async def test_clients_can_connect_after_an_internal_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gmg_tui.engine.faults._PAUSE_S", 0.0)
+    monkeypatch.setattr("gmg_tui.engine.faults._RETRY_PAUSE_S", 0.0)
     tmp_path.chmod(0o700)
     engine, failed, sent = cast("Any", _Engine()), asyncio.Event(), asyncio.Event()
     server = Server(engine, engine, listener := Listener([tmp_path / "s.sock"]))
@@ -247,7 +247,7 @@ async def test_a_kill_of_an_ended_attempt_is_refused_and_other_slots_are_killed(
         assert run.worker("cpu0").state.live
 
 
-_LONG = "import gmg_tui.engine.main as main; main._VIEWER_S = 1e6; "
+_LONG = "import gmg_tui.engine.main as main; main._MAX_VIEWER_WAIT_S = 1e6; "
 _BOOT = "import runpy; runpy.run_module('gmg_tui.engine', run_name='__main__', alter_sys=True)"
 
 

@@ -136,7 +136,7 @@ async def test_a_parser_error_does_not_affect_the_end_of_its_worker(tmp_path: Pa
 
 
 async def test_a_loop_that_fails_is_reported_once_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gmg_tui.engine.faults._PAUSE_S", 0.0)
+    monkeypatch.setattr("gmg_tui.engine.faults._RETRY_PAUSE_S", 0.0)
     results, notes = [KeyError("a"), KeyError("b"), ValueError("c"), None], list[str]()
 
     async def run() -> None:
@@ -155,8 +155,8 @@ async def test_a_loop_that_fails_is_reported_once_and_goes_on(monkeypatch: pytes
 
 
 async def test_the_note_of_a_fault_is_removed_once_the_part_works_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gmg_tui.engine.faults._PAUSE_S", 0.0)
-    monkeypatch.setattr("gmg_tui.engine.faults._WELL_S", 0.05)
+    monkeypatch.setattr("gmg_tui.engine.faults._RETRY_PAUSE_S", 0.0)
+    monkeypatch.setattr("gmg_tui.engine.faults._RECOVERY_S", 0.05)
     faults, notes, cleared, restarted = Faults(), dict[str, str | None](), asyncio.Event(), asyncio.Event()
 
     def note(subject: str, text: str | None) -> None:

@@ -79,15 +79,15 @@ async def test_only_the_next_worker_builds_when_the_first_fails_or_is_restarted(
 
 
 async def test_the_wait_for_a_worker_that_is_not_seen_to_build_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "CHECK_S", 0.01)
-    monkeypatch.setattr(gate, "UNSEEN_S", 0.1)
+    monkeypatch.setattr(gate, "CHECK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(gate, "MAX_UNSEEN_WAIT_S", 0.1)
     asked = Asked(StartMode.GATED, "gpu0", "gpu1", "gpu2")
     await asked.all_start()
 
 
 async def test_one_more_worker_builds_when_the_first_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "CHECK_S", 0.01)
-    monkeypatch.setattr(gate, "BUILD_S", 0.1)
+    monkeypatch.setattr(gate, "CHECK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(gate, "MAX_BUILD_WAIT_S", 0.1)
     asked = Asked(StartMode.GATED, "gpu0", "gpu1", "gpu2")
     await asked.started()
     asked.gate.reached("gpu0", Phase.BUILDING)

@@ -308,10 +308,10 @@ def test_a_gpu_lost_for_long_is_disabled_until_the_user_enables_it() -> None:
     assert not benches(lost, 0.0)
     assert not benches(GpuSample("A"), 30.0)
     assert not benches(lost, 31.0)
-    assert not benches(lost, 30.0 + slot_board.LOST_S)
-    assert benches(lost, 31.0 + slot_board.LOST_S)
-    assert not benches(lost, 99.0 + slot_board.LOST_S)
-    assert not benches(GpuSample("A"), 100.0 + slot_board.LOST_S)
+    assert not benches(lost, 30.0 + slot_board.LOST_GPU_GRACE_S)
+    assert benches(lost, 31.0 + slot_board.LOST_GPU_GRACE_S)
+    assert not benches(lost, 99.0 + slot_board.LOST_GPU_GRACE_S)
+    assert not benches(GpuSample("A"), 100.0 + slot_board.LOST_GPU_GRACE_S)
     assert board.benched() == {"gpu0": "lost: GPU is lost"}
     board.use("gpu0", used=True)
     assert board.benched() == {}

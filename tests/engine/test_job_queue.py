@@ -213,7 +213,7 @@ class Records:
 
 async def test_jobs_start_without_another_sample_of_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_scheduler, "JobRun", Run)
-    monkeypatch.setattr(queue_scheduler, "_UNREADY_S", 0.01)
+    monkeypatch.setattr(queue_scheduler, "_UNREADY_PAUSE_S", 0.01)
     Run.started = []
     done = asyncio.Event()
     board = SlotBoard({"cpu0": EngineSlot(Slot("cpu0"), 0, 1)}, queue_of(3))

@@ -16,13 +16,13 @@ _log = logging.getLogger(__name__)
 Visit = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 """Serves one connection; returns when it should be closed."""
 
-_CHECK_S = 5.0
+_CHECK_INTERVAL_S = 5.0
 """Interval of checks of the path. The folder goes when the user's last login ends: systemd removes
 `$XDG_RUNTIME_DIR` then, and makes an empty one at the next login (user-runtime-dir@.service)."""
-_CLOSE_S = 2.0
+_CLOSE_TIMEOUT_S = 2.0
 """Time limit for a connection that is being closed to read the rest."""
 _ACCEPTED_AT_ONCE = 16
-_QUEUED = 1024
+_BACKLOG = 1024
 """Connections that wait to be accepted. Beyond this a connection fails at once (EAGAIN, unix(7))."""
 _MAX_UNKNOWN = 32
 """Connections without a `Hello` so far; beyond this the oldest are cut, so that they cannot use up the engine's
@@ -75,13 +75,13 @@ class Listener:
             if self._server is None:
                 assert self._socket is not None
                 self._server = await asyncio.start_unix_server(self._talk, sock=self._socket, backlog=_ACCEPTED_AT_ONCE)
-                self._socket.listen(_QUEUED)  # asyncio's `backlog` is how many it accepts at once, too
+                self._socket.listen(_BACKLOG)  # asyncio's `backlog` is how many it accepts at once, too
             await self._put_back()
 
     async def _put_back(self) -> None:
         """Waits until the socket is gone from its path, and listens there again."""
         while True:
-            await asyncio.sleep(_CHECK_S)
+            await asyncio.sleep(_CHECK_INTERVAL_S)
             if _identity(self.path) is not None:
                 continue
             try:
@@ -130,7 +130,7 @@ async def _close_connection(writer: asyncio.StreamWriter) -> None:
     """Closes a connection; if its other side does not read, it is cut, or it would keep its descriptor and buffer."""
     writer.close()
     try:
-        async with asyncio.timeout(_CLOSE_S):
+        async with asyncio.timeout(_CLOSE_TIMEOUT_S):
             await writer.wait_closed()
     except (OSError, TimeoutError):
         writer.transport.abort()

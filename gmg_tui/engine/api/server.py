@@ -19,9 +19,9 @@ _log = logging.getLogger(__name__)
 
 _SNAPSHOT_DELAY_S = 0.1
 """Delay of a snapshot after a change, so that it includes further changes."""
-_LINES_S = 0.25
+_MIN_LINES_GAP_S = 0.25
 """Between two messages of lines at least."""
-_HELLO_S = 5.0
+_HELLO_TIMEOUT_S = 5.0
 _MAX_CLIENTS = 64
 """Limits the clients that may steer, and those that may not."""
 _BUFFER_BYTES = 1 << 18
@@ -76,7 +76,7 @@ class Server:
         """Sends new lines to the clients that follow them, unless some were sent just now."""
         now = asyncio.get_running_loop().time()
         if self._clients and now >= self._lines_due:
-            self._lines_due = now + _LINES_S
+            self._lines_due = now + _MIN_LINES_GAP_S
             for client in self._clients:
                 if client.has_lines:
                     client.wake.set()
@@ -106,7 +106,7 @@ class Server:
 
     @staticmethod
     async def _hello(reader: asyncio.StreamReader) -> Hello:
-        async with asyncio.timeout(_HELLO_S):
+        async with asyncio.timeout(_HELLO_TIMEOUT_S):
             hello = await protocol.read_request(reader)
         if not isinstance(hello, Hello):
             raise protocol.ProtocolError("no hello")
@@ -161,7 +161,7 @@ async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
     writer.write(protocol.frame(Bye(refusal)))
     try:
         writer.write_eof()
-        async with asyncio.timeout(_HELLO_S):
+        async with asyncio.timeout(_HELLO_TIMEOUT_S):
             while await reader.read(_BUFFER_BYTES):
                 pass  # it does not matter
     except (OSError, TimeoutError):

@@ -23,9 +23,9 @@ from gmg_tui.scripts.genesis.output.failures import SEE_LOG, Failure, FailureKin
 
 _log = logging.getLogger(__name__)
 
-_DISK_S = 10.0
+_DISK_TIMEOUT_S = 10.0
 """Time limit for reading a rank's error file."""
-_REFUSED = re.compile(r"unrecogni[sz]ed|no such option|unknown", re.IGNORECASE)
+_REJECTION = re.compile(r"unrecogni[sz]ed|no such option|unknown", re.IGNORECASE)
 """Words by which argparse, click and getopt reject an option that a script does not have."""
 
 
@@ -109,7 +109,7 @@ def _with_order(failure: Failure, spec: RunSpec) -> Failure:
     """
     words = failure.reason.replace("=", " ").replace("'", " ").split()
     refused = [option for option in spec.own_options if option in words]
-    if not refused or _REFUSED.search(failure.reason) is None:
+    if not refused or _REJECTION.search(failure.reason) is None:
         return failure
     goes = "goes" if len(refused) == 1 else "go"
     order = " ".join([*(f"{option} …" for option in refused), *(["-m"] if spec.module else [])])
@@ -129,7 +129,7 @@ def _with_python(failure: Failure, spec: RunSpec) -> Failure:
 async def recorded_in(path: Path) -> torchrun.Recorded | None:
     """Returns the content of a rank's error file; None if it is missing, or the disk does not answer in time."""
     try:
-        async with asyncio.timeout(_DISK_S):
+        async with asyncio.timeout(_DISK_TIMEOUT_S):
             return await in_daemon_thread(torchrun.recorded, path)
     except TimeoutError:
         _log.warning("%s: the disk does not answer; what the rank recorded there is not read", path)

@@ -17,11 +17,11 @@ from contextlib import suppress
 from gmg_tui.engine.attempts.attempt import Report
 from gmg_tui.model import Phase, StartMode
 
-UNSEEN_S = 120.0
+MAX_UNSEEN_WAIT_S = 120.0
 """Wait for a first worker that is not seen to build: importing torch alone may take a minute."""
-BUILD_S = 900.0
+MAX_BUILD_WAIT_S = 900.0
 """Wait for a worker that builds: convex decomposition of detailed meshes takes many minutes."""
-CHECK_S = 1.0
+CHECK_INTERVAL_S = 1.0
 """Interval of checks of the builder."""
 STAGGER_S = 3.0
 
@@ -95,12 +95,12 @@ class Gate:
         """Lets the next worker build when the builder takes too long, or all if nothing shows that it builds at all."""
         while not self.opened:
             waited_s = time.monotonic() - self._since
-            if not self._announced and waited_s > UNSEEN_S:
+            if not self._announced and waited_s > MAX_UNSEEN_WAIT_S:
                 self._open()
-            elif len(self._queue) > 1 and waited_s > BUILD_S:
+            elif len(self._queue) > 1 and waited_s > MAX_BUILD_WAIT_S:
                 self.leave(self._queue[0])
             with suppress(TimeoutError):
-                async with asyncio.timeout(CHECK_S):
+                async with asyncio.timeout(CHECK_INTERVAL_S):
                     await self._change.wait()
 
     def _open(self) -> None:

@@ -12,9 +12,9 @@ from gmg_tui.machine import process_tree
 from gmg_tui.machine.process_tree import Proc
 from gmg_tui.model import units
 
-GRACE_S = 10.0
+MAX_IDLE_S = 10.0
 """Seconds a leftover process may be idle before it is ended."""
-LIMIT_S = 120.0
+MAX_BUSY_S = 120.0
 """Seconds a leftover process may use the CPU or the network."""
 _CHECK_S = 0.5
 _MIN_CPU_S = 0.005
@@ -39,7 +39,7 @@ async def remaining(process: Process, skipped: asyncio.Event, report: Report) ->
     while (left := await process.remaining()) != []:
         now = time.monotonic()
         if left is None:  # too many open files: they are looked for again
-            if skipped.is_set() or now - began >= LIMIT_S:
+            if skipped.is_set() or now - began >= MAX_BUSY_S:
                 return None
             await asyncio.sleep(_CHECK_S)
             continue
@@ -47,7 +47,7 @@ async def remaining(process: Process, skipped: asyncio.Event, report: Report) ->
         before, work = work, _work(left)
         if before is not None and (work[0] - before[0] >= _MIN_CPU_S or work[1] - before[1] >= _MIN_SWITCHES):
             busy_at = now
-        if skipped.is_set() or now - busy_at >= GRACE_S or now - began >= LIMIT_S:
+        if skipped.is_set() or now - busy_at >= MAX_IDLE_S or now - began >= MAX_BUSY_S:
             return what
         report(f"for {what} ({process_tree.command_name(left[0].pid)})")
         waiting = asyncio.ensure_future(skipped.wait())

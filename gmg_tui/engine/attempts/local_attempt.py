@@ -34,9 +34,9 @@ from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 _log = logging.getLogger(__name__)
 
 _MARK_BYTES = 8
-_SESSION_END_S = 2.0
+_SESSION_END_GRACE_S = 2.0
 """Seconds to wait for the session's own end: a job manager sends SIGTERM to all processes of a job at once."""
-_ENTER_S = 1.0
+_ENTRY_CHECK_INTERVAL_S = 1.0
 """Interval of checks if a process has entered its working directory."""
 
 
@@ -173,11 +173,11 @@ class LocalAttempt:
 
     async def _watch_entry(self) -> None:
         """Shows that the process waits for its working directory, until it has entered that."""
-        await asyncio.sleep(_ENTER_S)
+        await asyncio.sleep(_ENTRY_CHECK_INTERVAL_S)
         while self._process.enters:
             self._enters = True
             self._listener.waits(f"for the working directory {self._host.spec.cwd}")
-            await asyncio.sleep(_ENTER_S)
+            await asyncio.sleep(_ENTRY_CHECK_INTERVAL_S)
         if self._enters:
             self._enters = False
             self._listener.waits(None)
@@ -199,7 +199,7 @@ class LocalAttempt:
     async def _judged(self, readings: Readings) -> Outcome:
         if self.exit_code in TERMINATED and self.stopped is None:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_SESSION_END_S):
+                async with asyncio.timeout(_SESSION_END_GRACE_S):
                     await self._stop_requested.wait()
             self.stopped = self._requested
         outcome = await outcome_of(readings, self._host.spec, self.exit_code, self.stopped, self._process.survivors)

@@ -46,9 +46,9 @@ _T = TypeVar("_T")
 
 AWAITS_DRIVER = "for the NVIDIA driver to answer"
 """The wait reason while the driver is slow."""
-_DISK_LATE_S = 2.0
+_DISK_REPORT_DELAY_S = 2.0
 """After this time a wait for a disk is shown."""
-_DISK_S = 120.0
+_DISK_TIMEOUT_S = 120.0
 """Time limit of a disk for all that is read and written before a start."""
 
 
@@ -177,9 +177,11 @@ class LocalHost:
             GmgError: The disk has not answered in time.
         """
         try:
-            return await self._calls.call((what, key), function, lambda: report(f"for {what}"), (_DISK_LATE_S, _DISK_S))
+            return await self._calls.call(
+                (what, key), function, lambda: report(f"for {what}"), (_DISK_REPORT_DELAY_S, _DISK_TIMEOUT_S)
+            )
         except TimeoutError:
-            raise GmgError(f"{what} has not answered for {_DISK_S:.0f} s", 1) from None
+            raise GmgError(f"{what} has not answered for {_DISK_TIMEOUT_S:.0f} s", 1) from None
         finally:
             report(None)
 

@@ -17,9 +17,9 @@ from gmg_tui.machine.process_tree import Proc
 from gmg_tui.model import Stacks
 from gmg_tui.scripts.probe.site import gmg_probe
 
-_ANSWER_S = 5.0
+_ANSWER_TIMEOUT_S = 5.0
 """Time limit for a process to write its stacks."""
-_COMPLETE_S = 0.2
+_QUIET_S = 0.2
 """A file that has not grown for so long is complete."""
 _POLL_S = 0.05
 _MAX_BYTES = 256 << 10
@@ -43,7 +43,7 @@ async def stacks_of(pid: int, folder: Path | None, stacks: Stacks) -> Stacks:
     if text:
         return structs.replace(stacks, text=text)
     later = process_tree.read(proc.pid)
-    late = f"it has not answered for {_ANSWER_S:.0f} s"
+    late = f"it has not answered for {_ANSWER_TIMEOUT_S:.0f} s"
     return structs.replace(stacks, error=f"it cannot answer: {later.stopped}" if later and later.stopped else late)
 
 
@@ -60,14 +60,14 @@ def _appended(proc: Proc, stream: BinaryIO) -> str:
     before = os.fstat(stream.fileno()).st_size
     if not process_tree.send(proc, gmg_probe.STACK_SIGNAL):
         return ""
-    deadline = time.monotonic() + _ANSWER_S
+    deadline = time.monotonic() + _ANSWER_TIMEOUT_S
     size, grown_at = before, time.monotonic()
     while time.monotonic() < deadline:
         time.sleep(_POLL_S)
         now = os.fstat(stream.fileno()).st_size
         if now != size:
             size, grown_at = now, time.monotonic()
-        elif size > before and time.monotonic() - grown_at >= _COMPLETE_S:
+        elif size > before and time.monotonic() - grown_at >= _QUIET_S:
             break
     stream.seek(before)
     return stream.read(_MAX_BYTES).decode("utf-8", "replace").strip()

@@ -19,9 +19,9 @@ from gmg_tui.session import AGENT_MARK
 
 PROGRAM = (sys.executable, "-P", "-m", "gmg_tui", "agent")
 """Starts the node's agent or finds it; a node that does not have this interpreter runs another gmg-tui."""
-_LIMIT_BYTES = 1 << 20
+_MAX_GREETING_BYTES = 1 << 20
 """Limit of output before the connection carries frames."""
-_END_S = 2.0
+_END_TIMEOUT_S = 2.0
 MAX_TROUBLE_BYTES = 1000
 _MAX_LOCAL_NODES = 4096
 
@@ -65,7 +65,7 @@ class Connection:
                         return answer
                     raise GmgError(clean(str(answer.get("error"))[:MAX_TROUBLE_BYTES].encode(errors="replace")), 1)
                 noise += len(line)
-                if noise > _LIMIT_BYTES:
+                if noise > _MAX_GREETING_BYTES:
                     raise ValueError
         except ValueError:  # a line over the limit, too, or one that is no JSON
             raise GmgError("it prints something else than the answer of an agent", 1) from None
@@ -81,19 +81,19 @@ class Connection:
         self.writer.close()
         try:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_END_S):
+                async with asyncio.timeout(_END_TIMEOUT_S):
                     await self._process.wait()
         finally:
             self.kill()
             # It has ended for asyncio once its output was read, which a process that it has started may hold open.
             draining = [asyncio.create_task(each) for each in (self._process.wait(), self._drain())]
-            await asyncio.wait([*draining, self._reading], timeout=_END_S)
+            await asyncio.wait([*draining, self._reading], timeout=_END_TIMEOUT_S)
             for task in (*draining, self._reading):
                 task.cancel()
 
     async def _drain(self) -> None:
         with contextlib.suppress(OSError):
-            while await self.reader.read(_LIMIT_BYTES):
+            while await self.reader.read(_MAX_GREETING_BYTES):
                 pass
 
 
@@ -117,7 +117,7 @@ class Launcher(ABC):
                 stdin=pipe,
                 stdout=pipe,
                 stderr=pipe,
-                limit=_LIMIT_BYTES,
+                limit=_MAX_GREETING_BYTES,
                 start_new_session=True,  # ctrl+c is for the engine
             )
         except OSError as error:

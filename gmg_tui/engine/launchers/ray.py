@@ -25,9 +25,9 @@ from gmg_tui.engine.launchers.launcher import PROGRAM, Launcher
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import AGENT_MARK
 
-_ANSWER_S = 45.0
+_ANSWER_TIMEOUT_S = 45.0
 """Time limit for a cluster to answer."""
-_BYTES = 1 << 16
+_CHUNK_BYTES = 1 << 16
 
 
 class Ray(Launcher):
@@ -42,10 +42,10 @@ class Ray(Launcher):
         """Returns the names of the nodes that have GPUs; of all with CPU slots. Raises `GmgError`."""
         driver = await self.connect("")
         try:
-            async with asyncio.timeout(_ANSWER_S):
+            async with asyncio.timeout(_ANSWER_TIMEOUT_S):
                 return tuple((await driver.greet(b""))["nodes"])
         except (GmgError, OSError, EOFError) as error:
-            late = f"the cluster at {self._address} has not answered for {_ANSWER_S:.0f} s"
+            late = f"the cluster at {self._address} has not answered for {_ANSWER_TIMEOUT_S:.0f} s"
             raise GmgError(f"--nodes ray: {late if isinstance(error, TimeoutError) else error}") from error
         finally:
             await driver.close()
@@ -70,7 +70,7 @@ class AgentActor:
 
     def read(self) -> bytes:
         """Returns output of the agent once there is some; no bytes at its end."""
-        return os.read(self._process.stdout.fileno(), _BYTES)
+        return os.read(self._process.stdout.fileno(), _CHUNK_BYTES)
 
 
 def _by_name(usable: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -98,7 +98,7 @@ def _forward(ray: Any, node: dict[str, Any], *, cpu: bool) -> NoReturn:
 
     def inward() -> None:
         with suppress(Exception):  # the actor or the cluster is gone
-            while data := os.read(0, _BYTES):
+            while data := os.read(0, _CHUNK_BYTES):
                 ray.get(actor.write.remote(data))
             ray.kill(actor)
         os._exit(0)  # whatever Ray's client waits for

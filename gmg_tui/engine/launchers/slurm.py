@@ -15,11 +15,19 @@ from gmg_tui.engine.launchers.launcher import PROGRAM, Launcher
 from gmg_tui.machine import slurm as allocation
 from gmg_tui.model.errors import GmgError
 
-_STEP = ("SLURM_STEP_", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_TASK", "SLURM_NTASKS", "SLURM_NPROCS")
+_STEP_VARIABLES = (
+    "SLURM_STEP_",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "SLURM_NODEID",
+    "SLURM_TASK",
+    "SLURM_NTASKS",
+    "SLURM_NPROCS",
+)
 """Variables of the step that gmg-tui itself may run in, which srun would take as options."""
-_HAS_NODES = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
+_LIVE_STATES = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
 """States of a job (squeue(1), "JOB STATE CODES")."""
-_REUSED_S = 5.0
+_CACHE_S = 5.0
 """Seconds to reuse Slurm's answer on the job's state, which is the same for all nodes."""
 
 
@@ -32,7 +40,7 @@ class Slurm(Launcher):
             raise GmgError("--nodes slurm: this is not a Slurm job; use salloc or sbatch")
         if shutil.which("srun") is None:
             raise GmgError("--nodes slurm: there is no srun here")
-        self._asked_at = -_REUSED_S
+        self._asked_at = -_CACHE_S
         self._gone: str | None = None
 
     async def nodes(self) -> tuple[str, ...]:
@@ -45,13 +53,13 @@ class Slurm(Launcher):
 
     async def unreachable(self) -> str | None:
         """Returns that the job has ended, or waits to be requeued."""
-        if time.monotonic() - self._asked_at >= _REUSED_S:
+        if time.monotonic() - self._asked_at >= _CACHE_S:
             self._asked_at = time.monotonic()
             squeue = ("squeue", "--noheader", "--format=%T", "--jobs", str(self._job))
             status, state, trouble = await allocation.run(*squeue)
             unknown = status != 0 and "Invalid job id" not in trouble  # Slurm does not answer
             ended = f"Slurm job {self._job} {f'is {state.lower()}' if state else 'has ended'}"
-            self._gone = None if unknown or state in _HAS_NODES else ended
+            self._gone = None if unknown or state in _LIVE_STATES else ended
         return self._gone
 
     def command(self, node: str) -> Sequence[str]:
@@ -59,5 +67,5 @@ class Slurm(Launcher):
         step = ("--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--mem=0", "--kill-on-bad-exit=0")
         count = os.environ.get("SLURM_GPUS_ON_NODE", "")
         gpus = (f"--gpus-per-node={count}",) if count.isdecimal() else ()
-        inherited = [f"--unset={name}" for name in os.environ if name.startswith(_STEP)]
+        inherited = [f"--unset={name}" for name in os.environ if name.startswith(_STEP_VARIABLES)]
         return ("env", *inherited, "srun", f"--jobid={self._job}", *step, *gpus, "--export=ALL", "--quiet", *PROGRAM)

@@ -30,12 +30,12 @@ from gmg_tui.session.protocol import Update
 
 _log = logging.getLogger(__name__)
 
-_FIRST_S = 60.0
+_FIRST_LEADER_GRACE_S = 60.0
 """Additional wait for its first leader: the launcher may take its time."""
-_SILENT_S = 60.0
+_STALL_GRACE_S = 60.0
 """Additional wait for a leader that is connected: the network may have stalled."""
 _CHECK_S = 1.0
-_RESOLVE_S = 5.0
+_RESOLVE_TIMEOUT_S = 5.0
 """Time limit for resolving the names of other nodes."""
 
 
@@ -98,7 +98,7 @@ class Agent:
         self._ending = False
         self._leaders: set[object] = set()
         """The connections of the session's engine."""
-        self._received_at = time.monotonic() + _FIRST_S
+        self._received_at = time.monotonic() + _FIRST_LEADER_GRACE_S
         """When the session's engine last sent something, monotonic seconds; before that, when it should."""
         self._address = ""
         """By which other machines reach this one; empty until it is known."""
@@ -117,7 +117,7 @@ class Agent:
     async def _find_address(self) -> None:
         numeric = started_from(os.environ)
         try:
-            async with asyncio.timeout(_RESOLVE_S):
+            async with asyncio.timeout(_RESOLVE_TIMEOUT_S):
                 address = await in_daemon_thread(address_for, (*self._spec.peers, *numeric))
         except TimeoutError:
             address = await in_daemon_thread(address_for, filter(is_numeric, numeric))
@@ -129,7 +129,7 @@ class Agent:
         wait_s = self._spec.orphan_wait_s
         while time.monotonic() - self._received_at < wait_s:
             await asyncio.sleep(_CHECK_S)
-            wait_s = self._spec.orphan_wait_s + (_SILENT_S if self._leaders else 0.0)
+            wait_s = self._spec.orphan_wait_s + (_STALL_GRACE_S if self._leaders else 0.0)
         self.orphaned(f"the session's engine has been silent for {wait_s:.0f} s")
         await asyncio.get_running_loop().create_future()  # its workers end first
 

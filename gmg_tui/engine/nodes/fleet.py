@@ -28,12 +28,12 @@ from gmg_tui.scripts.torchrun import LOOPBACK
 from gmg_tui.session import NODE_MARK
 from gmg_tui.session.protocol import Lines
 
-_NAMED = 4
+_MAX_NAMED_ERRORS = 4
 _MAX_PEERS = 3
 """Other nodes that an agent tries to find the interface to."""
-_END_S = 20.0
+_END_GRACE_S = 20.0
 """Seconds that an agent has to end, beside its workers' timeouts."""
-_CHECK_S = 1.0
+_CHECK_INTERVAL_S = 1.0
 
 
 class Fleet:
@@ -106,8 +106,8 @@ class Fleet:
         spec = self._spec
         needs_all = spec.tune is not None or (spec.ddp is not None and spec.sweep is None)
         if len(missing) == len(self._nodes) or (needs_all and missing):
-            errors = "; ".join(error.rstrip(".") for error in missing[:_NAMED])
-            more = f"; and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+            errors = "; ".join(error.rstrip(".") for error in missing[:_MAX_NAMED_ERRORS])
+            more = f"; and {len(missing) - _MAX_NAMED_ERRORS} more" if len(missing) > _MAX_NAMED_ERRORS else ""
             count = units.count(len(self._nodes), "node")
             raise GmgError(f"{len(missing)} of {count} cannot be used: {errors}{more}", 1)
 
@@ -150,15 +150,15 @@ class Fleet:
         """Notices lost nodes until cancelled."""
         checked_at = time.monotonic()
         while True:
-            await asyncio.sleep(_CHECK_S)
+            await asyncio.sleep(_CHECK_INTERVAL_S)
             now = time.monotonic()
             for node in self._nodes.values():
-                node.check(now, delayed_s=now - checked_at - _CHECK_S)
+                node.check(now, delayed_s=now - checked_at - _CHECK_INTERVAL_S)
             checked_at = now
 
     async def end(self, *, kill: bool = False) -> None:
         """Has all agents end, and waits for that."""
-        within_s = _END_S if kill else torchrun.stop_s(self._spec) + _END_S
+        within_s = _END_GRACE_S if kill else torchrun.stop_s(self._spec) + _END_GRACE_S
         await asyncio.gather(*(node.end(kill=kill, within_s=within_s) for node in self._nodes.values()))
 
     def _changed(self) -> None:

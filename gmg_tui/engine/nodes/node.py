@@ -24,16 +24,16 @@ from gmg_tui.session.protocol import Bye, Lines, Update
 
 _log = logging.getLogger(__name__)
 
-_START_S = 75.0
+_START_TIMEOUT_S = 75.0
 """Time limit for a node to start its agent: an interpreter on a cold network disk, an actor of Ray's."""
-_PAUSE_S = 0.5
-_LONGEST_PAUSE_S = 15.0
-_STEADY_S = 10.0
+_MIN_RETRY_PAUSE_S = 0.5
+_MAX_RETRY_PAUSE_S = 15.0
+_STABLE_CONNECTION_S = 10.0
 """A connection that lasts as long is followed by the shortest pause."""
-_END_S = 2.0
+_LAST_CONNECT_TIMEOUT_S = 2.0
 """Time limit of a last attempt to connect when the session ends."""
-_LOGS_S = 1.0
-_TAIL = 1000
+_LOG_COPY_INTERVAL_S = 1.0
+_TAIL_LINES = 1000
 """Lines of a worker that are sent when it is first followed."""
 
 
@@ -98,13 +98,13 @@ class Node:
 
     async def _run(self, order: bytes) -> None:
         """Keeps it connected until it is gone or the session ends."""
-        pause_s = _PAUSE_S
+        pause_s = _MIN_RETRY_PAUSE_S
         while self.gone is None:
             last, begun = self._ending.is_set(), time.monotonic()
             try:
                 trouble = f"the connection was lost: {await self._connect(order)}"
                 last = self._ending.is_set()
-                pause_s = _PAUSE_S if time.monotonic() - begun >= _STEADY_S else pause_s
+                pause_s = _MIN_RETRY_PAUSE_S if time.monotonic() - begun >= _STABLE_CONNECTION_S else pause_s
             except Exception as error:
                 if not isinstance(error, GmgError):  # an internal error, which must not take down the other nodes
                     _log.exception("%s: an internal error", self.name)
@@ -121,7 +121,7 @@ class Node:
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s if self.gone is None else 0.0):
                     await self._ending.wait()
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            pause_s = min(2 * pause_s, _MAX_RETRY_PAUSE_S)
         self._mark_lost(self.gone)
 
     async def _connect(self, order: bytes) -> str:
@@ -132,13 +132,13 @@ class Node:
         connection = await self._launcher.connect(self.name)
         try:
             try:
-                async with asyncio.timeout(_START_S):
+                async with asyncio.timeout(_START_TIMEOUT_S):
                     await connection.greet(order)
                     streams = connection.reader, connection.writer
                     client = await EngineClient.over(streams, f"{self.name}'s agent")
             except (OSError, EOFError, TimeoutError) as error:
                 await connection.close()  # then all of its error output has been read
-                late = f"no answer within {_START_S:.0f} s: " if isinstance(error, TimeoutError) else ""
+                late = f"no answer within {_START_TIMEOUT_S:.0f} s: " if isinstance(error, TimeoutError) else ""
                 raise GmgError(f"{late}{connection.trouble or error or type(error).__name__}", 1) from error
             self._connection = connection
             self._begin(client)
@@ -221,7 +221,7 @@ class Node:
                 await self._logs.catch_up(self.client.read_log)
             except (GmgError, OSError) as error:
                 _log.warning("%s: a log cannot be copied: %s", self.name, error)
-            await asyncio.sleep(_LOGS_S)
+            await asyncio.sleep(_LOG_COPY_INTERVAL_S)
 
     # What its slots are to run
 
@@ -234,14 +234,14 @@ class Node:
             if self._followed != followed:
                 followed = self._followed
                 with suppress(GmgError, OSError):  # the connection breaks, and the next one follows them
-                    await client.follow(*followed, tail=_TAIL)
+                    await client.follow(*followed, tail=_TAIL_LINES)
             due, self._unsent = self._unsent or {any_slot}, set()
             errors = await asyncio.gather(*(self._send_slot(client, slot) for slot in due))
             failed = {slot: error for slot, error in zip(due, errors, strict=True) if error is not None}
             if failed:
                 self._unsent |= failed.keys()
                 _log.warning("%s: a slot cannot be assigned: %s", self.name, next(iter(failed.values())))
-                await asyncio.sleep(_PAUSE_S)
+                await asyncio.sleep(_MIN_RETRY_PAUSE_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._late_s):
                     await self._to_send.wait()
@@ -336,7 +336,7 @@ class Node:
         self._ending.set()
         try:
             if self.gone is None and (self.session is not None or not self.answered.done()):
-                async with asyncio.timeout(_END_S):
+                async with asyncio.timeout(_LAST_CONNECT_TIMEOUT_S):
                     await self._connected.wait()
                 async with asyncio.timeout(within_s):
                     await self.client.end(kill=kill)

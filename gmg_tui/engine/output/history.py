@@ -15,7 +15,7 @@ from gmg_tui.model import Fps, GpuSample, Series
 
 STEP_S = 1.0
 RECENT_POINTS = 300
-_POINTS = 720
+_MAX_POINTS = 720
 """Limit of points of the whole life; an hour is kept in steps of 8 s, a day in steps of 2 to 3 minutes."""
 
 
@@ -60,7 +60,7 @@ class History:
         for column, values in zip(self._whole, zip(*self._begun, strict=True), strict=True):
             column.append(_mean(values))
         self._begun.clear()
-        if len(self._whole[0]) >= _POINTS:
+        if len(self._whole[0]) >= _MAX_POINTS:
             self._whole = [
                 array("d", map(_mean, zip(column[::2], column[1::2], strict=True))) for column in self._whole
             ]

@@ -6,7 +6,7 @@ from gmg_tui.model.text import MAX_LINE_BYTES, compact, visible
 
 MAX_TAIL_BYTES = 64 * 1024
 """A longer line is displayed and parsed up to this size."""
-_CUT = " … (cut; the log file has the line whole)".encode()
+_CUT_MARK = " … (cut; the log file has the line whole)".encode()
 _SLACK = 16
 """A sixteenth more lines may be kept than the limit: the oldest go many at a time, since each removal moves the list."""
 
@@ -139,7 +139,7 @@ class RingBuffer:
 def _shortened(line: bytes) -> bytes:
     if len(line) > MAX_LINE_BYTES:
         line = visible(line)
-    return line if len(line) <= MAX_LINE_BYTES else line[: MAX_LINE_BYTES - len(_CUT)] + _CUT
+    return line if len(line) <= MAX_LINE_BYTES else line[: MAX_LINE_BYTES - len(_CUT_MARK)] + _CUT_MARK
 
 
 def _last_segment(line: bytes) -> bytes:

@@ -28,20 +28,20 @@ MAX_QUEUED_BYTES = 32 << 20
 """Limit of output that waits for the disk: half an hour of eight workers that print twenty lines a second."""
 FULL_BYTES = 16 << 20
 """Limit of output that waits for a disk that answers."""
-PATIENCE_S = 5.0
+HUNG_DISK_S = 5.0
 """A write that takes longer means that the disk hangs."""
-_MISSING = f"the disk did not answer, and {units.mib(MAX_QUEUED_BYTES >> 20)} waited for it"
+_MISSING_NOTE = f"the disk did not answer, and {units.mib(MAX_QUEUED_BYTES >> 20)} waited for it"
 _GATHER_S = 0.01
 """Everything queued within this time wakes the thread once."""
 _RETRY_S = 5.0
 """Pause after a failed write: a full disk should not be tried for each chunk."""
 _STDERR = 2
 """The descriptor of the engine's own log."""
-_WRITTEN_S = 2.0
+_MAX_LOG_DELAY_S = 2.0
 """Longest delay of an attempt's end until its log is written."""
 GIVE_UP_S = 20.0
 """Longest delay of the session's end for a disk that does not answer …"""
-_LAST_S = 120.0
+_MAX_END_DELAY_S = 120.0
 """… and for one that does: `MAX_QUEUED_BYTES` at 0.3 MB/s."""
 
 
@@ -63,7 +63,7 @@ class LogWriter:
         """Seconds that the disk has not answered; None while it is quick enough."""
         since = self._busy_since
         waited_s = time.monotonic() - since if since is not None else 0.0
-        return waited_s if waited_s > PATIENCE_S else None
+        return waited_s if waited_s > HUNG_DISK_S else None
 
     def is_full(self) -> bool:
         """Returns True if reading should pause, as too much waits for a disk that answers."""
@@ -105,7 +105,7 @@ class LogWriter:
     def close(self) -> None:
         """Writes all that waits, and ends the thread; a disk that does not answer, or takes too long, is given up."""
         self._queue.put(None)
-        deadline = time.monotonic() + _LAST_S
+        deadline = time.monotonic() + _MAX_END_DELAY_S
         while self._thread.is_alive() and time.monotonic() < deadline:
             if (self.silent_s or 0.0) > GIVE_UP_S:
                 return
@@ -147,7 +147,7 @@ class Log:
             self._left_out += len(data)
 
     async def written(self) -> None:
-        """Waits until all that was queued has been written, for `_WRITTEN_S` at most."""
+        """Waits until all that was queued has been written, for `_MAX_LOG_DELAY_S` at most."""
         loop, done = asyncio.get_running_loop(), asyncio.Event()
 
         def set_done() -> None:
@@ -156,7 +156,7 @@ class Log:
 
         self._writer.then(set_done)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_WRITTEN_S):
+            async with asyncio.timeout(_MAX_LOG_DELAY_S):
                 await done.wait()
 
     def close(self) -> None:
@@ -169,7 +169,7 @@ class Log:
     def append(self, data: bytes, left_out: int) -> None:
         """Appends `data`, before which `left_out` bytes are missing; the thread calls this."""
         if left_out:
-            self._lost_bytes, self._lost_why = self._lost_bytes + left_out, _MISSING
+            self._lost_bytes, self._lost_why = self._lost_bytes + left_out, _MISSING_NOTE
         if self._trouble is not None and time.monotonic() < self._retry_at:
             self._lost_bytes += len(data)
             return

@@ -18,18 +18,18 @@ from typing import NamedTuple
 
 _log = logging.getLogger(__name__)
 
-_SHORTEST_S = 0.05
-_LONGEST_S = 1.2
+_MIN_PAUSE_S = 0.05
+_MAX_PAUSE_S = 1.2
 """Longest pause: slightly longer than the engine's beat, which reads too, as it wakes the engine anyway."""
-_FILL = 0.25
+_MAX_FILL_SHARE = 0.25
 """Share of the fullest pipe that may fill in a pause."""
 _CHUNK_BYTES = 256 * 1024
 _PIPE_BYTES = (1 << 20, 1 << 18)
 """Wanted sizes of a pipe, the larger for the first pipes: an unprivileged user has 64 MiB for all of them before the
 kernel limits further ones to two pages (`/proc/sys/fs/pipe-user-pages-soft`)."""
-_LARGE = 32
+_MAX_LARGE_PIPES = 32
 """Number of pipes with the larger size."""
-_LEFT_CHUNKS = 64
+_MAX_CLOSING_CHUNKS = 64
 """Chunks read of a pipe that is closed: more than fits in, but not all that a leftover process can write."""
 
 
@@ -68,7 +68,7 @@ class Pipes:
         """
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
-        for size in _PIPE_BYTES[len(self._pipes) >= _LARGE :]:
+        for size in _PIPE_BYTES[len(self._pipes) >= _MAX_LARGE_PIPES :]:
             with suppress(OSError):  # a smaller pipe will do
                 fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, size)
                 break
@@ -98,20 +98,20 @@ class Pipes:
         loop = asyncio.get_running_loop()
         now = loop.time()
         if self._is_full():
-            self._timer = loop.call_later(_SHORTEST_S, self._read_all)
+            self._timer = loop.call_later(_MIN_PAUSE_S, self._read_all)
             return
         ready = self._ready.poll(0)
         if not ready:
             self._listen()
             return
-        pause_s = min(max(2 * self._pause_s, _SHORTEST_S), _LONGEST_S)
+        pause_s = min(max(2 * self._pause_s, _MIN_PAUSE_S), _MAX_PAUSE_S)
         for file, _ in ready:
             pipe = self._pipes[file]
             size = self._read(pipe)
             if size == _CHUNK_BYTES:
                 pause_s = 0.0  # there is more
             elif size:
-                pause_s = min(pause_s, _FILL * pipe.room_bytes / size * (now - self._read_at))
+                pause_s = min(pause_s, _MAX_FILL_SHARE * pipe.room_bytes / size * (now - self._read_at))
         self._ready.poll(0)  # the kernel forgets which pipes were ready, and lists the next ones in their order
         self._pause_s, self._read_at = pause_s, now
         self._timer = loop.call_later(pause_s, self._read_all)
@@ -141,7 +141,7 @@ class Pipes:
         """
         for file, _ in self._ready.poll(0):
             self._read(self._pipes[file])
-        for _ in range(_LEFT_CHUNKS):
+        for _ in range(_MAX_CLOSING_CHUNKS):
             if self._pipes.get(pipe.file) is not pipe or not self._read(pipe):
                 break
         self._forget(pipe)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gmg_tui import session as sessions
-from gmg_tui.engine.output.logs import GIVE_UP_S, PATIENCE_S
+from gmg_tui.engine.output.logs import GIVE_UP_S, HUNG_DISK_S
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.folders import make_private
 from gmg_tui.model import Session, Snapshot
@@ -23,11 +23,11 @@ _log = logging.getLogger(__name__)
 
 _STDERR = 2
 """The engine's standard error, which is its log, and the lock of the session."""
-_CHECK_S = 5.0
+_CHECK_INTERVAL_S = 5.0
 """Interval of checks that the folder exists."""
-_PAUSE_S = 1.0
+_MIN_WRITE_GAP_S = 1.0
 """Between two writes at least."""
-_WRITE_S = 30.0
+_METRICS_INTERVAL_S = 30.0
 """Interval of writes for new metrics alone: each write is flushed to the disk."""
 
 
@@ -64,21 +64,21 @@ class SessionFiles:
         due = 0.0
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_CHECK_S):
+                async with asyncio.timeout(_CHECK_INTERVAL_S):
                     await self._changed.wait()
             if await self._in_time(in_daemon_thread(self._put_back)) or time.monotonic() >= due:
                 self._changed.set()
             if self._changed.is_set():
                 self._changed.clear()
-                due = time.monotonic() + _WRITE_S
+                due = time.monotonic() + _METRICS_INTERVAL_S
                 if not await self._in_time(in_daemon_thread(self.write, self._snapshot())):
                     self._changed.set()
-                await asyncio.sleep(_PAUSE_S)
+                await asyncio.sleep(_MIN_WRITE_GAP_S)
 
     async def _in_time(self, work: Coroutine[Any, Any, bool]) -> bool:
         """Awaits `work` on the disk, and returns its result; shows a note while that takes too long."""
         working = asyncio.create_task(work)
-        done, _ = await asyncio.wait([working], timeout=PATIENCE_S)
+        done, _ = await asyncio.wait([working], timeout=HUNG_DISK_S)
         if done:
             return await working
         folder = self._session.spec.folder

@@ -22,7 +22,7 @@ from gmg_tui.model.errors import GmgError
 
 _log = logging.getLogger(__name__)
 
-_UNREADY_S = 5.0
+_UNREADY_PAUSE_S = 5.0
 """Pause of a slot after its GPU has not answered."""
 
 
@@ -155,7 +155,7 @@ class QueueScheduler:
         if unready is not None:
             name = unready.slot.name
             self.board.set_unready(name, unready.unready)
-            asyncio.get_running_loop().call_later(_UNREADY_S, self._ready, name)
+            asyncio.get_running_loop().call_later(_UNREADY_PAUSE_S, self._ready, name)
             return self._recorder.release(lead, state=waiting, reason=None, ended=None)
         if self.source is not None and (outcome := self.source.outcome(run)) is not None:
             return self._recorder.release(lead, state=outcome[0], reason=outcome[1])

@@ -13,11 +13,11 @@ from gmg_tui.jobs.job_queue import JobQueue
 from gmg_tui.model import Attempt, GpuSample, JobRecord, WorkerState, units
 from gmg_tui.model.errors import GmgError
 
-FAILURES = 3
+MAX_EARLY_FAILURES = 3
 """Suspect a GPU after this many jobs in a row that failed at once."""
-AT_ONCE_S = 600.0
+EARLY_FAILURE_S = 600.0
 """A job that fails later than this has computed, even if it has reported no progress."""
-LOST_S = 60.0
+LOST_GPU_GRACE_S = 60.0
 """A GPU that is lost for longer is benched."""
 
 
@@ -180,7 +180,7 @@ class SlotBoard:
             card.lost_since = None
             return card.benched is not before
         card.lost_since = now if card.lost_since is None else card.lost_since
-        if card.benched is None and now - card.lost_since >= LOST_S:
+        if card.benched is None and now - card.lost_since >= LOST_GPU_GRACE_S:
             card.benched = f"lost: {sample.error or 'the driver does not reach it'}"
         return card.benched is not before
 
@@ -223,7 +223,7 @@ class SlotBoard:
         card = self._card(engine_slot)
         card.failed = [*(other for other in card.failed if other != job), job]
         width = self.queue.records[job].width
-        if len(card.failed) < FAILURES or len(self._alternatives(card)) < width:
+        if len(card.failed) < MAX_EARLY_FAILURES or len(self._alternatives(card)) < width:
             return ()
         failed, card.failed = tuple(card.failed), []
         card.suspected = f"{units.count(len(failed), 'job')} in a row failed there: {reason}"
@@ -344,7 +344,7 @@ class SlotBoard:
 
 def _has_computed(attempt: Attempt) -> bool:
     """Returns True if an attempt has got further than those that a broken GPU ends at once."""
-    return attempt.had_progress or attempt.elapsed_s(clock.now()) >= AT_ONCE_S
+    return attempt.had_progress or attempt.elapsed_s(clock.now()) >= EARLY_FAILURE_S
 
 
 def _suffices(slots: Sequence[str], width: int, only: str | None) -> bool:

@@ -12,7 +12,7 @@ from gmg_tui.engine.watchdog.process import start_of
 
 _log = logging.getLogger(__name__)
 
-_LAST_S = 12.0
+_END_TIMEOUT_S = 12.0
 """Slightly longer than the watchdog's own timeouts, for processes that the kernel does not end."""
 _PAUSE_S = 1.0
 """After the end of a watchdog that was killed."""
@@ -84,5 +84,5 @@ class WatchdogClient:
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LAST_S):
+                async with asyncio.timeout(_END_TIMEOUT_S):
                     await self._process.wait()

@@ -18,7 +18,7 @@ from threading import Thread
 _STEPS = ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0))
 """Shorter waits than the engine's: no one reads the workers' output, and their GPUs are needed."""
 _CHECK_S = 0.1
-_ENVIRON_S = 1.0
+_ENVIRON_TIMEOUT_S = 1.0
 """Limit for reading environments: those in a hung driver may never be readable."""
 _DEAD = (b"Z", b"X")
 
@@ -78,7 +78,7 @@ class _Processes:
         reader = Thread(target=self._read, args=(others,), daemon=True)
         with suppress(RuntimeError):  # no thread can be started: the groups are known without
             reader.start()
-            reader.join(_ENVIRON_S)
+            reader.join(_ENVIRON_TIMEOUT_S)
         return found | (self._marked & groups.keys())
 
     def _read(self, keys: list[Key]) -> None:

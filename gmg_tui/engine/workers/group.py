@@ -22,13 +22,13 @@ from gmg_tui.session import RANKS
 
 _log = logging.getLogger(__name__)
 
-_PORTS = 5
+_MAX_PORT_CONFLICTS = 5
 """Ports in a row that may turn out to be taken before that counts as a failure of the group."""
-_BLIND_S = 10.0
+_MAX_CHECK_GAP_S = 10.0
 """After a longer time without a check, as when the engine was stopped, earlier progress says nothing."""
-_TIMES_USUAL = 3.0
+_MAX_PROGRESS_GAP_FACTOR = 3.0
 """So many times the usual interval between two reports of progress may pass without one, however long it is."""
-_ORDER = (
+_STATE_PRECEDENCE = (
     *("stopping", "restarting", "waiting", "starting", "building"),
     *("compiling", "running", "failed", "stopped", "finished"),
 )
@@ -208,7 +208,7 @@ class Group:
         by_user = any(outcome.by_user for outcome in outcomes)
         taken = failure is not None and failure.kind is FailureKind.PORT
         self._ports_taken = self._ports_taken + 1 if taken else 0
-        if taken and self._ports_taken < _PORTS and not by_user:
+        if taken and self._ports_taken < _MAX_PORT_CONFLICTS and not by_user:
             _log.info("%s: its port was taken; the group takes another", self.id)
             self.policy.again()
         elif self._task.job is not None and any(outcome.unprepared for outcome in outcomes):
@@ -229,7 +229,7 @@ class Group:
 
     def check(self, now: float) -> None:
         """Checks if it is stuck at `now`, monotonic seconds, and replaces it if it is and the options ask for that."""
-        if now - self._checked_at > _BLIND_S:
+        if now - self._checked_at > _MAX_CHECK_GAP_S:
             self._watched_since = now
         self._checked_at, workers = now, self.workers
         if any(worker.state is WorkerState.RUNNING and worker.fps_of_group for worker in workers):
@@ -268,7 +268,7 @@ class Group:
         states = [self.workers[rank].state for rank in self._without(self._attempt.outcomes)]
         states = states or [worker.state for worker in self.workers]
         runs = self._reports_for_all and WorkerState.RUNNING in states and WorkerState.STOPPING not in states
-        return WorkerState.RUNNING if runs else min(states, key=_ORDER.index)
+        return WorkerState.RUNNING if runs else min(states, key=_STATE_PRECEDENCE.index)
 
     @property
     def cause(self) -> str | None:
@@ -321,7 +321,7 @@ def _silent_s(ranks: Sequence[RankActivity], stuck_after_s: float, since: float,
     last = max((seen.progress_at for seen in ranks if seen.progress_at is not None), default=None)
     if last is not None and not any(_builds(seen, last) for seen in ranks):
         silent_s = now - max(last, since)
-        most_s = max(stuck_after_s, _TIMES_USUAL * max(seen.progress_every_s for seen in ranks))
+        most_s = max(stuck_after_s, _MAX_PROGRESS_GAP_FACTOR * max(seen.progress_every_s for seen in ranks))
     else:  # ranks that wait for each other at the start, or work for long before the first report
         silent_s = min(seen.idle_s for seen in ranks)
         most_s = stuck_after_s

@@ -9,8 +9,8 @@ import time
 from gmg_tui.model import RestartMode, RunSpec
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 
-_FIRST_S = 2.0
-_LONGEST_S = 60.0
+_MIN_BACKOFF_S = 2.0
+_MAX_BACKOFF_S = 60.0
 _JITTER = 0.25
 """Workers that raced each other must not restart at the same moment."""
 HEALTHY_S = 300.0
@@ -107,4 +107,4 @@ def wanted(when: RestartMode, kind: FailureKind | None, *, had_progress: bool) -
 
 def backoff_s(restarts: int) -> float:
     """Returns the back-off before the next attempt, after `restarts` in a row: 2 s, 4 s, 8 s … up to a minute, jittered."""
-    return min(_LONGEST_S, _FIRST_S * 2.0 ** min(restarts, 5)) * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311
+    return min(_MAX_BACKOFF_S, _MIN_BACKOFF_S * 2.0 ** min(restarts, 5)) * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311

@@ -22,7 +22,7 @@ from gmg_tui.scripts.torchrun import LOOPBACK, free_port
 if TYPE_CHECKING:
     from gmg_tui.engine.workers.worker import Worker
 
-_RING_BYTES = 8 << 20
+_MAX_RING_BYTES = 8 << 20
 """For the lines of all slots together."""
 _MIN_RING_BYTES = 128 << 10
 
@@ -43,7 +43,7 @@ class EngineSlot:
     def __init__(self, slot: Slot, index: int, count: int) -> None:
         self.slot = slot
         self.index = index
-        self.ring = RingBuffer(max_bytes=max(_MIN_RING_BYTES, _RING_BYTES // count))
+        self.ring = RingBuffer(max_bytes=max(_MIN_RING_BYTES, _MAX_RING_BYTES // count))
         self.history = History()
         self.sample: GpuSample | None = None
         self.worker: Worker | None = None
