@@ -206,7 +206,7 @@ class Observer:
             sample = self._samples.newest.get(slot.gpu_uuid or "")
             self._faults.guard("samples", slot.measure, sample, now, sharers)
         if self._work.queue is not None:
-            self._work.queue.update_samples(self._samples.newest, self._nvml_error)
+            self._work.queue.check_gpus(self._nvml_error)
 
     # What it shows
 

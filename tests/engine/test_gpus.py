@@ -297,9 +297,15 @@ async def test_a_job_that_fails_on_a_lost_gpu_runs_on_another(sim: Sim, tmp_path
 
 
 def _board() -> tuple[SlotBoard, Callable[[GpuSample, float], bool]]:
-    """A board with one GPU, and what takes its samples: whether it is benched by them."""
-    board = SlotBoard({"gpu0": EngineSlot(Slot("gpu0", Gpu(0, "A", "H100")), 0, 1)}, JobQueue([]))
-    return board, lambda sample, now: bool(board.update_samples({"A": sample}, None, now))
+    """A board with one GPU, and a function that returns True if a sample benches it."""
+    slot = EngineSlot(Slot("gpu0", Gpu(0, "A", "H100")), 0, 1)
+    board = SlotBoard({"gpu0": slot}, JobQueue([]))
+
+    def benches(sample: GpuSample, now: float) -> bool:
+        slot.sample = sample
+        return bool(board.check_gpus(None, now))
+
+    return board, benches
 
 
 def test_a_gpu_lost_for_long_is_disabled_until_the_user_enables_it() -> None:

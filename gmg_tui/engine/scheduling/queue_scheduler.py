@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.job_run import JobRun
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
-from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, RankGroup, Tuning, WorkerState
+from gmg_tui.model import JobRecord, Queue, QueueAction, RankGroup, Tuning, WorkerState
 from gmg_tui.model.errors import GmgError
 
 _log = logging.getLogger(__name__)
@@ -193,9 +193,9 @@ class QueueScheduler:
         self.board.set_unready(slot, None)
         self._wake.set()
 
-    def update_samples(self, samples: Mapping[str, GpuSample], error: str | None) -> None:
-        """Applies the latest samples, by UUID, or the reason that there are none."""
-        for engine_slot in self.board.update_samples(samples, error, time.monotonic()):
+    def check_gpus(self, nvml_error: str | None) -> None:
+        """Benches GPUs by the slots' newest samples; `nvml_error` is the reason if there are none."""
+        for engine_slot in self.board.check_gpus(nvml_error, time.monotonic()):
             self._report_benched(engine_slot)
         if self._queue.waiting:
             self._wake.set()

@@ -107,7 +107,6 @@ class SlotBoard:
         """Those of them that have not ended yet, with the GPU that is suspected for them."""
         self._reserved = Allotment()
         """The last one that was made."""
-        self._samples: Mapping[str, GpuSample] = {}
         self._nvml_error: str | None = None
 
     # State
@@ -135,10 +134,6 @@ class SlotBoard:
         """Closes a slot and its GPU's others to jobs, or (None) opens them."""
         self._card(self.slots[slot]).unready = why
 
-    def sample(self, engine_slot: EngineSlot) -> GpuSample | None:
-        """Returns the latest sample of a slot's GPU."""
-        return self._samples.get(engine_slot.gpu_uuid or "")
-
     def benched(self) -> dict[str, str]:
         """Returns the slots whose GPU is benched, and why."""
         states = self.slots.items()
@@ -155,17 +150,13 @@ class SlotBoard:
 
     # Which GPUs are benched
 
-    def update_samples(self, samples: Mapping[str, GpuSample], error: str | None, now: float) -> list[EngineSlot]:
-        """Applies the latest samples at `now` (monotonic seconds), by UUID, or the reason that there are none.
-
-        Returns:
-            A slot of each GPU that is benched by them.
-        """
-        self._samples, self._nvml_error = samples, error
+    def check_gpus(self, nvml_error: str | None, now: float) -> list[EngineSlot]:
+        """Checks the slots' newest samples at `now` (monotonic seconds). Returns a slot of each GPU that they bench."""
+        self._nvml_error = nvml_error
         return [
             engine_slot
             for engine_slot in self.slots.values()
-            if (sample := self.sample(engine_slot)) is not None and self._check(self._card(engine_slot), sample, now)
+            if (sample := engine_slot.sample) is not None and self._check(self._card(engine_slot), sample, now)
         ]
 
     @staticmethod
@@ -192,7 +183,7 @@ class SlotBoard:
         """
         if engine_slot.gpu_uuid is None or worker.state is WorkerState.STOPPED:
             return ()
-        failure, attempt, job, sample = worker.failure, worker.attempt, worker.task.job, self.sample(engine_slot)
+        failure, attempt, job, sample = worker.failure, worker.attempt, worker.task.job, engine_slot.sample
         if attempt is None or job is None:
             return ()
         if failure is not None and sample is not None and sample.lost:
@@ -299,7 +290,7 @@ class SlotBoard:
             return None
         if self._nvml_error is not None:
             return f"for NVML: {self._nvml_error}"
-        sample = self.sample(engine_slot)
+        sample = engine_slot.sample
         if sample is not None and sample.lost:
             return f"for its GPU: {sample.error or 'it is lost'}"
         return self._memory_wait_reason(engine_slot)

@@ -68,7 +68,7 @@ class TrialSource:
         free_mib = {
             name: sample.memory_free_mib
             for name, engine_slot in free.items()
-            if (sample := self._board.sample(engine_slot)) is not None and sample.memory_free_mib is not None
+            if (sample := engine_slot.sample) is not None and sample.memory_free_mib is not None
         }
         for trial in self._search.plan(free.keys(), self._now_s, free_mib):
             self._planned_s[trial.slot] = self._now_s
@@ -112,8 +112,7 @@ class TrialSource:
         trial_run, worker, (engine_slot,) = self._trial_runs.get(run.number), run.lead, run.engine_slots
         if trial_run is None:
             return None
-        sample = self._board.sample(engine_slot)
-        lost = "its GPU is lost" if sample is not None and sample.lost else None
+        lost = "its GPU is lost" if engine_slot.sample is not None and engine_slot.sample.lost else None
         skipped = _STOPPED if self._search.ended and not trial_run.measured else lost
         trial = trial_run.conclude(worker, skipped=skipped)
         if trial.state is TrialState.FAILED and self._is_untunable(worker, trial_run):

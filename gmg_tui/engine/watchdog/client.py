@@ -8,7 +8,7 @@ import logging
 import sys
 from pathlib import Path
 
-from gmg_tui.engine.watchdog.process import start_of
+from gmg_tui.machine import process_tree
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +62,8 @@ class WatchdogClient:
 
     def began(self, group: int) -> None:
         """Records a process group whose leader has just been started."""
-        self._groups[group] = start_of(group)
+        proc = process_tree.read(group)
+        self._groups[group] = proc.started_ticks if proc is not None else 0
         self._send(f"+{group} {self._groups[group]}\n")
 
     def ended(self, group: int) -> None:
