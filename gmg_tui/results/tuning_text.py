@@ -6,13 +6,15 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from gmg_tui.jobs.argument_placeholders import fill_some
-from gmg_tui.model import FPS, Answer, Best, RunSpec, Together, Trial, TuneSpec, Tuning, units
+from gmg_tui.model import FPS, Answer, Best, RunSpec, Together, Trial, TrialKind, TrialState, TuneSpec, Tuning, units
 from gmg_tui.model.secrets import mask
 from gmg_tui.results import column
 from gmg_tui.results.column import Column
 
 _SAME: Final = 0.005
 """Slots that differ by less than this share are the same."""
+_STEPS: Final = (TrialKind.LADDER, TrialKind.REFINE, TrialKind.COMMON, TrialKind.CONFIRM, TrialKind.TOGETHER)
+"""The kinds of trials in the order of their steps."""
 _Row = TypeVar("_Row")
 
 
@@ -80,6 +82,13 @@ def factors(answer: Answer) -> str:
     """The slots that are not as fast as a usual one, the slowest first: `gpu5 −8.0 %  gpu2 +1.2 %`."""
     by_factor = sorted((factor, slot) for slot, factor in answer.factors.items() if abs(factor - 1) >= _SAME)
     return "  ".join(f"{slot} {'−' if factor < 1 else '+'}{100 * abs(factor - 1):.1f} %" for factor, slot in by_factor)
+
+
+def step_number(tuning: Tuning) -> str:
+    """Returns the number of the step that is measured now: `step 3 of 5`; empty at the start and at the end."""
+    running = [trial.kind for trial in tuning.trials if trial.state is TrialState.RUNNING]
+    kinds = running or [trial.kind for trial in tuning.trials[-1:]]
+    return f"step {min(map(_STEPS.index, kinds)) + 1} of {len(_STEPS)}" if kinds and not tuning.ended else ""
 
 
 def cut_short(tuning: Tuning) -> str:

@@ -240,7 +240,7 @@ def bar(fraction: float, width: int) -> tuple[str, str]:
 _LOADS: Final = {
     "busy": ((10.0, "dim"), (60.0, "warn"), (math.inf, "ok")),
     "memory": ((0.8, "ok"), (0.95, "warn"), (math.inf, "error")),
-    "power": ((0.8, "ok"), (math.inf, "warn")),
+    "power": ((0.9, "ok"), (math.inf, "warn")),
     "temperature": ((70.0, "ok"), (85.0, "warn"), (math.inf, "error")),
 }
 """By load, the least upper limits with their styles."""

@@ -218,6 +218,13 @@ def test_equal_points_and_equal_answers_stand_side_by_side_and_the_letters_have_
     assert rows[0] == " FPS over n_envs   R recommended   F fastest   L largest"
 
 
+def test_the_step_of_a_tuning_has_its_number() -> None:
+    steps = [tune_words.step_number(each) for each in (tunings.FIRST, tunings.LADDER, tunings.ENDED)]
+    assert steps == ["step 1 of 5", "step 1 of 5", ""]
+    together = replace(tunings.FIRST, trials=(tunings.started(1, 64, "gpu0", TrialKind.TOGETHER),))
+    assert tune_words.step_number(together) == "step 5 of 5"
+
+
 def test_a_tuning_without_any_rate_says_why() -> None:
     failed = Trial(1, 64, "gpu0", TrialKind.LADDER, TrialState.FAILED, reason="ModuleNotFoundError: no module named x")
     text = "\n".join(_curve(replace(tunings.FIRST, trials=(failed,), ended=True)))
