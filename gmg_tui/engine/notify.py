@@ -15,6 +15,8 @@ from gmg_tui.model.text import clean
 
 TIMEOUT_S = 30.0
 """Time limit of a command."""
+MAX_EVENTS = 1000
+"""Occurrences that are kept."""
 _MAX_OCCURRENCES = 16
 """So many occurrences are in a snapshot: a client that is behind by more has missed some."""
 _MAX_WAITING = 32
@@ -27,11 +29,13 @@ class Notifications:
     `note` gets the trouble with the commands, or None once they work.
 
     Attributes:
-        newest: The newest occurrences, the oldest first.
+        newest: The newest occurrences that are not quiet, the oldest first.
+        events: The newest occurrences of any kind, the oldest first.
     """
 
     def __init__(self, spec: RunSpec, note: Callable[[str | None], None]) -> None:
         self.newest: tuple[Occurrence, ...] = ()
+        self.events: deque[Occurrence] = deque(maxlen=MAX_EVENTS)
         self._spec, self._note = spec, note
         self._commands = [command for command in spec.notify if command not in TERMINAL_WAYS]
         self._waiting: deque[Occurrence] = deque()
@@ -46,13 +50,17 @@ class Notifications:
         job: int | None = None,
         job_name: str = "",
         reason: str | None = None,
+        quiet: bool = False,
     ) -> None:
-        """Adds an occurrence; its commands are run after those that wait, unless too many do."""
+        """Records what has happened; unless it is `quiet`, commands are run for it after those that wait."""
         if kind is OccurrenceKind.JOB_FAILED and self._spec.tune is not None:
             return  # trials that run out of memory are how a tuning finds the largest value that runs
-        number = self.newest[-1].number + 1 if self.newest else 1
+        number = self.events[-1].number + 1 if self.events else 1
         why = _one_line(reason or "")
-        occurrence = Occurrence(number, time.time(), kind, _one_line(text), slot, job, job_name, why)
+        occurrence = Occurrence(number, time.time(), kind, _one_line(text), slot, job, job_name, why, quiet)
+        self.events.append(occurrence)
+        if quiet:
+            return
         self.newest = (*self.newest[1 - _MAX_OCCURRENCES :], occurrence)
         if self._commands and (len(self._waiting) < _MAX_WAITING or kind is OccurrenceKind.ENDED):
             self._waiting.append(occurrence)

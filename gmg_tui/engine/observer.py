@@ -23,7 +23,7 @@ from gmg_tui.machine.gpu.processes import describe
 from gmg_tui.machine.gpu.silence import LATE_S, NO_ANSWER, SILENT_S
 from gmg_tui.machine.process_tree import Scans, Table
 from gmg_tui.machine.slurm import AllocationWatch
-from gmg_tui.model import Curve, Details, GpuProcess, GpuSample, Series, Snapshot, Stacks, Tried
+from gmg_tui.model import Curve, Details, GpuProcess, GpuSample, Occurrence, Series, Snapshot, Stacks, Tried
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.tried import TriedArguments
 
@@ -228,7 +228,8 @@ class Observer:
             groups=guard("groups", self._work.scheduler.groups) or (),
             nodes=(guard("nodes", self._work.fleet.views, now) if self._work.fleet is not None else None) or (),
             allocation=self._allocation.newest,
-            occurred=self._recorder.notifications.newest,
+            occurred=(notifications := self._recorder.notifications).newest,
+            events=notifications.events[-1].number if notifications.events else 0,
             notes=tuple(self._work.notes.values()),
         )
 
@@ -241,6 +242,10 @@ class Observer:
             structs.replace(sample, processes=_owned(sample.processes, owners)) if sample.processes else sample
             for sample in samples
         )
+
+    def happened(self) -> tuple[Occurrence, ...]:
+        """Returns the newest events of the session, the oldest first."""
+        return tuple(self._recorder.notifications.events)
 
     def tried(self) -> tuple[Tried, ...]:
         """Returns all that was tried in this session."""

@@ -56,6 +56,13 @@ TERMINAL_WAYS = ("bell", "osc9", "osc777")
 class OccurrenceKind(StrEnum):
     """What happened; the value is what a command gets in `GMG_EVENT`."""
 
+    STARTED = "started"
+    """An attempt has started its process."""
+    RECOVERED = "recovered"
+    """A stuck worker goes on."""
+    RESTARTING = "restarting"
+    FINISHED = "finished"
+    STOPPED = "stopped"
     FAILED = "failed"
     """A worker has failed, and is not restarted."""
     STUCK = "stuck"
@@ -81,6 +88,8 @@ class Occurrence(Struct, frozen=True, omit_defaults=True):
     job_name: str = ""
     reason: str = ""
     """Why, in one line; empty where there is none."""
+    quiet: bool = False
+    """True if nobody is notified of it."""
 
 
 class Snapshot(Struct, frozen=True, omit_defaults=True):
@@ -109,7 +118,9 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
     allocation: Allocation | None = None
     """The Slurm job that the session runs in; None outside of one."""
     occurred: tuple[Occurrence, ...] = ()
-    """The newest of what has happened, the oldest first."""
+    """The newest occurrences that users are notified of, the oldest first."""
+    events: int = 0
+    """Number of the newest occurrence of any kind."""
 
     @property
     def ended(self) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import structs
 
 import gmg_tui
-from gmg_tui.model import Curve, Details, JobRecord, QueueAction, Series, Stacks, Tried
+from gmg_tui.model import Curve, Details, JobRecord, Occurrence, QueueAction, Series, Stacks, Tried
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import check_peer, protocol
 from gmg_tui.session.protocol import (
@@ -119,6 +119,10 @@ class Source(ABC):
     async def tried(self) -> tuple[Tried, ...]:
         """All that was tried in the session, the newest first. Raises `GmgError` when the engine does not answer."""
         return _as(tuple[Tried, ...], await self._ask(Ask(Topic.TRIED)))
+
+    async def happened(self) -> tuple[Occurrence, ...]:
+        """Returns what has happened in the session, the oldest first. Raises `GmgError` when the engine does not answer."""
+        return _as(tuple[Occurrence, ...], await self._ask(Ask(Topic.EVENTS)))
 
     async def stacks(self, slot: str) -> tuple[Stacks, ...]:
         """The Python stacks of the worker, or of all ranks of its group. Raises `GmgError` when there is no worker."""

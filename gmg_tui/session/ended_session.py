@@ -18,6 +18,8 @@ from gmg_tui.model import (
     Details,
     GpuSample,
     JobRecord,
+    Occurrence,
+    OccurrenceKind,
     Series,
     Session,
     Snapshot,
@@ -136,6 +138,20 @@ class EndedSession(Source):
             tried.add(slot, attempt)
         return tried.view((), self.welcome.snapshot.time)
 
+    def _events(self) -> tuple[Occurrence, ...]:
+        """Returns the starts and ends of attempts, the oldest first: alerts were not recorded."""
+        with open_store(self._folder / STORE) as stored:
+            ran = [(each.slot, self._concluded(each.attempt)) for of in stored.attempts.values() for each in of]
+        events = []
+        for slot, each in ran:
+            named = f"{slot}, attempt {each.number}"
+            events.append(Occurrence(0, each.started, OccurrenceKind.STARTED, f"{named} has started", slot))
+            if each.ended is not None and each.state.ended:
+                text = f"{named} has {each.state.value}{f': {each.reason}' if each.reason else ''}"
+                events.append(Occurrence(0, each.ended, OccurrenceKind(each.state.value), text, slot))
+        events.sort(key=lambda event: event.time)
+        return tuple(structs.replace(event, number=number) for number, event in enumerate(events, 1))
+
     def _concluded(self, attempt: Attempt) -> Attempt:
         """The attempt, as its engine's death left it where it has no end."""
         if attempt.state.ended or not attempt.number:
@@ -156,6 +172,8 @@ class EndedSession(Source):
                 return self._queue(first, count)
             case Ask(topic=Topic.TRIED):
                 return self._tried()
+            case Ask(topic=Topic.EVENTS):
+                return self._events()
         raise GmgError(f"{self.welcome.session.spec.name} has ended: it cannot be changed", 1)
 
     async def _ask(self, question: Command | Question) -> Any:

@@ -52,6 +52,8 @@ class Topic(StrEnum):
     """`JobRecord`s, a part of the queue."""
     TRIED = "tried"
     """`Tried`, all that was tried in the session."""
+    EVENTS = "events"
+    """`Occurrence`s, the newest of the session."""
 
 
 class Hello(Struct, frozen=True, tag=True):

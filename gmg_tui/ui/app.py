@@ -29,7 +29,7 @@ from gmg_tui.session.protocol import Action, Bye, Lines, Update
 from gmg_tui.ui import Outcome, keys, themes
 from gmg_tui.ui.control import Control
 from gmg_tui.ui.dialogs import ConfirmScreen, Palette
-from gmg_tui.ui.drawing import Appearance, safe
+from gmg_tui.ui.drawing import safe
 from gmg_tui.ui.main_screen import MainScreen
 from gmg_tui.ui.pages.page import Page
 from gmg_tui.ui.terminal import TerminalApp, TerminalDriver, pager_command, run_pager, sequences
@@ -69,13 +69,11 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         """What the engine has sent last. It is not in `view` before it is drawn: keys act on what is seen."""
         self.set_reactive(GmgApp.snapshot, engine.welcome.snapshot)
         self.web = web
-        self._appearances: dict[str, Appearance] = {}
-        """By theme: to derive a theme's colours takes longer than to draw a frame with them."""
         for each in themes.all_themes():
             self.register_theme(each)
         self.theme = themes.textual_name(theme, no_color=self.no_color)
         self.set_keymap(keys.keymap)
-        self.main = MainScreen(self.view)
+        self.main = MainScreen(self.view, engine)
         self._draws_soon = False
         self._silent_s = 0
         """Seconds since the engine's last message."""
@@ -88,13 +86,6 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's, then those that make the text safe and, with `--ascii`, replace all other characters."""
         return [*super().get_line_filters(), *self._filters_of_text]
-
-    @property
-    def appearance(self) -> Appearance:
-        """The styles of the present theme."""
-        if self.theme not in self._appearances:
-            self._appearances[self.theme] = themes.make_appearance(self.get_css_variables())
-        return self._appearances[self.theme]
 
     def get_default_screen(self) -> Screen[None]:
         """The main screen."""
@@ -143,7 +134,6 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
 
     def action_redraw(self) -> None:
         """Draw the whole screen again, after something else wrote to the terminal."""
-        self.forget_terminal()
         if self.screen_stack:  # it is not ending
             self.screen.refresh(layout=True)
 
@@ -174,7 +164,7 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
     def _take(self, snapshot: Snapshot) -> None:
         """Take a snapshot, have the terminal notify of what has happened since the one before, and draw it soon."""
         last = max((each.number for each in self._newest.occurred), default=0)
-        happened = tuple(each for each in snapshot.occurred if each.number > last)
+        happened = tuple(each for each in snapshot.occurred if each.number > last and not each.quiet)
         notify = self.view.session.spec.notify
         self.write_to_terminal(sequences(notify, happened, tmux=bool(os.environ.get("TMUX"))))
         if self._newest is not self.view.snapshot:  # it is not drawn any more
@@ -269,9 +259,9 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         if action in {"queue", "tried"}:
             opened = any(isinstance(page, Page) and action == page.OPENED_BY for page in self.screen_stack)
             return not opened and (action == "tried" or view.queue is not None)
-        if (action == "processes" and view.over) or (action == "use_gpu" and view.queue is None):
-            return False  # processes are not recorded; only in a queue jobs wait for GPUs
-        return action not in keys.ON_WORKER or not isinstance(screen, Page) or screen.shows_worker
+        if action == "use_gpu" and view.queue is None:
+            return False  # only in a queue jobs wait for GPUs
+        return action not in keys.ON_WORKER or not isinstance(screen, Page)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
         """What the keys of `screen` do, then what has no key, then the themes."""
@@ -292,6 +282,12 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
             yield SystemCommand(f"Theme: {name}", f"Use the colours of {name}.", use)
 
     # Workers
+
+    def open_worker(self, slot: str) -> None:
+        """Select a worker and give the pane the whole screen."""
+        self.view.maximized = True
+        self.select(slot)
+        self.refresh_view()
 
     def select(self, slot: str) -> None:
         """Select a worker, also one that the filter hides, and open its log."""
@@ -322,23 +318,9 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
 
     # Pages
 
-    async def action_details(self) -> None:
-        """Show the selected worker's details."""
-        from gmg_tui.ui.pages.details import DetailsPage
-
-        if slot := self.control.selected():
-            await self.push_screen(DetailsPage(self.view, self.engine, slot))
-
-    async def action_processes(self) -> None:
-        """Show the processes on the selected worker's GPU."""
-        from gmg_tui.ui.pages.processes import ProcessesPage
-
-        if slot := self.control.selected():
-            await self.push_screen(ProcessesPage(self.engine, slot))
-
     async def action_stacks(self) -> None:
         """Show the Python stack of the selected worker, or of each rank of its group."""
-        from gmg_tui.ui.pages.processes import StacksPage
+        from gmg_tui.ui.pages.stacks import StacksPage
 
         if slot := self.control.selected():
             await self.push_screen(StacksPage(self.engine, slot))

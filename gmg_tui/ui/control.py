@@ -84,9 +84,11 @@ class Control:
 
     @property
     def _marks(self) -> bool:
-        """Whether actions apply to the marked workers: on a page they apply to the one that it shows."""
+        """True if actions apply to the marked workers: where these are not in sight, they apply to the selected one."""
         app = self._app
-        return all(screen is app.main or isinstance(screen, ModalScreen) for screen in app.screen_stack)
+        return not app.view.maximized and all(
+            screen is app.main or isinstance(screen, ModalScreen) for screen in app.screen_stack
+        )
 
     def selected(self) -> str:
         """The slot that an action on one worker applies to; empty, with a message, where there is none."""

@@ -1,4 +1,4 @@
-"""How things look: styles by name, signs, one row of cells with small graphs and bars in it, and widgets of such rows.
+"""How things look: styles by name, signs, and one row of cells with small graphs and bars in it.
 
 `Row` is the only way from a text to the main screen. Every text is cleaned here, so that nothing a worker wrote acts as
 terminal control, and none is ever parsed as markup, because a `Segment` has none.
@@ -8,20 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, islice, zip_longest
 from typing import Final, NamedTuple, Self, TypeAlias
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
-from textual.app import ComposeResult
 from textual.content import Content
-from textual.events import MouseScrollDown, MouseScrollUp
-from textual.geometry import Region
-from textual.screen import Screen
 from textual.strip import Strip
-from textual.widget import Widget
-from textual.widgets import Footer
 
 from gmg_tui.model import WorkerState
 from gmg_tui.model.text import clean
@@ -41,6 +34,7 @@ STYLES: Mapping[str, str] = {
     "vram": "secondary",
     "border": "border-blurred",
     "selected": "border",
+    "tab": "primary",
     "match": "foreground",
     "match-here": "warning",
 }
@@ -51,6 +45,7 @@ Appearance: TypeAlias = Mapping[str, Style]
 _BOLD = ("strong", "title", "warn", "error", "fps", "selected")
 ATTRIBUTES: Mapping[str, str] = {
     **dict.fromkeys(_BOLD, "bold"),
+    "tab": "bold underline",
     "match": "reverse",
     "match-here": "bold reverse underline",
 }
@@ -186,9 +181,13 @@ class Row:
     def __str__(self) -> str:
         return "".join(text for text, _ in self.pieces())
 
-    def strip(self, appearance: Appearance) -> Strip:
-        """The row in the colours of a theme."""
-        return Strip([Segment(text, appearance[style]) for text, style in self.pieces() if text], self.width)
+    def strip(self, appearance: Appearance, cursor: Style | None = None) -> Strip:
+        """The row in the colours of a theme, and with the background of `cursor` if it is given."""
+        if cursor is None:
+            styles: Mapping[str, Style] = appearance
+        else:
+            styles = {style: cursor + ink(appearance[style]) for _, style in self.pieces()}
+        return Strip([Segment(text, styles[style]) for text, style in self.pieces() if text], self.width)
 
 
 # Graphs and bars
@@ -256,108 +255,5 @@ def load_style(load: str, value: float | None) -> str:
     return "dim" if value is None else next(style for limit, style in _LOADS[load] if value < limit)
 
 
-# Widgets that draw no more than needed: only rows and keys that changed
-
 WHEEL_ROWS: Final = 3
 """Rows of text to scroll for each step of the wheel."""
-_BLANK: Final = Strip([], 0)
-
-
-class Rows(Widget):
-    """A widget that makes all of its rows for its size and theme, and refreshes those that differ from before."""
-
-    ALLOW_SELECT = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._rows: list[Strip] = []
-        self._made_for: object = None
-        """Size and theme that the rows were made for."""
-
-    @property
-    def appearance(self) -> Appearance:
-        """The styles of the present theme."""
-        return self.app.appearance  # type: ignore[attr-defined,no-any-return]
-
-    def make_rows(self, width: int, height: int) -> list[Row]:
-        """All rows, from the top."""
-        raise NotImplementedError
-
-    def update_rows(self) -> None:
-        """Refresh the rows that have changed; a screen under a page is drawn once it is back, one under a dialog now."""
-        if not self.is_mounted or not self.size or not self.screen.is_current:
-            return
-        before, width = self._rows, self.size.width
-        self._make()
-        changed = [
-            Region(0, y, width, 1)
-            for y, (old, new) in enumerate(zip_longest(before, self._rows, fillvalue=_BLANK))
-            if old is not new and old != new
-        ]
-        if changed:
-            self.refresh(*changed)
-
-    def _make(self) -> None:
-        self._made_for = (self.size, self.app.theme)
-        self._rows = [row.strip(self.appearance) for row in self.make_rows(*self.size)]
-
-    def wheel(self, steps: int) -> None:
-        """Scroll down by `steps` of the mouse's wheel (up when negative)."""
-
-    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        """Scroll up."""
-        event.stop()
-        self.wheel(-1)
-
-    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        """Scroll down."""
-        event.stop()
-        self.wheel(1)
-
-    def render_line(self, y: int) -> Strip:
-        """A row in full width; all are made anew for another size or theme."""
-        if self._made_for != (self.size, self.app.theme):
-            self._make()
-        row = self._rows[y] if y < len(self._rows) else _BLANK
-        return row.adjust_cell_length(self.size.width, self.appearance["text"])
-
-
-class KeysFooter(Footer):
-    """Textual's footer, without the command palette, with the keys that have room, composed only when these change.
-
-    Textual's own cuts the last key, and makes all its widgets again whenever bindings are refreshed, here after each
-    move of the selection.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(show_command_palette=False, compact=True)
-        self._composed: list[tuple[str, bool]] | None = None
-
-    def bindings_changed(self, screen: Screen[object]) -> None:
-        """Compose the keys for the first time also without focus, which a page in a browser gets by a click only."""
-        super().bindings_changed(screen)
-        if self._composed is None and self.is_attached and screen is self.screen:
-            self.call_after_refresh(self.recompose)
-
-    def on_resize(self) -> None:
-        """Compose the keys that have room now."""
-        self.call_next(self.recompose)
-
-    def compose(self) -> ComposeResult:
-        """The keys that have room."""
-        return islice(super().compose(), len(self._keys()))
-
-    def _keys(self) -> list[tuple[str, bool]]:
-        """What has room, each with a blank behind it: key and description, and whether it can be pressed."""
-        shown = [each for each in self.screen.active_bindings.values() if each.binding.show]
-        keys = [
-            (f"{self.app.get_key_display(each.binding)} {each.binding.description} ", each.enabled) for each in shown
-        ]
-        ends = accumulate(cell_len(text) for text, _ in keys)
-        return [key for key, end in zip(keys, ends, strict=True) if end <= self.app.size.width + 1]
-
-    async def recompose(self) -> None:
-        """Compose the keys, if they have changed."""
-        if self.is_attached and (keys := self._keys()) != self._composed:  # else its page has been closed meanwhile
-            self._composed = keys
-            await super().recompose()

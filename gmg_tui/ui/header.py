@@ -12,7 +12,8 @@ from rich.cells import cell_len
 from gmg_tui.machine import slurm as allocation
 from gmg_tui.model import Queue, RankGroup, Tuning, Worker, WorkerState, fps_per_watt, total_fps, units
 from gmg_tui.ui import worker_text
-from gmg_tui.ui.drawing import SIGNS, Piece, Row, Rows, bar
+from gmg_tui.ui.drawing import SIGNS, Piece, Row, bar
+from gmg_tui.ui.rows import Rows
 from gmg_tui.ui.slots import Order
 from gmg_tui.ui.view import View
 from gmg_tui.ui.worker_text import Note

@@ -29,9 +29,6 @@ WORKER: Final = (
     ),
     Binding("X", "app.act('kill')", "Kill", id="kill", tooltip="Kill the worker with SIGKILL.", show=False),
     Binding("e", "app.edit", "Edit", id="edit", tooltip="Edit arguments and environment, then restart."),
-    Binding(
-        "p", "app.processes", "Processes", id="processes", tooltip="Show what runs on the worker's GPU.", show=False
-    ),
 )
 """What acts on the selected worker, on screens that show one."""
 
@@ -53,17 +50,22 @@ _MAIN: Final = (
     Binding("down,j", "move('down')", "Down", id="down", tooltip="Select the worker below.", show=False),
     Binding("left,h", "move('left')", "Left", id="left", tooltip="Select the worker to the left.", show=False),
     Binding("right,l", "move('right')", "Right", id="right", tooltip="Select the worker to the right.", show=False),
-    Binding("enter", "details", "Details", id="details", tooltip="Show the worker's charts, attempts, setup and GPU."),
+    Binding("tab", "tab(1)", "Next tab", id="section", tooltip="Show the next tab of the pane."),
+    Binding("shift+tab", "tab(-1)", "Previous tab", id="previous-section", tooltip="Show the one before.", show=False),
+    Binding("enter", "details", "Enlarge", id="details", tooltip="Give the pane the whole screen; there: edit again."),
     *WORKER,
     Binding("space", "mark", "Mark", id="mark", tooltip="Mark the worker: actions apply to all marked.", show=False),
     Binding("slash", "search", "Search", id="search", tooltip="Search the log."),
     Binding("n", "search_next('down')", "Next match", id="next", tooltip="Go to the next match.", show=False),
     Binding("N", "search_next('up')", "Previous match", id="previous", tooltip="Go to the previous one.", show=False),
     Binding("f", "follow", "Follow", id="follow", tooltip="Follow the end of the log, or pause it.", show=False),
-    Binding("pageup", "log_page('up')", "Log up", id="page-up", tooltip="Scroll the log up by a page.", show=False),
-    Binding("pagedown", "log_page('down')", "Log down", id="page-down", tooltip="Scroll it down.", show=False),
-    Binding("home", "log_page('home')", "Log start", id="first", tooltip="Go to the log's first line.", show=False),
-    Binding("end", "log_page('end')", "Log end", id="last", tooltip="Go to the log's end, and follow it.", show=False),
+    Binding("pageup", "go('up')", "Page up", id="page-up", tooltip="Scroll the pane up by a page.", show=False),
+    Binding("pagedown", "go('down')", "Page down", id="page-down", tooltip="Scroll it down.", show=False),
+    Binding("home", "go('home')", "Start", id="first", tooltip="Go to the start of the pane.", show=False),
+    Binding("end", "go('end')", "End", id="last", tooltip="Go to its end; the log is followed again.", show=False),
+    Binding(
+        "p", "show_tab('Processes')", "Processes", id="processes", tooltip="Show what runs on the GPU.", show=False
+    ),
     Binding(
         "y",
         "copy_line",
@@ -79,6 +81,7 @@ _EVERYWHERE: Final = tuple(replace(binding, action=f"app.{binding.action}") for 
 MAIN: Final = tuple(replace(binding, priority=True) for binding in (*_MAIN, *_EVERYWHERE))
 """Of the main screen. They act before the next key is looked at, which may be meant for what they open."""
 
+_TABS: Final = ("Log", "Charts", "Metrics", "Attempts", "Setup", "Events")
 COMMANDS: Final = (
     ("Restart all that failed", "Restart every worker that has failed or is stuck.", "restart_failed"),
     ("Python stacks", "Ask the worker, or each rank of its group, for its Python stack.", "stacks"),
@@ -97,17 +100,18 @@ MAIN_COMMANDS: Final = (
     ("Filter workers", "Show workers with some words: of slot, node, state, job, group, reason.", "filter_workers"),
     ("Fold node", "Fold the selected worker's node into one line, or unfold it.", "fold_node"),
     ("Log of all ranks", "Show the lines of all ranks of the group together, or those of one rank.", "group_log"),
+    *((f"Show {tab.lower()}", "Show this tab of the pane.", f"show_tab({tab!r})") for tab in _TABS),
 )
 """What the main screen has in the palette without a key."""
 
 TYPED_OVER: Final = frozenset(action_of(each) for each in MAIN if each.action.startswith("app."))
 """Actions that are not available while a text is typed on the main screen."""
 
-ON_WORKER: Final = frozenset({"act", "restart_failed", "edit", "stacks", "processes", "use_gpu", "log_pager"})
+ON_WORKER: Final = frozenset({"act", "restart_failed", "edit", "stacks", "use_gpu", "log_pager"})
 """Actions on workers, which a page that shows none does not offer."""
 
 _ON_JOBS: Final = frozenset({"skip", "retry", "retry_failed"})
-STEERING: Final = (ON_WORKER | _ON_JOBS | {"mark", "use_again", "use"}) - {"processes", "log_pager"}
+STEERING: Final = (ON_WORKER | _ON_JOBS | {"mark", "use"}) - {"log_pager"}
 """Actions that change something, which a read-only screen does not offer."""
 
 SIGNS_OF: Final = {"enter": "enter", "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End"}

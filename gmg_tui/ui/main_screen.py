@@ -12,13 +12,15 @@ from textual.events import Key
 from textual.widgets import Input
 
 from gmg_tui.session import worker_log
+from gmg_tui.session.client import Source
 from gmg_tui.ui import clipboard, keys
-from gmg_tui.ui.drawing import KeysFooter
 from gmg_tui.ui.header import Header
-from gmg_tui.ui.log.view import LogView
+from gmg_tui.ui.pane.pane import Pane
+from gmg_tui.ui.pane.tab_bar import TabBar
+from gmg_tui.ui.rows import KeysFooter, is_seen
 from gmg_tui.ui.slots import Order
 from gmg_tui.ui.terminal import TrueSizeScreen
-from gmg_tui.ui.view import View
+from gmg_tui.ui.view import Tab, View
 from gmg_tui.ui.workers.grid import Grid
 
 if TYPE_CHECKING:
@@ -66,22 +68,23 @@ class LineBar(Input):
 
 
 class MainScreen(TrueSizeScreen[None]):
-    """All workers, and the log of the selected one."""
+    """All workers, and the pane with all about the selected one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*keys.MAIN]
     AUTO_FOCUS = None
     app: GmgApp
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, engine: Source) -> None:
         super().__init__()
         self._view = view
         self.header = Header(view)
         self.grid = Grid(view)
-        self.log_view = LogView()
+        self.pane = Pane(view, engine)
+        self.log_view = self.pane.log_view
 
     def compose(self) -> ComposeResult:
         """The widgets, from the top."""
-        yield from (self.header, self.grid, self.log_view)
+        yield from (self.header, self.grid, self.pane)
         yield KeysFooter()
 
     def on_mount(self) -> None:
@@ -94,10 +97,12 @@ class MainScreen(TrueSizeScreen[None]):
         self.share_rows()
 
     def share_rows(self) -> None:
-        """Draw the header, then the workers in what is left beside the keys; the log takes the rest."""
-        if self.is_mounted:
-            self.grid.lay_out(self.app.size.height - self.header.fit() - 1)
-            self.log_view.update_rows()
+        """Draw the header, then the workers in what is left beside the keys; the pane takes the rest."""
+        if self.is_mounted and is_seen(self):
+            self.header.display = self.grid.display = not self._view.maximized
+            if not self._view.maximized:
+                self.grid.lay_out(self.app.size.height - self.header.fit() - 1)
+            self.pane.update()
 
     def on_key(self, event: Key) -> None:
         """Stop a key that does nothing here, and say so: what has opened meanwhile must not get it."""
@@ -121,7 +126,7 @@ class MainScreen(TrueSizeScreen[None]):
                 return self.app.check_action(action, parameters)
             case "back":
                 log = self.log_view.sought
-                return bool(log.text or view.marked or view.filter)
+                return bool(log.text or view.maximized or view.marked or view.filter)
             case "search_next":
                 return bool(self.log_view.sought.text)
             case "fold_node":
@@ -140,17 +145,42 @@ class MainScreen(TrueSizeScreen[None]):
     # Workers
 
     def action_move(self, direction: str) -> None:
-        """Select the neighbour."""
-        if self._view.move(direction, self.grid.plan.columns):
+        """Select the neighbour; while the pane has the whole screen, up and down are its own."""
+        if self._view.maximized and direction in {"up", "down"}:
+            self.pane.go(f"line-{direction}")
+        elif self._view.move(direction, 1 if self._view.maximized else self.grid.plan.columns):
             self.open_log()
             self.app.refresh_view()
 
     async def action_details(self) -> None:
-        """Show the selected worker's details; a folded node is unfolded."""
-        if self._view.folded_node:
+        """Give the pane the whole screen, there edit with the selected attempt's settings; a folded node is unfolded."""
+        if self._view.maximized:
+            if self.pane.settings is not None:
+                await self.app.control.edit(self.pane.settings)
+        elif self._view.folded_node:
             self.action_fold_node()
+        elif self._view.selected:
+            self._maximize(on=True)
         else:
-            await self.app.action_details()
+            self.app.say(self._view.why_empty)
+
+    def _maximize(self, *, on: bool) -> None:
+        self._view.maximized = on
+        self.app.refresh_view()
+
+    async def action_show_tab(self, name: str) -> None:
+        """Show the tab called `name`."""
+        await self.pane.show(Tab(name))
+        self.refresh_bindings()
+
+    async def action_tab(self, step: int) -> None:
+        """Show the next tab, or the previous one."""
+        tabs = list(Tab)
+        await self.action_show_tab(tabs[(tabs.index(self._view.tab) + step) % len(tabs)])
+
+    async def on_tab_bar_clicked(self, message: TabBar.Clicked) -> None:
+        """Show the tab that was clicked."""
+        await self.action_show_tab(message.tab)
 
     def action_mark(self) -> None:
         """Mark the selected worker, or unmark it; of a folded node all, or none once all are."""
@@ -167,6 +197,8 @@ class MainScreen(TrueSizeScreen[None]):
         view, log = self._view, self.log_view
         if log.sought.text:
             log.search("")
+        elif view.maximized:
+            self._maximize(on=False)
         elif view.marked:
             view.marked.clear()
             self.app.refresh_view()
@@ -200,7 +232,9 @@ class MainScreen(TrueSizeScreen[None]):
         self.app.refresh_view()
 
     def on_grid_clicked(self, message: Grid.Clicked) -> None:
-        """Select a worker, or fold a node or unfold it."""
+        """Select a worker, or enlarge the pane of the selected one; fold a node or unfold it."""
+        if message.slot == self._view.selected and not message.node:
+            self._maximize(on=True)
         self.app.select(message.slot)
         if message.node:
             self.action_fold_node()
@@ -251,14 +285,17 @@ class MainScreen(TrueSizeScreen[None]):
         """Ask for the newest lines again."""
         self.open_log(anew=True)
 
-    def action_follow(self) -> None:
-        """Follow the log or pause it."""
+    async def action_follow(self) -> None:
+        """Follow the log or pause it; it is shown first."""
         log = self.log_view
-        (log.pause if log.following else log.follow)()
+        if self._view.tab is not Tab.LOG:
+            await self.action_show_tab(Tab.LOG)
+        else:
+            (log.pause if log.following else log.follow)()
 
-    def action_log_page(self, direction: str) -> None:
-        """Scroll the log."""
-        self.log_view.go(direction)
+    def action_go(self, direction: str) -> None:
+        """Scroll the pane, or move the cursor of its table."""
+        self.pane.go(direction)
 
     def action_group_log(self) -> None:
         """Show the log of all ranks of the selected one's group, or of that one alone again."""
@@ -272,6 +309,7 @@ class MainScreen(TrueSizeScreen[None]):
     async def action_search(self) -> None:
         """Open the line that asks what to search for."""
         log = self.log_view
+        await self.action_show_tab(Tab.LOG)
         await self._open_bar(LineBar("search", log.sought.text, "search the log", log.search))
 
     async def _open_bar(self, bar: LineBar) -> None:

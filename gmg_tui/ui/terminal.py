@@ -1,17 +1,10 @@
-"""The terminal: a driver that sends only what changed, the pager, a watch that notices its loss, and notifications.
-
-Textual writes a widget's row from its left edge to the last changed cell, each segment with its whole style. On a
-screen where a few digits change each second that is many times what is needed, which a slow SSH line shows: eight busy
-GPUs at 160x48 take 10 kB/s. `Differ` compares the text of each frame with what the terminal shows, and only changed
-cells are written.
-"""
+"""The terminal: its driver, the pager, a watch that notices its loss, and notifications."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-import re
 import select
 import shlex
 import shutil
@@ -20,122 +13,48 @@ import sys
 import termios
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
-from rich.cells import cell_len
+from rich.console import Console
+from textual._compositor import ChopsUpdate
 from textual.app import App
 from textual.binding import ActiveBinding
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Event, Resize
-from textual.geometry import Size
 from textual.screen import Screen
 
 from gmg_tui.model import Occurrence
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean
 
-_SYNC_START, _SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
-"""What Textual writes before and after each frame, where the terminal knows synchronized output."""
-_FRAME: Final = re.compile(r"\x1b\[\d+;\d+H")
-"""What each frame starts with, and nothing else that Textual writes: a cursor move."""
-_TOKEN: Final = re.compile(r"\x1b\[(\d+);(\d+)H|\x1b\[([\d;]*)m|([^\x1b\n]+)|\n|(.)")
-"""A cursor move, a style, text, a line end (which a move follows), or anything else."""
-_Cell: TypeAlias = tuple[str, str]
-"""A text, empty for the right half of a wide character, and its style, as parameters of SGR."""
-
 Result = TypeVar("Result")
 
 
-class Differ:
-    """The cells that the terminal shows, as far as this program has sent them."""
-
-    def __init__(self) -> None:
-        self._rows: dict[int, list[_Cell | None]] = {}
-
-    def forget(self) -> None:
-        """Send everything next time: something else may have written to the terminal, or its size has changed."""
-        self._rows.clear()
-
-    def diff(self, frame: str, size: Size) -> str:
-        """What must be sent so that a terminal of this size shows `frame`, which starts with a cursor move.
-
-        What is beyond the size is left out: a terminal writes it over its last column or row.
-        """
-        rows, x, y, style = dict[int, list[_Cell | None]](), 0, 0, ""
-        for move_y, move_x, sgr, text, other in _TOKEN.findall(frame):
-            if text:
-                row = rows.setdefault(y, self._rows.get(y, [])[:])
-                row += [None] * (x - len(row))
-                cells = _cells(text)
-                row[x : x + len(cells)] = [(cell, style) for cell in cells]
-                x += len(cells)
-            elif move_y:
-                y, x = int(move_y) - 1, int(move_x) - 1
-            elif other:  # nothing that Textual writes in a frame: what it does to the cells is unknown
-                self.forget()
-                return frame
-            else:
-                style = sgr
-        changes = ""
-        for number, row in sorted(rows.items()):
-            if number < size.height:
-                del row[size.width :]
-                changes += _changes(number, self._rows.get(number, []), row)
-                self._rows[number] = row
-        return f"{changes}\x1b[0m\x1b[{y + 1};{x + 1}H" if changes else ""
-
-
-def _changes(y: int, old: list[_Cell | None], new: list[_Cell | None]) -> str:
-    """What must be sent so that a row changes from `old` to `new`."""
-    if old == new:
-        return ""
-    # Terminals disagree on the width of some characters: a row with a wide one is sent whole.
-    whole = len(old) != len(new) or not (_is_narrow(old) and _is_narrow(new))
-    sent, pen, at = "", None, -1
-    for x, cell in enumerate(new):
-        if cell is None or not cell[0] or (not whole and cell == old[x]):
-            continue
-        text, style = cell
-        if x != at:
-            sent += f"\x1b[{y + 1};{x + 1}H"
-        if style != pen:
-            sent += f"\x1b[0;{style}m"
-        sent, pen, at = sent + text, style, x + 1 if len(text) == cell_len(text) else -1
+def _render_cropped(update: ChopsUpdate, console: Console) -> str:
+    sent = ""
+    for y, left, right in update.spans:
+        for end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
+            if strip is not None and x < right and end > left:
+                start = max(x, left)
+                sent += f"\x1b[{y + 1};{start + 1}H{strip.crop(start - x, min(end, right) - x).render(console)}"
     return sent
 
 
-def _is_narrow(row: list[_Cell | None]) -> bool:
-    """Whether every character takes exactly one cell."""
-    return all(cell is None or len(cell[0]) == cell_len(cell[0]) == 1 for cell in row)
-
-
-@lru_cache(4096)
-def _cells(text: str) -> list[str]:
-    """The text of each cell: with the combining marks behind it, and empty for the right half of a wide character."""
-    cells = list[str]()
-    for character in text:
-        if width := cell_len(character):
-            cells += [character, *[""] * (width - 1)]
-        elif cells:
-            cells[-1 if cells[-1] else -2] += character
-    return cells
+def crop_chops_at_their_left() -> None:
+    """Sends only the cells of each dirty region: Textual 8.2.8 crops its strips at the right, but not at the left."""
+    ChopsUpdate.render_segments = _render_cropped  # type: ignore[assignment, method-assign]
 
 
 class TerminalApp(App[Result], inherit_bindings=False):
-    """An app whose frames go through a differ.
+    """An app that knows its terminal.
 
     Attributes:
         terminal: What has the terminal; None where there is none: in a browser, and in tests.
     """
 
     terminal: TerminalDriver | None = None
-
-    def forget_terminal(self) -> None:
-        """Send whole frames next time: the terminal may not show what was sent."""
-        if self.terminal is not None:
-            self.terminal.forget()
 
     def write_to_terminal(self, text: str) -> None:
         """Write control sequences past what is drawn, where there is a terminal."""
@@ -153,7 +72,7 @@ def _forget_exported_size() -> None:
 
 
 class TerminalDriver(LinuxDriver):
-    """Passes frames through a differ.
+    """Textual's, with the signals of job control as a program without it needs them.
 
     Textual 8.2.8 starts its driver anew at every SIGCONT, also when it was not stopped by SIGTSTP: then two threads read
     the keys, and the terminal stays raw in the end. Here no key stops the process.
@@ -162,36 +81,12 @@ class TerminalDriver(LinuxDriver):
     def __init__(self, app: TerminalApp[Any], **options: Any) -> None:
         super().__init__(app, **options)
         _forget_exported_size()
+        crop_chops_at_their_left()
         app.terminal = self
-        self._differ = Differ()
-        self._sync = False
-        """Whether a frame is to be sent as one."""
-        self._drawn: tuple[Screen[Any], Size] | None = None
-        """The screen of the last frame, and its size."""
-
-    def forget(self) -> None:
-        """Send whole frames next time: the terminal may not show what was sent."""
-        self._differ.forget()
-
-    def write(self, data: str) -> None:
-        """Send control sequences as they are, and of a frame what differs from the one before."""
-        if data in {_SYNC_START, _SYNC_END}:
-            self._sync = data == _SYNC_START
-            return
-        if not _FRAME.match(data):
-            super().write(data)
-            return
-        drawn = self._app.screen, self._app.screen.size
-        if drawn != self._drawn:  # the size of a screen that was covered may be of an earlier window
-            self._drawn = drawn
-            self.forget()
-        if changes := self._differ.diff(data, self._app.size):
-            super().write(f"{_SYNC_START}{changes}{_SYNC_END}" if self._sync else changes)
 
     def start_application_mode(self) -> None:
         """Take the terminal, and draw it again when the process is continued after a stop."""
         super().start_application_mode()  # type: ignore[no-untyped-call]
-        self.forget()
         signal.signal(signal.SIGTSTP, signal.SIG_IGN)
         redraw = partial(self._app.call_later, self._app.run_action, "app.redraw")
         signal.signal(signal.SIGCONT, lambda *_: self._loop.call_soon_threadsafe(redraw))

@@ -14,6 +14,7 @@ from typing import Any
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from textual.app import App
 from textual.color import Color
 from textual.filter import LineFilter
 from textual.theme import BUILTIN_THEMES, Theme
@@ -52,6 +53,17 @@ def textual_name(name: str | None, *, no_color: bool) -> str:
 def all_themes() -> list[Theme]:
     """Returns the themes to register."""
     return [*(_theme(name, *colors) for name, colors in _COLORS.items()), _ansi()]
+
+
+_appearances: dict[str, Appearance] = {}
+"""By theme: to derive a theme's colours takes longer than to draw a frame with them."""
+
+
+def appearance(app: App[Any]) -> Appearance:
+    """Returns the styles of the present theme."""
+    if app.theme not in _appearances:
+        _appearances[app.theme] = make_appearance(app.get_css_variables())
+    return _appearances[app.theme]
 
 
 def make_appearance(variables: Mapping[str, str]) -> Appearance:

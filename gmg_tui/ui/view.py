@@ -6,6 +6,7 @@ Everything else lives in the engine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -21,6 +22,18 @@ MANY: Final = 64
 """Slots of a session on several machines from which more are folded at the start."""
 _MARGIN: Final = 32
 """Jobs to ask for before and after the running ones: as many may have started or ended meanwhile."""
+
+
+class Tab(StrEnum):
+    """A tab of the pane; the value is its name on the screen."""
+
+    LOG = "Log"
+    CHARTS = "Charts"
+    METRICS = "Metrics"
+    PROCESSES = "Processes"
+    ATTEMPTS = "Attempts"
+    SETUP = "Setup"
+    EVENTS = "Events"
 
 
 class Band(NamedTuple):
@@ -55,6 +68,8 @@ class View:
         stopping: Whether the workers are being stopped so that the interface can end.
         together: Whether the log is that of all ranks of the selected worker's group.
         readonly: Whether nothing can be changed from here.
+        tab: The tab of the pane that is shown.
+        maximized: True if the pane has the whole screen.
     """
 
     def __init__(self, welcome: Welcome, *, over: bool = False, loss: str = "") -> None:
@@ -63,6 +78,8 @@ class View:
         self.loss = loss
         self.readonly = welcome.readonly
         self.tiles: bool | None = None
+        self.tab = Tab.LOG
+        self.maximized = False
         self.stopping = self.together = self.disconnected = False
         self.silent_s = 0
         self.marked: set[str] = set()

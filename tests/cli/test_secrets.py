@@ -10,7 +10,7 @@ import pytest
 
 from gmg_tui.model import Attempt, Details, secrets
 from gmg_tui.results.job_columns import as_plain
-from gmg_tui.ui.pages.worker_facts import setup_facts
+from gmg_tui.ui.pane.worker_facts import setup_facts
 from tests.cli.scripted import COMMAND, WORKER, environ, gmg
 from tests.patience import LONG_S
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from gmg_tui.model import (
     Details,
     JobRecord,
+    Occurrence,
     QueueAction,
     Series,
     Session,
@@ -31,6 +32,7 @@ class FakeEngine(EngineClient):
         log: Lines that `follow` answers with, by slot.
         jobs: The queue, in its order; a session without any has no queue.
         tried_so_far: What was tried.
+        events_so_far: What has happened.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class FakeEngine(EngineClient):
         self.details_of: dict[str, Details] = {}
         self.jobs: list[JobRecord] = []
         self.tried_so_far: tuple[Tried, ...] = ()
+        self.events_so_far: tuple[Occurrence, ...] = ()
         self.stacks_of: tuple[Stacks, ...] = ()
         self._events: asyncio.Queue[Update | Lines | Bye] = asyncio.Queue()
 
@@ -136,6 +139,10 @@ class FakeEngine(EngineClient):
     async def tried(self) -> tuple[Tried, ...]:
         await self._hear("tried")
         return self.tried_so_far
+
+    async def happened(self) -> tuple[Occurrence, ...]:
+        await self._hear("happened")
+        return self.events_so_far
 
     async def end(self, *, kill: bool = False) -> None:
         await self._hear("end", kill)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 from textual import events
-from textual._compositor import CompositorUpdate
+from textual._compositor import ChopsUpdate, CompositorUpdate
 from textual.app import App
 from textual.pilot import Pilot
 from textual.screen import Screen
@@ -23,7 +23,7 @@ from gmg_tui.ui import Outcome
 from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.drawing import Row
 from gmg_tui.ui.slots import SlotView
-from gmg_tui.ui.terminal import Differ, TerminalApp
+from gmg_tui.ui.terminal import TerminalApp, crop_chops_at_their_left
 from gmg_tui.ui.workers import grid, table
 from gmg_tui.ui.workers.rate_line import rate_lines
 from tests.patience import LONG_S
@@ -32,7 +32,7 @@ from tests.ui.fake_engine import FakeEngine
 
 LOG_LINES = 400
 _TRY_S = 0.01
-LOOKS = {"follow", "details", "series", "queue", "tried", "close"}
+LOOKS = {"follow", "details", "series", "queue", "tried", "happened", "close"}
 """Requests that change nothing."""
 
 
@@ -141,13 +141,14 @@ def burst(pilot: Pilot[Any], *keys: str) -> None:
 def record(monkeypatch: pytest.MonkeyPatch, console: Console) -> list[str]:
     """What apps send to the terminal from now on, one text for each frame."""
     sent: list[str] = []
-    differ = Differ()
+    monkeypatch.setattr(ChopsUpdate, "render_segments", ChopsUpdate.render_segments)  # the original returns at the end
+    crop_chops_at_their_left()
 
     def display(app: App[object], screen: Screen[object], frame: RenderableType | None) -> None:
         if isinstance(frame, CompositorUpdate):
-            sent.append(differ.diff(frame.render_segments(console), app.size))
+            sent.append(frame.render_segments(console))
 
-    terminal = SimpleNamespace(forget=differ.forget, write=sent.append, flush=lambda: None)
+    terminal = SimpleNamespace(write=sent.append, flush=lambda: None)
     monkeypatch.setattr(TerminalApp, "terminal", terminal)
     monkeypatch.setattr(App, "_display", display)
     return sent

@@ -18,7 +18,6 @@ from gmg_tui.session.store.database import JobAttempt, MetricsRow
 from gmg_tui.session.store.writer import StoreWriter
 from gmg_tui.ui import keys
 from gmg_tui.ui.app import GmgApp
-from gmg_tui.ui.pages.details import DetailsPage
 from gmg_tui.ui.pages.queue import QueuePage
 from gmg_tui.ui.pages.tried import TriedPage
 from gmg_tui.ui.pages.tuning import TuningPage
@@ -62,9 +61,7 @@ def _engine(of: str) -> FakeEngine:
 )
 async def test_no_key_of_any_screen_changes_anything(of: str, opening: tuple[str, ...]) -> None:
     engine = _engine(of)
-    bindings = BindingsMap(
-        [*keys.MAIN, *QueuePage.BINDINGS, *TuningPage.BINDINGS, *DetailsPage.BINDINGS, *TriedPage.BINDINGS]
-    )
+    bindings = BindingsMap([*keys.MAIN, *QueuePage.BINDINGS, *TuningPage.BINDINGS, *TriedPage.BINDINGS])
     steering = {
         key for key, binding in bindings if binding.action.removeprefix("app.").partition("(")[0] in keys.STEERING
     } - {"enter"}
@@ -94,11 +91,11 @@ async def test_no_key_of_any_screen_changes_anything(of: str, opening: tuple[str
 async def test_headline_footers_help_and_palette_offer_only_allowed_actions() -> None:
     app = play.app_of(_engine("main"))
     async with app.run_test(size=WIDE) as pilot:
-        await play.sees(pilot, "read-only", "enter Details", "? Help")
+        await play.sees(pilot, "read-only", "enter Enlarge", "? Help")
         for text in ("r Restart", "x Stop", "e Edit"):
             assert text not in play.shown(app)
         offered = {command.title for command in app.get_system_commands(app.screen)}
-        assert {"Details (enter)", "Search (/)", "Theme: dark"} <= offered
+        assert {"Enlarge (enter)", "Search (/)", "Theme: dark"} <= offered
         assert not {title.partition(" ")[0] for title in offered} & {
             "Restart",
             "Stop",
@@ -108,8 +105,8 @@ async def test_headline_footers_help_and_palette_offer_only_allowed_actions() ->
             "Python",
         }
         await press(pilot, "question_mark")
-        await press(pilot, "escape", "enter")
-        await play.sees(pilot, " 0 ┤")
+        await press(pilot, "escape", "enter", "tab")
+        await play.sees(pilot, "lowest")
 
 
 async def test_q_leaves_without_asking_and_without_affecting_workers() -> None:
@@ -178,8 +175,10 @@ async def test_the_last_snapshot_and_the_logs_are_shown_and_nothing_can_be_chang
         await play.sees(pilot, "of gpu1")
         await press(pilot, "a")
         await play.sees(pilot, "1 set of arguments", "-B 4096", "1,000")
-        await press(pilot, "escape", "enter")
-        await play.sees(pilot, "CUDA out of memory", "failed 1h 01m", "1.50k│", "29.0 of 79.6 GiB")
+        await press(pilot, "escape", "enter", "tab")
+        await play.sees(pilot, "CUDA out of memory", "failed 1h 01m", "29.0 of 79.6 GiB")
+        await press(pilot, "do:screen.show_tab('Events')")
+        await play.sees(pilot, "gpu0, attempt 1 has finished", "gpu1, attempt 1 has started")
         await press(pilot, "escape", "q")
     assert app.return_value is not None
     assert app.return_value.how == "looked"

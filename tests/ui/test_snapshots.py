@@ -12,7 +12,7 @@ TINY, HUGE = (60, 15), (250, 70)
 
 
 def _drawn(compare: Compare, size: tuple[int, int], app: FakedApp, keys: str = "") -> bool:
-    lines = f"{play.LOG_LINES} lines"
+    lines = f"{play.LOG_LINES} lines" if size != TINY else "Running at"
     return drawn(compare, app, size, keys, lines, first=(lines,))
 
 

@@ -300,7 +300,7 @@ async def test_what_keys_act_on_is_always_shown(size: tuple[int, int], seed: int
     first = _snapshot(chance, 0.0, spread=spread)
     app = nodes.app_of(first, SLOTS // CARDS, CARDS) if spread else play.app_of(play.engine_of(first))
     async with app.run_test(size=size) as pilot:
-        await play.sees(pilot, "following")
+        await play.sees(pilot, "Running at")
         for number in range(ROUNDS):
             play.burst(pilot, *chance.choices(KEYS, k=12))
             if chance.random() < 0.7:

@@ -52,7 +52,7 @@ async def test_every_theme_draws_its_background_in_every_cell_and_has_distinct_s
         for name in THEMES:
             app.theme = themes.textual_name(name, no_color=False)
             await pilot.pause()
-            styles = app.appearance
+            styles = themes.appearance(app)
             assert set(styles) == set(STYLES)
             distinct = [styles[kind] for kind in ("ok", "warn", "error", "text", "dim")]
             assert len(set(distinct)) == len(distinct)
@@ -67,7 +67,7 @@ async def test_every_theme_draws_its_background_in_every_cell_and_has_distinct_s
 
 @pytest.mark.parametrize("name", ["dark", "light", "contrast"])
 def test_colours_are_from_the_256_colour_palette(name: str) -> None:
-    appearance = play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme=name).appearance
+    appearance = themes.appearance(play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme=name))
     for style in appearance.values():
         assert style.color is not None
         colour = style.color.get_truecolor()
@@ -98,7 +98,7 @@ async def test_without_colours_the_cursor_of_a_table_is_seen(monkeypatch: pytest
         await play.sees(pilot, "#13 ")
         strips = app.screen._compositor.render_strips()
         reverse = ["".join(part.text for part in strip if part.style and part.style.reverse) for strip in strips]
-        assert [row.split()[0] for row in reverse if " gpu0 " in row] == ["13"]
+        assert [row.split()[1] for row in reverse if " gpu0 " in row] == ["13"]
 
 
 async def test_no_text_on_the_screen_controls_the_terminal() -> None:

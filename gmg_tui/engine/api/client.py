@@ -140,6 +140,8 @@ class Client:
                 return self._supervisor.jobs.view(first, count)
             case protocol.Ask(topic=Topic.TRIED):
                 return observer.tried()
+            case protocol.Ask(topic=Topic.EVENTS):
+                return observer.happened()
             case protocol.ReadStacks(slot=slot):
                 return await observer.stacks(slot)
             case protocol.ReadLog(path=path, offset=offset) if self._agent is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from msgspec import structs
 
@@ -54,6 +54,14 @@ class _Occupant:
         return self.workers.get(self.before.slot or "")
 
 
+_EVENTS: Final = {
+    WorkerState.RESTARTING: "restarts",
+    WorkerState.FINISHED: "has finished",
+    WorkerState.STOPPED: "was stopped",
+}
+"""States whose start is an event that nobody is notified of."""
+
+
 class Recorder:
     """Keeps the records of the jobs that occupy slots, and writes every change to the store. It is the workers' watcher.
 
@@ -78,6 +86,8 @@ class Recorder:
         """By slot."""
         self._troubles: dict[str, tuple[bool, bool]] = {}
         """By slot, if its worker was stuck, or had failed in a plain run, at its last change."""
+        self._states: dict[str, WorkerState] = {}
+        """The last state of each slot's worker."""
         self._beats = 0
         self._snapshot_due = False
 
@@ -204,7 +214,16 @@ class Recorder:
             text = f"{slot} has failed: {worker.reason}" if worker.reason else f"{slot} has failed"
             self._notify(OccurrenceKind.FAILED, worker, text, worker.reason)
 
-    def _notify(self, kind: OccurrenceKind, worker: Worker, text: str, reason: str | None) -> None:
+        if was_stuck and worker.stuck is None and worker.state.live:
+            self._notify(OccurrenceKind.RECOVERED, worker, f"{slot} is no longer stuck", None, quiet=True)
+        if worker.state is not self._states.get(slot) and worker.state in _EVENTS:
+            text = f"{slot} {_EVENTS[worker.state]}{f': {worker.reason}' if worker.reason else ''}"
+            self._notify(OccurrenceKind(worker.state.value), worker, text, worker.reason, quiet=True)
+        self._states[slot] = worker.state
+
+    def _notify(
+        self, kind: OccurrenceKind, worker: Worker, text: str, reason: str | None, *, quiet: bool = False
+    ) -> None:
         task = worker.task
         self.notifications.add(
             kind,
@@ -213,6 +232,7 @@ class Recorder:
             job=task.job,
             job_name=task.name if task.job is not None else "",
             reason=reason,
+            quiet=quiet,
         )
 
     def began(self, worker: Worker) -> None:
@@ -221,6 +241,8 @@ class Recorder:
         if occupant is not None and occupant.running_since is None:
             occupant.running_since = time.monotonic()
         self._faults.guard("records", lambda: self._update(worker, worker.attempt))
+        text = f"{worker.slot.name} has started{f' attempt {worker.attempt.number}' if worker.attempt else ''}"
+        self._faults.guard("records", lambda: self._notify(OccurrenceKind.STARTED, worker, text, None, quiet=True))
         self._changed()
 
     def ended(self, worker: Worker) -> None:

@@ -15,10 +15,11 @@ from textual.strip import Strip
 
 from gmg_tui.model import units
 from gmg_tui.session.protocol import Lines
-from gmg_tui.ui.drawing import SIGNS, WHEEL_ROWS, Row, Rows
+from gmg_tui.ui.drawing import SIGNS, WHEEL_ROWS, Piece, Row
 from gmg_tui.ui.log.buffer import NO_RANKS, LogBuffer
 from gmg_tui.ui.log.pages import LogPages
 from gmg_tui.ui.log.rows import LogRow, Position, Query, back, forth, highlighted, index_of, next_of, part_of, wrapped
+from gmg_tui.ui.rows import Rows
 
 if TYPE_CHECKING:
     from gmg_tui.ui.log.file import LogFile
@@ -29,12 +30,16 @@ _UNASKED_PAGES: Final = 32
 
 
 class LogView(Rows):
-    """A title row and the visible part of a log."""
+    """The visible part of a log."""
 
+    DEFAULT_CSS = "LogView { height: 1fr; }"
     ALLOW_SELECT = True
 
     class Behind(Message):
         """The log is followed again, and newer lines must be requested."""
+
+    class Changed(Message):
+        """The log, or which part of it is shown, may have changed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,8 +88,13 @@ class LogView(Rows):
 
     # Drawing
 
+    def update_rows(self) -> None:
+        """Redraws what has changed."""
+        super().update_rows()
+        self.post_message(self.Changed())
+
     def make_rows(self, width: int, height: int) -> list[Row]:
-        """Returns the title and the visible lines."""
+        """Returns the visible lines."""
         rows, match = self.rows, self._match
         lowest = self._back(Position(len(rows), 0), self._page)
         self._top = lowest if self.following else max(Position(0, 0), min(self._top, lowest))
@@ -100,27 +110,29 @@ class LogView(Rows):
         if self._pages_left > 0 and ((self._top.row == 0 and self.pages.starts_later) or not is_filled):
             self._pages_left -= 1
             self.call_later(self._fill)
-        self._continued = [False, *self._continued[self._top.part :]]
-        return [self._title(width), *lines[self._top.part : self._top.part + self._page]]
+        self._continued = self._continued[self._top.part :]
+        return lines[self._top.part : self._top.part + self._page]
 
-    def _title(self, width: int) -> Row:
-        buffer, line = self.buffer, Row(width, SIGNS.line[0], "border")
-        name, ranks = self.source
+    def status(self) -> list[Piece]:
+        """Returns what the row of tabs says of the log, the most important first."""
+        buffer, (name, ranks) = self.buffer, self.source
+        title = (f"{name} log, {len(ranks)} ranks" if ranks else f"{name} log".lstrip(), "title")
         if self.sought.text:
-            line.end(f" {self._search_text()} ", "strong")
-        elif not buffer.empty:
-            line.end(f" {units.count(buffer.printed, 'line')} ", "dim")
-        line.add(SIGNS.line[0] * 2 + " ", "border")
-        line.add(f"{name} log, {len(ranks)} ranks" if ranks else f"{name} log".lstrip(), "title")
+            return [(self._search_text(), "strong"), self._state(), title]
+        count = (units.count(buffer.printed, "line"), "dim")
+        return [count, title, self._state()] if self.following else [self._state(), count, title]
+
+    def _state(self) -> Piece:
+        """Returns `following`, or where the log is paused."""
         if self.following:
-            return line.add(" following ", "ok")
+            return "following", "ok"
         last = self._forth(self._top, self._page - 1).row
         if self.pages.file is not None:
             size, rows = self.pages.file.size, self.rows[: last + 1]
-            return line.add(f" paused at {100 * rows[-1].end / max(size, 1):.0f} % of {units.size(size)} ", "warn")
-        below = sum(row.lines for row in islice(buffer.rows, last + 1, None)) + buffer.below
+            return f"paused at {100 * rows[-1].end / max(size, 1):.0f} % of {units.size(size)}", "warn"
+        below = sum(row.lines for row in islice(self.buffer.rows, last + 1, None)) + self.buffer.below
         more = f", {units.count(below, 'line')} below {SIGNS.down}" if below > 0 else ""
-        return line.add(f" paused{more} ", "warn")
+        return f"paused{more}", "warn"
 
     def _search_text(self) -> str:
         ends, match, search = self._match_ends(), self._match_end, self._search
@@ -137,7 +149,7 @@ class LogView(Rows):
     def render_line(self, y: int) -> Strip:
         """Returns a screen row, with the selection marked."""
         strip, selection = super().render_line(y).apply_offsets(0, y), self.text_selection
-        span = selection.get_span(y) if selection is not None and y > 0 else None
+        span = selection.get_span(y) if selection is not None else None
         if span is None:
             return strip
         return highlighted(strip, *span, self.screen.get_component_rich_style("screen--selection"))
@@ -146,10 +158,10 @@ class LogView(Rows):
         """Returns the selected text; a wrapped line is one line."""
         text = ""
         for y, continued in enumerate(self._continued):
-            span = selection.get_span(y) if y else None
-            if span is None or y >= len(self._rows):
+            span = selection.get_span(y)
+            if span is None or y >= len(self._strips):
                 continue
-            line = self._rows[y].text[span[0] : span[1] if span[1] >= 0 else None].rstrip()
+            line = self._strips[y].text[span[0] : span[1] if span[1] >= 0 else None].rstrip()
             text += line if continued or not text else f"\n{line}"
         return text, "\n"
 
@@ -163,7 +175,7 @@ class LogView(Rows):
 
     @property
     def _page(self) -> int:
-        return max(0, self.size.height - 1)
+        return max(0, self.size.height)
 
     def _back(self, position: Position, rows: int) -> Position:
         return back(self.rows, self.size.width, position, rows)
@@ -220,6 +232,8 @@ class LogView(Rows):
                 if self.pages.starts_later:
                     self._load(partial(self._jump, 0))
                 self.update_rows()
+            case "line-up" | "line-down":
+                self.scroll_lines(1 if direction == "line-down" else -1)
             case _:
                 self.scroll_lines((self._page - 1) * (1 if direction == "down" else -1))
 

@@ -12,7 +12,8 @@ from textual.widgets import Footer, Markdown, MarkdownViewer
 
 from gmg_tui.ui import keys
 from gmg_tui.ui.dialogs import Dialog
-from gmg_tui.ui.pages.page import Fact, Facts, Scroll
+from gmg_tui.ui.facts import Fact, Facts
+from gmg_tui.ui.pages.page import Scroll
 
 if TYPE_CHECKING:
     from gmg_tui.ui.app import GmgApp

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -11,7 +11,6 @@ from typing import ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from msgspec import structs
 from textual.binding import Binding, BindingType
-from textual.content import Content
 
 from gmg_tui.model import Fps, JobRecord, Queue, QueueAction, Worker, WorkerState
 from gmg_tui.model.errors import GmgError
@@ -21,11 +20,10 @@ from gmg_tui.results.column import Column
 from gmg_tui.results.report import best_of, ordered
 from gmg_tui.session.client import Source
 from gmg_tui.ui import worker_text
-from gmg_tui.ui.drawing import STYLES, safe
+from gmg_tui.ui.drawing import Piece
 from gmg_tui.ui.header import progress
-from gmg_tui.ui.pages.details import DetailsPage
 from gmg_tui.ui.pages.page import TablePage
-from gmg_tui.ui.pages.table import RowTable
+from gmg_tui.ui.table import Table
 from gmg_tui.ui.view import View
 
 T = TypeVar("T")
@@ -62,7 +60,7 @@ class JobsPage(TablePage[T], Generic[T]):
     OPENED_BY = "queue"
     ENTER = "details"
 
-    def __init__(self, engine: Source, view: View, table: RowTable[T]) -> None:
+    def __init__(self, engine: Source, view: View, table: Table[T]) -> None:
         super().__init__(table)
         self._engine = engine
         self._view = view
@@ -85,13 +83,13 @@ class JobsPage(TablePage[T], Generic[T]):
         self.table.follow()
 
     async def action_details(self) -> None:
-        """Show the details of the slot of what is selected, or the log where another job has the slot now."""
+        """Enlarge the pane of the worker that runs it, or open its log where another job has the slot now."""
         job = self.selected_job()
         if job is not None and job.slot is None:
             self.action_log_pager()
         elif job is not None and job.slot is not None:
-            self.app.select(job.slot)
-            await self.app.push_screen(DetailsPage(self._view, self._engine, job.slot))
+            self.dismiss(None)
+            self.app.open_worker(job.slot)
 
     def action_log_pager(self) -> None:
         """Open the log of what is selected in the pager."""
@@ -168,7 +166,7 @@ class QueuePage(JobsPage[JobRecord]):
         super().__init__(
             engine,
             view,
-            RowTable(
+            Table(
                 (),
                 key=lambda job: str(job.number),
                 style=lambda job: worker_text.STATE_STYLES[job.state],
@@ -235,21 +233,17 @@ class QueuePage(JobsPage[JobRecord]):
         """Give the progress its width."""
         self.show_title()
 
-    def title_text(self) -> Content:
-        """The progress of the queue."""
+    def title_pieces(self) -> list[Piece]:
+        """Returns the progress of the queue."""
         queue = self._view.queue or Queue(0, 0, 0, 0, 0, 0)
         parts = progress(queue, self._view.snapshot.elapsed_s, self.app.size.width)
-        parts += [(f"  {self._best}", "ok")] if self._best else []
-        return Content.assemble(*((safe(text), f"${STYLES[name]}") for text, name in parts))
+        return [*parts, *([(f"  {self._best}", "ok")] if self._best else [])]
 
-    def selected_text(self, row: JobRecord) -> Content:
-        """The job with its reason, its values and its log."""
-        head = Content.assemble(
-            (safe(f"#{row.number} {row.name}"), "bold $foreground"), safe(f"  {_state(row)}  {row.log or ''}")
-        )
-        style = STYLES[worker_text.STATE_STYLES[row.state]]
-        lines = [head, Content.styled(safe(row.reason or ""), f"${style}"), Content(safe(worker_text.values_of(row)))]
-        return Content("\n").join(line for line in lines if line)
+    def selected_lines(self, row: JobRecord) -> Iterator[Piece]:
+        """Yields the job with its reason, its values and its log."""
+        yield f"#{row.number} {row.name}  {_state(row)}  {row.log or ''}", "strong"
+        yield row.reason or "", worker_text.STATE_STYLES[row.state]
+        yield worker_text.values_of(row), "dim"
 
     # Keys
 

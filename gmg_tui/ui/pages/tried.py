@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.content import Content
 
 from gmg_tui.jobs.argument_placeholders import fill_some
 from gmg_tui.model import Settings, Tried, units
 from gmg_tui.model.tried import fastest
 from gmg_tui.results.tried_columns import Row, arguments, columns
 from gmg_tui.session.client import Source
-from gmg_tui.ui.drawing import safe
+from gmg_tui.ui.drawing import Piece
 from gmg_tui.ui.pages.page import TablePage
-from gmg_tui.ui.pages.table import RowTable
+from gmg_tui.ui.table import Table
 
 
 def _style(row: Row) -> str:
@@ -32,7 +31,7 @@ class TriedPage(TablePage[Row]):
     ENTER = "use"
 
     def __init__(self, engine: Source) -> None:
-        super().__init__(RowTable(columns(()), key=lambda row: arguments(row.tried), style=_style, sort_by="rate"))
+        super().__init__(Table(columns(()), key=lambda row: arguments(row.tried), style=_style, sort_by="rate"))
         self._engine = engine
 
     def on_mount(self) -> None:
@@ -57,13 +56,13 @@ class TriedPage(TablePage[Row]):
         env = {name: fill_some(text, values) for name, text in spec.env.items()}
         return next((row for row in rows if values and (row.args, row.env) == (args, env)), None)
 
-    def title_text(self) -> Content:
-        """How many sets of arguments there are."""
+    def title_pieces(self) -> Iterable[Piece]:
+        """Returns the number of sets of arguments."""
         count = f"{units.count(self.table.row_count, 'set')} of arguments" if not self.failure else ""
-        return Content.assemble(("Tried", "bold $primary"), (f"  {count}", "$text-muted"))
+        return ("Tried", "title"), (f"  {count}", "dim")
 
-    def selected_text(self, row: Row) -> Content:
-        """The arguments in full, why an attempt failed, and the attempts."""
+    def selected_lines(self, row: Row) -> Iterator[Piece]:
+        """Yields the arguments in full, why an attempt failed, and the attempts."""
         tried = row.tried
         counts = (
             f"{tried.running:,} running" if tried.running else "",
@@ -73,12 +72,9 @@ class TriedPage(TablePage[Row]):
         counted = ", ".join(filter(None, counts))
         slots = sorted(tried.slots, key=lambda name: (len(name), name))  # gpu10 after gpu9
         attempts = f"{units.count(tried.attempts, 'attempt')}{f' ({counted})' if counted else ''}"
-        lines = [
-            Content.styled(safe(arguments(tried)), "bold $foreground"),
-            Content.styled(safe(tried.reason or ""), "$error"),
-            Content(safe(f"{attempts} on {', '.join(slots)}")),
-        ]
-        return Content("\n").join(line for line in lines if line)
+        yield arguments(tried), "strong"
+        yield tried.reason or "", "error"
+        yield f"{attempts} on {', '.join(slots)}", "dim"
 
     async def action_use(self) -> None:
         """Open the edit dialog with the selected arguments."""

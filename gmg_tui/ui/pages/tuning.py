@@ -8,17 +8,16 @@ from typing import Final
 
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
-from textual.content import Content
-from textual.widgets import DataTable
 
 from gmg_tui.model import Answer, Best, Trial, TrialState, Tuning, units
 from gmg_tui.results import tuning_text as tune_words
 from gmg_tui.session.client import Source
 from gmg_tui.ui.curve import curve
-from gmg_tui.ui.drawing import safe
-from gmg_tui.ui.pages.page import Drawing, Fact, Facts, Scroll
+from gmg_tui.ui.drawing import Piece
+from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.pages.queue import JobsPage, SelectedJob
-from gmg_tui.ui.pages.table import RowTable
+from gmg_tui.ui.pane.charts_tab import Drawing
+from gmg_tui.ui.table import Table
 from gmg_tui.ui.view import View
 
 _STYLES: Final = {
@@ -37,15 +36,15 @@ class TuningPage(JobsPage[Trial]):
     TuningPage {
         #top { height: 65%; max-height: 27; }
         #answer { height: auto; max-height: 60%; }
-        #answer RowTable { height: auto; max-height: 4; }
-        #answer Scroll { height: auto; max-height: 2; }
+        #answer Table { height: auto; max-height: 4; }
+        #answer Facts { height: auto; max-height: 2; }
         #selected { height: 1; }
         &.-short Drawing { display: none; }
         &.-short #top { height: auto; #answer { max-height: 100%; } }
-        &.-high #answer Scroll { max-height: 8; }
+        &.-high #answer Facts { max-height: 8; }
         &.-wide #top { layout: horizontal; height: 55%; }
         &.-wide #answer { width: 76; max-height: 100%; }
-        &.-wide #answer Scroll { max-height: 100%; }
+        &.-wide #answer Facts { max-height: 100%; }
     }
     """
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (130, "-wide")]  # noqa: RUF012 - as Textual declares it
@@ -55,14 +54,14 @@ class TuningPage(JobsPage[Trial]):
     def __init__(self, engine: Source, view: View) -> None:
         tuning = view.snapshot.tuning
         assert tuning is not None
-        trials = RowTable(
+        trials = Table(
             tune_words.columns(tuning.spec),
             key=lambda trial: str(trial.number),
             style=lambda trial: _STYLES[trial.state],
             follow=lambda trials: max(trials, key=lambda trial: trial.number, default=None),
         )
         super().__init__(engine, view, trials)
-        self._answers = RowTable(tune_words.answer_columns(tuning.spec), key=lambda named: named[0])
+        self._answers = Table(tune_words.answer_columns(tuning.spec), key=lambda named: named[0])
         self._curve = Drawing()
         self._notes = Facts()
 
@@ -72,8 +71,7 @@ class TuningPage(JobsPage[Trial]):
             yield self._curve
             with Vertical(id="answer"):
                 yield self._answers
-                with Scroll(can_focus=False):
-                    yield self._notes
+                yield self._notes
         yield from super().body()
 
     @property
@@ -88,43 +86,38 @@ class TuningPage(JobsPage[Trial]):
         self._answers.show(tune_words.values_of(self._tuning.answer, self._tuning.spec))
         self.show_rows(self._tuning.trials, "No trial has started yet.")
 
-    def show_selected(self, empty: str = "") -> None:
+    def show_selected(self) -> None:
         """Show the selected trial, also in the curve, and what the answer means."""
-        super().show_selected(empty)
+        super().show_selected()
         tuning, trial = self._tuning, None if self.table.following else self.table.selected
         shown = tuning, tuning.answer, trial.number if trial is not None else None
-        self._curve.show(shown, lambda size: curve(*shown, *size))
+        self._curve.draw(shown, lambda size: curve(*shown, *size))
         self._notes.show(self._facts(tuning, tuning.answer))
 
-    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
-        """Show all about the trial, or the command of the value, to which the cursor has moved."""
-        self.show_selected()
-
-    def title_text(self) -> Content:
-        """The trials and the time, and last, as a narrow terminal cuts it, the step and what is looked for."""
+    def title_pieces(self) -> list[Piece]:
+        """Returns the trials and the time, then the step and what is looked for, which a narrow terminal cuts."""
         tuning, view = self._tuning, self._view
         failed = sum(trial.state is TrialState.FAILED for trial in tuning.trials)
         running = sum(trial.state is TrialState.RUNNING for trial in tuning.trials)
-        parts = [
-            ("simulated  " if view.session.spec.simulate is not None else "", "$warning"),
-            (f"{view.session.spec.name}  ", "bold $primary"),
-            ("ended  " if view.over else "read-only  " if view.readonly else "", "$warning"),
-            (f"{running} running  " if running else "", "$success"),
-            (f"{failed} failed  " if failed else "", "$error"),
-            (f"{_trials(tuning)}  {units.clock(view.snapshot.elapsed_s)}", "$text-muted"),
-            ("" if tuning.eta_s is None or tuning.ended else f"  about {units.span(tuning.eta_s)} left", "$foreground"),
-            (f"  {tuning.step}", "$primary" if not tuning.ended else "$warning" if tuning.reached else "$success"),
-            (f"  last step: {tuning.reached}" if tuning.reached else "", "$warning"),
-            (f"  {tune_words.wanted(tuning.spec)}", "$foreground"),
+        return [
+            ("simulated  " if view.session.spec.simulate is not None else "", "warn"),
+            (f"{view.session.spec.name}  ", "title"),
+            ("ended  " if view.over else "read-only  " if view.readonly else "", "warn"),
+            (f"{running} running  " if running else "", "ok"),
+            (f"{failed} failed  " if failed else "", "error"),
+            (f"{_trials(tuning)}  {units.clock(view.snapshot.elapsed_s)}", "dim"),
+            ("" if tuning.eta_s is None or tuning.ended else f"  about {units.span(tuning.eta_s)} left", "text"),
+            (f"  {tuning.step}", "title" if not tuning.ended else "warn" if tuning.reached else "ok"),
+            (f"  last step: {tuning.reached}" if tuning.reached else "", "warn"),
+            (f"  {tune_words.wanted(tuning.spec)}", "text"),
         ]
-        return Content.assemble(*((safe(text), style) for text, style in parts))
 
-    def selected_text(self, row: Trial) -> Content:
-        """The trial with its rate and its reason."""
+    def selected_lines(self, row: Trial) -> Iterator[Piece]:
+        """Yields the trial with its rate, and its reason."""
         spec = self._tuning.spec
         rate = f"{tune_words.rate(row.rate, spec)}{tune_words.margin(row)}" if row.rate is not None else ""
         text = f"#{row.number} {spec.variable}={row.value:,} on {row.slot}  {row.state.value}  {rate}"
-        return Content.assemble(safe(text), (safe(f"  {row.reason or ''}"), "$error"))
+        yield f"{text}  {row.reason or ''}", "error" if row.reason else "text"
 
     def _facts(self, tuning: Tuning, answer: Answer) -> Iterator[Fact]:
         """What follows from the answer, the most important first: a small terminal shows the first lines."""

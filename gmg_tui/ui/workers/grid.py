@@ -11,7 +11,8 @@ from textual.message import Message
 
 from gmg_tui.model import WorkerState, units
 from gmg_tui.ui import worker_text
-from gmg_tui.ui.drawing import SIGNS, WHEEL_ROWS, Row, Rows, bar, load_style, safe, share
+from gmg_tui.ui.drawing import SIGNS, WHEEL_ROWS, Row, bar, load_style, safe, share
+from gmg_tui.ui.rows import Rows
 from gmg_tui.ui.slots import SlotView
 from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.worker_text import Note

@@ -6,18 +6,17 @@ from typing import Any
 
 from textual.app import App
 
-from gmg_tui.ui.pages.page import TablePage
+from gmg_tui.ui.table import Table
 
 
-def page(app: App[Any]) -> TablePage[Any]:
-    """The page that is shown."""
-    assert isinstance(app.screen, TablePage)
-    return app.screen
+def table(app: App[Any]) -> Table[Any]:
+    """The table that is shown, the last one of several."""
+    return [each for each in app.screen.query(Table) if each.display and each.size][-1]
 
 
 def _cells(app: App[Any]) -> list[list[str]]:
-    table = page(app).table
-    return [[cell.__rich__().plain for cell in table.get_row(row.key)] for row in table.ordered_rows]
+    of = table(app)
+    return [[of.cell_text(of._rows[key], column) for column in of.shown_columns] for key in of._keys]
 
 
 def rows(app: App[Any]) -> list[str]:
@@ -27,15 +26,16 @@ def rows(app: App[Any]) -> list[str]:
 
 def column(app: App[Any], name: str) -> list[str]:
     """The cells of the column with this name, from the top."""
-    number = [column.key.value for column in page(app).table.ordered_columns].index(name)
+    number = [column.name for column in table(app).shown_columns].index(name)
     return [cells[number] for cells in _cells(app)]
 
 
 def selected(app: App[Any]) -> str:
     """The row under the cursor."""
-    return rows(app)[page(app).table.cursor_row]
+    return rows(app)[table(app).cursor_row]
 
 
 def headings(app: App[Any]) -> str:
     """The headings of the table, with single spaces."""
-    return " ".join(str(column.label) for column in page(app).table.ordered_columns)
+    of = table(app)
+    return " ".join(str(of._heading(of._full_width)).split())

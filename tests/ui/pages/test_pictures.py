@@ -17,15 +17,15 @@ def test_details_on_80x24(snap_compare: Compare) -> None:
     engine = play.edited_engine(
         stuck="no output and no CPU time for 74 s", warnings=("the log is not written: disk full",)
     )
-    assert drawn(snap_compare, play.app_of(engine), SMALL, "enter", "disk full", " 0 ┤")
+    assert drawn(snap_compare, play.app_of(engine), SMALL, "enter tab", "disk full", "lowest")
 
 
 def test_details_on_160x48(snap_compare: Compare) -> None:
-    assert drawn(snap_compare, play.edited(), LARGE, "enter", " 0 ┤")
+    assert drawn(snap_compare, play.edited(), LARGE, "enter tab", "lowest")
 
 
 def test_metrics_in_ascii(snap_compare: Compare) -> None:
-    assert drawn(snap_compare, play.app_of(play.edited_engine(), ascii_only=True), SMALL, "enter tab", "SM clock")
+    assert drawn(snap_compare, play.app_of(play.edited_engine(), ascii_only=True), SMALL, "enter tab tab", "SM clock")
 
 
 @SIZES

@@ -79,7 +79,7 @@ async def opened(engine: FakeEngine | None = None, size: tuple[int, int] = SMALL
     engine = engine or sweeps.engine()
     async with sweeps.app(engine).run_test(size=size) as pilot:
         await press(pilot, "Q")
-        await play.until(pilot, lambda: tables.page(pilot.app).table.row_count == len(engine.jobs), "all jobs")
+        await play.until(pilot, lambda: tables.table(pilot.app).row_count == len(engine.jobs), "all jobs")
         yield Queue(pilot, engine)
 
 
@@ -152,9 +152,9 @@ async def test_results_are_columns_with_that_of_the_sweep_first_and_its_best_job
         assert tables.headings(queue.app).startswith("# name loss state")
         assert tables.column(queue.app, "loss") == ["1.00041", "1.00039", "1.00012", "nan", "–"]
         await play.sees(queue.pilot, "best: #3 job-3, loss 1.00012")
-        tables.page(queue.app).table.sort_by("loss")
+        tables.table(queue.app).sort_by("loss")
         assert tables.column(queue.app, "loss") == ["1.00041", "1.00039", "1.00012", "nan", "–"]
-        tables.page(queue.app).table.sort_by("loss")
+        tables.table(queue.app).sort_by("loss")
         assert tables.column(queue.app, "loss") == ["1.00012", "1.00039", "1.00041", "nan", "–"]
         live = changed(sessions.running(1), job=5, metrics={"loss": 0.5, "reward": 2.0})
         await queue.send(structs.replace(engine.snapshot, workers=(live,)))
@@ -207,13 +207,14 @@ async def test_a_job_that_runs_again_is_not_skipped_while_its_record_is_outdated
 async def test_two_keys_in_one_burst_open_one_screen() -> None:
     async with opened() as queue:
         before = len(queue.app.screen_stack)
-        for key in ("x", "enter"):
-            play.burst(queue.pilot, key, key)
-            await play.until(queue.pilot, lambda: len(queue.app.screen_stack) > before)
-            for _ in range(4):
-                await queue.pilot.pause()
-            assert len(queue.app.screen_stack) == before + 1
-            await press(queue.pilot, "escape")
+        play.burst(queue.pilot, "x", "x")
+        await play.until(queue.pilot, lambda: len(queue.app.screen_stack) > before)
+        for _ in range(4):
+            await queue.pilot.pause()
+        assert len(queue.app.screen_stack) == before + 1
+        await press(queue.pilot, "escape")
+        play.burst(queue.pilot, "enter", "enter")
+        await play.sees(queue.pilot, "job #13")
         assert queue.actions == []
 
 
@@ -253,9 +254,9 @@ async def test_details_open_for_the_slot_of_the_job_also_when_a_filter_hides_it(
         await press(pilot, "Q", "down", "enter")
         await play.sees(pilot, "job #14")
         assert app.view.selected == "gpu1"
-        await press(pilot, "escape", "up", "up", "enter")
+        await press(pilot, "Q", "up", "up", "enter")
         await play.sees(pilot, "There is no log")
-        await press(pilot, "escape")
+        await press(pilot, "escape", "escape")
         await play.sees(pilot, "gpu1 log")
 
 

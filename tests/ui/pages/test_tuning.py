@@ -55,7 +55,7 @@ async def test_answer_curve_and_trials_are_shown_together() -> None:
 async def test_a_small_terminal_shows_the_answer_the_curve_and_some_trials(size: tuple[int, int]) -> None:
     app = app_of(tunings.EDGE)
     async with app.run_test(size=size) as pilot:
-        await play.sees(pilot, "recommended", "$ gmg-tui", "n_envs  slot", "#15 n_envs=15,000 on gpu0")
+        await play.sees(pilot, "recommended", "$ gmg-tui", "n_envs slot", "#15 n_envs=15,000 on gpu0")
         assert ("FPS over n_envs" in play.shown(app)) is (size == SMALL)
 
 
@@ -84,11 +84,11 @@ async def test_a_running_trial_opens_its_details_and_is_stopped_after_a_confirma
     app = app_of(tunings.EDGE)
     async with app.run_test(size=LARGE) as pilot:
         trial = next(trial for trial in tunings.EDGE.trials if trial.state is TrialState.RUNNING)
-        table = tables.page(app).table
-        table.move_cursor(row=table.get_row_index(str(trial.number)))
+        table = tables.table(app)
+        table.move_to(table._keys.index(str(trial.number)))
         await press(pilot, "enter")
         await play.sees(pilot, f"{trial.slot} · H100", "Metrics")
-        await press(pilot, "escape", "x")
+        await press(pilot, "Q", "x")
         await play.sees(pilot, f"Stop trial {trial.number} (")
         await press(pilot, "y")
         assert asked(app.engine)[-1] == (QueueAction.STOP, trial.number)

@@ -11,8 +11,10 @@ from tests.ui.play import asked, press
 LARGE = (100, 30)
 SCREENS = {
     "": "? Help",
-    "enter": " 0 ┤",
+    "enter": "1 of 4",
+    "tab": "lowest",
     "p": "Xorg",
+    "a": "sets of arguments",
     "slash": "search the log",
     "q": "Quit franka-1",
 }

@@ -1,4 +1,4 @@
-"""The details of one worker: charts, metrics, attempts and setup, and the keys that act on the worker shown."""
+"""The pane: charts, metrics, processes, attempts, setup and events, and the keys that act on it."""
 
 from __future__ import annotations
 
@@ -11,35 +11,42 @@ import msgspec
 import pytest
 from textual.geometry import Size
 from textual.pilot import Pilot
-from textual.widgets import TabbedContent, TextArea
+from textual.widgets import TextArea
 
 from gmg_tui.model import (
     Fps,
+    GpuProcess,
     GpuSample,
+    Occurrence,
+    OccurrenceKind,
     Series,
     Slot,
     Worker,
     WorkerState,
 )
-from gmg_tui.ui.pages import worker_facts as facts
-from gmg_tui.ui.pages.details import DetailsPage, lines, tracks
-from gmg_tui.ui.pages.page import Fact
+from gmg_tui.ui.facts import Fact
+from gmg_tui.ui.pane import worker_facts as facts
+from gmg_tui.ui.pane.charts_tab import lines, tracks
+from gmg_tui.ui.pane.pane import Pane
 from gmg_tui.ui.slots import History, SlotView
+from gmg_tui.ui.view import Tab
 from tests.rates import rate
 from tests.ui import play, sessions, sweeps
 from tests.ui.fake_engine import FakeEngine
+from tests.ui.pages import tables
 from tests.ui.play import asked, click, press
 from tests.workers import changed, reached
 
 
 @asynccontextmanager
-async def detailed(
-    engine: FakeEngine | None = None, *keys: str, size: tuple[int, int] = (80, 24), slot: str = ""
+async def enlarged(
+    tab: Tab, engine: FakeEngine | None = None, *keys: str, size: tuple[int, int] = (80, 24), slot: str = ""
 ) -> AsyncIterator[Pilot[Any]]:
+    """The pane on the whole screen, with a tab of a worker."""
     app = play.app_of(engine or play.edited_engine())
     async with app.run_test(size=size) as pilot:
         app.view.choose(slot)
-        await press(pilot, "enter", *keys)
+        await press(pilot, "enter", f"do:screen.show_tab({tab.value!r})", *keys)
         yield pilot
 
 
@@ -192,31 +199,68 @@ def test_a_cpu_slot_has_one_chart_and_sm_activity_has_one_when_known() -> None:
     assert list(_plots(rows)) == ["FPS", "GPU", "SMs", "VRAM", "power"]
 
 
-# Sections
+# Tabs
 
 
-async def test_tab_and_the_mouse_show_each_section_and_keys_scroll_it() -> None:
-    async with detailed(size=(60, 12)) as pilot:
-        tabs = pilot.app.screen.query_one(TabbedContent)
-        await play.sees(pilot, " 0 ┤")
-        for key, section in (("tab", "metrics"), ("tab", "attempts"), ("tab", "setup"), ("tab", "charts")):
-            await press(pilot, key)
-            assert tabs.active == section
+async def test_tab_the_mouse_and_keys_show_each_tab_below_the_workers() -> None:
+    app = play.edited()
+    app.engine.log = {"gpu0": sessions.log_of(30)}
+    async with app.run_test(size=(120, 36)) as pilot:
+        await play.sees(pilot, "gpu0 log", "30 lines")
+        for text in ("lowest", "SM clock", "Xorg", "2 running", "Command line", "Nothing has happened yet."):
+            await press(pilot, "tab")
+            await play.sees(pilot, text, "H100")
+        await press(pilot, "tab", "shift+tab")
+        assert app.view.tab is Tab.EVENTS
         await click(pilot, "Setup")
         await play.sees(pilot, "franka.py -B 4096")
+        await press(pilot, "p")
+        await play.sees(pilot, "Xorg")
+        await press(pilot, "f")
+        await play.sees(pilot, "following")
+
+
+async def test_enter_and_a_click_on_the_selected_worker_enlarge_the_pane_and_escape_takes_it_back() -> None:
+    app = play.edited()
+    async with app.run_test(size=(100, 30)) as pilot:
+        for open_it in (press(pilot, "enter"), click(pilot, "gpu0 ")):
+            await open_it
+            await play.sees(pilot, "attempt 2  PID", "1 of 4")
+            assert "VRAM GiB" not in play.shown(app)
+            await press(pilot, "escape")
+            await play.sees(pilot, "gpu3")
+            assert "attempt 2  PID" not in play.shown(app)
+
+
+async def test_keys_scroll_what_is_shown() -> None:
+    async with enlarged(Tab.SETUP, size=(60, 12)) as pilot:
+        await play.sees(pilot, "Command line")
         await press(pilot, "end")
         await play.sees(pilot, "EGL device 0 is the card")
         await press(pilot, "home", "j", "k")
-        await play.sees(pilot, "Command line", "esc")
+        await play.sees(pilot, "Command line")
 
 
-async def test_the_section_stays_when_a_page_or_a_dialog_over_it_closes() -> None:
-    async with detailed() as pilot:
-        tabs = pilot.app.screen.query_one(TabbedContent)
-        for close in (("p", "escape"), ("X", "n"), ("e", "escape")):
+async def test_the_tab_stays_when_a_dialog_over_it_closes() -> None:
+    async with enlarged(Tab.CHARTS) as pilot:
+        for close in (("X", "n"), ("e", "escape")):
             await press(pilot, *close)
             await pilot.pause()
-            assert tabs.active == "charts"
+            await play.sees(pilot, "attempt 2  PID", "lowest")
+
+
+async def test_a_tab_asks_the_engine_only_while_it_is_shown() -> None:
+    engine = play.edited_engine()
+    async with enlarged(Tab.SETUP, engine) as pilot:
+        await play.sees(pilot, "Command line")
+        assert ("series", "gpu0") not in engine.asked
+        engine.refuse = "the engine is busy"
+        await press(pilot, "right")
+        await play.sees(pilot, "the engine is busy")
+        engine.refuse = ""
+        await press(pilot, "left")
+        await play.sees(pilot, "Command line")
+        assert "busy" not in play.shown(pilot.app)
 
 
 async def test_setup_shows_command_environment_log_and_why_there_is_no_egl_device() -> None:
@@ -224,7 +268,7 @@ async def test_setup_shows_command_environment_log_and_why_there_is_no_egl_devic
     engine.details_of["gpu1"] = msgspec.structs.replace(
         sessions.details("gpu1"), egl="unset: it is not open to this user"
     )
-    async with detailed(engine, "shift+tab", slot="gpu1", size=(120, 36)) as pilot:
+    async with enlarged(Tab.SETUP, engine, slot="gpu1", size=(120, 36)) as pilot:
         await play.sees(
             pilot,
             "/opt/venv/bin/python franka.py -B 4096 -e run-1 --seed 1",
@@ -238,11 +282,73 @@ async def test_setup_shows_command_environment_log_and_why_there_is_no_egl_devic
         )
 
 
-async def test_in_a_sweep_the_page_shows_the_values_and_the_log_of_the_job() -> None:
+async def test_in_a_sweep_setup_shows_the_values_and_the_log_of_the_job() -> None:
     app = sweeps.app()
     async with app.run_test(size=(160, 36)) as pilot:
-        await press(pilot, "enter", "shift+tab")
+        await press(pilot, "enter", "do:screen.show_tab('Setup')")
         await play.sees(pilot, "job #13 ", "sweep-1/logs/0013-", "gmg-tui logs sweep-1 13")
+
+
+# Processes and events
+
+
+def _with(*processes: GpuProcess) -> FakeEngine:
+    engine = play.edited_engine()
+    engine.details_of["gpu0"] = msgspec.structs.replace(sessions.details(), processes=processes)
+    return engine
+
+
+def _process(pid: int) -> GpuProcess:
+    return GpuProcess(pid, "python", float(pid), "eve", f"job-{pid}")
+
+
+async def test_each_row_has_the_owner_of_its_process() -> None:
+    async with enlarged(Tab.PROCESSES) as pilot:
+        await play.sees(pilot, "not visible")
+        assert tables.rows(pilot.app) == [
+            "5200 me 39:12 29.4 GiB gpu0 worker /opt/venv/bin/python franka.py -B 4096",
+            "811 root 10d 00h 96 MiB not ours /usr/lib/xorg/Xorg :0",
+            "7340112 – – not visible python",
+        ]
+
+
+async def test_the_cursor_stays_on_its_process_while_others_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Pane, "PERIOD_S", 0.2)
+    engine = _with(_process(10), _process(20), _process(30))
+    async with enlarged(Tab.PROCESSES, engine) as pilot:
+        await play.sees(pilot, "job-30")
+        await press(pilot, "j")
+        for left, pid, gone in (((20, 30), "20", "job-10"), ((30,), "30", "job-20")):
+            engine.details_of = _with(*map(_process, left)).details_of
+            await play.until(pilot, lambda gone=gone: gone not in play.shown(pilot.app), f"{gone} goes")  # type: ignore[misc]
+            assert tables.selected(pilot.app).startswith(pid)
+        engine.details_of = _with().details_of
+        await play.sees(pilot, "No process uses memory on this GPU.")
+        engine.details_of = _with(_process(40)).details_of
+        await play.sees(pilot, "job-40")
+
+
+async def test_without_a_list_of_processes_the_reason_is_shown() -> None:
+    engine = play.edited_engine()
+    engine.details_of["gpu0"] = msgspec.structs.replace(sessions.details(), processes=None)
+    async with enlarged(Tab.PROCESSES, engine) as pilot:
+        await play.sees(pilot, "The driver does not report this GPU's processes.")
+    async with enlarged(Tab.PROCESSES, play.engine_of(sessions.cpu_snapshot(), cpus=2)) as pilot:
+        await play.sees(pilot, "cpu0 is a share of the CPU and has no GPU.")
+
+
+async def test_events_list_all_that_happened_with_their_number_on_the_tab() -> None:
+    engine = play.edited_engine()
+    engine.events_so_far = (
+        Occurrence(1, sessions.NOW, OccurrenceKind.STARTED, "gpu0 has started attempt 1", "gpu0", quiet=True),
+        Occurrence(2, sessions.NOW + 1, OccurrenceKind.FAILED, "gpu0 has failed: out of memory [/", "gpu0"),
+    )
+    async with enlarged(Tab.EVENTS, engine) as pilot:
+        engine.push(changed(engine.snapshot, events=2))
+        await play.sees(pilot, "Events 2", "out of memory [/", "started")
+        assert tables.rows(pilot.app)[0].endswith("gpu0 failed gpu0 has failed: out of memory [/"), (
+            "the newest is first"
+        )
 
 
 # Attempts
@@ -280,7 +386,7 @@ def _four_attempts() -> FakeEngine:
 
 
 async def test_attempts_are_explained_and_enter_edits_with_the_settings_of_an_earlier_one() -> None:
-    async with detailed(_four_attempts(), "tab", "tab", size=(160, 36)) as pilot:
+    async with enlarged(Tab.ATTEMPTS, _four_attempts(), size=(160, 36)) as pilot:
         await play.sees(pilot, "17,000,000", "1:40")
         await press(pilot, "down")
         await play.sees(pilot, "out of memory [/")
@@ -291,26 +397,26 @@ async def test_attempts_are_explained_and_enter_edits_with_the_settings_of_an_ea
         assert (args.text, env.text) == ("-B 2048", "A={i}")
         await press(pilot, "enter")
         assert asked(pilot.app.engine) == [("edit", ("gpu0",), ("-B", "2048"), {"A": "{i}"})]  # type: ignore[attr-defined]
-        assert isinstance(pilot.app.screen, DetailsPage)
+        await play.sees(pilot, "17,000,000")
 
 
 # Keys
 
 
-async def test_h_and_l_show_the_neighbour_and_select_it() -> None:
-    async with detailed(None, "shift+tab") as pilot:
+async def test_left_and_right_show_the_neighbour_and_select_it() -> None:
+    async with enlarged(Tab.SETUP) as pilot:
         await press(pilot, "l", "right", "h")
         await play.sees(pilot, "gpu1", "-e run-1")
         assert pilot.app.view.selected == "gpu1"  # type: ignore[attr-defined]
         await press(pilot, "h", "h", "left")
         await play.sees(pilot, "gpu0", "-e run-0")
         await press(pilot, *"llllll", "escape")
-        await play.sees(pilot, "gpu3 log")
+        await play.sees(pilot, "▸ gpu3")
 
 
-async def test_keys_act_on_the_worker_shown() -> None:
+async def test_keys_act_on_the_worker_shown_and_not_on_the_marked() -> None:
     engine = play.edited_engine()
-    async with detailed(engine, "l", "r", "x", "X", "y") as pilot:
+    async with enlarged(Tab.CHARTS, engine, "escape", "space", "enter", "l", "r", "x", "X", "y") as pilot:
         assert asked(engine) == [("restart", "gpu1"), ("stop", "gpu1"), ("kill", "gpu1")]
         await play.sees(pilot, "2 of 4")
 
@@ -320,14 +426,14 @@ async def test_keys_act_on_the_worker_shown() -> None:
 
 async def test_each_snapshot_is_shown_with_its_problems_at_the_top() -> None:
     engine = play.edited_engine()
-    async with detailed(engine) as pilot:
-        await play.sees(pilot, "FPS 24,013,029", "attempt 2")
+    async with enlarged(Tab.CHARTS, engine) as pilot:
+        await play.sees(pilot, "FPS  24,013,029", "attempt 2")
         engine.push(
             sessions.edited_snapshot(
                 fps=Fps(31.5, 31.0, 32.0, 4, settled=31.5), stuck="no output for 74 s", attempt=3, pid=77
             )
         )
-        await play.sees(pilot, "FPS 31.50", "attempt 3  PID 77", "STUCK running", "▸ no output for 74 s")
+        await play.sees(pilot, "FPS  31.5", "attempt 3  PID 77", "STUCK running", "▸ no output for 74 s")
         engine.push(
             sessions.edited_snapshot(
                 state=WorkerState.FAILED, reason="nan in entity 3 [/", advice="a smaller dt", pid=None
@@ -346,7 +452,7 @@ async def test_a_slot_without_a_worker_is_shown() -> None:
     engine.welcome = msgspec.structs.replace(
         engine.welcome, session=msgspec.structs.replace(sessions.session(4), slots=slots)
     )
-    async with detailed(engine, slot="gpu9") as pilot:
-        await play.sees(pilot, "gpu9 is not in use any more")
+    async with enlarged(Tab.METRICS, engine, slot="gpu9") as pilot:
+        await play.sees(pilot, "gpu9", "waiting", "5 of 5")
         await press(pilot, "tab", "h")
         await play.sees(pilot, "4 of 5")

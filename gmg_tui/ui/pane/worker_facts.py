@@ -15,7 +15,7 @@ from gmg_tui.results import column
 from gmg_tui.results.column import Column, plain
 from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import braille_line
-from gmg_tui.ui.pages.page import Fact
+from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.slots import SlotView
 
 _VALUE_CHARS: Final = 2000

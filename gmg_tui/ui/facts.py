@@ -1,0 +1,91 @@
+"""Labelled facts: texts that wrap beside their labels, in blocks below headings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from rich.cells import cell_len
+from textual.content import Content
+
+from gmg_tui.ui.drawing import Row, safe
+from gmg_tui.ui.rows import Scrolled
+
+_LABEL_MIN: Final = 13
+_LABEL_MAX: Final = 30
+_GAP: Final = 3
+"""Cells between two columns of blocks."""
+
+
+class Fact(NamedTuple):
+    """A label and its text; a heading if it has no text."""
+
+    label: str
+    text: str = ""
+    style: str = "text"
+    """The name of the text's style."""
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines of `text`, broken at spaces where possible; tabs and line ends are kept as such."""
+    lines = [safe(line.expandtabs(8)) for line in text.splitlines()] or [""]
+    return [part.plain for line in lines for part in Content(line).wrap(max(2, width))]
+
+
+def fact_rows(facts: Iterable[Fact], width: int) -> list[Row]:
+    """The rows of facts, with an empty one above each heading but the first."""
+    facts, rows = list(facts), list[Row]()
+    labels = max((cell_len(safe(fact.label)) for fact in facts if fact.text), default=0)
+    column = min(max(_LABEL_MIN, min(labels, _LABEL_MAX)), max(4, width // 2)) + 1
+    for fact in facts:
+        if not fact.text:
+            rows += [*([Row(width)] if rows else []), Row(width).add(fact.label, "title")]
+            continue
+        row = Row(width).add(fact.label, "dim", limit=column - 1)
+        for line in wrapped(fact.text, width - column):
+            rows.append(row.to(column).add(line, fact.style))
+            row = Row(width)
+    return rows
+
+
+class Facts(Scrolled):
+    """Facts, whose blocks stand side by side where a block has at least `block_width` cells."""
+
+    DEFAULT_CSS = "Facts { height: auto; width: 1fr; }"
+
+    def __init__(self, facts: Sequence[Fact] = (), *, block_width: int = 0, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._facts = tuple(facts)
+        self._block_width = block_width
+
+    def show(self, facts: Iterable[Fact]) -> None:
+        """Shows these facts."""
+        facts = tuple(facts)
+        if facts != self._facts:
+            size = len(self._facts)
+            self._facts = facts
+            if self.styles.is_auto_height and size != len(facts):
+                self.refresh(layout=True)
+            self.update_rows()
+
+    def make_all(self, width: int) -> list[Row]:
+        """Returns the rows of all facts."""
+        count = max(1, (width + _GAP) // (self._block_width + _GAP)) if self._block_width else 1
+        blocks = [list[Fact]()]
+        for fact in self._facts:
+            if not fact.text and blocks[-1] and count > 1:
+                blocks.append([])
+            blocks[-1].append(fact)
+        count = min(count, len(blocks))
+        if count == 1:
+            return fact_rows(self._facts, width)
+        each = (width + _GAP) // count - _GAP
+        columns = [list[Row]() for _ in range(count)]
+        for block in blocks:
+            column = min(columns, key=len)
+            column += [*([Row(each)] if column else []), *fact_rows(block, each)]
+        rows = [Row(width) for _ in range(max(map(len, columns)))]
+        for number, column in enumerate(columns):
+            for row, part in zip(rows, column, strict=False):
+                row.to(number * (each + _GAP)).append(part)
+        return rows

@@ -1,0 +1,190 @@
+"""Widgets of rows, which redraw only the cells that change, and the line of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import ClassVar
+
+from rich.style import Style
+from textual.events import Click, MouseScrollDown, MouseScrollUp
+from textual.geometry import Region, Size
+from textual.screen import ModalScreen, Screen
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widget import Widget
+
+from gmg_tui.ui.drawing import WHEEL_ROWS, Appearance, Row
+from gmg_tui.ui.themes import appearance
+
+_BLANK = Strip([], 0)
+_MAX_GAP_CELLS = 8
+"""Equal cells that are sent again between two changes: a cursor movement and a style take more bytes."""
+
+
+def is_seen(widget: Widget) -> bool:
+    """True if no page covers the widget's screen; a dialog leaves it in sight."""
+    stack = widget.app.screen_stack
+    above = stack[stack.index(widget.screen) + 1 :] if widget.screen in stack else stack
+    return all(isinstance(screen, ModalScreen) for screen in above)
+
+
+def _cells(strip: Strip) -> list[tuple[str, Style | None]]:
+    """Returns the character and the style of each cell; empty if a character is not exactly one cell wide."""
+    cells = [(character, style) for text, style, _ in strip for character in text]
+    return cells if len(cells) == strip.cell_length else []
+
+
+def changed_regions(y: int, old: Strip, new: Strip, width: int) -> list[Region]:
+    """Returns the runs of cells that differ between two rows; the whole row if it has characters of other widths."""
+    if old is new or old == new:
+        return []
+    before, after = _cells(old), _cells(new)
+    if not before or len(before) != len(after):
+        return [Region(0, y, width, 1)]
+    different = [x for x, (one, other) in enumerate(zip(before, after, strict=True)) if one != other]
+    runs: list[list[int]] = []
+    for x in different:
+        if runs and x - runs[-1][1] <= _MAX_GAP_CELLS:
+            runs[-1][1] = x + 1
+        else:
+            runs.append([x, x + 1])
+    return [Region(start, y, end - start, 1) for start, end in runs]
+
+
+class Rows(ScrollView, can_focus=False, inherit_bindings=False):
+    """Makes its visible rows for its size, theme and scroll offset, and refreshes the cells that differ from before."""
+
+    DEFAULT_CSS = "Rows { overflow: hidden; scrollbar-size: 0 0; }"
+    ALLOW_SELECT: ClassVar[bool] = False
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - as Textual names it
+        super().__init__(id=id)
+        self._strips: list[Strip] = []
+        self._made_for: object = None
+        """Size, theme and offset that the strips were made for."""
+
+    @property
+    def appearance(self) -> Appearance:
+        """The styles of the present theme."""
+        return appearance(self.app)
+
+    def make_rows(self, width: int, height: int) -> Sequence[Row]:
+        """Returns the visible rows, from the top."""
+        raise NotImplementedError
+
+    def make_strips(self, width: int, height: int) -> list[Strip]:
+        """Returns the visible rows in the colours of the theme."""
+        return [row.strip(self.appearance) for row in self.make_rows(width, height)]
+
+    def update_rows(self) -> None:
+        """Refreshes the cells that have changed. Rows that are out of sight are made when they are back."""
+        if not self.is_mounted or not self.display or not self.size or not is_seen(self):
+            self._made_for = None
+            return
+        if self._made_for != self._key:
+            self.refresh()
+            return
+        before, width = self._strips, self.size.width
+        self._make()
+        pairs = zip_longest(before, self._strips, fillvalue=_BLANK)
+        if changed := [region for y, (old, new) in enumerate(pairs) for region in changed_regions(y, old, new, width)]:
+            self.refresh(*changed)
+
+    @property
+    def _key(self) -> object:
+        return self.size, self.app.theme, self.scroll_offset
+
+    def _make(self) -> None:
+        self._made_for = self._key
+        self._strips = self.make_strips(*self.size)
+
+    def wheel(self, steps: int) -> None:
+        """Scrolls down by steps of the wheel, up if negative."""
+        self.scroll_relative(y=steps * WHEEL_ROWS, animate=False)
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        """Scrolls up."""
+        event.prevent_default().stop()
+        self.wheel(-1)
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        """Scrolls down."""
+        event.prevent_default().stop()
+        self.wheel(1)
+
+    def render_line(self, y: int) -> Strip:
+        """Returns a row in full width."""
+        if self._made_for != self._key:
+            self._make()
+        strip = self._strips[y] if y < len(self._strips) else _BLANK
+        return strip.adjust_cell_length(self.size.width, self.appearance["text"])
+
+
+class Scrolled(Rows):
+    """Rows of which a part is visible."""
+
+    DEFAULT_CSS = "Scrolled { overflow-y: auto; scrollbar-size-vertical: 1; }"
+
+    def make_all(self, width: int) -> Sequence[Row]:
+        """Returns all rows, from the top."""
+        raise NotImplementedError
+
+    def make_rows(self, width: int, height: int) -> Sequence[Row]:
+        """Returns the rows from the scroll offset on."""
+        rows = self.make_all(width)
+        self.virtual_size = Size(width, len(rows))
+        return rows[self.scroll_offset.y :][:height]
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Returns the number of rows."""
+        return len(self.make_all(width))
+
+    def go(self, direction: str) -> None:
+        """Scrolls a line (`line-up`, `line-down`) or a page (`up`, `down`), or to an end (`home`, `end`)."""
+        page = max(1, self.size.height - 1)
+        steps = {"line-up": -1, "line-down": 1, "up": -page, "down": page, "home": -1e9, "end": 1e9}
+        self.scroll_relative(y=steps[direction], animate=False)
+
+
+class KeysFooter(Rows):
+    """The keys that have room, dim where they are not possible now."""
+
+    DEFAULT_CSS = "KeysFooter { dock: bottom; height: 1; }"
+
+    def on_mount(self) -> None:
+        """Follows the bindings."""
+        self.screen.bindings_updated_signal.subscribe(self, self._bindings_changed)
+
+    def _bindings_changed(self, screen: Screen[object]) -> None:
+        self.update_rows()
+
+    def _keys(self, width: int) -> list[tuple[str, str, str, bool]]:
+        """Key, its display, description and whether it is possible now, of each that fits in `width`."""
+        keys, room = list[tuple[str, str, str, bool]](), width
+        for key, active in self.screen.active_bindings.items():
+            binding = active.binding
+            if not binding.show or any(binding.description == each[2] for each in keys):
+                continue
+            display = self.app.get_key_display(binding)
+            room -= len(display) + len(binding.description) + 2
+            if room < -1:
+                break
+            keys.append((key, display, binding.description, active.enabled))
+        return keys
+
+    def make_rows(self, width: int, height: int) -> Sequence[Row]:
+        """Returns the one row."""
+        row = Row(width)
+        for _, display, description, enabled in self._keys(width):
+            row.add(display, "title" if enabled else "dim").add(f" {description} ", "text" if enabled else "dim")
+        return [row]
+
+    def on_click(self, event: Click) -> None:
+        """Presses the key that was clicked."""
+        start = 0
+        for key, display, description, _ in self._keys(self.size.width):
+            start += len(display) + len(description) + 2
+            if event.x < start:
+                self.app.simulate_key(key)
+                return

@@ -1,0 +1,288 @@
+"""A table of any row model of `gmg_tui.results.column`: only visible cells are formatted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+from rich.cells import cell_len
+from textual.binding import Binding, BindingType
+from textual.events import Click
+from textual.geometry import Size
+from textual.message import Message
+from textual.strip import Strip
+
+from gmg_tui.model import units
+from gmg_tui.results.column import Column, Where, ranked
+from gmg_tui.ui.drawing import SIGNS, Row, safe
+from gmg_tui.ui.rows import Rows
+
+T = TypeVar("T")
+_POINTER_CELLS = 2
+
+
+class Table(Rows, Generic[T], can_focus=True):
+    """Rows of one kind, sorted by a click on a heading; the cursor stays on its row while rows change.
+
+    Columns without any value are left out, and a column only ever becomes wider. Numbers are first sorted from the
+    largest; unknown values are always last.
+    """
+
+    DEFAULT_CSS = """
+    Table {
+        height: 1fr; overflow-y: auto; overflow-x: hidden; scrollbar-size-vertical: 1;
+        & > .table--cursor {
+            background: $block-cursor-background;
+            color: $block-cursor-foreground;
+            text-style: $block-cursor-text-style;
+        }
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"table--cursor"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "go('line-up')", "Up", show=False, id="up"),
+        Binding("down,j", "go('line-down')", "Down", show=False, id="down"),
+        Binding("left,h", "scroll_columns(-1)", "Left", show=False, id="left"),
+        Binding("right,l", "scroll_columns(1)", "Right", show=False, id="right"),
+        Binding("pageup", "go('up')", "Page up", show=False, id="page-up"),
+        Binding("pagedown", "go('down')", "Page down", show=False, id="page-down"),
+        Binding("home", "go('home')", "First", show=False, id="first"),
+        Binding("end", "go('end')", "Last", show=False, id="last"),
+    ]
+
+    class Moved(Message):
+        """The cursor is on another row."""
+
+        def __init__(self, table: Table[Any]) -> None:
+            super().__init__()
+            self.table = table
+
+        @property
+        def control(self) -> Table[Any]:
+            """The table."""
+            return self.table
+
+    class Chosen(Moved):
+        """The row under the cursor was clicked."""
+
+    def __init__(
+        self,
+        columns: Sequence[Column[T]],
+        *,
+        key: Callable[[T], str],
+        style: Callable[[T], str] = lambda row: "text",
+        sort_by: str = "",
+        follow: Callable[[Sequence[T]], T | None] = lambda rows: None,
+    ) -> None:
+        """Makes a table without rows.
+
+        Args:
+            columns: All columns, the most important first: those beyond the width are reached by scrolling.
+            key: The identity of a row.
+            style: The name of the style of a row's state, in which its columns `state` and `reason` are written.
+            sort_by: The column that sorts the rows at first; empty to keep the given order.
+            follow: The row that has the cursor until the user moves it.
+        """
+        super().__init__()
+        self.use(columns)
+        self._key_of = key
+        self._style = style
+        self._follow = follow
+        self._rows: dict[str, T] = {}
+        """The rows by key, in the given order."""
+        self._keys: list[str] = []
+        """The keys of the rows in the order in which they are shown."""
+        self._widths: dict[str, int] = {}
+        """The width of each column with a value in any row, by name."""
+        self._sort_by = sort_by
+        self._descending = sort_by in self._all and not self._all[sort_by].left
+        self._cursor = ""
+        self.cursor_row = 0
+        self.empty = ""
+        """Why there are no rows."""
+        self.following = True
+        """True if the cursor stays on the row of `follow`."""
+
+    @property
+    def selected(self) -> T | None:
+        """The row under the cursor; None in an empty table."""
+        return self._rows.get(self._cursor)
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows."""
+        return len(self._keys)
+
+    @property
+    def shown_columns(self) -> list[Column[T]]:
+        """The columns with a value in any row."""
+        return [column for column in self._all.values() if column.name in self._widths]
+
+    def use(self, columns: Iterable[Column[T]]) -> None:
+        """Has these columns, if they are for a screen, from the next rows on."""
+        self._all = {column.name: column for column in columns if Where.SCREEN in column.where}
+
+    # Rows
+
+    def show(self, rows: Sequence[T]) -> None:
+        """Shows these rows in place of all others."""
+        before, self._rows = self._rows, {self._key_of(row): row for row in rows}
+        self._changed([row for key, row in self._rows.items() if before.get(key) is not row], again=True)
+
+    def replace(self, rows: Iterable[T]) -> None:
+        """Shows these in place of the rows with the same keys."""
+        changed = [row for row in rows if self._rows.get(self._key_of(row)) is not row]
+        sorting = self._all.get(self._sort_by)
+        again = sorting is not None and any(
+            (old := self._rows.get(self._key_of(row))) is None or sorting.value(old) != sorting.value(row)
+            for row in changed
+        )
+        self._rows |= {self._key_of(row): row for row in changed}
+        self._changed(changed, again=again or len(self._rows) != len(self._keys))
+
+    def _changed(self, changed: Sequence[T], *, again: bool) -> None:
+        """Makes room for new columns, sorts `again` if needed, and redraws."""
+        for name, column in self._all.items():
+            if name not in self._widths and any(column.value(row) is not None for row in changed):
+                self._widths[name] = cell_len(column.heading) + 1  # for the sign of the order
+        if again:
+            self._sort()
+        followed = self._follow(list(self._rows.values())) if self.following else None
+        if followed is not None:
+            self._cursor = self._key_of(followed)
+        if self._cursor not in self._rows:
+            self._cursor = self._keys[min(self.cursor_row, len(self._keys) - 1)] if self._keys else ""
+        self.cursor_row = self._keys.index(self._cursor) if self._keys else 0
+        self._fit()
+        self._reveal()
+        self.update_rows()
+
+    def _sort(self) -> None:
+        rows: Iterable[T] = self._rows.values()
+        if self._sort_by in self._all:
+            rows = ranked(self._all[self._sort_by], rows, descending=self._descending)
+        self._keys = list(map(self._key_of, rows))
+
+    def _fit(self) -> None:
+        """Sets the size of the whole table."""
+        self.virtual_size = Size(self._full_width, len(self._keys) + 1)
+
+    @property
+    def _full_width(self) -> int:
+        return _POINTER_CELLS + sum(self._widths[column.name] + 1 for column in self.shown_columns)
+
+    # The cursor
+
+    def on_resize(self) -> None:
+        """Keeps the cursor in view."""
+        self._reveal()
+
+    def _reveal(self) -> None:
+        page = max(1, self.size.height - 1)
+        top = max(self.cursor_row - page + 1, min(round(self.scroll_y), self.cursor_row))
+        if top != round(self.scroll_y):
+            self.scroll_to(y=top, animate=False)
+
+    def move_to(self, number: int) -> None:
+        """Puts the cursor on the row with this number, or the nearest; ends following."""
+        number = max(0, min(number, len(self._keys) - 1))
+        self.following = False
+        if self._keys and number != self.cursor_row:
+            self.cursor_row, self._cursor = number, self._keys[number]
+            self._reveal()
+            self.update_rows()
+            self.post_message(self.Moved(self))
+
+    def go(self, direction: str) -> None:
+        """Moves the cursor: `line-up`, `line-down`, a page `up` or `down`, `home` or `end`."""
+        page = max(1, self.size.height - 2)
+        steps = {"line-up": -1, "line-down": 1, "up": -page, "down": page}
+        end = 0 if direction == "home" else len(self._keys)
+        self.move_to(self.cursor_row + steps[direction] if direction in steps else end)
+
+    def action_go(self, direction: str) -> None:
+        """Moves the cursor."""
+        self.go(direction)
+
+    def action_scroll_columns(self, step: int) -> None:
+        """Scrolls sideways."""
+        self.scroll_relative(x=step * 8, animate=False)
+
+    def follow(self) -> None:
+        """Has the cursor follow again."""
+        self.following = True
+        self._changed((), again=False)
+
+    def on_click(self, event: Click) -> None:
+        """Sorts by the heading, or selects the row."""
+        event.stop()
+        if event.y:
+            number = round(self.scroll_y) + event.y - 1
+            if number == self.cursor_row:
+                self.post_message(self.Chosen(self))
+            elif number < len(self._keys):
+                self.move_to(number)
+            return
+        end = _POINTER_CELLS - round(self.scroll_x)
+        for column in self.shown_columns:
+            end += self._widths[column.name] + 1
+            if event.x < end:
+                self.sort_by(column.name)
+                return
+
+    def sort_by(self, name: str) -> None:
+        """Sorts by the column with this name, or the other way round if the rows are sorted by it."""
+        self._descending = not self._descending if name == self._sort_by else not self._all[name].left
+        self._sort_by = name
+        self._changed((), again=True)
+
+    # Drawing
+
+    def cell_text(self, row: T, column: Column[T]) -> str:
+        """The text of a cell."""
+        missing = "" if column.left else units.NOT_KNOWN
+        return safe(column.text(row)) if column.value(row) is not None else missing
+
+    def make_strips(self, width: int, height: int) -> list[Strip]:
+        """Returns the headings, and the visible rows below."""
+        top, left = round(self.scroll_y), round(self.scroll_x)
+        shown, columns = [self._rows[key] for key in self._keys[top : top + height - 1]], self.shown_columns
+        texts = [[self.cell_text(row, column) for column in columns] for row in shown]
+        before = dict(self._widths)
+        for number, column in enumerate(columns):
+            widest = max((cell_len(cells[number]) for cells in texts), default=0)
+            self._widths[column.name] = min(column.limit, max(self._widths[column.name], widest))
+        if before != self._widths:
+            self.call_next(self._fit)
+        full = max(width, self._full_width)
+        if not self._keys:
+            return [Row(width).add(self.empty, "dim").strip(self.appearance)]
+        strips = [self._heading(full).strip(self.appearance)]
+        for number, (row, cells) in enumerate(zip(shown, texts, strict=True), top):
+            here = number == self.cursor_row
+            cursor = self.get_component_rich_style("table--cursor") if here else None
+            strips.append(self._line(row, cells, full, pointer=here).strip(self.appearance, cursor))
+        return [strip.crop(left, left + width) for strip in strips]
+
+    def _heading(self, width: int) -> Row:
+        row, start = Row(width), _POINTER_CELLS
+        for column in self.shown_columns:
+            sign = (SIGNS.down if self._descending else SIGNS.up) if column.name == self._sort_by else ""
+            start = self._put(row, start, column, f"{column.heading}{sign}", "dim")
+        return row
+
+    def _line(self, row: T, cells: Sequence[str], width: int, *, pointer: bool) -> Row:
+        line, start = Row(width).add(SIGNS.pointer if pointer else " ", "selected"), _POINTER_CELLS
+        for column, text in zip(self.shown_columns, cells, strict=True):
+            known = column.value(row) is not None
+            style = self._style(row) if column.name in {"state", "reason"} else "text" if known else "dim"
+            start = self._put(line, start, column, text, style)
+        return line
+
+    def _put(self, row: Row, start: int, column: Column[T], text: str, style: str) -> int:
+        width = self._widths[column.name]
+        if column.left or cell_len(text) > width:
+            row.to(start).add(text, style, limit=width)
+        else:
+            row.right(text, start + width, style)
+        return start + width + 1
