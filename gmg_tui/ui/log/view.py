@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,10 +14,11 @@ from textual.strip import Strip
 
 from gmg_tui.model import units
 from gmg_tui.session.protocol import Lines
-from gmg_tui.ui.drawing import SIGNS, WHEEL_ROWS, Piece, Row
+from gmg_tui.ui.drawing import WHEEL_ROWS, Piece, Row
 from gmg_tui.ui.log.buffer import NO_RANKS, LogBuffer
 from gmg_tui.ui.log.pages import LogPages
 from gmg_tui.ui.log.rows import LogRow, Position, Query, back, forth, highlighted, index_of, next_of, part_of, wrapped
+from gmg_tui.ui.log.status import paused_text, search_text
 from gmg_tui.ui.rows import Rows
 
 if TYPE_CHECKING:
@@ -116,35 +116,13 @@ class LogView(Rows):
     def status(self) -> list[Piece]:
         """Returns what the row of tabs says of the log, the most important first."""
         buffer, (name, ranks) = self.buffer, self.source
+        last = self._forth(self._top, self._page - 1).row
+        state = ("following", "ok") if self.following else (paused_text(self.pages, last), "warn")
         title = (f"{name} log, {len(ranks)} ranks" if ranks else f"{name} log".lstrip(), "title")
         if self.sought.text:
-            return [(self._search_text(), "strong"), self._state(), title]
+            return [(search_text(self._match_ends(), self._match_end, self._search, buffer), "strong"), state, title]
         count = (units.count(buffer.printed, "line"), "dim")
-        return [count, title, self._state()] if self.following else [self._state(), count, title]
-
-    def _state(self) -> Piece:
-        """Returns `following`, or where the log is paused."""
-        if self.following:
-            return "following", "ok"
-        last = self._forth(self._top, self._page - 1).row
-        if self.pages.file is not None:
-            size, rows = self.pages.file.size, self.rows[: last + 1]
-            return f"paused at {100 * rows[-1].end / max(size, 1):.0f} % of {units.size(size)}", "warn"
-        below = sum(row.lines for row in islice(self.buffer.rows, last + 1, None)) + self.buffer.below
-        more = f", {units.count(below, 'line')} below {SIGNS.down}" if below > 0 else ""
-        return f"paused{more}", "warn"
-
-    def _search_text(self) -> str:
-        ends, match, search = self._match_ends(), self._match_end, self._search
-        running = search is not None and search.running
-        progress = f"searching, {search.searched_pct} %" if search is not None and running else ""
-        if not ends and (running or search is not None or not self.buffer.has_gap):
-            return progress or "no match"
-        if not ends:
-            return f"no match in the newest {units.count(self.buffer.printed - self.buffer.rows[0].lines, 'line')}"
-        number = f"{ends.index(match) + 1:,}" if match in ends else SIGNS.ellipsis
-        more = "+" if search is not None and search.is_full else ""
-        return f"match {number} of {len(ends):,}{more}{', ' if progress else ''}{progress}"
+        return [count, title, state] if self.following else [state, count, title]
 
     def render_line(self, y: int) -> Strip:
         """Returns a screen row, with the selection marked."""
