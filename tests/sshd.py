@@ -54,7 +54,7 @@ def sshd(folder: Path, address: str = "127.0.0.1", within: Sequence[str] = ()) -
         "UsePAM": "no",
         "PermitRootLogin": "prohibit-password",
         "PasswordAuthentication": "no",
-        "AcceptEnv": "XDG_*",
+        "AcceptEnv": "*",
     }
     (folder / "config").write_text("".join(f'{name} "{value}"\n' for name, value in settings.items()))
     made = os.getuid() == 0 and not PRIVILEGE_SEPARATION.exists()

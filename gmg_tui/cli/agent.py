@@ -43,10 +43,19 @@ def agent() -> int:
     except GmgError as error:
         _answer({"ok": False, "error": str(error)})
         return error.exit_code
-    _answer({"ok": True})
+    _answer({"ok": True, "machine": _machine()})
     with connection:
         _forward(connection)
     return 0
+
+
+def _machine() -> str:
+    """Returns what two names of one machine have in common, and two machines or containers have not."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    except OSError:
+        return ""
+    return f"{socket.gethostname()} {boot.strip()}"
 
 
 def _answer(fields: dict[str, object]) -> None:

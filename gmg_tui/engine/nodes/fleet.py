@@ -102,8 +102,14 @@ class Fleet:
         return structs.replace(spec, max_restarts=0)  # the session's engine decides what follows an attempt
 
     def _check(self, missing: Sequence[str]) -> None:
-        """Raises `GmgError` if too few nodes have answered."""
-        spec = self._spec
+        """Raises `GmgError` if too few nodes have answered, or two of them are one machine."""
+        spec, names = self._spec, dict[str, str]()
+        for node in self._nodes.values() if isinstance(self._launcher, Ssh) else ():
+            other = names.setdefault(node.machine or node.name, node.name)
+            if other != node.name:
+                raise GmgError(
+                    f"{other} and {node.name} are one machine; name it once, as one agent runs all its slots", 1
+                )
         needs_all = spec.tune is not None or (spec.ddp is not None and spec.sweep is None)
         if len(missing) == len(self._nodes) or (needs_all and missing):
             errors = "; ".join(error.rstrip(".") for error in missing[:_MAX_NAMED_ERRORS])

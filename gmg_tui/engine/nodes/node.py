@@ -46,6 +46,7 @@ class Node:
         session: Its agent's; None before it has answered.
         snapshot: The last one of its agent; without workers.
         expected: The slots that it must have (`kinds`); None for any.
+        machine: What other names of the same machine have, too; empty if unknown.
         lost_since: Unix time of its loss; None while it is not lost.
         gone: Why it will not come back; None while it may.
         attempts: What its slots are to run, by slot.
@@ -61,6 +62,7 @@ class Node:
         self.session: Session | None = None
         self.snapshot = Snapshot(0.0, 0.0, ())
         self.expected: Sequence[tuple[str, str | None]] | None = None
+        self.machine = ""
         self.lost_since: float | None = None
         self.gone: str | None = None
         self.attempts: dict[str, RemoteAttempt] = {}
@@ -133,7 +135,7 @@ class Node:
         try:
             try:
                 async with asyncio.timeout(_START_TIMEOUT_S):
-                    await connection.greet(order)
+                    self.machine = str((await connection.greet(order)).get("machine", ""))
                     streams = connection.reader, connection.writer
                     client = await EngineClient.over(streams, f"{self.name}'s agent")
             except (OSError, EOFError, TimeoutError) as error:

@@ -14,8 +14,10 @@ from msgspec import structs
 from gmg_tui import model
 from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.attempt import Life, Listener, Order, Outcome, RankActivity, Stop, StopCause
+from gmg_tui.engine.attempts.failure import of_preparation
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport
 from gmg_tui.model import NO_ATTEMPT, Curve, Details, Fps, Phase, Stacks, WorkerState
+from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Meeting
 from gmg_tui.session.client import EngineClient
@@ -78,7 +80,10 @@ class RemoteAttempt:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             if self._outcome.done():
                 return self._outcome.result()
-            meeting = None if self._preparing.cancelled() else self._preparing.result()
+            try:
+                meeting = None if self._preparing.cancelled() else self._preparing.result()
+            except GmgError as error:
+                return Outcome(of_preparation(error), unprepared=True)
             if self._stopped is not None or (meeting is None and self.order.task.rank is not None):
                 by_user = self._stopped is not None and self._stopped.cause is StopCause.COMMAND
                 return Outcome(by_user=by_user, by_group=not by_user, unprepared=by_user)

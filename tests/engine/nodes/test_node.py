@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from unittest.mock import MagicMock
+from unittest.mock import AsyncMock, MagicMock
 
 import msgspec
 import psutil
@@ -25,7 +25,7 @@ from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
 from gmg_tui.machine import files
-from gmg_tui.model import NO_ATTEMPT, AgentSpec, NodesSpec, Session, Slot, Worker, WorkerState
+from gmg_tui.model import NO_ATTEMPT, AgentSpec, NodesSpec, Rank, Session, Slot, Worker, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import AGENT_MARK
 from gmg_tui.session.protocol import Action, SetSlot
@@ -158,6 +158,16 @@ async def test_an_attempt_that_is_stopped_before_its_agent_begins_it_has_an_outc
     assigned.running.cancel()
     assert outcome is not None
     assert (outcome.by_user, outcome.by_group) == (cause is StopCause.COMMAND, cause is StopCause.GROUP)
+
+
+async def test_ranks_that_cannot_meet_say_why() -> None:
+    node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
+    node.available.set()
+    listener = MagicMock(rendezvous=AsyncMock(side_effect=GmgError("the ranks cannot meet", 1)))
+    task = Task((), {}, 0, 1, rank=Rank("g0", 0, 2))
+    outcome = await RemoteAttempt(node, Order(Slot("n1/cpu0"), task, 1, (), {}), listener).run()
+    assert outcome.failure is not None
+    assert outcome.failure.reason == "the ranks cannot meet"
 
 
 async def test_a_rank_that_has_ended_is_not_assigned_again_by_a_later_stop() -> None:

@@ -20,13 +20,20 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ssh")]
 
 SLOTS = ("a/cpu0", "b/cpu0")
 HostsSpec = Callable[..., RunSpec]
-"""A run of one CPU slot on each of the hosts, which are `a`, `b`, `refused` and `closed`."""
+"""A run of one CPU slot on each of the hosts, which are `a`, its alias `alias`, `b`, `refused` and `closed`."""
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     with sshd(tmp_path_factory.mktemp("sshd")) as server:
         yield server
+
+
+def _machine(folder: Path, name: str) -> Path:
+    """A folder for `PYTHONPATH` that makes this machine another one."""
+    (folder / name).mkdir()
+    (folder / name / "sitecustomize.py").write_text(f"import socket\nsocket.gethostname = lambda: '{name}'\n")
+    return folder / name
 
 
 @pytest.fixture
@@ -39,7 +46,9 @@ def hosts(server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host
         closed = nobody.getsockname()[1]
     config = tmp_path / "client"
     config.write_text(
-        f"Host a b\n Port {port}\n IdentityFile {key}\n SetEnv {given}\n"
+        f"Host a alias\n SetEnv {given} PYTHONPATH={_machine(tmp_path, 'a')}\n"
+        f"Host b\n SetEnv {given} PYTHONPATH={_machine(tmp_path, 'b')}\n"
+        f"Host a alias b\n Port {port}\n IdentityFile {key}\n"
         f"Host refused\n Port {port}\n IdentityFile {Path(key).parent / 'host'}\n"
         f"Host closed\n Port {closed}\n IdentityFile {key}\n"
         f"Host *\n HostName 127.0.0.1\n User {server.user}\n IdentitiesOnly yes\n StrictHostKeyChecking no\n"
@@ -59,6 +68,15 @@ async def test_unreachable_hosts_are_named_with_the_error_of_ssh(hosts: HostsSpe
     assert answer["error"].startswith("2 of 2 nodes cannot be used: refused: ")
     assert "Permission denied" in answer["error"]
     assert "closed: ssh: connect to host 127.0.0.1" in answer["error"]
+
+
+async def test_two_names_of_one_machine_are_refused(hosts: HostsSpec) -> None:
+    """Else each of its GPUs would have two workers."""
+    spec = hosts("a,b,alias", *ENDLESS)
+    process, answer = await spawn(spec)
+    await process.wait()
+    assert answer["error"] == "a and alias are one machine; name it once, as one agent runs all its slots"
+    nothing_left(spec)
 
 
 async def test_a_connection_cut_by_the_host_is_restored(hosts: HostsSpec, server: Sshd, tmp_path: Path) -> None:
