@@ -18,6 +18,8 @@ GRID: Final = "$border-blurred"
 _SCALES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _MAX_DECIMALS: Final = 6
 _MIN_SPAN: Final = 0.02
+_MIN_POSITIVE: Final = 1e-300
+"""Smaller spans cannot be divided."""
 _OUTLIERS: Final = 0.05
 _PAD: Final = 0.05
 _LABELLED: Final = 1e15
@@ -73,7 +75,7 @@ def fitted(values: Iterable[float], intervals: int) -> Axis:
     missing = max(0.0, _MIN_SPAN * abs(high) - (high - low)) / 2
     pad = _PAD * (high - low) + missing
     low, high = (0.0 if 0 <= low <= high / 2 else low - pad), high + pad
-    return axis(low, high if high > low else low + 1.0, intervals)
+    return axis(low, high if high - low > _MIN_POSITIVE else low + 1.0, intervals)
 
 
 class Canvas:

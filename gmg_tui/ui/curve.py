@@ -26,8 +26,6 @@ _COLOURS: Final = ("$accent", "$warning", "$success", "$secondary", "$primary", 
 _SIGNS: Final = "●○◆◇■□▲△"
 _MIN_WIDTH, _MIN_HEIGHT = 10, 2
 """Cells of a plot."""
-_LEGEND_FROM: Final = 9
-"""Rows a curve needs to give the legend a row of its own."""
 _UPPER_RATES: Final = 0.8
 """Share of the best rate above which rates are enlarged."""
 _MIN_UPPER: Final = 3
@@ -55,15 +53,14 @@ def curve(tuning: Tuning, answer: Answer, selected: int | None, width: int, heig
         if trial.kind is not TrialKind.TOGETHER and trial.slot in answer.slots and trial.value > 0
     ]
     points = sorted(filter(_is_drawable, trials), key=lambda trial: trial.number == selected)
-    heading = _heading(tuning, answer, points, width, 2 if height >= _LEGEND_FROM else 1)
-    rows = height - len(heading) - AXIS_ROWS
+    heading, rows = _heading(tuning, answer, points, width), height - 1 - AXIS_ROWS
     if not points or width - GUTTER < _MIN_WIDTH or rows < _MIN_HEIGHT:
         text = "no room for the curve: enlarge the terminal" if points else _why_empty(tuning)
-        lines = [*heading, *[Content("")] * (height - len(heading))]
-        if height > len(heading):
+        lines = [heading, *[Content("")] * (height - 1)]
+        if height > 1:
             text = " " * ((width - cell_len(text)) // 2) + text
             lines[(height + 1) // 2] = Content.styled(text, DIM).truncate(width, ellipsis=True)
-        return lines[:height]
+        return lines
     best = max(_corrected(trial, answer) for trial in points)
     upper = [trial for trial in points if _corrected(trial, answer) >= best * _UPPER_RATES]
     values, panels = {trial.value for trial in upper}, [(trials, width)]
@@ -74,7 +71,7 @@ def curve(tuning: Tuning, answer: Answer, selected: int | None, width: int, heig
         ]
         panels = [(trials, left), (shown, width - left)]
     drawn = (_panel(tuning, answer, selected, shown, Size(columns, rows)) for shown, columns in panels)
-    return [*heading, *(Content("").join(parts) for parts in zip(*drawn, strict=True))]
+    return [heading, *(Content("").join(parts) for parts in zip(*drawn, strict=True))]
 
 
 def _corrected(trial: Trial, answer: Answer) -> float:
@@ -201,20 +198,15 @@ def _sign_of(slot: str, answer: Answer) -> tuple[str, str]:
     return _SIGNS[number % len(_SIGNS)], _COLOURS[number % len(_COLOURS)]
 
 
-def _heading(tuning: Tuning, answer: Answer, points: Sequence[Trial], width: int, rows: int) -> list[Content]:
-    """Returns what the axes, the letters and the signs mean, in one or two rows."""
+def _heading(tuning: Tuning, answer: Answer, points: Sequence[Trial], width: int) -> Content:
+    """Returns the names of the axes, and the sign of each slot."""
     measured = {trial.slot for trial in points}
     slots = [(_sign_of(slot, answer), slot) for slot in answer.slots if slot in measured]
     axes = Content.assemble(
         (f" {safe(tune_words.unit(tuning.spec))}", "bold"), (f" over {safe(tuning.spec.variable)}", DIM)
     )
-    letters = [
-        Content.assemble((f"   {name[0].upper()}", "bold $success"), f" {name}")
-        for name, _ in tune_words.values_of(answer, tuning.spec)
-    ]
-    signs = [Content.assemble(("  " + sign, style), f" {safe(slot)}") for (sign, style), slot in slots]
-    parts = [[axes, *letters], signs] if rows > 1 else [[axes, *signs]]
-    return [Content("").join(part).truncate(width, ellipsis=True) for part in parts]
+    signs = (Content.assemble(("  " + sign, style), f" {safe(slot)}") for (sign, style), slot in slots)
+    return Content("").join([axes, *signs]).truncate(width, ellipsis=True)
 
 
 def _answer_marks(plot: _Plot, values: Container[int], tuning: Tuning, answer: Answer) -> dict[int, str]:

@@ -23,7 +23,7 @@ def _curve(tuning: Tuning, width: int = 100, height: int = 20) -> list[str]:
 
 def _place(rows: list[str], sign: str) -> tuple[int, int]:
     """Where a sign stands below the heading."""
-    return next((row.index(sign), at) for at, row in enumerate(rows) if at > 1 and sign in row)
+    return next((row.index(sign), at) for at, row in enumerate(rows) if at and sign in row)
 
 
 def _two(first: tuple[int, float], second: tuple[int, float]) -> Tuning:
@@ -45,8 +45,7 @@ def test_values_are_plotted_on_a_logarithmic_axis_and_rates_on_a_linear_one() ->
     )
     assert abs(middle - (left + right) / 2) <= 1
     assert high < between < low
-    assert rows[:2] == [" FPS over n_envs", "  ● gpu0  ○ gpu1"]
-    assert _curve(_two((64, 3e6), (4096, 12e6)), height=8)[0] == " FPS over n_envs  ● gpu0  ○ gpu1"
+    assert rows[0] == " FPS over n_envs  ● gpu0  ○ gpu1"
 
 
 def test_an_interval_taller_than_a_cell_is_drawn() -> None:
@@ -78,6 +77,7 @@ _trials = st.builds(
 )
 
 
+@example(list(_two((1, 5e-324), (1, 5e-324)).trials), 19, 5, None)
 @example(list(_two((1 << 59, 1.0), (1 << 59, 1.0)).trials), 19, 5, None)
 @given(
     st.lists(_trials, max_size=8),
@@ -206,16 +206,15 @@ def test_the_best_rates_are_enlarged_beside_the_whole_curve() -> None:
     enlarged = [row[second:] for row in rows[2:]]
     assert sum(any(sign in row for sign in "●○◆◇■□▲△") for row in enlarged) >= 5
     assert "64" in rows[-1][:second]
-    assert "17,000" in rows[-1][second:]
+    assert "18,000" in rows[-1][second:]
     assert all(row.count("└") < 2 for row in [*_curve(tunings.LADDER), *_curve(tunings.ENDED, width=60)])
 
 
-def test_equal_points_and_equal_answers_stand_side_by_side_and_the_letters_have_a_legend() -> None:
+def test_equal_points_and_equal_answers_stand_side_by_side() -> None:
     same = replace(_two((4096, 12e6), (4096, 12e6)), answer=tunings.LADDER.answer)
     rows = _curve(same)
     assert "●○" in "\n".join(rows)
     assert "RFL" in rows[-2]
-    assert rows[0] == " FPS over n_envs   R recommended   F fastest   L largest"
 
 
 def test_the_step_of_a_tuning_has_its_number() -> None:

@@ -1,9 +1,10 @@
-"""A tuning: a queue of trials, below its answer so far and its curve."""
+"""The page of a tuning: its curve, the answer so far, and the trials."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from textual.app import ComposeResult
@@ -12,6 +13,7 @@ from textual.containers import Container, Vertical
 from gmg_tui.model import Answer, Best, Trial, TrialState, Tuning, units
 from gmg_tui.results import tuning_text as tune_words
 from gmg_tui.session.client import Source
+from gmg_tui.ui import clipboard
 from gmg_tui.ui.curve import curve
 from gmg_tui.ui.drawing import Piece
 from gmg_tui.ui.facts import Fact, Facts
@@ -43,7 +45,7 @@ class TuningPage(JobsPage[Trial]):
         &.-short #top { height: auto; #answer { max-height: 100%; } }
         &.-high #answer Facts { max-height: 8; }
         &.-wide #top { layout: horizontal; height: 55%; }
-        &.-wide #answer { width: 76; max-height: 100%; }
+        &.-wide #answer { width: 78; max-height: 100%; padding-left: 2; }
         &.-wide #answer Facts { max-height: 100%; }
     }
     """
@@ -61,12 +63,14 @@ class TuningPage(JobsPage[Trial]):
             follow=lambda trials: max(trials, key=lambda trial: trial.number, default=None),
         )
         super().__init__(engine, view, trials)
-        self._answers = Table(tune_words.answer_columns(tuning.spec), key=lambda named: named[0])
+        letters, *columns = tune_words.answer_columns(tuning.spec)
+        letters = replace(letters, value=lambda row: f"{row[0][0].upper()} {row[0]}")  # as on the axis of the curve
+        self._answers = Table([letters, *columns], key=lambda named: named[0])
         self._curve = Drawing()
         self._notes = Facts()
 
     def body(self) -> ComposeResult:
-        """The curve and the answer, the trials, and the selected one."""
+        """Yields the curve and the answer, the trials, and the selected one."""
         with Container(id="top"):
             yield self._curve
             with Vertical(id="answer"):
@@ -81,13 +85,13 @@ class TuningPage(JobsPage[Trial]):
         return tuning
 
     def update_snapshot(self) -> None:
-        """Show the newest state of the tuning."""
+        """Shows the newest state of the tuning."""
         self.show_title()
         self._answers.show(tune_words.values_of(self._tuning.answer, self._tuning.spec))
         self.show_rows(self._tuning.trials, "No trial has started yet.")
 
     def show_selected(self) -> None:
-        """Show the selected trial, also in the curve, and what the answer means."""
+        """Shows the selected trial, also in the curve, and notes on the answer."""
         super().show_selected()
         tuning, trial = self._tuning, None if self.table.following else self.table.selected
         shown = tuning, tuning.answer, trial.number if trial is not None else None
@@ -95,7 +99,7 @@ class TuningPage(JobsPage[Trial]):
         self._notes.show(self._facts(tuning, tuning.answer))
 
     def title_pieces(self) -> list[Piece]:
-        """Returns the trials and the time, then the step and what is looked for, which a narrow terminal cuts."""
+        """Returns the trials and the time, then the step, which a narrow terminal cuts."""
         tuning, view = self._tuning, self._view
         failed = sum(trial.state is TrialState.FAILED for trial in tuning.trials)
         running = sum(trial.state is TrialState.RUNNING for trial in tuning.trials)
@@ -107,9 +111,9 @@ class TuningPage(JobsPage[Trial]):
             (f"{failed} failed  " if failed else "", "error"),
             (f"{_trials(tuning)}  {units.clock(view.snapshot.elapsed_s)}", "dim"),
             ("" if tuning.eta_s is None or tuning.ended else f"  about {units.span(tuning.eta_s)} left", "text"),
+            (f"  {tune_words.step_number(tuning)}", "title"),
             (f"  {tuning.step}", "title" if not tuning.ended else "warn" if tuning.reached else "ok"),
             (f"  last step: {tuning.reached}" if tuning.reached else "", "warn"),
-            (f"  {tune_words.wanted(tuning.spec)}", "text"),
         ]
 
     def selected_lines(self, row: Trial) -> Iterator[Piece]:
@@ -120,9 +124,12 @@ class TuningPage(JobsPage[Trial]):
         yield f"{text}  {row.reason or ''}", "error" if row.reason else "text"
 
     def _facts(self, tuning: Tuning, answer: Answer) -> Iterator[Fact]:
-        """What follows from the answer, the most important first: a small terminal shows the first lines."""
+        """Yields notes on the answer, the most important first."""
         best = self._best
-        if best is None:
+        if best is None and tuning.ended:
+            yield Fact("answer", "none: no trial was measured", "error")
+            yield Fact("next step", "read a trial's log (enter), fix the script or its arguments, and tune again")
+        elif best is None:
             yield Fact("answer", "none yet")
         else:
             yield Fact("command", f"$ {self._command(best)}", "strong")
@@ -147,13 +154,12 @@ class TuningPage(JobsPage[Trial]):
     def _command(self, best: Best) -> str:
         return shlex.join(tune_words.command(self._view.session.spec, self._tuning.spec.variable, best.value))
 
-    def action_copy(self) -> None:
-        """Copy the command line of the selected value."""
+    async def action_copy(self) -> None:
+        """Copies the command line of the selected value."""
         if self._best is None:
             self.app.say("There is no command line yet.")
         else:
-            self.app.copy_to_clipboard(self._command(self._best))
-            self.app.say("Copied, if the terminal supports OSC 52.")
+            self.app.say(await clipboard.copy(self.app, self._command(self._best)))
 
     def selected_job(self) -> SelectedJob | None:
         """The selected trial."""
@@ -166,6 +172,6 @@ class TuningPage(JobsPage[Trial]):
 
 
 def _trials(tuning: Tuning) -> str:
-    """How many trials there are: `4 of about 18 trials`."""
+    """Returns the number of trials: `4 of about 18 trials`."""
     decided, total = len(tuning.trials), tuning.total
     return units.count(total, "trial") if decided == total else f"{decided:,} of about {units.count(total, 'trial')}"

@@ -29,7 +29,7 @@ def app_of(tuning: Tuning, *, ascii_only: bool = False) -> FakedApp:
 async def test_a_tuning_opens_on_its_page_and_a_key_returns_there() -> None:
     app = app_of(tunings.LADDER)
     async with app.run_test(size=LARGE) as pilot:
-        await play.sees(pilot, "n_envs with the most FPS", "ladder: up to 16,384", "about 5:12 left", "8 trials")
+        await play.sees(pilot, "step 1 of 5  ladder: up to 16,384", "R recommended", "about 5:12 left", "8 trials")
         await press(pilot, "escape")
         await play.sees(pilot, "Q Queue")
         await press(pilot, "Q")
