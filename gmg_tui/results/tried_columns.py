@@ -21,6 +21,11 @@ class Row(NamedTuple):
     best: bool
     """True if no other is faster; in a tuning, if it has the recommended value."""
 
+    @property
+    def key(self) -> str:
+        """The arguments in full: masked ones may be the same for several rows."""
+        return repr((self.tried.args, sorted(self.tried.env.items())))
+
 
 def columns(rows: Iterable[Tried]) -> list[Column[Row]]:
     """The columns of these sets of arguments, with one for each metric."""

@@ -31,7 +31,7 @@ class TriedPage(TablePage[Row]):
     ENTER = "use"
 
     def __init__(self, engine: Source) -> None:
-        super().__init__(Table(columns(()), key=lambda row: arguments(row.tried), style=_style, sort_by="rate"))
+        super().__init__(Table(columns(()), key=lambda row: row.key, style=_style, sort_by="rate"))
         self._engine = engine
 
     def on_mount(self) -> None:

@@ -156,3 +156,9 @@ async def test_the_edit_dialog_opens_with_the_arguments() -> None:
 async def test_before_the_first_start_the_page_shows_a_message() -> None:
     async with opened(engine(()), "Nothing has been tried yet.") as pilot:
         await press(pilot, "down", "enter", "right", "end")
+
+
+async def test_sets_that_differ_in_a_masked_value_are_two_rows() -> None:
+    rows = tuple(_tried(64, rate, env={"API_KEY": str(rate)}) for rate in (100.0, 200.0))
+    async with opened(engine(rows), "2 sets of arguments") as pilot:
+        assert len(tables.rows(pilot.app)) == 2
