@@ -19,17 +19,16 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Bye, Lines, Update
 
-_TAIL = 1_000_000
-"""How many earlier lines are requested: all that the engine has kept."""
+_MAX_EARLIER_LINES = 1_000_000
+"""Earlier lines to request: more than the engine keeps."""
 _TERMINATING = (signal.SIGTERM, signal.SIGXCPU)
-_PAGE = 200
-"""Jobs per request."""
+_JOBS_PER_REQUEST = 200
 _INTERRUPTED = 130
 """The exit status."""
 _LEAVE_S = 8
-"""How long after SIGTERM, once the workers have ended, the engine's end and the last output may take, seconds."""
+"""Seconds after SIGTERM, once the workers have ended, for the engine's end and the last output."""
 _LAST_LINES_S = 2.0
-"""How long the last lines may take after the snapshot in which all workers have ended."""
+"""Seconds to wait for the last lines after the snapshot with the end of all workers."""
 
 
 def run(
@@ -85,14 +84,14 @@ class _Headless:
         self._reporter = Reporter(self._session)
         self._trials = Trials(self._reporter.line)
         self._quiet = self._snapshot.tuning is not None
-        """Whether the workers' output is left out: the line of a trial has all that matters."""
+        """True if the workers' output is not printed: the line of a trial has all that matters."""
         self._out = Output(sys.stdout, self._output_failed)
         self._err = Output(sys.stderr)
         self._output_error: OSError | None = None
         self._interrupts = 0
         self._interrupted = asyncio.Event()
         self.terminated = False
-        """Whether SIGTERM has come: nobody is waited for but the workers."""
+        """True once SIGTERM has come: only the workers are waited for."""
         self._complete = asyncio.Event()
         """Set once nothing more is expected from the engine."""
         self._last_lines: asyncio.TimerHandle | None = None
@@ -107,13 +106,13 @@ class _Headless:
 
     @property
     def _stopped_by_reader(self) -> bool:
-        """Whether the reader of standard output is gone."""
+        """True if the reader of standard output is gone."""
         return self._output_error is not None and self._output_error.errno == errno.EPIPE
 
     async def follow(self) -> None:
         """Report what the engine sends until all workers have ended and their last lines have arrived."""
         slots = () if self._quiet else self._session.slots
-        await self._client.follow(*(slot.name for slot in slots), tail=_TAIL)
+        await self._client.follow(*(slot.name for slot in slots), tail=_MAX_EARLIER_LINES)
         receiving = asyncio.create_task(self._receive())
         complete = asyncio.create_task(self._complete.wait())
         self._show(self._snapshot)
@@ -159,7 +158,7 @@ class _Headless:
         reporter = self._reporter
         while (queue := self._snapshot.queue) is not None and (before := reporter.jobs_reported) < queue.done:
             try:
-                ended = await self._client.queue(before, _PAGE)
+                ended = await self._client.queue(before, _JOBS_PER_REQUEST)
             except GmgError:
                 break  # the connection is lost, which is reported where its messages are read
             self._out.write(*reporter.job_ends(ended, queue.jobs))

@@ -11,8 +11,8 @@ from typing import TextIO
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.model.text import safe
 
-_ROOM_BYTES = 1 << 20
-"""How much may wait to be written before `Output.full` is true."""
+_MAX_BUFFERED_BYTES = 1 << 20
+"""Bytes to buffer before `Output.full` is true."""
 
 
 class Output:
@@ -37,8 +37,8 @@ class Output:
 
     @property
     def full(self) -> bool:
-        """Whether so much waits to be written that lines should be left out."""
-        return len(self._waiting) > _ROOM_BYTES
+        """True if the reader is too slow for every line to be printed."""
+        return len(self._waiting) > _MAX_BUFFERED_BYTES
 
     def write(self, *lines: str) -> None:
         """Queue `lines` for writing."""

@@ -29,11 +29,10 @@ from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.session.protocol import Lines
 
 _AMOUNT = re.compile(r"[\d:.]+")
-"""What may change in a text without making it a different one."""
+"""Amounts, whose changes make no new text."""
 _LOST = re.compile(r"^(\S+: lost since [\d:]+).*")
-"""The note on a lost node, the same whatever follows."""
-_STATUS_EVERY_S = 5.0
-"""The shortest time between two status lines."""
+"""The beginning of the note on a lost node, which identifies it."""
+_MIN_STATUS_GAP_S = 5.0
 _WAITS = frozenset({WorkerState.WAITING, WorkerState.RESTARTING, WorkerState.STOPPING})
 
 
@@ -51,7 +50,7 @@ class Reporter:
         """The workers by slot, and the groups by id, as they were reported last."""
         self._reported: set[tuple[str, str]] = set()
         self.jobs_reported = 0
-        """How many of a sweep's ended jobs have been looked at. One that is retried is none of them any more."""
+        """The number of a sweep's ended jobs that were reported; a retried job counts no more."""
         self._status = ""
         self._status_time = float("-inf")
 
@@ -68,12 +67,12 @@ class Reporter:
                 yield f"{message.slot:<{self._width}} │ {line}"
 
     def missed(self, snapshot: Snapshot) -> Iterator[str]:
-        """How many of the newest lines of each worker were left out."""
+        """Yields the number of the newest lines of each worker that were not printed."""
         for worker in snapshot.workers:
             yield from self._left_out(worker.slot, worker.log_lines)
 
     def has_all_lines(self, snapshot: Snapshot) -> bool:
-        """Whether the lines of all workers have arrived."""
+        """True once the lines of all workers have arrived."""
         return all(self._next_line[worker.slot] >= worker.log_lines for worker in snapshot.workers)
 
     def _left_out(self, slot: str, up_to: int) -> Iterator[str]:
@@ -122,7 +121,7 @@ class Reporter:
             yield self.line(job.slot or "", what)
 
     def _changes(self, name: str, now: Worker | RankGroup, snapshot: Snapshot) -> Iterator[str]:
-        """What has changed of a worker or a group since it was reported last."""
+        """Yields the changes of a worker or a group since its last report."""
         before = self._before.get(name)
         if before is not None and before.job != now.job:
             before = None
@@ -137,7 +136,7 @@ class Reporter:
             yield self.line(name, "no longer stuck")
 
     def _of_gpus(self, snapshot: Snapshot) -> Iterator[str]:
-        """What is wrong with the GPUs, each once; a growing figure is not reported again."""
+        """Yields the troubles of the GPUs, each once: a growing figure is no new one."""
         troubles = {sample.uuid: sample.health.troubles for sample in snapshot.samples if sample.health}
         for slot in self._session.slots:
             for trouble in troubles.get(slot.gpu.uuid, ()) if slot.gpu else ():
@@ -154,7 +153,7 @@ class Reporter:
     def status(self, snapshot: Snapshot) -> str | None:
         """The line with the sum and the states; None when it is not due or nothing but the time has changed."""
         text = "  ".join(self._totals(snapshot))
-        if 0 <= snapshot.time - self._status_time < _STATUS_EVERY_S or text == self._status:
+        if 0 <= snapshot.time - self._status_time < _MIN_STATUS_GAP_S or text == self._status:
             return None
         self._status, self._status_time = text, snapshot.time
         eta_s = snapshot.queue.eta_s if snapshot.queue is not None else None
@@ -197,7 +196,7 @@ class Trials:
         self._reported: dict[int, TrialState] = {}
 
     def events(self, tuning: Tuning) -> Iterator[str]:
-        """What has happened since the tuning that was given before: ends, then the step, then starts."""
+        """Yields the changes since the last call: ends, then the step, then starts."""
         spec, trials = tuning.spec, tuning.trials[tuning.earlier :]
         yield from (line for trial in trials if trial.state.ended for line in self._news(trial, spec))
         if tuning.step != self._step:
@@ -219,7 +218,7 @@ class Trials:
 
 
 def _trial_end(trial: Trial, spec: TuneSpec) -> str:
-    """How a trial ended: `measured 5,696,782 FPS ±0.9 %, 3.6 GiB`, `failed: CUDA out of memory`."""
+    """Returns the end of a trial: `measured 5,696,782 FPS ±0.9 %, 3.6 GiB`, `failed: CUDA out of memory`."""
     if trial.state is not TrialState.MEASURED:
         return f"{trial.state.value}: {trial.reason or 'no reason known'}"
     memory = "" if trial.memory_mib is None else f", {units.mib(trial.memory_mib)}"
@@ -228,7 +227,7 @@ def _trial_end(trial: Trial, spec: TuneSpec) -> str:
 
 
 def _identity(of: Worker | RankGroup) -> Hashable:
-    """What makes its state a different one: of what it waits for, no amount; of a signal, not how long is left."""
+    """Returns what tells two states apart: the wait reason without amounts, the signal without the seconds left."""
     waits_for = _AMOUNT.sub("", of.reason or "") if of.state in _WAITS else ""
     if isinstance(of, RankGroup):  # while it restarts, its ranks begin their next attempt one after another
         return of.state, of.state is WorkerState.RESTARTING or of.restarts, of.waits_for, waits_for
@@ -236,13 +235,13 @@ def _identity(of: Worker | RankGroup) -> Hashable:
 
 
 def _is_problem(worker: Worker) -> bool:
-    """Whether a job's worker does not simply run: it restarts, or what it waits for is known."""
+    """True if a job's worker restarts, or waits for a known reason."""
     waits = worker.state is WorkerState.WAITING and worker.job is not None and worker.reason is not None
     return waits or worker.state is WorkerState.RESTARTING
 
 
 def _state(of: Worker | RankGroup, now: float) -> str:
-    """The state of a worker or a group in one line."""
+    """Returns the state of a worker or a group as one line."""
     if isinstance(of, RankGroup):
         whole, attempt, after = f" {units.count(len(of.slots), 'rank')}", of.restarts + 1, ""
         waits = f"{'rank' if len(of.waits_for) == 1 else 'ranks'} {', '.join(map(str, of.waits_for))}"
@@ -272,12 +271,12 @@ def _state(of: Worker | RankGroup, now: float) -> str:
 
 
 def states(names: Iterable[str]) -> str:
-    """How many workers are in each state: `1 failed, 7 running`."""
+    """Returns the number of workers in each state: `1 failed, 7 running`."""
     return ", ".join(f"{number} {state}" for state, number in sorted(Counter(names).items()))
 
 
 def counts(queue: Queue, tuning: Tuning | None = None) -> str:
-    """The queue's progress: `12/30 jobs, 3 active, 1 failed`, that of a tuning: `4/18 trials, 2 active`."""
+    """Returns the progress of a queue: `12/30 jobs, 3 active, 1 failed`; of a tuning: `4/18 trials, 2 active`."""
     noun, total = ("job", queue.jobs) if tuning is None else ("trial", max(queue.jobs, tuning.total))
     states = (("active", queue.running), ("failed", queue.failed), ("stopped", queue.stopped))
     parts = [

@@ -54,8 +54,8 @@ class Activity:
             self._output, self._output_at, self._silent_cpu_s = output, now, 0.0
         self.stopped = next((proc.stopped for proc in members if proc.stopped is not None), None)
         self._cpu_s, self._updated_at = cpu_s, now
-        self.memory_rss_mib = sum(proc.rss_mib for proc in members)
-        self.memory_rss_peak_mib = max(self.memory_rss_peak_mib or 0.0, self.memory_rss_mib)
+        self.memory_rss_mib = sum(proc.rss_mib for proc in members) or None
+        self.memory_rss_peak_mib = max(self.memory_rss_peak_mib or 0.0, self.memory_rss_mib or 0.0) or None
         self.pids = frozenset(proc.pid for proc in members)
 
     def idle_for_s(self, now: float) -> float:

@@ -81,10 +81,10 @@ class Column(Generic[T]):
     write: Callable[[Any], str] = plain
     """Formats a value, never None, for people."""
     priority: int = 50
-    """Where there is no room, the column with the lowest goes first; the one with the highest stays."""
+    """A table that is too narrow drops the columns of the lowest priority first."""
     where: Where = Where.EVERYWHERE
     left: bool = False
-    """Whether it is text, aligned left."""
+    """True for text, which is aligned left."""
     limit: int = 40
     """Maximum width of a cell."""
 

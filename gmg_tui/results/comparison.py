@@ -52,14 +52,14 @@ class Row(NamedTuple):
 
     name: str
     values: tuple[Any, ...]
-    """One for each session; None where unknown."""
+    """One for each session; None if unknown."""
 
     def value(self, index: int) -> Any:
-        """That of a session."""
+        """Returns the value of a session."""
         return self.values[index]
 
     def change_pct(self, index: int) -> float | None:
-        """Of a session's rate, against that of the first."""
+        """Returns the change of a session's rate against the first session's."""
         before, after = self.values[0], self.values[index]
         return 100 * (after - before) / before if before and after is not None else None
 
@@ -75,12 +75,12 @@ class Comparison:
         unit: What a row is of: `slot`, `job` or `value`.
         figures: Start time and memory of each session, by the fields of their attempts.
         doubts: Why the rates cannot be compared, in one sentence each.
-        changes: How much faster each session but the first is; None where that is unknown.
+        changes: The change of the rate of each session but the first; None if unknown.
         remarks: The `doubts`, else the `changes`, then what to know of the sessions' rates, in one sentence each.
     """
 
     def __init__(self, sessions: Sequence[ReportData], blocks: Sequence[Blocks] = ()) -> None:
-        """Compare `sessions`; `blocks` are the rates over time of each, where they are known."""
+        """Compares `sessions`; `blocks` are the rates of each over time, if known."""
         self.sessions = sessions
         queued = any(data.queued for data in sessions)
         self.unit = "value" if all(data.tuning for data in sessions) else "job" if queued else "slot"
@@ -110,7 +110,7 @@ class Comparison:
                 yield f"not a comparison: {row.name} changes what a step computes"
 
     def _verdict(self, data: ReportData, of: Change | None) -> str:
-        """How much faster a session is than the first, in one sentence; empty if unknown."""
+        """Returns a sentence with the change of the rate against the first session; empty if unknown."""
         if of is None:
             return ""
         pairs, first = units.count(of.pairs, self.unit), self.sessions[0].name
@@ -233,7 +233,7 @@ def _change_json(of: Change | None) -> dict[str, Any]:
 
 
 def _figures(data: ReportData) -> dict[str, float]:
-    """What `_FIGURES` are of a session's jobs that did not fail."""
+    """Returns the `_FIGURES` of a session's jobs, without the failed ones."""
     attempts = [job.last for job in data.jobs if job.state is not WorkerState.FAILED]
     values = {field: [value for each in attempts if (value := getattr(each, field)) is not None] for field in _TITLES}
     return {field: sum_up(values[field]) for field, sum_up, *_ in _FIGURES if values[field]}
@@ -255,7 +255,7 @@ def _rows(of: Iterable[Mapping[str, Any]]) -> list[Row]:
 
 
 def _key(data: ReportData, job: JobRecord) -> str:
-    """What a job's rate is of; in a tuning the value, which another session may have measured on another slot."""
+    """Returns the row of a job: its name; in a tuning the value, which another session may measure on another slot."""
     return job.name.partition(",")[0] if data.tuning is not None else job.name
 
 
@@ -279,7 +279,7 @@ def _measured(data: ReportData, blocks: Blocks) -> dict[str, Measured]:
 
 
 def _remarks(data: ReportData) -> Iterator[str]:
-    """What to know of a session's rates, in one line each."""
+    """Yields the jobs of a session whose rates do not count, a line for each reason."""
     if data.failed:
         yield f"{data.name}: failed and left out: {listed(data.failed)}"
     sound = (job for job in data.jobs if job.state is not WorkerState.FAILED and job.last.rate is not None)
@@ -293,7 +293,7 @@ def _clean(lines: Iterable[str]) -> list[str]:
 
 
 def _settings(data: ReportData) -> dict[str, str | None]:
-    """What a session ran with, by name; None where that is unknown or was not given."""
+    """Returns the settings of a session by name; None if unknown or not given."""
     session, spec = data.session, data.session.spec
     gpus = [slot.gpu for slot in session.slots if slot.gpu is not None]
     models = Counter(gpu.name for gpu in gpus)

@@ -45,12 +45,12 @@ STYLES: dict[str, str] = {
 
 
 def _of(path: str) -> Callable[[JobRecord], Any]:
-    """The value of a field, such as `last.fps.mean`; None where a part of its path is None."""
+    """Returns a getter for a field such as `last.fps.mean`; None if a part of its path is None."""
     return lambda job: reduce(lambda value, name: None if value is None else getattr(value, name), path.split("."), job)
 
 
 def columns(jobs: Sequence[JobRecord]) -> list[Column[JobRecord]]:
-    """The columns for these jobs, or attempts of jobs: those of their values, metrics and results as they appear.
+    """Returns the columns for these jobs, or attempts of jobs; their values, metrics and results come as they appear.
 
     A value named like a fixed column gets the prefix `value_`, a result named like any other column `result_`.
     """

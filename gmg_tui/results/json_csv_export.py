@@ -25,7 +25,7 @@ _MEANS: Final = ("gpu_util_mean_pct", "memory_peak_mib", "power_mean_w", "energy
 
 
 def export(session: Session) -> None:
-    """Generate all files of a session from its store, and that of `--summary`, each of which is replaced at once.
+    """Writes all files of a session from its store, and the one of `--summary`; each is replaced atomically.
 
     Raises:
         StoreError: The store cannot be read.
@@ -61,7 +61,7 @@ def detailed(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:
 
 
 def table(jobs: Iterable[JobRecord], *, raw: bool = False) -> Iterator[bytes]:
-    """The content of `summary_results.csv`: a row for each of `jobs`; `raw` is that of `as_csv`."""
+    """Yields the lines of `summary_results.csv`, a row for each of `jobs`; for `raw` see `as_csv`."""
     rows = list(map(_short, jobs))
     yield from as_csv(columns(rows), rows, raw=raw)
 

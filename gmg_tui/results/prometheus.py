@@ -20,9 +20,9 @@ from gmg_tui.session.store.reader import open_store
 
 _MIB = float(1 << 20)
 _ANSWER_S = 3.0
-"""How long an engine may take to answer; a scrape may take 10 s."""
+"""Timeout of an engine's answer; a scrape may take 10 s."""
 _LOST_S = 900.0
-"""How long a lost session is exported as one whose engine does not answer."""
+"""Seconds for which a lost session is exported as one whose engine does not answer."""
 
 
 def _done(worker: Worker) -> float | None:
@@ -45,7 +45,7 @@ _WORKER: tuple[tuple[str, str, Callable[[Worker], float | None], float], ...] = 
 
 _GPU: tuple[tuple[str, str, str, float], ...] = (
     ("gmg_gpu_lost", "1 if the driver reports the GPU as lost.", "lost", 1),
-    ("gmg_gpu_utilization_ratio", "Share of the time in which a kernel ran.", "gpu_util_pct", 0.01),
+    ("gmg_gpu_utilization_ratio", "Share of the time with a kernel running.", "gpu_util_pct", 0.01),
     ("gmg_gpu_memory_used_bytes", "Memory in use.", "memory_used_mib", _MIB),
     ("gmg_gpu_memory_total_bytes", "Memory that it has.", "memory_total_mib", _MIB),
     ("gmg_gpu_temperature_celsius", "Temperature.", "temperature_c", 1),
@@ -57,7 +57,7 @@ _GPU: tuple[tuple[str, str, str, float], ...] = (
 
 
 Seen = tuple[Session, Snapshot | None]
-"""What a scrape sees of a session: its newest snapshot; None where its engine does not answer."""
+"""A session at a scrape: its newest snapshot; None if its engine does not answer."""
 
 
 class SessionsCollector(Collector):
@@ -75,7 +75,7 @@ class SessionsCollector(Collector):
 
 
 async def _views() -> list[Seen]:
-    """What there is to export, by the sessions' names."""
+    """Returns the sessions to export, by name."""
     entries = sorted((entry for entry in sessions.listing() if entry.here), key=lambda entry: entry.name)
     since = time.time() - _LOST_S
     lost = [entry for entry in entries if entry.state == "lost" and (entry.record.ended or entry.written) > since]
@@ -101,7 +101,7 @@ class _Scrape:
         self.metrics: dict[str, Metric] = {}
 
     def add(self, name: str, text: str, value: float | None, scale: float = 1, /, **labels: str) -> None:
-        """Add a sample of `value` times `scale`; a name that ends in `_total` is that of a counter, every other that of a gauge."""
+        """Adds a sample of `value` times `scale`: of a counter if the name ends in `_total`, else of a gauge."""
         if value is not None:
             family, kind = name.removesuffix("_total"), "counter" if name.endswith("_total") else "gauge"
             nonempty = {key: label for key, label in labels.items() if label}
@@ -141,7 +141,7 @@ def _write_session(scrape: _Scrape, session: Session, snapshot: Snapshot) -> Non
 
 
 def _write_totals(scrape: _Scrape, session: Session) -> None:
-    """What the session's store has counted on each slot. Raises `StoreError`."""
+    """Returns the counts of the session's store for each slot. Raises `StoreError`."""
     name = session.spec.name
     with open_store(Path(session.spec.folder) / sessions.STORE) as stored:
         ran = [each for attempts in stored.attempts.values() for each in attempts]
@@ -174,7 +174,7 @@ def _write_worker(scrape: _Scrape, worker: Worker, of_slot: dict[str, str]) -> N
 
 
 def _write_gpu(scrape: _Scrape, gpu: Gpu, sample: GpuSample, labels: dict[str, str]) -> None:
-    """What a GPU reports; empty where the driver does not answer for it."""
+    """Yields the figures of a GPU; none if the driver does not answer for it."""
     del labels["slot"]
     scrape.add("gmg_gpu_info", "The GPU's name.", 1, **labels, name=gpu.name)
     for name, text, field, scale in _GPU:

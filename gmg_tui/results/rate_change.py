@@ -1,4 +1,4 @@
-"""How much the rates of one session differ from those of another, and how sure that is."""
+"""The change of the rates between two sessions, and its confidence interval."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _MAX_CORRELATION = 0.7
 
 
 class Measured(NamedTuple):
-    """A rate, with the means of consecutive blocks of its run, where they are known."""
+    """A rate, with the means of consecutive blocks of its run, if known."""
 
     rate: float
     blocks: Sequence[float] = ()
 
 
 class Change(NamedTuple):
-    """How much faster one session is than another, per cent, and the 95 % interval of that, None if unknown."""
+    """The change of the rate from one session to another, per cent, and its 95 % interval, None if unknown."""
 
     pct: float
     interval_pct: tuple[float, float] | None
     pairs: int
-    """How many slots, jobs or values both have measured."""
+    """The number of slots, jobs or values that both have measured."""
 
     def is_slower(self, than_pct: float) -> bool:
         """True if it is slower by more than `than_pct`, and the noise does not explain that it is slower."""
@@ -70,7 +70,7 @@ def _between(logs: Sequence[float]) -> tuple[float, int] | None:
 
 
 def _within(pairs: Sequence[tuple[Measured, Measured]]) -> tuple[float, int] | None:
-    """The same by the noise within each run; None where that is unknown of any."""
+    """Returns the interval by the noise within each run; None if any has no blocks."""
     errors = [_error(run) for pair in pairs for run in pair]
     known = [error for error in errors if error is not None]
     if len(known) < len(errors):

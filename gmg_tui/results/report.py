@@ -1,4 +1,4 @@
-"""What a report is made of: a session's jobs and attempts as rows, their order and their totals."""
+"""The data of a report: a session's jobs and attempts as rows, their order and their totals."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ReportData(Struct, frozen=True):
 
     @property
     def tuning(self) -> Tuning | None:
-        """The tuning; None where nothing is tuned."""
+        """The tuning; None in other sessions."""
         return self.snapshot.tuning if self.snapshot is not None else None
 
     @property
@@ -89,23 +89,23 @@ class ReportData(Struct, frozen=True):
 
     @property
     def simulated(self) -> bool:
-        """Whether its GPUs were."""
+        """True if its GPUs were simulated."""
         return self.session.spec.simulate is not None
 
     @property
     def queued(self) -> bool:
-        """Whether its jobs ran one after another, as those of a sweep or a tuning."""
+        """True if its jobs came from a queue: a sweep or a tuning."""
         return self.session.spec.sweep is not None
 
     @property
     def best(self) -> str | None:
-        """The column by which a sweep asks its table to be ordered."""
+        """The column that a sweep names to order its table by."""
         sweep = self.session.spec.sweep
         return sweep.best if sweep is not None else None
 
     @property
     def heading(self) -> str:
-        """The session, in one line."""
+        """The session's name, state, script and start."""
         began = [ran.attempt.started for each in self.attempts.values() for ran in each if ran.attempt.started]
         first = min([self.session.began, *began])
         started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(first))
@@ -121,11 +121,11 @@ class ReportData(Struct, frozen=True):
 
     @property
     def interrupted(self) -> int:
-        """How many jobs of a sweep were running when the engine died."""
+        """The number of a sweep's jobs that ran when the engine died."""
         return sum(job.reason == _INTERRUPTED for job in self.jobs)
 
     def span(self, ran: JobAttempt) -> tuple[float, float] | None:
-        """When an attempt started and ended, Unix seconds; None where that is unknown.
+        """Returns the start and the end of an attempt, Unix seconds; None if unknown.
 
         An attempt that was running when the engine died counts up to the session's last recorded moment. Once the session
         was resumed, its end is unknown.
@@ -182,7 +182,7 @@ class ReportData(Struct, frozen=True):
 
     @property
     def failures(self) -> list[Failure]:
-        """Why jobs failed, the most frequent reason first; a plain run's group counts as one."""
+        """The reasons of failures, the most frequent first; a plain run's group counts as one."""
         groups = [group for group in self.plain.groups if group.state is WorkerState.FAILED] if self.plain else []
         grouped = {slot for group in groups for slot in group.slots}
         failed = [job for job in self.jobs if job.state is WorkerState.FAILED and job.slot not in grouped]
@@ -213,7 +213,7 @@ class ReportData(Struct, frozen=True):
 
     @property
     def totals(self) -> list[tuple[str, str]]:
-        """The time and the energy of all jobs together, where they are known, formatted for people."""
+        """The time and the energy of all jobs together, if known, formatted for people."""
         energies_j = [job.energy_j for job in self.jobs if job.energy_j is not None]
         time_text = units.clock(self.snapshot.total_s) if self.snapshot is not None else ""
         energy_text = units.energy(sum(energies_j)) if energies_j else ""
@@ -268,7 +268,7 @@ def _after_loss(job: JobRecord, until: float, *, queued: bool) -> JobRecord:
 
 
 def at_end(session: Session, snapshot: Snapshot) -> ReportData:
-    """As `collect`, of a plain run by its last snapshot, which has the newest attempts alone."""
+    """Returns the data of a plain run from its last snapshot, with the newest attempts alone."""
 
     def job(number: int, worker: Worker) -> JobRecord:
         last, rank = worker.newest, worker.group or Rank("", 0, 0)
@@ -292,7 +292,7 @@ def at_end(session: Session, snapshot: Snapshot) -> ReportData:
 
 
 def load(entry: SessionEntry) -> ReportData:
-    """As `collect`, of the session's store. Raises `StoreError`."""
+    """Returns the data of a session from its store. Raises `StoreError`."""
     with open_store(entry.folder / STORE) as stored:
         return collect(entry, stored)
 

@@ -35,13 +35,13 @@ _STATES = {
 }
 _OTHER_STATE = "#8C8C8C"
 _MARKS = (("failure", "x", "#D55E00"), ("restart", "triangle-up", "#0072B2"), ("edit", "star", "#CC79A7"))
-"""What is marked on the slots: its name, symbol and colour."""
+"""The marks on the slots: name, symbol and colour."""
 _MAX_BARS = 5000
 """Of more, the longest are drawn."""
 _ALL_POINTS = 60_000
 """Over all lines."""
 _GAP_STEPS = 5
-"""A time without samples of so many median steps is a gap in the line: nothing ran."""
+"""Median steps without a sample after which the line has a gap: nothing ran."""
 _SHOWN_SHARE, _HEADROOM = 0.99, 1.08
 """Share of the values that an axis has room for, and the room above them."""
 _BESIDE, _LABELLED, _MAX_JOBS = 4, 40, 2000
@@ -179,7 +179,7 @@ def curve(tuning: Tuning) -> Figure:
 
 
 def rates(made: Comparison) -> Figure:
-    """The rates of all sessions as bars, those of a slot or job beside each other."""
+    """Returns the rates of all sessions as bars, grouped by slot or job."""
     figure = Figure()
     keys = [plain(row.name) for row in made.rows]
     for number, data in enumerate(made.sessions):
@@ -196,7 +196,7 @@ def plain_chart(figure: Figure) -> Figure:
 
 
 def _styled(figure: Figure, height: int) -> Figure:
-    """The figure without colours: a page sets those of its theme."""
+    """Returns the figure without colours, which a page sets by its theme."""
     font = {"family": "system-ui, sans-serif", "size": 12}
     figure.update_layout(template="none", paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", font=font)
     figure.update_xaxes(zeroline=False)
@@ -272,7 +272,7 @@ def _hover(ran: JobAttempt, seconds: float) -> str:
 
 
 def _marks(data: ReportData) -> Iterator[dict[str, Any]]:
-    """Where attempts failed, others followed, and with other arguments or another environment."""
+    """Yields the marks of failures, retries, and changes of arguments or environment."""
     marks: dict[str, list[tuple[float, str, str]]] = {name: [] for name, _, _ in _MARKS}
     given: dict[tuple[int, int], object] = {}
     for ran, (started, ended) in _attempts(data):

@@ -70,7 +70,7 @@ def _metrics(data: ReportData, stored: Stored) -> Iterator[str]:
 
 
 def _headline(data: ReportData, leaders: Iterable[tuple[str, Column[JobRecord], JobRecord | None]]) -> Iterator[str]:
-    """What matters most: the best and the fastest job with their settings, then the totals."""
+    """Returns the best and the fastest job with their settings, then the totals."""
     facts = []
     for title, column, job in leaders:
         if job is not None:
@@ -111,7 +111,7 @@ def tuning(of: Tuning) -> Iterator[str]:
     answer = of.answer
     yield from _soft(filter(None, [tune_words.cut_short(of)]))
     yield _chart(charts.curve(of))
-    if together := tune_words.together(answer, of.spec):
+    if together := tune_words.rate_together(answer, of.spec):
         yield f"<p>{in_html(of.spec.variable)} = {in_html(together)}</p>"
     yield tables.html(tune_words.answer_columns(of.spec), tune_words.values_of(answer, of.spec))
     yield from (f"<p>{name}: {in_html(text)}</p>" for name, text in tune_words.notes(answer, of.spec))

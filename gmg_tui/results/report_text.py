@@ -18,9 +18,8 @@ from gmg_tui.results.report import ReportData
 from gmg_tui.session import LOGS, SUMMARY, TUNE
 
 MAX_ROWS = 40
-"""A terminal gets so many, the first."""
+"""Rows of a table on a terminal; the others are counted."""
 _MAX_FAILURES = 10
-"""Reasons of failures that are printed."""
 _ORDER_PRIORITY = 95
 _TRIAL_STYLES: dict[str, str] = {
     **dict.fromkeys(TrialState, "dim"),
@@ -45,7 +44,7 @@ def at_end(session: Session, snapshot: Snapshot) -> list[str]:
     return [
         "no job can start: every GPU that the jobs may use is benched",
         *(f"{slot}: {why}" for slot, why in snapshot.queue.benched.items()),
-        "mend them (nvidia-smi, the kernel's log, gmg-tui doctor), or give others with --gpus, and continue the sweep",
+        "fix them (nvidia-smi, the kernel's log, gmg-tui doctor), or give others with --gpus, and continue the sweep",
         logs,
     ]
 
@@ -92,7 +91,7 @@ def trials(tuning: Tuning, width: int | None, *, colour: bool) -> list[str]:
 def answer_lines(tuning: Tuning) -> list[str]:
     """The answer as plain lines: a short table, what to know of it, and the command line of the recommended value."""
     spec, answer = tuning.spec, tuning.answer
-    headline = [f"{spec.variable} = {together}"] if (together := tune_words.together(answer, spec)) else []
+    headline = [f"{spec.variable} = {rate}"] if (rate := tune_words.rate_together(answer, spec)) else []
     table = tables.terminal(tune_words.answer_columns(spec), tune_words.values_of(answer, spec))
     lines = [
         *filter(None, [tune_words.cut_short(tuning)]),
@@ -106,7 +105,7 @@ def answer_lines(tuning: Tuning) -> list[str]:
 
 
 def _below(data: ReportData) -> Iterator[str]:
-    """What is printed under the table: the totals, what went wrong, and where the files are."""
+    """Yields the lines under the table: totals, failures, warnings, and the files."""
     yield _summary(data)
     yield from _failures(data)
     if data.plain is not None:
@@ -132,7 +131,7 @@ def _below(data: ReportData) -> Iterator[str]:
 
 
 def _failures(data: ReportData) -> Iterator[str]:
-    """Why jobs failed, and what helps."""
+    """Yields the reasons of failures, with advice."""
     failures = data.failures
     for failure in failures[:_MAX_FAILURES]:
         yield f"{failure.who} failed: {failure.reason}"
@@ -143,7 +142,7 @@ def _failures(data: ReportData) -> Iterator[str]:
 
 
 def _summary(data: ReportData) -> str:
-    """The totals of all jobs, in one line."""
+    """Returns the totals of all jobs as one line."""
     parts = [", ".join(f"{data.states[state]:,} {state}" for state in WorkerState if state in data.states) or "no jobs"]
     if (rate := data.rate) is not None:
         without = f" without {units.count(len(data.failed), 'failed worker')}" if data.failed else ""

@@ -1,6 +1,6 @@
 """Tables for people: fits columns into a width, and renders them with Rich for the terminal and as HTML.
 
-Widths are counted in terminal columns, of which CJK characters and emoji take two.
+Widths are in terminal cells; a CJK character or an emoji takes two.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _GAP = 2
 """Spaces between two columns."""
 _UNLIMITED = 1 << 16
 _CONTROLS = dict.fromkeys((*range(9), *range(11, 32), 127), "·")
-"""What HTML does not allow: a NUL ends what some browsers read."""
+"""Characters that HTML does not allow: some browsers stop at a NUL."""
 
 
 def terminal(
@@ -37,7 +37,7 @@ def terminal(
 ) -> list[str]:
     """The lines of a table: heading, rows, and what there was no room for.
 
-    Columns without any value are left out. Then those of the lowest priority are, until the table fits.
+    Columns without any value are left out, then columns of the lowest priority until the table fits.
 
     Args:
         columns: All columns.
@@ -86,13 +86,13 @@ def terminal(
 
 
 def _width(column: Column[T], cells: Iterable[str], most: int | None) -> int:
-    """The width of a column, in which a cell longer than its `limit` is cut; without a greatest width `most` none is."""
+    """Returns the width of a column; its cells are cut to its `limit` if the table has a greatest width `most`."""
     widest = max(map(cell_len, cells), default=0)
     return max(cell_len(column.heading), widest if most is None else min(widest, column.limit))
 
 
 def output() -> tuple[int | None, bool]:
-    """The width of standard output, None where it is no terminal, and whether it takes colours."""
+    """Returns the width of standard output, None if it is no terminal, and whether it takes colours."""
     if not sys.stdout.isatty():
         return None, False
     colour = os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")

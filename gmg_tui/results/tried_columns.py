@@ -54,7 +54,7 @@ def arguments(tried: Tried) -> str:
 
 
 def _state(row: Row) -> str:
-    """What stands out: that it runs, that it never ran, or that it is the best."""
+    """Returns `failed`, `running` or `best`, if any applies."""
     if row.tried.failed == row.tried.attempts:
         return "failed"
     notable = [*(["best"] if row.best else []), *(["running"] if row.tried.running else [])]

@@ -24,7 +24,7 @@ def unit(spec: TuneSpec) -> str:
 
 
 def wanted(spec: TuneSpec) -> str:
-    """What is looked for: `n_envs with the most FPS`."""
+    """Returns the goal of the search: `n_envs with the most FPS`."""
     return f"{spec.variable} with the most {unit(spec)}"
 
 
@@ -55,7 +55,7 @@ def values_of(answer: Answer, spec: TuneSpec) -> list[tuple[str, Best]]:
 
 
 def limit(answer: Answer, spec: TuneSpec) -> str:
-    """What bounds the value; empty if unknown, and where none ran."""
+    """Returns the limit of the value; empty if unknown, or if none ran."""
     if answer.largest is None:
         return ""
     if answer.edge is not None:
@@ -68,8 +68,8 @@ def limit(answer: Answer, spec: TuneSpec) -> str:
     return f"{most:,} (memory)" if most >= ran else f"{ran:,} (memory is nearly used up)"
 
 
-def together(answer: Answer, spec: TuneSpec) -> str:
-    """What the recommended value reaches on all slots at once; empty before that is measured."""
+def rate_together(answer: Answer, spec: TuneSpec) -> str:
+    """Returns the rate of the recommended value on all slots at once; empty before that is measured."""
     of = answer.together
     if of is None:
         return ""
@@ -92,20 +92,20 @@ def step_number(tuning: Tuning) -> str:
 
 
 def cut_short(tuning: Tuning) -> str:
-    """Why a tuning has not come to its end, and how far it is; empty if it has."""
+    """Returns the reason why a tuning did not end, and its progress; empty if it did."""
     if not tuning.ended:
         return f"not finished; step: {tuning.step}"
     return f"{tuning.step}; last step: {tuning.reached}" if tuning.reached else ""
 
 
 def notes(answer: Answer, spec: TuneSpec) -> list[tuple[str, str]]:
-    """What to know of an answer, each after a word for its kind."""
+    """Returns the notes on an answer, each after a word for its kind."""
     known = [("limit", limit(answer, spec)), ("slots", factors(answer))]
     return [*((name, text) for name, text in known if text), *(("warning", warning) for warning in answer.warnings)]
 
 
 def caution(spec: TuneSpec) -> str:
-    """What an answer does not cover."""
+    """Returns the limits of an answer."""
     return f"{spec.variable} changes what is learned too, not only how fast."
 
 

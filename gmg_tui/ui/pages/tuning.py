@@ -135,7 +135,7 @@ class TuningPage(JobsPage[Trial]):
             yield Fact("command", f"$ {self._command(best)}", "strong")
         notes = [
             ("limit", tune_words.limit(answer, tuning.spec), "error" if answer.edge is not None else "text"),
-            ("together", tune_words.together(answer, tuning.spec), "strong"),
+            ("together", tune_words.rate_together(answer, tuning.spec), "strong"),
             *(("warning", warning, "warn") for warning in answer.warnings),
             ("slots", tune_words.factors(answer), "text"),
             ("note", tune_words.caution(tuning.spec) if best is not None else "", "text"),

@@ -126,7 +126,7 @@ def test_the_recommended_value_is_then_measured_on_all_slots_at_once(slots: int)
     assert together.margin_pct is not None
     assert [trial.kind for trial in outcome.trials[-slots:]] == [TrialKind.TOGETHER] * slots
     assert all(trial.measured_s == 60 for trial in outcome.trials[-slots:])
-    text = tune_words.together(outcome.answer, TuneSpec())
+    text = tune_words.rate_together(outcome.answer, TuneSpec())
     assert re.match(rf"[\d,]+ on {slots} slots?: [\d,]+ FPS ±0\.5 %", text)
 
 
