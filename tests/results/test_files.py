@@ -173,6 +173,8 @@ def test_the_summary_has_its_form(tmp_path: Path) -> None:
         "power_mean_w": None,
         "energy_j": None,
         "log": "logs/gpu0.log",
+        "checkpoint": None,
+        "continued_from": None,
     }
     assert (second["state"], second["reason"]) == ("failed", "out of memory")
 
