@@ -14,11 +14,11 @@ from pathlib import Path
 from gmg_tui.model import Slot
 
 NAMES = ("slot", "gpu", "i", "n", "seed")
-"""What every worker has."""
+"""Placeholders of every worker."""
 JOB_NAMES = ("job", "name")
-"""What the jobs of a sweep have beside these, and beside the values of the experiments' file."""
+"""Further placeholders of a sweep's jobs, besides the values of the experiments file."""
 CHECKPOINT_NAMES = ("checkpoint", "checkpoint_dir", "checkpoint_name", "checkpoint_dir_name")
-"""What `--resume-args` has beside these."""
+"""Further placeholders of `--resume-args`."""
 NAME = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 """A placeholder's name; dots and dashes allow hydra's `optim.lr` and the names of options."""
 
@@ -87,12 +87,12 @@ def as_text(value: object) -> str:
 
 
 def checkpoint_values(path: Path) -> dict[str, object]:
-    """What the placeholders of `--resume-args` stand for besides these, given the checkpoint's path."""
+    """Returns the values of the further placeholders of `--resume-args` for a checkpoint's path."""
     return dict(zip(CHECKPOINT_NAMES, (path, path.parent, path.stem, path.parent.name), strict=True))
 
 
 def values_for(slot: Slot, index: int, count: int, gpu_index: int | None) -> dict[str, object]:
-    """What the placeholders of the worker on `slot` stand for, the same at each attempt.
+    """Returns the values of the placeholders of the worker on `slot`, the same at each attempt.
 
     Args:
         slot: Where the worker runs.

@@ -1,4 +1,4 @@
-"""The order in which a sweep's jobs run: which waits, which occupies slots, which has ended."""
+"""The queue of a sweep's jobs: waiting, running and ended ones, in their order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KILLED = "interrupted: the engine was killed"
 
 
 class JobQueue:
-    """The jobs of a sweep, of which that with the smallest position is next.
+    """The jobs of a sweep; the one with the smallest position is next.
 
     Attributes:
         records: The jobs' records, by number, without their results, which may be large: the store has them.
@@ -34,15 +34,15 @@ class JobQueue:
         self.before_s = before_s
         self._waiting: deque[int] = deque()
         self._kinds: Counter[tuple[int, str | None]] = Counter()
-        """How many jobs wait, by the number of slots that they need, and the one that they must have."""
+        """The number of waiting jobs, by the number of slots that they need and the slot that they must have."""
         self._running: dict[int, None] = {}
         """Numbers of the jobs that occupy slots, the longest first."""
         self._ended: dict[int, None] = {}
         """Numbers of the jobs that have ended, the first to end first."""
         self._states: Counter[WorkerState] = Counter()
-        """Of the jobs that have ended."""
+        """The ended jobs."""
         self._finished, self._finished_s = 0, 0.0
-        """How many jobs have finished, and how long they took together, seconds."""
+        """The number of finished jobs, and their time together, seconds."""
         ordered = sorted(self.records.values(), key=lambda record: (record.position, record.number))
         for record in ordered:
             if not record.state.ended:
@@ -56,21 +56,21 @@ class JobQueue:
 
     @property
     def waiting(self) -> int:
-        """How many jobs wait."""
+        """The number of waiting jobs."""
         return len(self._waiting)
 
     @property
     def occupying(self) -> int:
-        """How many jobs occupy a slot."""
+        """The number of jobs that occupy a slot."""
         return len(self._running)
 
     @property
     def kinds(self) -> Iterable[tuple[int, str | None]]:
-        """What the waiting jobs need: how many slots, and which one they must run on, if any."""
+        """The needs of the waiting jobs: the number of slots, and the slot that they must run on, if any."""
         return self._kinds.keys()
 
     def ended(self, state: WorkerState) -> int:
-        """How many jobs have ended in `state`."""
+        """Returns the number of jobs that ended in `state`."""
         return self._states[state]
 
     def order(self) -> list[int]:
@@ -194,7 +194,7 @@ def _bare(record: JobRecord) -> JobRecord:
 
 
 def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried: TriedArguments) -> JobQueue:
-    """The queue of a sweep on so many slots, from its store. Raises `StoreError`.
+    """Returns the queue of a sweep on this number of slots, from its store. Raises `StoreError`.
 
     Jobs that a killed engine left running wait again, and failed ones where that is asked for; `tried` is given all
     attempts.

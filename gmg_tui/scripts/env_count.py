@@ -32,7 +32,7 @@ def from_arguments(args: Sequence[str]) -> int | None:
 
 
 def total_steps(args: Sequence[str]) -> float | None:
-    """How many environment steps the arguments ask for, as `--total-timesteps 1000000` does; None if they do not."""
+    """Returns the environment steps that arguments such as `--total-timesteps 1000000` ask for; None if there are none."""
     for arg, following in pairwise([*args, ""]):
         match = _TOTAL.fullmatch(arg)
         value = (match["value"] or following) if match is not None else ""

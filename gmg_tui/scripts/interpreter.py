@@ -15,7 +15,7 @@ from gmg_tui.model.errors import GmgError
 _ENVIRONMENTS = {"VIRTUAL_ENV": "virtualenv", "CONDA_PREFIX": "conda environment"}
 """Set by an activated environment; a virtualenv inside a conda environment takes precedence."""
 _ANSWER_S = 30.0
-"""How long an interpreter may take to answer; it may be on a slow network disk."""
+"""Timeout of an interpreter's answer; it may be on a slow network disk."""
 _GIT_S = 2.0
 _SITE = "lib/python3*/site-packages"
 _COMPILERS = "quadrants", "gstaichi", "taichi"
@@ -44,7 +44,7 @@ def origin(python: str, environ: Mapping[str, str], *, given: bool = False) -> s
 
 
 def is_own(python: str) -> bool:
-    """True if the interpreter is of the environment in which gmg-tui itself runs."""
+    """True if gmg-tui itself runs in the interpreter's environment."""
     return Path(python).parent == Path(sys.executable).parent
 
 
@@ -71,7 +71,7 @@ def check_python(path: str) -> str:
 
 
 def has_genesis(python: str) -> bool:
-    """Whether that interpreter could import Genesis, tested without importing it, which takes up to a minute."""
+    """True if that interpreter finds Genesis; importing it would take up to a minute."""
     try:
         return _ask(python, _FIND).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
@@ -79,7 +79,7 @@ def has_genesis(python: str) -> bool:
 
 
 def versions(python: str) -> Versions:
-    """What is installed in that interpreter's environment, read from names of files: nothing is started or imported."""
+    """Returns the packages of that interpreter's environment, read from names of files: nothing is started or imported."""
     root = Path(python).parent.parent
     installed = dict(path.stem.split("-", 1) for path in sorted(root.glob(f"{_SITE}/*-*.dist-info")))
     compiler = next((f"{name} {installed[name]}" for name in _COMPILERS if name in installed), None)
@@ -90,7 +90,7 @@ def versions(python: str) -> Versions:
 
 
 def has_robosuite(python: str) -> bool:
-    """Whether robosuite is in that interpreter's environment, by names of files."""
+    """True if robosuite is in that interpreter's environment, by names of files."""
     return any(Path(python).parent.parent.glob(f"{_SITE}/robosuite*"))
 
 

@@ -1,4 +1,4 @@
-"""Whether a script may use Genesis, from its imports: one that cannot need not wait while another builds its scene."""
+"""Recognises scripts that may use Genesis by their imports: one that cannot need not wait while another builds its scene."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 _IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
 _INDIRECT = frozenset({"importlib", "multiprocessing", "runpy", "subprocess"})
-"""Modules of the standard library by which a script runs what its imports do not show."""
+"""Modules of the standard library that run code which a script's imports do not show."""
 _MAX_FILES = 64
 _MAX_BYTES = 1 << 20
 

@@ -1,4 +1,4 @@
-"""What torchrun sets for a rank, by which it finds the others of its group, and what torchrun and its parts write.
+"""The variables that torchrun sets for a rank to find its group, and the output of torchrun and its parts.
 
 torch 2.13, in torch/distributed: run.py (`config_from_args`), elastic/agent/server/local_elastic_agent.py
 (`_start_workers`, `_set_local_rank_env`), elastic/multiprocessing/{api,tail_log}.py, errors/__init__.py
@@ -26,16 +26,16 @@ from gmg_tui.model.text import strip_ansi
 _log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
-"""Where the ranks of a group find each other on one machine."""
+"""The address of a group on one machine."""
 _ASYNC_ERRORS = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
 GRACE_S = 40.0
-"""How long torchrun may take to end: it gives its ranks 30 s after the signal, and kills them then."""
+"""Seconds for torchrun to end: it kills its ranks 30 s after the signal."""
 _MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch"})
 _SUMMARY = b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
 _TRACEBACK = b"Traceback (most recent call last)"
 _OF_A_RANK = re.compile(rb"^(?:\[(?:rank|default)\d{1,6}\]:\s?){1,2}")
 """Before each line of a rank: its rank, as torch writes it, or its local rank, as `--tee` does, which may precede that."""
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 class Recorded(NamedTuple):
@@ -62,13 +62,13 @@ class _ErrorFile(Struct):
 
 
 def recorded(path: Path) -> Recorded | None:
-    """What a rank has recorded; None where there is no file, or nothing useful in it.
+    """Returns the exception that a rank has recorded; None without a file, or with nothing useful in it.
 
     Only a regular file of at most 1 MiB is read. May wait for a disk.
     """
     try:
         with os.fdopen(open_regular(path), "rb") as file:
-            content = json.loads(file.read(_MOST_BYTES))  # msgspec's own decoder takes no lone surrogates
+            content = json.loads(file.read(_MAX_BYTES))  # msgspec's own decoder takes no lone surrogates
         error = msgspec.convert(content, _ErrorFile).message
     except FileNotFoundError:
         return None
@@ -90,52 +90,52 @@ def of_the_ranks(tail: Sequence[bytes]) -> Sequence[bytes]:
 
 
 def starts(script: str, *, module: bool) -> bool:
-    """Whether a command line runs torchrun: as a module, or its own script."""
+    """True if a command line runs torchrun: as a module, or its own script."""
     return script in _MODULES if module else Path(script).name == "torchrun"
 
 
 def stop_s(spec: RunSpec) -> float:
-    """How long a session's workers may take to end after SIGINT and SIGTERM."""
+    """Returns the seconds that a session's workers may take to end after SIGINT and SIGTERM."""
     grace_s = GRACE_S if starts(spec.script, module=spec.module) else 0.0
     return max(spec.sigint_wait_s, grace_s) + spec.sigterm_wait_s
 
 
 def instead(script: str) -> str:
-    """What to do instead, in one line."""
+    """Returns a line of advice on `--ddp` in place of torchrun."""
     return f"{script} starts its ranks itself, so they appear as one worker; gmg-tui --ddp TRAIN.py displays each"
 
 
 class Meeting(NamedTuple):
-    """Where, and as what, a rank meets the others of its group in one attempt."""
+    """The rendezvous of a rank with its group in one attempt."""
 
     rank: int
     """From 0."""
     world_size: int
-    """How many ranks the group has."""
+    """The number of the group's ranks."""
     port: int
-    """Where rank 0 opens the group's store."""
+    """The port of the group's store, which rank 0 opens."""
     restarts: int
-    """How often the group has been restarted."""
+    """The number of restarts of the group."""
     max_restarts: int
     run_id: str
     """The same for all ranks, and no other group's."""
     error_file: str
-    """Where `torch.distributed.elastic.multiprocessing.errors.record` writes an exception, absolute."""
+    """The absolute path to which `torch.distributed.elastic.multiprocessing.errors.record` writes an exception."""
     address: str = LOOPBACK
     """The machine of rank 0, as the others reach it."""
     local_rank: int = 0
     """From 0, among the ranks on its machine."""
     local_size: int = 1
-    """How many of the ranks are on its machine."""
+    """The number of ranks on its machine."""
     machine: int = 0
-    """The number of its machine among those of the group, from 0."""
+    """The number of its machine in the group, from 0."""
     machines: int = 1
     virtual_local_rank: bool = False
-    """Whether each rank sees its own GPU alone, and is local rank 0 (torchrun's `--virtual-local-rank`)."""
+    """True if each rank sees its own GPU alone, and is local rank 0 (torchrun's `--virtual-local-rank`)."""
 
 
 def variables(meeting: Meeting, base: Mapping[str, str]) -> dict[str, str]:
-    """What torchrun sets for a rank; `base` has the variables that it leaves alone."""
+    """Returns the variables that torchrun sets for a rank; it leaves the ones in `base` alone."""
     rank, size = str(meeting.rank), str(meeting.world_size)
     values = {
         "RANK": rank,
@@ -163,7 +163,7 @@ def variables(meeting: Meeting, base: Mapping[str, str]) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on at this moment, 0 where there is none; another program may take it meanwhile."""
+    """Returns a TCP port without a listener, 0 if there is none; another program may take it before it is used."""
     try:
         with socket.create_server(("", 0)) as server:
             return int(server.getsockname()[1])

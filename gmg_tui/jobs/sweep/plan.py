@@ -21,7 +21,7 @@ _Grid = Mapping[str, tuple[Value, ...]]
 
 
 class Plan(NamedTuple):
-    """The jobs of a sweep, and what the user should know of them, in one line; empty for nothing."""
+    """The jobs of a sweep, and a note on them for the user; may be empty."""
 
     jobs: tuple[JobRecord, ...]
     warning: str = ""
@@ -33,7 +33,7 @@ class _Draft(NamedTuple):
     name: str
     values: dict[str, Value]
     place: str
-    """Where in the settings it is, as the end of a clause."""
+    """Its place in the settings, as the end of a clause."""
 
 
 def make(settings: Settings, where: str, sets: _Grid, check_script: Callable[[str, bool], None]) -> Plan:
@@ -124,7 +124,7 @@ def _drafts(settings: Settings, where: str, sets: _Grid) -> Iterator[_Draft]:
 
 
 def _ranks(ddp: int | str | None, values: Mapping[str, Value], where: str) -> int | None:
-    """How many ranks a job with these values has; None without `ddp`."""
+    """Returns the number of ranks of a job with these values; None without `ddp`."""
     if not isinstance(ddp, str):
         return ddp
     value = values[ddp[1:-1]]

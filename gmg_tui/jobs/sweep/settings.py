@@ -1,4 +1,4 @@
-"""The settings of a sweep: those of the experiments file, or of the command line."""
+"""The settings of a sweep, from the experiments file or the command line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Table = dict[str, Value]
 Text = Annotated[str, Meta(min_length=1)]
 
 MAX_NAME_BYTES = 80
-"""Of a job's name, which is part of file names: those have at most 255 bytes on Linux."""
+"""Characters of a job's name, which is part of file names: these have at most 255 bytes on Linux."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNSAFE = re.compile(r"[^\w.=,+-]+")
 _PART = re.compile(r"""(?:"[^"]*"|'[^']*'|[^,"'])+""")
@@ -33,7 +33,7 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One level of settings; None where it does not set a key. The fields are the keys of the file."""
+    """One level of settings, None for keys that it does not set. The fields are the keys of the file."""
 
     script: Text | None = None
     """The path from the current folder, or a module's name."""
@@ -43,10 +43,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Added to the arguments of an attempt that can continue from a checkpoint; a text is split as by a shell."""
     env: Table = {}
     gpus: str | int | tuple[int | str, ...] | None = None
-    """What `--gpus` takes, or a list of indices and UUIDs."""
+    """A value of `--gpus`, or a list of indices and UUIDs."""
     per_gpu: Annotated[int, Meta(ge=1, le=64)] | None = None
     ddp: Annotated[int, Meta(ge=1, le=1024)] | str | None = None
-    """How many ranks each job's group has; a text is the placeholder of a value, as in `{ranks}`."""
+    """The number of ranks of each job's group, or a placeholder of a value, such as `{ranks}`."""
     timeout: str | float | None = None
     """A time with its unit such as `1h30m`, or `none`."""
     best: Text | None = None
@@ -134,7 +134,7 @@ def read(path: str) -> Settings:
 
 
 def from_options(options: Mapping[str, Any]) -> Settings:
-    """The level of settings of options, by their fields; None where one is not given. Raises `GmgError`."""
+    """Returns the settings that the options give, None for the others. Raises `GmgError`."""
     given = {key: value for key, value in options.items() if value is not None}
     if isinstance(width := given.get("ddp"), str) and width.isdecimal():
         given["ddp"] = int(width)
@@ -198,7 +198,7 @@ def safe(text: str) -> str:
 
 
 def fits(name: str) -> bool:
-    """Whether a file may give that name to a job."""
+    """True if a file may give that name to a job."""
     unchanged = unicodedata.normalize("NFC", name) == safe(name)
     return unchanged and not name.startswith(tuple(".-=,+")) and 0 < len(name.encode()) <= MAX_NAME_BYTES
 

@@ -11,7 +11,7 @@ from gmg_tui.jobs.tune.trial_results import Record, is_out_of_memory, model_of
 from gmg_tui.model.tuning import FPS, Answer, Best, MemoryLine, Together, TrialKind, TrialState
 
 _DOUBT = 0.3
-"""Standard errors by which a value may miss the knee."""
+"""Standard errors that a value may lie below the knee."""
 _SLOW = 0.05
 """Slots that differ by more from a usual one are warned of."""
 _NOISY = 0.03
@@ -123,7 +123,7 @@ def _together(record: Record, value: int) -> Together | None:
 
 
 def _warnings(record: Record) -> Iterator[str]:
-    """What limits the answer, a sentence each."""
+    """Yields the limits of the answer, a sentence each."""
     fastest, chosen = _fastest(_candidates(record)).value, recommended(record)
     for slot, factor in record.fit.factors.items():
         if abs(factor - 1) > _SLOW:
@@ -145,7 +145,7 @@ def _warnings(record: Record) -> Iterator[str]:
 
 
 def _bound(record: Record, fastest: int) -> Iterator[str]:
-    """What ended the search, where the fastest value is the largest that ran."""
+    """Returns the reason for the end of the search, if the fastest value is the largest that ran."""
     edge, end = record.edge, record.memory_end
     better = "faster" if record.spec.metric == FPS else "better"
     if edge is not None and is_out_of_memory(edge.reason):

@@ -45,7 +45,7 @@ class Curve:
         return self.points[-1]
 
     def gain(self) -> float:
-        """What the best of the last two doublings brought, as a share; infinite where there were fewer."""
+        """Returns the gain of the better of the last two doublings, as a share; infinite if there were fewer."""
         steps = [self._best_until(self.top.value / part) for part in (1, 2, 4)]
         if steps[2] <= 0:
             return math.inf

@@ -1,4 +1,4 @@
-"""The fit of the trials: a rate is that of its value on a usual slot, times the slot's factor, times chance."""
+"""The fit of the trials: a rate is its value's on a usual slot, times the slot's factor, times chance."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Sample(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """Values and slots, as far as the trials distinguish them."""
+    """The values and slots that the trials distinguish."""
 
     factors: dict[str, float]
     """The speed of each slot that differs by more than noise, as a multiple of a usual slot's."""
@@ -44,7 +44,7 @@ class Fit(NamedTuple):
         return sample.log - math.log(self.factors.get(sample.slot, 1.0))
 
     def margin_pct(self, count: int = 1) -> float | None:
-        """Returns half of the 95 % interval of a rate, the mean of so many trials, per cent of it.
+        """Returns half of the 95 % interval of a rate, the mean of `count` trials, per cent of it.
 
         None where too little was repeated. One degree of freedom is what the choice of a value has cost.
         """

@@ -26,7 +26,7 @@ _UNKNOWN_MEMORY = 16
 _WORTH = 0.015
 """The ladder ends where two doublings in a row bring less than this share."""
 _MARGIN = 0.01
-"""Where less than this share above the fastest can be expected, nothing is looked for."""
+"""The smallest gain over the fastest value, as a share, that is worth a search."""
 _NEAR = 1.02
 """Values nearer to each other count as the same."""
 _WIDE = 1.25
@@ -57,7 +57,7 @@ _Want = tuple[int, str | None, TrialKind]
 class Search:
     """Decides trials as results come, on slots of one model.
 
-    It depends on nothing but the trials, so that `--resume` continues from those of an earlier engine.
+    It depends on nothing but the trials, so that `--resume` continues from the trials of an earlier engine.
 
     Attributes:
         trials: Those that have ended, in their order.

@@ -1,4 +1,4 @@
-"""How long a trial is measured: until its rate no longer drifts, within the bounds of `--settle`."""
+"""The length of a trial's measurement: until its rate no longer drifts, within the bounds of `--settle`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gmg_tui.model.tuning import TrialKind, TuneSpec
 
 
 class Mark(NamedTuple):
-    """What was done until some time, counted from the first step."""
+    """The amount done by a time, both from the first step."""
 
     amount: float
     time_s: float
@@ -34,7 +34,7 @@ class Settling:
         """Which of them begins the windows that agree with each other."""
 
     def take(self, amount: float, time_s: float) -> None:
-        """Take a count so far; one that is smaller than the last begins anew, as another loop is counted."""
+        """Adds a count; a smaller one than the last is of another loop, and begins the measurement again."""
         mark = Mark(amount, time_s)
         if self._last is not None and (amount < self._last.amount or time_s < self._last.time_s):
             self._marks, self._steady_from = [], 0
@@ -66,7 +66,7 @@ class Settling:
 
     @property
     def over(self) -> bool:
-        """Whether it has been measured: long enough and steadily, or as long as it may be."""
+        """True once it has been measured: long enough and steadily, or for the longest time."""
         return self.measured_s >= (self._low_s if self._steady else self._high_s)
 
     @property

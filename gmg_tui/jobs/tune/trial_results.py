@@ -17,7 +17,7 @@ from gmg_tui.model.tuning import Edge, MemoryLine, Trial, TrialKind, TrialState,
 from gmg_tui.scripts.genesis.output.failure_signs import FailureKind, sign_of
 
 TRIES = 2
-"""How often a value is tried that fails or is skipped."""
+"""Trials of a value that fails or is skipped."""
 _FLAT = 0.02
 """Memory that differs by less than this share between the smallest and the largest value does not depend on the value."""
 _MAX_NOISE = 0.05
@@ -34,7 +34,7 @@ def model_of(slot: Slot) -> str:
 
 
 def memory_of(slot: Slot) -> int | None:
-    """The memory of a slot's GPU, MiB; None where it is unknown, and on the CPU."""
+    """Returns the memory of a slot's GPU, MiB; None if unknown, and on the CPU."""
     return slot.gpu.memory_total_mib if slot.gpu is not None else None
 
 
@@ -48,7 +48,7 @@ class Record:
         self.other_models = [slot for slot in slots if model_of(slot) != model]
         self.trials = [_checked(trial) for trial in trials if trial.slot in self.slots and trial.state.ended]
         self.alone = [trial for trial in self.trials if trial.kind is not TrialKind.TOGETHER]
-        """All but those of all slots at once."""
+        """All trials but the ones of all slots at once."""
         self.free_mib: dict[str, float] = {}
         """The free memory of each slot when no worker was on it."""
 
@@ -86,7 +86,7 @@ class Record:
         return {value for value, _ in self._counts if not self.is_usable(value)} - self.failed - self.ran
 
     def is_usable(self, value: int) -> bool:
-        """Whether another trial of this value makes sense."""
+        """True if another trial of this value makes sense."""
         counts = self._counts
         lost = counts[value, TrialState.FAILED] + counts[value, TrialState.SKIPPED]
         return value not in self.failed and lost < TRIES + counts[value, TrialState.MEASURED]
@@ -118,7 +118,7 @@ class Record:
         return min(self.fit.spread, _MAX_NOISE) if self.fit.freedom else 0.0
 
     def scores(self, value: int, kind: TrialKind | None = None) -> list[float]:
-        """The logarithms of the scores of a value's trials, or of those of one kind, corrected for their slots."""
+        """Returns the logarithms of the scores of a value's trials, maybe of one kind, corrected for their slots."""
         return [score for score_kind, score in self._scores.get(value, ()) if kind in (None, score_kind)]
 
     @cached_property
@@ -165,14 +165,14 @@ class Record:
 
     @property
     def memory_end(self) -> int | None:
-        """The greatest value that leaves the headroom on the emptiest slot and those like it; None where it is unknown."""
+        """The greatest value that leaves the headroom on the emptiest slot and those like it; None if unknown."""
         limits = [limit for slot in self.slots if (limit := self._limit(slot)) is not None]
         if not limits or len(limits) < len(self.slots):
             return None
         return min(limit for limit in limits if limit >= _ALIKE * max(limits))
 
     def fits(self, value: int, slot: str) -> bool:
-        """Whether this value may run on this slot: it has run there, or leaves the headroom."""
+        """True if this value may run on this slot: it has run there, or leaves the headroom."""
         if any((trial.slot, trial.value, trial.state) == (slot, value, TrialState.MEASURED) for trial in self.alone):
             return True
         limit = self._limit(slot, _STILL_FREE if value in self.ran else 1.0)
@@ -188,7 +188,7 @@ class Record:
 
 
 def is_out_of_memory(reason: str | None) -> bool:
-    """Whether this reason of a failure is the GPU's memory; the host's, a guess after SIGKILL, is not."""
+    """True if this reason of a failure is the GPU's memory; the host's, a guess after SIGKILL, is not."""
     if not reason:
         return False
     sign = sign_of(reason.encode())

@@ -1,8 +1,8 @@
 """The caches of Genesis and Quadrants, and the locks that a killed process leaves there.
 
 A lock of Quadrants, as of Taichi before it, is an empty file made with `O_CREAT | O_EXCL` (quadrants/util/lock.h). It has no
-owner, does not expire, and exists for well under a second, while kernels are loaded or saved. A process that is killed
-meanwhile leaves it behind; from then on every start warns `Lock … failed`, and neither loads nor saves kernels.
+owner, does not expire, and exists for well under a second, while kernels are loaded or saved. A process that is killed then
+leaves it behind; afterwards every start warns `Lock … failed`, and neither loads nor saves kernels.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STALE_S = 60.0
 
 CACHE_LIMIT = "QD_OFFLINE_CACHE_MAX_SIZE_OF_FILES"
 LARGE_LIMIT = (1 << 31) - 1
-"""What Genesis passes to its compiler since version `_OWN_LIMIT`, bytes."""
+"""The limit that Genesis sets since version `_OWN_LIMIT`, bytes."""
 _OWN_LIMIT = (1, 4, 5)
 _COMPILERS_LIMIT = 100 << 20
 
@@ -45,7 +45,7 @@ def kernel_cache(environ: Mapping[str, str], cwd: str = "") -> Path | None:
 def kernel_cache_use(environ: Mapping[str, str], genesis: str | None) -> tuple[int, int | None]:
     """Returns the kernel cache's size, and the size beyond which kernels are evicted (bytes).
 
-    From 1.4.5 on Genesis sets a limit of 2 GiB; before, that of its compiler holds. None if the version is unknown.
+    Since 1.4.5 Genesis sets a limit of 2 GiB; before, its compiler's own holds. None if the version is unknown.
     """
     folder = kernel_cache(environ)
     size = sum(_size(file) for file in folder.rglob("*")) if folder is not None else 0

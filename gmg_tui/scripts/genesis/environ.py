@@ -28,7 +28,7 @@ WORKER_VARIABLES = (
 )
 """The variables of workers and of `--notify`'s commands. An engine that one of them starts inherits none."""
 _TASK = re.compile(r"SLURM_(PROCID|LOCALID|NODEID|NPROCS|NTASKS\w*|STEPID|STEP_\w+)|(PMI|PMIX|OMPI)_\w+")
-"""What gives a process its task number and their count, in Slurm's steps and MPI's jobs.
+"""The variables that give a process its task number and their count, in Slurm's steps and MPI's jobs.
 
 `SLURM_JOB_*` describe the allocation, which is the workers' too. `SLURM_STEPID` is the older name of `SLURM_STEP_ID`
 (srun(1), output environment variables).
@@ -39,9 +39,9 @@ class Environment(NamedTuple):
     """The environment of a worker's process."""
 
     set: dict[str, str]
-    """What gmg-tui sets, `--env` included."""
+    """The variables that gmg-tui sets, with `--env`."""
     unset: tuple[str, ...]
-    """What gmg-tui removes from its own environment for this worker."""
+    """The variables of gmg-tui's own environment that this worker does not get."""
     full: dict[str, str]
     """The whole environment: gmg-tui's own, less `unset`, plus `set`."""
 
@@ -134,5 +134,5 @@ def _device(slot: Slot, gpu_index: int | None, egl_index: int | None) -> dict[st
 
 
 def threads_each(cpus: int, workers: int) -> int:
-    """How many of `cpus` each of `workers` gets; at least one."""
+    """Returns the share of `cpus` of each of `workers`; at least one."""
     return max(1, cpus // max(1, workers))

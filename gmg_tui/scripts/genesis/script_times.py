@@ -1,4 +1,4 @@
-"""What is remembered of a session's script from its earlier starts."""
+"""The memory of a script's earlier starts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PHASE_TIMES = "phase_times"
 
 
 class ScriptTimes:
-    """What is remembered of a session's script, in a folder below that of the user's state."""
+    """The memory of a session's script, in a folder of the user's state."""
 
     def __init__(self, spec: RunSpec, state_folder: Path, *, on_gpu: bool) -> None:
         self._folder = state_folder / PHASE_TIMES
@@ -29,7 +29,7 @@ class ScriptTimes:
         self._known: dict[str, PhaseTimes] = {}
 
     def of(self, args: Sequence[str]) -> PhaseTimes:
-        """What is remembered of the script with these arguments, before placeholders are filled in; it is read from disk."""
+        """Returns the times of the script with these arguments, before placeholders are filled in; reads the disk."""
         key = key_of(self._script, args, self._kind)
         if key not in self._known:
             self._known[key] = PhaseTimes(self._folder, key, self._versions, caches_exist=self._caches_exist)
@@ -41,7 +41,7 @@ class ScriptTimes:
             times.save()
 
     def start_mode(self, spec: RunSpec) -> StartMode:
-        """How to start by default: gated if the mesh caches may be cold.
+        """Returns the default start mode: gated if the mesh caches may be cold.
 
         They are warm for a script that has simulated before. Ranks of one group wait for each other as they start.
         """

@@ -9,7 +9,7 @@ from pathlib import Path
 SITE = str(Path(__file__).with_name("site"))
 """The folder whose `sitecustomize` Python imports as it starts."""
 FOLDER = "GMG_PROBE_DIR"
-"""Names the folder in which each process of an attempt writes its counts and stacks."""
+"""The variable with the folder for the counts and stacks of each process of an attempt."""
 
 
 def on_path(environ: Mapping[str, str]) -> dict[str, str]:

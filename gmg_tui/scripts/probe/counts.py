@@ -1,4 +1,4 @@
-"""What the probe has counted in the processes of one attempt."""
+"""The probe's counts of the processes of one attempt."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from gmg_tui.scripts.probe.site import gmg_probe as probe
 PREFIX = "gmg-probe-"
 """Begins the name of an attempt's folder."""
 WINDOW_S = 10.0
-"""The rate now is of so many seconds."""
+"""Seconds of the rate now."""
 _FRESH_S = 3.0
 """A long pause that began longer ago begins no window of its own."""
-_LEAST_S = 1.0
+_MIN_RATE_S = 1.0
 """Over less time than this the greatest rate would be chance."""
 MAX_PROCESSES = 64
 MAX_FILES = 1000
@@ -110,7 +110,7 @@ class _Counter:
         return rate if 0 <= rate <= MAX_RATE else None
 
     def _has_whole_periods(self, now: float) -> bool:
-        """Whether the marks are as regular as a loop's: after a pause longer than usual there are none for a while."""
+        """True if the marks are as regular as a loop's: after a pause longer than usual there are none for a while."""
         times = [at for at, _ in self._marks]
         begin = max((index for index, at in enumerate(times) if times[-1] - at >= WINDOW_S), default=0)
         gaps_s = [later - earlier for earlier, later in pairwise(times[max(0, begin - 1) :])]
@@ -147,7 +147,7 @@ class Counts:
         simulator: Whether the import of a simulator has begun.
         steps: Simulation steps; it grows while any process steps.
         n_envs: Environments of the processes that have stepped in the last seconds.
-        rate: Environment steps per second now; None where unknown.
+        rate: Environment steps per second now; None if unknown.
         env_steps: Environment steps between the first count and the last.
         seconds: Seconds between these.
         determinism: `on` or `off`, if torch was imported by the first step; else None.
@@ -230,11 +230,11 @@ class Counts:
         self.n_envs = sum(each["environments"] for each in lately)
         rates = [rate for counter in stepped if (rate := counter.rate(now)) is not None]
         self.rate = sum(rates) if rates else None
-        if self.rate is not None and self.seconds >= _LEAST_S:
+        if self.rate is not None and self.seconds >= _MIN_RATE_S:
             self._greatest = max(self.rate, self._greatest or 0.0)
 
     def close(self) -> None:
-        """Remove them; the rate stays that of the last seconds with steps, without the time the script took to end."""
+        """Remove them; the rate stays as in the last seconds with steps, without the time the script took to end."""
         if self.last_at is not None:
             self.read(self.last_at)
         for counter in self._counters.values():

@@ -1,4 +1,4 @@
-"""Lines that regular expressions with named groups describe: those of trainers (`formats.toml`), `[readers.NAME]`, `--pattern`.
+"""Lines that regular expressions with named groups describe: of trainers (`formats.toml`), `[readers.NAME]`, `--pattern`.
 
 Beside them the lines of `gmg_tui.report_fps`: `gmg:fps {"fps": 5700000.0, "n_envs": 4096}`.
 
@@ -41,9 +41,9 @@ class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     words: tuple[str, ...] = ()
     """Only lines with one of these are matched with `lines`; without any, all are."""
     unit: str = "step"
-    """What `done` and `total` count."""
+    """The unit of `done` and `total`."""
     first: int = 1
-    """The number by which the first of them is called once it is done."""
+    """The number of the first one: 0 or 1."""
     whole_group: bool = False
     vague: bool = False
     source: str = ""
@@ -92,7 +92,7 @@ def _in_linear_time(pattern: str) -> Any:
 
 
 def of_settings(tables: Mapping[str, Any], patterns: Sequence[str] = ()) -> list[Format]:
-    """Returns the formats that a user describes, those of `--pattern` first. Raises `GmgError` if a table is invalid."""
+    """Returns the formats that a user describes, `--pattern` first. Raises `GmgError` if a table is invalid."""
     rows = [Format(lines=tuple(patterns), source=_OPTION)] if patterns else []
     for name, table in tables.items():
         try:
@@ -184,7 +184,7 @@ class ReportedLines(LineReader):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Why a line could not be read."""
+        """The reason why a line could not be read."""
         return (self._error,) if self._error else ()
 
 
@@ -223,7 +223,7 @@ class PatternHint:
 
 
 def _pattern_of(match: re.Match[str]) -> str:
-    """Returns a pattern without needless backslashes, in which several spaces are any white space."""
+    """Returns a pattern without needless backslashes; several spaces become any white space."""
     before, after = (
         re.sub(r"\s{2,}|\t", lambda _: r"\s+", re.sub(r"([][(){}.*+?^$|\\])", r"\\\1", match[group] or ""))
         for group in ("label", "unit")

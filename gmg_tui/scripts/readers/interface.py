@@ -27,7 +27,7 @@ _SCALES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures in a line, or in a block of progress lines; None where it has none."""
+    """The figures in a line, or in a block of progress lines; None for the missing ones."""
 
     rates: Sequence[float] = ()
     """The printed numbers, in order: environment steps per second over all environments."""
@@ -47,9 +47,9 @@ class LineReader(ABC):
     """Reads whole lines of output. Where several readers find a rate, progress or environments, the first one counts."""
 
     whole_group: bool = False
-    """Whether its rates are those of a whole group of ranks."""
+    """True if its rates are a whole group's."""
     vague: bool = False
-    """Whether its progress may be that of anything, such as a download."""
+    """True if its progress may be of anything, such as a download."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ def number(text: str) -> float | None:
 def marked(block: bytes, mark: bytes) -> Iterator[tuple[bytes, bool]]:
     """Yields what follows `mark` in each line of a block that has it, and whether the script may have meant a report.
 
-    A logger's prefix may precede the mark. A traceback quotes the script's source, in which a quote precedes it.
+    A logger's prefix may precede the mark. Where a traceback quotes the script's source, a quote precedes it.
     """
     for line in block.splitlines() if mark in block else ():
         before, found, text = line.partition(mark)

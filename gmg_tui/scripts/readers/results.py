@@ -15,17 +15,17 @@ _log = logging.getLogger(__name__)
 
 MARK = b"gmg:result "
 _MAX_BYTES = 1 << 20
-_MOST_LEVELS = 64
+_MAX_LEVELS = 64
 _MAX_NUMBERS, _MAX_NAME = 64, 100
 _INTEGERS = range(-(2**63), 2**64)
-"""What MessagePack can carry."""
+"""The integers of MessagePack."""
 _NO_OBJECT = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 def _encodable(value: Any, levels: int) -> Any:
     """The value, with integers beyond 64 bits replaced by their digits: as floats they would be other numbers."""
     if levels < 0:
-        raise ValueError(f"it is nested more than {_MOST_LEVELS} levels deep")
+        raise ValueError(f"it is nested more than {_MAX_LEVELS} levels deep")
     if isinstance(value, dict):
         return {name: _encodable(each, levels - 1) for name, each in value.items()}
     if isinstance(value, list):
@@ -34,7 +34,7 @@ def _encodable(value: Any, levels: int) -> Any:
 
 
 class Reported:
-    """What one attempt has reported on its output: the newest value of each name, at most `_MAX_BYTES` of JSON in all.
+    """The results that one attempt has reported on its output: the newest value of each name, at most `_MAX_BYTES` of JSON in all.
 
     Args:
         names: The names that the session has so far, at most `MAX_NAMES`; new ones are added.
@@ -42,7 +42,7 @@ class Reported:
     Attributes:
         values: By name.
         numbers: The newest of `values` that are numbers, at most `_MAX_NUMBERS`.
-        trouble: What was ignored last and why, in one line; None where nothing was.
+        trouble: The last line that was ignored, and the reason; None if there was none.
     """
 
     def __init__(self, names: set[str] | None = None) -> None:
@@ -57,7 +57,7 @@ class Reported:
         """Take the results in whole lines of output; a log's prefix may precede the mark."""
         for text, meant in marked(block, MARK):
             try:
-                self.add(_encodable(json_object(text), _MOST_LEVELS))
+                self.add(_encodable(json_object(text), _MAX_LEVELS))
             except _NO_OBJECT as error:
                 if meant:
                     self._ignore(f"a gmg:result line is no JSON object: {error}")

@@ -1,4 +1,4 @@
-"""The kinds of failures, and the signs by which they are recognised (`failure_signs.toml`)."""
+"""The kinds of failures, and the signs that identify them (`failure_signs.toml`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FailureKind(StrEnum):
     FOLDER_RACE = "folder race"
     """Two workers made or removed one folder at the same time."""
     MEMORY = "out of memory"
-    """Of the GPU."""
+    """The GPU's memory is full."""
     HOST_MEMORY = "out of host memory"
     DEVICE = "device"
     """The wrong GPU, none, or an error that CUDA reports."""
@@ -46,7 +46,7 @@ class FailureKind(StrEnum):
 
     @property
     def heals(self) -> bool:
-        """Whether an unchanged restart is likely to help, as after a race with another worker."""
+        """True if an unchanged restart is likely to help, as after a race with another worker."""
         return self in (FailureKind.CACHE_RACE, FailureKind.FOLDER_RACE, FailureKind.DRIVER)
 
 
@@ -58,9 +58,9 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Regular expressions."""
     advice: str
     vague: bool = False
-    """Whether other lines may name the failure more precisely."""
+    """True if other lines may name the failure more precisely."""
     suspect: bool = False
-    """As `Failure.suspect`."""
+    """See `Failure.suspect`."""
 
 
 _GENERIC = frozenset({FailureKind.CONFIG, FailureKind.FOLDER_RACE, FailureKind.SCRIPT})
@@ -72,7 +72,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     sign: tuple[Sign, ...]
     signals: dict[str, tuple[str, str]]
-    """Why a signal ends a process, by the signal's name, and what to do about it."""
+    """The cause of a signal and the advice, by the signal's name."""
     child_signal: tuple[str, ...]
     """Expressions with a group `signal` (a name, a number, or a shell's text) or `status` (128 plus the number)."""
     noise: tuple[str, ...]
@@ -94,7 +94,7 @@ def noise() -> re.Pattern[bytes]:
 
 @cache
 def child_signals() -> tuple[re.Pattern[bytes], ...]:
-    """Returns the expressions of lines that report the signal by which a child process has ended."""
+    """Returns the expressions of lines that report the signal that has ended a child process."""
     return tuple(re.compile(pattern.encode()) for pattern in table().child_signal)
 
 

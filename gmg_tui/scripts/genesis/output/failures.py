@@ -1,4 +1,4 @@
-"""Why an attempt failed, in one line, with advice."""
+"""The reason of a failure, with advice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["SEE_LOG", "Failure", "FailureKind", "Tail", "explain", "explain_reco
 
 _MAX_TEXT = 200
 LINES = 200
-"""How many of the last lines are searched."""
+"""The number of last lines to search."""
 _BYTES = 128 << 10
 SEE_LOG = "it will fail again in this way: see its log"
 """The advice for an exception of the script that no table names."""
@@ -31,7 +31,7 @@ _SEE_FILE = "it will fail again in this way: its error.json, in the session's fo
 
 
 class Failure(NamedTuple):
-    """Why an attempt failed."""
+    """The reason of a failed attempt."""
 
     kind: FailureKind
     reason: str
@@ -80,11 +80,11 @@ _JOINED = re.compile(rb"Timed out after (\d{1,9}) seconds waiting for clients\. 
 """torch's `TCPStore.cpp`."""
 _TENSORFLOW_INFO = re.compile(rb"[\d-]{10} [\d:.]{8,18}: I ")
 _REPORTED = (b"gmg:result ", b"gmg:fps ")
-"""How lines begin by which a script reports figures."""
+"""Beginnings of lines that report a script's figures."""
 _NEGATIVE_STATUS = range(241, 253)
 """Exit statuses of `sys.exit(-n)` with a signal: scripts also end with -1 to -3, which are no signals there."""
 _BOX = re.compile(b"|".join(map(str.encode, "─│╭╮╰╯")))
-"""What Rich draws around messages."""
+"""The characters of Rich's boxes around messages."""
 
 
 def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
@@ -118,7 +118,7 @@ def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
 
 
 def uncaught(tail: Sequence[bytes]) -> str | None:
-    """Returns the exception with whose traceback the last lines end, in one line; None if the script continued after it.
+    """Returns the exception with whose traceback the last lines end; None if the script continued after it.
 
     With exit code 0 that is a script which ended by `os._exit(0)`, as Isaac Sim's fast shutdown does.
     """
@@ -202,7 +202,7 @@ def _killed(number: int, texts: Sequence[bytes]) -> Failure:
 
 
 def _of_collective(sign: Sign, texts: Sequence[bytes]) -> str | None:
-    """Returns which collective did not end, or that the ranks did not meet; None where no line reports it."""
+    """Returns which collective did not end, or that the ranks did not meet; None if no line reports it."""
     if sign.kind not in (FailureKind.NCCL, FailureKind.PEER):
         return None
     text = b"\n".join(line[:_LONG_LINE] for line in texts)

@@ -15,7 +15,7 @@ _MAX_TEXT = 200
 _MAX_READ = 8192
 """Bytes of a line that are read for anything but progress lines."""
 _CLEANING = b"offline_cache.h:run"
-"""Where Quadrants removes old kernels as it ends: a lock that it does not get there loses no kernel."""
+"""The place where Quadrants removes old kernels at its end: without the lock there, no kernel is lost."""
 _DEVICE, _LOCK, _RENDERING = range(3)
 """The kinds of warnings, most serious first."""
 
@@ -32,7 +32,7 @@ class Alerts:
         self._texts: dict[int, str] = {}
         self._fell_back = False
         self.rebuilt_caches = False
-        """Whether Genesis has rebuilt a half-written cache file."""
+        """True if Genesis has rebuilt a half-written cache file."""
 
     @property
     def texts(self) -> tuple[str, ...]:

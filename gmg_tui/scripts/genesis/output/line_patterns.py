@@ -80,7 +80,7 @@ _LIBRARY = re.compile(
 """Lines that libraries print while Genesis starts, rather than the script."""
 
 REPORTED: Final = "gmg:fps "
-"""How a line of `gmg_tui.report_fps` begins."""
+"""The beginning of a line of `gmg_tui.report_fps`."""
 _BAR = re.compile(r"(\d{1,3})%\|[^|\r\n]{0,600}\| {0,20}[\d.]{1,20}[kMGTPEZY]?/[\d.]")
 
 USAGE: Final = re.compile(rb"[Uu]sage: {1,4}\S")
@@ -109,7 +109,7 @@ def message(line: bytes) -> tuple[bytes, bytes] | None:
 
 
 def from_library(line: bytes) -> bool:
-    """Whether a plain line, with its indentation, was printed by a library rather than by the script."""
+    """True if a library printed this plain line, with its indentation, rather than the script."""
     return _LIBRARY.match(line) is not None
 
 
@@ -119,7 +119,7 @@ def number(raw: bytes) -> float:
 
 
 def is_mere(text: str) -> bool:
-    """Whether a cleaned line holds only a rate, or a bar of tqdm that is not full."""
+    """True if a cleaned line holds only a rate, or a bar of tqdm that is not full."""
     if text.startswith(REPORTED):
         return True
     if "Running at " in text:

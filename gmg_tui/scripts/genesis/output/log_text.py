@@ -24,7 +24,7 @@ _WARNING: Final = re.compile(r"WARNING\b|(?:\S.{0,400}?:\d{1,9}: )?\w{0,60}Warni
 
 
 class Severity(IntEnum):
-    """How serious a line is."""
+    """The severity of a line."""
 
     NONE = 0
     WARNING = 1
@@ -46,7 +46,7 @@ class Head(NamedTuple):
 
 
 def head(text: str) -> Head | None:
-    """Returns the head of a line; None where it is not of Genesis's logger."""
+    """Returns the head of a line; None if it is not of Genesis's logger."""
     match = _HEAD.match(text)
     if match is None:
         return None

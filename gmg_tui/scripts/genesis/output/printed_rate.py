@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from gmg_tui.model import Fps
 
 WINDOW_S = 10.0
-"""The current rate is that of the last so many seconds."""
+"""Seconds of the current rate."""
 _KEPT = 0.95
 _LINE_S = 0.05
 """Genesis prints when steps have taken so long since the last line (`STEP_RATE_LOG_INTERVAL`)."""
@@ -24,7 +24,7 @@ _MOST_MOMENTS = 512
 
 
 def is_smoothed(version: str | None) -> bool:
-    """Whether this version of Genesis prints a moving average; None counts as the latest."""
+    """True if this version of Genesis prints a moving average; None counts as the latest."""
     parts = (version or "").split(".")[:2]
     return not all(part.isdigit() for part in parts) or tuple(map(int, parts)) > (0, 4)
 
@@ -40,10 +40,10 @@ class PrintedRate:
         """The number before, of the same scene."""
         self._steps_before: float | None = None
         self._at: float | None = None
-        """Until when steps are counted."""
+        """The end of the counted steps, monotonic seconds."""
         self._env_steps = self._seconds = 0.0
         self._moments: deque[tuple[float, float]] = deque(maxlen=_MOST_MOMENTS)
-        """Until when how many environment steps were counted, of the same scene."""
+        """Times and the environment steps counted by then, of the same scene."""
 
     def new_scene(self) -> None:
         """Start again, as Genesis' average does for another scene or other environments."""

@@ -20,7 +20,7 @@ _MAX_READ = 8192
 _FLOOD = 1 << 16
 """Bytes of a block that are read, the last ones: in a flood the newest lines count."""
 _PACE = 20
-"""The time left is estimated from so many of the last lines."""
+"""The number of last lines from which the time left is estimated."""
 
 _STATES = {
     Phase.IMPORTING: WorkerState.STARTING,
@@ -35,7 +35,7 @@ _SILENT = frozenset({Phase.IMPORTING, Phase.COMPILING})
 """Phases whose end Genesis does not print: they end with the script's own next line."""
 
 _STALE_FACTOR, _STALE_S, _FIRST_GAP_S = 3.0, 5.0, 20.0
-"""A number is current for so many times the longest of the last gaps (or the third, before there is one)."""
+"""A number is current for the factor times the longest of the last gaps, or of the third before there is one."""
 _UNMATCHED_S = 15.0
 """Seconds of running before a `--pattern` that has matched nothing is reported."""
 _GAPS = 16  # some scripts print several numbers at once, after a long silence
@@ -114,7 +114,7 @@ class Reader:
         self._rate = PrintedRate()
         self._rate_from = self._progress_from = self._envs_from = len(self._readers)
         self._reports: deque[tuple[float, float]] = deque(maxlen=_PACE + 1)
-        """How much was done, and when (monotonic seconds)."""
+        """Amounts done, and their times (monotonic seconds)."""
         self._total = env_count.total_steps(args)
         self.pace = Pace()
         self._fresh: dict[str, float] = {}
@@ -123,8 +123,8 @@ class Reader:
         self._clock_known = started is not None
         self._running_s = 0.0
         """Of earlier running phases."""
-        self._gives_up = False
-        """Whether it prints an error or its usage, so that its lines do not mean that it runs."""
+        self._is_failing = False
+        """True if it prints an error or its usage: its lines do not mean that it runs."""
         self._has_simulated = False
 
     def feed(self, block: bytes, now: float) -> None:
@@ -181,7 +181,7 @@ class Reader:
 
     @property
     def fps_of_group(self) -> bool:
-        """Whether `fps` is the whole group's."""
+        """True if `fps` is the whole group's."""
         return self._rate_from < len(self._readers) and self._readers[self._rate_from].whole_group
 
     def fresh_metrics(self) -> dict[str, float]:
@@ -211,7 +211,7 @@ class Reader:
         return explain(exit_code, self._tail.lines())
 
     def uncaught(self) -> str | None:
-        """Returns the exception with whose traceback its output ends, in one line; None where there is none."""
+        """Returns the exception with whose traceback its output ends; None without one."""
         return uncaught(self._tail.lines())
 
     def _take(self, position: int, reader: LineReader, figures: Figures) -> None:
@@ -263,12 +263,12 @@ class Reader:
             self._enter(Phase.RUNNING)
 
     def _is_own(self, raw: bytes) -> bool:
-        """Whether a line is the script's own output, which ends a phase of `_SILENT`."""
+        """True if a line is the script's own output, which ends a phase of `_SILENT`."""
         line = line_patterns.plain(raw[:_MAX_READ])
         if line.startswith(b"Traceback (most recent call last)") or line_patterns.USAGE.match(line):
-            self._gives_up = True
+            self._is_failing = True
         foreign = raw[:1] in b" \t" or line_patterns.message(line) is not None or line_patterns.from_library(line)
-        return bool(line) and not foreign and not self._gives_up
+        return bool(line) and not foreign and not self._is_failing
 
     def _simulated(self) -> None:
         self.had_progress = self._has_simulated = True

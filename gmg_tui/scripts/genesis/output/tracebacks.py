@@ -146,7 +146,7 @@ def uncaught(lines: Sequence[Line]) -> bytes | None:
 
 
 def causes(lines: Sequence[Line]) -> Iterator[bytes]:
-    """Yields the lines that name the exceptions from which the last one was raised."""
+    """Yields the lines that name the causes of the last exception."""
     for index, line in enumerate(lines):
         if line.text.startswith(_CHAIN):
             yield next((each.text for each in reversed(lines[:index]) if _EXCEPTION.fullmatch(each.text)), b"")

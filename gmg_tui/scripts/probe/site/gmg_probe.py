@@ -27,7 +27,7 @@ NAMES = (
     *("kind", "environments", "first_environments", "first_ns"),  # of the first step, and when that ended
     *("steps", "environment_steps", "last_ns"),  # last_ns: when the last step ended
     *("mark_steps", "mark_ns"),  # environment steps before the last long pause between two steps, and when it began
-    "long_ns",  # from which length on a pause is a long one: half of the longest lately
+    "long_ns",  # the length of a long pause: half of the longest lately
     "determinism",  # of torch at the first step, in `DETERMINISM`
 )
 WORDS = Struct(f"{len(NAMES)}q")
@@ -36,7 +36,7 @@ _LATELY_NS, _APART_NS = 5_000_000_000, 100_000_000
 
 
 class _Counts:
-    """What this process has counted, and its file."""
+    """The counts of this process, and its file."""
 
     __slots__ = (*NAMES, "by_thread", "since_ns", "words")
 
@@ -52,7 +52,7 @@ class _Counts:
                 self.words[index] = value  # `pack_into` would write zeros first, which the engine could read
 
     def open(self):
-        """Make the file, or go on with it after an `exec`; `words` stays False if that raises."""
+        """Make the file, or continue it after an `exec`; `words` stays False if that raises."""
         self.words = False
         import mmap
 
@@ -89,7 +89,7 @@ class _Counts:
 
     @staticmethod
     def torch_determinism():
-        """Whether torch uses deterministic algorithms, as an index of `DETERMINISM`."""
+        """Returns an index of `DETERMINISM`: whether torch uses deterministic algorithms."""
         enabled = getattr(sys.modules.get("torch"), "are_deterministic_algorithms_enabled", None)
         return 0 if enabled is None else 1 + bool(enabled())
 
