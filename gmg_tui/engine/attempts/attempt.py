@@ -13,7 +13,6 @@ from gmg_tui import model
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.model import Details, Fps, Phase, Slot, Stacks, WorkerState
 from gmg_tui.scripts.genesis.output.failures import Failure
-from gmg_tui.scripts.torchrun import Meeting
 
 Report = Callable[[str | None], None]
 """Shows the wait reason; None if there is none."""
@@ -118,31 +117,6 @@ class Order(NamedTuple):
     """Before placeholders are filled in."""
     env: Mapping[str, str]
     """Before placeholders are filled in."""
-
-
-class Listener(Protocol):
-    """Receives the events of an attempt: its worker."""
-
-    def waits(self, reason: str | None) -> None:
-        """Sets the wait reason, or (None) clears it."""
-
-    def changed(self) -> None:
-        """Reports a change of something that is displayed."""
-
-    def begins(self) -> None:
-        """Handles the end of the preparation; its process is started next."""
-
-    def began(self) -> None:
-        """Handles the start of its process."""
-
-    def leader_ended(self, exit_code: int) -> None:
-        """Handles the end of its first process."""
-
-    def idle(self, why: str | None) -> None:
-        """Sets the reason that it counts as idle, or (None) clears it."""
-
-    async def rendezvous(self) -> Meeting | None:
-        """Waits until all ranks of its group are ready. Returns None outside a group, or if the group's attempt is off."""
 
 
 class Attempt(Protocol):

@@ -8,13 +8,13 @@ import os
 import signal
 import time
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from gmg_tui import model
 from gmg_tui.engine.attempts import leftovers
-from gmg_tui.engine.attempts.attempt import Life, Listener, Order, Outcome, RankActivity, Stop, StopCause
+from gmg_tui.engine.attempts.attempt import Life, Order, Outcome, RankActivity, Stop, StopCause
 from gmg_tui.engine.attempts.failure import of_gpu, of_preparation, outcome_of
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.local_host import LocalHost
@@ -30,6 +30,9 @@ from gmg_tui.model import Details, Fps, GpuSample, Phase, Stacks, WorkerState, u
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import probe
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
+
+if TYPE_CHECKING:
+    from gmg_tui.engine.workers.worker import Worker
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +59,7 @@ class LocalAttempt:
     readings: Readings
 
     def __init__(
-        self, host: LocalHost, order: Order, ring: RingBuffer, memory: GpuMemory | None, listener: Listener
+        self, host: LocalHost, order: Order, ring: RingBuffer, memory: GpuMemory | None, worker: Worker
     ) -> None:
         self.order = order
         self.stopped: Stop | None = None
@@ -66,9 +69,9 @@ class LocalAttempt:
         self.misplaced: str | None = None
         self.life = Life.PREPARING
         self.end: tuple[WorkerState, str | None] | None = None
-        self._host, self._ring, self._memory_before, self._listener = host, ring, memory, listener
+        self._host, self._ring, self._memory_before, self._worker = host, ring, memory, worker
         self._log = host.open_log(order.task.log)
-        self._process = Process(host.pipes, host.scans, os.urandom(_MARK_BYTES).hex(), self._feed, listener.changed)
+        self._process = Process(host.pipes, host.scans, os.urandom(_MARK_BYTES).hex(), self._feed, worker.changed)
         self._preparing: asyncio.Task[Prepared | None] | None = None
         self._skips_waits = asyncio.Event()
         self._requested: Stop | None = None  # the first stop that was asked for, also too late
@@ -105,7 +108,7 @@ class LocalAttempt:
 
     async def _prepared(self) -> Prepared | Outcome:
         """Returns what to start, or the outcome of an attempt without a process."""
-        preparing = prepare(self._host, self.order, self._listener, self._memory_before, self._skips_waits)
+        preparing = prepare(self._host, self.order, self._worker, self._memory_before, self._skips_waits)
         self._preparing = asyncio.create_task(preparing)
         try:
             await asyncio.wait([self._preparing])
@@ -129,7 +132,7 @@ class LocalAttempt:
         readings = self.readings = Readings(launch, self._host, self._log, self._ring, counts, self._on_output)
         self._shown = readings.reader.state, readings.reader.phase
         self.life, self._has_begun = Life.ALIVE, True
-        self._listener.begins()
+        self._worker.begins()
         readings.begin()
         folder, env = readings.counts.folder, launch.environment.full
         env = env if folder is None else {**env, probe.FOLDER: str(folder)}
@@ -142,13 +145,13 @@ class LocalAttempt:
         pid = self._process.pid
         _log.info("%s: attempt %d is process %d", self.order.slot.name, self.number, pid)
         self._host.watchdog.began(pid)
-        self._listener.began()
+        self._worker.began()
         if self.stopped is not None:
             self._process.end(self._steps(self.stopped))
         await self._leader_gone()
         self.life = Life.LEADER_GONE
         if self.exit_code is not None:
-            self._listener.leader_ended(self.exit_code)
+            self._worker.leader_ended(self.exit_code)
         await self._clear()
         self.life = Life.CLEARED
         self._process.close_pipes()
@@ -176,11 +179,11 @@ class LocalAttempt:
         await asyncio.sleep(_ENTRY_CHECK_INTERVAL_S)
         while self._process.enters:
             self._enters = True
-            self._listener.waits(f"for the working directory {self._host.spec.cwd}")
+            self._worker.waits(f"for the working directory {self._host.spec.cwd}")
             await asyncio.sleep(_ENTRY_CHECK_INTERVAL_S)
         if self._enters:
             self._enters = False
-            self._listener.waits(None)
+            self._worker.waits(None)
 
     async def _clear(self) -> None:
         """Waits for the processes that the script has left behind, and ends them if they do not end by themselves."""
@@ -188,13 +191,13 @@ class LocalAttempt:
             what = await leftovers.remaining(self._process, self._stop_requested, self._report_leftovers)
             if what is not None:
                 self._left_behind = f"ended {what}"
-                self._listener.waits(f"ending {what}")
+                self._worker.waits(f"ending {what}")
                 self._process.end(LEFTOVERS)
         await self._process.all_gone()
 
     def _report_leftovers(self, what: str | None) -> None:
         self._has_leftovers = True
-        self._listener.waits(what)
+        self._worker.waits(what)
 
     async def _judged(self, readings: Readings) -> Outcome:
         if self.exit_code in TERMINATED and self.stopped is None:
@@ -237,8 +240,8 @@ class LocalAttempt:
                 self.stopped = structs.replace(self.stopped or stop, kill=self._requested.kill)
                 self._process.end(self._steps(stop))
                 if stop.cause in (StopCause.TIMEOUT, StopCause.STUCK):
-                    self._listener.waits(stop.reason)
-                self._listener.changed()
+                    self._worker.waits(stop.reason)
+                self._worker.changed()
             case Life.LEADER_GONE:
                 self._process.end(KILL if stop.kill else LEFTOVERS)
             case _:
@@ -268,7 +271,7 @@ class LocalAttempt:
         before, self._shown = self._shown, (self.readings.reader.state, self.readings.reader.phase)
         if self._shown != before:
             self._host.gate.reached(self.order.slot.name, self.phase)
-            self._listener.changed()
+            self._worker.changed()
 
     def measure(self, sample: GpuSample | None, now: float, sharers: int) -> None:
         """Applies a sample of its GPU, shared by `sharers` live workers, at `now` (monotonic seconds); also after its end."""
@@ -289,7 +292,7 @@ class LocalAttempt:
             self._host.gate.leave(self.order.slot.name)
         util = self._sample.gpu_util_pct if self._sample is not None else None
         gpu = f", GPU {units.whole(util)} %" if util is not None else ""
-        self._listener.idle(f"{activity.idleness(now)}{gpu}" if is_idle else None)
+        self._worker.idle(f"{activity.idleness(now)}{gpu}" if is_idle else None)
 
     def poll(self) -> None:
         """Writes unfinished lines to the log file, and reads the probe's counts."""

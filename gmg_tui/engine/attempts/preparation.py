@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from gmg_tui.engine.attempts.attempt import Listener, Order
+from gmg_tui.engine.attempts.attempt import Order
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.local_host import Launch, LocalHost
 from gmg_tui.scripts.probe.counts import Counts, make_folder
 from gmg_tui.scripts.torchrun import Meeting
+
+if TYPE_CHECKING:
+    from gmg_tui.engine.workers.worker import Worker
 
 
 class Prepared(NamedTuple):
@@ -22,16 +25,16 @@ class Prepared(NamedTuple):
 
 
 async def prepare(
-    host: LocalHost, order: Order, listener: Listener, memory: GpuMemory | None, skipped: asyncio.Event
+    host: LocalHost, order: Order, worker: Worker, memory: GpuMemory | None, skipped: asyncio.Event
 ) -> Prepared | None:
     """Waits until an attempt may start, and prepares it. Returns None if its group's attempt is cancelled.
 
-    Each wait has a limit and is shown to `listener`. It may be cancelled at any moment.
+    Each wait has a limit and is shown to `worker`. It may be cancelled at any moment.
 
     Args:
         host: What the attempts on this machine share.
         order: What to run.
-        listener: The attempt's.
+        worker: The attempt's.
         memory: The GPU memory of the attempt before on its slot.
         skipped: Ends the wait for that memory.
 
@@ -39,14 +42,14 @@ async def prepare(
         NvmlUnavailable: The slot's GPU does not answer.
         GmgError: Something else is missing, or a disk does not answer.
     """
-    await host.gate.wait(order.slot.name, listener.waits)
-    kept = await _memory_released(memory, skipped, listener) if memory is not None else None
-    listener.waits(None)
+    await host.gate.wait(order.slot.name, worker.waits)
+    kept = await _memory_released(memory, skipped, worker) if memory is not None else None
+    worker.waits(None)
     meeting: Meeting | None = None
-    if order.task.rank is not None and (meeting := await listener.rendezvous()) is None:
+    if order.task.rank is not None and (meeting := await worker.rendezvous()) is None:
         return None
-    launch = await host.prepare(order, meeting, listener.waits)
-    making = asyncio.ensure_future(_counts(host, listener))
+    launch = await host.prepare(order, meeting, worker.waits)
+    making = asyncio.ensure_future(_counts(host, worker))
     try:
         counts = await asyncio.shield(making)
     except asyncio.CancelledError:
@@ -55,11 +58,11 @@ async def prepare(
     return Prepared(launch, counts, kept)
 
 
-async def _counts(host: LocalHost, listener: Listener) -> Counts:
+async def _counts(host: LocalHost, worker: Worker) -> Counts:
     if not host.spec.probe:
         return Counts(None)
     what = "the folder of the probe's counts"
-    return Counts(await host.from_disk(what, make_folder, listener.waits, object()))
+    return Counts(await host.from_disk(what, make_folder, worker.waits, object()))
 
 
 def _close(making: asyncio.Future[Counts]) -> None:
@@ -74,9 +77,9 @@ def discard(prepared: Prepared | None) -> None:
         prepared.counts.close()
 
 
-async def _memory_released(memory: GpuMemory, skipped: asyncio.Event, listener: Listener) -> str | None:
+async def _memory_released(memory: GpuMemory, skipped: asyncio.Event, worker: Worker) -> str | None:
     """Waits for the memory of the attempt before. Returns how much of it is still taken."""
-    waits = [asyncio.create_task(memory.released(listener.waits)), asyncio.create_task(skipped.wait())]
+    waits = [asyncio.create_task(memory.released(worker.waits)), asyncio.create_task(skipped.wait())]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:

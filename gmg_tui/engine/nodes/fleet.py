@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import structs
 
 import gmg_tui
-from gmg_tui.engine.attempts.attempt import Attempt, Listener, Order
+from gmg_tui.engine.attempts.attempt import Attempt, Order
 from gmg_tui.engine.hardware import Hardware, grouped
 from gmg_tui.engine.launchers.launcher import Launcher, Local
 from gmg_tui.engine.launchers.ray import Ray
@@ -21,6 +21,7 @@ from gmg_tui.engine.launchers.ssh import Ssh
 from gmg_tui.engine.nodes.node import Node, kinds
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
+from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
@@ -138,8 +139,8 @@ class Fleet:
         self._changed()
         return Workplace(session, self._attempt, self._meeting_place)
 
-    def _attempt(self, engine_slot: EngineSlot, order: Order, listener: Listener) -> Attempt:
-        return RemoteAttempt(self._nodes[engine_slot.slot.node], order, listener)
+    def _attempt(self, engine_slot: EngineSlot, order: Order, worker: Worker) -> Attempt:
+        return RemoteAttempt(self._nodes[engine_slot.slot.node], order, worker)
 
     async def _meeting_place(self, slots: Sequence[str]) -> tuple[str, int]:
         """Returns the address that rank 0's node has reported, and a port. Raises `GmgError` if others cannot reach it."""

@@ -7,43 +7,25 @@ import signal
 import time
 from dataclasses import replace
 from itertools import count
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from gmg_tui import model
 from gmg_tui.engine import clock
-from gmg_tui.engine.attempts.attempt import Life, Listener, Order, Outcome, RankActivity, Stop, StopCause
+from gmg_tui.engine.attempts.attempt import Life, Order, Outcome, RankActivity, Stop, StopCause
 from gmg_tui.engine.attempts.failure import of_preparation
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport
 from gmg_tui.model import NO_ATTEMPT, Curve, Details, Fps, Phase, Stacks, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Meeting
-from gmg_tui.session.client import EngineClient
+
+if TYPE_CHECKING:
+    from gmg_tui.engine.nodes.node import Node
+    from gmg_tui.engine.workers.worker import Worker
 
 _keys = count(1)
-
-
-class NodeLink(Protocol):
-    """An attempt's node, as the attempt uses it."""
-
-    name: str
-    gone: str | None
-    """The reason that it will not come back; None while it may."""
-    lost_since: float | None
-    """Unix time of its loss; None while it is not lost."""
-    available: asyncio.Event
-
-    @property
-    def client(self) -> EngineClient:
-        """The connection to its agent. Raises `GmgError` if there is none."""
-
-    def assign(self, attempt: RemoteAttempt) -> None:
-        """Has its slot run this attempt's current assignment."""
-
-    def dismiss(self, attempt: RemoteAttempt) -> None:
-        """Has its slot run nothing, unless another attempt has it by now."""
 
 
 class RemoteAttempt:
@@ -54,11 +36,11 @@ class RemoteAttempt:
         assignment: The agent's orders; None before it is prepared.
     """
 
-    def __init__(self, link: NodeLink, order: Order, listener: Listener) -> None:
+    def __init__(self, node: Node, order: Order, worker: Worker) -> None:
         self.order = order
         self.unready: str | None = None
         self.assignment: Assignment | None = None
-        self._link, self._listener = link, listener
+        self._node, self._worker = node, worker
         self.life = Life.PREPARING
         self.end: tuple[WorkerState, str | None] | None = None
         self._stopped: Stop | None = None
@@ -74,7 +56,7 @@ class RemoteAttempt:
     async def run(self) -> Outcome:
         """Runs it to its end; the agent kills it when this is cancelled."""
         try:
-            self._link.assign(self)  # nothing yet, but the node's loss concerns it
+            self._node.assign(self)  # nothing yet, but the node's loss concerns it
             self._preparing = asyncio.create_task(self._prepare())
             waits: list[asyncio.Future[Any]] = [self._preparing, self._outcome]
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -92,23 +74,23 @@ class RemoteAttempt:
             first = number if order.task.rank is None else order.number
             task = replace(order.task, args=order.args, env=order.env, first_attempt=first, meeting=meeting)
             self.assignment = Assignment(next(_keys), task)
-            self._link.assign(self)
+            self._node.assign(self)
             return await asyncio.shield(self._outcome)
         finally:
             if self._preparing is not None:
                 self._preparing.cancel()
             self.life = Life.ENDED
-            self._link.dismiss(self)
+            self._node.dismiss(self)
 
     async def _prepare(self) -> Meeting | None:
         """Waits for the node, and for the other ranks."""
-        if self._link.gone is not None:
-            self.node_lost(self._link.gone, for_good=True)
-        elif not self._link.available.is_set():
-            self._listener.waits(f"for {self._link.name}")
-            await self._link.available.wait()
-        self._listener.waits(None)
-        return await self._listener.rendezvous() if self.order.task.rank is not None else None
+        if self._node.gone is not None:
+            self.node_lost(self._node.gone, for_good=True)
+        elif not self._node.available.is_set():
+            self._worker.waits(f"for {self._node.name}")
+            await self._node.available.wait()
+        self._worker.waits(None)
+        return await self._worker.rendezvous() if self.order.task.rank is not None else None
 
     def _finish(self, outcome: Outcome) -> None:
         if not self._outcome.done():
@@ -146,11 +128,11 @@ class RemoteAttempt:
                     again=replaced and not (is_rank or is_job or self._stopped is not None),
                 )
             )
-            self._listener.leader_ended(1)
+            self._worker.leader_ended(1)
         else:
             self._away = True
-            self._listener.waits(f"{reason}; it continues when that is back")
-            self._listener.changed()
+            self._worker.waits(f"{reason}; it continues when that is back")
+            self._worker.changed()
 
     def apply_report(self, report: AttemptReport) -> None:
         """Takes the agent's report; one on another attempt is ignored."""
@@ -158,7 +140,7 @@ class RemoteAttempt:
         if (
             assignment is None
             or self._outcome.done()
-            or self._link.lost_since is not None
+            or self._node.lost_since is not None
             or report.key != assignment.key
         ):
             return
@@ -168,19 +150,19 @@ class RemoteAttempt:
         view, newest = report.view, report.view.newest
         if newest.number and not self._has_begun:
             self._has_begun, self.life = True, Life.ALIVE
-            self._listener.begins()
+            self._worker.begins()
             if newest.pid is not None:
-                self._listener.began()
+                self._worker.began()
         if newest.exit_code is not None and self.life is Life.ALIVE:
             self.life = Life.LEADER_GONE
-            self._listener.leader_ended(newest.exit_code)
+            self._worker.leader_ended(newest.exit_code)
         if report.outcome is not None:
             self._finish(report.outcome)
             return
-        self._listener.waits(view.reason)
-        self._listener.idle(view.stuck if self._stopped is None else None)
+        self._worker.waits(view.reason)
+        self._worker.idle(view.stuck if self._stopped is None else None)
         if before != self._displayed():
-            self._listener.changed()
+            self._worker.changed()
 
     def _displayed(self) -> tuple[object, ...]:
         return self.state, self.phase, self.life
@@ -199,9 +181,9 @@ class RemoteAttempt:
             return
         if self.assignment.stop is None or stop.kill:
             self._assign(stop=stop)
-        if self._link.lost_since is not None:
+        if self._node.lost_since is not None:
             self._finish(Outcome(by_user=stop.cause is StopCause.COMMAND, by_group=stop.cause is StopCause.GROUP))
-        self._listener.changed()
+        self._worker.changed()
 
     def skip_waits(self) -> None:
         """Does nothing: a node is waited for in any case."""
@@ -215,7 +197,7 @@ class RemoteAttempt:
     def _assign(self, **changes: Any) -> None:
         assert self.assignment is not None
         self.assignment = structs.replace(self.assignment, **changes)
-        self._link.assign(self)
+        self._node.assign(self)
 
     # State
 
@@ -266,16 +248,16 @@ class RemoteAttempt:
         view = self._report.view if self._report is not None else model.Worker(self.order.slot.name, 0, self.state)
         if self._away or self._outcome.done():
             view = structs.replace(view, fps_silent_since=None, stopping=None)
-        return structs.replace(view, newest=self.record(), lost_since=self._link.lost_since)
+        return structs.replace(view, newest=self.record(), lost_since=self._node.lost_since)
 
     async def details(self) -> Details:
         """Returns its command line and environment, from the agent. Raises `GmgError`."""
-        return await self._link.client.details(self.order.slot.name)
+        return await self._node.client.details(self.order.slot.name)
 
     async def curves(self) -> dict[str, Curve]:
         """Returns its metrics over time, from the agent. Raises `GmgError`."""
-        return await self._link.client.curves(self.order.slot.name)
+        return await self._node.client.curves(self.order.slot.name)
 
     async def stacks(self) -> Stacks:
         """Returns the Python stacks of its first process, from the agent. Raises `GmgError`."""
-        return (await self._link.client.stacks(self.order.slot.name))[0]
+        return (await self._node.client.stacks(self.order.slot.name))[0]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gmg_tui import model
-from gmg_tui.engine.attempts.attempt import Attempt, Listener, Order
+from gmg_tui.engine.attempts.attempt import Attempt, Order
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.attempts.local_host import LocalHost
@@ -126,7 +126,7 @@ class Workplace:
     """The place of a session's attempts: this machine, or nodes."""
 
     session: Session
-    attempt: Callable[[EngineSlot, Order, Listener], Attempt]
+    attempt: Callable[[EngineSlot, Order, Worker], Attempt]
     """Makes an attempt."""
     meeting_place: Callable[[Sequence[str]], Awaitable[tuple[str, int]]] = on_this_machine
     """Finds an address and a free port for the ranks of a group on these slots; port 0 if there is none."""
@@ -140,7 +140,7 @@ class Workplace:
     def here(cls, session: Session, host: LocalHost) -> Workplace:
         """Returns the workplace of a session on this machine."""
 
-        def attempt(slot: EngineSlot, order: Order, listener: Listener) -> Attempt:
-            return LocalAttempt(host, order, slot.ring, slot.memory, listener)
+        def attempt(slot: EngineSlot, order: Order, worker: Worker) -> Attempt:
+            return LocalAttempt(host, order, slot.ring, slot.memory, worker)
 
         return cls(session, attempt)
