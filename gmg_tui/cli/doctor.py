@@ -215,11 +215,9 @@ def ask(python: str, environ: Mapping[str, str]) -> Installed | str:
     """What the interpreter `python` has, or why that is unknown, in one line."""
     env = {**environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     env.pop("CUDA_VISIBLE_DEVICES", None)  # a worker is started so, but with one GPU visible
-    command = [python, "-c", f"OTHERS = {probe.packages()!r}\n{_PROGRAM}"]
+    program = f"OTHERS = {probe.packages()!r}\n{_PROGRAM}"
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_S, env=env, check=False
-        )
+        done = interpreter.ask(python, program, timeout_s=_ANSWER_S, env=env)
     except subprocess.TimeoutExpired:
         return f"no answer within {_ANSWER_S:.0f} s"
     except OSError as error:

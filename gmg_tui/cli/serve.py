@@ -142,7 +142,7 @@ async def _serve(listening: socket.socket, name: str) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     root, token = f"http://{_HOST}:{listening.getsockname()[1]}", secrets.token_urlsafe(24)
-    command = shlex.join([sys.executable, "-m", "gmg_tui", "attach", "--readonly", name])
+    command = shlex.join([sys.executable, "-P", "-m", "gmg_tui", "attach", "--readonly", name])
     server = Server(command, title=name, public_url=root)
     logging.getLogger().addHandler(logging.NullHandler())  # no traceback for each broken connection
 

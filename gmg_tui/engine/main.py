@@ -59,8 +59,6 @@ _FIRST_CLIENT_WAIT_S = 10.0
 """Seconds that an engine whose workers have ended waits for a first client."""
 _NEXT_CLIENT_WAIT_S = 0.5
 """Seconds that it waits for another client after the last one."""
-_END_GRACE_S = 20.0
-"""Seconds that workers and disk have to let the engine end after a signal, beside the workers' own timeouts."""
 _MAX_VIEWER_WAIT_S = 1.0
 """Limit of the workers' wait for an announced viewer."""
 
@@ -83,8 +81,6 @@ class Engine:
         self._reason = "the session has ended"
         """The reason sent to clients when the engine leaves."""
         self._fleet: Fleet | None = None
-        self._force_exit = asyncio.Event()
-        """Set long after a signal: the engine no longer waits for processes that the kernel does not end."""
 
     async def start(self, report: Callable[[str], None] = _log.info) -> str:
         """Begins to listen, and puts all parts together; `report` gets the progress if it takes long.
@@ -221,7 +217,7 @@ class Engine:
             self._watchdog.close,
         ]
         if (fleet := self._fleet) is not None:
-            parts.insert(0, lambda: fleet.end(kill=self._force_exit.is_set()))
+            parts.insert(0, lambda: fleet.end(kill=not self._supervisor.all_ended.is_set()))
         for end in parts:
             try:
                 await end()
@@ -236,7 +232,6 @@ class Engine:
         """
         _log.info("the launcher is gone before the session has begun")
         self._egl.cancel()
-        self._force_exit.set()
         await self._conclude()
         if fresh:
             await in_daemon_thread(shutil.rmtree, self._spec.folder, ignore_errors=True)
@@ -268,8 +263,8 @@ class Engine:
         """Returns when the workers have ended, and the clients have seen it."""
         supervisor, server = self._supervisor, self._server
         while True:
-            await any_of(supervisor.all_ended, self._force_exit)
-            if self.shutdown_requested.is_set():
+            await any_of(supervisor.all_ended, supervisor.overdue)
+            if self.shutdown_requested.is_set() or not supervisor.all_ended.is_set():
                 return
             grace_s = _NEXT_CLIENT_WAIT_S if server.visited.is_set() else _FIRST_CLIENT_WAIT_S
             await any_of(self.shutdown_requested, server.busy, timeout_s=grace_s)
@@ -322,8 +317,6 @@ class Engine:
         if kill:
             self._notifications.drop()
         self.shutdown_requested.set()
-        waits_s = 0.0 if kill else torchrun.stop_s(self._spec)
-        self._loop.call_later(waits_s + _END_GRACE_S, self._force_exit.set)
 
     def _sampler(self) -> Sampler | None:
         loop, nvml = asyncio.get_running_loop(), self._hardware.nvml

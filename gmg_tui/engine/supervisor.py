@@ -17,6 +17,7 @@ from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import Session
 from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts import torchrun
 from gmg_tui.session.protocol import Action, Seen
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ _log = logging.getLogger(__name__)
 _REPEATED_SIGNAL_S = 2.0
 """A signal repeated within this time is passed on once: signals to all processes of a Slurm job reach the engine both
 directly and from the command that started it."""
-
+_END_GRACE_S = 20.0
+"""Grace period of a requested end, beside the workers' own timeouts."""
 _SECOND_END_S = 2.0
 """A request to end this much later is a second one: it may reach the engine directly and through a client."""
 
@@ -39,6 +41,7 @@ class Supervisor:
     Attributes:
         queue: The scheduler, if it has a queue.
         all_ended: Set while no work is left.
+        overdue: Set long after the end was requested: the kernel, or a node, does not end what is left.
         notes: Notes displayed about the session itself, by subject.
         fleet: The nodes, if the session has several.
         agent: The scheduler, if this engine is a node's agent.
@@ -57,7 +60,7 @@ class Supervisor:
         self.scheduler, self.queue = scheduler, queue
         self.faults = faults
         faults.note = self.note
-        self.all_ended = asyncio.Event()
+        self.all_ended, self.overdue = asyncio.Event(), asyncio.Event()
         self.notes: dict[str, str] = {}
         self.agent: Agent | None = None
         self.fleet: Fleet | None = None
@@ -157,6 +160,8 @@ class Supervisor:
         if reason is not None:
             self.note("end", reason)
         self.scheduler.end(kill=kill, reason=reason)
+        waits_s = 0.0 if kill else torchrun.stop_s(self.session.spec)
+        asyncio.get_running_loop().call_later(waits_s + _END_GRACE_S, self.overdue.set)
 
     def pass_on(self, number: signal.Signals) -> None:
         """Sends a signal to the workers' first processes; some scripts save their state then."""

@@ -38,6 +38,10 @@ class Queue(Struct, frozen=True, omit_defaults=True):
     stranded: bool = False
     """Whether it has ended with jobs that wait, because every GPU that they may use is benched."""
 
+    def after_loss(self) -> Queue:
+        """Returns the queue once the engine has died: what ran waits."""
+        return replace(self, waiting=self.waiting + self.running, running=0)
+
     @property
     def jobs(self) -> int:
         """How many there are."""
@@ -174,7 +178,8 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
             else replace(worker, state=WorkerState.FAILED, stuck=None, stopping=None, reason=reason)
             for worker in self.workers
         )
-        return replace(self, workers=workers, tuning=self.tuning and self.tuning.after_loss(reason))
+        tuning, queue = self.tuning and self.tuning.after_loss(reason), self.queue and self.queue.after_loss()
+        return replace(self, workers=workers, tuning=tuning, queue=queue)
 
     def worker(self, slot: str) -> Worker | None:
         """The worker on `slot`."""

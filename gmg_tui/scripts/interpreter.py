@@ -60,7 +60,7 @@ def check_python(path: str) -> str:
         raise GmgError(f"--python {path}: not a program that can be run; give the path of a Python interpreter")
     python = str(Path(program).absolute())
     try:
-        answer = _ask(python, _HELLO)
+        answer = ask(python, _HELLO)
     except subprocess.TimeoutExpired:
         raise GmgError(f"--python {path}: does not answer within {_ANSWER_S:.0f} s; is it an interpreter?") from None
     except OSError as error:
@@ -73,7 +73,7 @@ def check_python(path: str) -> str:
 def has_genesis(python: str) -> bool:
     """True if that interpreter finds Genesis; importing it would take up to a minute."""
     try:
-        return _ask(python, _FIND).returncode == 0
+        return ask(python, _FIND).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
 
@@ -111,8 +111,14 @@ def install_command(python: str) -> str:
     return f"{python} -m pip install genesis-world torch"
 
 
-def _ask(python: str, program: str) -> subprocess.CompletedProcess[bytes]:
-    """Run a short program. Raises `OSError` and `subprocess.TimeoutExpired`; the process is gone then."""
+def ask(
+    python: str, program: str, *, timeout_s: float = 0.0, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Runs a short program, for which no module is imported from the current folder: another user may have put it there.
+
+    Raises `OSError` and `subprocess.TimeoutExpired`; the process is gone then.
+    """
+    command = [python, "-c", f"import sys; sys.path[:] = filter(None, sys.path)\n{program}"]  # -P is new in Python 3.11
     return subprocess.run(
-        [python, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_S, check=False
+        command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s or _ANSWER_S, env=env, check=False
     )

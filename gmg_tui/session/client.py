@@ -136,8 +136,12 @@ class Source(ABC):
 class EngineClient(Source):
     """A connection to an engine's socket."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, welcome: Welcome) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, welcome: Welcome, max_bytes: int
+    ) -> None:
         super().__init__(welcome)
+        self.max_bytes = max_bytes
+        """A longer message ends the connection."""
         self._reader = reader
         self._writer = writer
         self._numbers = numbers_from(1)
@@ -174,17 +178,25 @@ class EngineClient(Source):
             raise GmgError(f"no engine answers at {path}: {_broken(error)}", 1) from error
 
     @classmethod
-    async def over(cls, streams: Streams, name: str, session_id: str = "", *, readonly: bool = False) -> Self:
+    async def over(
+        cls,
+        streams: Streams,
+        name: str,
+        session_id: str = "",
+        *,
+        readonly: bool = False,
+        max_bytes: int = protocol.MAX_MESSAGE_BYTES,
+    ) -> Self:
         """As `connect`, over a connection that stands, to the engine called `name`; the caller limits the time."""
         reader, writer = streams
         try:
             writer.write(protocol.frame(protocol.Hello(protocol.VERSION, gmg_tui.__version__, session_id, readonly)))
             await writer.drain()
-            first = await protocol.read_message(reader)
+            first = await protocol.read_message(reader, max_bytes)
         except (OSError, EOFError) as error:
             raise GmgError(f"no engine answers at {name}: {_broken(error)}", 1) from error
         if isinstance(first, Welcome):
-            return cls(reader, writer, first)
+            return cls(reader, writer, first, max_bytes)
         text = f"the engine at {name} uses another protocol; update gmg-tui and try again"
         raise GmgError(first.reason if isinstance(first, Bye) else text, 1)
 
@@ -196,7 +208,7 @@ class EngineClient(Source):
         try:
             while True:
                 try:
-                    message = await protocol.read_message(self._reader)
+                    message = await protocol.read_message(self._reader, self.max_bytes)
                 except (OSError, EOFError) as error:
                     message = Bye(_broken(error))
                 match message:

@@ -265,9 +265,9 @@ async def read_request(reader: asyncio.StreamReader) -> Request:
     return await _read(reader, _requests, MAX_REQUEST_BYTES)
 
 
-async def read_message(reader: asyncio.StreamReader) -> Message:
-    """The next message of the engine; raises as `read_request` does, for `MAX_MESSAGE_BYTES`."""
-    return await _read(reader, _messages, MAX_MESSAGE_BYTES)
+async def read_message(reader: asyncio.StreamReader, max_bytes: int = MAX_MESSAGE_BYTES) -> Message:
+    """Returns the next message of the engine. Raises as `read_request` does, beyond `max_bytes`."""
+    return await _read(reader, _messages, max_bytes)
 
 
 async def _read(reader: asyncio.StreamReader, decoder: msgspec.msgpack.Decoder[_T], limit_bytes: int) -> _T:

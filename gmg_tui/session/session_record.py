@@ -110,16 +110,15 @@ class Record(Struct, frozen=True):
 
     def after_loss(self, died: float) -> Record:
         """The record once the engine has died, at that Unix time: no worker and no job runs."""
-        queue = self.queue
-        if queue is not None:
-            queue = structs.replace(queue, waiting=queue.waiting + queue.running, running=0)
         workers = tuple(
             worker
             if worker.state.ended
             else structs.replace(worker, state=WorkerState.FAILED, stuck=False, pid=None, reason=ENGINE_DIED)
             for worker in self.workers
         )
-        return structs.replace(self, workers=workers, queue=queue, ended=died, lost=True)
+        return structs.replace(
+            self, workers=workers, queue=self.queue and self.queue.after_loss(), ended=died, lost=True
+        )
 
 
 class SessionEntry(Struct, frozen=True):

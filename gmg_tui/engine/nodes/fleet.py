@@ -30,6 +30,7 @@ from gmg_tui.session import NODE_MARK
 from gmg_tui.session.protocol import Lines
 
 _MAX_NAMED_ERRORS = 4
+_MAX_NOTE = 1000
 _MAX_PEERS = 3
 """Other nodes that an agent tries to find the interface to."""
 _END_GRACE_S = 20.0
@@ -221,6 +222,7 @@ class Fleet:
         samples(tuple(newest), f"on every node: {errors[0]}" if errors and all(errors) else None)
         for node, view in zip(nodes, views, strict=True):
             text = view.trouble or node.snapshot.nvml_error or next(iter(node.snapshot.notes), None)
+            text = text and text[:_MAX_NOTE]
             if node.unavailable is not None:
                 text = f"{node.unavailable}{f': {text}' if text else ''}"
             note(f"node {node.name}", f"{node.name}: {text}" if text else None)
@@ -234,8 +236,8 @@ class Fleet:
             if slot.gpu is not None and slot.name in self._slots
         }
         for sample in node.snapshot.samples:
-            uuid = uuids.get(sample.uuid) or sample.uuid
-            yield structs.replace(sample, uuid=uuid) if current else GpuSample(uuid=uuid)
+            if (uuid := uuids.get(sample.uuid)) is not None:
+                yield structs.replace(sample, uuid=uuid) if current else GpuSample(uuid=uuid)
 
 
 def _on_node(slot: Slot, node: str, uuids: set[str]) -> Slot:

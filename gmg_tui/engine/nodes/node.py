@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -35,6 +36,10 @@ _LAST_CONNECT_TIMEOUT_S = 2.0
 _LOG_COPY_INTERVAL_S = 1.0
 _TAIL_LINES = 1000
 """Lines of a worker that are sent when it is first followed."""
+_SLOT = re.compile(r"[a-z]{3}\d{1,4}[a-z0-9.-]{0,20}")
+MAX_SLOTS = 4096
+MAX_BYTES, MAX_SLOT_BYTES = 4 << 20, 2 << 20
+"""Limits a message of an agent: for itself, and for each of its slots, with a result of up to 1 MiB."""
 
 
 class Node:
@@ -137,7 +142,7 @@ class Node:
                 async with asyncio.timeout(_START_TIMEOUT_S):
                     self.machine = str((await connection.greet(order)).get("machine", ""))
                     streams = connection.reader, connection.writer
-                    client = await EngineClient.over(streams, f"{self.name}'s agent")
+                    client = await EngineClient.over(streams, f"{self.name}'s agent", max_bytes=MAX_BYTES)
             except (OSError, EOFError, TimeoutError) as error:
                 await connection.close()  # then all of its error output has been read
                 late = f"no answer within {_START_TIMEOUT_S:.0f} s: " if isinstance(error, TimeoutError) else ""
@@ -153,6 +158,10 @@ class Node:
     def _begin(self, client: EngineClient) -> None:
         """Begins to use an agent that is connected. Raises `GmgError` if it cannot be used."""
         session, before = client.welcome.session, self.session
+        names = {slot.name.rpartition("/")[2] for slot in session.slots}
+        if not 0 < len(names) == len(session.slots) <= MAX_SLOTS or not all(map(_SLOT.fullmatch, names)):
+            raise GmgError("its slots are none that gmg-tui has", 1)
+        client.max_bytes = MAX_BYTES + MAX_SLOT_BYTES * len(names)
         if self.expected is not None and kinds(session.slots) != self.expected:
             self.gone = "it has other slots than the first node, and can only join with the same"
             raise GmgError(self.gone, 1)
@@ -184,7 +193,7 @@ class Node:
                 match event:
                     case Update(snapshot=snapshot):
                         self.snapshot = snapshot
-                    case Lines():
+                    case Lines(slot=slot) if slot.startswith(f"{self.name}/"):
                         self._lines(event)
                     case Bye(reason=reason):
                         return reason
@@ -196,7 +205,10 @@ class Node:
             await asyncio.gather(sending, return_exceptions=True)
 
     def _apply_report(self, body: msgspec.Raw) -> None:
-        report = msgspec.msgpack.decode(body, type=Report)
+        try:
+            report = msgspec.msgpack.decode(body, type=Report)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise GmgError(f"its agent reports something else: {error}", 1) from None
         if report.address[0]:
             self._address = report.address
             self._address_reported.set()

@@ -157,7 +157,7 @@ class RemoteAttempt:
             self.life = Life.LEADER_GONE
             self._worker.leader_ended(newest.exit_code)
         if report.outcome is not None:
-            self._finish(report.outcome)
+            self._finish(report.outcome._replace(final=False, again=False))  # these are for this engine to know
             return
         self._worker.waits(view.reason)
         self._worker.idle(view.stuck if self._stopped is None else None)

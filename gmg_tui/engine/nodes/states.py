@@ -5,13 +5,14 @@ Both are complete states: the next message replaces one that is lost, and repeat
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from gmg_tui import model
 from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, Stop
 from gmg_tui.engine.attempts.task import Task
+from gmg_tui.model.jobs import MAX_NAMES
 
 
 class Assignment(Struct, frozen=True, omit_defaults=True):
@@ -31,7 +32,7 @@ class AttemptReport(Struct, frozen=True, omit_defaults=True):
 
     key: int
     view: model.Worker
-    result: dict[str, Any] = {}
+    result: Annotated[dict[str, Any], Meta(max_length=MAX_NAMES)] = {}
     """The values reported by `gmg:result` lines."""
     unready: str | None = None
     activity: RankActivity | None = None

@@ -1,0 +1,77 @@
+"""A node's agent that lies: `liar.py KIND HOST COMMAND`, in the place of ssh. On hosts but `evil` it runs the command."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import structs
+
+from gmg_tui.engine.nodes.states import Assignment, AttemptReport, Report
+from gmg_tui.model import NO_ATTEMPT, GpuSample, RunSpec, Session, Slot, Snapshot, Worker, WorkerState
+from gmg_tui.session import AGENT_MARK, protocol
+from gmg_tui.session.protocol import Answer, Lines, Message, Numbered, Request, SetSlot, SlotReports, Update, Welcome
+
+kind, host, command = sys.argv[1], sys.argv[-2], sys.argv[-1]
+assigned: dict[str, Assignment] = {}
+lock = threading.Lock()
+
+
+def send(message: Message) -> None:
+    """Send a message."""
+    with lock:
+        sys.stdout.buffer.write(protocol.frame(message))
+        sys.stdout.buffer.flush()
+
+
+def requests() -> Iterator[Request]:
+    """What the session's engine sends."""
+    while head := sys.stdin.buffer.read(4):
+        yield msgspec.msgpack.decode(sys.stdin.buffer.read(int.from_bytes(head, "big")), type=Request)
+
+
+def listen() -> None:
+    """Agree to everything."""
+    for request in requests():
+        if isinstance(request, Numbered):
+            if isinstance(question := request.question, SetSlot):
+                assignment = msgspec.msgpack.decode(question.assignment, type=Assignment | None)
+                if assignment is not None:
+                    assigned[question.slot] = assignment
+            send(Answer(request.id))
+    os._exit(0)
+
+
+def report() -> None:
+    """Report that everything runs, for ever."""
+    began = structs.replace(NO_ATTEMPT, number=1, pid=1, started=time.time(), state=WorkerState.RUNNING)
+    reason = "x" * (8 << 20) if kind == "large" else None
+    views = {slot: Worker(slot, 0, WorkerState.RUNNING, reason=reason, newest=began) for slot in assigned}
+    reports = tuple(AttemptReport(assigned[slot].key, view) for slot, view in views.items())
+    send(SlotReports(msgspec.Raw(msgspec.msgpack.encode(Report(reports)))))
+
+
+def main() -> None:
+    """Lie until the connection ends."""
+    spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=RunSpec)
+    sys.stdout.buffer.write(f'{AGENT_MARK}{{"ok":true}}\n'.encode())
+    sys.stdout.buffer.flush()
+    next(requests())
+    names = {"slots": ("\x1b[2J",), "no slots": (), "twice": ("cpu0", "evil/cpu0")}.get(kind, ("cpu0",))
+    send(Welcome(Session(spec, tuple(map(Slot, names)), 1, time.time(), ""), Snapshot(0.0, 0.0, ()), ()))
+    threading.Thread(target=listen, daemon=True).start()
+    while True:
+        send(Update(Snapshot(time.time(), 0.0, (), samples=(GpuSample("GPU-of-another"),))))
+        report()
+        for slot in ("good/cpu0", "evil/cpu0"):
+            send(Lines(slot, 0, (f"a lie on {slot}",)))
+        time.sleep(0.2)
+
+
+if host.endswith("evil"):
+    main()
+os.execvp("sh", ["sh", "-c", command])

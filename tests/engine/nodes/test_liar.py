@@ -1,0 +1,52 @@
+"""A node whose agent lies harms its own slots alone (`liar.py`)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from gmg_tui.model import NodesSpec, WorkerState
+from gmg_tui.session.protocol import Action
+from tests.engine.harness import running, spec_for
+from tests.engine.nodes.fleets import ENDLESS
+
+_NODES = NodesSpec("ssh:good,evil")
+
+
+@pytest.fixture
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("GMG_SSH", f"{sys.executable} {Path(__file__).with_name('liar.py')} '{request.param}'")
+    return str(request.param)
+
+
+@pytest.mark.parametrize("kind", ["lines"], indirect=True)
+async def test_it_neither_prints_nor_measures_for_others(kind: str) -> None:
+    async with running(spec_for(*ENDLESS, nodes=_NODES)) as run:
+        await run.client.follow("good/cpu0", "evil/cpu0", tail=100)
+        await run.until_lines("evil/cpu0", len)
+        await run.until_lines("good/cpu0", len)
+        assert not [line for line in run.lines["good/cpu0"].values() if "lie" in line]
+        assert not run.snapshot.samples
+
+
+@pytest.mark.parametrize("kind", ["slots", "no slots", "twice", "large"], indirect=True)
+async def test_what_no_agent_sends_ends_its_connection(kind: str) -> None:
+    trouble = "it sent something that is no message" if kind == "large" else "its slots are none that gmg-tui has"
+    async with running(spec_for(*ENDLESS, nodes=_NODES)) as run:
+        await run.until(lambda snapshot: trouble in str(snapshot.nodes))
+        await run.until_state("good/cpu0", WorkerState.RUNNING)
+
+
+@pytest.mark.parametrize("kind", ["endless"], indirect=True)
+async def test_the_session_ends_although_it_reports_no_end(kind: str, tmp_path: Path) -> None:
+    patch = "from gmg_tui.engine import supervisor as module\nmodule._END_GRACE_S = 0.5\n"
+    (tmp_path / "sitecustomize.py").write_text(patch)
+    async with running(spec_for(*ENDLESS, nodes=_NODES), {"PYTHONPATH": str(tmp_path)}) as run:
+        await run.until_state("evil/cpu0", WorkerState.RUNNING)
+        await run.client.act(Action.KILL, "good/cpu0")
+        await run.client.end(kill=True)
+        assert await run.process.wait() == 0
+        assert run.record().ended is not None
+        assert [worker.state.ended for worker in run.record().workers] == [True, True]
