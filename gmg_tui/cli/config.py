@@ -43,14 +43,16 @@ def read(file: Path, command: str) -> Settings:
     """
     import msgspec  # only where there is a file
 
-    from gmg_tui.machine.toml import parse
+    from gmg_tui.machine.files import reading
+    from gmg_tui.machine.toml import MAX_CHARACTERS, parse
 
     class _Tables(msgspec.Struct):
         keys: dict[str, str | tuple[str, ...]] = {}
         readers: dict[str, dict[str, Any]] = {}
 
     try:
-        data = parse(file.read_text("utf-8"))
+        with reading(file) as stream:
+            data = parse(stream.read(MAX_CHARACTERS + 1).decode())
         tables = msgspec.convert({name: data[name] for name in _TABLES if name in data}, _Tables)
     except OSError as error:
         raise GmgError(f"cannot be read: {error.strerror}") from error

@@ -109,6 +109,11 @@ def test_an_invalid_file_is_reported_in_one_line_and_nothing_starts(
     assert (done.stderr.count("\n"), done.stdout, done.returncode) == (1, "", 2)
 
 
+def test_a_file_that_is_a_pipe_is_refused(file: Path, gmg: Gmg) -> None:
+    os.mkfifo(file)
+    assert gmg("sim.py").stderr == f"gmg-tui: {file}: cannot be read: not a regular file\n"
+
+
 def test_an_error_about_a_setting_names_the_file(file: Path, gmg: Gmg) -> None:
     file.write_text("headless = true\ninterval = 0.001\n")
     error = "is not in the range 0.2<=x<=60\n"

@@ -16,7 +16,10 @@ _NODES = NodesSpec("ssh:good,evil")
 
 
 @pytest.fixture
-def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    patch = "from gmg_tui.engine import supervisor\nfrom gmg_tui.engine.nodes import fleet\n"
+    (tmp_path / "sitecustomize.py").write_text(f"{patch}supervisor._END_GRACE_S = fleet._END_GRACE_S = 0.5\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("GMG_SSH", f"{sys.executable} {Path(__file__).with_name('liar.py')} '{request.param}'")
     return str(request.param)
 
@@ -40,10 +43,8 @@ async def test_what_no_agent_sends_ends_its_connection(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["endless"], indirect=True)
-async def test_the_session_ends_although_it_reports_no_end(kind: str, tmp_path: Path) -> None:
-    patch = "from gmg_tui.engine import supervisor as module\nmodule._END_GRACE_S = 0.5\n"
-    (tmp_path / "sitecustomize.py").write_text(patch)
-    async with running(spec_for(*ENDLESS, nodes=_NODES), {"PYTHONPATH": str(tmp_path)}) as run:
+async def test_the_session_ends_although_it_reports_no_end(kind: str) -> None:
+    async with running(spec_for(*ENDLESS, nodes=_NODES)) as run:
         await run.until_state("evil/cpu0", WorkerState.RUNNING)
         await run.client.act(Action.KILL, "good/cpu0")
         await run.client.end(kill=True)
