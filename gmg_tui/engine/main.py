@@ -181,7 +181,7 @@ class Engine:
         if fleet is None and hardware.warnings:
             self._supervisor.note("gpus", "; ".join(hardware.warnings))
         if torchrun.starts(spec.script, module=spec.module) and spec.sweep is None:
-            self._supervisor.note("torchrun", torchrun.instead(spec.script))
+            self._supervisor.note("torchrun", torchrun.advice(spec.script))
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -105,8 +105,8 @@ class JobQueue:
         self.records[record.number] = _bare(record)
         self._insert(record)
 
-    def take(self, number: int) -> JobRecord:
-        """Take a job out of the queue: it occupies slots from now on."""
+    def occupy(self, number: int) -> JobRecord:
+        """Takes a job out of the queue: it occupies slots."""
         record = self.records[number]
         self._leave(record)
         self._running[number] = None

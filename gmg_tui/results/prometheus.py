@@ -22,7 +22,7 @@ _MIB = float(1 << 20)
 _ANSWER_S = 3.0
 """Timeout of an engine's answer; a scrape may take 10 s."""
 _LOST_S = 900.0
-"""Seconds for which a lost session is exported as one whose engine does not answer."""
+"""Seconds after its loss in which a session is exported as one whose engine does not answer."""
 
 
 def _done(worker: Worker) -> float | None:

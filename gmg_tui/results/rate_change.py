@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from gmg_tui.jobs.tune.fit import LEAST, t_95
+from gmg_tui.jobs.tune.fit import MIN_INTERVAL, t_95
 
 BLOCK_S = 10.0
 """The rate now is a mean over 10 s: shorter blocks of it would be the same figures again."""
@@ -55,7 +55,7 @@ def change(before: Mapping[str, Measured], after: Mapping[str, Measured]) -> Cha
     mean, interval_pct = fmean(logs), None
     if errors:
         # The larger of two estimates of the same: two or three slots alone say little about how much they differ.
-        half = max(LEAST, t_95(sum(freedom for _, freedom in errors)) * max(error for error, _ in errors))
+        half = max(MIN_INTERVAL, t_95(sum(freedom for _, freedom in errors)) * max(error for error, _ in errors))
         interval_pct = _pct(mean - half), _pct(mean + half)
     return Change(_pct(mean), interval_pct, len(pairs))
 

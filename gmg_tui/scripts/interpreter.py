@@ -83,7 +83,7 @@ def versions(python: str) -> Versions:
     root = Path(python).parent.parent
     installed = dict(path.stem.split("-", 1) for path in sorted(root.glob(f"{_SITE}/*-*.dist-info")))
     compiler = next((f"{name} {installed[name]}" for name in _COMPILERS if name in installed), None)
-    # A link may be called `python`; what it leads to has the version in its name, or an environment in that of a folder.
+    # A link may be called `python`: its target has the version in its name, and an environment in a folder's.
     names = [Path(os.path.realpath(python)).name, *(path.name for path in root.glob("lib/python3.*"))]
     version = next((name.removeprefix("python") for name in names if name.startswith("python3.")), None)
     return Versions(version, installed.get("genesis_world"), installed.get("torch"), compiler)

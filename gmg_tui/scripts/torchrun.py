@@ -100,7 +100,7 @@ def stop_s(spec: RunSpec) -> float:
     return max(spec.sigint_wait_s, grace_s) + spec.sigterm_wait_s
 
 
-def instead(script: str) -> str:
+def advice(script: str) -> str:
     """Returns a line of advice on `--ddp` in place of torchrun."""
     return f"{script} starts its ranks itself, so they appear as one worker; gmg-tui --ddp TRAIN.py displays each"
 

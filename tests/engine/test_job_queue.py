@@ -53,7 +53,7 @@ def run(queue: JobQueue, *, state: WorkerState = WorkerState.FINISHED, elapsed_s
     """Run the next job. Returns its number."""
     head = _head(queue, "gpu0")
     assert head is not None
-    record = queue.take(head.number)
+    record = queue.occupy(head.number)
     queue.release(structs.replace(record, state=state, elapsed_s=elapsed_s, ended=1.0))
     return record.number
 
@@ -68,7 +68,7 @@ def drained(queue: JobQueue) -> list[int]:
 
 def test_a_job_that_could_not_use_its_gpu_returns_to_its_place_in_the_queue() -> None:
     queue = queue_of(3)
-    taken = [queue.take(1), queue.take(2)]
+    taken = [queue.occupy(1), queue.occupy(2)]
     queue.release(structs.replace(taken[1], state=WorkerState.WAITING))
     queue.release(structs.replace(taken[0], state=WorkerState.WAITING))
     assert drained(queue) == [1, 2, 3]
@@ -79,11 +79,11 @@ def test_the_time_left_is_estimated_from_finished_jobs() -> None:
     assert queue.eta_s({}, 2) is None
     run(queue, elapsed_s=10.0)
     run(queue, elapsed_s=20.0)
-    queue.take(3)
+    queue.occupy(3)
     assert queue.eta_s({3: 5.0}, 2) == pytest.approx((3 * 15.0 + 10.0) / 2)
     assert queue.eta_s({3: 5.0}, 100) == pytest.approx(10.0), "a job cannot be shared out"
     while queue.waiting:
-        queue.take(next(queue.next_jobs()).number)
+        queue.occupy(next(queue.next_jobs()).number)
     running_s = dict.fromkeys(range(3, 7), 16.0)
     assert queue.eta_s(running_s, 2) is None, "what runs takes longer than any job before"
 
@@ -144,7 +144,7 @@ class QueueMachine(RuleBasedStateMachine):
     def start(self) -> None:
         head = _head(self.queue, "gpu0")
         assert head is not None
-        self.taken.append(self.queue.take(head.number))
+        self.taken.append(self.queue.occupy(head.number))
 
     @precondition(lambda self: self.taken)
     @rule(state=st.sampled_from([WorkerState.FINISHED, WorkerState.FAILED, WorkerState.STOPPED, WorkerState.WAITING]))

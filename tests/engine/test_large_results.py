@@ -62,14 +62,14 @@ def test_an_answer_that_cannot_be_sent_fails_its_request(value: object) -> None:
 def test_the_newest_value_of_each_name_counts_and_the_total_is_limited() -> None:
     reported = Reported()
     for step in range(1000):
-        reported.take(b'[log] gmg:result {"step": %d, "blob": "%s"}\nother\n' % (step, b"x" * 10_000))
+        reported.read(b'[log] gmg:result {"step": %d, "blob": "%s"}\nother\n' % (step, b"x" * 10_000))
     assert reported.values == {"step": 999, "blob": "x" * 10_000}
     assert reported.trouble is None
     for number in range(200):
-        reported.take(b'gmg:result {"name-%d": "%s"}\n' % (number, b"y" * 10_000))
+        reported.read(b'gmg:result {"name-%d": "%s"}\n' % (number, b"y" * 10_000))
     assert _MAX_BYTES - 20_000 < sum(map(len, map(str, reported.values.values()))) <= _MAX_BYTES
     assert reported.trouble == "gmg:result: 1 MiB are kept, and no room is left for 'name-199'"
-    reported.take(b'gmg:result {"step": 1000, "name-0": "small"}\n')
+    reported.read(b'gmg:result {"step": 1000, "name-0": "small"}\n')
     assert (reported.values["step"], reported.values["name-0"]) == (1000, "small")
 
 
@@ -77,56 +77,56 @@ def test_the_names_of_a_session_are_limited() -> None:
     names = set[str]()
     first, second = Reported(names), Reported(names)
     for reported, start in ((first, 0), (second, 600)):
-        reported.take(b"gmg:result {%s}" % b", ".join(b'"n%d": 1' % number for number in range(start, start + 600)))
+        reported.read(b"gmg:result {%s}" % b", ".join(b'"n%d": 1' % number for number in range(start, start + 600)))
     assert (len(first.values), len(second.values), first.trouble) == (600, 400, None)
     assert second.trouble == "gmg:result: a session keeps 1,000 different names, without 'n1199'"
-    second.take(b'gmg:result {"n0": 2}')
+    second.read(b'gmg:result {"n0": 2}')
     assert second.values["n0"] == 2
 
 
 @pytest.mark.parametrize("names", [b"NaN -Infinity", b"nan -inf"])
 def test_nan_and_infinity_are_kept(names: bytes) -> None:
     reported = Reported()
-    reported.take(b'gmg:result {"loss": %b, "best": %b, "step": 3}\n' % tuple(names.split()))
+    reported.read(b'gmg:result {"loss": %b, "best": %b, "step": 3}\n' % tuple(names.split()))
     assert reported.values == pytest.approx({"loss": math.nan, "best": -math.inf, "step": 3}, nan_ok=True)
     assert reported.trouble is None
 
 
 def test_numbers_are_metrics_and_bounded() -> None:
     reported = Reported()
-    reported.take(b'gmg:result {"loss": 0.5, "fast": true, "label": "x", "of": [1], "steps": 3}\n')
+    reported.read(b'gmg:result {"loss": 0.5, "fast": true, "label": "x", "of": [1], "steps": 3}\n')
     assert reported.numbers == {"loss": 0.5, "steps": 3.0}
     for number in range(200):
-        reported.take(b'gmg:result {"n-%d": 1}\n' % number)
+        reported.read(b'gmg:result {"n-%d": 1}\n' % number)
     assert (len(reported.numbers), list(reported.numbers)[-1]) == (64, "n-199")
 
 
 def test_a_line_without_an_object_is_reported() -> None:
     reported = Reported()
-    reported.take(b'gmg:result {"loss": }\ngmg:result [NaN]\ngmg:result {"loss": 1}\n')
+    reported.read(b'gmg:result {"loss": }\ngmg:result [NaN]\ngmg:result {"loss": 1}\n')
     assert reported.values == {"loss": 1}
     assert (reported.trouble or "").startswith("a gmg:result line is no JSON object: ")
 
 
 def test_source_in_a_traceback_is_no_result() -> None:
     reported = Reported()
-    reported.take(b"    print(\"gmg:result \" + json.dumps(result))\n    print(f'gmg:result {json.dumps(result)}')\n")
+    reported.read(b"    print(\"gmg:result \" + json.dumps(result))\n    print(f'gmg:result {json.dumps(result)}')\n")
     assert (reported.values, reported.trouble) == ({}, None)
 
 
 def test_text_that_is_no_unicode_is_reported_beside_nan_too() -> None:
     reported = Reported()
-    reported.take(b'gmg:result {"a": NaN, "k": "\\ud800"}\ngmg:result {"loss": 1}\n')
+    reported.read(b'gmg:result {"a": NaN, "k": "\\ud800"}\ngmg:result {"loss": 1}\n')
     assert reported.values == {"loss": 1}
     assert (reported.trouble or "").startswith("a gmg:result line is no JSON object: ")
 
 
 def test_values_that_json_cannot_encode_are_kept_as_text_or_reported() -> None:
     reported = Reported()
-    reported.take(b'gmg:result {"seed": 123456789012345678901234567890, "of": [{"n": -9223372036854775809}], "n": 1}\n')
+    reported.read(b'gmg:result {"seed": 123456789012345678901234567890, "of": [{"n": -9223372036854775809}], "n": 1}\n')
     assert reported.values == {"seed": "123456789012345678901234567890", "of": [{"n": "-9223372036854775809"}], "n": 1}
     msgspec.msgpack.encode(reported.values)
-    reported.take(b'gmg:result {"deep": %s1%s}\n' % (b"[" * 500, b"]" * 500))
+    reported.read(b'gmg:result {"deep": %s1%s}\n' % (b"[" * 500, b"]" * 500))
     assert "nested" in (reported.trouble or "")
     reported.add({"n": float("nan"), "loss": float("inf"), "fps": 2.0})
     assert [str(reported.values[name]) for name in ("n", "fps", "loss")] == ["nan", "2.0", "inf"]

@@ -102,7 +102,7 @@ class Readings:
         if block:
             self._ring.feed(block)
             if script_results.MARK in block:
-                self.reported.take(block)
+                self.reported.read(block)
             self.reader.feed(block, time.monotonic())
             if metrics := self.reader.fresh_metrics():
                 self.reported.add(metrics)

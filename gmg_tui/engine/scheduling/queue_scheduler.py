@@ -104,7 +104,7 @@ class QueueScheduler:
         """Gives slots to the jobs that can start now, one after another: each takes memory from the next."""
         while (next_job := self.board.next()).job is not None and not next_job.missing:
             self._jobs |= dict.fromkeys(next_job.slots, next_job.job)
-            record = self._queue.take(next_job.job)
+            record = self._queue.occupy(next_job.job)
             # At once, as commands must not reach the slots' previous workers.
             run = self._run(record, [self._slots[slot] for slot in next_job.slots])
             self.runs[run.number] = run

@@ -42,7 +42,7 @@ class TrialRun:
     @property
     def measured(self) -> bool:
         """True if its rate is precise enough."""
-        return self._settling.over
+        return self._settling.is_done
 
     def check(self, worker: Worker, *, counts: bool) -> None:
         """Measures its rate; called each second while it runs.
@@ -67,7 +67,7 @@ class TrialRun:
             if self._start_s is None:
                 self._start_s = elapsed_s
             if counts:
-                self._settling.take(*done)
+                self._settling.add(*done)
 
     def _amount_done(self, worker: Worker, attempt: Attempt, elapsed_s: float) -> tuple[float, float] | None:
         """Returns the environment steps, or the integral of the metric, and the seconds; None if unknown."""

@@ -104,7 +104,7 @@ class TrialSource:
         """Passes a trial that has ended to the search. One that the search's end cut short does not count; `--resume` repeats it."""
         if trial.state is TrialState.SKIPPED and (self._board.ending or self._search.ended):
             return
-        self._search.take(trial)
+        self._search.add(trial)
         _log.info("trial %d: %s=%d on %s: %s", trial.number, self._spec.variable, trial.value, trial.slot, trial.state)
 
     def outcome(self, run: JobRun) -> tuple[WorkerState, str | None] | None:

@@ -50,7 +50,7 @@ def answer(record: Record) -> Answer:
         largest=_best(record, record.curve.top.value),
         edge=record.edge,
         memory=None if line is None else MemoryLine(line.base_mib, line.per_unit_mib, record.memory_end),
-        together=_together(record, recommended(record)),
+        together=_joint_result(record, recommended(record)),
         factors=record.fit.factors,
         warnings=(*_warnings(record), *_not_measured(record)),
     )
@@ -108,7 +108,7 @@ def _best(record: Record, value: int) -> Best:
     )
 
 
-def _together(record: Record, value: int) -> Together | None:
+def _joint_result(record: Record, value: int) -> Together | None:
     """Returns what all slots reach at once; measured after the value was chosen, so that luck has no part in it."""
     measured = record.measured(TrialKind.TOGETHER)
     rates = {trial.slot: trial.rate for trial in measured if trial.value == value and trial.rate is not None}

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-_APART = 1.8
-"""A line goes through points at least so far apart, as nearer ones would make it of noise."""
+_MIN_RATIO = 1.8
+"""The smallest ratio of two values whose points make a line: between nearer ones it would be noise."""
 
 
 class Point(NamedTuple):
@@ -24,7 +24,7 @@ class Point(NamedTuple):
 
     @property
     def time(self) -> float:
-        """Of a step, in a unit of its own."""
+        """The time of a step, in a unit of its own."""
         return self.value / self.score
 
 
@@ -54,7 +54,7 @@ class Curve:
     def promise(self, index: int, end: int) -> float:
         """The highest score that can hide between this point and `end`."""
         point = self.points[index]
-        clearly = [other for other in self.points if other.value * _APART <= point.value]
+        clearly = [other for other in self.points if other.value * _MIN_RATIO <= point.value]
         before = clearly[-1] if clearly else self.points[0]
         slope = 0.0 if before == point else max(0.0, (point.time - before.time) / (point.value - before.value))
         return max(point.score, end / (point.time + slope * (end - point.value)))

@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeVar
 _ROUNDS = 8
 _UNKNOWN = 0.04
 """Slots that differ by more than this are corrected for before the noise is measured."""
-LEAST = 0.005
-"""Half an interval is never less than this share: a rate that drifts by twice as much counts as steady."""
+MIN_INTERVAL = 0.005
+"""The smallest half of an interval, as a share: a rate that drifts by less than twice that is steady."""
 
 _T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """The two-sided 95 % quantiles of Student's t for 1 to 10 degrees of freedom."""
@@ -46,12 +46,12 @@ class Fit(NamedTuple):
     def margin_pct(self, count: int = 1) -> float | None:
         """Returns half of the 95 % interval of a rate, the mean of `count` trials, per cent of it.
 
-        None where too little was repeated. One degree of freedom is what the choice of a value has cost.
+        None if too little was repeated. The choice of a value costs one degree of freedom.
         """
         if self.freedom < 2:
             return None
         left = self.freedom - 1
-        return 100 * max(LEAST, t_95(left) * self.spread * math.sqrt(self.freedom / left / count))
+        return 100 * max(MIN_INTERVAL, t_95(left) * self.spread * math.sqrt(self.freedom / left / count))
 
 
 def fit(samples: Sequence[Sample]) -> Fit:
@@ -71,7 +71,7 @@ def fit(samples: Sequence[Sample]) -> Fit:
     clear = {
         slot: log
         for slot, log in slots.items()
-        if abs(log) > (t_95(freedom) * max(LEAST, spread * math.sqrt(2 / counts[slot])) if freedom else _UNKNOWN)
+        if abs(log) > (t_95(freedom) * max(MIN_INTERVAL, spread * math.sqrt(2 / counts[slot])) if freedom else _UNKNOWN)
     }
     spread, freedom = _spread(samples, clear)
     return Fit({slot: math.exp(log) for slot, log in clear.items()}, spread, freedom)

@@ -15,14 +15,14 @@ from msgspec.structs import replace
 
 from gmg_tui.jobs.tune import answers
 from gmg_tui.jobs.tune.curve import between
-from gmg_tui.jobs.tune.trial_results import TRIES, Record, memory_of
+from gmg_tui.jobs.tune.trial_results import MAX_TRIALS, Record, memory_of
 from gmg_tui.model import Slot
 from gmg_tui.model.tuning import FPS, Answer, Trial, TrialKind, TrialState, TuneSpec
 
 _AHEAD = 8
 """Values of the ladder that are tried at once."""
 _UNKNOWN_MEMORY = 16
-"""How many times the greatest value is tried at once where memory is unknown: on a CPU the machine itself might suffer."""
+"""The first value over the greatest one so far, if memory is unknown: on a CPU the machine itself might suffer."""
 _WORTH = 0.015
 """The ladder ends where two doublings in a row bring less than this share."""
 _MARGIN = 0.01
@@ -31,13 +31,13 @@ _NEAR = 1.02
 """Values nearer to each other count as the same."""
 _WIDE = 1.25
 """Gaps next to the best are refined while they are wider, where the metric may be no rate."""
-_LEAST_REFINED, _MOST_REFINED = 3, 4
+_MIN_REFINED, _MAX_REFINED = 3, 4
 """Values of one refinement, on few slots and on many."""
 _REFINEMENTS = 3
 _REPEATS = 2
-"""How often each value that may be the answer is measured again; once more where slots would be idle."""
+"""Further measurements of each value that may be the answer; one more if slots would be idle."""
 _GONE_S = 60.0
-"""A slot that has been neither free nor running a trial for so long is not waited for."""
+"""Seconds to wait for a slot that is neither free nor running a trial."""
 
 _STEPS = {
     TrialKind.LADDER: "doubled values, while that is faster",
@@ -93,7 +93,7 @@ class Search:
         alive = self._alive(idle, now_s)
         plans = self._assign(self._wants(alive, len(idle)), idle)
         if not plans and not self._running and set(idle) == alive:
-            plans = self._assign(self._together(alive), idle)
+            plans = self._assign(self._want_together(alive), idle)
             if not plans:
                 self.stop(answers.conclusion(record) if alive else "no slot is left")
                 self.reached = "" if alive else self.reached
@@ -103,7 +103,7 @@ class Search:
             self.step = _STEPS[self._kind]
         return plans
 
-    def take(self, trial: Trial) -> None:
+    def add(self, trial: Trial) -> None:
         """Record a trial that has ended: measured, failed or skipped."""
         self._running.pop(trial.slot, None)
         self.trials.append(trial)
@@ -134,7 +134,7 @@ class Search:
         slots, counts = len(self._record.slots), Counter(trial.kind for trial in trials)
         usual = {
             TrialKind.LADDER: self._doublings(),
-            TrialKind.REFINE: _LEAST_REFINED,
+            TrialKind.REFINE: _MIN_REFINED,
             TrialKind.COMMON: slots - 1,
             TrialKind.CONFIRM: 2 * _REPEATS,
             TrialKind.TOGETHER: slots,
@@ -218,14 +218,14 @@ class Search:
             return
         for name in sorted(set(alive) - set(self._running), key=list(record.slots).index):
             states = [trial.state for trial in record.alone if (trial.slot, trial.value) == (name, value)]
-            if TrialState.MEASURED not in states and len(states) < TRIES:
+            if TrialState.MEASURED not in states and len(states) < MAX_TRIALS:
                 yield value, name, TrialKind.COMMON
 
     def _refine(self, idle: int) -> list[int]:
         """Returns values in the most promising gap between those measured; none where it hides nothing clearly faster."""
         record = self._record
         refined = sum(trial.kind is TrialKind.REFINE for trial in record.alone)
-        count = min(max(_LEAST_REFINED, idle), _MOST_REFINED, _REFINEMENTS * _MOST_REFINED - refined)
+        count = min(max(_MIN_REFINED, idle), _MAX_REFINED, _REFINEMENTS * _MAX_REFINED - refined)
         points, best = record.curve.points, record.curve.best
         ends = [point.value for point in points[1:]] + ([record.edge.value] if record.edge is not None else [])
         gaps = []
@@ -252,7 +252,7 @@ class Search:
         for turn in range(_REPEATS + (0 < missing < idle)):
             yield from ((value, None, TrialKind.CONFIRM) for value in leaders if counts[value] <= turn)
 
-    def _together(self, alive: set[str]) -> list[_Want]:
+    def _want_together(self, alive: set[str]) -> list[_Want]:
         """Returns the recommended value on all slots; nothing where all have measured it so, or it was tried twice."""
         record = self._record
         if not record.ran:
@@ -262,7 +262,7 @@ class Search:
         done = [trial for trial in record.trials if trial.kind is TrialKind.TOGETHER and trial.value == value]
         measured = {trial.slot for trial in done if trial.state is TrialState.MEASURED}
         tries = max((sum(trial.slot == name for trial in done) for name in slots), default=0)
-        if measured >= slots or tries >= TRIES:
+        if measured >= slots or tries >= MAX_TRIALS:
             return []
         return [(value, name, TrialKind.TOGETHER) for name in record.slots if name in slots]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gmg_tui.jobs.tune.fit import LEAST
+from gmg_tui.jobs.tune.fit import MIN_INTERVAL
 from gmg_tui.model.tuning import TrialKind, TuneSpec
 
 
@@ -33,7 +33,7 @@ class Settling:
         self._steady_from = 0
         """Which of them begins the windows that agree with each other."""
 
-    def take(self, amount: float, time_s: float) -> None:
+    def add(self, amount: float, time_s: float) -> None:
         """Adds a count; a smaller one than the last is of another loop, and begins the measurement again."""
         mark = Mark(amount, time_s)
         if self._last is not None and (amount < self._last.amount or time_s < self._last.time_s):
@@ -46,7 +46,7 @@ class Settling:
             before = len(self._marks) - 2
             if before > self._steady_from:
                 steady = _rate(self._marks[self._steady_from], self._marks[before])
-                if abs(_rate(self._marks[before], mark) - steady) > 2 * LEAST * abs(steady):
+                if abs(_rate(self._marks[before], mark) - steady) > 2 * MIN_INTERVAL * abs(steady):
                     self._steady_from = before
 
     @property
@@ -65,7 +65,7 @@ class Settling:
         return self._last.time_s - self._marks[0].time_s if self._last is not None else 0.0
 
     @property
-    def over(self) -> bool:
+    def is_done(self) -> bool:
         """True once it has been measured: long enough and steadily, or for the longest time."""
         return self.measured_s >= (self._low_s if self._steady else self._high_s)
 

@@ -16,7 +16,7 @@ from gmg_tui.model import Slot
 from gmg_tui.model.tuning import Edge, MemoryLine, Trial, TrialKind, TrialState, TuneSpec
 from gmg_tui.scripts.genesis.output.failure_signs import FailureKind, sign_of
 
-TRIES = 2
+MAX_TRIALS = 2
 """Trials of a value that fails or is skipped."""
 _FLAT = 0.02
 """Memory that differs by less than this share between the smallest and the largest value does not depend on the value."""
@@ -39,7 +39,7 @@ def memory_of(slot: Slot) -> int | None:
 
 
 class Record:
-    """What the trials that have ended show. Only slots of the most common model count: rates of others do not compare."""
+    """The results of the trials that have ended. Only slots of the most common model count: rates of others do not compare."""
 
     def __init__(self, spec: TuneSpec, slots: Sequence[Slot], trials: Collection[Trial] = ()) -> None:
         model = Counter(map(model_of, slots)).most_common(1)[0][0]
@@ -72,7 +72,7 @@ class Record:
         return {
             value
             for value, n in failures.items()
-            if n >= max(1 if value in out_of_memory else TRIES, counts[value, TrialState.MEASURED])
+            if n >= max(1 if value in out_of_memory else MAX_TRIALS, counts[value, TrialState.MEASURED])
         }
 
     @cached_property
@@ -89,7 +89,7 @@ class Record:
         """True if another trial of this value makes sense."""
         counts = self._counts
         lost = counts[value, TrialState.FAILED] + counts[value, TrialState.SKIPPED]
-        return value not in self.failed and lost < TRIES + counts[value, TrialState.MEASURED]
+        return value not in self.failed and lost < MAX_TRIALS + counts[value, TrialState.MEASURED]
 
     @property
     def edge(self) -> Edge | None:

@@ -16,7 +16,7 @@ from gmg_tui.machine.folders import distrust
 from gmg_tui.machine.user_folders import passwd_home
 
 STALE_S = 60.0
-"""The age from which a lock counts as stale."""
+"""The age of a stale lock."""
 
 CACHE_LIMIT = "QD_OFFLINE_CACHE_MAX_SIZE_OF_FILES"
 LARGE_LIMIT = (1 << 31) - 1

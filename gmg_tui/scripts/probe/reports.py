@@ -129,7 +129,7 @@ class Reports:
                 self._files[name] = ReportFile(name, folder)
 
     def read(self) -> list[Metric | SavedFile]:
-        """Returns what is new, in the order in which it was reported."""
+        """Returns what is new, in the order of the reports."""
         new = [each for file in self._files.values() for each in file.read()]
         return sorted(new, key=lambda each: each.at)
 

@@ -162,7 +162,7 @@ class FormatLines(LineReader):
 
 
 MARK = b"gmg:fps "
-_MOST_BYTES = 8192
+_MAX_REPORT_BYTES = 8192
 
 
 class ReportedLines(LineReader):
@@ -175,7 +175,7 @@ class ReportedLines(LineReader):
         """Yields the figures of those lines."""
         for text, meant in marked(block, MARK):
             try:
-                numbers = msgspec.convert(json_object(strip_ansi(text[:_MOST_BYTES]).strip()), dict[str, float])
+                numbers = msgspec.convert(json_object(strip_ansi(text[:_MAX_REPORT_BYTES]).strip()), dict[str, float])
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 if meant:
                     self._error = f"a gmg:fps line is no JSON object of numbers: {str(error)[:120]}"

@@ -53,7 +53,7 @@ class Reported:
         self._sizes: dict[str, int] = {}
         self._size = 0
 
-    def take(self, block: bytes) -> None:
+    def read(self, block: bytes) -> None:
         """Take the results in whole lines of output; a log's prefix may precede the mark."""
         for text, meant in marked(block, MARK):
             try:

@@ -104,12 +104,12 @@ class World:
 
     def _measure(self, rate: float, plan: Trial, spec: TuneSpec) -> Settling:
         settling, done, second = Settling(spec, plan.kind), 0.0, 0
-        settling.take(0.0, 0.0)
-        while not settling.over:
+        settling.add(0.0, 0.0)
+        while not settling.is_done:
             warm = 1 - self.drift * max(0.0, 1 - second / 40)
             done += rate * warm * (self.random.gauss(1, self.within) if self.within else 1.0)
             second += 1
-            settling.take(done, second)
+            settling.add(done, second)
         return settling
 
 
@@ -156,7 +156,7 @@ def tune(world: World, spec: TuneSpec | None = None, trials: Sequence[Trial] = (
         slot = min(running, key=lambda name: running[name][0])
         now_s, trial = running.pop(slot)
         done.append(trial)
-        search.take(trial)
+        search.add(trial)
     assert stop_after < 400, "no end"
     return Outcome(search.answer(), done, now_s, search.step, search)
 

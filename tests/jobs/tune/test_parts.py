@@ -161,11 +161,11 @@ def test_a_promise_extrapolates_the_step_time_linearly() -> None:
 def settled(rate: Callable[[float], float], every_s: float = 1.0, kind: TrialKind = TrialKind.LADDER) -> Settling:
     """A trial whose rate at a time is this, counted every so many seconds."""
     settling, done, at_s = Settling(TuneSpec(), kind), 0.0, 0.0
-    settling.take(done, at_s)
-    while not settling.over:
+    settling.add(done, at_s)
+    while not settling.is_done:
         done += rate(at_s) * every_s
         at_s += every_s
-        settling.take(done, at_s)
+        settling.add(done, at_s)
     return settling
 
 
@@ -205,22 +205,22 @@ def test_iterations_longer_than_a_window_are_counted_whole() -> None:
 def test_another_loop_restarts_the_measurement() -> None:
     settling = Settling(TuneSpec(), TrialKind.LADDER)
     for second in range(15):
-        settling.take(100.0 * second, second)
-    settling.take(0.0, 0.0)
+        settling.add(100.0 * second, second)
+    settling.add(0.0, 0.0)
     assert settling.rate is None
     assert settling.measured_s == 0.0
     for second in range(1, 21):
-        settling.take(300.0 * second, second)
-    assert settling.over
+        settling.add(300.0 * second, second)
+    assert settling.is_done
     assert settling.rate == 300.0
 
 
 def test_before_the_second_count_there_is_no_rate() -> None:
     settling = Settling(TuneSpec(), TrialKind.LADDER)
     assert settling.rate is None
-    settling.take(5.0, 1.0)
+    settling.add(5.0, 1.0)
     assert settling.rate is None
-    assert not settling.over
+    assert not settling.is_done
 
 
 # `tune --resume` refuses what would mix measurements that do not compare

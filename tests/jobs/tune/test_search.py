@@ -184,7 +184,7 @@ def test_the_measurement_on_all_slots_is_retried_once_and_a_failing_slot_is_name
         for plan in plans:
             done = Trial(100 + number, plan.value, plan.slot, plan.kind, TrialState.MEASURED, rate=1e7)
             bad = plan.slot == "gpu3"
-            search.take(replace(done, state=state, rate=None, reason="Killed by SIGKILL") if bad else done)
+            search.add(replace(done, state=state, rate=None, reason="Killed by SIGKILL") if bad else done)
     assert search.plan(names(world), 300) == []
     assert search.ended
     answer = search.answer()
@@ -217,7 +217,7 @@ def test_a_trial_without_a_comparable_rate_fails(rate: float | None) -> None:
     search = Search(TuneSpec(), [slot_of(0, H100, H100_MIB)])
     for number in (1, 2):
         search.plan(["gpu0"], number)
-        search.take(Trial(number, 64, "gpu0", TrialKind.LADDER, TrialState.MEASURED, rate=rate))
+        search.add(Trial(number, 64, "gpu0", TrialKind.LADDER, TrialState.MEASURED, rate=rate))
     assert search.plan(["gpu0"], 3) == []
     assert search.step.startswith("64 did not run: ")
 
@@ -226,9 +226,9 @@ def test_why_the_first_value_did_not_run_is_its_own_reason() -> None:
     search = Search(TuneSpec(low=64), [slot_of(n, H100, H100_MIB) for n in range(2)])
     first, second = search.plan(["gpu0", "gpu1"], 0)
     failed = replace(first, number=1, state=TrialState.FAILED, reason="CUDA out of memory")
-    search.take(replace(second, number=2, state=TrialState.SKIPPED, reason="skipped by the user"))
-    search.take(failed)
-    search.take(replace(failed, number=3, value=128, reason="no rate came"))
+    search.add(replace(second, number=2, state=TrialState.SKIPPED, reason="skipped by the user"))
+    search.add(failed)
+    search.add(replace(failed, number=3, value=128, reason="no rate came"))
     assert search.plan(["gpu0", "gpu1"], 1) == []
     assert search.step == "64 did not run: CUDA out of memory"
 
@@ -264,7 +264,7 @@ def test_memory_used_by_others_lowers_the_values_tried() -> None:
     for number, memory_mib in ((1, 500.0), (2, 564.0)):
         (plan,) = search.plan(["gpu0"], number)
         done = Trial(number, plan.value, "gpu0", plan.kind, TrialState.MEASURED, franka(plan.value))
-        search.take(replace(done, memory_mib=memory_mib))
+        search.add(replace(done, memory_mib=memory_mib))
     (plan,) = search.plan(["gpu0"], 120, {"gpu0": 0.1 * H100_MIB + 436 + 200})
     assert 190 < plan.value <= 200
 
@@ -291,7 +291,7 @@ def test_the_time_left_is_known_from_the_first_trial_on(slots: int) -> None:
     search = Search(TuneSpec(), world.tune_slots())
     plans = search.plan(names(world), 0)
     assert search.eta_s({plan.slot: 0 for plan in plans}, 10) is None
-    search.take(world.run(plans[0], 1, 0, TuneSpec())[1])
+    search.add(world.run(plans[0], 1, 0, TuneSpec())[1])
     search.plan(names(world)[:1], 70)
     at_70, at_100 = (search.eta_s({"gpu0": 70.0}, now) for now in (70, 100))
     assert at_70 is not None

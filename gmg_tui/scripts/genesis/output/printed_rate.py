@@ -17,10 +17,10 @@ from gmg_tui.model import Fps
 
 WINDOW_S = 10.0
 """Seconds of the current rate."""
-_KEPT = 0.95
+_DECAY = 0.95
 _LINE_S = 0.05
 """Genesis prints when steps have taken so long since the last line (`STEP_RATE_LOG_INTERVAL`)."""
-_MOST_MOMENTS = 512
+_MAX_MOMENTS = 512
 
 
 def is_smoothed(version: str | None) -> bool:
@@ -42,7 +42,7 @@ class PrintedRate:
         self._at: float | None = None
         """The end of the counted steps, monotonic seconds."""
         self._env_steps = self._seconds = 0.0
-        self._moments: deque[tuple[float, float]] = deque(maxlen=_MOST_MOMENTS)
+        self._moments: deque[tuple[float, float]] = deque(maxlen=_MAX_MOMENTS)
         """Times and the environment steps counted by then, of the same scene."""
 
     def new_scene(self) -> None:
@@ -94,7 +94,7 @@ class PrintedRate:
         """Returns the samples behind the numbers; the first number of an average has none."""
         befores, self._before = [self._before, *numbers[:-1]], numbers[-1]
         pairs = [(before, number) for before, number in zip(befores, numbers, strict=True) if before is not None]
-        rates = [((number - _KEPT * before) / (1 - _KEPT), number) for before, number in pairs]
+        rates = [((number - _DECAY * before) / (1 - _DECAY), number) for before, number in pairs]
         return [rate if rate >= 0 else number for rate, number in rates]  # below 0 it is another average than Genesis'
 
     def _count(self, env_steps: float, now: float) -> None:

@@ -20,7 +20,7 @@ _MAX_READ = 8192
 _FLOOD = 1 << 16
 """Bytes of a block that are read, the last ones: in a flood the newest lines count."""
 _PACE = 20
-"""The number of last lines from which the time left is estimated."""
+"""The number of last lines for the estimate of the time left."""
 
 _STATES = {
     Phase.IMPORTING: WorkerState.STARTING,
@@ -152,7 +152,7 @@ class Reader:
         before = self.phase
         for position, reader in enumerate(self._readers):
             for figures in reader.read(block):
-                self._take(position, reader, figures)
+                self._apply(position, reader, figures)
         if self.phase is before and before in _SILENT and self._is_own(block):
             self._enter(Phase.RUNNING)
 
@@ -214,7 +214,7 @@ class Reader:
         """Returns the exception with whose traceback its output ends; None without one."""
         return uncaught(self._tail.lines())
 
-    def _take(self, position: int, reader: LineReader, figures: Figures) -> None:
+    def _apply(self, position: int, reader: LineReader, figures: Figures) -> None:
         """Apply figures of the reader at `position`."""
         if figures.phase is not None:
             self._begin(figures.phase)
@@ -227,11 +227,11 @@ class Reader:
                 self._rate.new_scene()
             self.n_envs, self._envs_from = figures.n_envs, position
         if (figures.rates or figures.steps is not None) and position <= self._rate_from:
-            self._take_rate(position, reader, figures)
+            self._apply_rate(position, reader, figures)
         if figures.done is not None and position <= self._progress_from:
-            self._take_progress(position, reader, figures)
+            self._apply_progress(position, reader, figures)
 
-    def _take_rate(self, position: int, reader: LineReader, figures: Figures) -> None:
+    def _apply_rate(self, position: int, reader: LineReader, figures: Figures) -> None:
         if position < self._rate_from:
             self._rate, self._rate_from = PrintedRate(), position
         if figures.rates:
@@ -242,7 +242,7 @@ class Reader:
         self.pace.beat(self._now)
         self._simulated()
 
-    def _take_progress(self, position: int, reader: LineReader, figures: Figures) -> None:
+    def _apply_progress(self, position: int, reader: LineReader, figures: Figures) -> None:
         done, total = figures.done or 0.0, figures.total or self._total
         if total is None:
             return

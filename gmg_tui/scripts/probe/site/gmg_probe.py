@@ -31,8 +31,8 @@ NAMES = (
     "determinism",  # of torch at the first step, in `DETERMINISM`
 )
 WORDS = Struct(f"{len(NAMES)}q")
-_LATELY_NS, _APART_NS = 5_000_000_000, 100_000_000
-"""Without a long pause for so long, those of half the length are long ones; marks are no nearer to each other."""
+_LONG_PAUSE_WINDOW_NS, _MIN_MARK_GAP_NS = 5_000_000_000, 100_000_000
+"""The time without a long pause after which half its length is long, and the shortest time between two marks."""
 
 
 class _Counts:
@@ -98,7 +98,7 @@ class _Counts:
         pause = now - self.last_ns
         if pause < self.long_ns:
             self.long_ns, self.since_ns = self.long_ns // 2, now
-        elif now - self.mark_ns >= _APART_NS or pause > 2 * self.long_ns:
+        elif now - self.mark_ns >= _MIN_MARK_GAP_NS or pause > 2 * self.long_ns:
             self.long_ns, self.since_ns, self.mark_ns = max(self.long_ns, pause // 2), now, self.last_ns
             self.write("mark_steps", self.environment_steps, self.last_ns, self.long_ns)
 
@@ -162,7 +162,7 @@ def _counting(original, environments_of, kind_name):
             now = clock()
             if environments != counts.environments:
                 counts.begin(environments, kind, now)
-            if now - counts.last_ns >= counts.long_ns or now - counts.since_ns > _LATELY_NS:
+            if now - counts.last_ns >= counts.long_ns or now - counts.since_ns > _LONG_PAUSE_WINDOW_NS:
                 counts.pause(now)
             # No call between reading and writing a number: another thread would go on there.
             counts.last_ns = now
