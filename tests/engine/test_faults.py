@@ -26,7 +26,7 @@ _PARTS = (
     ("engine.records.session_files", "SessionFiles", "run"),
     ("engine.notify", "Notifications", "add"),
     ("engine.attempts.local_attempt", "LocalAttempt", "measure"),
-    ("engine.attempts.local_attempt", "LocalAttempt", "settle"),
+    ("engine.attempts.local_attempt", "LocalAttempt", "poll"),
     ("engine.workers.slot", "EngineSlot", "view"),
     ("machine.slurm", "AllocationWatch", "run"),
     ("session.tried", "TriedArguments", "add"),
