@@ -214,8 +214,7 @@ def _answer_marks(plot: _Plot, values: Container[int], tuning: Tuning, answer: A
     marks: dict[int, str] = {}
     for name, best in tune_words.values_of(answer, tuning.spec):
         if best.value in values:
-            column = plot.column(best.value)
-            while column in marks and column < plot.canvas.width - 1:
-                column += 1
+            near = (plot.column(best.value) + aside for aside in _APART)
+            column = next((each for each in near if 0 <= each < plot.canvas.width and each not in marks), 0)
             marks[column] = name[0].upper()
     return marks

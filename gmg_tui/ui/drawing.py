@@ -88,11 +88,6 @@ class _Signs(NamedTuple):
 SIGNS: Final = _Signs()
 
 
-def ink(style: Style) -> Style:
-    """A style without its background, for a text on another one."""
-    return Style(color=style.color, bold=style.bold, dim=style.dim)
-
-
 def safe(text: str) -> str:
     """One line of `text` without anything that a terminal would interpret."""
     return text if text.isprintable() and make_safe(text) is text else clean(text.encode("utf-8", "replace"))
@@ -182,12 +177,11 @@ class Row:
         return "".join(text for text, _ in self.pieces())
 
     def strip(self, appearance: Appearance, cursor: Style | None = None) -> Strip:
-        """The row in the colours of a theme, and with the background of `cursor` if it is given."""
-        if cursor is None:
-            styles: Mapping[str, Style] = appearance
-        else:
-            styles = {style: cursor + ink(appearance[style]) for _, style in self.pieces()}
-        return Strip([Segment(text, styles[style]) for text, style in self.pieces() if text], self.width)
+        """Returns the row in the colours of a theme, or in the ones of `cursor`, on which others may be illegible."""
+        pieces = [(text, appearance[style]) for text, style in self.pieces() if text]
+        if cursor is not None:
+            pieces = [(text, cursor + Style(bold=style.bold)) for text, style in pieces]
+        return Strip([Segment(text, style) for text, style in pieces], self.width)
 
 
 # Graphs and bars

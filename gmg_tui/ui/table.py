@@ -19,6 +19,8 @@ from gmg_tui.ui.rows import Rows
 
 T = TypeVar("T")
 _POINTER_CELLS = 2
+_GAP = 2
+"""Cells between columns."""
 
 
 class Table(Rows, Generic[T], can_focus=True):
@@ -169,7 +171,7 @@ class Table(Rows, Generic[T], can_focus=True):
 
     @property
     def _full_width(self) -> int:
-        return _POINTER_CELLS + sum(self._widths[column.name] + 1 for column in self.shown_columns)
+        return _POINTER_CELLS + sum(self._widths[column.name] + _GAP for column in self.shown_columns)
 
     # The cursor
 
@@ -225,7 +227,7 @@ class Table(Rows, Generic[T], can_focus=True):
             return
         end = _POINTER_CELLS - round(self.scroll_x)
         for column in self.shown_columns:
-            end += self._widths[column.name] + 1
+            end += self._widths[column.name] + _GAP
             if event.x < end:
                 self.sort_by(column.name)
                 return
@@ -285,4 +287,4 @@ class Table(Rows, Generic[T], can_focus=True):
             row.to(start).add(text, style, limit=width)
         else:
             row.right(text, start + width, style)
-        return start + width + 1
+        return start + width + _GAP

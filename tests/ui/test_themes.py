@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
+from rich.style import Style as RichStyle
 from textual.color import Color
 from textual.content import Content
 from textual.widgets import Static
@@ -17,7 +18,7 @@ from textual.widgets import Static
 from gmg_tui.model.text import safe
 from gmg_tui.session.options import THEMES
 from gmg_tui.ui import themes
-from gmg_tui.ui.drawing import SIGNS, STYLES
+from gmg_tui.ui.drawing import SIGNS, STYLES, Row
 from gmg_tui.ui.themes import in_ascii
 from tests.ui import play, sessions, sweeps
 
@@ -134,6 +135,15 @@ def test_ascii_text_keeps_its_width(text: str) -> None:
     assert len(in_ascii(text)) == cell_len(text) or any(
         ord(character) < 0x20 or ord(character) == 0x7F for character in text
     )
+
+
+def test_a_row_under_the_cursor_has_the_cursors_colours() -> None:
+    appearance = dict.fromkeys(STYLES, RichStyle(color="green"))
+    row = Row(9).add("running", "ok").add("–", "dim")
+    styles = [segment.style for segment in row.strip(appearance, RichStyle(color="black", bgcolor="blue"))]
+    assert {(style.color and style.color.name, style.bgcolor and style.bgcolor.name) for style in styles if style} == {
+        ("black", "blue")
+    }
 
 
 def test_states_have_distinct_symbols() -> None:

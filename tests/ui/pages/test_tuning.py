@@ -55,7 +55,7 @@ async def test_answer_curve_and_trials_are_shown_together() -> None:
 async def test_a_small_terminal_shows_the_answer_the_curve_and_some_trials(size: tuple[int, int]) -> None:
     app = app_of(tunings.EDGE)
     async with app.run_test(size=size) as pilot:
-        await play.sees(pilot, "recommended", "$ gmg-tui", "n_envs slot", "#15 n_envs=15,000 on gpu0")
+        await play.sees(pilot, "recommended", "$ gmg-tui", "n_envs  slot", "#15 n_envs=15,000 on gpu0")
         assert ("FPS over n_envs" in play.shown(app)) is (size == SMALL)
 
 
