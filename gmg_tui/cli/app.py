@@ -8,21 +8,26 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 import gmg_tui
 from gmg_tui.cli.config import Settings
-from gmg_tui.cli.grammar import OPTIONS, ConfiguredCommand, ScriptCommand, own_options
+from gmg_tui.cli.grammar import OPTIONS, Command, ConfiguredCommand, ScriptCommand, own_options
 from gmg_tui.cli.own_arguments import hide_arguments
 from gmg_tui.cli.printing import make_streams_safe, note
 from gmg_tui.model import secrets
 from gmg_tui.model.errors import GmgError, nearest
-from gmg_tui.session.options import Options, Program, span
+from gmg_tui.session.options import Opt, Options, Program, complete_session, span
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _INTERRUPTED = 130
+_COMPLETE = "_GMG_TUI_COMPLETE"
+"""Set by a shell that asks for completions."""
 _BARE = """\
 gmg-tui runs a Genesis script on every GPU of this machine and shows what each one does.
 
@@ -47,7 +52,9 @@ _LIBRARIES = {"metrics": "prometheus_client", "serve": "textual-serve"}
 
 
 class _Group(click.Group):
-    """The commands. Words that begin with none of them are those of `run`."""
+    """The commands. Words that begin with none of them belong to `run`."""
+
+    command_class = Command
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands in the order of their declaration."""
@@ -75,6 +82,12 @@ class _Group(click.Group):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Returns what may be the first word: a command or a script."""
+        from click.shell_completion import CompletionItem  # only for a shell's question
+
+        return [*super().shell_complete(ctx, incomplete), CompletionItem(incomplete, "file")]
+
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run a command line, by default this process's, and exit with its status; an error is one line."""
         for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -83,6 +96,8 @@ class _Group(click.Group):
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")  # where its encoding lacks a character
         make_streams_safe()
+        if _COMPLETE in os.environ:
+            importlib.import_module("gmg_tui.cli.completion")
         try:
             status = super().main(args, prog_name or "gmg-tui", **{**extra, "standalone_mode": False})
             sys.stdout.flush()
@@ -109,12 +124,31 @@ def _text(error: click.ClickException | GmgError) -> str:
     return f"{ctx.ensure_object(Settings).path}: {text}"
 
 
+def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    """Print the version, in a working tree with its commit."""
+    if not wanted or ctx.resilient_parsing:
+        return
+    from gmg_tui.scripts import interpreter
+
+    tree = GUIDE.parents[1]
+    commit = interpreter.commit_of(str(tree)) if (tree / ".git").exists() else None
+    click.echo(f"gmg-tui {gmg_tui.__version__}{f' ({commit})' if commit else ''}")
+    ctx.exit()
+
+
 @click.group(
     cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     invoke_without_command=True,
 )
-@click.version_option(gmg_tui.__version__, message="gmg-tui %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 def _group() -> None:
     """Run a Genesis script on every GPU of this machine, and monitor and control it."""
 
@@ -163,8 +197,8 @@ def _program(script: str | None, args: Sequence[str], *, module: bool) -> Progra
 _module = click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as for python -m.")
 _script = click.argument("script", required=False, metavar="SCRIPT")
 _args = click.argument("args", nargs=-1, type=click.UNPROCESSED)
-_name = click.argument("name", required=False)
-_names = click.argument("names", nargs=-1, metavar="[NAME]...")
+_name = click.argument("name", required=False, shell_complete=complete_session)
+_names = click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_session)
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -216,6 +250,8 @@ def sweep(words: tuple[str, ...], is_script: bool, module: bool, **_: Any) -> in
     options = _options(next(iter(words), None))
     if is_script and not words:
         raise GmgError("--script: give the SCRIPT and its arguments after it, at the end")
+    if is_script and not options.sets and "--set" in words:
+        raise GmgError(f"--set goes before --script: gmg-tui sweep --set … --script {words[0]} …")
     if is_script:
         return _start("sweep", options, file=None, program=_program(words[0], words[1:], module=module))
     if len(words) > 1:
@@ -274,26 +310,20 @@ def rm(names: tuple[str, ...], **options: Any) -> int:
 
 
 @_group.command
-@click.argument("words", nargs=-1, metavar="[NAME] [SLOT|JOB]")
+@click.argument("words", nargs=-1, metavar="[NAME] [SLOT|JOB]", shell_complete=complete_session)
 @click.option("-f", "--follow", is_flag=True, help="Print until the session or job has ended.")
-def logs(words: tuple[str, ...], follow: bool) -> int:
+@click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Print the last N lines only.")
+def logs(words: tuple[str, ...], follow: bool, lines: int | None) -> int:
     """Print a worker's log, by default the newest session's.
 
     NAME alone means its only worker or job, or the only one that has failed.
     """
-    return _call("logs", words, follow=follow)
+    return _call("logs", words, follow=follow, last=lines)
 
 
 @_group.command
 @_names
 @click.option("--json", "as_json", is_flag=True, help="Print the detailed results (JSON).")
-@click.option(
-    "--csv",
-    is_flag=False,
-    flag_value="jobs",
-    metavar="[raw|metrics]",
-    help="Print the results (CSV); raw: without an apostrophe before texts like formulas; metrics: over time.",
-)
 @click.option("--html", metavar="FILE", help="Write a page with charts.")
 @click.option("--show-env", is_flag=True, help="On a terminal: show the values of variables that sound like secrets.")
 @click.option("--best", metavar="COLUMN", help="Sort by COLUMN; -COLUMN: smallest first.")
@@ -308,6 +338,17 @@ def report(names: tuple[str, ...], *, show_env: bool, **options: Any) -> int:
     if show_env and sys.stdout.isatty():
         secrets.show()
     return _call("report", names, **options)
+
+
+report.params.append(
+    Opt(
+        "csv",
+        click.Choice(("jobs", "raw", "metrics")),
+        "[raw|metrics]",
+        "Print the results (CSV); raw: without an apostrophe before texts like formulas; metrics: over time.",
+        bare="jobs",
+    )
+)
 
 
 @_group.command
@@ -336,7 +377,9 @@ def serve(name: str | None, port: int) -> int:
 
 
 @_group.command
-@click.argument("topic", required=False)
+@click.argument(
+    "topic", required=False, shell_complete=lambda *words: [name for name in TOPICS if name.startswith(words[2])]
+)
 def guide(topic: str | None) -> int:
     """Open the manual; without a terminal, print it."""
     pages = {name: Path(GUIDE, f"{name}.md").read_text("utf-8").strip() for name in TOPICS}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -12,17 +12,71 @@ from click.core import ParameterSource
 from gmg_tui.cli import config
 from gmg_tui.cli.config import Settings
 from gmg_tui.model.errors import GmgError, nearest
-from gmg_tui.session.options import EXCLUSIVE, RUN, SCREEN, TABLES, Options
+from gmg_tui.session.options import EXCLUSIVE, SCREEN, TABLES, Opt, Options
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 OPTIONS = "gmg_tui.session.options"
 """In `Context.meta`: a command's `Options`."""
 _SURE = 0.8
 """How like an option of ours a word has to be, not to be taken for the script's (difflib's ratio)."""
 _HELP = ("-h", "--help")
-_BARE = {opt.long: opt.bare for opt in RUN if opt.bare}
+_TAKES_OPTIONS = ("--resume-args",)
+"""Its value may be the script's option with the name of one of ours."""
 
 
-class ConfiguredCommand(click.Command):
+class Command(click.Command):
+    """A command whose options take no other option for their value."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words; an unknown option is explained."""
+        try:
+            return super().parse_args(ctx, self._with_bare_values(ctx, args))
+        except click.NoSuchOption as error:
+            hint = (
+                nearest(error.option_name, error.possibilities or (), _SURE)
+                or f"; {self._advice(ctx, error.option_name)}"
+            )
+            raise click.UsageError(f"there is no option {error.option_name}{hint}", ctx) from None
+
+    def _advice(self, ctx: click.Context, option: str) -> str:
+        """Returns where options are listed, and how to pass one to the script."""
+        listed = f"gmg-tui {self.name} --help lists them"
+        if self.name == "demo":
+            return f"{listed}, and arguments of the example go after --: gmg-tui demo -- {option} …"
+        return (
+            listed
+            if ctx.allow_interspersed_args
+            else f"{listed}, and options of the script go after it: SCRIPT {option} …"
+        )
+
+    def _with_bare_values(self, ctx: click.Context, args: Sequence[str]) -> list[str]:
+        """Returns `args` with `--ddp=all` for a `--ddp` without a number, where Click would take the next word for it.
+
+        Raises `click.UsageError` for an option without its value, before another option.
+        """
+        words, position = list(args), 0
+        options = {name: opt for opt in self.params if isinstance(opt, click.Option) for name in opt.opts}
+        while position < len(words) and words[position] != "--":
+            word, following = words[position], words[position + 1] if position + 1 < len(words) else ""
+            if not word.startswith("-") and not ctx.allow_interspersed_args:
+                break
+            position += 1
+            if (opt := options.get(word)) is None or opt.is_flag or ctx.resilient_parsing:
+                continue
+            if isinstance(opt, Opt) and opt.bare and not opt.takes(following):
+                words[position - 1] = f"{word}={opt.bare}"
+            elif following in options and following.startswith("--") and word not in _TAKES_OPTIONS:
+                raise click.UsageError(
+                    f"{word} needs a value before {following}, such as {word} {opt.make_metavar(ctx)}", ctx
+                )
+            else:
+                position += 1
+        return words
+
+
+class ConfiguredCommand(Command):
     """A command with the options of `options.TABLES`, for which `config.toml` has defaults."""
 
     def __init__(self, name: str, **more: Any) -> None:
@@ -109,29 +163,23 @@ class ScriptCommand(ConfiguredCommand):
 
     allow_interspersed_args = False
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words; an option that is not known is explained."""
-        if self.name == "sweep":  # a FILE has no arguments that options after it could belong to
-            ctx.allow_interspersed_args = "--script" not in args
-        try:
-            return super().parse_args(ctx, self._with_bare_values(args))
-        except click.NoSuchOption as error:
-            hint = nearest(error.option_name, error.possibilities or (), _SURE)
-            after = f"options of the script go after it: SCRIPT {error.option_name} …"
-            help_ = f"; gmg-tui {self.name} --help lists them{'' if ctx.allow_interspersed_args else f', and {after}'}"
-            raise click.UsageError(f"there is no option {error.option_name}{hint or help_}", ctx) from None
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Returns options; after the script all belongs to that, and the shell completes files."""
+        begun = not ctx.allow_interspersed_args and (ctx.params.get("script") or ctx.params.get("words"))
+        return [] if begun else super().shell_complete(ctx, incomplete)
 
-    def _with_bare_values(self, args: Sequence[str]) -> list[str]:
-        """`args` with `--ddp=all` where `--ddp` has no number: Click would take the script for its value."""
-        words, position = list(args), 0
-        options = [opt for opt in self.params if isinstance(opt, click.Option)]
-        takes_value = {name for opt in options if not opt.is_flag for name in opt.opts}
-        while position < len(words) and words[position].startswith("-") and words[position] != "--":
-            word, following = words[position], words[position + 1] if position + 1 < len(words) else ""
-            if word in _BARE and not following.isdecimal():
-                words[position] = f"{word}={_BARE[word]}"
-            position += 2 if words[position] in takes_value else 1
-        return words
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words: a sweep's FILE has no arguments, so options may follow it."""
+        if self.name == "sweep":
+            ctx.allow_interspersed_args = "--script" not in args
+        rest = super().parse_args(ctx, args)
+        if self.name == "demo" and ctx.params["words"] and "--" not in args and not ctx.resilient_parsing:
+            word = ctx.params["words"][0]
+            raise click.UsageError(
+                f"{word}: demo runs the bundled example, whose arguments go after --; yours is run by: gmg-tui {word}",
+                ctx,
+            )
+        return rest
 
 
 def own_options(command: click.Command, args: Sequence[str]) -> tuple[str, ...]:

@@ -181,8 +181,17 @@ def _launch(
             file.write(engine.stderr_text())
         raise _DiedError(f"the engine died during startup; see {log}", 1)
     if not reply.ok:
-        raise GmgError(reply.error, reply.exit_code)
+        raise GmgError(_with_order(reply.error, spec), reply.exit_code)
     return reply
+
+
+def _with_order(error: str, spec: RunSpec) -> str:
+    """Returns the error, with the order of words if an option that chooses slots follows the script."""
+    option = next((each for each in spec.own_options if each in ("--cpu", "--gpus")), None)
+    if option is None or not error.startswith("no GPU"):
+        return error
+    value = dict(zip(spec.args, (*spec.args[1:], "…"), strict=True)).get(option, "…")
+    return f"{option} goes before the script: gmg-tui {option} {value} {spec.script} … ({error.partition(';')[0]})"
 
 
 def _not_utf8(spec: RunSpec) -> GmgError:

@@ -40,14 +40,14 @@ class _Log(NamedTuple):
     """The job's number."""
 
 
-def logs(words: tuple[str, ...], *, follow: bool) -> int:
+def logs(words: tuple[str, ...], *, follow: bool, last: int | None = None) -> int:
     """Print the log that `words` name: `NAME`, `NAME SLOT`, or the `SLOT` of the newest session; the exit status.
 
     In a sweep a job's number or name may replace the slot; a slot means the job that runs on it, or last ran there. A
     session's name alone means its only worker or job, or the only one that has failed.
 
     The bytes are the worker's; only on a terminal they are cleaned, as a worker must not control it. `follow` keeps
-    printing until the session, or the job, has ended.
+    printing until the session, or the job, has ended; `last` limits the output to the last lines.
 
     Raises:
         GmgError: There is no such session, slot, job or log.
@@ -61,6 +61,8 @@ def logs(words: tuple[str, ...], *, follow: bool) -> int:
         while follow and not log.path.exists() and not _has_ended(entry, log):
             time.sleep(_POLL_S)
         with _open(entry, log) as file:
+            if last is not None:
+                file.seek(files.start_of_last(file.fileno(), last))
             blocks = _blocks(file, entry, log, follow=follow)
             for block in _cleaned(blocks) if sys.stdout.isatty() else blocks:
                 sys.stdout.buffer.write(block)

@@ -23,8 +23,8 @@ from gmg_tui.session.store.reader import open_store
 if TYPE_CHECKING:
     from gmg_tui.results.comparison import Comparison
 
-JOBS, RAW, METRICS = "jobs", "raw", "metrics"
-"""The values of `--csv`, by default the first."""
+RAW, METRICS = "raw", "metrics"
+"""Values of `--csv`."""
 
 
 def report(
@@ -50,8 +50,6 @@ def report(
     Raises:
         GmgError: There is no such session, store or column, or the page cannot be written.
     """
-    if csv not in (None, JOBS, RAW, METRICS):  # `--csv NAME`
-        names, csv = (csv, *names), JOBS
     if as_json + (csv is not None) + (html is not None) > 1:
         raise GmgError("--json, --csv and --html are mutually exclusive; give one of them")
     if html is not None and find_spec("plotly") is None:

@@ -11,6 +11,7 @@ from gmg_tui.cli.launch import start
 from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.cli.printing import note, waiting
 from gmg_tui.cli.run_spec import check, check_script, describe
+from gmg_tui.jobs.argument_placeholders import NAMES, check_names
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.interpreter import has_genesis, install_command
 from gmg_tui.session.options import Options, Program
@@ -46,6 +47,7 @@ def run(options: Options, engine: PrestartedEngine, program: Program | None, arg
             fields["cpu"] = _DEMO_CPU_SLOTS
         example = "light.py" if fields["cpu"] else "franka.py"
         program = Program(str(Path(__file__).parent.parent / "examples" / example), (*_DEMO_ARGS[example], *args))
+    check_names((*program.args, *fields["env"].values()), NAMES)
     return start(options, partial(describe, options, fields, program, after=after), engine=engine)
 
 

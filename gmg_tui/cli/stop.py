@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 
+import click
+
 from gmg_tui import session as sessions
-from gmg_tui.cli.attach import await_end
+from gmg_tui.cli.attach import await_end, is_terminal
 from gmg_tui.cli.printing import note
 from gmg_tui.model import Session, Snapshot, Worker, WorkerState, units
 from gmg_tui.model.errors import GmgError
@@ -16,6 +19,8 @@ from gmg_tui.session import SessionEntry
 from gmg_tui.session.client import ANSWER_S, EngineClient
 from gmg_tui.session.protocol import Update
 
+_ASK_S = 60.0
+"""Asks before a longer session is stopped that was not named."""
 _END_S = 30.0
 """How long an engine may take to write its files and end, once its workers have ended."""
 
@@ -48,6 +53,11 @@ def _chosen(names: tuple[str, ...], *, everything: bool) -> list[SessionEntry]:
     if len(running) > 1 and not everything:
         listed = ", ".join(session.name for session in running)
         raise GmgError(f"{len(running)} sessions are running: {listed}; give their names, or --all")
+    for entry in running if is_terminal() and not everything else ():
+        ran_s = time.time() - entry.record.session.started
+        loses_work = ran_s > _ASK_S and any(worker.state.live for worker in entry.record.workers)
+        if loses_work and not click.confirm(f"stop {entry.name}, running for {units.span(ran_s)}?", err=True):
+            raise GmgError("nothing was stopped", 1)
     return running or [sessions.find(None, running=True)]
 
 

@@ -43,11 +43,13 @@ def tune(options: Options, engine: PrestartedEngine, program: Program | None) ->
         raise GmgError("give a SCRIPT, as in: gmg-tui tune sim.py -B {n_envs}; or --resume NAME")
     check_script(program.script, program.module)
     fields = check_queued(options)
-    if not any(asked.variable in placeholders.names_in(text) for text in (*program.args, *fields["env"].values())):
+    texts = (*program.args, *fields["env"].values())
+    if not any(asked.variable in placeholders.names_in(text) for text in texts):
         raise GmgError(
             f"no {mark} in the script's arguments: write it where the number stands, as in: "
             f"gmg-tui tune {program.script} -B {mark}"
         )
+    placeholders.check_names(texts, (asked.variable, *placeholders.NAMES))
 
     def make() -> RunSpec:
         spec = describe(options, fields, program, after="tune", jobs=())

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from gmg_tui.model import Slot
+from gmg_tui.model.errors import GmgError, listed, nearest
 
 NAMES = ("slot", "gpu", "i", "n", "seed")
 """Placeholders of every worker."""
@@ -74,6 +75,16 @@ def fill_some(text: str, values: Mapping[str, object]) -> str:
 def names_in(text: str) -> tuple[str, ...]:
     """The names of the placeholders in `text`, each once, in order."""
     return tuple(dict.fromkeys(match["name"] for match in _MARK.finditer(text) if match["name"] is not None))
+
+
+def check_names(texts: Iterable[str], known: Sequence[str]) -> None:
+    """Raises `GmgError` for a placeholder without a value, such as a mistyped one."""
+    for name in (name for text in texts for name in names_in(text)):
+        if name not in known:
+            raise GmgError(
+                f"{{{name}}} has no value{nearest(name, known)}; there are: {listed(known)}; "
+                f"literal braces are {{{{{name}}}}}"
+            )
 
 
 def join_args(args: Sequence[str]) -> str:

@@ -97,6 +97,22 @@ def reading(path: Path) -> BinaryIO:
     return os.fdopen(open_regular(path), "rb")
 
 
+def start_of_last(file: int, lines: int) -> int:
+    """Returns the offset where the last `lines` lines of an open file begin. Raises `OSError`."""
+    at = os.fstat(file).st_size
+    line_ends = lines + (os.pread(file, 1, at - 1) == b"\n") if at and lines else 0
+    while line_ends > 0 and at > 0:
+        begin = max(0, at - _LINE_BYTES)
+        block = os.pread(file, at - begin, begin)
+        if (count := block.count(b"\n")) >= line_ends:
+            cut = len(block)
+            for _ in range(line_ends):
+                cut = block.rfind(b"\n", 0, cut)
+            return begin + cut + 1
+        line_ends, at = line_ends - count, begin
+    return at
+
+
 class Cut(NamedTuple):
     """Where the middle of a log is missing: the offsets of the note on it, and how many bytes are missing there."""
 

@@ -18,6 +18,7 @@ _ANSWER_S = 30.0
 """Timeout of an interpreter's answer; it may be on a slow network disk."""
 _GIT_S = 2.0
 _SITE = "lib/python3*/site-packages"
+_DEBIAN_SITES = "lib/python3*/dist-packages", "local/lib/python3*/dist-packages"
 _COMPILERS = "quadrants", "gstaichi", "taichi"
 """Genesis' compiler as it is and was called; each version compiles its own kernels."""
 _FIND = "import importlib.util, sys; sys.exit(importlib.util.find_spec('genesis') is None)"
@@ -25,8 +26,21 @@ _HELLO = "import sys; print(sys.version_info[0])"
 
 
 def default_python(environ: Mapping[str, str]) -> str:
-    """The interpreter of the active virtualenv or conda environment, else the one that runs gmg-tui."""
-    return next((python for python in _active(environ) if os.access(python, os.X_OK)), sys.executable)
+    """Returns the interpreter of the active virtualenv or conda environment, or else the one that runs gmg-tui.
+
+    If only the first `python` on PATH has Genesis, as in a container, that one is used.
+    """
+    active = next((python for python in _active(environ) if os.access(python, os.X_OK)), None)
+    if active is not None:
+        return active
+    first = shutil.which("python", path=environ.get("PATH")) or sys.executable
+    return first if _is_installed(first) and not _is_installed(sys.executable) else sys.executable
+
+
+def _is_installed(python: str) -> bool:
+    """True if Genesis is in the interpreter's environment, by names of files."""
+    root = Path(python).parent.parent
+    return any(any(root.glob(f"{site}/genesis_world-*.dist-info")) for site in (_SITE, *_DEBIAN_SITES))
 
 
 def _active(environ: Mapping[str, str]) -> dict[str, str]:

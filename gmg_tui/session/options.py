@@ -74,6 +74,13 @@ def words(text: object) -> tuple[str, ...]:
         raise click.BadParameter(f"{text}: {str(error).lower()}; give arguments as in a shell") from error
 
 
+def complete_session(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Returns the sessions whose names begin like an incomplete word."""
+    from gmg_tui import session as sessions  # only for a shell's question
+
+    return sorted(folder.name for folder in sessions.folders() if folder.name.startswith(incomplete))
+
+
 class FloatRange(click.FloatRange):
     """A range of numbers, in which NaN is not: it compares with no bound."""
 
@@ -139,7 +146,12 @@ class Opt(click.Option):
             metavar=metavar or None,
             help=help,
             hidden=KEPT in marks,
+            shell_complete=complete_session if name == "resume" else None,
         )
+
+    def takes(self, word: str) -> bool:
+        """True if a word after an option with a `bare` value is its value."""
+        return word.isdecimal() or word.startswith("{") or (isinstance(self.type, Choice) and word in self.type.choices)
 
     @property
     def setting(self) -> str:

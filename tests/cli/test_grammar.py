@@ -15,7 +15,6 @@ from gmg_tui.model import RestartMode, RunSpec, StartMode
 from gmg_tui.session.options import KEPT, RUN
 from tests.cli.conftest import Gmg
 from tests.cli.scripted import COMMAND, environ
-from tests.cli.scripted import gmg as run
 
 SpecOf = Callable[..., RunSpec]
 
@@ -113,12 +112,6 @@ def test_the_help_of_run_lists_the_options_of_each_run(gmg: Gmg) -> None:
 def test_without_arguments_ten_lines_are_printed(gmg: Gmg) -> None:
     done = gmg()
     assert (done.stdout.count("\n"), done.stderr, done.returncode) == (10, "", 2)
-
-
-def test_a_shell_completes_commands_and_options() -> None:
-    for line, answer in (("gmg-tui at", "attach"), ("gmg-tui run --gp", "--gpus")):
-        done = run(_GMG_TUI_COMPLETE="bash_complete", COMP_WORDS=line, COMP_CWORD=str(line.count(" ")))
-        assert done.stdout.split(",")[-1].strip() == answer, line
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,27 @@ async def test_a_pipe_gets_the_bytes_and_a_terminal_gets_text() -> None:
     assert terminal.read() == "red\r\nbar 1\r\nbar 2\r\nno UTF-8: \ufffd\r\nlast\r\n".encode()
 
 
+async def test_the_last_lines_are_printed_and_then_followed() -> None:
+    async with ScriptedEngine() as engine:
+        log = engine.folder / "logs" / "cpu0.log"
+        lines = [b"x" * 70_000 + b"\n", *(b"line %d\n" % number for number in range(30_000))]
+        log.write_bytes(b"".join(lines))
+        process = await asyncio.create_subprocess_exec(*_COMMAND, "cpu0", "-fn2", stdout=PIPE, env=environ())
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"line 29998\n"
+        with log.open("ab") as file:
+            file.write(b"unfinished")
+    assert await process.stdout.read() == b"line 29999\nunfinished"
+    for count, wanted in (
+        (1, [b"unfinished"]),
+        (30_000, [*lines[2:], b"unfinished"]),
+        (99_999, [*lines, b"unfinished"]),
+    ):
+        done = await asyncio.to_thread(_gmg, "cpu0", "-n", str(count))
+        assert done.stdout == b"".join(wanted)
+    assert (await asyncio.to_thread(_gmg, "cpu0", "--lines=0")).stdout == b""
+
+
 async def test_a_log_that_is_no_file_is_refused() -> None:
     async with ScriptedEngine() as engine:
         os.mkfifo(engine.folder / "logs" / "cpu1.log")

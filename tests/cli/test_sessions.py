@@ -8,11 +8,13 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 
+import pexpect
 import pytest
 from msgspec.structs import replace
 
 from gmg_tui.model import Fps, JobRecord, Rank, SweepSpec, WorkerState
 from tests.cli.scripted import COMMAND, Done, ScriptedEngine, environ, in_process
+from tests.patience import LONG_S
 from tests.rates import rate
 
 
@@ -113,6 +115,20 @@ async def test_stop_reports_workers_that_ignore_sigint_and_waits_for_the_engine(
         "still running: cpu0 (SIGTERM)",
         "sim-1 has ended",
     ]
+
+
+async def test_stop_without_a_name_asks_on_a_terminal_before_a_long_session_ends() -> None:
+    program = "from gmg_tui.cli import app, stop; stop._ASK_S = -1; app.main()"
+
+    def stop(answer: str) -> str:
+        terminal = pexpect.spawn(sys.executable, ["-c", program, "stop"], env=environ(), timeout=LONG_S)
+        terminal.expect("stop sim-1, running for .*\\?")
+        terminal.sendline(answer)
+        return str(terminal.read())
+
+    async with ScriptedEngine():
+        assert "nothing was stopped" in await asyncio.to_thread(stop, "n")
+        assert "stopping sim-1" in await asyncio.to_thread(stop, "y")
 
 
 async def test_a_second_interrupt_of_stop_kills() -> None:

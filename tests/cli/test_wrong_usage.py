@@ -58,6 +58,23 @@ def nothing_is_left(files: Path) -> Iterator[None]:
         ("--cpu 2 sweep sweep.toml", "options go after the command: gmg-tui sweep …"),
         ("--name x --headless", "give a SCRIPT, as in: gmg-tui sim.py -B 4096"),
         ("demo --simulate 8 --bogus", "there is no option --bogus; gmg-tui demo --help lists them, and"),
+        (
+            "demo -B 64",
+            "there is no option -B; gmg-tui demo --help lists them, and arguments of the example go after --",
+        ),
+        ("demo sim.py", "sim.py: demo runs the bundled example, whose arguments go after --; yours is run by: gmg-tui"),
+        ("sweep sweep.toml --ddp --bogus", "there is no option --bogus"),
+        ("sweep --ddp sweep.toml", "--ddp: in a sweep give the ranks of a job, as in --ddp 2"),
+        ("--gpus --headless sim.py", "--gpus needs a value before --headless, such as --gpus WHAT"),
+        ("report --html --csv", "--html needs a value before --csv, such as --html FILE"),
+        ("stop --al", "there is no option --al; did you mean --all?"),
+        ("logs --tail 3", "there is no option --tail; gmg-tui logs --help lists them\n"),
+        ("sweep --script sim.py --set n=1,2", "--set goes before --script: gmg-tui sweep --set … --script sim.py"),
+        (
+            "--cpu 1 sim.py --x {foo}",
+            "{foo} has no value; there are: slot, gpu, i, n, seed; literal braces are {{foo}}",
+        ),
+        ("tune sim.py {n_envs} {n_env}", "{n_env} has no value; did you mean n_envs?"),
         ("guide slurm", "there is no topic slurm; see many-machines, options"),
         ("guide tunig", "there is no topic tunig; did you mean tuning?"),
         ("stop --all sim-1", "--all stops all running sessions; leave out the names"),
@@ -137,6 +154,12 @@ def test_arguments_that_are_not_text_are_refused() -> None:
 @pytest.mark.parametrize("gpus", ["9", "0,9", "0,0", "GPU-unknown", "0", "-1", "x"])
 def test_gpus_that_do_not_exist_are_refused_by_the_engine(sim: Sim, gpus: str) -> None:
     assert "--gpus" in _gmg(f"--gpus={gpus}", "sim.py", **sim.env())
+
+
+def test_without_a_driver_an_option_after_the_script_is_put_before_it() -> None:
+    assert _gmg("sim.py", "--cpu", "2").startswith(
+        "--cpu goes before the script: gmg-tui --cpu 2 sim.py … (no GPU: NVML"
+    )
 
 
 def test_without_a_driver_the_cpu_is_named(sim: Sim) -> None:

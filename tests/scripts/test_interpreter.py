@@ -31,6 +31,17 @@ def test_the_active_virtualenv_comes_before_condas_and_both_before_our_own(tmp_p
     assert interpreter.default_python({"VIRTUAL_ENV": str(tmp_path / "gone")}) == sys.executable
 
 
+def test_a_python_on_the_path_is_used_if_only_that_has_genesis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, other = program(tmp_path / "own" / "bin" / "python"), program(tmp_path / "container" / "bin" / "python")
+    monkeypatch.setattr(sys, "executable", own)
+    path = {"PATH": str(Path(other).parent)}
+    assert interpreter.default_python(path) == own
+    (tmp_path / "container/local/lib/python3.12/dist-packages/genesis_world-1.4.5.dist-info").mkdir(parents=True)
+    assert interpreter.default_python(path) == other
+    (tmp_path / "own/lib/python3.12/site-packages/genesis_world-1.4.5.dist-info").mkdir(parents=True)
+    assert interpreter.default_python(path) == own
+
+
 def test_why_an_interpreter_was_chosen_is_known(tmp_path: Path) -> None:
     conda = program(tmp_path / "conda" / "bin" / "python")
     active = {"CONDA_PREFIX": str(tmp_path / "conda"), "VIRTUAL_ENV": ""}

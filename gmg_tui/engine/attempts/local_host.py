@@ -204,7 +204,7 @@ class LocalHost:
                 note += "; MUJOCO_EGL_DEVICE_ID is unset: robosuite takes it for a number in CUDA_VISIBLE_DEVICES"
         else:
             note = "a CPU slot: Genesis takes the first EGL device that works"
-        values = {**task.values, **values_for(slot, task.index, task.count, gpu_index)}
+        values = {**values_for(slot, task.index, task.count, gpu_index), **task.values}
         args, env = tuple(fill(arg, values) for arg in order.args), order.env
         checkpoint = await self._checkpoint(task, report)
         if checkpoint is not None:

@@ -136,7 +136,9 @@ def read(path: str) -> Settings:
 def from_options(options: Mapping[str, Any]) -> Settings:
     """Returns the settings that the options give, None for the others. Raises `GmgError`."""
     given = {key: value for key, value in options.items() if value is not None}
-    if isinstance(width := given.get("ddp"), str) and width.isdecimal():
+    if (width := given.get("ddp")) == "all":
+        raise GmgError("--ddp: in a sweep give the ranks of a job, as in --ddp 2")
+    if isinstance(width, str) and width.isdecimal():
         given["ddp"] = int(width)
     for key, value in given.items():
         _convert(f"--{key.replace('_', '-')}", {key: value})
@@ -205,7 +207,7 @@ def fits(name: str) -> bool:
 
 def check_placeholder(name: str) -> None:
     """Raise `ValueError` unless a placeholder of a sweep can have that name."""
-    if name in BUILT_IN:
+    if name in BUILT_IN and name != "seed":  # a value of a job's own wins
         raise ValueError(f"{{{name}}} is filled in by gmg-tui itself; choose another name")
     if not NAME.fullmatch(name):
         raise ValueError(f"{name} cannot be a placeholder; give letters, digits, '_', '-' and '.'")

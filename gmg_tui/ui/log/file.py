@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gmg_tui.machine.files import open_regular
+from gmg_tui.machine.files import open_regular, start_of_last
 from gmg_tui.model.text import MAX_LINE_BYTES, clean, visible
 from gmg_tui.scripts.genesis.output.line_patterns import FPS_ALONE, is_mere
 from gmg_tui.ui.log.rows import MAX_SHOWN, LogRow, Query, fold
@@ -162,7 +162,7 @@ class LogFile:
         """Returns the offset after the line `text`, followed by about that number of `lines`; -1 if it is not found."""
         skipped = max(0, lines - _NEARBY_LINES)
         found: tuple[int, int] | None = None
-        for number, line in enumerate(self._up(self._skip(skipped)), skipped):
+        for number, line in enumerate(self._up(start_of_last(self._file, skipped)), skipped):
             if number > lines + _NEARBY_LINES:
                 break
             distance = abs(number - lines)
@@ -248,22 +248,6 @@ class LogFile:
                 return at + found + 1
             at += len(block)
         return limit
-
-    def _skip(self, lines: int) -> int:
-        """Returns the offset that this number of lines follow."""
-        at = self.size
-        wanted = lines + (os.pread(self._file, 1, at - 1) == b"\n") if lines and at else 0
-        while wanted > 0 and at > 0:
-            begin = max(0, at - _BLOCK_BYTES)
-            block = os.pread(self._file, at - begin, begin)
-            count = block.count(b"\n")
-            if count >= wanted:
-                cut = len(block)
-                for _ in range(wanted):
-                    cut = block.rfind(b"\n", 0, cut)
-                return begin + cut + 1
-            wanted, at = wanted - count, begin
-        return at
 
     def _up(self, end: int) -> Iterator[_Line]:
         """Yields the lines before `end`, which is the start of a line or the file's end, the last first."""

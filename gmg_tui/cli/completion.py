@@ -1,0 +1,75 @@
+"""Completion in bash, zsh and fish: Click's, beside which the shell's own completion of files stays."""
+
+from __future__ import annotations
+
+from glob import escape, glob
+from pathlib import Path
+
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ShellComplete,
+    ZshComplete,
+    add_completion_class,
+)
+
+_BASH = """\
+%(complete_func)s() {
+    local IFS=$'\\n' type value
+    COMPREPLY=()
+    while IFS=, read -r type value; do
+        if [[ $type == plain ]]; then
+            COMPREPLY+=("$value")
+        else
+            compopt -o filenames
+            COMPREPLY+=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]#=}"))
+        fi
+    done < <(env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD %(complete_var)s=bash_complete "$1")
+}
+
+complete -o nosort -o bashdefault -o default -F %(complete_func)s %(prog_name)s
+"""
+
+
+class _Words(ShellComplete):
+    """Completes also an option without a command, which belongs to `run`, and the value after its `=`."""
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
+        """Returns the completions of the incomplete word."""
+        args = [arg for arg in args if arg != "="]  # bash makes it a word
+        if not args and incomplete.startswith("-"):
+            args = ["run"]
+        return super().get_completions(args, incomplete)
+
+
+class _WholeWords(_Words):
+    """For shells that replace the whole word, and complete no files beside."""
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
+        """Returns the completions of the incomplete word, or files."""
+        items = super().get_completions(args, incomplete)
+        option, sign, value = incomplete.partition("=")
+        if not sign or not option.startswith("--"):
+            return items or [CompletionItem(incomplete, "file")]
+        # Not `Path.glob`, which would lose a `./`.
+        items = items or [
+            CompletionItem(f"{path}{'/' * Path(path).is_dir()}")
+            for path in sorted(glob(f"{escape(value)}*"))  # noqa: PTH207
+        ]
+        return [CompletionItem(f"{option}={item.value}", help=item.help) for item in items]
+
+
+@add_completion_class
+class _Bash(_Words, BashComplete):
+    source_template = _BASH
+
+
+@add_completion_class
+class _Zsh(_WholeWords, ZshComplete):
+    pass
+
+
+@add_completion_class
+class _Fish(_WholeWords, FishComplete):
+    pass
