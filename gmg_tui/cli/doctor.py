@@ -35,13 +35,13 @@ from gmg_tui.scripts import interpreter, probe
 from gmg_tui.scripts.genesis import caches
 
 _ANSWER_S = 120.0
-"""How long an interpreter may take to import torch; from a cold network disk that is a minute."""
+"""Timeout of the import of torch; from a cold network disk it takes a minute."""
 _FULL_MIB, _LOW_MIB = 16, 1024
-"""Free disk space in which no session fits, and that eight verbose workers fill in a day."""
+"""Free disk space that is too little for a session, and that eight verbose workers fill in a day."""
 _NEARLY_FULL = 0.75
-"""The share of the kernel cache's limit from which kernels will soon be evicted: a scene has some 10 MB."""
+"""The share of the kernel cache's limit above which kernels will soon be evicted: a scene has some 10 MB."""
 _NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "fuse.sshfs", "9p", "wekafs")
-"""How the types of file systems begin whose files are on another machine."""
+"""Prefixes of network file system types."""
 _PROGRAM = """
 import importlib.metadata as m, importlib.util as u, json, platform
 def version(package, module):
@@ -85,7 +85,7 @@ class NvmlView(Struct, frozen=True):
     cuda: str | None = None
     """The newest CUDA that the driver runs."""
     error: str | None = None
-    """Why NVML does not answer, and what to do."""
+    """NVML's error, with advice; None if it answers."""
 
     @property
     def whole(self) -> tuple[Gpu, ...]:
@@ -94,7 +94,7 @@ class NvmlView(Struct, frozen=True):
 
 
 class Installed(Struct, frozen=True):
-    """What an interpreter has; None where something is missing."""
+    """The packages of an interpreter; None for missing ones."""
 
     python: str
     genesis: str | None = None
@@ -104,9 +104,9 @@ class Installed(Struct, frozen=True):
     cuda: str | None = None
     """The version of CUDA that torch was built for; None for a build without."""
     gpus: int = 0
-    """How many torch sees."""
+    """The number of GPUs that torch sees."""
     error: str = ""
-    """Why torch cannot be imported."""
+    """The error of torch's import; empty without one."""
 
 
 def doctor(python: str | None, *, as_json: bool) -> int:
@@ -152,7 +152,7 @@ def _examine(python: str, environ: Mapping[str, str], *, given: bool) -> Iterato
 
 
 def signals() -> Finding:
-    """How processes are signalled that may be gone by then."""
+    """Returns whether processes can be signalled by pidfd."""
     if (trouble := pidfd_trouble()) is None:
         return Finding("signals", OK, "processes are signalled by pidfd")
     return Finding("signals", WARN, f"processes are signalled by PID, right after a check of their start: {trouble}")
@@ -179,7 +179,7 @@ def _ask_nvml() -> NvmlView:
 
 
 def driver(nvml: NvmlView) -> Finding:
-    """Whether NVML answers, and the driver's version."""
+    """Returns whether NVML answers, and the driver's version."""
     if nvml.error is not None:
         return Finding("driver", FAIL, nvml.error, "without GPUs: gmg-tui --cpu N SCRIPT, or gmg-tui demo")
     cuda = f" with CUDA {nvml.cuda}" if nvml.cuda is not None else ""
@@ -212,7 +212,7 @@ def visible(nvml: NvmlView, environ: Mapping[str, str]) -> Finding:
 
 
 def ask(python: str, environ: Mapping[str, str]) -> Installed | str:
-    """What the interpreter `python` has, or why that is unknown, in one line."""
+    """Returns the packages of the interpreter `python`, or the reason why they are unknown."""
     env = {**environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     env.pop("CUDA_VISIBLE_DEVICES", None)  # a worker is started so, but with one GPU visible
     program = f"OTHERS = {probe.packages()!r}\n{_PROGRAM}"
@@ -230,7 +230,7 @@ def ask(python: str, environ: Mapping[str, str]) -> Installed | str:
 
 
 def installed(python: str, packages: Installed | str, origin: str = "") -> Finding:
-    """Whether the interpreter has Genesis and torch; `packages` may be why that is unknown, `origin` why it is used."""
+    """Returns whether the interpreter has Genesis and torch; `packages` may be why that is unknown, `origin` why it is used."""
     if isinstance(packages, str):
         return Finding("python", FAIL, f"{origin or python}: {packages}", "choose another one with --python")
     text = f"{origin or python}, Python {packages.python}"
@@ -243,7 +243,7 @@ def installed(python: str, packages: Installed | str, origin: str = "") -> Findi
 
 
 def torch(packages: Installed, nvml: NvmlView) -> Finding:
-    """Whether torch sees the GPUs that NVML reports."""
+    """Returns whether torch sees the GPUs that NVML reports."""
     if packages.error:
         return Finding("torch", FAIL, f"cannot be imported: {packages.error}", "reinstall it for that interpreter")
     text = f"built for CUDA {packages.cuda}" if packages.cuda else "built without CUDA"
@@ -258,7 +258,7 @@ def torch(packages: Installed, nvml: NvmlView) -> Finding:
 
 
 def egl_devices(mapped: EglMap, nvml: NvmlView) -> Finding:
-    """Whether each GPU has its EGL device: a worker with cameras should render on the GPU it computes on."""
+    """Returns whether each GPU has its EGL device: a worker with cameras should render on the GPU it computes on."""
     if mapped.error is not None:
         advice = "install the driver's EGL library (libEGL_nvidia.so.0); workers without cameras do not need it"
         return Finding("EGL", WARN, mapped.error, advice)
@@ -271,7 +271,7 @@ def egl_devices(mapped: EglMap, nvml: NvmlView) -> Finding:
 
 
 def cache(check: str, path: Path | None, variable: str, *, remark: str | None = None) -> Finding:
-    """Whether a folder can be written, and is on a disk of this machine; `variable` moves it elsewhere.
+    """Returns whether a folder can be written, and is on a disk of this machine; `variable` moves it elsewhere.
 
     Without a `remark` it is a cache, which is cold where there is no folder.
     """
@@ -292,7 +292,7 @@ def cache(check: str, path: Path | None, variable: str, *, remark: str | None = 
 
 
 def kernel_cache(environ: Mapping[str, str], genesis: str | None) -> Finding:
-    """Whether compiled kernels can be kept, how large their cache is, and whether `genesis` evicts some."""
+    """Returns whether compiled kernels can be kept, how large their cache is, and whether `genesis` evicts some."""
     finding = cache("kernel cache", path := caches.kernel_cache(environ), "QD_OFFLINE_CACHE_FILE_PATH")
     if finding.verdict == FAIL or path is None or not path.is_dir():
         return finding
@@ -310,7 +310,7 @@ def kernel_cache(environ: Mapping[str, str], genesis: str | None) -> Finding:
 
 
 def sessions_folder() -> Finding:
-    """Whether sessions can be stored, and whether there is room for their logs."""
+    """Returns whether sessions can be stored, and whether there is room for their logs."""
     try:
         folder = sessions.sessions_folder()
     except GmgError as error:
