@@ -280,6 +280,12 @@ def test_a_handled_failure_does_not_explain_a_later_one(earlier: bytes) -> None:
     assert (failure.kind, failure.reason) == (K.SCRIPT, "ValueError: bad joint")
 
 
+def test_an_exception_that_was_printed_and_survived_is_no_cause_of_an_assertion() -> None:
+    survived = [b"Traceback (most recent call last):", b'  File "x"', b"KeyError: 'video'"]
+    lines = [*survived, b"no video", *survived[:2], b"AssertionError"]
+    assert explain(1, lines).reason == "AssertionError"
+
+
 def test_earlier_lines_explain_a_failure_without_a_message() -> None:
     lines = [b"EOFError: Ran out of input", b"Traceback (most recent call last):", b'  File "x"', b"RuntimeError"]
     assert explain(1, lines).kind is K.CACHE_RACE

@@ -63,6 +63,10 @@ _KILLED = "the host may have run out of memory"
         (b"npm ERR! signal SIGKILL\n", 1, K.KILLED, _KILLED),
         (b"sim.service: Main process exited, code=killed, status=9/KILL\n", 1, K.KILLED, _KILLED),
         (b"", 247, K.KILLED, _KILLED),
+        (
+            b"F0000 a.cc:9] Check failed: RESOURCE_EXHAUSTED: Failed to allocate request for 2.00GiB\nFatal Python error: Aborted\n",
+            -6, K.MEMORY, "RESOURCE_EXHAUSTED",
+        ),
         (b"", 254, K.UNKNOWN, "exit code 254"),
         (
             b"ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
@@ -112,6 +116,15 @@ def test_a_shell_that_swallows_a_kill_is_looked_through(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("program", "kind", "part"),
     [
+        (
+            "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'raise KeyError(7)'], check=True)",
+            K.SCRIPT, "after KeyError: 7",
+        ),
+        (
+            "import multiprocessing as m, os\nhere, there = m.Pipe()\nif (pid := os.fork()) == 0: os._exit(1)\n"
+            "there.close(); here.recv()",
+            K.KILLED, "EOFError",
+        ),
         (
             "import concurrent.futures, os\nwith concurrent.futures.ProcessPoolExecutor(1) as pool:\n    pool.submit(os._exit, 1).result()",
             K.KILLED, "BrokenProcessPool: A process in the process pool was terminated abruptly",

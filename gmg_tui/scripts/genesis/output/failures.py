@@ -60,12 +60,13 @@ class Tail:
         return [line for line in bytes(self._text).splitlines() if line.strip()][-LINES:]
 
 
-_VAGUE_REASON = re.compile(
-    rb"[\w.]+:?|(?:[\w.]+\.)?(?:CalledProcessError|ChildFailedError|ProcessExitedException|BrokenProcessPool"
+_OF_A_CHILD = re.compile(
+    rb"(?:[\w.]+\.)?(?:CalledProcessError|ChildFailedError|ProcessExitedException|BrokenProcessPool"
     rb"|TerminatedWorkerError|WorkerCrashedError|BrokenPipeError|ConnectionResetError|ActorDiedError|RayActorError"
     rb"|EOFError)\b.*|RuntimeError: DataLoader worker .*"
 )
-"""An exception without a text, or one that reports only that another process has failed."""
+"""An exception that reports only that another process has failed."""
+_WITHOUT_TEXT = re.compile(rb"[\w.]+:?")
 _NATIVE = re.compile(rb"\[[EC] \d\d/\d\d/\d\d [\d:.]+ \d+\] (?P<text>.*)|what\(\):\s*(?P<what>.*)")
 _LONG_LINE = 4096
 _TIMED_OUT = re.compile(
@@ -98,7 +99,8 @@ def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
     exception = tracebacks.of_group(lines) or last(lasting) or last(lines)
     reason = exception or _native(texts) or _exit_text(exit_code, [line.text for line in lasting])
     sign = sign_of(reason)
-    empty = exception is None or _VAGUE_REASON.fullmatch(exception) is not None
+    of_child = exception is not None and _OF_A_CHILD.fullmatch(exception) is not None
+    empty = exception is None or of_child or _WITHOUT_TEXT.fullmatch(exception) is not None
     cause = None
     if sign is None or sign.vague or empty:
         # Earlier lines may be of errors that the script survived: they count only where the reason is vague.
@@ -109,6 +111,9 @@ def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
         killed = _of_child(exit_code, exception, texts if empty else [reason])
         if killed is not None:
             return killed
+        own = (each for each in tracebacks.earlier(lines) if not _OF_A_CHILD.fullmatch(each))
+        if of_child and (sign is None or sign.kind is FailureKind.KILLED) and (earlier := next(own, None)) is not None:
+            return Failure(FailureKind.SCRIPT, _with_cause(reason, earlier), SEE_LOG)
     if sign is not None:
         text = _of_collective(sign, texts) or _with_cause(reason, cause)
         return Failure(sign.kind, text, sign.advice, sign.suspect)
@@ -129,7 +134,7 @@ def uncaught(tail: Sequence[bytes]) -> str | None:
 
 def _with_cause(reason: bytes, cause: bytes | None) -> str:
     """Returns the reason and the line that explains it, if that is another one: the sign must be found in it again."""
-    if cause is None or cause in reason or sign_of(reason) == sign_of(cause):
+    if cause is None or cause in reason or ((sign := sign_of(cause)) is not None and sign_of(reason) == sign):
         return _one_line(reason)
     return f"{_one_line(reason)[: _MAX_TEXT // 2]}, after {_one_line(cause)}"[:_MAX_TEXT]
 
@@ -192,7 +197,8 @@ def _killed(number: int, texts: Sequence[bytes]) -> Failure:
         message = _native(texts)
         sign = sign_of(message) if message is not None else None
         if (message is None or (sign is not None and sign.vague)) and (found := sign_in(_errors(texts))) is not None:
-            sign = found[0]
+            sign, line = found
+            message = line if message is None else message
         meaning = clean(message) if message is not None else meaning
         if sign is not None:
             kind, advice, suspect = sign.kind, sign.advice, sign.suspect

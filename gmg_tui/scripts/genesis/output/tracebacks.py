@@ -152,6 +152,13 @@ def causes(lines: Sequence[Line]) -> Iterator[bytes]:
             yield next((each.text for each in reversed(lines[:index]) if _EXCEPTION.fullmatch(each.text)), b"")
 
 
+def earlier(lines: Sequence[Line]) -> Iterator[bytes]:
+    """Yields the lines that name exceptions of tracebacks, such as a child's before its parent's, the newest first."""
+    for start in reversed(range(len(lines))):
+        if lines[start].text.startswith(_TRACEBACK) and (end := _end(lines, start)) is not None:
+            yield _with_next(lines[end].text, lines, end)
+
+
 def of_group(lines: Sequence[Line]) -> bytes | None:
     """Returns the first exception of the innermost `ExceptionGroup`; None if the attempt did not end with one."""
     texts = [line.text for line in lines]
