@@ -223,6 +223,9 @@ class Engine:
                 await end()
             except Exception:
                 _log.exception("a part of the engine has not ended as it should")
+        for number in _END_SIGNALS:  # else one that comes after the loop is closed kills the engine
+            self._loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
 
     async def cancel(self, *, fresh: bool) -> None:
         """Ends instead of running anything.

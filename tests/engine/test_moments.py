@@ -313,3 +313,24 @@ async def test_a_stop_right_after_a_restart_counts(tmp_path: Path) -> None:
         await asyncio.gather(run.client.act(Action.RESTART, "cpu0"), run.client.act(Action.STOP, "cpu0"))
         worker = await run.until_state("cpu0", STOPPED, WorkerState.STARTING)
         assert (worker.state, worker.attempt) == (STOPPED, 1)
+
+
+_SIGNALLED_LAST = """
+import sys
+if "gmg_tui.engine" in sys.orig_argv:
+    import os, signal
+    from gmg_tui.engine.output.logs import LogWriter
+    close = LogWriter.close
+    def signalled(writer):
+        os.kill(os.getpid(), signal.SIGTERM)
+        close(writer)
+    LogWriter.close = signalled
+"""
+
+
+async def test_a_second_signal_while_the_engine_exits_does_not_kill_it(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_SIGNALLED_LAST)
+    async with running(spec_for("--lines", "0"), {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
+        await run.until_state("cpu0", WorkerState.RUNNING)
+        run.process.terminate()
+        assert await run.process.wait() == 0
