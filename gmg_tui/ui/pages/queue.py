@@ -173,7 +173,8 @@ class QueuePage(JobsPage[JobRecord]):
                 follow=_first_running,
             ),
         )
-        self._jobs: list[JobRecord] = []
+        self._jobs: dict[int, JobRecord] = {}
+        """The jobs by number, in the order of the queue."""
         self._version = -1
         """Of the queue, when its jobs were asked for."""
         self._rates: dict[int, float | None] = {}
@@ -198,8 +199,9 @@ class QueuePage(JobsPage[JobRecord]):
         await asyncio.sleep(self.PERIOD_S * (len(self._jobs) // PART))  # a long queue is not asked for all the time
         parts = [await self._engine.queue(first, PART) for first in range(0, queue.jobs, PART)]
         self._version = queue.version
-        self._jobs = [job for part in parts for job in part]
-        self._rates |= {job.number: job.last.fps.mean for job in self._jobs if job.state.ended and job.last.fps}
+        self._jobs = {job.number: job for part in parts for job in part}  # one that moves may be in two parts
+        jobs = self._jobs.values()
+        self._rates |= {job.number: job.last.fps.mean for job in jobs if job.state.ended and job.last.fps}
         self._names.clear()
         self.update_snapshot()
 
@@ -218,15 +220,20 @@ class QueuePage(JobsPage[JobRecord]):
         # Of a job with several workers, the first one speaks for it.
         workers = {worker.job: worker for worker in reversed(snapshot.workers) if not worker.state.ended}
         groups = {group.job: group.fps for group in snapshot.groups}
-        now, rows = snapshot.time, {job.number: job for job in self._jobs}  # one that moves may be in two parts
-        for number, worker in workers.items():
-            if number is not None and (job := rows.get(number)) is not None:
-                rows[number] = _live(job, worker, groups.get(number), self._rates.get(number), now)
-        names = {"", *job_columns.results_of(rows[number] for number in workers if number in rows)}
-        if not names <= self._names:
-            self._names |= {*names, *job_columns.results_of(rows.values())}
-            self._arrange(list(rows.values()))
-        self.show_rows(list(rows.values()), "" if self.failure else "Waiting for the engine")
+        live = [
+            _live(job, worker, groups.get(number), self._rates.get(number), snapshot.time)
+            for number, worker in workers.items()
+            if number is not None and (job := self._jobs.get(number)) is not None
+        ]
+        names = {"", *job_columns.results_of(live)}
+        if not names <= self._names:  # there are new jobs or columns
+            jobs = list((self._jobs | {job.number: job for job in live}).values())
+            self._names |= {*names, *job_columns.results_of(jobs)}
+            self._arrange(jobs)
+            self.show_rows(jobs, "" if self.failure else "Waiting for the engine")
+        else:  # a long queue costs nothing while only its running jobs change
+            self.table.replace(live)
+            self.show_selected()
         self.show_title()
 
     def on_resize(self) -> None:
@@ -267,7 +274,7 @@ class QueuePage(JobsPage[JobRecord]):
 
     def action_retry_failed(self) -> None:
         """Run all failed jobs again, the first one first."""
-        failed = [job.number for job in self._jobs if job.state is WorkerState.FAILED]
+        failed = [job.number for job in self._jobs.values() if job.state is WorkerState.FAILED]
         if not failed:
             self.app.say("No job has failed.")
             return
