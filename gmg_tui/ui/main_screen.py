@@ -71,7 +71,7 @@ class MainScreen(TrueSizeScreen[None]):
     """All workers, and the pane with all about the selected one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*keys.MAIN]
-    AUTO_FOCUS = None
+    AUTO_FOCUS = ""
     app: GmgApp
 
     def __init__(self, view: View, engine: Source) -> None:
@@ -123,7 +123,7 @@ class MainScreen(TrueSizeScreen[None]):
             return action in {"focus_next", "copy_text"}
         match action:
             case "mark":
-                return self.app.check_action(action, parameters)
+                return not view.maximized and self.app.check_action(action, parameters)
             case "back":
                 log = self.log_view.sought
                 return bool(log.text or view.maximized or view.marked or view.filter)
@@ -166,6 +166,9 @@ class MainScreen(TrueSizeScreen[None]):
 
     def _maximize(self, *, on: bool) -> None:
         self._view.maximized = on
+        if self._view.selected not in self._view.slots:
+            self._view.sort_by(self._view.order)  # selects another
+            self.open_log()
         self.app.refresh_view()
 
     async def action_show_tab(self, name: str) -> None:

@@ -79,25 +79,30 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
 
     def update_rows(self) -> None:
         """Refreshes the cells that have changed. Rows that are out of sight are made when they are back."""
-        if not self.is_mounted or not self.display or not self.size or not is_seen(self):
+        if not self.is_mounted or not self.display or not self.room or not is_seen(self):
             self._made_for = None
             return
         if self._made_for != self._key:
             self.refresh()
             return
-        before, width = self._strips, self.size.width
+        before, width = self._strips, self.room.width
         self._make()
         pairs = zip_longest(before, self._strips, fillvalue=_BLANK)
         if changed := [region for y, (old, new) in enumerate(pairs) for region in changed_regions(y, old, new, width)]:
             self.refresh(*changed)
 
     @property
+    def room(self) -> Size:
+        """The cells beside the scrollbar."""
+        return self.scrollable_content_region.size
+
+    @property
     def _key(self) -> object:
-        return self.size, self.app.theme, self.scroll_offset
+        return self.room, self.app.theme, self.scroll_offset
 
     def _make(self) -> None:
         self._made_for = self._key
-        self._strips = self.make_strips(*self.size)
+        self._strips = self.make_strips(*self.room)
 
     def wheel(self, steps: int) -> None:
         """Scrolls down by steps of the wheel, up if negative."""
@@ -118,7 +123,7 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         if self._made_for != self._key:
             self._make()
         strip = self._strips[y] if y < len(self._strips) else _BLANK
-        return strip.adjust_cell_length(self.size.width, self.appearance["text"])
+        return strip.adjust_cell_length(self.room.width, self.appearance["text"])
 
 
 class Scrolled(Rows):

@@ -183,7 +183,7 @@ class Table(Rows, Generic[T], can_focus=True):
         page = max(1, self.size.height - 1)
         top = max(self.cursor_row - page + 1, min(round(self.scroll_y), self.cursor_row))
         if top != round(self.scroll_y):
-            self.scroll_to(y=top, animate=False)
+            self.scroll_to(y=top, animate=False, force=True)
 
     def move_to(self, number: int) -> None:
         """Puts the cursor on the row with this number, or the nearest; ends following."""

@@ -211,7 +211,7 @@ class View:
             matching = {each.slot.name for each in self._of(slots) if matches(each, self.filter)}
             slots = tuple(name for name in slots if name in matching or name in kept)
         self.slots = slots
-        if self.selected not in slots:
+        if self.selected not in slots and not self.maximized:  # there it stays in sight until the user leaves
             number = self._numbers.get(self.selected, 0)
             self.selected = min(slots, key=lambda name: abs(self._numbers[name] - number), default="")
 

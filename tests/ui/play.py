@@ -172,6 +172,6 @@ async def until(pilot: Pilot[Any], holds: Callable[[], bool], wanted: object = "
         await pilot.pause(_TRY_S)
 
 
-async def sees(pilot: Pilot[Outcome], *texts: str) -> None:
+async def sees(pilot: Pilot[Any], *texts: str) -> None:
     """Wait until the screen shows all of `texts`."""
     await until(pilot, lambda: all(text in shown(pilot.app) for text in texts), texts)

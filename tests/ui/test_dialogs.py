@@ -128,7 +128,7 @@ async def test_the_footer_of_a_narrow_terminal_drops_whole_keys() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, *"/B", "enter")
         await play.sees(pilot, "esc Back")
-        assert play.screen(app)[-1].rstrip().endswith("/ Search")
+        assert play.screen(app)[-1].rstrip().endswith("x Stop")
         await pilot.resize_terminal(100, 24)
         await play.until(pilot, lambda: play.screen(app)[-1].rstrip().endswith("t View"))
 

@@ -216,6 +216,8 @@ async def test_tab_the_mouse_and_keys_show_each_tab_below_the_workers() -> None:
         await play.sees(pilot, "franka.py -B 4096")
         await press(pilot, "p")
         await play.sees(pilot, "Xorg")
+        await click(pilot, "Xorg")
+        assert app.focused is None
         await press(pilot, "f")
         await play.sees(pilot, "following")
 

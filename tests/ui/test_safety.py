@@ -13,8 +13,8 @@ from tests.workers import changed, worker_of
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m[/] [red] [/red \u202e \x08\r\n\tend"
 SHOWN = "[/] [red] [/red"
-_ALLOWED_FINALS = set("mHCG")
-"""SGR, and the cursor's moves: the only sequences that a frame is made of."""
+_ALLOWED_FINALS = {*"mHCG", repr("\n")}
+"""SGR, the cursor's moves, and Textual's line ends: all that a frame is made of."""
 
 
 def _evil_worker(slot: str, index: int, state: WorkerState) -> Worker:

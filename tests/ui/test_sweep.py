@@ -118,7 +118,7 @@ async def test_without_slots_keys_show_a_message() -> None:
         await press(pilot, "right", "left", "1", "escape")
         await play.sees(pilot, "There is no worker.")
         before = asked(engine)
-        for key in ("r", "x", "X", "e", "enter", "p", "down", "right", "t"):
+        for key in ("r", "x", "X", "e", "enter", "down", "right", "t"):
             await press(pilot, key)
             assert app.screen is app.main
         assert asked(engine) == before

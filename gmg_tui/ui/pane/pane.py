@@ -61,6 +61,8 @@ class WorkerTitle(Rows):
         view = self._view
         if not view.selected:
             return [Row(width).add(view.why_empty, "warn")]
+        if view.selected not in view.slots:
+            return [Row(width).add(f" {view.selected} is not in use any more", "warn")]
         entry = view.of(view.selected)
         worker, row = entry.worker, Row(width)
         row.end(f"{view.slots.index(view.selected) + 1} of {len(view.slots)} ", "dim")

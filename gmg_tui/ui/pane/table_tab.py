@@ -14,7 +14,7 @@ from gmg_tui.ui.table import Table
 T = TypeVar("T")
 
 
-class TableTab(Vertical, Generic[T], can_focus=False, can_focus_children=False):
+class TableTab(Vertical, Generic[T]):
     """A table of the pane, moved by the keys of the main screen."""
 
     DEFAULT_CSS = "TableTab { height: 1fr; & > Facts { max-height: 40%; } }"
@@ -22,6 +22,7 @@ class TableTab(Vertical, Generic[T], can_focus=False, can_focus_children=False):
     def __init__(self, table: Table[T], describe: Callable[[T], Iterable[Fact]]) -> None:
         super().__init__()
         self.table = table
+        table.can_focus = False
         self._describe = describe
         self._facts = Facts()
 

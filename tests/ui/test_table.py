@@ -1,0 +1,70 @@
+"""The table of all pages and tabs: only what is visible is formatted, sorted by its headings, and its cursor stays."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from textual.app import App, ComposeResult
+
+from gmg_tui.results.column import Column
+from gmg_tui.ui import themes
+from gmg_tui.ui.table import Table
+from tests.ui import play
+
+COUNT = 20_000
+
+
+class Job(NamedTuple):
+    number: int
+    rate: float | None = None
+
+
+class Shown(App[None]):
+    """A table of jobs that counts the cells that it formats."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for each in themes.all_themes():
+            self.register_theme(each)
+        self.theme = themes.textual_name(None, no_color=False)
+        self.written = 0
+        columns = (Column[Job]("number", lambda job: job.number, "#", write=self._write),)
+        rate = Column[Job]("rate", lambda job: job.rate, write=self._write)
+        self.table = Table((*columns, rate), key=lambda job: str(job.number))
+
+    def _write(self, value: object) -> str:
+        self.written += 1
+        return f"{value:,}"
+
+    def compose(self) -> ComposeResult:
+        yield self.table
+
+
+async def test_only_visible_rows_are_formatted_of_a_long_table() -> None:
+    app = Shown()
+    async with app.run_test(size=(40, 12)) as pilot:
+        jobs = [Job(number, float(number)) for number in range(COUNT)]
+        app.table.show(jobs)
+        await play.sees(pilot, "10.0", "#")
+        assert app.written < 500
+        app.written = 0
+        app.table.replace([Job(3, 33.5), Job(COUNT - 1, 7.0)])
+        await play.sees(pilot, "33.5")
+        assert 0 < app.written < 100
+        app.table.go("end")
+        await play.sees(pilot, "19,999", "7.0")
+
+
+async def test_a_click_on_a_heading_sorts_and_the_cursor_stays_on_its_row() -> None:
+    app = Shown()
+    async with app.run_test(size=(40, 12)) as pilot:
+        app.table.show([Job(1, 5.0), Job(2), Job(3, 9.0)])
+        await pilot.pause()
+        app.table.move_to(2)
+        for rates in (["9.0", "5.0", "–"], ["5.0", "9.0", "–"]):
+            await play.click(pilot, "rate")
+            assert [row.split()[-1] for row in play.screen(app)[1:4]] == rates
+            assert app.table.selected == Job(3, 9.0)
+        app.table.replace([Job(2, 1.0)])
+        await pilot.pause()
+        assert [row.split()[-1] for row in play.screen(app)[1:4]] == ["1.0", "5.0", "9.0"]
