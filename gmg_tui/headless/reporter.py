@@ -158,7 +158,7 @@ class Reporter:
         self._status, self._status_time = text, snapshot.time
         eta_s = snapshot.queue.eta_s if snapshot.queue is not None else None
         left = f"  {units.clock(eta_s)} left" if eta_s is not None else ""
-        job = allocation.left(snapshot.allocation, snapshot.time)
+        job = allocation.remaining_time(snapshot.allocation, snapshot.time)
         return f"{text}  {units.clock(snapshot.elapsed_s)}{left}{f'  {job.text}' if job is not None else ''}"
 
     def _totals(self, snapshot: Snapshot) -> Iterator[str]:

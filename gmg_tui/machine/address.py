@@ -1,4 +1,4 @@
-"""The address by which other machines reach this one.
+"""The address of this machine for other machines.
 
 The machine's own name does not tell it: `/etc/hosts` of Debian and Ubuntu has 127.0.1.1 for it. The kernel knows which
 interface leads to another machine.
@@ -18,7 +18,7 @@ _PORT = 9
 
 
 def started_from(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the machines from which ssh or Slurm have started a process, by its environment."""
+    """Returns the machines that started a process through ssh or Slurm, by its environment."""
     client, *_ = environ.get("SSH_CONNECTION", "").split() or [""]
     names = (client, environ.get("SLURM_LAUNCH_NODE_IPADDR", ""), environ.get("SLURM_SUBMIT_HOST", ""))
     return tuple(filter(None, names))

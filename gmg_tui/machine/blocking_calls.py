@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 def begin(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
     """Run `function` in a daemon thread of its own; the future has what it returns or raises."""
     future: Future[_T] = Future()
-    future.set_running_or_notify_cancel()  # it goes on when whoever waits for it is cancelled
+    future.set_running_or_notify_cancel()  # cancelling a waiter does not cancel the call
 
     def run() -> None:
         try:

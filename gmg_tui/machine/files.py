@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 HEAD_BYTES = 1 << 20
-"""What stays of the beginning; at most a quarter of the log."""
+"""Size of the beginning that is kept; at most a quarter of the log."""
 TAIL_BYTES = 64 << 20
-"""What stays of the end, before more is appended; at most a quarter of the log. All of it is copied at each cut."""
+"""Size of the end that is kept when the log is cut; at most a quarter of the log. All of it is copied at each cut."""
 _LINE_BYTES = 64 << 10
-"""How far the end of a line is looked for: a longer one is cut in two."""
+"""Limits the search for the end of a line; a longer line is cut in two."""
 _COPY_BYTES = 1 << 20
 _NOTE = re.compile(rb"\n\[gmg-tui\] ([\d,]+) bytes are cut out here: [^\n]*\n")
 _NOTE_BYTES = 200
@@ -31,7 +31,7 @@ _PRIVATE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600) -> None:
     """Write `data`, or its parts, to `path` atomically, replacing the file that is there.
 
-    Links are followed, but for those of other users in a shared folder, as the kernel can do it (`protected_symlinks`).
+    Links are followed, except other users' links in a shared folder, as with the kernel's `protected_symlinks`.
 
     The data reaches the disk before the name, so that a power cut leaves the old file or the complete one.
 
@@ -114,7 +114,7 @@ def start_of_last(file: int, lines: int) -> int:
 
 
 class Cut(NamedTuple):
-    """Where the middle of a log is missing: the offsets of the note on it, and how many bytes are missing there."""
+    """A gap in a log: the offsets of the note about it in the file, and the number of missing bytes."""
 
     start: int = 0
     end: int = 0
@@ -125,14 +125,14 @@ class Cut(NamedTuple):
         return offset if offset <= self.start else max(offset, self.end) - self.end + self.start + self.missing
 
     def in_file(self, offset: int) -> int:
-        """The offset in the file of an offset in the stream; that of the note for what is missing."""
+        """Returns the offset in the file of an offset in the stream; inside the gap, the offset of its note."""
         if offset <= self.start:
             return offset
         return self.start if offset < self.start + self.missing else offset - self.missing - self.start + self.end
 
 
 def find_cut(log: BinaryIO) -> Cut:
-    """Where the middle of `log` is cut out. Raises `OSError`."""
+    """Returns the gap in the middle of `log`. Raises `OSError`."""
     log.seek(0)
     note = _NOTE.search(log.read(HEAD_BYTES + _NOTE_BYTES))
     return Cut() if note is None else Cut(note.start(), note.end(), int(note[1].replace(b",", b"")))

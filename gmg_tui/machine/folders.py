@@ -46,8 +46,8 @@ class LockedFolder(NamedTuple):
 def distrust(folder: Path, *, shared: bool = False) -> str | None:
     """Returns why another user could change or replace what is in `folder`, or create it; None if nobody could.
 
-    The folder must be this user's, if it exists. Those above may be root's, and shared ones with the sticky bit, in which
-    nobody can replace what is another's; with `shared` so may the folder itself.
+    An existing folder must belong to this user. Its parents may be root's, also shared ones with the sticky bit: there
+    nobody can replace what another owns; with `shared`, so may the folder itself.
     """
     for path in dict.fromkeys((Path(os.path.abspath(folder)), Path(os.path.realpath(folder)))):  # noqa: PTH100 - keeps links
         for each in (path, *path.parents):

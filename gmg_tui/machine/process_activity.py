@@ -18,7 +18,7 @@ class Activity:
         memory_rss_mib: Resident memory of the tree; pages shared by its processes count once for each.
         memory_rss_peak_mib: The most that it was at any update.
         pids: The PIDs of the tree.
-        stopped: By what a process of the tree is stopped, and what continues it; None where none is.
+        stopped: What stopped a process of the tree, and how to continue it; None if none is stopped.
     """
 
     def __init__(self) -> None:
@@ -59,14 +59,14 @@ class Activity:
         self.pids = frozenset(proc.pid for proc in members)
 
     def idle_for_s(self, now: float) -> float:
-        """How long there has been neither output nor noticeable CPU time; `now` is monotonic seconds."""
+        """Returns the seconds without output or noticeable CPU time; `now` is monotonic seconds."""
         return now - max(self._output_at, self._busy_at) if self._updated_at is not None else 0.0
 
     @property
     def seen_idle_s(self) -> float:
-        """How long it had been idle at the last update."""
+        """Seconds without activity at the last update."""
         return self.idle_for_s(self._updated_at) if self._updated_at is not None else 0.0
 
     def idleness(self, now: float) -> str:
-        """What was observed while it was silent: `no output for 74 s, 0.0 s CPU`, or by what it is stopped."""
+        """Returns the evidence of idleness: `no output for 74 s, 0.0 s CPU`, or what stopped it."""
         return self.stopped or f"no output for {now - self._output_at:.0f} s, {self._silent_cpu_s:.1f} s CPU"

@@ -35,7 +35,7 @@ def start_ticks(pid: int) -> int | None:
 
 
 def open_pidfd(pid: int) -> int | None:
-    """Opens a pidfd; None where the system has none, or there is no such process."""
+    """Opens a pidfd; None if the system has none, or there is no such process."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):

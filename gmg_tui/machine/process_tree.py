@@ -23,10 +23,10 @@ _MARK = b"GMG_ATTEMPT_ID="
 ROUND_S = 0.1
 """The shortest time between two scans: a pass over `/proc` costs 10 to 20 microseconds per process."""
 _ENVIRON_S = 0.5
-"""How long a scan waits for the environment of a child; one that comes later counts from the next scan on."""
+"""Seconds that a scan waits for the environment of a child; a later answer counts from the next scan on."""
 _EXEC_S = 0.05
 _MAX_EXECS = 8
-"""How often a process without variables is asked again after `_EXEC_S`."""
+"""Limits the retries for a process without variables, `_EXEC_S` apart."""
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
@@ -43,7 +43,7 @@ class Proc(NamedTuple):
     state: str
     """`R`, `S`, `D`, `T`, `Z` …"""
     cpu_s: float
-    """User and system time, without that of its children."""
+    """User and system time, without its children's."""
     rss_mib: float
     started_ticks: int
     """Since boot."""
@@ -55,7 +55,7 @@ class Proc(NamedTuple):
 
     @property
     def stopped(self) -> str | None:
-        """By what it is stopped, and what continues it; None where it is not."""
+        """What stopped it, and how to continue it; None if it is not stopped."""
         if self.state == "T":
             return f"stopped by a signal; kill -CONT {self.pid}"
         return f"stopped by a debugger (process {self.pid})" if self.state == "t" else None

@@ -1,6 +1,6 @@
 """The Slurm job that this process runs in: its number, its GPUs, and when it ends; and Slurm's own commands.
 
-The variables are those of srun and sbatch (their manual pages, "OUTPUT ENVIRONMENT VARIABLES"; Slurm 22.05 and later).
+The variables are set by srun and sbatch (their manual pages, "OUTPUT ENVIRONMENT VARIABLES"; Slurm 22.05 and later).
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ def job_of(environ: Mapping[str, str]) -> str | None:
     return environ.get("SLURM_JOB_ID") or None
 
 
-class Left(NamedTuple):
-    """How long a job may go on."""
+class RemainingTime(NamedTuple):
+    """The remaining time of a job."""
 
     text: str
     short: bool
-    """Whether it is time to save what is not lost easily."""
+    """True if it is time to save the work."""
 
 
-def left(job: Allocation | None, now: float) -> Left | None:
-    """How long a job has left at `now`, Unix seconds; None outside of one, and for one without a limit."""
+def remaining_time(job: Allocation | None, now: float) -> RemainingTime | None:
+    """Returns the remaining time of a job at `now`, Unix seconds; None outside a job, and for one without a limit."""
     if job is None or job.ends is None:
         return None
     left_s = max(0.0, job.ends - now)
-    return Left(f"Slurm {job.job}: {units.span(left_s)} left", left_s < _SHORT_S)
+    return RemainingTime(f"Slurm {job.job}: {units.span(left_s)} left", left_s < _SHORT_S)
 
 
 def visible(environ: Mapping[str, str], count: int) -> str | None:

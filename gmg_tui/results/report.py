@@ -241,7 +241,7 @@ def collect(entry: SessionEntry, stored: Stored) -> ReportData:
             snapshot = structs.replace(snapshot.after_loss(ENGINE_DIED), time=until, elapsed_s=elapsed_s)
     elif entry.state == "ended":
         jobs = [_settled(job, entry.record) for job in jobs]
-        snapshot = snapshot and entry.record.settle(snapshot)
+        snapshot = snapshot and entry.record.with_ends(snapshot)
     return ReportData(entry.name, entry.folder, entry.state, session, until, jobs, attempts, snapshot)
 
 

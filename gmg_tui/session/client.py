@@ -1,4 +1,4 @@
-"""What a client can request of a session, and the connection to a running one."""
+"""The requests of a client to a session, and the connection to a running one."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from gmg_tui.session.protocol import (
 T = TypeVar("T")
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 ANSWER_S = 10.0
-"""How long an engine may take to answer a request, which takes it milliseconds; a stopped one (SIGSTOP) never does."""
+"""Timeout of an answer, which takes an engine milliseconds; a stopped one (SIGSTOP) never answers."""
 _CLOSE_S = 1.0
-"""How long what was sent last may take to reach the engine when the connection is closed."""
+"""Timeout for the last message to reach the engine when the connection is closed."""
 _MISSING_S = 6.0
-"""How long a missing socket is waited for: an engine whose socket was deleted makes it again within 5 s."""
+"""Timeout for a missing socket: an engine whose socket was deleted makes it again within 5 s."""
 _POLL_S = 0.1
 _HELLO_S = 10.0
-"""How long an engine may take to answer the hello; a stopped one (SIGSTOP) never does."""
+"""Timeout of the answer to the hello; a stopped engine (SIGSTOP) never answers."""
 
 
 class Source(ABC):
@@ -54,7 +54,7 @@ class Source(ABC):
     Attributes:
         welcome: The session, and how it was when the source was opened.
         ended: Whether there is no engine any more, and nothing can change.
-        loss: How the session was lost, in one line; empty where it was not.
+        loss: One line on how the session was lost; empty if it was not.
     """
 
     ended = False
@@ -65,7 +65,7 @@ class Source(ABC):
 
     @abstractmethod
     def events(self) -> AsyncIterator[Update | Lines | Bye]:
-        """What it sends by itself; ends with `Bye`. Exactly one task must iterate over it."""
+        """Yields what the session sends by itself; ends with `Bye`. Exactly one task must iterate over it."""
 
     @abstractmethod
     async def follow(self, *slots: str, tail: int) -> None:
@@ -73,7 +73,7 @@ class Source(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Leave it; a session goes on."""
+        """Disconnects; the session continues."""
 
     @abstractmethod
     async def _ask(self, question: Command | Question) -> Any:
@@ -90,7 +90,7 @@ class Source(ABC):
         await self._ask(protocol.Edit(slots, args, env, dict(seen)))
 
     async def details(self, slot: str) -> Details:
-        """What a details screen shows of the worker. Raises `GmgError` when there is none."""
+        """Returns the worker's details. Raises `GmgError` if there are none."""
         return _as(Details, await self._ask(Ask(Topic.DETAILS, slot)))
 
     async def series(self, slot: str) -> Series:
@@ -104,7 +104,7 @@ class Source(ABC):
     async def queue(self, first: int, count: int) -> tuple[JobRecord, ...]:
         """A part of the queue: `count` jobs from position `first` on. Raises `GmgError` in a plain run.
 
-        Ended jobs come first, in the order in which they ended, then those that run, then those that wait, the next first.
+        Ended jobs come first, in the order of their ends, then the running ones, then the waiting ones, the next first.
         """
         return _as(tuple[JobRecord, ...], await self._ask(Ask(Topic.QUEUE, "", first, count)))
 
@@ -168,7 +168,7 @@ class EngineClient(Source):
                 streams = await asyncio.open_unix_connection(str(path))
                 try:
                     check_peer(streams[1].get_extra_info("socket"))
-                    return await cls.over(streams, str(path), session_id, readonly=readonly)
+                    return await cls.greet(streams, str(path), session_id, readonly=readonly)
                 except BaseException:
                     streams[1].close()
                     raise
@@ -178,7 +178,7 @@ class EngineClient(Source):
             raise GmgError(f"no engine answers at {path}: {_broken(error)}", 1) from error
 
     @classmethod
-    async def over(
+    async def greet(
         cls,
         streams: Streams,
         name: str,
@@ -187,7 +187,7 @@ class EngineClient(Source):
         readonly: bool = False,
         max_bytes: int = protocol.MAX_MESSAGE_BYTES,
     ) -> Self:
-        """As `connect`, over a connection that stands, to the engine called `name`; the caller limits the time."""
+        """Says hello over an open connection to the engine called `name`, as `connect` does; the caller limits the time."""
         reader, writer = streams
         try:
             writer.write(protocol.frame(protocol.Hello(protocol.VERSION, gmg_tui.__version__, session_id, readonly)))
@@ -201,7 +201,7 @@ class EngineClient(Source):
         raise GmgError(first.reason if isinstance(first, Bye) else text, 1)
 
     async def events(self) -> AsyncIterator[Update | Lines | Bye]:
-        """What the engine sends by itself; ends with `Bye`, also when the connection breaks.
+        """Yields what the engine sends by itself; ends with `Bye`, also when the connection breaks.
 
         Exactly one task must iterate over it for answers to arrive.
         """
@@ -283,7 +283,7 @@ class EngineClient(Source):
                 await self._send(Numbered(number, question))
                 answer = await future
         except TimeoutError as error:
-            text = f"the engine has not answered for {ANSWER_S:.0f} s; it may still do this when it goes on"
+            text = f"the engine has not answered for {ANSWER_S:.0f} s; it may still do this once it continues"
             raise GmgError(text, 1) from error
         finally:
             self._answers.pop(number, None)
@@ -312,7 +312,7 @@ def _as(kind: type[T], value: object) -> T:
 
 
 def _broken(error: OSError | EOFError) -> str:
-    """Why there is no connection to an engine, in plain words."""
+    """Returns a plain sentence on why there is no connection to an engine."""
     match error:
         case ConnectionRefusedError():
             return "no process listens on its socket"

@@ -195,7 +195,7 @@ def _welcome(folder: Path, session: Session, loss: str) -> Welcome:
             name = session.spec.name
             raise GmgError(f"{name}: no snapshot was recorded; for what was recorded: gmg-tui report {name}", 1)
         if (read := read_record(folder)) is not None:
-            snapshot = read[0].settle(snapshot)
+            snapshot = read[0].with_ends(snapshot)
         snapshot = structs.replace(snapshot, samples=_samples(session, snapshot, stored))
         recent = tuple(stored.series(int(_RECENT_S), last_s=_RECENT_S))
     return Welcome(session, snapshot.after_loss(ENGINE_DIED) if loss else snapshot, recent, readonly=True)

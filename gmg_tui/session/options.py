@@ -21,11 +21,11 @@ from gmg_tui.model import units
 
 
 class Mark(Flag):
-    """What is special about an option."""
+    """Properties of an option."""
 
     NONE = 0
-    KEPT = auto()
-    """Set once and kept: `--help` leaves it out, `config.toml` and the guide have it."""
+    CONFIG = auto()
+    """Usually set in `config.toml`: `--help` leaves it out."""
     LINE = auto()
     """`config.toml` may not set it."""
     COMPARED = auto()
@@ -36,12 +36,12 @@ class Mark(Flag):
     """`tune --resume` may change it."""
 
 
-KEPT, LINE, COMPARED, SWEEP, TUNE = Mark.KEPT, Mark.LINE, Mark.COMPARED, Mark.SWEEP, Mark.TUNE
+CONFIG, LINE, COMPARED, SWEEP, TUNE = Mark.CONFIG, Mark.LINE, Mark.COMPARED, Mark.SWEEP, Mark.TUNE
 RESUMED = SWEEP | TUNE
 
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kmgt])(?:i?b)?")
-_LEAST_BYTES = 1 << 20
+_MIN_BYTES = 1 << 20
 
 
 def span(text: object) -> float:
@@ -59,7 +59,7 @@ def size(text: object) -> int | None:
         return None
     match = _SIZE.fullmatch(word)
     number = float(match[1]) * (1 << 10 * (1 + "kmgt".index(match[2]))) if match else 0.0
-    if not _LEAST_BYTES <= number < 1 << 60:
+    if not _MIN_BYTES <= number < 1 << 60:
         raise click.BadParameter(f"{text}: give a size of at least 1M, such as 500M or 2G, or none")
     return int(number)
 
@@ -82,7 +82,7 @@ def complete_session(ctx: click.Context, param: click.Parameter, incomplete: str
 
 
 class FloatRange(click.FloatRange):
-    """A range of numbers, in which NaN is not: it compares with no bound."""
+    """A range of numbers without NaN, which compares with no bound."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The number of a text. Raises `click.BadParameter`."""
@@ -113,8 +113,8 @@ class Opt(click.Option):
         help: What it does.
         marks: What is special about it.
         default: Its value where it is not given; a tuple if it may be repeated.
-        field: The field of `RunSpec` (of `TuneSpec` for options of `tune` alone) that it sets, where it has another name.
-        flag: Its name on the command line, where it is not made from `name`.
+        field: The field of `RunSpec` (or of `TuneSpec`, for options of `tune` alone) that it sets, if named differently.
+        flag: Its name on the command line, if not made from `name`.
         bare: Its value where it is given without one, which it may be.
     """
 
@@ -145,7 +145,7 @@ class Opt(click.Option):
             show_default=not is_flag and bool(default),
             metavar=metavar or None,
             help=help,
-            hidden=KEPT in marks,
+            hidden=CONFIG in marks,
             shell_complete=complete_session if name == "resume" else None,
         )
 
@@ -164,7 +164,7 @@ _MANY = 1_000_000
 THEMES = ("dark", "light", "ansi", "contrast")
 _STARTS = Choice(("gated", "together", "staggered"))
 _RESTARTS = Choice(("never", "startup", "failure", "always"))
-_WHERE, _USUAL = COMPARED | SWEEP, KEPT | RESUMED
+_WHERE, _USUAL = COMPARED | SWEEP, CONFIG | RESUMED
 RUN = (
     Opt("gpus", str, "WHAT", "'all', a count, or indices or UUIDs: 0,2,5.", _WHERE),
     Opt("cpu", IntRange(1, 4096), "N", "N CPU slots instead of GPUs.", _WHERE),
@@ -197,7 +197,7 @@ RUN = (
     Opt("sigterm_wait", Seconds(0, 3600), "S", "Seconds from SIGTERM to SIGKILL.", _USUAL, 10, "sigterm_wait_s"),
     Opt("log_max", size, "SIZE", "Cut the middle out of a longer log: 500M, 2G.", _USUAL, field="log_max_bytes"),
     Opt("nodes", str, "WHERE", "Several machines: slurm, ray[:ADDRESS], ssh:HOSTS.", COMPARED),
-    Opt("orphan_wait", Seconds(1, _DAY_S), "S", "Grace period before orphaned workers stop.", KEPT, 60),
+    Opt("orphan_wait", Seconds(1, _DAY_S), "S", "Grace period before orphaned workers stop.", CONFIG, 60),
     Opt("ddp", str, "[N]", "Groups of N ranks, as torchrun starts them.", COMPARED, bare="all"),
     Opt("virtual_local_rank", bool, "", "Each rank sees only its GPU.", SWEEP, False),
     Opt("theme", Choice(THEMES), "NAME", "Colour theme: dark, light, ansi or contrast.", _USUAL),
@@ -227,7 +227,7 @@ SWEEP_ONLY = (
 _SETTLE = "Seconds a trial is measured; up to three times as long while its rate drifts."
 TUNE_ONLY = (
     Opt("var", str, "NAME=LOW..HIGH", "The number to tune, {NAME} in ARGS.", LINE, "n_envs=64.."),
-    Opt("metric", str, "KEY", "fps, or a number the script reports, of which more is better.", default="fps"),
+    Opt("metric", str, "KEY", "fps, or a metric of the script to maximise.", default="fps"),
     Opt("headroom", FloatRange(0, 90), "PCT", "VRAM in percent that stays free.", TUNE, 10, "headroom_pct"),
     Opt(
         "knee", FloatRange(0, 50), "PCT", "Recommend the smallest value within PCT of the fastest.", TUNE, 3, "knee_pct"
@@ -246,7 +246,7 @@ TABLES: Mapping[str, tuple[tuple[Opt, ...], ...]] = {
     "sweep": (SWEEP_ONLY, RUN),
     "attach": (SCREEN,),
 }
-"""The options of each command that reads `config.toml`; those of the first table are in its help."""
+"""The options of each command that reads `config.toml`; its help lists the first table."""
 
 
 class Options(SimpleNamespace):
@@ -268,11 +268,11 @@ class Options(SimpleNamespace):
 
 
 class Program(NamedTuple):
-    """What the workers run."""
+    """The program of the workers."""
 
     script: str
     args: tuple[str, ...] = ()
     module: bool = False
-    """Whether the script is a module, as for `python -m`."""
+    """True if the script is a module, as for `python -m`."""
     own_options: tuple[str, ...] = ()
     """Options among `args` that gmg-tui has too."""

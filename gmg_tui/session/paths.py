@@ -1,4 +1,4 @@
-"""Where sessions are kept: their names, folders and locks, and the sockets of their engines."""
+"""Session names, folders and locks, and the sockets of their engines."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from gmg_tui.model.errors import GmgError
 
 RECORD = "session.json"
 NODE_MARK = "node-mark"
-"""A file with the id of the session's engine, by which agents see that they share the session's folder."""
+"""A file with the id of the session's engine; an agent that finds it shares the session's folder."""
 AGENT_MARK = "gmg-tui-agent "
-"""Begins the line on which `gmg-tui agent` reports that it is connected, or why it is not."""
+"""Prefix of the line in which `gmg-tui agent` reports that it is connected, or its error."""
 ENGINE_LOG = "engine.log"
 LOGS = "logs"
 SUMMARY = "summary.json"
 TUNE = "tune.json"
 STORE = "store.sqlite"
 RANKS = "ranks"
-"""Where torch writes the errors of ranks: a folder for each rank's attempt."""
+"""The folder for the error files of torch: a folder for each rank's attempt."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _SUFFIX = re.compile(r"\.(?:pyw?|sh|toml|json|ya?ml)$")
 _SOCKET_PATH_BYTES = 107
 """The longest path of a UNIX socket on Linux (sun_path, less its terminating zero)."""
 _LOCK_TIMEOUT_S = 5.0
-"""How long an engine waits for its lock, which other commands take for a moment to see whether it runs."""
+"""Timeout of an engine's lock, which other commands take briefly to see if it runs."""
 _LOG_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC  # O_RDWR: a pipe can be opened so
 _BACKLOG = 128
 _CREDENTIALS = struct.Struct("3i")
@@ -52,7 +52,7 @@ _POLL_S = 0.01
 def sessions_folder() -> Path:
     """Returns `$XDG_STATE_HOME/gmg-tui/sessions`, which may not exist yet.
 
-    If another user could change it, as after `sudo -E`, it is in `~/.local/state`, or that of the user's real home.
+    If another user could change it, as after `sudo -E`, returns `~/.local/state`, or the same in the passwd entry's home.
 
     Raises:
         GmgError: The user has no home folder, or other users could change all of them.
@@ -78,7 +78,7 @@ def unused_folders() -> Iterator[str]:
 
 
 def nodes_folder() -> Path:
-    """Where the agents of nodes have their files, which may not exist yet."""
+    """Returns the folder for the files of nodes' agents, which may not exist yet."""
     return sessions_folder().parent / "nodes"
 
 
@@ -157,7 +157,7 @@ def _numbered(script: str) -> Iterator[str]:
 
 
 def socket_path(name: str) -> Path:
-    """Where the engine of the session `name` listens; makes the folder, mode 0700.
+    """Returns the path of the engine's socket for the session `name`; makes the folder, mode 0700.
 
     `$XDG_RUNTIME_DIR/gmg-tui/NAME.sock`, else in a folder private to this user under the temporary folder, else in the
     state folder.
@@ -183,7 +183,7 @@ def socket_path(name: str) -> Path:
 
 
 def socket_candidates(spec: RunSpec) -> Iterator[Path]:
-    """Where the engine of a session may listen: `NAME.sock`, or beside a namesake of another state folder.
+    """Yields the possible sockets of a session's engine: `NAME.sock`, or beside a namesake of another state folder.
 
     Raises:
         GmgError: There is no folder for the second one.
@@ -193,7 +193,7 @@ def socket_candidates(spec: RunSpec) -> Iterator[Path]:
 
 
 def bind_socket(path: Path) -> socket.socket | None:
-    """Bind a socket for this user alone, replacing that of a killed engine, and listen; None if the path is in use.
+    """Binds a socket for this user alone, replacing a killed engine's, and listens; None if the path is in use.
 
     Raises:
         OSError: It cannot be made there.
@@ -251,12 +251,12 @@ def lock(folder: Path) -> int:
     Raises:
         GmgError: Another engine has locked it, or it was removed.
     """
-    removed = f"{folder} was removed meanwhile"
+    removed = f"{folder} has been removed"
     try:
         descriptor = open_regular(folder / ENGINE_LOG, _LOG_FLAGS)
     except FileNotFoundError as error:
         raise GmgError(removed, 1) from error
-    trouble = "" if _take(descriptor) else f"an engine is already running in {folder}"
+    trouble = "" if _acquire(descriptor) else f"an engine is already running in {folder}"
     if not trouble and os.fstat(descriptor).st_nlink == 0:
         trouble = removed
     if trouble:
@@ -265,7 +265,7 @@ def lock(folder: Path) -> int:
     return descriptor
 
 
-def _take(descriptor: int) -> bool:
+def _acquire(descriptor: int) -> bool:
     """Lock an open engine's log; False if another process holds the lock for longer than a moment."""
     deadline = time.monotonic() + _LOCK_TIMEOUT_S
     while not (taken := _flock(descriptor, fcntl.LOCK_EX)):
@@ -276,7 +276,7 @@ def _take(descriptor: int) -> bool:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether the engine of the session in `folder`, or the watchdog of a killed one, is running."""
+    """True if the engine of the session in `folder`, or the watchdog of a killed one, is running."""
     try:
         descriptor = os.open(folder / ENGINE_LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -40,7 +40,7 @@ class Action(StrEnum):
 
 
 class Topic(StrEnum):
-    """What a client can ask for, and the type of the answer's value."""
+    """Topics of a question, and the type of the answer's value."""
 
     DETAILS = "details"
     """`Details` of a worker."""
@@ -65,7 +65,7 @@ class Hello(Struct, frozen=True, tag=True):
     session: str = ""
     """The id of the session that is meant; empty for whatever session it is."""
     readonly: bool = False
-    """Whether this connection is read-only: the engine then refuses all that would change something."""
+    """True for a read-only connection: the engine then refuses every change."""
 
 
 class Follow(Struct, frozen=True, tag=True):
@@ -77,12 +77,12 @@ class Follow(Struct, frozen=True, tag=True):
 
 
 class Seen(Struct, frozen=True, omit_defaults=True):
-    """What the user saw on a slot, and means; by the time the request arrives, something else may run there."""
+    """The state of a slot that the user saw; by the time the request arrives, something else may run there."""
 
     job: int | None = None
-    """The job's number; None where no job held the slot, and in a plain run."""
+    """The job's number; None if no job held the slot, and in a plain run."""
     attempt: int | None = None
-    """The attempt's number; None where any is meant."""
+    """The attempt's number; None for any."""
 
 
 class Act(Struct, frozen=True, tag=True):
@@ -113,7 +113,7 @@ class Ask(Struct, frozen=True, tag=True, omit_defaults=True):
     first: int = 0
     """Position of the first job in the queue."""
     count: int = 0
-    """How many jobs of the queue, at most."""
+    """Maximum number of jobs."""
 
 
 class End(Struct, frozen=True, tag=True):
@@ -176,7 +176,7 @@ class Numbered(Struct, frozen=True, tag=True):
 Request = Hello | Follow | Numbered
 
 READONLY_QUESTIONS = (Ask,)
-"""What a read-only connection may ask. Stacks are not among it: the workers are sent a signal for them."""
+"""The questions of read-only connections; without stacks, since the workers are sent a signal for them."""
 
 
 class Welcome(Struct, frozen=True, tag=True):
@@ -187,7 +187,7 @@ class Welcome(Struct, frozen=True, tag=True):
     recent: tuple[Series, ...]
     """The last minutes of each worker."""
     readonly: bool = False
-    """Whether the engine does nothing for this connection but show: it asked for that, or it is another user's."""
+    """True if the engine refuses every change over this connection."""
 
 
 class Update(Struct, frozen=True, tag=True, omit_defaults=True):
@@ -195,7 +195,7 @@ class Update(Struct, frozen=True, tag=True, omit_defaults=True):
 
     snapshot: Snapshot
     partial: bool = False
-    """Whether `snapshot.workers` are only those that changed since the last update; `EngineClient` adds the others."""
+    """True if `snapshot.workers` are only the changed ones; `EngineClient` adds the others."""
 
 
 class Lines(Struct, frozen=True, tag=True):
@@ -222,7 +222,7 @@ class Answer(Struct, frozen=True, tag=True):
     error: str | None = None
     """One line; None when it was done."""
     value: Any = None
-    """What was asked for; decoded as plain data, which `msgspec.convert` makes the request's type of."""
+    """The answer, decoded as plain data; `msgspec.convert` gives it the type that the request stands for."""
 
 
 class Bye(Struct, frozen=True, tag=True):

@@ -37,11 +37,11 @@ SILENT_S = 120.0
 """A running engine writes its record at least every 30 s; after this time one on another machine counts as lost."""
 _ROOM_BYTES = 2048
 _GONE_S = 5.0
-"""How long the kernel may take to end a killed process; one that waits for a driver may never end."""
+"""Seconds that the kernel may take to end a killed process; one that waits for a driver may never end."""
 _POLL_S = 0.05
 _COMMAND_BYTES = 200
 ENGINE_DIED = "the engine of its session died"
-"""Why the workers of a lost session have failed."""
+"""The reason of failure for the workers of a lost session."""
 
 
 class WorkerBrief(Struct, frozen=True):
@@ -58,7 +58,7 @@ class WorkerBrief(Struct, frozen=True):
     checkpoint: Checkpoint | None = None
     """The newest that its attempts have saved."""
     group: Rank | msgspec.UnsetType = msgspec.UNSET
-    """Of a rank only."""
+    """For a rank only."""
 
     @classmethod
     def of(cls, workers: tuple[Worker, ...]) -> tuple[WorkerBrief, ...]:
@@ -91,9 +91,9 @@ class Record(Struct, frozen=True):
     queue: Queue | None = None
     """The sweep's progress; None in a plain run."""
     lost: bool = False
-    """Whether the engine was killed, and what was left of it was cleaned up (`clear_lost`)."""
+    """True if the engine was killed, and its leftovers were cleaned up (`clear_lost`)."""
 
-    def settle(self, snapshot: Snapshot) -> Snapshot:
+    def with_ends(self, snapshot: Snapshot) -> Snapshot:
         """Returns a recorded snapshot of a session that has ended, with the workers' ends that a full disk has kept from it."""
         if self.ended is None or self.lost:
             return snapshot
@@ -134,7 +134,7 @@ class SessionEntry(Struct, frozen=True):
     written: float = 0.0
     """When its record was written last, Unix seconds."""
     here: bool = True
-    """Whether it is of this machine."""
+    """True if it is this machine's."""
 
     @property
     def host(self) -> str:
@@ -143,12 +143,12 @@ class SessionEntry(Struct, frozen=True):
 
     @property
     def away(self) -> bool:
-        """Whether its engine runs on another machine, or in another container."""
+        """True if its engine runs on another machine, or in another container."""
         return not self.here and self.state == "running"
 
     @property
     def remark(self) -> str:
-        """How it was lost, or where it runs if not on this machine, in one line; else empty."""
+        """One line on how it was lost, or on the other machine that it runs on; else empty."""
         if self.away:
             return f"{self.name} runs on {self.host}: use gmg-tui there"
         if self.state != "lost":
@@ -166,7 +166,7 @@ def job_log(job: JobRecord) -> str:
 
 
 def worker_log(worker: Worker) -> str:
-    """Returns the path of a worker's log in its session's folder; in a sweep that of its job's log."""
+    """Returns the path of a worker's log in its session's folder; in a sweep, its job's log."""
     if worker.job is None:
         return f"{LOGS}/{worker.slot}.log"
     rank = f".rank{worker.group.rank}" if worker.group is not None and worker.group.rank else ""
@@ -174,13 +174,13 @@ def worker_log(worker: Worker) -> str:
 
 
 def going_on(spec: RunSpec) -> str:
-    """How to continue a sweep or tuning that was cut off; empty for a plain run."""
+    """Returns the hint on how to continue a sweep or tuning that was cut off; empty for a plain run."""
     command = "sweep" if spec.tune is None else "tune"
     return f"continue with: gmg-tui {command} --resume {spec.name}" if spec.sweep is not None else ""
 
 
 def parting_text(session: Session, reason: str) -> str:
-    """What to report of an engine that ended, for that `reason`, while its workers ran, in one line."""
+    """Returns the message on an engine that ended, for that `reason`, while its workers ran."""
     log = Path(session.spec.folder) / ENGINE_LOG
     lost = f"the engine of session {session.spec.name} was lost: {reason}; its watchdog ends its workers; see {log}"
     return "; ".join(filter(None, (lost, going_on(session.spec))))
@@ -204,7 +204,7 @@ def write_record(record: Record) -> None:
 
 
 def read_record(folder: Path) -> tuple[Record, float] | None:
-    """The content of `session.json`, and when it was written, Unix seconds; None where it cannot be read."""
+    """Returns the content of `session.json`, and the Unix time of its last write; None if it cannot be read."""
     try:
         with reading(folder / RECORD) as file:
             written = os.fstat(file.fileno()).st_mtime
@@ -215,7 +215,7 @@ def read_record(folder: Path) -> tuple[Record, float] | None:
 
 
 def inspect(folder: Path) -> SessionEntry | None:
-    """The session in `folder`; None where there is no readable record."""
+    """Returns the session in `folder`; None without a readable record."""
     read = read_record(folder)
     if read is None:
         return None
@@ -324,7 +324,7 @@ def _kill(session: Session, report: Callable[[str], None]) -> list[int]:
                     command = clean(" ".join(process.cmdline()).encode(errors="replace")[:_COMMAND_BYTES]).strip()
                     report(f"{session.spec.name}: ending process {process.pid} ({command})")
                     reported.add(process.pid)
-                process.kill()  # no other process, should the PID have been reused meanwhile
+                process.kill()  # no other process, should its PID have been reused
         time.sleep(_POLL_S)
     return [process.pid for process in left]
 

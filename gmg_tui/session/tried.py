@@ -8,11 +8,11 @@ from statistics import fmean
 from gmg_tui.model import Attempt, Tried, WorkerState
 from gmg_tui.model.tried import arguments_of, comparable_rate
 
-MOST_SETS = 300
+MAX_SETS = 300
 """Sets of arguments that are kept: of the older half the slowest goes first."""
-_MOST_ATTEMPTS = 500
+_MAX_ATTEMPTS = 500
 """Attempts of a set that count, the newest."""
-_MOST_METRICS = 8
+_MAX_METRICS = 8
 """Named numbers of a set."""
 
 _Key = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
@@ -21,7 +21,7 @@ _Ran = tuple[str, Attempt]
 
 
 class TriedArguments:
-    """What each set of arguments has reached, over the attempts that have ended."""
+    """The results of each set of arguments, over the attempts that have ended."""
 
     def __init__(self) -> None:
         self._sets: dict[_Key, list[_Ran]] = {}
@@ -30,9 +30,9 @@ class TriedArguments:
     def add(self, slot: str, attempt: Attempt) -> None:
         """Take an attempt that has ended."""
         key = arguments_of(attempt)
-        self._sets[key] = [*self._sets.pop(key, ()), (slot, attempt)][-_MOST_ATTEMPTS:]
-        if len(self._sets) > MOST_SETS:
-            older = list(self._sets)[: MOST_SETS // 2]
+        self._sets[key] = [*self._sets.pop(key, ()), (slot, attempt)][-_MAX_ATTEMPTS:]
+        if len(self._sets) > MAX_SETS:
+            older = list(self._sets)[: MAX_SETS // 2]
             rates = {key: _mean(comparable_rate(attempt) for _, attempt in self._sets[key]) for key in older}
             del self._sets[min(older, key=lambda key: rates[key] or 0.0)]
 
@@ -47,14 +47,14 @@ class TriedArguments:
 
 
 def _row(key: _Key, ran: Sequence[_Ran], now: float) -> Tried:
-    """What one set of arguments has reached."""
+    """Returns the results of one set of arguments."""
     attempts = [attempt for _, attempt in ran]
     failed = [attempt for attempt in attempts if attempt.state is WorkerState.FAILED]
     settled = [attempt for attempt in attempts if attempt.comparable or attempt.state is WorkerState.FINISHED]
     rated = [attempt for attempt in settled if attempt.rate is not None]
     metered = [fps for attempt in rated if (fps := attempt.fps) is not None and fps.env_steps_per_j is not None]
     energy_j = sum(fps.energy_j or 0.0 for fps in metered)
-    names = list(dict.fromkeys(name for attempt in settled for name in attempt.metrics))[:_MOST_METRICS]
+    names = list(dict.fromkeys(name for attempt in settled for name in attempt.metrics))[:_MAX_METRICS]
     # An attempt that ran out of memory has filled the GPU.
     peaks_mib = [attempt.memory_peak_mib for attempt in attempts if attempt.state is not WorkerState.FAILED]
     return Tried(

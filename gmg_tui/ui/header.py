@@ -98,7 +98,7 @@ def _end_pieces(view: View, width: int) -> list[Piece]:
         pieces.append(("  ended" if view.over else "  read-only", "warn"))
     if view.marked:
         pieces.append((f"  {SIGNS.mark} {len(view.marked)} marked", "warn"))
-    left = allocation.left(snapshot.allocation, snapshot.time)
+    left = allocation.remaining_time(snapshot.allocation, snapshot.time)
     if left is not None and (left.short or width >= _FOR_ALLOCATION):
         pieces.append((f"  {left.text}", "warn" if left.short else "dim"))
     return [*pieces, (f"  {units.clock(snapshot.elapsed_s)} ", "strong")]

@@ -12,7 +12,7 @@ import pytest
 from gmg_tui.cli import app as cli
 from gmg_tui.cli.attach import draws_utf8
 from gmg_tui.model import RestartMode, RunSpec, StartMode
-from gmg_tui.session.options import KEPT, RUN
+from gmg_tui.session.options import CONFIG, RUN
 from tests.cli.conftest import Gmg
 from tests.cli.scripted import COMMAND, environ
 
@@ -106,7 +106,7 @@ def test_each_help_fits_on_a_screen(gmg: Gmg, command: str) -> None:
 def test_the_help_of_run_lists_the_options_of_each_run(gmg: Gmg) -> None:
     output = gmg("run", "--help").stdout
     for option in RUN:
-        assert (f" {option.long} " in output.replace("\n", " \n")) is (KEPT not in option.marks), option.name
+        assert (f" {option.long} " in output.replace("\n", " \n")) is (CONFIG not in option.marks), option.name
 
 
 def test_without_arguments_ten_lines_are_printed(gmg: Gmg) -> None:

@@ -18,7 +18,7 @@ from gmg_tui.cli import app as cli
 from gmg_tui.cli import config
 from gmg_tui.cli.app import GUIDE, TOPICS
 from gmg_tui.model import SweepSpec
-from gmg_tui.session.options import KEPT, LINE, RUN, SWEEP_ONLY, TUNE_ONLY
+from gmg_tui.session.options import CONFIG, LINE, RUN, SWEEP_ONLY, TUNE_ONLY
 from gmg_tui.ui.pages.help import GuideApp
 from tests.cli.conftest import Asked, Gmg
 from tests.results.report import stored
@@ -47,7 +47,7 @@ def _reference() -> str:
         lines += ["", f"## {title}", "", "| option | meaning | default |", "|---|---|---|"]
         for opt in options:
             value = "" if opt.is_flag else f" {opt.metavar}"
-            marks = f"{' *' if LINE in opt.marks else ''}{' †' if KEPT in opt.marks else ''}"
+            marks = f"{' *' if LINE in opt.marks else ''}{' †' if CONFIG in opt.marks else ''}"
             default = opt.default if opt.default not in (None, False, ()) else "–"
             default = f"{default:g}" if isinstance(default, float) else default
             meaning = opt.help.partition(" [default")[0].replace("|", "\\|")

@@ -13,7 +13,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from gmg_tui.machine.gpu.gpm import LEAST_S, Gpm
+from gmg_tui.machine.gpu.gpm import MIN_SAMPLE_GAP_S, Gpm
 from gmg_tui.machine.gpu.xids import XidEvents, meaning
 from tests.hardware.conftest import Record
 
@@ -38,7 +38,7 @@ def test_sm_activity_is_high_on_a_busy_gpu(handles: list[Any], record: Record, h
     gpm = Gpm(handles[0])
     try:
         gpm.read()
-        threading.Event().wait(LEAST_S + 0.5)  # GPM compares two samples that are about a second apart
+        threading.Event().wait(MIN_SAMPLE_GAP_S + 0.5)  # GPM compares two samples that are about a second apart
         sm_pct = gpm.read()
     finally:
         gpm.free()

@@ -142,7 +142,7 @@ class Node:
                 async with asyncio.timeout(_START_TIMEOUT_S):
                     self.machine = str((await connection.greet(order)).get("machine", ""))
                     streams = connection.reader, connection.writer
-                    client = await EngineClient.over(streams, f"{self.name}'s agent", max_bytes=MAX_BYTES)
+                    client = await EngineClient.greet(streams, f"{self.name}'s agent", max_bytes=MAX_BYTES)
             except (OSError, EOFError, TimeoutError) as error:
                 await connection.close()  # then all of its error output has been read
                 late = f"no answer within {_START_TIMEOUT_S:.0f} s: " if isinstance(error, TimeoutError) else ""

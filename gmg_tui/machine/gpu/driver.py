@@ -21,13 +21,13 @@ LIBRARY_GONE = frozenset(
         pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
     }
 )
-"""Codes by which NVML as a whole has stopped answering, whichever GPU was asked."""
+"""Error codes of NVML as a whole, whichever GPU was queried."""
 
 FATAL = LIBRARY_GONE | {pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED}
 """Codes after which the handle is of no further use."""
 
 GPU_LOST = FATAL - LIBRARY_GONE | {pynvml.NVML_ERROR_GPU_NOT_FOUND, pynvml.NVML_ERROR_NOT_FOUND}
-"""Codes by which NVML reports, when a handle is looked up, that it cannot reach the GPU."""
+"""Error codes of a handle's look-up that mean an unreachable GPU."""
 
 UNSUPPORTED = frozenset({pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND})
 
@@ -85,7 +85,7 @@ def unavailable(error: pynvml.NVMLError) -> NvmlUnavailable:
 
 
 def gpu_trouble(error: pynvml.NVMLError | NvmlUnavailable) -> str:
-    """Why a GPU has no metrics, in one line."""
+    """Returns one line on why a GPU has no metrics."""
     if isinstance(error, NvmlUnavailable):
         return str(error)
     return _GPU_TEXTS.get(error.value) or f"NVML: {_reason(error)}"
@@ -97,7 +97,7 @@ class Asker:
     def __init__(self, handle: Any) -> None:
         self._handle = handle
         self.refusal: str | None = None
-        """Why the last refused query was refused, in one line; None if none was, or if it is just unsupported."""
+        """One line on the last refused query; None if none was refused, or only as unsupported."""
 
     def __call__(self, question: Callable[..., _T], *arguments: object) -> _T | None:
         """The answer to `question(handle, *arguments)`; None if the GPU does not give one.
@@ -119,12 +119,12 @@ class Asker:
 
 
 def plausible(value: _Number | None, most: float) -> _Number | None:
-    """Returns `value`, or None where no GPU could have it: a driver in trouble reports -1 as an unsigned number."""
+    """Returns `value`, or None if no GPU could have it: a driver in trouble reports -1 as an unsigned number."""
     return value if value is not None and 0 <= value <= most else None
 
 
 class Driver(Protocol):
-    """What the engine asks of the GPUs: of NVML, or of simulated GPUs. `nvml.Nvml` describes each member."""
+    """The engine's interface to the GPUs, real (NVML) or simulated. `nvml.Nvml` describes each member."""
 
     error: str | None
     silent: tuple[tuple[int, str], ...]

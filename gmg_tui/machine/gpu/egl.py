@@ -34,7 +34,7 @@ class EglMap(Struct, frozen=True):
     error: str | None = None
 
     def index_of(self, gpu: Gpu) -> tuple[int | None, str]:
-        """The EGL index of `gpu`, for `EGL_DEVICE_ID`, and how it was determined; or None and the reason, in one line."""
+        """Returns the EGL index of `gpu` for `EGL_DEVICE_ID`, or None, and in either case one line on the reason."""
         if gpu.mig_index is not None:
             return None, "a MIG instance has no graphics"
         if self.error:
@@ -107,7 +107,7 @@ async def probe(timeout_s: float = 10.0) -> EglMap:
 
 
 def _same_address(first: str | None, second: str | None) -> bool | None:
-    """Whether two PCI addresses are the same; None when an address is unknown.
+    """True if two PCI addresses are the same; None if either is unknown.
 
     NVML writes `00000000:1B:00.0`, sysfs `0000:1b:00.0`.
     """

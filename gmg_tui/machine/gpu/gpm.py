@@ -1,6 +1,6 @@
 """True utilisation by a GPU's own counters (GPM, from Hopper on).
 
-`nvmlDeviceGetUtilizationRates` is the share of time in which at least one kernel ran: one thread can make it 100 %.
+`nvmlDeviceGetUtilizationRates` is the share of time with at least one running kernel: one thread can make it 100 %.
 GPM's SM activity is DCGM's `SM_ACTIVE`. No privilege is documented for it (nvml.h, nvmlGpm*).
 """
 
@@ -16,7 +16,7 @@ import pynvml
 from gmg_tui.machine.gpu.driver import FATAL, UNSUPPORTED, plausible
 from gmg_tui.machine.gpu.nvml_metrics import MAX_PCT
 
-LEAST_S = 0.9
+MIN_SAMPLE_GAP_S = 0.9
 """Between two samples: NVML wants about a second (nvml.h, nvmlGpmMetricsGet)."""
 _MAX_REPORTED_PCT = 150.0
 """A little over 100 % happens (github.com/NVIDIA/DCGM/issues/152)."""
@@ -44,14 +44,14 @@ class Gpm:
             self.free()
 
     def read(self) -> float | None:
-        """The share of the SMs that were busy between the last two samples, at least `LEAST_S` apart, per cent.
+        """The share of the SMs that were busy between the last two samples, at least `MIN_SAMPLE_GAP_S` apart, per cent.
 
         None before the second sample, and where it is not supported.
 
         Raises `pynvml.NVMLError` when the GPU is lost or NVML is gone (`FATAL`).
         """
         now = time.monotonic()
-        if not self._off and (self._taken_at is None or now - self._taken_at >= LEAST_S):
+        if not self._off and (self._taken_at is None or now - self._taken_at >= MIN_SAMPLE_GAP_S):
             self._taken_at = now if self._answered(self._measure) else None
         return self._newest
 

@@ -30,7 +30,7 @@ _BUSY_PSTATE = 2
 
 
 def read(ask: Asker) -> GpuHealth:
-    """What a GPU reports of its health, and what is wrong by that. Raises what an `Asker` raises."""
+    """Reads a GPU's health, and judges it. Raises the errors of `Asker`."""
     errors = [
         plausible(ask(pynvml.nvmlDeviceGetTotalEccErrors, kind, pynvml.NVML_VOLATILE_ECC), _MAX_COUNT)
         for kind in _TYPES
@@ -102,7 +102,7 @@ class Healths:
         self._lock = threading.Lock()
 
     def of(self, uuid: str) -> GpuHealth | None:
-        """What was read last; None before that, and where a GPU reports nothing."""
+        """Returns the last reading; None before the first, and for a GPU that reports nothing."""
         return self._newest.get(uuid)
 
     def update(self, uuid: str, ask: Asker) -> GpuHealth | None:

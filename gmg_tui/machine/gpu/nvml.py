@@ -34,7 +34,7 @@ __all__ = ["Nvml", "NvmlUnavailable"]
 _MAX_CUDA = 99_990
 """The newest version, as NVML reports it, that is plausible: 99.9."""
 RETRY_S = 10.0
-"""How long to wait before a lost GPU or driver is tried again, seconds."""
+"""Seconds between attempts to reach a lost GPU or driver."""
 
 
 class Nvml:
@@ -46,9 +46,9 @@ class Nvml:
 
     def __init__(self, retry_s: float = RETRY_S) -> None:
         self.error: str | None = None
-        """Why NVML as a whole does not answer at the moment, in one line; None while it does."""
+        """One line on why NVML as a whole does not answer now; None while it does."""
         self.silent: tuple[tuple[int, str], ...] = ()
-        """Indices of the GPUs that the last `gpus` could not identify, or an instance of, each with the reason in one line."""
+        """Indices of the GPUs that the last `gpus` could not identify, or an instance of, each with a line on the reason."""
         self._retry_s = retry_s
         self._retry_at = 0.0
         self._reviving = threading.Lock()
@@ -120,7 +120,7 @@ class Nvml:
     def check_health(self, gpu: Gpu) -> GpuHealth | None:
         """Read the health of a GPU, or of the GPU that a MIG instance is on; samples have it from then on.
 
-        Returns None where it reports none, or does not answer.
+        Returns None if it reports none, or does not answer.
         """
         if self.error is not None:
             return None
@@ -228,7 +228,7 @@ class Nvml:
             raise NvmlUnavailable(self.error)
 
     def _answers(self) -> bool:
-        """Whether NVML may be queried, after an attempt to revive it if one is due."""
+        """True if NVML can be queried, after an attempt to revive it if one is due."""
         if self.error is None:
             return True
         with self._reviving:
@@ -306,7 +306,7 @@ def _gpu_and_instances(index: int, silent: list[tuple[int, str]]) -> list[Gpu]:
 
 
 def _uuid(handle: Any) -> str:
-    """The UUID. Raises `pynvml.NVMLError`, or `NvmlUnavailable` for bytes by which nothing could be looked up."""
+    """Returns the UUID. Raises `pynvml.NVMLError`, or `NvmlUnavailable` for bytes that could not be looked up."""
     uuid = text_of(pynvml.nvmlDeviceGetUUID, handle)
     if not re.fullmatch(r"[!-~]+", uuid):
         raise NvmlUnavailable(f"NVML reports no valid UUID: {uuid!r}")

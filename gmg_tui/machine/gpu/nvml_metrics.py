@@ -90,14 +90,14 @@ def memory_total_mib(ask: Asker) -> int | None:
 
 
 def _memory(ask: Asker) -> Any:
-    """NVML's figures, in bytes; None where the total is unknown or impossible."""
+    """Returns NVML's figures, in bytes; None if the total is unknown or impossible."""
     # Version 2 excludes what the driver reserves for itself from `used`, as nvidia-smi does since R510.
     memory = ask(pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2) or ask(pynvml.nvmlDeviceGetMemoryInfo)
     return memory if memory and plausible(memory.total, _MAX_MEMORY_MIB * MIB) else None
 
 
 def _scaled(value: int | None, per_unit: int, most: float) -> float | None:
-    """`value` in a unit of so many, up to `most` of that unit."""
+    """Returns `value` divided by `unit`, if at most `most`."""
     return None if value is None else plausible(value / per_unit, most)
 
 

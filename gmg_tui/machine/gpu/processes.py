@@ -23,7 +23,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def in_initial_namespace() -> bool:
-    """Whether PIDs here are the host's, which NVML reports.
+    """True if PIDs here are the host's, which NVML reports.
 
     The driver ignores PID namespaces: in a container the same number is another process (NVIDIA/nvidia-docker#1483).
     """

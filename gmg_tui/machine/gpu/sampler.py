@@ -17,9 +17,9 @@ _LOG = logging.getLogger(__name__)
 SLOW_S = 5.0
 """About how often the slow metrics are refreshed, seconds."""
 HEALTH_S = 30.0
-"""How often the health is read, seconds."""
+"""Seconds between readings of the health."""
 _AGE_S = 1.0
-"""How long before the end of its round a sample was read, where that is worth showing."""
+"""Age of a sample at the end of its round that is worth showing, seconds."""
 
 Deliver = Callable[[tuple[GpuSample, ...], str | None], None]
 """Takes the samples of all GPUs, and why NVML as a whole does not answer; called in the sampler's thread."""

@@ -64,13 +64,13 @@ def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None, silen
 
 
 def left_out(silent: Silent, gpus: str | None, visible: str | None) -> str | None:
-    """Returns the warning that GPUs which do not answer are left out; None where others were named, or all answer."""
+    """Returns the warning that silent GPUs are left out; None if others were named, or all answer."""
     named = visible is not None or (gpus is not None and "," in gpus)
     return None if named or not silent else f"{unanswered(silent)}; no worker runs there"
 
 
 def unanswered(silent: Silent) -> str:
-    """Returns which GPUs do not answer and why, in one line; empty if none."""
+    """Returns one line on the GPUs that do not answer; empty if all do."""
     names: dict[str, list[str]] = {}
     for index, reason in silent:
         instance, _, why = reason.partition(": ") if reason.startswith("MIG ") else ("", "", reason)

@@ -1,4 +1,4 @@
-"""How long the driver may be silent, and the lines for it. A driver that hangs answers nobody, maybe for hours."""
+"""Limits for a silent driver, and the messages about it. A driver that hangs answers nobody, maybe for hours."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ LATE_S = 3.0
 SILENT_S = 15.0
 """From then on metrics count as unknown."""
 GIVE_UP_S = 60.0
-"""How long an attempt waits for the driver."""
+"""Seconds that an attempt waits for the driver."""
 OPEN_S = 120.0
-"""How long a session, or a command, waits for its GPUs' names; without persistence mode each GPU takes seconds."""
+"""Seconds to wait for the GPUs' names; without persistence mode each GPU takes seconds."""
 NO_ANSWER = "no answer from the driver"
-"""Why there are no metrics."""
+"""Reason for missing metrics."""
 
 
 def gave_up(waited_s: float) -> str:
-    """Why something failed that has waited for the driver, in one line."""
+    """Returns the message of a call that has waited for the driver in vain."""
     return f"the NVIDIA driver has not answered for {waited_s:.0f} s; `dmesg` may have the cause"
 
 
@@ -35,7 +35,7 @@ def open_nvml() -> tuple[Nvml, tuple[Gpu, ...]]:
 
 
 def answer_of(function: Callable[[], _T]) -> _T:
-    """What `function` returns or raises, which asks the driver. Raises `NvmlUnavailable` if that takes too long."""
+    """Returns or raises the result of a driver call. Raises `NvmlUnavailable` if it takes too long."""
     asking = begin(function)
     wait([asking], OPEN_S)
     if not asking.done():

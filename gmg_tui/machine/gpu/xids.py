@@ -1,8 +1,8 @@
 """Xids, the errors that the driver reports of a GPU: how they are received, what each means, and what to do.
 
-The meanings are those of NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, for Ampere and
+The meanings come from NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, for Ampere and
 later). Its "immediate action" gives the severity: what asks for a reset of the GPU or a reboot is fatal; where the
-application is to be restarted or corrected, a script is the cause, except for 32, of which the catalog reports that
+application is to be restarted or corrected, a script is the cause, except for 32: the catalog reports that
 applications rarely are; everything else is degraded. 61 is from the archived table for Volta and earlier. 109 asks for a
 reset there, while NVIDIA's k8s-device-plugin counts it among the application's errors: it is degraded here.
 """
@@ -30,10 +30,10 @@ _FATAL, _DEGRADED = True, False
 
 
 class Meaning(NamedTuple):
-    """What an Xid stands for."""
+    """The meaning of an Xid."""
 
     fatal: bool | None
-    """As of `GpuTrouble`; None where a script has caused it."""
+    """As in `GpuTrouble`; None if a script has caused it."""
     text: str
     advice: str = _SCRIPT
 
@@ -93,7 +93,7 @@ def meaning(code: int) -> Meaning:
 
 
 def trouble(xid: Xid) -> GpuTrouble | None:
-    """What follows from an Xid; None where a script has caused it."""
+    """Returns the consequence of an Xid; None if a script has caused it."""
     fault = meaning(xid.code)
     if fault.fatal is None:
         return None

@@ -29,7 +29,7 @@ OLDEST = 10
 """The first of those that it reads; 10 and 11 have tables that are not used any more."""
 _UPDATE = "; update gmg-tui"
 _BUSY_S = 5.0
-"""How long to wait for another process's lock before it counts as an error."""
+"""Timeout of another process's lock, after which it counts as an error."""
 _STALE_S = 60.0
 
 
@@ -76,7 +76,7 @@ class AttemptCurves(Struct, frozen=True, omit_defaults=True):
 
 
 class MetricsRow(NamedTuple):
-    """A slot's metrics in one second, or in several as they age (`thinning`); None where unknown."""
+    """A slot's metrics in one second, or in several as they age (`thinning`)."""
 
     time: float
     """Unix time of the first second."""
@@ -97,7 +97,7 @@ class MetricsRow(NamedTuple):
 
 
 Record = Snapshot | JobRecord | JobAttempt | AttemptCurves | MetricsRow
-"""What is written; the newest of all but metrics replaces the one before."""
+"""Records that the store takes; the newest replaces the one before, except for metrics."""
 
 _TABLES = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -179,8 +179,8 @@ def _statement(record: Record) -> tuple[str, tuple[Any, ...]]:
 def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:
     """Open the store at `path`, or create it where that is allowed, private to this user (mode 0600).
 
-    It has a rollback journal, not a write-ahead log: a state folder may be shared by machines, on which other engines and
-    readers run, and a write-ahead log needs memory that they do not share.
+    It has a rollback journal, not a write-ahead log: several machines may use one state folder, and a write-ahead log
+    needs memory that they do not share.
 
     Raises:
         sqlite3.Error: SQLite cannot: locked, full, damaged.

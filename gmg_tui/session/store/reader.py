@@ -41,7 +41,7 @@ FROM metrics JOIN steps USING (slot) WHERE time >= first GROUP BY slot, step ORD
 """
 _LAST = f"""
 SELECT {", ".join(MetricsRow._fields)}, max(time + (state IS 'running') * 1e10) FROM metrics GROUP BY slot, job
-"""  # noqa: S608 - the other columns are those of the row that has the maximum, as SQLite documents
+"""  # noqa: S608 - the other columns belong to the row with the maximum, as SQLite documents
 _BLOCKS = """
 WITH runs AS (SELECT slot, job, min(time) AS first FROM metrics WHERE state = 'running' GROUP BY slot, job)
 SELECT slot, job, CAST((time - first) / ? AS INTEGER) AS block, avg(fps)
@@ -105,7 +105,7 @@ class Stored:
 
     @property
     def last_snapshot(self) -> Snapshot | None:
-        """The last snapshot of the session; None where none was written."""
+        """The last snapshot of the session; None if none was written."""
         row = self._db.execute("SELECT value FROM meta WHERE key = 'snapshot'").fetchone()
         return None if row is None else msgspec.json.decode(row[0], type=Snapshot)
 

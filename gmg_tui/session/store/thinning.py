@@ -8,7 +8,7 @@ from typing import Final
 from gmg_tui.session.store.database import MetricsRow
 
 _STEPS: Final = ((3600.0, 10), (86_400.0, 60))
-"""Age from which metrics are kept at longer steps, and these; seconds."""
+"""Pairs of an age and the step of older metrics, seconds."""
 MAX_ROWS = 5000
 """Rows that one call reads for each step."""
 _MAXIMA: Final = ("memory_used_mib", "temperature_c")
@@ -43,7 +43,7 @@ _PUT = f"INSERT INTO metrics (rowid, {', '.join(_COLUMNS)}) VALUES ({', '.join('
 def thin(db: sqlite3.Connection) -> bool:
     """Thins what has come of age, by the newest row's time. Returns True if more is left than one call may read.
 
-    Rows keep the order in which they were written. Raises `sqlite3.Error`.
+    Rows stay in the order of their writing. Raises `sqlite3.Error`.
     """
     newest = db.execute("SELECT time FROM metrics ORDER BY rowid DESC LIMIT 1").fetchone()
     full = [_thin(db, step_s, newest[0] - age_s) for age_s, step_s in _STEPS] if newest is not None else []

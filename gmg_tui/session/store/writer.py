@@ -24,20 +24,20 @@ _log = logging.getLogger(__name__)
 MAX_METRICS = 20_000
 """Rows that may wait: some minutes of 64 slots, some megabytes."""
 _METRICS_S = 5.0
-"""How often metrics are written when nothing else is."""
+"""Interval of writes with metrics alone."""
 _THIN_S = 60.0
 """Between two passes that thin the metrics."""
 _RETRY_S = 1.0
 _REFUSED_S = 10.0
-"""How long a closing writer keeps trying."""
+"""Seconds that a closing writer keeps trying."""
 _HUNG_S = 20.0
-"""How long to wait for a closing writer: a network file system may never answer."""
+"""Seconds to wait for a closing writer: a network file system may never answer."""
 _EXPORT_REST = 50.0
 """The pause after files were generated, in multiples of how long that took."""
 
 
 class _Backlog:
-    """What waits to be written: the newest record of each thing, none of which is dropped, and the newest metrics."""
+    """The records to write: the newest of each thing, none of them dropped, and the newest metrics."""
 
     def __init__(self) -> None:
         self.records: dict[object, Record] = {}
@@ -45,7 +45,7 @@ class _Backlog:
         self.metrics: deque[MetricsRow] = deque(maxlen=MAX_METRICS)
 
     def put(self, record: Record) -> None:
-        """Add a record; a job's without results leaves those of the earlier one."""
+        """Adds a record; a job's without results leaves the earlier results."""
         key: object = type(record)
         match record:
             case MetricsRow():
@@ -84,16 +84,16 @@ class StoreWriter:
         self._trouble = trouble
         self._export = export
         self._fresh, self._waiting = _Backlog(), _Backlog()
-        """What was accepted since the last write, and what is being written."""
+        """The records since the last write, and the ones being written."""
         self._due = asyncio.Event()
         self._closing = False
         self._task: asyncio.Task[None] | None = None
         self._db: sqlite3.Connection | None = None
         self._is_new = True
-        """Whether the store may be created: not again once it was opened, as it would lack what was written before."""
+        """True if the store may be created: not again once it was opened, as earlier records would be missing."""
         self._export_trouble: str | None = None
         self._ended = False
-        """Whether the end of a job was written since the files were generated."""
+        """True if the end of a job was written since the files were generated."""
         self._not_before = 0.0
         self._thin_at = 0.0
         """When metrics are thinned next, monotonic seconds."""
@@ -146,7 +146,7 @@ class StoreWriter:
                 self._due.set()
 
     async def _write(self) -> str | None:
-        """Write what waits; why that is not possible, in one line."""
+        """Writes the backlog. Returns one line on why that is not possible; None if it is."""
         fresh, self._fresh = self._fresh, _Backlog()
         for record in fresh:
             self._waiting.put(record)
@@ -184,7 +184,7 @@ class StoreWriter:
         self._thin_at = now if more else now + _THIN_S
 
     async def _generate(self, closing: bool) -> str | None:
-        """Generate the files if that is due; why they are out of date, in one line."""
+        """Generates the files if that is due. Returns one line on why they are out of date; None if they are not."""
         due = self._ended and time.monotonic() >= self._not_before
         if self._export is None or not (due or closing):
             return self._export_trouble

@@ -28,7 +28,7 @@ def test_gpus_of_a_job(environ: dict[str, str], count: int, expected: str | None
 
 def test_time_left_is_short_in_the_last_ten_minutes() -> None:
     job = Allocation("42", ends=1000.0)
-    assert allocation.left(job, 1000.0 - 7200) == ("Slurm 42: 2h 00m left", False)
-    assert allocation.left(job, 500.0) == ("Slurm 42: 8:20 left", True)
-    assert allocation.left(Allocation("42"), 0.0) is None
-    assert allocation.left(None, 0.0) is None
+    assert allocation.remaining_time(job, 1000.0 - 7200) == ("Slurm 42: 2h 00m left", False)
+    assert allocation.remaining_time(job, 500.0) == ("Slurm 42: 8:20 left", True)
+    assert allocation.remaining_time(Allocation("42"), 0.0) is None
+    assert allocation.remaining_time(None, 0.0) is None
