@@ -124,6 +124,7 @@ def test_an_error_about_a_setting_names_the_file(file: Path, gmg: Gmg) -> None:
     assert gmg("--cpu", "1", "--pattern", "y", "sim.py").stderr.startswith("gmg-tui: --pattern 'y'")
 
 
+@pytest.mark.process  # git, for the commit
 @pytest.mark.parametrize("text", ["bad = 1", "[options\n"])
 def test_commands_that_do_not_start_or_draw_ignore_a_broken_file(file: Path, gmg: Gmg, text: str) -> None:
     file.write_text(text)

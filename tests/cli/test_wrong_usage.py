@@ -75,7 +75,7 @@ def nothing_is_left(files: Path) -> Iterator[None]:
             "{foo} has no value; there are: slot, gpu, i, n, seed; literal braces are {{foo}}",
         ),
         ("tune sim.py {n_envs} {n_env}", "{n_env} has no value; did you mean n_envs?"),
-        ("guide slurm", "there is no topic slurm; see many-machines, options"),
+        ("guide slurm", "there is no topic slurm; see checkpoints, many-machines, options"),
         ("guide tunig", "there is no topic tunig; did you mean tuning?"),
         ("stop --all sim-1", "--all stops all running sessions; leave out the names"),
         ("rm", "give session names, or --older AGE and --keep N, as in: gmg-tui rm --older 30d --keep 5"),

@@ -148,7 +148,7 @@ def _fps(count: int) -> list[str]:
 async def test_a_warning_before_thousands_of_progress_lines_is_shown_and_found(tmp_path: Path) -> None:
     app = _app(tmp_path, ["first", WARNING, *_fps(5000)])
     async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "following", "5,002 lines", "07:00:34 WARNING needle", "×5,000", "first")
+        await play.sees(pilot, "5,002 lines", "07:00:34 WARNING needle", "×5,000", "first")
         await press(pilot, "slash", *"WARNING", "enter")
         await play.sees(pilot, "match 1 of 1", "WARNING needle")
 
@@ -164,7 +164,7 @@ async def test_home_and_paging_reach_every_line_of_the_file_and_the_end_follows_
 ) -> None:
     app = _app(tmp_path, [f"line {number}" for number in range(2000)])
     async with app.run_test(size=TALL) as pilot:
-        await play.sees(pilot, "following", "line 1999")
+        await play.sees(pilot, "line 1999")
         await press(pilot, "home")
         await play.sees(pilot, "line 0 ", "paused at ")
         seen = set[int]()
@@ -184,7 +184,7 @@ def _numbers(app: FakedApp) -> set[int]:
 async def test_paging_up_passes_through_the_whole_file_without_a_gap(tmp_path: Path, small_pages: None) -> None:
     app = _app(tmp_path, [f"line {number}" for number in range(4000)])
     async with app.run_test(size=TALL) as pilot:
-        await play.sees(pilot, "following", "line 3999")
+        await play.sees(pilot, "line 3999")
         seen = set[int]()
         for _ in range(400):
             seen |= _numbers(app)
@@ -199,7 +199,7 @@ async def test_matches_of_the_whole_file_are_visited_in_both_directions(tmp_path
     lines = [f"needle {number}" if number % 4000 == 7 else f"line {number}" for number in range(20_000)]
     app = _app(tmp_path, lines)
     async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "following", "line 19999")
+        await play.sees(pilot, "line 19999")
         await press(pilot, "slash", *"needle", "enter")
         await play.sees(pilot, "match 5 of 5", "needle 16007")
         for key, shown in (("N", "4 of 5"), ("N", "3 of 5"), ("n", "4 of 5"), ("n", "5 of 5"), ("n", "1 of 5")):
@@ -211,7 +211,7 @@ async def test_matches_of_the_whole_file_are_visited_in_both_directions(tmp_path
         await press(pilot, "N", "n")
         await play.sees(pilot, "match 6 of 6", "a later needle")
         await press(pilot, "escape")
-        await play.sees(pilot, "following", "line 19999")
+        await play.sees(pilot, "line 19999")
 
 
 async def test_a_log_without_a_readable_file_is_searched_as_far_as_it_is_known(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ async def test_a_log_without_a_readable_file_is_searched_as_far_as_it_is_known(t
     (tmp_path / "logs/gpu0.log").unlink()
     os.mkfifo(tmp_path / "logs/gpu0.log")
     async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "following", "line 4999")
+        await play.sees(pilot, "line 4999")
         await press(pilot, "slash", *"line 4990", "enter")
         await play.sees(pilot, "match 1 of 1")
         await press(pilot, "home")
