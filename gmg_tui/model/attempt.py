@@ -13,23 +13,23 @@ class Fps(Struct, frozen=True, omit_defaults=True):
     """Environment steps per second of one attempt, over all environments."""
 
     last: float | None
-    """The number printed last; None where none was printed."""
+    """The number printed last; None if none was printed."""
     mean: float | None
     """The rate of the attempt: environment steps by wall time between the first and the last count, stalls included."""
     max: float | None
     """The greatest rate, printed or counted over some seconds; never below `mean` and `settled`. None before it is known."""
     samples: int
-    """How many numbers were printed."""
+    """Count of the printed numbers."""
     settled: float | None = None
-    """The rate now: environment steps by wall time over the last 10 s; None where that is unknown."""
+    """The rate now: environment steps by wall time over the last 10 s; None if unknown."""
     env_steps: float | None = None
     """Environment steps between the first and the last count."""
     seconds: float | None = None
     """Wall time between them."""
     counted: str | None = None
-    """What counts the steps: `probe`, inside the script, or `printed`, from the script's lines."""
+    """Counter of the steps: `probe`, inside the script, or `printed`, from the script's lines."""
     energy_j: float | None = None
-    """What the GPU used in `seconds`."""
+    """The GPU's energy in `seconds`."""
 
     def __post_init__(self) -> None:
         if self.max is not None:  # one rate may be printed, another counted
@@ -42,7 +42,7 @@ class Fps(Struct, frozen=True, omit_defaults=True):
 
 
 class Progress(Struct, frozen=True, omit_defaults=True):
-    """How far a run is, if the script reports it."""
+    """Progress of a run, if the script reports it."""
 
     done: float
     total: float
@@ -51,7 +51,7 @@ class Progress(Struct, frozen=True, omit_defaults=True):
     eta_s: float | None = None
     """Seconds to the end, from the pace of this attempt or from the script."""
     pace_per_s: float | None = None
-    """Units a second, as the script reports; None where it does not."""
+    """Units a second, as reported by the script; None if it reports none."""
 
 
 class Checkpoint(Struct, frozen=True, omit_defaults=True):
@@ -84,10 +84,10 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     """Unix time, seconds."""
     ended: float | None = None
     exit_code: int | None = None
-    """As `returncode` of asyncio: negative is a signal's number."""
+    """As asyncio's `returncode`: negative for the number of a signal."""
     state: WorkerState = WorkerState.STARTING
     reason: str | None = None
-    """Why it failed, in one line."""
+    """One line on why it failed."""
     given: tuple[str, ...] = ()
     """`args` before what differs from worker to worker was filled in: of the placeholders only a job's values are."""
     env: dict[str, str] = {}
@@ -96,7 +96,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     """NVML index of the slot's GPU; None on a CPU slot."""
     fps: Fps | None = None
     fps_of_group: bool = False
-    """Whether `fps` is the whole group's, which rank 0 reports."""
+    """True if `fps` is the whole group's, reported by rank 0."""
     n_envs: int | None = None
     """As the script prints it, or its arguments name it; None otherwise."""
     printed_envs: int | None = None
@@ -107,20 +107,20 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     no NaN, has null for it."""
     had_progress: bool = False
     comparable: bool = False
-    """Whether its running phase has lasted for long enough that its rate can be compared with others."""
+    """True if its running phase was long enough to compare its rate."""
     timed_out: bool = False
     gpu_util_mean_pct: float | None = None
     memory_peak_mib: float | None = None
     power_mean_w: float | None = None
     energy_j: float | None = None
     output_bytes: int | None = None
-    """Output so far, bytes; None where that is unknown."""
+    """Output until now, bytes; None if unknown."""
     start_s: float | None = None
     """Seconds from its start to its running phase; None before."""
     memory_rss_peak_mib: float | None = None
     """Peak of the resident memory of its whole process tree, scanned every few seconds."""
     checkpoints: tuple[Checkpoint, ...] = ()
-    """The newest of its worker, those of earlier attempts included, oldest first."""
+    """The newest checkpoints of its worker, with earlier attempts', oldest first."""
     continued_from: str | None = None
     """The path of the checkpoint that `--resume-args` named to it."""
     simulator: dict[str, str] = {}
@@ -151,7 +151,7 @@ NO_ATTEMPT = Attempt(0)
 
 
 class Settings(Struct, frozen=True, omit_defaults=True):
-    """What a worker is started with, placeholders not filled in."""
+    """A worker's arguments and environment before placeholders are filled in."""
 
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}

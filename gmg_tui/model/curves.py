@@ -18,7 +18,7 @@ class Curve(Struct, frozen=True, omit_defaults=True):
     values: tuple[float | None, ...] = ()
     """JSON, which has no NaN, has null for it and for infinity."""
     count: int = 0
-    """How many values the script has reported."""
+    """Count of the values that the script has reported."""
 
     @property
     def points(self) -> Iterator[tuple[float, int | None, float]]:

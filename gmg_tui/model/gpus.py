@@ -9,12 +9,12 @@ class GpuTrouble(Struct, frozen=True):
     """One thing that is wrong with a GPU."""
 
     fatal: bool
-    """Whether what runs there may fail, or compute wrong numbers, and nothing more is to be started; otherwise it works,
+    """True if work on the GPU may fail, or compute wrong numbers, and nothing more is to start; otherwise it works,
     but slower than it could, or not for long."""
     text: str
-    """What is wrong, in one sentence, with the figure and its unit."""
+    """One sentence on the fault, with the figure and its unit."""
     advice: str
-    """What to do."""
+    """The remedy."""
 
 
 class Xid(Struct, frozen=True):
@@ -24,7 +24,7 @@ class Xid(Struct, frozen=True):
     time: float
     """Unix time when it was first reported, seconds."""
     count: int = 1
-    """How often it was reported."""
+    """Count of its reports."""
 
 
 class GpuHealth(Struct, frozen=True, omit_defaults=True):
@@ -33,13 +33,13 @@ class GpuHealth(Struct, frozen=True, omit_defaults=True):
     ecc_corrected: int | None = None
     ecc_uncorrected: int | None = None
     remap_pending: bool | None = None
-    """Whether a row waits for a reset of the GPU to be replaced."""
+    """True if a row waits for a reset of the GPU to be replaced."""
     remap_failed: bool | None = None
-    """Whether a row could not be replaced."""
+    """True if a row could not be replaced."""
     memory_temperature_c: float | None = None
-    """Of the HBM."""
+    """The HBM's."""
     memory_temperature_max_c: float | None = None
-    """From which on the driver slows the GPU down to cool its memory."""
+    """Temperature above which the driver slows the GPU down to cool its memory."""
     pcie_gen: int | None = None
     pcie_gen_max: int | None = None
     """The highest that GPU and slot have in common."""
@@ -47,13 +47,13 @@ class GpuHealth(Struct, frozen=True, omit_defaults=True):
     """Lanes."""
     pcie_width_max: int | None = None
     nvlink_recoveries: int | None = None
-    """How often a link has failed and was set up again."""
+    """Count of a link's failures and recoveries."""
     pstate: int | None = None
     """The performance state, 0 (full clocks) to 15."""
     xids: tuple[Xid, ...] = ()
     """In this session, each code once, the newest last."""
     troubles: tuple[GpuTrouble, ...] = ()
-    """What is wrong, the worst first."""
+    """Faults, the worst first."""
 
     @property
     def fatal(self) -> GpuTrouble | None:
@@ -73,7 +73,7 @@ class Gpu(Struct, frozen=True, omit_defaults=True):
     memory_total_mib: int | None = None
     power_limit_w: float | None = None
     persistence: bool | None = None
-    """Whether the driver keeps the GPU initialised with no client (persistence mode)."""
+    """True if the driver keeps the GPU initialised with no client (persistence mode)."""
     mig_index: int | None = None
     """Index of the instance on its GPU; None for a whole GPU."""
     parent_uuid: str | None = None
@@ -85,11 +85,11 @@ class Gpu(Struct, frozen=True, omit_defaults=True):
     cuda: str | None = None
     """The newest CUDA that the driver runs."""
     mig: bool = False
-    """Whether the GPU is in MIG mode: nothing runs on the GPU as a whole, only on its instances."""
+    """True in MIG mode: nothing runs on the GPU as a whole, only on its instances."""
 
 
 class Slot(Struct, frozen=True, omit_defaults=True):
-    """Where one worker can run."""
+    """A place for one worker."""
 
     name: str
     """`gpu0`, `gpu0-mig1` or `cpu0`."""
@@ -100,7 +100,7 @@ class Slot(Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_mig(self) -> bool:
-        """Whether it is an instance of a GPU."""
+        """True for an instance of a GPU."""
         return self.gpu is not None and self.gpu.mig_index is not None
 
 
@@ -116,12 +116,12 @@ class GpuProcess(Struct, frozen=True, omit_defaults=True):
     slot: str | None = None
     """The slot of this session whose worker it belongs to; None for others."""
     foreign: bool = False
-    """Whether the PID is of the host's namespace and this process runs in a container's: here the number means another
+    """True if the PID is of the host's namespace and this process runs in a container's: here the number means another
     process, or none."""
 
     @property
     def own_pid(self) -> int | None:
-        """The PID, to be compared with those of processes here; None for a foreign one."""
+        """The PID in this namespace; None for a foreign one."""
         return None if self.foreign else self.pid
 
 
@@ -130,11 +130,11 @@ class GpuSample(Struct, frozen=True, omit_defaults=True):
 
     uuid: str
     lost: bool = False
-    """Whether NVML reports the GPU as lost (`NVML_ERROR_GPU_IS_LOST`), or can no longer reach it."""
+    """True if NVML reports the GPU as lost (`NVML_ERROR_GPU_IS_LOST`), or can no longer reach it."""
     error: str | None = None
-    """Why there are no metrics, in one line."""
+    """One line on why there are no metrics."""
     age_s: float | None = None
-    """How long ago they were read, once that is later than they should be; with an `error`, how long the driver has
+    """Age of the reading, once it is later than it should be; with an `error`, for how long the driver has
     been silent. None while samples come in time."""
     gpu_util_pct: float | None = None
     memory_util_pct: float | None = None
@@ -156,12 +156,12 @@ class GpuSample(Struct, frozen=True, omit_defaults=True):
     """The GPU's energy counter, since the driver was loaded."""
     processes: tuple[GpuProcess, ...] | None = None
     sm_pct: float | None = None
-    """The share of the SMs that were busy (DCGM's SM_ACTIVE); None where the GPU does not support GPM, and before its
+    """Share of busy SMs (DCGM's SM_ACTIVE); None if the GPU does not support GPM, and before its
     second sample. Utilisation shows only that some kernel ran."""
     health: GpuHealth | None = None
     """None before the first check."""
 
     @property
     def silent(self) -> bool:
-        """Whether the driver has not answered for so long that the GPU's state is unknown."""
+        """True if the driver has been silent for too long to know the GPU's state."""
         return self.error is not None and self.age_s is not None

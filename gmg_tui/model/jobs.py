@@ -23,18 +23,18 @@ MAX_NAMES = 1000
 
 
 class SweepSpec(Struct, frozen=True, omit_defaults=True):
-    """What `session.json` keeps of a sweep besides what is run; its jobs are in the session's store."""
+    """The part of a sweep in `session.json` besides its program; its jobs are in the session's store."""
 
     per_gpu: int = 1
     """Jobs on one GPU at once."""
     timeout_s: float | None = None
-    """How long one attempt may take; None for no limit."""
+    """Time limit of an attempt; None for no limit."""
     file: str | None = None
     """The experiments' file, absolute; None for a sweep without one."""
     best: str | None = None
-    """The column by which its final table is ordered, with `-` before it for the smallest first."""
+    """The column to sort its final table by, with a leading `-` for the smallest first."""
     retry_failed: bool = False
-    """Whether an engine that goes on with it runs failed jobs again."""
+    """True if a resuming engine runs failed jobs again."""
 
 
 class JobRecord(Struct, frozen=True, omit_defaults=True):
@@ -50,17 +50,17 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     position: float = 0.0
     """Its position in the queue: the job with the smallest is the next."""
     reason: str | None = None
-    """Why it failed, was stopped, or waits, in one line."""
+    """One line on why it failed, was stopped, or waits."""
     only: str | None = None
     """The slot that it must run on; None for any."""
     world_size: int | None = None
-    """How many ranks it has, each on a slot of its own; None where it is one process."""
+    """Number of its ranks, each on a slot of its own; None for one process."""
     group: str | None = None
     """Its group's name."""
     rank: int | None = None
     """In a plain run, the one that the slot's worker is in its group; None for a sweep's job, which is all ranks."""
     slot: str | None = None
-    """Where it runs, or ran last; the first of several."""
+    """Its current or last slot; the first of several."""
     slots: tuple[str, ...] = ()
     """All its slots, in the order of its ranks; empty where it takes only one."""
     gpu_uuid: str | None = None
@@ -71,7 +71,7 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     ended: float | None = None
     """Unix time when it left its last slot, seconds."""
     elapsed_s: float | None = None
-    """How long it has run, from its first process on, including the pauses between attempts."""
+    """Its run time from the start of its first process, including the pauses between attempts."""
     energy_j: float | None = None
     """Of all attempts, which `last.energy_j` is not."""
     args: tuple[str, ...] | None = None
@@ -88,7 +88,7 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
 
     @property
     def width(self) -> int:
-        """How many slots it takes at once."""
+        """Number of slots that it takes at once."""
         return self.world_size or 1
 
 

@@ -1,4 +1,4 @@
-"""What to run, how, and on which machines."""
+"""The definition of a run: program, options, machines."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ UnixTime = Annotated[float, Meta(ge=0, lt=253_402_214_400)]
 
 
 class DdpSpec(Struct, frozen=True, omit_defaults=True):
-    """How the workers of a run form groups."""
+    """Groups of the workers of a run."""
 
     size: int | None = None
     """Ranks in a group; None for one group over all slots."""
     virtual_local_rank: bool = False
-    """Whether each rank sees only its GPU, and is local rank 0; otherwise it sees all of its group's."""
+    """True if each rank sees only its GPU, and is local rank 0; otherwise it sees all of its group's."""
 
 
 class NodesSpec(Struct, frozen=True, omit_defaults=True):
     """The machines of a session, as given by `--nodes` and the options beside it."""
 
     where: str
-    """What starts the agents and, after a colon, where: `slurm`, `ray:ADDRESS`, `ssh:HOST,HOST`, or for tests `local:2`."""
+    """The launcher of the agents, and its argument: `slurm`, `ray:ADDRESS`, `ssh:HOST,HOST`, or for tests `local:2`."""
     orphan_wait_s: float = 60.0
-    """How long an agent goes on without its session's engine before it ends its workers."""
+    """Seconds that an agent runs without its session's engine before it ends its workers."""
     lost_after_s: float = 15.0
     """After how long without a message a node counts as lost, whatever the state of its connection: srun, ssh and TCP report
     the end of a machine minutes later, or never. Its jobs go back to their queue."""
 
 
 class AgentSpec(Struct, frozen=True, omit_defaults=True):
-    """What makes an engine the agent of a node: it runs what the session's engine requests."""
+    """Makes an engine the agent of a node: it runs what the session's engine requests."""
 
     node: str
     """Its name, which is the launcher's."""
@@ -64,11 +64,11 @@ class NodeView(Struct, frozen=True, omit_defaults=True):
     lost_since: float | None = None
     """Unix time since which it counts as lost: its workers are gone; None while it does not."""
     trouble: str | None = None
-    """What is wrong, in one line."""
+    """One line on the error."""
 
 
 class RunSpec(Struct, frozen=True, omit_defaults=True):
-    """What to run and how: the parsed command line, as kept in `session.json`.
+    """The definition of a session: the parsed command line, as kept in `session.json`.
 
     What is named as an option of `gmg_tui.session.options` is the value of that option.
     """
@@ -86,7 +86,7 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     python: str
     """The workers' interpreter."""
     python_given: bool = False
-    """Whether `--python` named it."""
+    """True if given by `--python`."""
     module: bool = False
     env: dict[str, str] = {}
     """As given by `--env`, placeholders not filled in."""
@@ -97,7 +97,7 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     readers: dict[str, dict[str, Any]] = {}
     """The tables `[readers.NAME]` of the settings, for `readers.formats`."""
     probe: bool = True
-    """Whether steps are counted in the workers' interpreters."""
+    """True if steps are counted in the workers' interpreters."""
     interval_s: float = 1.0
     summary: str | None = None
     """Absolute."""
@@ -114,11 +114,11 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     resume_args: tuple[str, ...] = ()
     """Added to the arguments of an attempt that can continue from a checkpoint, placeholders not filled in."""
     sweep: SweepSpec | None = None
-    """What to queue; None for a plain run of `script` on every slot."""
+    """The queue; None for a plain run of `script` on every slot."""
     tune: TuneSpec | None = None
-    """What the trials of a tuning search for, which are the jobs of `sweep`."""
+    """The search of a tuning, with its trials as the jobs of `sweep`."""
     ddp: DdpSpec | None = None
-    """How the workers form groups; None where they know nothing of each other."""
+    """The groups of the workers; None if they are independent."""
     own_options: tuple[str, ...] = ()
     """Words of `args` that are also options of gmg-tui, such as `--gpus`; the script may not know them."""
     nodes: NodesSpec | None = None
@@ -140,7 +140,7 @@ class Allocation(Struct, frozen=True, omit_defaults=True):
 
 
 class Versions(Struct, frozen=True, omit_defaults=True):
-    """What the workers' interpreter has, read from its files; None where they do not name it."""
+    """Versions in the workers' interpreter, read from its files; None if these do not name them."""
 
     python: str | None = None
     genesis: str | None = None
@@ -150,7 +150,7 @@ class Versions(Struct, frozen=True, omit_defaults=True):
 
 
 class Session(Struct, frozen=True, omit_defaults=True):
-    """What does not change while a session runs."""
+    """The constants of a session while it runs."""
 
     spec: RunSpec
     slots: tuple[Slot, ...]
@@ -177,7 +177,7 @@ class Session(Struct, frozen=True, omit_defaults=True):
 
     @property
     def idle_text(self) -> str:
-        """Which slots stay idle, and why, in one line; empty where none does."""
+        """One line on the idle slots and the reason; empty if there are none."""
         if not self.idle or self.spec.ddp is None:
             return ""
         count, size = len(self.slots) + len(self.idle), self.spec.ddp.size

@@ -16,7 +16,7 @@ from gmg_tui.model.worker import RankGroup, Worker, own_rates
 
 
 class Queue(Struct, frozen=True, omit_defaults=True):
-    """How far a sweep is, at one moment."""
+    """Progress of a sweep, at one moment."""
 
     waiting: int
     running: int
@@ -30,13 +30,13 @@ class Queue(Struct, frozen=True, omit_defaults=True):
     eta_s: float | None = None
     """Seconds to the end of all jobs, from the times of those that have ended; None before the first."""
     before_s: float = 0.0
-    """How long the sweep had run before it was resumed, in addition to `Snapshot.elapsed_s`."""
+    """Run time of the sweep before it was resumed, in addition to `Snapshot.elapsed_s`."""
     ended: bool = False
-    """Whether no job runs and none will start."""
+    """True if no job runs and none will start."""
     benched: dict[str, str] = {}
-    """Slots on whose GPU no job starts until a user allows it, and why, in one line."""
+    """Slots whose GPU is benched until a user allows it, each with one line on the reason."""
     stranded: bool = False
-    """Whether it has ended with jobs that wait, because every GPU that they may use is benched."""
+    """True if it has ended with waiting jobs, because every GPU that they may use is benched."""
 
     def after_loss(self) -> Queue:
         """Returns the queue once the engine has died: what ran waits."""
@@ -44,12 +44,12 @@ class Queue(Struct, frozen=True, omit_defaults=True):
 
     @property
     def jobs(self) -> int:
-        """How many there are."""
+        """Number of all jobs."""
         return self.waiting + self.running + self.done
 
     @property
     def done(self) -> int:
-        """How many have ended."""
+        """Number of the ended jobs."""
         return self.finished + self.failed + self.stopped
 
 
@@ -58,12 +58,12 @@ TERMINAL_WAYS = ("bell", "osc9", "osc777")
 
 
 class OccurrenceKind(StrEnum):
-    """What happened; the value is what a command gets in `GMG_EVENT`."""
+    """Kinds of occurrences; a command gets the value in `GMG_EVENT`."""
 
     STARTED = "started"
     """An attempt has started its process."""
     RECOVERED = "recovered"
-    """A stuck worker goes on."""
+    """A stuck worker has recovered."""
     RESTARTING = "restarting"
     FINISHED = "finished"
     STOPPED = "stopped"
@@ -80,18 +80,18 @@ class Occurrence(Struct, frozen=True, omit_defaults=True):
     """Something that has happened."""
 
     number: int
-    """From 1, in the order in which they happened."""
+    """From 1, in order of time."""
     time: float
     """Unix time, seconds."""
     kind: OccurrenceKind
     text: str
-    """What happened, and where, in one line."""
+    """One line on the occurrence and its place."""
     slot: str = ""
     job: int | None = None
     """Number of the job, in a sweep."""
     job_name: str = ""
     reason: str = ""
-    """Why, in one line; empty where there is none."""
+    """One line on the reason; empty if there is none."""
     quiet: bool = False
     """True if nobody is notified of it."""
 
@@ -107,14 +107,14 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
     samples: tuple[GpuSample, ...] = ()
     """One for each GPU of the session's slots."""
     nvml_error: str | None = None
-    """Why there are no metrics of any GPU, in one line; None if all is well or no slot is a GPU."""
+    """One line on why no GPU has metrics; None if all is well or no slot is a GPU."""
     notes: tuple[str, ...] = ()
-    """What the user should know of the session itself: disk full, folder gone …"""
+    """Notes about the session itself: disk full, folder gone …"""
     clients: int = 0
     queue: Queue | None = None
     """None in a plain run."""
     tuning: Tuning | None = None
-    """None where nothing is tuned."""
+    """None without a tuning."""
     groups: tuple[RankGroup, ...] = ()
     """Those whose ranks are on slots."""
     nodes: tuple[NodeView, ...] = ()
@@ -128,19 +128,19 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
 
     @property
     def ended(self) -> bool:
-        """Whether all workers have ended, and no job waits."""
+        """True if all workers have ended, and no job waits."""
         if self.queue is not None:
             return self.queue.ended
         return all(worker.state.ended for worker in self.workers)
 
     @property
     def total_s(self) -> float:
-        """How long the session has run, before it was resumed too."""
+        """Run time of the session, with the time before it was resumed."""
         return self.elapsed_s + (self.queue.before_s if self.queue is not None else 0.0)
 
     @property
     def outcome(self) -> str:
-        """How the session ended: `finished`, `failed` or `stopped`.
+        """The end of the session in a word: `finished`, `failed` or `stopped`.
 
         A tuning has finished if it has an answer, whatever its trials did.
         """
@@ -197,18 +197,18 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
 
 
 class Details(Struct, frozen=True, omit_defaults=True):
-    """What a details screen shows besides the snapshot; requested when needed."""
+    """The details of a worker, requested when needed."""
 
     slot: str
     command: tuple[str, ...]
     """The whole command line of the current attempt."""
     cwd: str
     env: dict[str, str]
-    """What gmg-tui sets for this worker."""
+    """Variables that gmg-tui sets for this worker."""
     unset: tuple[str, ...]
-    """What gmg-tui removes from the environment for this worker."""
+    """Variables that gmg-tui removes from the environment for this worker."""
     egl: str
-    """How `EGL_DEVICE_ID` was chosen, or why it is unset."""
+    """The origin of `EGL_DEVICE_ID`, or the reason why it is unset."""
     attempts: tuple[Attempt, ...]
     processes: tuple[GpuProcess, ...] | None = None
     """The processes on the slot's GPU, with their users and commands."""
@@ -241,11 +241,11 @@ class Stacks(Struct, frozen=True, omit_defaults=True):
 
     slot: str
     rank: int | None = None
-    """Its rank in its group; None where it is no rank."""
+    """Its rank in its group; None outside a group."""
     text: str = ""
     """The stacks of all threads, innermost frame first, as `faulthandler` writes them."""
     error: str | None = None
-    """Why there are none, in one line."""
+    """One line on why there are none."""
 
 
 def fps_per_watt(session: Session, snapshot: Snapshot) -> float | None:

@@ -1,4 +1,4 @@
-"""What a worker does, and how workers are started."""
+"""States of workers and phases of scripts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class WorkerState(StrEnum):
-    """What a worker is doing; the value is what the screen shows."""
+    """The state of a worker; the screen shows the value."""
 
     WAITING = "waiting"
     """For the start gate or for the queue."""
@@ -31,12 +31,12 @@ class WorkerState(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether no process is left and none will follow unless the user asks for one."""
+        """True if no process is left and none will follow unless the user requests one."""
         return self in _ENDED
 
     @property
     def live(self) -> bool:
-        """Whether a process of this worker exists."""
+        """True if a process of this worker exists."""
         return self in _LIVE
 
 
@@ -47,7 +47,7 @@ _LIVE = frozenset(
 
 
 class Phase(StrEnum):
-    """Where a Genesis script is, finer than `WorkerState`; the value is what the screen shows."""
+    """The phase of a Genesis script, finer than `WorkerState`; the screen shows the value."""
 
     NONE = ""
     """No process."""
@@ -65,7 +65,7 @@ class Phase(StrEnum):
 
 
 class StartMode(StrEnum):
-    """How a session's workers start (`--start`)."""
+    """The start of a session's workers (`--start`)."""
 
     GATED = "gated"
     """The first one alone, the others once it has written its mesh caches."""

@@ -9,7 +9,7 @@ MAX_LINE_BYTES = 8192
 """Longer lines are cut on the screen and in searches; the log file has them whole."""
 
 SEPARATOR = "──── gmg-tui: "
-"""How a line begins that gmg-tui writes into a log, before the output of each attempt."""
+"""Prefix of the lines that gmg-tui writes into a log before the output of each attempt."""
 
 ANSI = re.compile(
     rb"\x1b(?:"
@@ -26,7 +26,7 @@ _MAX_SEQUENCE_BYTES = 64
 
 _ESCAPE = re.compile(ANSI.pattern.decode("ascii"))
 _PLAIN_STYLE = re.compile(r"\x1b\[(?:(?:0|1|2|3[1-6])?(?:;|(?=m)))*m")
-"""What Rich writes for our tables; nothing that could hide text."""
+"""The sequences that Rich writes for our tables; none of them can hide text."""
 _HARMFUL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 and C1 controls except tab and line feed
     "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"  # invisible characters that reorder or hide text
@@ -34,9 +34,9 @@ _HARMFUL = re.compile(
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 _IGNORED = re.compile("[\u00ad\u034f\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-"""Soft hyphens, joiners and variation selectors: invisible, and of a width on which terminals disagree."""
+"""Soft hyphens, joiners and variation selectors: invisible, and of a width that terminals disagree on."""
 _CHANGED = re.compile(f"{_HARMFUL.pattern[:-1]}{_IGNORED.pattern[1:]}")
-"""What `safe` changes."""
+"""The characters and sequences that `safe` replaces."""
 
 
 def safe(text: str, *, styles: bool = False) -> str:
@@ -82,7 +82,7 @@ def visible(raw: bytes) -> bytes:
 
 
 def compact(raw: bytes) -> bytes:
-    """The beginning of a line, of which more follows, without what no terminal shows, such as the data of an image."""
+    """Returns the beginning of an unfinished line without invisible content, such as the data of an image."""
     if (string := _UNFINISHED.search(raw)) is not None:
         end, kept = string.start(), string[1] + string[2]
     else:

@@ -1,4 +1,4 @@
-"""What was tried: each set of arguments with what it reached over its attempts."""
+"""Results by arguments: each set of arguments with the results of its attempts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gmg_tui.model.states import WorkerState
 
 SETTLE_S = 10.0
 """A loop that has run for less, and has not finished, has not warmed up."""
-_LEAST_SLOTS = 3
+_MIN_SLOTS = 3
 """With fewer slots than this a median does not describe a single slot."""
 _SLOW_PCT = 3.0
 """A slot that is further below the median is slow."""
@@ -23,21 +23,21 @@ class Tried(Struct, frozen=True, omit_defaults=True):
     """One set of arguments, and what it reached in this session, over all its attempts and slots."""
 
     args: tuple[str, ...]
-    """As `Attempt.given`."""
+    """See `Attempt.given`."""
     env: dict[str, str] = {}
-    """As `Attempt.env`."""
+    """See `Attempt.env`."""
     slots: tuple[str, ...] = ()
-    """Where it ran, in the order in which it came there."""
+    """Its slots, in the order of their attempts."""
     attempts: int = 0
     running: int = 0
     """Attempts that run now."""
     failed: int = 0
     reason: str | None = None
-    """Why the newest attempt that failed did, in one line."""
+    """One line on the newest failure."""
     started: float = 0.0
     """When the newest attempt started, Unix seconds."""
     elapsed_s: float = 0.0
-    """How long its attempts took in total."""
+    """Total time of its attempts."""
     measured: int = 0
     """Attempts that have run for long enough: the rate is the mean of theirs."""
     rate: float | None = None
@@ -54,7 +54,7 @@ class Tried(Struct, frozen=True, omit_defaults=True):
 
 
 def fastest(rows: Iterable[Tried]) -> Tried | None:
-    """The row with the greatest rate; None where none has a rate."""
+    """Returns the row with the greatest rate; None if no row has one."""
     return max((row for row in rows if row.rate is not None), key=lambda row: row.rate or 0.0, default=None)
 
 
@@ -64,14 +64,14 @@ def comparable_rate(attempt: Attempt) -> float | None:
 
 
 def arguments_of(attempt: Attempt) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """What attempts with the same arguments have in common: these, and the environment that was given for them."""
+    """Returns the key of attempts with the same arguments: these, and their given environment."""
     return attempt.given, tuple(sorted(attempt.env.items()))
 
 
 def below_median(ran: Iterable[tuple[Slot, Attempt]]) -> dict[str, float]:
     """The slots that are slow, and how far their rates are below the median, per cent.
 
-    A rate is compared with those of the same model of GPU and the same arguments.
+    A rate is compared with the rates of the same model of GPU and the same arguments.
     """
     groups: dict[object, dict[str, list[float]]] = {}
     for slot, attempt in ran:
@@ -81,7 +81,7 @@ def below_median(ran: Iterable[tuple[Slot, Attempt]]) -> dict[str, float]:
             group.setdefault(slot.name, []).append(rate)
     away_pct: dict[str, list[float]] = {}
     for group in groups.values():
-        middle = median(map(fmean, group.values())) if len(group) >= _LEAST_SLOTS else 0.0
+        middle = median(map(fmean, group.values())) if len(group) >= _MIN_SLOTS else 0.0
         for name, rates in group.items() if middle > 0 else ():
             away_pct.setdefault(name, []).append((1 - fmean(rates) / middle) * 100)
     return {name: pct for name, each in sorted(away_pct.items()) if (pct := median(each)) > _SLOW_PCT}

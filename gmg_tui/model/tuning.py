@@ -12,7 +12,7 @@ FPS = "fps"
 
 
 class TuneSpec(Struct, frozen=True, omit_defaults=True):
-    """What a tuning searches for, and how long it may take; more of it in the options of `tune` in `gmg_tui.session.options`."""
+    """The parameters of a search and its limits; `gmg_tui.session.options` describes them, at the options of `tune`."""
 
     variable: str = "n_envs"
     """The placeholder whose value is looked for."""
@@ -30,7 +30,7 @@ class TuneSpec(Struct, frozen=True, omit_defaults=True):
 
 
 class TrialState(StrEnum):
-    """How far a trial is."""
+    """Progress of a trial."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -41,12 +41,12 @@ class TrialState(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing of it will change."""
+        """True if nothing of it will change."""
         return self in {TrialState.MEASURED, TrialState.FAILED, TrialState.SKIPPED}
 
 
 class TrialKind(StrEnum):
-    """Why a trial is run; the value is what the screen shows."""
+    """The purpose of a trial; the screen shows the value."""
 
     LADDER = "ladder"
     """Twice the value before."""
@@ -64,7 +64,7 @@ class Trial(Struct, frozen=True, omit_defaults=True):
     """One value, measured on one slot."""
 
     number: int
-    """From 1; that of its job."""
+    """From 1; its job's number."""
     value: int
     slot: str
     kind: TrialKind
@@ -80,9 +80,9 @@ class Trial(Struct, frozen=True, omit_defaults=True):
     start_s: float | None = None
     """From its start to its first rate."""
     measured_s: float | None = None
-    """How long its rate was measured."""
+    """Seconds in which its rate was measured."""
     reason: str | None = None
-    """Why it failed or was skipped, in one line."""
+    """One line on why it failed or was skipped."""
 
 
 class Best(Struct, frozen=True, omit_defaults=True):
@@ -90,7 +90,7 @@ class Best(Struct, frozen=True, omit_defaults=True):
 
     value: int
     rate: float | None = None
-    """Corrected for the slots' differences: that of a usual slot of its model."""
+    """Corrected for the slots' differences: the rate of a typical slot of its model."""
     margin_pct: float | None = None
     memory_mib: float | None = None
     gpu_util_pct: float | None = None
@@ -145,7 +145,7 @@ class Answer(Struct, frozen=True, omit_defaults=True):
     factors: dict[str, float] = {}
     """The speed of each slot that differs by more than noise, as a multiple of a usual slot's."""
     warnings: tuple[str, ...] = ()
-    """What to know before trusting it, a sentence each: a slow GPU, noise, values that were not tried."""
+    """Reservations, a sentence each: a slow GPU, noise, values that were not tried."""
 
 
 class Tuning(Struct, frozen=True, omit_defaults=True):
@@ -153,27 +153,27 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
 
     spec: TuneSpec
     step: str
-    """What is being done, or why it is over, in a few words."""
+    """The current step, or the reason for the end, in a few words."""
     trials: tuple[Trial, ...]
-    """In the order in which they were decided."""
+    """In the order of their planning."""
     answer: Answer
     eta_s: float | None = None
-    """Seconds to the end, as estimated; None where that is not possible."""
+    """Estimated seconds to the end; None if unknown."""
     ended: bool = False
     stopped: bool = False
-    """Whether it has ended because the session was stopped."""
+    """True if it has ended because the session was stopped."""
     command: tuple[str, ...] = ()
     """The command line of the plain run with the recommended value; empty before there is one."""
     earlier: int = 0
-    """How many of its first trials ended before it was resumed."""
+    """Number of its first trials that ended before it was resumed."""
     reached: str = ""
     """The step at which it was stopped; empty while it runs, and where it came to its end."""
     expected: int = 0
-    """About how many trials there are in the end; 0 if unknown."""
+    """Estimated number of trials at the end; 0 if unknown."""
 
     @property
     def total(self) -> int:
-        """How many trials there are in the end, about, and not fewer than there are."""
+        """Estimated number of all trials, at least the existing ones."""
         return max(self.expected, len(self.trials))
 
     def after_loss(self, reason: str) -> Tuning:

@@ -124,7 +124,7 @@ def span(seconds: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """How long a job took: as `span`, below a minute with one decimal."""
+    """Returns the duration of a job: as `span`, below a minute with one decimal."""
     return f"{seconds:.1f} s" if seconds is not None and seconds < 60 else span(seconds)
 
 

@@ -27,7 +27,7 @@ class Rank(Struct, frozen=True, omit_defaults=True):
     rank: int
     """From 0."""
     world_size: int
-    """How many ranks the group has."""
+    """Number of the group's ranks."""
 
 
 class Worker(Struct, frozen=True, omit_defaults=True):
@@ -43,15 +43,15 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     phase_since: float = 0.0
     """Unix time since which it is in this phase, seconds; without meaning where the phase is `NONE`."""
     phase_usual_s: float | None = None
-    """How long this phase usually takes in a start like this one, cold or warm; None if unknown."""
+    """Usual duration of this phase in a start like this one, cold or warm; None if unknown."""
     newest: Attempt = NO_ATTEMPT
     """The newest attempt; before the first its number is 0, and its arguments have placeholders that are not filled in."""
     reason: str | None = None
-    """Why it failed, or what it waits for, in one line."""
+    """One line on why it failed, or on its wait."""
     advice: str | None = None
-    """What to do, in one line."""
+    """One line of advice."""
     fps_silent_since: float | None = None
-    """Unix time of the last number, where that is several times as long ago as usual; None while `fps` is current."""
+    """Unix time of the last number, if it is several times as old as usual; None while `fps` is current."""
     device: str | None = None
     """The device that Genesis prints."""
     backend: str | None = None
@@ -60,11 +60,11 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     warnings: tuple[str, ...] = ()
     """Warnings while it runs: fell back to the CPU, is on another GPU, log not written …"""
     stuck: str | None = None
-    """What was observed, when the worker counts as stuck."""
+    """The evidence, if the worker counts as stuck."""
     stopping: str | None = None
     """Which signal was sent, and how long its effect is waited for."""
     restart_at: float | None = None
-    """Unix time at which the next attempt starts by itself, seconds; None where none does."""
+    """Unix time of the next attempt's automatic start, seconds; None if none is due."""
     cpu_pct: float | None = None
     """CPU of the whole process tree, per cent of one core."""
     memory_rss_mib: float | None = None
@@ -74,7 +74,7 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     log_lines: int = 0
     """Lines of output so far, over all attempts."""
     healed: bool = False
-    """Whether it runs despite a race with another worker: after a restart, or as Genesis rebuilt a cache file."""
+    """True if it runs despite a race with another worker: after a restart, or as Genesis rebuilt a cache file."""
     job: int | None = None
     """Number of the job in the queue, from 1; None in a plain run, and on a slot that no job has occupied yet."""
     job_name: str = ""
@@ -83,7 +83,7 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     lost_since: float | None = None
     """Unix time since which its node is lost; None while it is not."""
     fps_in_rank_0: bool = False
-    """Whether rank 0 reports for the whole group, this other rank included; `fps` is then this rank's, or None."""
+    """True if rank 0 reports for the whole group, this other rank included; `fps` is then this rank's, or None."""
 
     @property
     def attempt(self) -> int:
@@ -165,35 +165,35 @@ class RankGroup(Struct, frozen=True, omit_defaults=True):
     id: str
     """`g0`, `g1` …"""
     slots: tuple[str, ...]
-    """Where its ranks run, by rank."""
+    """The slots of its ranks, by rank."""
     state: WorkerState
-    """That of its ranks together: while it starts, that of the rank furthest behind."""
+    """The state of its ranks together: while it starts, the state of the rank furthest behind."""
     state_since: float = 0.0
     """Unix time since which it is in this state, seconds."""
     job: int | None = None
     """Number of its job in the queue, from 1; None in a plain run."""
     restarts: int = 0
-    """How often it has been restarted automatically or by the user."""
+    """Number of restarts, automatic or by the user."""
     restart_at: float | None = None
-    """Unix time at which its next attempt starts by itself, seconds; None where none does."""
+    """Unix time of the next attempt's automatic start, seconds; None if none is due."""
     fps: float | None = None
     """Environment steps per second of the whole group; None unless it runs and reports it."""
     fps_of_rank_0: bool = False
-    """Whether rank 0 reports it, as rsl_rl multiplies its number by the world size; else it is the sum of the ranks'."""
+    """True if rank 0 reports it, as rsl_rl multiplies its number by the world size; else it is the sum of the ranks'."""
     progress: Progress | None = None
     """That of the rank that reports most, which is rank 0 with rsl_rl."""
     waits_for: tuple[int, ...] = ()
     """Ranks that the others wait for before the group can begin."""
     stuck: str | None = None
-    """Why the group counts as stuck, with the rank at fault if it was identified, in one line."""
+    """One line on why the group counts as stuck, with the rank at fault if identified."""
     reason: str | None = None
-    """Which rank failed first, and of what, in one line; or what the group waits for."""
+    """One line on the rank that failed first and its reason, or on the group's wait."""
     advice: str | None = None
-    """What to do, in one line."""
+    """One line of advice."""
 
 
 def added_up(rates: Sequence[Fps]) -> Fps | None:
-    """The rate of ranks that step at the same time, each of which reports its rate; None where none does."""
+    """Returns the rate of ranks that step at the same time and report a rate each; None if none does."""
     if not rates:
         return None
 
@@ -214,10 +214,10 @@ def added_up(rates: Sequence[Fps]) -> Fps | None:
     )
 
 
-def together(attempts: Sequence[Attempt]) -> Attempt:
+def combined(attempts: Sequence[Attempt]) -> Attempt:
     """The attempts of a job's ranks as one, which is the first rank's with the figures of all.
 
-    Rate, power and energy are added up, utilisation is their mean, and memory's peak that of the rank that took most.
+    Rate, power and energy are added up, utilisation is averaged, and the highest peak of memory counts.
     """
     lead, *others = attempts
     if not others:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
-from gmg_tui.model import Attempt, Fps, JobRecord, Rank, Session, Snapshot, Tuning, Worker, WorkerState, together, units
+from gmg_tui.model import Attempt, Fps, JobRecord, Rank, Session, Snapshot, Tuning, Worker, WorkerState, combined, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tried import below_median
 from gmg_tui.model.worker import added_up
@@ -79,7 +79,7 @@ class ReportData(Struct, frozen=True):
         for job in () if self.queued else self.jobs:
             if job.state is not WorkerState.FAILED:
                 ranks.setdefault(job.group or job.number, []).append(job.last)
-        rates = [together(each).fps for each in ranks.values()]
+        rates = [combined(each).fps for each in ranks.values()]
         return added_up([fps for fps in rates if fps is not None and fps.mean is not None])
 
     @property
@@ -151,7 +151,7 @@ class ReportData(Struct, frozen=True):
 
     def _before(self, job: JobRecord, ranks: list[JobAttempt]) -> JobRecord:
         """The job as it was at the end of an attempt that others followed: energy and results are the last one's."""
-        ran, attempt = ranks[0], together([rank.attempt for rank in ranks])
+        ran, attempt = ranks[0], combined([rank.attempt for rank in ranks])
         return structs.replace(
             job,
             state=attempt.state,

@@ -14,7 +14,7 @@ from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.notify import Notifications
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.model import Attempt, GpuSample, JobRecord, OccurrenceKind, Slot, Snapshot, WorkerState, together
+from gmg_tui.model import Attempt, GpuSample, JobRecord, OccurrenceKind, Slot, Snapshot, WorkerState, combined
 from gmg_tui.scripts.genesis.output.failures import FailureKind
 from gmg_tui.session.store.database import AttemptCurves, JobAttempt, MetricsRow
 from gmg_tui.session.store.writer import StoreWriter
@@ -297,7 +297,7 @@ class Recorder:
         attempts = [attempt, *(other for other in others if other is not None)]
         return structs.replace(
             record,
-            last=together(attempts),
+            last=combined(attempts),
             started=occupant.record.started if occupant.record.started is not None else attempt.started,
             energy_j=_sum(
                 before.energy_j, occupant.energy_j, *(each.energy_j for each in attempts if each.ended is None)
