@@ -80,13 +80,12 @@ def recorded(path: Path) -> Recorded | None:
 
 
 def of_the_ranks(tail: Sequence[bytes]) -> Sequence[bytes]:
-    """An attempt's last lines as its ranks printed them, where torchrun's traceback and summary of a failed group follow."""
+    """Returns an attempt's last lines as its ranks printed them, without torchrun's traceback and summary of a failed group."""
     texts = [strip_ansi(line).strip() for line in tail]
     summary = next((index for index, text in enumerate(texts) if text.startswith(_SUMMARY)), None)
-    if summary is None:
-        return tail
-    start = max(index for index in range(summary + 1) if texts[index].startswith(_TRACEBACK) or not index)
-    return [_OF_A_RANK.sub(b"", line) for line in tail[:start]]
+    if summary is not None:
+        tail = tail[: max(index for index in range(summary + 1) if texts[index].startswith(_TRACEBACK) or not index)]
+    return [_OF_A_RANK.sub(b"", line) for line in tail]
 
 
 def starts(script: str, *, module: bool) -> bool:

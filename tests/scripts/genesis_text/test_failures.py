@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.scripts.genesis.output.failures import LINES, FailureKind, explain
+from gmg_tui.scripts.genesis.output.failures import LINES, FailureKind, explain, uncaught
 from gmg_tui.scripts.genesis.output.reader import Reader
 from tests.scripts.genesis_text.samples import logged
 
@@ -537,6 +537,17 @@ Traceback (most recent call last):
     x = model(batch)
 torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.95 GiB.
 """
+
+
+def test_the_exception_that_torch_prints_for_a_rank_is_read_as_any_other() -> None:
+    lines = [
+        f"[rank5]: {line}".encode() for line in _EXCEPTION.replace("torch.OutOfMemoryError", "queue.Full").splitlines()
+    ]
+    lines.append(
+        b"[rank5]:[W1127 20:00:00.1 ProcessGroupNCCL.cpp:1250] Warning: destroy_process_group() was not called"
+    )
+    reason = "queue.Full: CUDA out of memory. Tried to allocate 1.95 GiB."
+    assert (explain(1, lines).reason, uncaught(lines)) == (reason, reason)
 
 
 @pytest.mark.parametrize("mark", ["", "[rank5]: ", "[default1]:", "[default1]:[rank5]: "])
