@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final
 
 from rich.text import Text
@@ -167,7 +167,7 @@ class EditScreen(Dialog[None]):
         start = self._start or self._present
         self._args.load_text(placeholders.join_args(start.args))
         self._args.move_cursor(self._args.document.end)
-        self._env.load_text("\n".join(f"{key}={value}" for key, value in mask(start.env).items()))
+        self._env.load_text(join_env(mask(start.env)))
         self._env.move_cursor(self._env.document.end)
         self._waiting = self._args.disabled = self._env.disabled = False
         self._args.focus()
@@ -256,8 +256,18 @@ def split_args(line: str) -> tuple[str, ...]:
         raise GmgError(f"arguments: {str(error).lower()}") from error
 
 
+def join_env(env: Mapping[str, str]) -> str:
+    """Returns the environment as lines; a value with line ends or other control characters is quoted as in bash: `$'…'`."""
+
+    def quoted(value: str) -> str:
+        plain = value.isprintable() and not value.startswith("$'")
+        return value if plain else f"$'{value.encode('unicode_escape').decode('ascii')}'"
+
+    return "\n".join(f"{key}={quoted(value)}" for key, value in env.items())
+
+
 def split_env(text: str) -> dict[str, str]:
-    """The environment in `KEY=VALUE` lines; blank lines are skipped, values are taken literally. Raises `GmgError`."""
+    """Returns the environment in `KEY=VALUE` lines; blank lines are skipped, values but `$'…'` literal. Raises `GmgError`."""
     env: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -270,6 +280,11 @@ def split_env(text: str) -> dict[str, str]:
             raise GmgError(f"environment, line {number}: {key!r} is not a valid variable name")
         if key in env:
             raise GmgError(f"environment, line {number}: {key} is set twice")
+        if value.startswith("$'") and value.endswith("'"):
+            try:
+                value = value[2:-1].encode("latin-1", "backslashreplace").decode("unicode_escape")
+            except UnicodeDecodeError:
+                raise GmgError(f"environment, line {number}: invalid escape in {value}") from None
         env[key] = value
     return env
 

@@ -18,7 +18,7 @@ from textual.widgets import TextArea
 from gmg_tui.jobs.argument_placeholders import join_args
 from gmg_tui.session.protocol import Welcome
 from gmg_tui.ui import Outcome
-from gmg_tui.ui.edit import EditScreen, placeholder_values, split_args
+from gmg_tui.ui.edit import EditScreen, join_env, placeholder_values, split_args, split_env
 from gmg_tui.ui.view import View
 from tests.ui import nodes, play, sessions
 from tests.ui.fake_engine import FakeEngine
@@ -224,6 +224,11 @@ async def test_with_marked_workers_the_scope_can_be_chosen() -> None:
 @given(st.lists(st.text(max_size=8), max_size=6))
 def test_formatted_arguments_parse_to_the_same_arguments(args: list[str]) -> None:
     assert split_args(join_args(args)) == tuple(args)
+
+
+@given(st.dictionaries(st.from_regex(r"[A-Z_]{1,3}", fullmatch=True), st.text(st.characters(codec="utf-8"))))
+def test_a_formatted_environment_parses_to_the_same_environment(env: dict[str, str]) -> None:
+    assert split_env(join_env(env)) == env
 
 
 def test_placeholders_are_not_quoted_and_nothing_is_expanded() -> None:
