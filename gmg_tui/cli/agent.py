@@ -1,6 +1,6 @@
 """`gmg-tui agent`, which launchers run on each node: starts the agent or finds it, and connects it to standard input and output.
 
-The agent is a separate process: when this command is killed, or its connection breaks, the agent goes on, and the next
+The agent is a separate process: when this command is killed, or its connection breaks, the agent stays, and the next
 one finds it. Standard input begins with one line, the `RunSpec`; standard output with one that starts with `AGENT_MARK`, before
 which a shell may have printed anything. After that, both carry the frames of `gmg_tui.session.protocol`.
 """
@@ -32,7 +32,7 @@ from gmg_tui.session import AGENT_MARK, NODE_MARK, nodes_folder
 
 _BYTES = 1 << 16
 _OTHER_S = 20.0
-"""How long another `gmg-tui agent` on this node may take to start the agent."""
+"""Time for another `gmg-tui agent` on this node to start the agent."""
 _POLL_S = 0.05
 
 

@@ -40,15 +40,15 @@ gmg-tui runs a Genesis script on every GPU of this machine and shows what each o
   gmg-tui guide                             the manual
   gmg-tui doctor                            what this machine has and lacks"""
 _MAIN_OPTIONS = ("gpus", "cpu", "env", "restart", "headless", "detach", "nodes", "ddp")
-"""Those in the main help."""
+"""Options of `run` in the main help."""
 GUIDE = Path(__file__).parents[1] / "guide"
 TOPICS = (
     *("running", "screen", "tuning", "sweeps", "checkpoints", "groups", "many-machines"),
     *("metrics", "other-scripts", "troubleshooting", "files", "security", "options"),
 )
-"""The pages of the manual, in the order in which a reader meets them."""
+"""The pages of the manual, in reading order."""
 _LIBRARIES = {"metrics": "prometheus_client", "serve": "textual-serve"}
-"""What commands need that have an extra of their name."""
+"""The library of each command that has an extra of the same name."""
 
 
 class _Group(click.Group):
@@ -57,7 +57,7 @@ class _Group(click.Group):
     command_class = Command
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands in the order of their declaration."""
+        """Returns the commands in the order of their declaration."""
         return list(self.commands)
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -115,7 +115,7 @@ class _Group(click.Group):
 
 
 def _text(error: click.ClickException | GmgError) -> str:
-    """An error in one line, which begins with the option that it is about, and before that the file that sets it."""
+    """Returns an error as a line that begins with its option, and with the settings file if the option is set there."""
     if not isinstance(error, click.BadParameter) or not isinstance(error.param, click.Option):
         return error.format_message() if isinstance(error, click.ClickException) else str(error)
     text, ctx = f"{error.param.opts[0]} {error.message.rstrip('.')}", error.ctx
@@ -171,7 +171,7 @@ def _call(command: str, *args: Any, **options: Any) -> int:
 
 
 def _start(command: str, *args: Any, **more: Any) -> int:
-    """As `_call`, with the process of an engine, which starts during the import."""
+    """Call the function of a command with an engine, whose process starts during the import."""
     from gmg_tui.cli.prestart import PrestartedEngine
 
     hide_arguments()
@@ -188,7 +188,7 @@ def _options(script: str | None = None) -> Options:
 
 
 def _program(script: str | None, args: Sequence[str], *, module: bool) -> Program | None:
-    """What workers run, with the options of gmg-tui among the arguments, for the advice if the script rejects them."""
+    """Returns what workers run, and which arguments are options of gmg-tui too, for advice if the script rejects them."""
     if script is None:
         return None
     return Program(script, tuple(args), module, own_options(click.get_current_context().command, args))
@@ -242,7 +242,7 @@ def tune(script: str | None, args: tuple[str, ...], module: bool, **_: Any) -> i
 @_module
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="FILE | --script SCRIPT [ARGS]...")
 def sweep(words: tuple[str, ...], is_script: bool, module: bool, **_: Any) -> int:
-    """Queue jobs on the slots: those of FILE (TOML), or with --script one for each combination of --set.
+    """Queue jobs on the slots: from FILE (TOML), or with --script one for each combination of --set.
 
     Everything after SCRIPT belongs to it: sweep --set n_envs=16,64 --script sim.py -B {n_envs}. Options override
     FILE. Takes the options of run too: gmg-tui run --help.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 _END_S = 5.0
-"""How long to wait for an engine to end after its workers; other clients may keep it alive longer."""
+"""Time for an engine to end after its workers; other clients may keep it alive longer."""
 _POLL_S = 0.05
 
 
@@ -62,7 +62,7 @@ def attach(name: str | None, options: Options, *, readonly: bool) -> int:
 
 
 def is_terminal() -> bool:
-    """Whether all three standard streams are a terminal: the screen is drawn on standard error and reads its input."""
+    """True if all three standard streams are a terminal: the screen is drawn on standard error and reads standard input."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
@@ -74,7 +74,7 @@ def check_terminal(environ: Mapping[str, str]) -> None:
 
 
 def draws_utf8(environ: Mapping[str, str], encoding: str) -> bool:
-    """Whether the terminal takes UTF-8: neither the locale nor the stream names another encoding."""
+    """True if the terminal takes UTF-8: neither the locale nor the stream names another encoding."""
     locale = next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := environ.get(name))), "")
     charset = locale.partition(".")[2].partition("@")[0]
     return all(name.lower().replace("-", "") == "utf8" for name in (charset, encoding) if name)

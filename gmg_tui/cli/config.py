@@ -18,7 +18,7 @@ _TABLES = ("keys", "readers")
 
 
 class Settings(NamedTuple):
-    """What the file sets for one command."""
+    """The settings of one command."""
 
     path: Path
     options: dict[str, Any]
@@ -36,7 +36,7 @@ def path() -> Path | None:
 
 
 def read(file: Path, command: str) -> Settings:
-    """What `file` sets for `command`.
+    """Returns the settings in `file` for `command`.
 
     Raises:
         GmgError: The file cannot be read, or is wrong.

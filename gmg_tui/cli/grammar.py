@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OPTIONS = "gmg_tui.session.options"
 """In `Context.meta`: a command's `Options`."""
 _SURE = 0.8
-"""How like an option of ours a word has to be, not to be taken for the script's (difflib's ratio)."""
+"""Similarity to an option of gmg-tui (difflib's ratio) above which a word counts as a misspelling of it."""
 _HELP = ("-h", "--help")
 _TAKES_OPTIONS = ("--resume-args",)
 """Its value may be the script's option with the name of one of ours."""
@@ -77,14 +77,14 @@ class Command(click.Command):
 
 
 class ConfiguredCommand(Command):
-    """A command with the options of `options.TABLES`, for which `config.toml` has defaults."""
+    """A command with the options of `options.TABLES`; `config.toml` has their defaults."""
 
     def __init__(self, name: str, **more: Any) -> None:
         super().__init__(name, **more)
         self.params += [opt for table in TABLES[name] for opt in table]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The options in the help: the command's own, those of its first table, and `--help`."""
+        """Write the command's own options, the first table and `--help`."""
         others = [opt for table in TABLES[self.name or ""][1:] for opt in table]
         shown = [opt for opt in self.get_params(ctx) if isinstance(opt, click.Option) and opt not in others]
         with formatter.section("Options"):
@@ -133,7 +133,7 @@ class ConfiguredCommand(Command):
 
 
 def settings_of(command: str) -> Settings | None:
-    """What `config.toml` sets for a command; None without it, or if another user could change it. Raises `GmgError`."""
+    """Returns the settings of a command; None without the file, or if another user could change it. Raises `GmgError`."""
     file = config.path()
     if file is None or not os.path.exists(file):  # noqa: PTH110 - raises nothing
         return None

@@ -41,7 +41,7 @@ class _Reply(msgspec.Struct, frozen=True):
     ok: bool = False
     warnings: tuple[str, ...] = ()
     socket: str = ""
-    """Where it listens."""
+    """The path of its socket."""
     error: str = ""
     exit_code: int = 2
     progress: str = ""
@@ -55,7 +55,7 @@ class _Signals:
     """Within the context, signals that end a command are noted, and `check` raises KeyboardInterrupt for them.
 
     Where SIGTERM ended this process alone, an engine and its workers would go on; a handler that raised at any moment
-    would leave half of a session's folder. SIGUSR1 and SIGUSR2, on which scripts save their state, are passed on.
+    would leave half of a session's folder. SIGUSR1 and SIGUSR2, which make scripts save their state, are passed on.
     SIGHUP, which ends this process, waits until the engine has its order: from then on it removes the folder.
 
     Attributes:
@@ -104,7 +104,7 @@ def start(options: Options, make: Callable[[], RunSpec], *, engine: PrestartedEn
 
     Args:
         options: How to show it.
-        make: Makes the session's folder, or prepares that of an earlier session, and returns the spec. Called after all
+        make: Makes the session's folder, or prepares an earlier session's, and returns the spec. Called after all
             other checks.
         engine: The engine's process.
 

@@ -21,7 +21,7 @@ _BLOCK_BYTES = 1 << 16
 _LINE_BYTES = 1 << 20
 """A line without an end is printed in pieces of this size."""
 _POLL_S = 0.2
-"""How often a followed file, and its session or job, are polled: the standard library cannot wait for a file to grow."""
+"""Interval for polling a followed file and its session: the standard library cannot wait for a file to grow."""
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
 """A carriage return ends a line too (progress bars); at the end of a block it may be half of a pair."""
 
@@ -31,7 +31,7 @@ class _Log(NamedTuple):
 
     label: str
     names: tuple[str, ...]
-    """What a user may call it: of a job its number, its name and its slot, of which the newest job is meant."""
+    """The words for it: a job has its number, its name and its slot, which stands for the slot's newest job."""
     state: str
     path: Path
     age: tuple[bool, float] = (False, 0.0)
@@ -83,7 +83,7 @@ def _open(entry: SessionEntry, log: _Log) -> BinaryIO:
 
 
 def _chosen(entry: SessionEntry, word: str | None) -> _Log:
-    """The log that `word` names, by default the only one, or that of the only failure. Raises `GmgError`."""
+    """Returns the log that `word` names, by default the only one, or the only failed one. Raises `GmgError`."""
     logs = list(_logs(entry))
     if word is None:
         failed = [log for log in logs if log.state == WorkerState.FAILED]
@@ -124,7 +124,7 @@ def _jobs(entry: SessionEntry) -> list[JobRecord]:
 
 
 def _has_ended(entry: SessionEntry, log: _Log) -> bool:
-    """Whether nothing more will be written to it."""
+    """True if nothing more will be written to it."""
     now = sessions.inspect(entry.folder)
     if now is None or now.state != "running":
         return True

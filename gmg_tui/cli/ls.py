@@ -1,4 +1,4 @@
-"""`ls`: the sessions of this user, those of other machines too that share the state folder."""
+"""`ls`: the sessions of this user, on all machines that share the state folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gmg_tui.session import SessionEntry, WorkerBrief
 from gmg_tui.session.client import EngineClient
 
 _ANSWER_S = 2.0
-"""How long an engine may take to report its workers; after that its record is printed."""
+"""Time for an engine to report its workers; after that its record is printed."""
 _WAITING = (WorkerState.WAITING, WorkerState.RESTARTING, WorkerState.STOPPING)
 _MAX_WAITS = 4
 """Lines under the table about one session."""
@@ -99,7 +99,7 @@ def _work(entry: SessionEntry) -> str:
 
 
 def _waits(entry: SessionEntry) -> list[str]:
-    """What its workers wait for before they start or end, each reason once."""
+    """Returns the wait reasons of its workers, each once."""
     waiting = [worker for worker in entry.record.workers if worker.state in _WAITING and worker.reason]
     reasons = {f"{worker.state}, {worker.reason}" for worker in waiting if entry.state == "running"}
     return [f"{entry.name}: {reason}".replace(", for ", ", waiting for ") for reason in sorted(reasons)[:_MAX_WAITS]]

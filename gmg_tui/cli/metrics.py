@@ -22,12 +22,12 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.results.prometheus import SessionsCollector
 
 LISTEN = "127.0.0.1:9400"
-_MOST_PORT = 65535
+MAX_PORT = 65535
 _EVERY_S = 15.0
-"""How often the text file is written."""
+"""Interval between writes of the text file."""
 MAX_CONNECTIONS = 64
 REQUEST_S = 5.0
-"""How long a request may take to arrive, and an answer to be read."""
+"""Time for a request to arrive, and for an answer to be read."""
 
 
 def metrics(*, listen: str | None, textfile: str | None) -> int:
@@ -53,7 +53,7 @@ def metrics(*, listen: str | None, textfile: str | None) -> int:
 
 def _parse(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > _MOST_PORT or (":" in host and not host.startswith("[")):
+    if not host or not port.isdecimal() or int(port) > MAX_PORT or (":" in host and not host.startswith("[")):
         raise GmgError(f"--listen {text}: give HOST:PORT, such as {LISTEN}")
     return host.strip("[]"), int(port)
 

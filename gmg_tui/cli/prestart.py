@@ -1,6 +1,6 @@
 """An engine's process, started before its run is complete.
 
-Its imports take as long as those of the screen, so it is started as soon as the command line asks for a run, and is
+Its imports take as long as the screen's, so it is started as soon as the command line asks for a run, and is
 given its `RunSpec` later. For the same reason this module imports next to nothing.
 """
 
@@ -26,7 +26,7 @@ of scripts may contain a `queue.py`. Garbage collection starts after the imports
 _STDERR_BYTES = 1 << 16
 _CONFIRMED = b"go\n"
 _STOP_S = 30.0
-"""How long an engine that is cancelled may take to end, beside its workers' timeouts."""
+"""Time for a cancelled engine to end, in addition to its workers' timeouts."""
 
 
 class PrestartedEngine:
@@ -84,7 +84,7 @@ class PrestartedEngine:
                 stdin.write(_CONFIRMED)
 
     def cancel(self, workers_s: float = 0.0) -> None:
-        """End it, whose workers may take so many seconds: on SIGTERM it stops them first.
+        """End it, giving its workers `workers_s` seconds: on SIGTERM it stops them first.
 
         On SIGKILL, which ctrl+c sends, its watchdog kills them. One without a run is ended on leaving the context.
         """
@@ -98,5 +98,5 @@ class PrestartedEngine:
             self.process.wait()
 
     def stderr_text(self) -> bytes:
-        """What it wrote to standard error before it opened its log."""
+        """Returns its standard error from before it opened its log."""
         return os.pread(self._stderr, _STDERR_BYTES, 0)

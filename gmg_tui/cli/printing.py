@@ -1,4 +1,4 @@
-"""What commands print: facts on standard output, messages on standard error."""
+"""Output of commands: facts on standard output, messages on standard error."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def report(
     """Print what a session did, or how several compare, or write it as a page; the exit status.
 
     Args:
-        names: The session's, or those of several; none for the newest.
+        names: Names of sessions; empty for the newest.
         as_json: Print the content of `detailed_results.json`.
         csv: Print the content of `summary_results.csv`, if not None; `raw`: as in `column.as_csv`; `metrics`: the metrics
             over time instead.

@@ -36,7 +36,7 @@ class Removable(Struct, frozen=True):
     ended: float
     """When it ended, Unix seconds; without a record, when the folder was changed last."""
     size_bytes: int = 0
-    """What its files take on the disk, once that is measured."""
+    """The disk space of its files, once measured."""
 
 
 _COLUMNS = (
@@ -149,7 +149,7 @@ def removable(name: str) -> Removable:
 
 
 def unlisted() -> Iterator[Removable]:
-    """What `sessions.listing` leaves out for want of a record: a command was killed before its engine began, or it is damaged."""
+    """Yields folders without a readable record: damaged, or of a command that was killed before its engine began."""
     for folder in sessions.folders():
         if sessions.read_record(folder) is None:
             try:
@@ -159,10 +159,10 @@ def unlisted() -> Iterator[Removable]:
 
 
 def _size_bytes(folder: Path) -> int:
-    """What a folder's files take on its disk, following no links; one with several links counts once for each."""
+    """Returns the disk space of a folder's files, following no links; a file counts once for each of its hard links."""
     size, folders = 0, [str(folder)]
     while folders:
-        with suppress(OSError), os.scandir(folders.pop()) as entries:  # removed meanwhile, or not readable
+        with suppress(OSError), os.scandir(folders.pop()) as entries:  # removed by another process, or not readable
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
@@ -177,7 +177,7 @@ def remove(folder: Path) -> None:
     What an interruption leaves is listed as damaged, and can be removed again.
 
     Raises:
-        GmgError: It has changed meanwhile, or something in it could not be removed.
+        GmgError: It has changed, or something in it could not be removed.
     """
     try:
         with ExitStack() as stack:

@@ -1,6 +1,6 @@
 """Makes the `RunSpec` of a session from options, with every check beyond single values that needs no engine.
 
-`sweep --resume` and `tune --resume` change that of a session that has ended or was lost, and go on in its folder.
+`sweep --resume` and `tune --resume` change the spec of a session that has ended or was lost, and continue in its folder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gmg_tui.session.options import RUN, SWEEP, SWEEP_ONLY, TUNE, TUNE_ONLY, Opt
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SUFFIXES = ("", ".py", ".pyw", ".pyz")
-"""Of a Python script, or of a zipped application (zipapp)."""
+"""File name suffixes of Python scripts and zipped applications (zipapp)."""
 
 
 def check(options: Options) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def check_queued(options: Options) -> dict[str, Any]:
 
 
 def groups_of(options: Options, jobs: Sequence[JobRecord]) -> DdpSpec | None:
-    """How the jobs of a sweep form groups, each of its size; None where no job does. Raises `GmgError`."""
+    """Returns how the jobs of a sweep form groups; None if no job does. Raises `GmgError`."""
     ranks = any(job.world_size is not None for job in jobs)
     return _groups(options.replace(ddp="all" if ranks else None))
 

@@ -33,13 +33,13 @@ from gmg_tui.model.errors import GmgError
 
 _HOST = "127.0.0.1"
 _CLOSE_S = 0.5
-"""How long open pages may take to end with the server; then they are cut off."""
+"""Time for open pages to end with the server, before they are cut off."""
 _HEARTBEAT_S = 15.0
 REQUEST_S = 5.0
-"""How long a connection may take to ask for the page."""
+"""Time for a connection to ask for the page."""
 MAX_UNKNOWN, MAX_VIEWERS = 64, 32
 MAX_MESSAGE_BYTES, MAX_BYTES_PER_S = 16 << 10, 4 << 10
-"""Limits what a page sends: one message, and keys."""
+"""Limits of one message, and of keys, from a page."""
 MAX_CELLS = 1000
 """Limits the width and the height of a page's screen."""
 _FOREIGN_LINK = re.compile(r'<link[^>]*href="https://[^>]*>')
@@ -137,7 +137,7 @@ def _cells(value: object, default: int) -> int:
 
 
 async def _serve(listening: socket.socket, name: str) -> None:
-    """Serve pages, on each of which a client of the session `name` draws, until SIGINT or SIGTERM; then end them."""
+    """Serve pages with a client of the session `name` on each, until SIGINT or SIGTERM; then end them."""
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)

@@ -22,7 +22,7 @@ from gmg_tui.session.protocol import Update
 _ASK_S = 60.0
 """Asks before a longer session is stopped that was not named."""
 _END_S = 30.0
-"""How long an engine may take to write its files and end, once its workers have ended."""
+"""Time for an engine to write its files and end, after its workers."""
 
 
 def stop(names: tuple[str, ...], *, everything: bool) -> int:
@@ -32,7 +32,7 @@ def stop(names: tuple[str, ...], *, everything: bool) -> int:
 
     Raises:
         GmgError: There is no such session, several run and none is named, one is another machine's, or an engine does
-            not answer or was killed meanwhile.
+            not answer or was killed.
     """
     if everything and names:
         raise GmgError("--all stops all running sessions; leave out the names")
@@ -86,7 +86,7 @@ async def _ask(client: EngineClient, *, kill: bool) -> None:
 
 
 async def _end(entry: SessionEntry, clients: set[EngineClient]) -> None:
-    """End the workers of a session, with its client among `clients` meanwhile, and wait for its engine. Raises `GmgError`."""
+    """End the workers of a session and wait for its engine; until then its client is among `clients`. Raises `GmgError`."""
     session = entry.record.session
     note(f"stopping {entry.name}")
     client = await EngineClient.connect(Path(session.spec.socket), session.id)
@@ -99,7 +99,7 @@ async def _end(entry: SessionEntry, clients: set[EngineClient]) -> None:
                 patience.reschedule(asyncio.get_running_loop().time() + ANSWER_S)
                 if isinstance(event, Update):
                     snapshot = event.snapshot
-                    if (text := _left(snapshot)) not in {printed, ""}:
+                    if (text := _ignoring_sigint(snapshot)) not in {printed, ""}:
                         printed = text
                         note(text)
                     if snapshot.ended:
@@ -134,7 +134,7 @@ def _survives(worker: Worker) -> bool:
     return (worker.reason or "").startswith("survives SIGKILL")
 
 
-def _left(snapshot: Snapshot) -> str:
+def _ignoring_sigint(snapshot: Snapshot) -> str:
     """The workers that have ignored SIGINT, with the last signal sent to each; empty where none has."""
     signals = {worker.slot: worker.signal_sent for worker in snapshot.workers if worker.state is WorkerState.STOPPING}
     ignoring = [f"{slot} ({sent})" for slot, sent in signals.items() if sent and sent != signal.SIGINT.name]
@@ -142,6 +142,6 @@ def _left(snapshot: Snapshot) -> str:
 
 
 def _frozen(session: Session) -> str:
-    """What to do about an engine that does not answer, as the last clause of a line."""
+    """Returns advice on an engine that does not answer, as the last clause of a line."""
     pid = session.engine_pid
     return f"; if it is stopped (SIGSTOP): kill -CONT {pid}; to end it and its workers: kill -KILL {pid}"

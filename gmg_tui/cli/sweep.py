@@ -1,4 +1,4 @@
-"""`sweep`: queue the jobs of an experiments file on the slots, or continue with those of an earlier sweep."""
+"""`sweep`: queue the jobs of an experiments file on the slots, or continue an earlier sweep."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _settings(values: Mapping[str, Any]) -> Settings:
 
 
 def sweep(options: Options, engine: PrestartedEngine, file: str | None, program: Program | None) -> int:
-    """Have `engine` run the jobs that an experiments file, or the command line alone, describes; or those of `--resume`.
+    """Have `engine` run the jobs that an experiments file, or the command line alone, describes, or continue a sweep with `--resume`.
 
     Args:
         options: All options.
@@ -95,7 +95,7 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
 def _resume(options: Options, engine: PrestartedEngine) -> int:
     """Continue the sweep called `options.resume`: jobs that have ended stay so, all others wait again.
 
-    What the command line has replaces the session's. The exit status is that of `sweep`.
+    Options on the command line replace the session's. Returns the same exit status as `sweep`.
 
     Raises:
         GmgError: There is no such sweep, it is running, or an option cannot be combined with `--resume`.
@@ -123,7 +123,7 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
 
 
 def _list_jobs(program: Program, jobs: Sequence[JobRecord]) -> None:
-    """Print the jobs, each with its command, in which every placeholder is filled in that has a value before the start."""
+    """Print the jobs, each with its command, with the placeholders that have a value before the start."""
 
     def command(job: JobRecord) -> str:
         values = values_for(Slot(""), job.number - 1, len(jobs), None)

@@ -59,9 +59,9 @@ def tune(options: Options, engine: PrestartedEngine, program: Program | None) ->
 
 
 def _resume(options: Options, engine: PrestartedEngine) -> int:
-    """Continue the tuning called `options.resume`: trials that have ended count, all else is decided anew.
+    """Continue the tuning `options.resume`: ended trials count, everything else is decided again.
 
-    What the command line has replaces the session's; a budget is that of the whole tuning. The exit status is that of
+    Options on the command line replace the session's; a budget limits the whole tuning. Returns the same exit status as
     `tune`.
 
     Raises:
@@ -78,20 +78,20 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
 
 
 def check_comparable(session: Session) -> None:
-    """Raise `GmgError` where trials would run with other versions than those of the session did."""
+    """Raise `GmgError` if trials would run with other versions than the session's."""
     name, python = session.spec.name, session.spec.python
     installed, had = interpreter.versions(python), session.versions
     if had is not None and installed != had:
         pairs = [(field, getattr(had, field), getattr(installed, field)) for field in installed.__struct_fields__]
         changes = ", ".join(f"{field} {old} is now {new}" for field, old, new in pairs if old != new)
         raise GmgError(
-            f"--resume {name}: {python} has changed ({changes}), and rates would not compare with those of its trials; "
+            f"--resume {name}: {python} has changed ({changes}), and rates would not compare with its trials; "
             "start a new tuning"
         )
 
 
 def _asked(options: Options) -> TuneSpec:
-    """What the tuning searches for. Raises `GmgError` for an invalid option."""
+    """Returns the search that the options describe. Raises `GmgError` for an invalid option."""
     match = _VARIABLE.fullmatch(options.var)
     if match is None:
         raise GmgError(f"--var {options.var}: give NAME=LOW..HIGH, such as n_envs=64..65536; HIGH may be left out")

@@ -178,7 +178,7 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
 
     def take_lines(self, lines: Lines) -> None:
         """Take lines of the log; they are drawn with the next snapshot, where there are any more."""
-        self.main.log_view.take(lines)
+        self.main.log_view.add_lines(lines)
         if self.view.over:
             self.main.log_view.update_rows()
 

@@ -111,7 +111,7 @@ def test_a_session_with_unkillable_processes_is_kept() -> None:
 def test_a_session_removed_by_another_command_is_reported_as_gone() -> None:
     folder = _ended("sim-1")
     rm.remove(folder)
-    with pytest.raises(GmgError, match=r"sim-1 was removed meanwhile$"):
+    with pytest.raises(GmgError, match=r"sim-1 has been removed$"):
         rm.remove(folder)
 
 

@@ -114,12 +114,12 @@ async def test_the_match_stays_on_its_line_when_the_log_is_paused_and_followed_a
         log = app.main.log_view
         slots = tuple(log.source[1])
         for number, slot in enumerate(slots):
-            log.take(Lines(slot, 10_000, (f"needle {number}", *["other"] * 5)))
+            log.add_lines(Lines(slot, 10_000, (f"needle {number}", *["other"] * 5)))
         await press(pilot, "slash", *"needle", "enter")
         await play.until(pilot, lambda: log.line.startswith("needle"), "a match")
         before = log.line
         for slot in reversed(slots):
-            log.take(Lines(slot, 10_006, tuple("late" for _ in range(late))))
+            log.add_lines(Lines(slot, 10_006, tuple("late" for _ in range(late))))
         await pilot.pause()
         assert log.line == before
         await press(pilot, "n", "N")

@@ -54,8 +54,8 @@ async def test_a_line_in_transit_does_not_replace_the_log() -> None:
         await play.sees(pilot, "400 lines")
         log = app.main.log_view
         log.open("gpu0")
-        log.take(Lines("gpu0", 400, ("under way",)))
-        log.take(Lines("gpu0", 0, tuple(f"line {number}" for number in range(401))))
+        log.add_lines(Lines("gpu0", 400, ("under way",)))
+        log.add_lines(Lines("gpu0", 0, tuple(f"line {number}" for number in range(401))))
         assert len(log.buffer.rows) == log.buffer.printed == 401
         assert [row.end for row in log.buffer.rows] == sorted({row.end for row in log.buffer.rows})
 

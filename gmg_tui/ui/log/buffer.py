@@ -8,7 +8,7 @@ from typing import Final
 
 from gmg_tui.ui.log.rows import LogRow, fold
 
-KEPT_ROWS: Final = 2000
+MAX_FOLLOWED_ROWS: Final = 2000
 """Rows kept while the log is followed; older lines are in the log file only."""
 _SLACK: Final = 1.125
 """Rows are dropped in batches, above this multiple of the limit."""
@@ -29,7 +29,7 @@ class LogBuffer:
         paused: True if the existing rows must stay as they are.
     """
 
-    def __init__(self, kept: int = KEPT_ROWS, *, ranks: Mapping[str, int] = NO_RANKS) -> None:
+    def __init__(self, kept: int = MAX_FOLLOWED_ROWS, *, ranks: Mapping[str, int] = NO_RANKS) -> None:
         width = len(str(max(ranks.values(), default=0)))
         self._prefixes = {slot: f"[{rank:>{width}}] " for slot, rank in ranks.items()}
         self._kept = kept
@@ -99,7 +99,7 @@ class LogBuffer:
     def prepend(self, rows: Sequence[LogRow], replaced: int, *, complete: bool) -> int:
         """Put rows of the log file in place of the gap and all else of the first `replaced` rows.
 
-        `complete`: the first of them is the first of the file. Returns the number of rows by which the others move.
+        `complete`: the first of them is the first of the file. Returns how many rows further down the others are.
         """
         before, end = len(self.rows), self.rows[replaced - 1].end
         made = list[LogRow]()

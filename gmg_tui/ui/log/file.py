@@ -26,7 +26,7 @@ MAX_MATCHES: Final = 100_000
 """A search stops after this many."""
 _BLOCK_BYTES: Final = 1 << 16
 _LINE_BYTES: Final = 1 << 16
-"""Of a longer line only its beginning and its end are kept in memory."""
+"""Only the beginning and the end of a longer line are kept in memory."""
 _CHUNK_BYTES: Final = 2 << 20
 """Bytes searched between two reports of the progress."""
 _OVERLAP_BYTES: Final = 4096
@@ -294,7 +294,7 @@ def _lengthen(rows: list[LogRow], lines: int, start: int) -> None:
 
 
 def _replace_newest(rows: list[LogRow], lines: int, newest: _Line | None) -> None:
-    """Count further lines, of which `newest` is the last, to the last row."""
+    """Add further lines, up to `newest`, to the last row."""
     if lines and newest is not None:
         fold(rows, newest.row()._replace(lines=lines))
 

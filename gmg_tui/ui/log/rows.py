@@ -158,7 +158,7 @@ def highlighted(strip: Strip, start: int, end: int, style: Style) -> Strip:
 
 
 def part_of(row: LogRow, width: int, marks: Sequence[tuple[int, int]]) -> int:
-    """Returns the index of the piece in which the first mark begins; 0 without marks."""
+    """Returns the index of the piece with the start of the first mark; 0 without marks."""
     end = 0
     for number, part in enumerate(pieces(row, width)):
         end += len(part)

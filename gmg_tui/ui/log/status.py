@@ -1,4 +1,4 @@
-"""Where a log is paused, and how its search goes, in a few words."""
+"""The state of a paused log and of its search, in a few words."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class LogView(Rows):
         self._pages_left = _UNASKED_PAGES
         self.update_rows()
 
-    def take(self, lines: Lines) -> None:
+    def add_lines(self, lines: Lines) -> None:
         """Add lines, and draw the first ones; late lines of another worker are ignored."""
         name, ranks = self.source
         if lines.slot not in (ranks or {name}):
