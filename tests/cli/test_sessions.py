@@ -58,6 +58,7 @@ async def test_ls_lists_running_ended_and_lost_sessions() -> None:
         "attempt": 1,
         "fps": 1480.0,
         "reason": None,
+        "checkpoint": None,
     }
     failed = {"slot": "cpu1", "state": "failed", "stuck": True, "pid": None, "attempt": 1, "fps": None}
     assert running == {
@@ -67,7 +68,7 @@ async def test_ls_lists_running_ended_and_lost_sessions() -> None:
         "engine_pid": engine.session.engine_pid,
         "script": "sim.py",
         "folder": str(engine.folder),
-        "workers": [worker, {**failed, "reason": "out of memory"}],
+        "workers": [worker, {**failed, "reason": "out of memory", "checkpoint": None}],
     }
     header, first, *_ = table.splitlines()
     assert header.split() == ["name", "state", "script", "started", "workers", "FPS"]
