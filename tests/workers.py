@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
-from gmg_tui.model import Attempt, Fps, RunSpec, Session, Slot, Worker, WorkerState
+from gmg_tui.diagnosis.facts import Facts
+from gmg_tui.diagnosis.kinds import KINDS
+from gmg_tui.diagnosis.watch import Watch
+from gmg_tui.model import Alert, Attempt, Fps, GpuSample, RunSpec, Session, Sign, Slot, Worker, WorkerState
+from gmg_tui.model.alert import by_urgency
 
 _S = TypeVar("_S", bound=Struct)
 _NUMBERED = {"attempt": "number", "attempt_started": "started", "attempt_ended": "ended"}
-_OF_ATTEMPT = frozenset(Attempt.__struct_fields__) - {"state", "reason"} | _NUMBERED.keys()
+_OF_ATTEMPT = frozenset(Attempt.__struct_fields__) - {"state", "reason", "alerts"} | _NUMBERED.keys()
+
+
+def alerts(since: float = 0.0, **texts: str) -> tuple[Alert, ...]:
+    """Alerts, by kind."""
+    return tuple(Alert(kind, KINDS[kind].severity, text, since) for kind, text in texts.items())
+
+
+def diagnosed(worker: Worker, sample: GpuSample | None, now: float = 0.0, **facts: Any) -> Worker:
+    """A worker with the alerts that its GPU's sample raises within some seconds."""
+    watch = Watch()
+    for moment in (now - 9, now):
+        watch.update(Facts(moment, worker, sample, **facts))
+    return structs.replace(worker, alerts=by_urgency((*worker.alerts, *watch.alerts)))
+
+
+def texts(of: Iterable[Alert | Sign]) -> tuple[str, ...]:
+    """The texts of alerts, or of their signs."""
+    return tuple(alert.text for alert in of)
 
 
 def worker_of(slot: str, index: int, state: WorkerState, *rest: Any, **fields: Any) -> Worker:

@@ -18,6 +18,7 @@ from gmg_tui.machine.user_folders import user_name
 from gmg_tui.model import WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results.column import Column
+from gmg_tui.results.job_columns import as_plain
 from gmg_tui.session import SessionEntry, WorkerBrief
 from gmg_tui.session.client import EngineClient
 
@@ -85,7 +86,7 @@ def _row(entry: SessionEntry) -> dict[str, Any]:
         "script": session.spec.script,
         "started": datetime.fromtimestamp(session.began, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "folder": str(entry.folder),
-        "workers": entry.record.workers,
+        "workers": [as_plain(worker) for worker in entry.record.workers],
     }
     if queue is not None:
         row["jobs"] = {"total": queue.jobs, **{state: getattr(queue, state) for state in _JOB_STATES}}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ from msgspec import structs
 
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note
-from gmg_tui.model import DdpSpec, JobRecord, NodesSpec, RestartMode, RunSpec, Session, StartMode
-from gmg_tui.model.errors import GmgError
+from gmg_tui.diagnosis.kinds import KINDS
+from gmg_tui.model import AlertAction, DdpSpec, JobRecord, NodesSpec, RestartMode, RunSpec, Session, StartMode
+from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.scripts import interpreter, torchrun
 from gmg_tui.scripts.readers import formats
 from gmg_tui.session import STORE
@@ -53,6 +54,7 @@ def check(options: Options) -> dict[str, Any]:
         "python_given": path is not None,
         "python": interpreter.check_python(path) if path is not None else interpreter.default_python(os.environ),
         "env": environment(options.env),
+        "on": alert_actions(options.on),
         "summary": None if options.summary is None else _summary(options.summary),
         "ddp": _groups(options),
         "probe": not options.no_probe,
@@ -209,6 +211,21 @@ def environment(pairs: tuple[str, ...]) -> dict[str, str]:
             raise GmgError(f"--env {pair}: give KEY=VALUE")
         variables[name] = value
     return variables
+
+
+def alert_actions(pairs: Iterable[str]) -> dict[str, AlertAction]:
+    """What alerts do, by kind, as in `--on nan=stop`. Raises `GmgError`."""
+    actions = {}
+    for pair in pairs:
+        kind, _, action = pair.partition("=")
+        if kind not in KINDS:
+            raise GmgError(
+                f"--on {pair}: there is no alert {kind}{nearest(kind, KINDS)}; there are: {', '.join(KINDS)}"
+            )
+        if action not in {*AlertAction}:
+            raise GmgError(f"--on {pair}: give {kind}= with one of {', '.join(AlertAction)}")
+        actions[kind] = AlertAction(action)
+    return actions
 
 
 def _summary(file: str) -> str:

@@ -17,6 +17,7 @@ from gmg_tui.cli.launch import start
 from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.cli.printing import note
 from gmg_tui.cli.run_spec import (
+    alert_actions,
     check_queued,
     check_script,
     describe,
@@ -36,14 +37,20 @@ from gmg_tui.session.options import Options, Program
 
 _WHERE = ("slot", "gpu")
 """Placeholders that get their values when a job starts."""
-_SHARED = ("gpus", "ddp", "env", "per_gpu", "timeout", "best", "resume_args")
+_SHARED = ("gpus", "ddp", "env", "per_gpu", "timeout", "best", "resume_args", "on")
 """Options that an experiments file may set too: it overrides `config.toml`, and the command line overrides it."""
 
 
 def _settings(values: Mapping[str, Any]) -> Settings:
     """The settings that the values of options make. Raises `GmgError`."""
     chosen = {name: values[name] for name in _SHARED if name in values}
-    return from_options({**chosen, "env": environment(tuple(chosen.get("env") or ()))})
+    return from_options(
+        {
+            **chosen,
+            "env": environment(tuple(chosen.get("env") or ())),
+            "on": alert_actions(tuple(chosen.get("on") or ())),
+        }
+    )
 
 
 def sweep(options: Options, engine: PrestartedEngine, file: str | None, program: Program | None) -> int:
@@ -74,6 +81,7 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
     if program is not None:
         upper = structs.replace(upper, script=program.script, args=program.args, module=program.module)
     settings = lower.under(Settings() if file is None else read(file)).under(upper)
+    alert_actions(f"{kind}={action}" for kind, action in settings.on.items())
     made = plan.make(settings, file or "sweep", values, check_script)
     fields["ddp"] = groups_of(options, made.jobs)
     if made.warning:

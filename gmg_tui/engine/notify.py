@@ -50,6 +50,7 @@ class Notifications:
         job: int | None = None,
         job_name: str = "",
         reason: str | None = None,
+        alert: str = "",
         quiet: bool = False,
     ) -> None:
         """Records what has happened; unless it is `quiet`, commands are run for it after those that wait."""
@@ -57,7 +58,7 @@ class Notifications:
             return  # trials that run out of memory are how a tuning finds the largest value that runs
         number = self.events[-1].number + 1 if self.events else 1
         why = _one_line(reason or "")
-        occurrence = Occurrence(number, time.time(), kind, _one_line(text), slot, job, job_name, why, quiet)
+        occurrence = Occurrence(number, time.time(), kind, _one_line(text), slot, job, job_name, why, alert, quiet)
         self.events.append(occurrence)
         if quiet:
             return
@@ -96,6 +97,7 @@ class Notifications:
             "GMG_JOB": "" if occurrence.job is None else str(occurrence.job),
             "GMG_JOB_NAME": occurrence.job_name,
             "GMG_REASON": occurrence.reason,
+            "GMG_ALERT": occurrence.alert,
             "GMG_TEXT": occurrence.text,
         }
         quiet = asyncio.subprocess.DEVNULL

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from msgspec import structs
 
+from gmg_tui.diagnosis.collisions import collisions, places, same_arguments
+from gmg_tui.diagnosis.facts import Limit
 from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
@@ -21,15 +25,31 @@ from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.processes import describe
 from gmg_tui.machine.gpu.silence import LATE_S, NO_ANSWER, SILENT_S
+from gmg_tui.machine.open_files import written
 from gmg_tui.machine.process_tree import Scans, Table
 from gmg_tui.machine.slurm import AllocationWatch
-from gmg_tui.model import Curve, Details, GpuProcess, GpuSample, Occurrence, Series, Snapshot, Stacks, Tried
+from gmg_tui.model import (
+    Curve,
+    Details,
+    GpuProcess,
+    GpuSample,
+    Occurrence,
+    Series,
+    Snapshot,
+    Stacks,
+    Tried,
+    WorkerState,
+)
+from gmg_tui.model.alert import by_urgency
 from gmg_tui.model.errors import GmgError
+from gmg_tui.model.tried import below_median
 from gmg_tui.session.tried import TriedArguments
 
 _LATE_INTERVALS = 2.0
 _SILENT_INTERVALS = 3.0
 """GPUs that are sampled rarely have older samples; these intervals are no silence."""
+_FILES_INTERVAL_S = 10.0
+"""Between two looks at the files that workers have open."""
 _SCAN_INTERVAL_S = 2.0
 """Between two scans of all processes: a pass over `/proc` costs 10 to 20 microseconds per process."""
 _UNWATCHED_SCAN_INTERVAL_S = 5.0
@@ -101,6 +121,10 @@ class Observer:
         self._tried = tried
         self._scans = scans
         self._zombies: frozenset[int] = frozenset()
+        self._written: dict[str, set[str]] = {}
+        """The files that each slot's worker has had open for writing lately."""
+        self._files_read_at = -math.inf
+        """When they were read last, monotonic seconds."""
         self._allocation = AllocationWatch()
         uuids = (slot.gpu.uuid for slot in work.session.slots if slot.gpu is not None)
         self._samples = GpuSamples(uuids, work.session.spec.interval_s, time.monotonic())
@@ -141,6 +165,7 @@ class Observer:
                     guard("logs", engine_slot.attempt.poll)
                 guard("histories", engine_slot.remember, moment)
             guard("the watch of groups and trials", self._work.scheduler.beat)
+            guard("alerts", self._diagnose)
             guard("records", self._recorder.beat, moment, self._work.slots.values(), self.snapshot)
             guard("clients", send)
             due = max(due + STEP_S, loop.time())
@@ -148,6 +173,7 @@ class Observer:
 
     async def _scan(self) -> None:
         """Scans all processes at intervals, updates the workers, and finds those on the wrong GPU."""
+        await self._check_arguments()
         while True:
             try:
                 table = await self._scans.table()
@@ -162,7 +188,20 @@ class Observer:
                 for attempt in here:
                     self._faults.guard("the scan of processes", attempt.inspect, table, now)
                 self._find_misplaced(here)
+                if now - self._files_read_at >= _FILES_INTERVAL_S:
+                    self._files_read_at = now
+                    self._written = {each.order.slot.name: written(each.pids) for each in here}
             await asyncio.sleep(_SCAN_INTERVAL_S if self.watched else _UNWATCHED_SCAN_INTERVAL_S)
+
+    async def _check_arguments(self) -> None:
+        """Raises an alert if the script would tell its workers apart, and all get the same arguments."""
+        spec = self._work.session.spec
+        if spec.sweep is None and spec.ddp is None and spec.agent is None and not spec.module:
+            with suppress(OSError):
+                source = await in_daemon_thread(Path(spec.cwd, spec.script).read_text, "utf-8", "replace")
+                args = (*spec.args, *spec.env.values())
+                sign = same_arguments(source, args, len(self._work.session.slots))
+                self._work.note("arguments", f"{sign.text}; {sign.advice}" if sign is not None else None)
 
     def _reap(self, table: Table) -> None:
         """Reaps adopted orphans.
@@ -185,7 +224,36 @@ class Observer:
             seen = [each for each in all_slots if each.gpu is not None and own & pids.get(each.gpu.uuid, set())]
             others = ", ".join(each.name for each in seen) if slot not in seen else ""
             is_whole = slot.gpu is not None and not slot.is_mig
-            attempt.misplaced = f"runs on {others} instead of {slot.name}" if others and is_whole else None
+            attempt.observed.misplaced = f"runs on {others} instead of {slot.name}" if others and is_whole else None
+
+    def _diagnose(self) -> None:
+        """Raises the alerts of all workers, and acts on new ones."""
+        now, slots = time.monotonic(), self._work.slots.values()
+        views = [(slot, self._faults.guard("views", slot.view, now) or slot.bare_view()) for slot in slots]
+        # In a group rank 0 may report for all ranks, which are as fast as the slowest; the jobs of a queue differ.
+        below_pct = below_median(
+            (slot.slot, view.newest)
+            for slot, view in views
+            if view.state is WorkerState.RUNNING and view.group is None and view.job is None and view.lost_since is None
+        )
+        live = [(slot.slot.name, view) for slot, view in views if view.state.live]
+        signs = collisions(
+            {
+                name: places((*self._written.get(name, ()), *(each.path for each in view.newest.checkpoints)))
+                for name, view in live
+            },
+            {name: view.group.id for name, view in live if view.group is not None},
+        )
+        ends = self._allocation.newest.ends if self._allocation.newest is not None else None
+        for slot, view in views:
+            slot.collision = signs.get(slot.slot.name)
+            slot.below_median_pct = below_pct.get(slot.slot.name)
+            slot.limit = Limit(ends, "Slurm's limit") if ends is not None else None
+            worker = slot.worker if view.attempt else None
+            over = self._faults.guard("alerts", slot.diagnose, view, now, worker)
+            if worker is not None:
+                for alert in over or ():
+                    self._recorder.recovered(worker, alert)
 
     def update_samples(self, samples: tuple[GpuSample, ...], error: str | None) -> None:
         """Applies the sampler's newest samples."""
@@ -230,7 +298,7 @@ class Observer:
             allocation=self._allocation.newest,
             occurred=(notifications := self._recorder.notifications).newest,
             events=notifications.events[-1].number if notifications.events else 0,
-            notes=tuple(self._work.notes.values()),
+            alerts=by_urgency(self._work.notes.values()),
         )
 
     def _current_samples(self, now: float) -> tuple[GpuSample, ...]:

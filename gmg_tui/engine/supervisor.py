@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gmg_tui.diagnosis.kinds import KINDS
+from gmg_tui.engine import clock
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.model import Session
+from gmg_tui.model import Alert, Session, Severity
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
 from gmg_tui.session.protocol import Action, Seen
@@ -35,6 +37,16 @@ _SECOND_END_S = 2.0
 """A request to end this much later is a second one: it may reach the engine directly and through a client."""
 
 
+_KINDS = {
+    **dict.fromkeys(("store", "slow disk", "folder", "disk"), "disk"),
+    **dict.fromkeys(("fault in", "processes"), "internal"),
+    "node ": "node",
+    "gpus": "gpu",
+    "arguments": "collision",
+}
+"""The kinds of alerts about the session, by the beginning of their subject."""
+
+
 class Supervisor:
     """Runs the work of a session. What watches it is the observer's, and may fail.
 
@@ -42,7 +54,7 @@ class Supervisor:
         queue: The scheduler, if it has a queue.
         all_ended: Set while no work is left.
         overdue: Set long after the end was requested: the kernel, or a node, does not end what is left.
-        notes: Notes displayed about the session itself, by subject.
+        notes: Alerts about the session itself, by subject.
         fleet: The nodes, if the session has several.
         agent: The scheduler, if this engine is a node's agent.
     """
@@ -61,7 +73,7 @@ class Supervisor:
         self.faults = faults
         faults.note = self.note
         self.all_ended, self.overdue = asyncio.Event(), asyncio.Event()
-        self.notes: dict[str, str] = {}
+        self.notes: dict[str, Alert] = {}
         self.agent: Agent | None = None
         self.fleet: Fleet | None = None
         self._since: float | None = time.monotonic()
@@ -192,11 +204,14 @@ class Supervisor:
         return engine_slot
 
     def note(self, subject: str, text: str | None) -> None:
-        """Shows a note about the session itself on all screens, or (None) removes it."""
+        """Raises an alert about the session itself, or (None) ends it."""
         if text is None:
             self.notes.pop(subject, None)
-        elif self.notes.get(subject) != text:
-            self.notes[subject] = text
+        elif (before := self.notes.get(subject)) is None or before.text != text:
+            kind = next((kind for start, kind in _KINDS.items() if subject.startswith(start)), "session")
+            since = before.since if before is not None else clock.now()
+            severity = Severity.INFO if subject == "arguments" else KINDS[kind].severity
+            self.notes[subject] = Alert(kind, severity, text, since)
             _log.warning("%s", text)
 
 

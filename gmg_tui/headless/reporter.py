@@ -7,12 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import takewhile
 
+from gmg_tui.diagnosis.kinds import KINDS
 from gmg_tui.machine import slurm as allocation
 from gmg_tui.model import (
+    Alert,
     JobRecord,
     Queue,
     RankGroup,
     Session,
+    Severity,
     Snapshot,
     Trial,
     TrialState,
@@ -24,6 +27,7 @@ from gmg_tui.model import (
     total_fps,
     units,
 )
+from gmg_tui.model.alert import urgent
 from gmg_tui.results import tuning_text as tune_words
 from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.session.protocol import Lines
@@ -48,6 +52,8 @@ class Reporter:
         self._next_line: Counter[str] = Counter()
         self._before: dict[str, Worker | RankGroup] = {}
         """The workers by slot, and the groups by id, as they were reported last."""
+        self._alerts_before: dict[str, dict[str, str]] = {}
+        """The texts of the alerts that were raised, without amounts, by kind, of each worker and job, and group."""
         self._reported: set[tuple[str, str]] = set()
         self.jobs_reported = 0
         """The number of a sweep's ended jobs that were reported; a retried job counts no more."""
@@ -95,16 +101,17 @@ class Reporter:
             if worker.slot not in ranks and worker.lost_since is None:  # the note on its node stands for all of them
                 yield from self._changes(worker.slot, worker, snapshot)
             whose = worker.slot if worker.job is None else f"{worker.slot} {worker.job}"
-            for text in (f"warning: {warning}" for warning in worker.warnings):
-                yield from self._once(whose, text, self.line(worker.slot, text))
-            if worker.advice and worker.state is not WorkerState.FAILED:  # the same for all that run this script
-                yield from self._once("", worker.advice, self.line(worker.slot, worker.advice))
+            own = (alert for alert in worker.alerts if alert.kind != "stuck" or worker.slot not in ranks)
+            yield from self._alerts(worker.slot, whose, own, is_over=worker.state.ended)
         for group in snapshot.groups:
             yield from self._changes(group.id, group, snapshot)
-        yield from self._of_gpus(snapshot)
+            yield from self._alerts(group.id, group.id, group.alerts, is_over=group.state.ended)
+        for slot, why in (snapshot.queue.benched if snapshot.queue is not None else {}).items():
+            yield from self._once(slot, why, self.line(slot, f"benched: {why}"))
         name, simulated = self._session.spec.name, self._session.spec.simulate
         notes = [f"simulated: {units.count(simulated, 'GPU')}, and what runs on them"] if simulated is not None else []
-        for note in (*notes, *snapshot.notes, *([snapshot.nvml_error] if snapshot.nvml_error else [])):
+        notes += [alert.text for alert in snapshot.alerts]
+        for note in (*notes, *([snapshot.nvml_error] if snapshot.nvml_error else [])):
             yield from self._once("", _LOST.sub(r"\1", note), f"{name}: {note}")
 
     def job_ends(self, jobs: Iterable[JobRecord], total: int) -> Iterator[str]:
@@ -129,21 +136,23 @@ class Reporter:
         reported = snapshot.queue is None or isinstance(now, RankGroup) or _is_problem(now)
         if reported and (before is None or _identity(before) != _identity(now)):
             yield self.line(name, _state(now, snapshot.time))
-        was_stuck = before is not None and before.stuck is not None
-        if now.stuck and not was_stuck:
-            yield self.line(name, f"⚠ stuck: {now.stuck}")
-        if was_stuck and not now.stuck and not now.state.ended:
-            yield self.line(name, "no longer stuck")
 
-    def _of_gpus(self, snapshot: Snapshot) -> Iterator[str]:
-        """Yields the troubles of the GPUs, each once: a growing figure is no new one."""
-        troubles = {sample.uuid: sample.health.troubles for sample in snapshot.samples if sample.health}
-        for slot in self._session.slots:
-            for trouble in troubles.get(slot.gpu.uuid, ()) if slot.gpu else ():
-                line = self.line(slot.name, f"warning: {trouble.text}; {trouble.advice}")
-                yield from self._once(slot.name, _AMOUNT.sub("", trouble.text), line)
-        for name, why in (snapshot.queue.benched if snapshot.queue is not None else {}).items():
-            yield from self._once(name, why, self.line(name, f"benched: {why}"))
+    def _alerts(self, name: str, whose: str, alerts: Iterable[Alert], *, is_over: bool) -> Iterator[str]:
+        """Yields the alerts that are new, and the ends of others; a growing figure is not reported again."""
+        before, now = (
+            self._alerts_before.get(whose, {}),
+            {alert.kind: alert for alert in alerts if alert.kind != "node"},
+        )
+        texts = self._alerts_before[whose] = {kind: _AMOUNT.sub("", alert.text) for kind, alert in now.items()}
+        for kind, alert in now.items():
+            if kind not in before or (kind == "gpu" and before[kind] != texts[kind]):
+                advice = f"; {alert.advice}" if alert.advice else ""
+                line = self.line(name, f"{f'⚠ {kind}: ' if urgent([alert]) else ''}{alert.text}{advice}")
+                # What is good to know is often the same for all.
+                yield from [line] if urgent([alert]) else self._once("", alert.text, line)
+        for kind in before if not is_over else ():
+            if kind not in now and KINDS[kind].severity is not Severity.INFO:
+                yield self.line(name, f"no longer {kind}")
 
     def _once(self, whose: str, text: str, line: str) -> Iterator[str]:
         if (whose, text) not in self._reported:
@@ -177,9 +186,11 @@ class Reporter:
             done = [each.done / each.total for each in progress if each.total]
             if done:
                 yield f"{units.whole(100 * min(done))} % done"
-        stuck = sum(worker.stuck is not None for worker in snapshot.workers)
+        stuck = sum(worker.stuck for worker in snapshot.workers)
         if stuck:
             yield f"⚠ {stuck} stuck"
+        if alerting := sum(bool(urgent(worker.alerts)) and not worker.stuck for worker in snapshot.workers):
+            yield f"⚠ {units.count(alerting, 'alert')}"
         late = [sample for sample in snapshot.samples if sample.age_s is not None]
         yield from [sample.error for sample in late if sample.error][:1] or (["GPU metrics are late"] if late else [])
 

@@ -1,4 +1,4 @@
-"""The control groups that this process is in (cgroups(7), version 1 and 2), and the CPU time that they allow."""
+"""The control groups of a process (cgroups(7), version 1 and 2), and the CPU time and memory that they allow."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 _SELF = Path("/proc/self")
+_MIB = 1 << 20
+_UNLIMITED_MIB = 1 << 40
+"""Version 1 reports nearly 2^63 bytes for no limit."""
 
 
 def usable_cpus(proc: Path = _SELF) -> int:
@@ -27,7 +31,7 @@ def cpu_quota(proc: Path = _SELF) -> float | None:
 
 
 def folders(controller: str, proc: Path = _SELF) -> Iterator[Path]:
-    """Yields the folders of this process's cgroup and of those above it, for a controller such as `cpu` or `memory`."""
+    """Yields the folders of a process's cgroup and of those above it, for a controller such as `cpu` or `memory`."""
     try:
         memberships = [
             line.split(":", 2) for line in (proc / "cgroup").read_text(errors="surrogateescape").splitlines()
@@ -64,3 +68,55 @@ def _quota(folder: Path) -> float | None:
             quota, period = (folder / "cpu.cfs_quota_us").read_text(), (folder / "cpu.cfs_period_us").read_text()
         return int(quota) / int(period) if quota != "max" and int(quota) > 0 else None
     return None
+
+
+class MemoryRoom(NamedTuple):
+    """RAM that processes may use, and what is used of it by all that share it."""
+
+    limit_mib: float
+    used_mib: float
+    """Without file caches that can be dropped."""
+    owner: str
+    """What has the limit: `cgroup` or `machine`."""
+
+
+class Memory:
+    """The memory limits of the process whose folder in `/proc` is `process`; they can be read after its end too."""
+
+    def __init__(self, process: Path = _SELF, proc: Path = _SELF.parent) -> None:
+        self._proc, self._folders = proc, list(folders("memory", process))
+
+    def room(self) -> MemoryRoom | None:
+        """Returns the limit that will be reached first; None if none can be read."""
+        rooms = [room for folder in self._folders if (room := _room(folder)) is not None]
+        with suppress(OSError, KeyError, ValueError):
+            total, available = (_field(self._proc / "meminfo", name) / 1024 for name in ("MemTotal:", "MemAvailable:"))
+            rooms.append(MemoryRoom(total, total - available, "machine"))
+        return min(rooms, key=lambda room: room.limit_mib - room.used_mib, default=None)
+
+    def oom_kills(self) -> int:
+        """Returns how many processes the kernel has killed for lack of memory, in the cgroups and on the machine."""
+        files = [folder / name for folder in self._folders for name in ("memory.events", "memory.oom_control")]
+        counts = [0]
+        for file in (*files, self._proc / "vmstat"):
+            with suppress(OSError, KeyError, ValueError):
+                counts.append(_field(file, "oom_kill"))
+        return max(counts)
+
+
+def _room(folder: Path) -> MemoryRoom | None:
+    """Returns the room of one cgroup; None for no limit."""
+    for limit, usage, cache in (
+        ("memory.max", "memory.current", "inactive_file"),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        with suppress(OSError, KeyError, ValueError):  # "max" is no number
+            limit_mib = int((folder / limit).read_text()) / _MIB
+            used = int((folder / usage).read_text()) - _field(folder / "memory.stat", cache)
+            return MemoryRoom(limit_mib, max(0, used) / _MIB, "cgroup") if limit_mib < _UNLIMITED_MIB else None
+    return None
+
+
+def _field(file: Path, name: str) -> int:
+    """Returns the number after a name, on a line of its own. Raises `OSError`, `KeyError` or `ValueError`."""
+    return int(dict(line.split()[:2] for line in file.read_text().splitlines() if " " in line)[name])

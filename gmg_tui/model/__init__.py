@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     # ruff: noqa: F403
+    from gmg_tui.model.alert import *
     from gmg_tui.model.attempt import *
     from gmg_tui.model.curves import *
     from gmg_tui.model.gpus import *
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 else:
     from importlib import import_module
 
-    _TYPES = ("states", "attempt", "curves", "gpus", "jobs", "run", "snapshot", "tried", "tuning", "worker")
+    _TYPES = ("states", "alert", "attempt", "curves", "gpus", "jobs", "run", "snapshot", "tried", "tuning", "worker")
     _OTHERS = ("errors", "secrets", "text", "units")
 
     def __getattr__(name):

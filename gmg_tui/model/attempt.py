@@ -6,6 +6,7 @@ import math
 
 from msgspec import Struct, structs
 
+from gmg_tui.model.alert import Alert
 from gmg_tui.model.states import WorkerState
 
 
@@ -125,6 +126,8 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     """The path of the checkpoint that `--resume-args` named to it."""
     simulator: dict[str, str] = {}
     """Modes that change what a step computes: those Genesis prints, such as `performance_mode`, and torch's `deterministic`."""
+    alerts: tuple[Alert, ...] = ()
+    """What was wrong at its end; empty before."""
 
     @property
     def numbers(self) -> dict[str, float]:

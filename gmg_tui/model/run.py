@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from gmg_tui.model.alert import AlertAction
 from gmg_tui.model.gpus import Slot
 from gmg_tui.model.jobs import SweepSpec
 from gmg_tui.model.states import RestartMode, StartMode
@@ -110,9 +111,10 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     restart: RestartMode = RestartMode.STARTUP
     max_restarts: int = 3
     stuck_after_s: float = 60.0
-    restart_stuck: bool = False
     resume_args: tuple[str, ...] = ()
     """Added to the arguments of an attempt that can continue from a checkpoint, placeholders not filled in."""
+    on: dict[str, AlertAction] = {}
+    """What alerts do, by kind, as given by `--on`."""
     sweep: SweepSpec | None = None
     """The queue; None for a plain run of `script` on every slot."""
     tune: TuneSpec | None = None

@@ -7,6 +7,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gmg_tui.model.alert import Alert
 from gmg_tui.model.attempt import Attempt
 from gmg_tui.model.gpus import Gpu, GpuProcess, GpuSample
 from gmg_tui.model.run import Allocation, NodeView, Session
@@ -70,6 +71,8 @@ class OccurrenceKind(StrEnum):
     FAILED = "failed"
     """A worker has failed, and is not restarted."""
     STUCK = "stuck"
+    ALERT = "alert"
+    """An alert was raised, or acted on."""
     JOB_FAILED = "job-failed"
     """A job of a sweep has failed, and is not retried."""
     ENDED = "ended"
@@ -92,6 +95,8 @@ class Occurrence(Struct, frozen=True, omit_defaults=True):
     job_name: str = ""
     reason: str = ""
     """One line on the reason; empty if there is none."""
+    alert: str = ""
+    """The alert's kind."""
     quiet: bool = False
     """True if nobody is notified of it."""
 
@@ -108,8 +113,8 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
     """One for each GPU of the session's slots."""
     nvml_error: str | None = None
     """One line on why no GPU has metrics; None if all is well or no slot is a GPU."""
-    notes: tuple[str, ...] = ()
-    """Notes about the session itself: disk full, folder gone …"""
+    alerts: tuple[Alert, ...] = ()
+    """What is wrong with the session itself: disk full, node lost …"""
     clients: int = 0
     queue: Queue | None = None
     """None in a plain run."""
@@ -175,7 +180,7 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
         workers = tuple(
             worker
             if worker.state.ended
-            else replace(worker, state=WorkerState.FAILED, stuck=None, stopping=None, reason=reason)
+            else replace(worker, state=WorkerState.FAILED, alerts=(), stopping=None, reason=reason)
             for worker in self.workers
         )
         tuning, queue = self.tuning and self.tuning.after_loss(reason), self.queue and self.queue.after_loss()

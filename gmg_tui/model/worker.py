@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct, structs
 
+from gmg_tui.model.alert import Alert
 from gmg_tui.model.attempt import NO_ATTEMPT, Attempt, Fps, Progress
 from gmg_tui.model.states import Phase, WorkerState
 
@@ -49,18 +50,14 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     reason: str | None = None
     """One line on why it failed, or on its wait."""
     advice: str | None = None
-    """One line of advice."""
-    fps_silent_since: float | None = None
-    """Unix time of the last number, if it is several times as old as usual; None while `fps` is current."""
+    """One line of advice about a failure."""
     device: str | None = None
     """The device that Genesis prints."""
     backend: str | None = None
     """`cuda`, `cpu` … as Genesis prints it."""
     genesis_version: str | None = None
-    warnings: tuple[str, ...] = ()
-    """Warnings while it runs: fell back to the CPU, is on another GPU, log not written …"""
-    stuck: str | None = None
-    """The evidence, if the worker counts as stuck."""
+    alerts: tuple[Alert, ...] = ()
+    """What is wrong with it or its GPU, the worst first."""
     stopping: str | None = None
     """Which signal was sent, and how long its effect is waited for."""
     restart_at: float | None = None
@@ -73,8 +70,6 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     """The newest line of output that is not blank, without control characters."""
     log_lines: int = 0
     """Lines of output so far, over all attempts."""
-    healed: bool = False
-    """True if it runs despite a race with another worker: after a restart, or as Genesis rebuilt a cache file."""
     job: int | None = None
     """Number of the job in the queue, from 1; None in a plain run, and on a slot that no job has occupied yet."""
     job_name: str = ""
@@ -118,10 +113,19 @@ class Worker(Struct, frozen=True, omit_defaults=True):
         """The signal that it was sent last, from `stopping`, whose rest counts down; empty where none was."""
         return (self.stopping or "").partition(" ")[0].rstrip(",;:")
 
+    def alert(self, kind: str) -> Alert | None:
+        """Its alert of a kind."""
+        return next((alert for alert in self.alerts if alert.kind == kind), None)
+
+    @property
+    def stuck(self) -> bool:
+        """True while it counts as stuck."""
+        return self.alert("stuck") is not None
+
     @property
     def current_fps(self) -> float | None:
         """The rate now; None unless it runs, and still reports it."""
-        silent = self.fps_silent_since is not None or self.lost_since is not None
+        silent = self.lost_since is not None or self.alert("silent") is not None
         if self.fps is None or self.state is not WorkerState.RUNNING or silent:
             return None
         return self.fps.settled
@@ -184,12 +188,17 @@ class RankGroup(Struct, frozen=True, omit_defaults=True):
     """That of the rank that reports most, which is rank 0 with rsl_rl."""
     waits_for: tuple[int, ...] = ()
     """Ranks that the others wait for before the group can begin."""
-    stuck: str | None = None
-    """One line on why the group counts as stuck, with the rank at fault if identified."""
+    alerts: tuple[Alert, ...] = ()
+    """What is wrong with all of its ranks, with the rank at fault if it was identified."""
     reason: str | None = None
     """One line on the rank that failed first and its reason, or on the group's wait."""
     advice: str | None = None
     """One line of advice."""
+
+    @property
+    def stuck(self) -> str | None:
+        """What was observed, if the group counts as stuck."""
+        return next((alert.text for alert in self.alerts if alert.kind == "stuck"), None)
 
 
 def added_up(rates: Sequence[Fps]) -> Fps | None:

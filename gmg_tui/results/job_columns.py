@@ -170,14 +170,14 @@ def _flat(of: Struct, field: str) -> dict[str, Any]:
 
 def as_plain(of: Struct) -> dict[str, Any]:
     """A struct as JSON has it: every field, unknown ones and NaN as null, numbers in full, times in ISO 8601."""
-    return {name: _plain(name, value) for name, value in structs.asdict(of).items()}
+    return {name: _plain(name, value) for name, value in structs.asdict(of).items() if value is not msgspec.UNSET}
 
 
 def _plain(name: str, value: Any) -> Any:
     match value:
         case Struct():
             return as_plain(value)
-        case float() if name in ("time", "started", "ended", "saved"):
+        case float() if name in ("time", "started", "ended", "saved", "since"):
             return moment(value)
         case tuple() | list():
             return [_plain("", item) for item in value]

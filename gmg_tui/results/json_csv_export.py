@@ -102,6 +102,7 @@ def _worker(session: Session, worker: Worker) -> dict[str, Any]:
         "reason": worker.reason,
         "exit_code": worker.newest.exit_code,
         "attempts": worker.attempt,
+        "alerts": [as_plain(alert) for alert in worker.alerts],
         "n_envs": worker.newest.n_envs,
         "fps": fps and {name: getattr(fps, name) for name in _RATES},
         "env_steps": fps.env_steps if fps else None,

@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from gmg_tui import session as sessions
-from gmg_tui.model import Gpu, GpuSample, Session, Slot, Snapshot, Worker, WorkerState, fps_per_watt, total_fps
+from gmg_tui.model import Alert, Gpu, GpuSample, Session, Slot, Snapshot, Worker, WorkerState, fps_per_watt, total_fps
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import SessionEntry
 from gmg_tui.session.client import EngineClient
@@ -34,7 +34,6 @@ _WORKER: tuple[tuple[str, str, Callable[[Worker], float | None], float], ...] = 
     ("gmg_worker_fps", "The current rate: environment steps per second.", lambda worker: worker.current_fps, 1),
     ("gmg_worker_fps_mean", "The rate of the attempt so far.", lambda worker: worker.newest.rate, 1),
     ("gmg_worker_n_envs", "Environments that the worker simulates.", lambda worker: worker.newest.n_envs, 1),
-    ("gmg_worker_stuck", "1 if the worker counts as stuck.", lambda worker: worker.stuck is not None, 1),
     ("gmg_worker_attempt", "Number of the current attempt, from 1.", lambda worker: worker.attempt or None, 1),
     ("gmg_worker_progress_ratio", "The share of its work that is done.", _done, 1),
     ("gmg_worker_cpu_ratio", "CPU of its processes; 1 is a whole core.", lambda worker: worker.cpu_pct, 0.01),
@@ -128,6 +127,7 @@ def _write_session(scrape: _Scrape, session: Session, snapshot: Snapshot) -> Non
         scrape.add("gmg_queue_eta_seconds", "Seconds to the end of all jobs.", queue.eta_s, **labels)
     for group in snapshot.groups:
         scrape.add("gmg_group_fps", "The current rate of a group of ranks.", group.fps, **labels, group=group.id)
+    _write_alerts(scrape, snapshot.alerts, labels)
     for slot in session.slots:
         if (worker := snapshot.worker(slot.name)) is not None:
             _write_worker(scrape, worker, _labels(spec.name, slot))
@@ -164,6 +164,7 @@ def _write_worker(scrape: _Scrape, worker: Worker, of_slot: dict[str, str]) -> N
     for state in WorkerState:
         text = "1 for the state that the worker is in, 0 for the others."
         scrape.add("gmg_worker_state", text, worker.state is state, **labels, state=state.value)
+    _write_alerts(scrape, worker.alerts, labels)
     if worker.state.ended:
         return
     scrape.add("gmg_worker_phase", "1 for the phase that the script is in.", 1, **labels, phase=worker.phase.value)
@@ -171,6 +172,12 @@ def _write_worker(scrape: _Scrape, worker: Worker, of_slot: dict[str, str]) -> N
         scrape.add(name, text, value(worker), scale, **labels)
     for metric, number in worker.newest.numbers.items():
         scrape.add("gmg_worker_metric", "A named number that the script prints.", number, **labels, metric=metric)
+
+
+def _write_alerts(scrape: _Scrape, alerts: Iterable[Alert], labels: dict[str, str]) -> None:
+    for alert in {alert.kind: alert for alert in reversed(tuple(alerts))}.values():
+        text = "1 for each alert of a worker, or of the session."
+        scrape.add("gmg_alert", text, 1, **labels, kind=alert.kind, severity=alert.severity.value)
 
 
 def _write_gpu(scrape: _Scrape, gpu: Gpu, sample: GpuSample, labels: dict[str, str]) -> None:

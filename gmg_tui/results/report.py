@@ -11,7 +11,21 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
-from gmg_tui.model import Attempt, Fps, JobRecord, Rank, Session, Snapshot, Tuning, Worker, WorkerState, combined, units
+from gmg_tui.model import (
+    Alert,
+    Attempt,
+    Fps,
+    JobRecord,
+    Rank,
+    Session,
+    Snapshot,
+    Tuning,
+    Worker,
+    WorkerState,
+    combined,
+    units,
+)
+from gmg_tui.model.alert import urgent
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tried import below_median
 from gmg_tui.model.worker import added_up
@@ -71,6 +85,13 @@ class ReportData(Struct, frozen=True):
     def plain(self) -> Snapshot | None:
         """The newest snapshot of a plain run; None in a sweep, and where none was recorded."""
         return self.snapshot if self.snapshot is not None and self.snapshot.queue is None else None
+
+    @property
+    def alerts(self) -> list[tuple[str, Alert]]:
+        """What is or was wrong, by worker or job; a job has the alerts of its last attempt's end."""
+        if self.plain is not None:
+            return [(worker.slot, alert) for worker in self.plain.workers for alert in urgent(worker.alerts)]
+        return [(job.name, alert) for job in self.jobs for alert in urgent(job.last.alerts)]
 
     @property
     def rate(self) -> Fps | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from shlex import join
 
-from gmg_tui.model import Session, Snapshot, TrialState, Tuning, WorkerState, units
+from gmg_tui.model import Session, Severity, Snapshot, TrialState, Tuning, WorkerState, units
 from gmg_tui.model.text import clean
 from gmg_tui.results import report
 from gmg_tui.results import table as tables
@@ -108,12 +108,12 @@ def _below(data: ReportData) -> Iterator[str]:
     """Yields the lines under the table: totals, failures, warnings, and the files."""
     yield _summary(data)
     yield from _failures(data)
+    yield from (f"{name} {alert.kind}: {alert.text}" for name, alert in data.alerts[:_MAX_FAILURES])
+    if more := len(data.alerts) - _MAX_FAILURES:
+        yield from [f"and {units.count(more, 'more alert')}"] if more > 0 else []
     if data.plain is not None:
-        for worker in data.plain.workers:
-            yield from (f"{worker.slot} warning: {warning}" for warning in worker.warnings)
-        yield from sorted(
-            {worker.advice or "" for worker in data.plain.workers if worker.state is not WorkerState.FAILED} - {""}
-        )
+        found = (alert for worker in data.plain.workers for alert in worker.alerts if alert.kind == "output")
+        yield from sorted({alert.text for alert in found if alert.severity is Severity.INFO})
         # A user's stops need no explanation; a signal stops all for the same reason.
         yield from sorted({job.reason for job in data.jobs if job.state is WorkerState.STOPPED and job.reason})
     if data.interrupted:

@@ -15,7 +15,19 @@ import msgspec
 from msgspec import Struct, structs
 
 from gmg_tui.machine.files import reading, write_atomic
-from gmg_tui.model import Checkpoint, JobRecord, Queue, Rank, RunSpec, Session, Snapshot, Worker, WorkerState, own_rates
+from gmg_tui.model import (
+    Alert,
+    Checkpoint,
+    JobRecord,
+    Queue,
+    Rank,
+    RunSpec,
+    Session,
+    Snapshot,
+    Worker,
+    WorkerState,
+    own_rates,
+)
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.model.run import UnixTime
 from gmg_tui.model.text import clean
@@ -55,6 +67,7 @@ class WorkerBrief(Struct, frozen=True):
     fps: float | None
     """The rate now; None unless it runs, and still reports it, and where another rank reports its group's."""
     reason: str | None
+    alerts: tuple[Alert, ...] = ()
     checkpoint: Checkpoint | None = None
     """The newest that its attempts have saved."""
     group: Rank | msgspec.UnsetType = msgspec.UNSET
@@ -63,16 +76,17 @@ class WorkerBrief(Struct, frozen=True):
     @classmethod
     def of(cls, workers: tuple[Worker, ...]) -> tuple[WorkerBrief, ...]:
         """The brief forms of `workers`, whose rates add up."""
-        counted = {worker.slot for worker in own_rates(workers) if worker.stuck is None}
+        counted = {worker.slot for worker in own_rates(workers) if not worker.stuck}
         return tuple(
             cls(
                 slot=worker.slot,
                 state=worker.state,
-                stuck=worker.stuck is not None,
+                stuck=worker.stuck,
                 pid=worker.pid,
                 attempt=worker.attempt,
                 fps=worker.current_fps if worker.slot in counted else None,
                 reason=worker.reason,
+                alerts=worker.alerts,
                 checkpoint=worker.newest.checkpoint,
                 group=worker.group if worker.group is not None else msgspec.UNSET,
             )
@@ -99,7 +113,7 @@ class Record(Struct, frozen=True):
             return snapshot
         ends = {worker.slot: worker for worker in self.workers if worker.state.ended}
         workers = tuple(
-            structs.replace(worker, state=end.state, reason=end.reason, stuck=None, stopping=None)
+            structs.replace(worker, state=end.state, reason=end.reason, alerts=end.alerts, stopping=None)
             if not worker.state.ended and (end := ends.get(worker.slot)) is not None
             else worker
             for worker in snapshot.workers
@@ -113,7 +127,7 @@ class Record(Struct, frozen=True):
         workers = tuple(
             worker
             if worker.state.ended
-            else structs.replace(worker, state=WorkerState.FAILED, stuck=False, pid=None, reason=ENGINE_DIED)
+            else structs.replace(worker, state=WorkerState.FAILED, stuck=False, pid=None, reason=ENGINE_DIED, alerts=())
             for worker in self.workers
         )
         return structs.replace(

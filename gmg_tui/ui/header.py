@@ -11,6 +11,7 @@ from rich.cells import cell_len
 
 from gmg_tui.machine import slurm as allocation
 from gmg_tui.model import Queue, RankGroup, Tuning, Worker, WorkerState, fps_per_watt, total_fps, units
+from gmg_tui.model.alert import urgent
 from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import SIGNS, Piece, Row, bar
 from gmg_tui.ui.rows import Rows
@@ -125,7 +126,9 @@ def states(workers: Sequence[Worker]) -> list[Piece]:
         (counts[state, word], word, worker_text.STATE_STYLES[state])
         for state, word in sorted(counts, key=lambda each: (list(WorkerState).index(each[0]), each[1]))
     ]
-    counted.append((sum(bool(worker.stuck) for worker in there), "stuck", "error"))
+    alerting = sum(bool(urgent(worker.alerts)) and not worker.stuck for worker in there)
+    counted.append((alerting, "alert" if alerting == 1 else "alerts", "warn"))
+    counted.append((sum(worker.stuck for worker in there), "stuck", "error"))
     counted.append((lost, "lost", "error"))
     return [(f"  {number} {word}", style) for number, word, style in counted if number]
 
@@ -142,7 +145,7 @@ def notices(view: View) -> list[Note]:
         notes.append(Note(f"All workers have ended: {ended}. Logs: {view.session.spec.folder}", "strong"))
     if snapshot.nvml_error:
         notes.append(Note(f"No GPU metrics: {snapshot.nvml_error}", "warn"))
-    notes.extend(Note(note, "warn") for note in snapshot.notes)
+    notes.extend(Note(alert.text, "warn") for alert in snapshot.alerts)
     if view.session.idle_text:
         notes.append(Note(view.session.idle_text, "dim"))
     return notes[:_NOTICES]

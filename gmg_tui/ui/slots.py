@@ -13,8 +13,9 @@ from itertools import islice
 from statistics import median
 from typing import Final, NamedTuple
 
-from gmg_tui.model import GpuSample, Series, Slot, Worker, WorkerState
-from gmg_tui.model.tried import arguments_of, below_median
+from gmg_tui.model import GpuSample, Series, Severity, Slot, Worker, WorkerState
+from gmg_tui.model.alert import urgent
+from gmg_tui.model.tried import arguments_of
 
 KEPT_S = 900
 """How many seconds a history reaches back."""
@@ -104,8 +105,6 @@ class SlotView(NamedTuple):
     """Whether it is the selected one."""
     marked: bool = False
     """Whether keys act on it together with the others that are."""
-    below_median_pct: float | None = None
-    """As `below_median` has it."""
     median_fps: float | None = None
     """As `median_rates` has it."""
 
@@ -123,38 +122,25 @@ _FIGURES: Final[Mapping[Order, Callable[[SlotView], float | None]]] = {
     Order.TEMPERATURE: lambda each: each.sample.temperature_c if each.sample else None,
     Order.POWER: lambda each: each.sample.power_w if each.sample else None,
 }
-_TROUBLES: Final = 5
+_TROUBLES: Final = 4
 
 
 def severity(entry: SlotView) -> int:
     """How urgent it is to look at a worker: the smaller the more; below `_TROUBLES` it is in trouble."""
-    worker, sample = entry.worker, entry.sample
+    worker = entry.worker
     if worker.state is WorkerState.FAILED:
         return 0
     if worker.stuck or worker.lost_since is not None:
         return 1
-    broken = sample is not None and sample.health is not None and sample.health.fatal is not None
-    if sample is not None and (sample.lost or sample.error or broken):
-        return 2
-    if worker.warnings and not worker.state.ended:
-        return 3
-    # GPUs under full load are at their power cap for hours: that is no trouble.
-    throttled = sample is not None and any(reason != "power cap" for reason in sample.throttle or ())
-    if not worker.state.ended and (throttled or entry.below_median_pct is not None):
-        return 4
+    alerts = urgent(worker.alerts)
+    if alerts:
+        return 2 if alerts[0].severity is Severity.ERROR else 3
     return _TROUBLES + list(WorkerState).index(worker.state)
 
 
 def in_trouble(entry: SlotView) -> bool:
-    """Whether a worker has failed, is lost, stuck, slow or warned of, or its GPU is lost, broken or hot."""
+    """True if a worker has failed, or has an alert."""
     return severity(entry) < _TROUBLES
-
-
-def slow_slots(slots: Mapping[str, Slot], workers: Iterable[Worker]) -> dict[str, float]:
-    """The slots that are slow now, and how far the rate of each is below the median, per cent."""
-    # In a group rank 0 may report for all ranks, which are as fast as the slowest.
-    running = (worker for worker in workers if worker.state is WorkerState.RUNNING and worker.group is None)
-    return below_median((slots[worker.slot], worker.newest) for worker in running if worker.slot in slots)
 
 
 def median_rates(slots: Mapping[str, Slot], workers: Iterable[Worker]) -> dict[str, float]:

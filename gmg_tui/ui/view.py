@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from gmg_tui.model import GpuSample, JobRecord, Queue, Slot, Snapshot, Worker, WorkerState
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Welcome
-from gmg_tui.ui.slots import History, Order, SlotView, in_trouble, median_rates, slow_slots, sort_key
+from gmg_tui.ui.slots import History, Order, SlotView, in_trouble, median_rates, sort_key
 from gmg_tui.ui.worker_text import matches
 
 SORT_S: Final = 5.0
@@ -110,8 +110,6 @@ class View:
         # Of two for one slot the first counts.
         self._workers = {worker.slot: worker for worker in reversed(snapshot.workers)}
         self._samples = {sample.uuid: sample for sample in reversed(snapshot.samples)}
-        # The jobs of a queue differ.
-        self._slow = slow_slots(self._slots, snapshot.workers) if snapshot.queue is None else dict[str, float]()
         self._medians = median_rates(self._slots, snapshot.workers)
         before = self.present
         if snapshot.queue is not None:
@@ -156,7 +154,6 @@ class View:
             self.snapshot.time,
             chosen=name == self.selected,
             marked=name in self.marked,
-            below_median_pct=self._slow.get(name),
             median_fps=self._medians.get(name),
         )
 

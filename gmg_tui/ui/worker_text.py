@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from gmg_tui.jobs.argument_placeholders import as_text
-from gmg_tui.model import JobRecord, Phase, Progress, Rank, Slot, Worker, WorkerState, units
+from gmg_tui.model import JobRecord, Phase, Progress, Rank, Severity, Slot, Worker, WorkerState, units
 from gmg_tui.model.text import SEPARATOR
 from gmg_tui.scripts.genesis.output.log_text import without_head
 from gmg_tui.ui.drawing import SIGNS
@@ -26,6 +26,9 @@ STATE_STYLES = dict.fromkeys(WorkerState, "title") | {
 """The name of each state's style."""
 
 
+ALERT_STYLES = {Severity.ERROR: "error", Severity.WARNING: "warn", Severity.INFO: "dim"}
+_ELSEWHERE = frozenset({"node", "silent"})
+"""Kinds of alerts that are shown with the state or the rate."""
 COUNTED = "counted in rank 0"
 """Beside the rate of a rank for which rank 0 reports."""
 
@@ -109,14 +112,15 @@ def rate_style(worker: Worker) -> str:
         return "dim"
     if worker.state is not WorkerState.RUNNING:
         return "strong"
-    return "fps" if worker.fps_silent_since is None else "dim"
+    return "fps" if worker.current_fps is not None else "dim"
 
 
 def beside_rate(entry: SlotView) -> Note:
     """The note beside a rate: since when it is not current, or whose it is; without a text for neither."""
     worker = entry.worker
-    if worker.fps_silent_since is not None:
-        return Note(f"no FPS line for {units.span(entry.since_s(worker.fps_silent_since))}", "warn")
+    silent = worker.alert("silent")
+    if silent is not None:
+        return Note(f"{silent.text} for {units.span(entry.since_s(silent.since))}", "warn")
     if worker.newest.fps_of_group:
         return Note("all ranks'", "text")
     if worker.fps_in_rank_0 and worker.fps is not None:
@@ -158,13 +162,12 @@ def notes(entry: SlotView, *, advice: bool = True) -> list[Note]:
     """
     worker, sample, texts = entry.worker, entry.sample, list[tuple[str | None, str]]()
     texts.append((lost_text(worker.lost_since), "error"))
-    if sample is not None and sample.lost:
-        texts.append((f"GPU lost: {sample.error or 'the driver cannot reach it'}", "error"))
-    elif sample is not None and sample.error:
-        texts.append((f"{sample.error} for {units.span(sample.age_s)}" if sample.silent else sample.error, "warn"))
-    broken = sample.health.troubles[:1] if sample is not None and sample.health is not None and not sample.lost else ()
-    texts += [(each.text, "error") for each in broken if each.fatal]
-    texts += [(worker.stuck, "error"), (worker.stopping, "warn")]
+    alerts = [(alert, ALERT_STYLES[alert.severity]) for alert in worker.alerts if alert.kind not in _ELSEWHERE]
+    found = [
+        (f"{alert.text}; {alert.advice}" if advice and alert.advice else alert.text, style) for alert, style in alerts
+    ]
+    texts += [each for each in found if each[1] == "error"]
+    texts.append((worker.stopping, "warn"))
     if worker.state is WorkerState.RESTARTING and worker.restart_at is not None:
         left = units.span(max(0.0, -entry.since_s(worker.restart_at)))
         texts.append((f"attempt {worker.attempt + 1} starts in {left}", "warn"))
@@ -172,15 +175,9 @@ def notes(entry: SlotView, *, advice: bool = True) -> list[Note]:
     failed = worker.state is WorkerState.FAILED
     texts.append((f"waits {worker.reason}" if waits else worker.reason, "error" if failed else "text"))
     texts.append((worker.advice if advice else "", "text"))
-    texts += [(warning, "warn") for warning in worker.warnings]
     if sample is not None and sample.age_s is not None and not sample.silent:
         texts.append((f"GPU metrics are {units.span(sample.age_s)} old", "warn"))
-    texts += [(each.text, "warn") for each in broken if not each.fatal]
-    if entry.below_median_pct is not None:
-        texts.append((f"{entry.below_median_pct:.0f} % below the median", "warn"))
-    if sample is not None and sample.throttle:  # under full load all are
-        texts.append((f"throttled: {', '.join(sample.throttle)}", "warn"))
-    texts.append(("race healed" if worker.healed and not failed else "", "dim"))
+    texts += [each for each in found if each[1] != "error"]
     return [Note(text, style) for text, style in texts if text]
 
 
@@ -208,7 +205,7 @@ def matches(entry: SlotView, text: str) -> bool:
     slot, worker = entry.slot, entry.worker
     fields = [slot.name, slot.node, state_of(worker), worker.state.value, gpu_name(slot), job_of(worker)]
     fields += [rank_name(worker.group) if worker.group is not None else "", *(note.text for note in notes(entry))]
-    fields.append("slow" if entry.below_median_pct is not None else "")
+    fields += [alert.kind for alert in worker.alerts]
     everything = "\n".join(fields).casefold()
     return all(word in everything for word in text.casefold().split())
 

@@ -56,7 +56,7 @@ def test_missing_options_have_the_defaults_of_the_model(spec_of: SpecOf) -> None
 @pytest.mark.usefixtures("folder")
 def test_each_option_reaches_the_engine(spec_of: SpecOf) -> None:
     words = (
-        "--cpu 1 --interval 2 --start staggered --restart failure --max-restarts 7 --stuck-after 1m30s --restart-stuck "
+        "--cpu 1 --interval 2 --start staggered --restart failure --max-restarts 7 --stuck-after 1m30s --on stuck=restart "
         "--no-probe --sigint-wait 40 --sigterm-wait 0.5 --log-max 1.5GiB "
         "--pattern (?P<fps>\\d+) --notify bell --summary s.json"
     )
@@ -68,7 +68,7 @@ def test_each_option_reaches_the_engine(spec_of: SpecOf) -> None:
         "restart": RestartMode.FAILURE,
         "max_restarts": 7,
         "stuck_after_s": 90.0,
-        "restart_stuck": True,
+        "on": {"stuck": "restart"},
         "probe": False,
         "sigint_wait_s": 40.0,
         "sigterm_wait_s": 0.5,

@@ -16,6 +16,7 @@ from gmg_tui.model import Fps, JobRecord, Rank, SweepSpec, WorkerState
 from tests.cli.scripted import COMMAND, Done, ScriptedEngine, environ, in_process
 from tests.patience import LONG_S
 from tests.rates import rate
+from tests.workers import alerts
 
 
 async def _start(*words: str) -> Process:
@@ -41,7 +42,7 @@ async def test_ls_lists_running_ended_and_lost_sessions() -> None:
             "cpu1",
             WorkerState.FAILED,
             reason="out of memory",
-            stuck="silent",
+            alerts=alerts(stuck="silent"),
             fps=Fps(700.0, 700.0, 700.0, 3, settled=700.0),
         )
         out, _, status = await _gmg("ls", "--json")
@@ -58,9 +59,20 @@ async def test_ls_lists_running_ended_and_lost_sessions() -> None:
         "attempt": 1,
         "fps": 1480.0,
         "reason": None,
+        "alerts": [],
         "checkpoint": None,
     }
-    failed = {"slot": "cpu1", "state": "failed", "stuck": True, "pid": None, "attempt": 1, "fps": None}
+    stuck = {"kind": "stuck", "severity": "error", "text": "silent", "since": None, "advice": ""}
+    failed = {
+        "alerts": [stuck],
+        "checkpoint": None,
+        "slot": "cpu1",
+        "state": "failed",
+        "stuck": True,
+        "pid": None,
+        "attempt": 1,
+        "fps": None,
+    }
     assert running == {
         "name": "sim-1",
         "state": "running",
@@ -82,7 +94,7 @@ async def test_ls_counts_a_group_rate_once_and_excludes_ended_and_stuck_workers(
         engine.move("cpu0", WorkerState.RUNNING, fps=whole, fps_of_group=True, group=Rank("g0", 0, 2))
         engine.move("cpu1", WorkerState.RUNNING, fps=sparse, fps_in_rank_0=True, group=Rank("g0", 1, 2))
         engine.move("cpu2", WorkerState.RUNNING, fps=rate(100.0))
-        engine.move("cpu3", WorkerState.RUNNING, fps=rate(1234.0), stuck="no output for 74 s")
+        engine.move("cpu3", WorkerState.RUNNING, fps=rate(1234.0), alerts=alerts(stuck="no output for 74 s"))
         engine.move("cpu4", WorkerState.FINISHED, fps=rate(595.0))
         table, _, _ = await _gmg("ls")
         out, _, _ = await _gmg("ls", "--json")

@@ -89,7 +89,7 @@ def test_an_experiments_file_overrides_settings_and_the_command_line_both(
         ("run = 2", "run is not a setting; it is a table: [run]"),
         ('cpu = "two"', "--cpu 'two' is not a valid integer range"),
         ("cpu = true", "cpu = True: give a value"),
-        ("restart-stuck = 1", "give true or false"),
+        ("no-probe = 1", "give true or false"),
         ('restart = "often"', "--restart 'often' is not one of 'never', 'startup', 'failure', 'always'"),
         ('name = "x"', "name is not a setting; give --name on the command line"),
         ('[keys]\nrestrat = "f5"', "there is no action restrat; did you mean restart?"),

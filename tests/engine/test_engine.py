@@ -16,6 +16,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.script_times import PHASE_TIMES
 from gmg_tui.session import inspect, sessions_folder
 from gmg_tui.session.protocol import Action
+from tests.workers import texts
 
 from .harness import running, spawn, spec_for
 
@@ -203,4 +204,4 @@ async def test_a_stored_pattern_that_re2_does_not_accept_is_reported_and_ignored
     async with running(spec_for("--lines", "3", patterns=(r"(?<=at )(?P<fps>\d+)",))) as run:
         await run.until(lambda snapshot: snapshot.ended)
         assert run.worker("cpu0").state is WorkerState.FINISHED
-        assert any("RE2 has no look-around" in note for note in run.snapshot.notes)
+        assert any("RE2 has no look-around" in note for note in texts(run.snapshot.alerts))

@@ -12,6 +12,7 @@ import pytest
 from gmg_tui.engine.faults import Faults
 from gmg_tui.model import RunSpec, WorkerState
 from tests.patience import LONG_S, eventually
+from tests.workers import texts
 
 from .harness import program, running, spec_for, sweep_for
 
@@ -76,8 +77,8 @@ async def test_workers_end_normally_despite_a_fault_in_every_observer(
     async with running(make(tmp_path / "script.py"), {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
         snapshot = await run.until(lambda snapshot: snapshot.ended)
         assert {worker.state for worker in snapshot.workers} == {WorkerState.FINISHED}
-        texts = [note for note in snapshot.notes if "internal error (KeyError" in note]
-        assert len(texts) == len(set(texts)) >= 8
+        notes = [note for note in texts(snapshot.alerts) if "internal error (KeyError" in note]
+        assert len(notes) == len(set(notes)) >= 8
         await run.leave()
         assert await run.process.wait() == 0
         logs = [path.read_bytes() for path in (run.folder / "logs").iterdir()]
@@ -127,8 +128,8 @@ async def test_a_parser_error_does_not_affect_the_end_of_its_worker(tmp_path: Pa
         await run.until(lambda snapshot: snapshot.ended)
         poisoned, well = run.snapshot.workers
         assert {poisoned.state, well.state} == {WorkerState.FINISHED}
-        assert any("could not be parsed (internal error: ZeroDivisionError)" in text for text in poisoned.warnings)
-        assert not well.warnings
+        assert any("could not be parsed (internal error: ZeroDivisionError)" in text for text in texts(poisoned.alerts))
+        assert not texts(well.alerts)
         for worker, first in ((poisoned, b"poison"), (well, b"water")):
             assert run.output(worker.slot).splitlines()[:2] == [first, b"line 0"]
             assert run.output(worker.slot).count(b"\n") == 20002

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from gmg_tui.model import (
+    AlertAction,
     Attempt,
     DdpSpec,
     Fps,
@@ -27,6 +28,7 @@ from gmg_tui.session.protocol import Action
 from gmg_tui.ui.header import notices
 from gmg_tui.ui.view import View
 from tests.nvml_sim import Sim
+from tests.workers import texts
 
 from .harness import Running, running, spec_for
 
@@ -181,7 +183,7 @@ RUNNING = WorkerState.RUNNING
 async def test_a_group_that_makes_no_progress_is_stuck_and_names_the_rank(way: str, text: str) -> None:
     async with running(group_of("--steps", "40", "--hang", way, cpu=3, stuck_after_s=3.0)) as run:
         await run.until(lambda snapshot: snapshot.groups[0].stuck and snapshot.groups[0].stuck.startswith(text))
-        assert all((worker.stuck or "").startswith(text) for worker in run.snapshot.workers)
+        assert all(texts(worker.alerts)[0].startswith(text) for worker in run.snapshot.workers)
         assert [worker.attempt for worker in run.snapshot.workers] == [1, 1, 1]
         await run.client.end(kill=True)
 
@@ -190,7 +192,7 @@ async def test_a_stuck_group_restarts_as_a_whole_and_counts_once() -> None:
     spec = group_of(
         *("--steps", "40", "--hang", "stop", "--until", "2"),
         stuck_after_s=3.0,
-        restart_stuck=True,
+        on={"stuck": AlertAction.RESTART},
         max_restarts=2,
         restart=RestartMode.NEVER,
     )
@@ -209,7 +211,7 @@ async def test_silent_ranks_run_while_rank_0_reports_for_all() -> None:
         await run.until(lambda snapshot: all(worker.state is RUNNING for worker in snapshot.workers))
         for slot in ("cpu1", "cpu2"):
             worker = run.worker(slot)
-            assert (worker.phase, worker.stuck, worker.fps) == (Phase.RUNNING, None, None)
+            assert (worker.phase, worker.stuck, worker.fps) == (Phase.RUNNING, False, None)
         await run.client.end(kill=True)
 
 

@@ -254,14 +254,14 @@ async def test_a_rate_without_recent_lines_is_marked_and_leaves_a_gap() -> None:
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         try:
-            await run.until(lambda _: run.worker("cpu0").fps_silent_since is not None)
+            await run.until(lambda _: run.worker("cpu0").alert("silent"))
             silent, other = run.worker("cpu0"), run.worker("cpu1")
-            assert silent.fps_silent_since is not None
-            assert run.snapshot.time - silent.fps_silent_since >= 5
+            (alert,) = silent.alerts
+            assert run.snapshot.time - alert.since >= 5
             assert (silent.state, silent.current_fps) == (WorkerState.RUNNING, None)
             assert silent.fps is not None
             assert other.fps is not None
-            assert other.fps_silent_since is None
+            assert other.alert("silent") is None
             assert total_fps(run.snapshot.workers) == other.fps.settled
             await eventually(lambda: _ends_in_a_gap(run.folder / STORE, "cpu0"))
         finally:

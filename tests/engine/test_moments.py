@@ -17,7 +17,7 @@ from gmg_tui.engine.attempts.process import KILL, Process
 from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.machine import process_tree
 from gmg_tui.machine.process_tree import Scans
-from gmg_tui.model import Snapshot, WorkerState
+from gmg_tui.model import AlertAction, Snapshot, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.protocol import Action, Seen
 from tests.patience import eventually
@@ -276,7 +276,9 @@ async def test_an_attempt_ended_because_it_was_stuck_says_so(tmp_path: Path, gra
     script = tmp_path / "hang.py"
     handler = "signal.signal(signal.SIGINT, lambda *_: sys.exit(0))\n" if graceful else ""
     script.write_text(f"import signal, sys, time\nprint('up', flush=True)\n{handler}time.sleep(600)\n")
-    spec = spec_for(script=str(script), probe=False, stuck_after_s=1.0, restart_stuck=True, max_restarts=1)
+    spec = spec_for(
+        script=str(script), probe=False, stuck_after_s=1.0, on={"stuck": AlertAction.RESTART}, max_restarts=1
+    )
     async with running(spec) as run:
         await run.until_attempt("cpu0", 2)
         first, _ = (await run.client.details("cpu0")).attempts

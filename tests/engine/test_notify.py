@@ -21,6 +21,7 @@ from gmg_tui.session.protocol import Action
 from tests.engine.harness import Running, lives, program, running, spec_for, sweep_for
 from tests.engine.test_groups import group_of
 from tests.patience import eventually
+from tests.workers import texts
 
 NEVER = ("--lines", "0")
 
@@ -138,15 +139,15 @@ async def test_a_notify_command_is_not_a_process_of_the_worker(tmp_path: Path) -
         assert worker.pid is not None
         await run.client.act(Action.KILL, "cpu0")
         stopped = await run.until_state("cpu0", WorkerState.STOPPED)
-        assert not any("left behind" in warning for warning in stopped.warnings)
+        assert not any("left behind" in warning for warning in texts(stopped.alerts))
         go.touch()
         await eventually(done.exists)
 
 
 async def test_a_notify_command_that_cannot_run_is_shown_on_the_screen(tmp_path: Path) -> None:
     async with running(spec_for(notify=("no-such-program --to me",))) as run:
-        snapshot = await run.until(lambda snapshot: any("--notify" in note for note in snapshot.notes))
-    (note,) = (note for note in snapshot.notes if "--notify" in note)
+        snapshot = await run.until(lambda snapshot: any("--notify" in note for note in texts(snapshot.alerts)))
+    (note,) = (note for note in texts(snapshot.alerts) if "--notify" in note)
     assert note == "--notify no-such-program --to me: exit code 127"
 
 

@@ -10,12 +10,13 @@ import pytest
 
 from gmg_tui.engine.workers import restart_policy
 from gmg_tui.engine.workers.restart_policy import HEALTHY_S, RestartPolicy
-from gmg_tui.model import RestartMode, StartMode, WorkerState
+from gmg_tui.model import AlertAction, RestartMode, StartMode, WorkerState
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.session import STORE
 from gmg_tui.session.protocol import Action
 from gmg_tui.session.store import reader
 from tests.nvml_sim import Process, Sim
+from tests.workers import texts
 
 from .harness import running, spec_for
 
@@ -73,7 +74,7 @@ async def test_the_user_can_skip_or_cancel_a_pending_restart() -> None:
         await run.until_state("cpu0", RUNNING)
         await run.until_state("cpu1", WorkerState.STOPPED)
         assert [run.worker(slot).attempt for slot in ("cpu0", "cpu1")] == [4, 3]
-        await run.until(lambda _: run.worker("cpu0").healed)
+        await run.until(lambda _: run.worker("cpu0").alert("cache"))
 
 
 async def test_the_user_can_start_a_waiting_worker_at_once() -> None:
@@ -85,8 +86,8 @@ async def test_the_user_can_start_a_waiting_worker_at_once() -> None:
 
 async def _silent_without_cpu() -> None:
     async with running(spec_for("--hang", "compiling", cpu=1, stuck_after_s=3.0)) as run:
-        await run.until(lambda s: s.workers[0].stuck is not None)
-        stuck = run.worker("cpu0").stuck
+        await run.until(lambda s: s.workers[0].stuck)
+        (stuck,) = texts(run.worker("cpu0").alerts)
         assert stuck
         assert stuck.startswith("no output for ")
         assert "0.0 s CPU" in stuck
@@ -95,7 +96,7 @@ async def _silent_without_cpu() -> None:
 async def _silent_at_full_cpu() -> None:
     async with running(spec_for("--spin", "compiling", cpu=1, stuck_after_s=3.0)) as run:
         await run.until(lambda s: s.workers[0].state is WorkerState.COMPILING and s.time - s.workers[0].state_since > 7)
-        assert run.worker("cpu0").stuck is None
+        assert not run.worker("cpu0").stuck
 
 
 async def test_a_silent_worker_is_stuck_unless_it_uses_cpu() -> None:
@@ -105,7 +106,7 @@ async def test_a_silent_worker_is_stuck_unless_it_uses_cpu() -> None:
 
 
 async def test_a_stopped_worker_is_stuck_and_restarted_on_request() -> None:
-    async with running(spec_for(*NEVER, stuck_after_s=2.0, restart_stuck=True)) as run:
+    async with running(spec_for(*NEVER, stuck_after_s=2.0, on={"stuck": AlertAction.RESTART})) as run:
         worker = await run.until_state("cpu0", RUNNING)
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGSTOP)

@@ -15,6 +15,7 @@ from gmg_tui.scripts import torchrun
 from gmg_tui.session.protocol import Action
 from tests.nvml_sim import Sim
 from tests.patience import eventually
+from tests.workers import texts
 
 from .harness import program, running, spec_for, sweep_for
 
@@ -63,7 +64,7 @@ async def test_one_slot_is_enough_and_a_failure_has_the_ranks_exception(tmp_path
     async with running(_torchrun(tmp_path, cpu=3)) as run:
         assert [worker.slot for worker in run.snapshot.workers] == ["cpu0"]
         await run.until(lambda s: s.workers[0].fps is not None)
-        assert any("gmg-tui --ddp TRAIN.py" in note for note in run.snapshot.notes)
+        assert any("gmg-tui --ddp TRAIN.py" in note for note in texts(run.snapshot.alerts))
         (tmp_path / "die").touch()
         await run.until(lambda s: s.workers[0].state is WorkerState.FAILED)
         assert run.snapshot.workers[0].reason == "ValueError: bad luck"

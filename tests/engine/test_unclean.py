@@ -9,6 +9,7 @@ from gmg_tui import session
 from gmg_tui.model import WorkerState
 from gmg_tui.results.report import ordered
 from gmg_tui.session.store import reader
+from tests.workers import texts
 
 from .harness import program, running, spec_for, sweep_for
 
@@ -28,7 +29,7 @@ async def test_a_traceback_before_exit_code_0_is_a_warning_and_fails_a_job(tmp_p
     async with running(spec_for(script=str(script))) as run:
         await run.until(lambda snapshot: snapshot.ended)
         worker = run.worker("cpu0")
-    assert (worker.state, worker.warnings) == (WorkerState.FINISHED, ("exit code 0 after KeyError: 'joint'",))
+    assert (worker.state, texts(worker.alerts)) == (WorkerState.FINISHED, ("exit code 0 after KeyError: 'joint'",))
     async with running(sweep_for([{"x": 1}], program(script=str(script), cpu=1))) as run:
         queue = await run.until_done()
     (job,) = reader.load_jobs(run.folder / session.STORE)

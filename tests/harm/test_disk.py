@@ -28,6 +28,7 @@ from gmg_tui.session.store.reader import load_jobs, open_store
 from tests.cli.scripted import gmg
 from tests.engine.harness import FAKE, Running, program, running, spawn, spec_for, sweep_for
 from tests.patience import LONG_S, eventually
+from tests.workers import texts
 
 from .sessions import steps_in, written
 
@@ -108,13 +109,13 @@ async def test_a_full_disk_delays_no_worker_and_missing_bytes_are_counted(small_
     async with running(spec_for(*STEPS, "--lines", str(count))) as run:
         await run.until(lambda _: run.worker("cpu0").log_lines > 100)
         _fill(small_disk / "filler")
-        full = await run.until(lambda s: "No space left" in " ".join(s.workers[0].warnings))
+        full = await run.until(lambda s: "No space left" in " ".join(texts(s.workers[0].alerts)))
         (small_disk / "filler").unlink()
-        await run.until(lambda s: not s.workers[0].warnings)
+        await run.until(lambda s: not s.workers[0].alerts)
         assert run.worker("cpu0").log_lines > full.workers[0].log_lines
         finished = await run.until_state("cpu0", WorkerState.FINISHED)
         assert finished.log_lines == count
-        await run.until(lambda snapshot: snapshot.notes == ())
+        await run.until(lambda snapshot: snapshot.alerts == ())
         output = run.output("cpu0")
         gaps = re.findall(rb"\n\[gmg-tui\] [\d,]+ bytes are missing here[^\n]*\n", output)
         missing = sum(int(re.sub(rb"\D", b"", gap.split(b" bytes")[0])) for gap in gaps)
@@ -152,7 +153,7 @@ async def test_a_removed_state_folder_is_recreated_and_the_log_continues(tmp_pat
         # Moved first: the engine may write into a folder while it is being removed.
         shutil.rmtree(Path(os.environ["XDG_STATE_HOME"]).rename(tmp_path / "removed"))
         printed = written(stamps)
-        await run.until(lambda snapshot: any("removed" in note for note in snapshot.notes))
+        await run.until(lambda snapshot: any("removed" in note for note in texts(snapshot.alerts)))
         await eventually(lambda: (run.folder / sessions.RECORD).exists())
         await _answers(run)
         assert stat.S_IMODE(run.folder.stat().st_mode) == 0o700
@@ -328,12 +329,12 @@ async def test_a_hung_disk_blocks_neither_workers_nor_clients(disk: Path) -> Non
     async with running(spec_for(*STEPS)) as run:
         await run.until(lambda _: run.worker("cpu0").log_lines > 100)
         with _frozen(disk):
-            silent = await run.until(lambda s: SILENT in " ".join(s.workers[0].warnings))
+            silent = await run.until(lambda s: SILENT in " ".join(texts(s.workers[0].alerts)))
             await run.until(lambda s: s.workers[0].log_lines > silent.workers[0].log_lines + 100)
             await run.client.act(Action.RESTART, "cpu0")
             await run.until(lambda s: s.workers[0].attempt == 2 and s.workers[0].state is WorkerState.RUNNING)
-            await run.until(lambda s: SILENT in " ".join(s.notes))
-        await run.until(lambda s: not s.workers[0].warnings and not s.notes)
+            await run.until(lambda s: SILENT in " ".join(texts(s.alerts)))
+        await run.until(lambda s: not s.workers[0].alerts and not s.alerts)
         await run.client.act(Action.STOP, "cpu0")
         stopped = await run.until_state("cpu0", WorkerState.STOPPED)
         first, second = map(steps_in, run.output("cpu0").split("──── gmg-tui".encode()))

@@ -11,12 +11,13 @@ import psutil
 import pytest
 
 from gmg_tui import session as sessions
-from gmg_tui.model import WorkerState
+from gmg_tui.model import AlertAction, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Action
 from tests.engine.harness import Running, running, spec_for
 from tests.patience import alive, eventually
+from tests.workers import texts
 
 from .sessions import steps_in, written
 
@@ -47,7 +48,7 @@ async def test_a_stopped_and_continued_engine_loses_nothing_and_marks_no_worker_
     stuck_after_s, lines_s = 2.0, 100
     stamps = tmp_path / "stamps"
     args = ("--plain", "--phase-s", "0", "--lines", "0", "--rate", str(lines_s), "--stamp", str(stamps))
-    async with running(spec_for(*args, stuck_after_s=stuck_after_s, restart_stuck=True)) as run:
+    async with running(spec_for(*args, stuck_after_s=stuck_after_s, on={"stuck": AlertAction.RESTART})) as run:
         await run.until(lambda _: run.worker("cpu0").log_lines > 20)
         engine = psutil.Process(run.process.pid)
         engine.suspend()
@@ -62,7 +63,7 @@ async def test_a_stopped_and_continued_engine_loses_nothing_and_marks_no_worker_
         stuck: set[str | None] = set()
 
         def caught_up(_: object) -> bool:
-            stuck.add(run.worker("cpu0").stuck)
+            stuck.update(texts(run.worker("cpu0").alerts))
             return run.worker("cpu0").log_lines > printed + 100
 
         await run.until(caught_up)
@@ -156,5 +157,5 @@ async def test_an_engine_started_by_a_worker_is_not_part_of_the_outer_session() 
     outer = {"GMG_SLOT": "cpu0", "GMG_SESSION": "outer", "GMG_SESSION_ID": "0" * 16}
     async with running(spec_for("--lines", "3"), outer) as run:
         finished = await run.until_state("cpu0", WorkerState.FINISHED)
-        assert finished.warnings == ()
+        assert finished.alerts == ()
     assert "watchdog has ended" not in run.log()

@@ -14,6 +14,7 @@ from gmg_tui.session.protocol import Action
 from tests.engine.harness import FAKE, Running, running, spec_for
 from tests.nvml_sim import Process, Sim
 from tests.patience import LONG_S
+from tests.workers import texts
 
 NEVER = ("--lines", "0")
 RUNNING = WorkerState.RUNNING
@@ -126,15 +127,15 @@ async def test_a_worker_on_the_wrong_card_has_a_warning_while_it_is_there(sim: S
         assert pid is not None
         sim.gpus[2].processes = [Process(pid=pid, memory_mib=700)]
         sim.write()
-        await run.until(lambda _: run.worker("gpu1").warnings)
-        (warning,) = run.worker("gpu1").warnings
+        await run.until(lambda _: run.worker("gpu1").alerts)
+        (warning,) = texts(run.worker("gpu1").alerts)
         assert "gpu2" in warning
-        assert run.worker("gpu2").warnings == ()
+        assert run.worker("gpu2").alerts == ()
         (process,) = (await run.client.details("gpu2")).processes or ()
         assert process.slot == "gpu1"
         sim.gpus[2].processes = []
         sim.gpus[1].processes = [Process(pid=pid, memory_mib=700)]
         sim.write()
-        await run.until(lambda _: run.worker("gpu1").warnings == ())
+        await run.until(lambda _: run.worker("gpu1").alerts == ())
         psutil.Process(pid).kill()
-        assert (await run.until_state("gpu1", WorkerState.FAILED)).warnings == ()
+        assert (await run.until_state("gpu1", WorkerState.FAILED)).alerts == ()

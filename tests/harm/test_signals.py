@@ -17,6 +17,7 @@ from gmg_tui.model import WorkerState
 from gmg_tui.session.store import reader
 from tests.engine.harness import Running, program, running, spec_for, sweep_for
 from tests.patience import LONG_S, eventually, wait_until
+from tests.workers import texts
 
 _SCRIPT = """
 import os, signal, time
@@ -70,7 +71,7 @@ async def test_signals_are_forwarded_to_scripts_that_save_on_them(script: Path, 
         await _ready(run, tmp_path, 3)
         processes = [psutil.Process(worker.pid) for worker in run.snapshot.workers]
         os.kill(run.process.pid, number)
-        (note,) = (await run.until(lambda s: f"{number.name} received at " in " ".join(s.notes))).notes
+        (note,) = texts((await run.until(lambda s: f"{number.name} received at " in " ".join(texts(s.alerts)))).alerts)
         assert note.endswith(": passed on to cpu0, cpu2")
         assert note in run.log()
         await eventually(lambda: _saved(tmp_path) == {f"cpu0-{number}": SAVED, f"cpu2-{number}": SAVED})
@@ -97,10 +98,10 @@ async def test_a_signal_that_ends_the_session_lets_workers_save_and_is_named(
         await _ready(run, tmp_path, 2)
         os.kill(run.process.pid, number)
         if number is signal.SIGXCPU:  # again each second of CPU time
-            await run.until(lambda s: s.notes)
+            await run.until(lambda s: s.alerts)
             os.kill(run.process.pid, number)
         why = f"the session was ended by {number.name}"
-        await run.until(lambda s: why in s.notes)
+        await run.until(lambda s: why in texts(s.alerts))
         assert await run.process.wait() == 0
         assert _saved(tmp_path) == {"cpu0-2": SAVED, "cpu1-2": SAVED}
         assert [(worker["state"], worker["reason"]) for worker in run.summary()["workers"]] == [("stopped", why)] * 2

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from gmg_tui.headless.output import Output
 from gmg_tui.model import Attempt, Fps, JobRecord, SweepSpec, WorkerState
 from tests.cli.scripted import ScriptedEngine, environ
+from tests.workers import alerts
 
 _PROGRAM = (
     "import sys; from pathlib import Path; from gmg_tui import headless; sys.exit(headless.run(Path(sys.argv[1])))"
@@ -178,7 +179,7 @@ async def test_a_full_disk_does_not_affect_the_session(engine: ScriptedEngine) -
 async def test_a_limited_encoding_gets_what_it_has(engine: ScriptedEngine) -> None:
     process = await _report(engine, PYTHONIOENCODING="ascii")
     engine.say("cpu0", "größer", left_out=3)
-    engine.move("cpu0", WorkerState.RUNNING, stuck="no output")
+    engine.move("cpu0", WorkerState.RUNNING, alerts=alerts(stuck="no output"))
     engine.end_all()
     out, _, status = await _ended(process)
     assert status == 0

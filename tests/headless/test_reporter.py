@@ -6,14 +6,14 @@ import re
 from typing import Any
 
 from gmg_tui.headless.reporter import Reporter
-from gmg_tui.machine.gpu.health import judged
 from gmg_tui.model import (
+    Alert,
     Fps,
     Gpu,
-    GpuHealth,
     GpuSample,
     NodeView,
     Progress,
+    Severity,
     Slot,
     Snapshot,
     Worker,
@@ -21,8 +21,8 @@ from gmg_tui.model import (
 )
 from gmg_tui.results.report_text import at_end
 from gmg_tui.session.protocol import Lines
+from tests.workers import alerts, session_of, worker_of
 from tests.workers import changed as replace
-from tests.workers import session_of, worker_of
 
 _GPU = Gpu(0, "GPU-0", "H100 80GB")
 _SESSION = session_of(Slot("gpu0", _GPU), Slot("gpu10"))
@@ -120,7 +120,9 @@ def test_what_a_stopping_worker_waits_for_is_reported_and_so_is_a_pattern_that_h
     ]
     assert lines(2, WorkerState.STOPPING, reason=left.format("3 processes")) == []
     hint = "its FPS are not known: start it with --pattern 'speed (?P<fps>\\d+)'"
-    assert lines(3, WorkerState.FINISHED, advice=hint)[1:] == [f"gpu0    {hint}"]
+    assert lines(3, WorkerState.FINISHED, alerts=(Alert("output", Severity.INFO, hint, 0.0),))[1:] == [
+        f"gpu0    {hint}"
+    ]
     assert len(lines(4, WorkerState.FAILED, advice="see its log")) == 1
 
 
@@ -150,17 +152,17 @@ def test_a_state_is_reported_once_with_the_time_since_the_attempt_began() -> Non
 def test_stuck_workers_warnings_and_notes_are_reported_when_they_appear() -> None:
     reporter = Reporter(_SESSION)
     worker = _running(100.0)
-    stuck = replace(worker, stuck="no output for 74 s", warnings=("runs on the CPU",))
-    first = replace(_snapshot(0, stuck), notes=("disk full",), nvml_error="driver gone")
+    stuck = replace(worker, alerts=alerts(stuck="no output for 74 s", cpu="runs on the CPU"))
+    first = replace(_snapshot(0, stuck), alerts=alerts(disk="disk full"), nvml_error="driver gone")
     assert list(reporter.events(first)) == [
         "gpu0    running after 0 s",
         "gpu0    ⚠ stuck: no output for 74 s",
-        "gpu0    warning: runs on the CPU",
+        "gpu0    ⚠ cpu: runs on the CPU",
         "sim-1: disk full",
         "sim-1: driver gone",
     ]
     assert list(reporter.events(first)) == []
-    assert list(reporter.events(_snapshot(1, worker))) == ["gpu0    no longer stuck"]
+    assert list(reporter.events(_snapshot(1, worker))) == ["gpu0    no longer stuck", "gpu0    no longer cpu"]
 
 
 def test_the_table_sums_known_values_only() -> None:
@@ -183,15 +185,14 @@ def test_the_table_sums_known_values_only() -> None:
 
 
 def test_gpu_health_problems_are_reported_once_with_advice() -> None:
-    reporter, worker = Reporter(_SESSION), replace(_running(1.0), advice="use fewer environments")
-    healths = (GpuHealth(ecc_uncorrected=0), *(judged(GpuHealth(ecc_uncorrected=errors)) for errors in (2, 3)))
+    reporter, worker = Reporter(_SESSION), _running(1.0)
+    errors = ("2 ECC errors, uncorrected", "3 ECC errors, uncorrected", "3 ECC errors, uncorrected; PCIe has 8 lanes")
     first, second, third = (
-        list(reporter.events(_snapshot(n, worker, health=health))) for n, health in enumerate(healths)
+        list(reporter.events(_snapshot(n, replace(worker, alerts=alerts(gpu=text))))) for n, text in enumerate(errors)
     )
-    assert "gpu0    use fewer environments" in first
-    assert [line[:46] for line in second] == ["gpu0    warning: 2 ECC errors, uncorrected; wh"]
-    assert "nvidia-smi --gpu-reset" in second[0]
-    assert third == []
+    assert first[1:] == ["gpu0    ⚠ gpu: 2 ECC errors, uncorrected"]
+    assert second == []
+    assert third == ["gpu0    ⚠ gpu: 3 ECC errors, uncorrected; PCIe has 8 lanes"]
 
 
 def test_each_loss_of_a_node_is_printed_once() -> None:
@@ -203,11 +204,23 @@ def test_each_loss_of_a_node_is_printed_once() -> None:
         waits = replace(running, state=WorkerState.RESTARTING, reason="b is lost", lost_since=since)
         notes = (f"b: lost since 12:00:0{since:.0f}: {trouble}",)
         nodes = (NodeView("b", lost_since=since),)
-        return list(reporter.events(Snapshot(since, since, (waits,), nodes=nodes, notes=notes)))
+        return list(
+            reporter.events(
+                Snapshot(
+                    since,
+                    since,
+                    (waits,),
+                    nodes=nodes,
+                    alerts=tuple(each for text in notes for each in alerts(node=text)),
+                )
+            )
+        )
 
     assert lost(1.0, "the connection was lost") == ["sim-1: b: lost since 12:00:01: the connection was lost"]
     assert lost(1.0, "No route to host") == []
-    back = Snapshot(5.0, 5.0, (replace(running, attempt=2),), notes=("b: lost since 12:00:01: No route to host",))
+    back = Snapshot(
+        5.0, 5.0, (replace(running, attempt=2),), alerts=alerts(node="b: lost since 12:00:01: No route to host")
+    )
     assert list(reporter.events(back)) == ["b/cpu0   running after 0 s"], (
         "notes may be older than what stands beside them"
     )

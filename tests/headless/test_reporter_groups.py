@@ -14,7 +14,7 @@ from gmg_tui.model import (
     WorkerState,
 )
 from gmg_tui.results.report_text import at_end
-from tests.workers import changed, session_of, worker_of
+from tests.workers import alerts, changed, session_of, worker_of
 
 _SLOTS = ("cpu0", "cpu1", "cpu2")
 _SESSION = session_of(*_SLOTS, name="ddp-1", ddp=DdpSpec())
@@ -52,7 +52,7 @@ def test_a_group_is_reported_once_and_not_its_ranks() -> None:
         _snapshot(2, WorkerState.STARTING),
         _snapshot(3, WorkerState.RUNNING),
         _snapshot(5, WorkerState.RUNNING, fps=5100.0),
-        _snapshot(6, WorkerState.RUNNING, fps=5100.0, stuck="rank 1 never entered ALLREDUCE 3"),
+        _snapshot(6, WorkerState.RUNNING, fps=5100.0, alerts=alerts(stuck="rank 1 never entered ALLREDUCE 3")),
         _snapshot(7, WorkerState.RUNNING, fps=5100.0),
         _snapshot(8, WorkerState.STOPPING, reason=_CAUSE),
         _snapshot(9, WorkerState.RESTARTING, reason=_CAUSE, restart_at=14.0),

@@ -20,8 +20,8 @@ from gmg_tui.model import (
 )
 from gmg_tui.results.report_text import at_end
 from gmg_tui.session.protocol import Lines
+from tests.workers import alerts, session_of, worker_of
 from tests.workers import changed as replace
-from tests.workers import session_of, worker_of
 
 _SESSION = session_of("cpu0", "cpu1", name="sweep-1", started=1000.0, sweep=SweepSpec())
 _QUEUE = Queue(waiting=5, running=2, finished=2, failed=1, stopped=0, version=1, eta_s=252.0)
@@ -105,18 +105,19 @@ def test_only_unusual_states_are_reported_between_start_and_end() -> None:
     reporter = Reporter(_SESSION)
     for state in (WorkerState.STARTING, WorkerState.BUILDING, WorkerState.RUNNING, WorkerState.STOPPING):
         assert list(reporter.events(_snapshot(_worker(4, state=state)))) == []
-    odd = replace(_worker(4), stuck="no output for 74 s", warnings=("runs on the CPU",))
+    odd = replace(_worker(4), alerts=alerts(stuck="no output for 74 s", cpu="runs on the CPU"))
     assert list(reporter.events(_snapshot(odd))) == [
         "cpu0   ⚠ stuck: no output for 74 s",
-        "cpu0   warning: runs on the CPU",
+        "cpu0   ⚠ cpu: runs on the CPU",
     ]
     again = replace(_worker(4, state=WorkerState.RESTARTING), restart_at=1004.0, reason="out of memory")
     assert list(reporter.events(_snapshot(again))) == [
         "cpu0   restarting in 4 s, attempt 2: out of memory",
         "cpu0   no longer stuck",
+        "cpu0   no longer cpu",
     ]
-    assert list(reporter.events(_snapshot(replace(_worker(5), warnings=("runs on the CPU",))))) == [
-        "cpu0   warning: runs on the CPU"
+    assert list(reporter.events(_snapshot(replace(_worker(5), alerts=alerts(cpu="runs on the CPU"))))) == [
+        "cpu0   ⚠ cpu: runs on the CPU"
     ]
 
 

@@ -164,6 +164,7 @@ def test_the_summary_has_its_form(tmp_path: Path) -> None:
         "reason": None,
         "exit_code": None,
         "attempts": 1,
+        "alerts": [],
         "n_envs": None,
         "fps": {"last": 100.0, "mean": 90.12345, "max": 110.0, "samples": 8, "settled": 95.0},
         "env_steps": 9e6,

@@ -28,7 +28,7 @@ from gmg_tui.model.text import MAX_LINE_BYTES, clean, escape_json, safe
 from gmg_tui.results import column as columns
 from gmg_tui.results import table as tables
 from gmg_tui.results.column import Column
-from tests.workers import changed, session_of, worker_of
+from tests.workers import alerts, changed, session_of, worker_of
 
 
 class Row(NamedTuple):
@@ -185,7 +185,7 @@ def test_the_total_covers_running_workers_until_all_have_ended() -> None:
 
 def test_the_current_rate_is_shown_first_and_an_outdated_one_is_not_counted() -> None:
     worker = worker_of("gpu0", 0, WorkerState.RUNNING, fps=Fps(100.0, 90.0, 110.0, 9, settled=80.0))
-    silent = changed(worker, slot="gpu1", fps_silent_since=48.0)
+    silent = changed(worker, slot="gpu1", alerts=alerts(48.0, silent="no FPS line"))
     assert (worker.current_fps, silent.current_fps) == (80.0, None)
     assert total_fps((worker, silent)) == 80.0
     assert total_fps((silent,)) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gmg_tui.model import Fps, Phase, Progress, Rank, RankGroup, Snapshot, Worker, WorkerState
 from tests.ui import sessions
 from tests.ui.sessions import NOW
-from tests.workers import changed
+from tests.workers import alerts, changed
 
 ARGS = ("--num_envs", "4096")
 
@@ -79,7 +79,7 @@ def pairs() -> Snapshot:
         *(rank(i, i, "g0", 2) for i in range(2)),
         rank(2, 0, "g1", 2, **idle, state=WorkerState.WAITING, reason="for rank 1 (gpu3)"),
         rank(3, 1, "g1", 2, **idle, state=WorkerState.WAITING, reason="for 12.1 GiB on gpu3 to be released"),
-        *(rank(4 + i, i, "g2", 2, stuck=stuck) for i in range(2)),
+        *(rank(4 + i, i, "g2", 2, alerts=alerts(stuck=stuck)) for i in range(2)),
         rank(
             6,
             0,
@@ -105,7 +105,7 @@ def pairs() -> Snapshot:
     groups = (
         RankGroup("g0", slots_of(0, 2), WorkerState.RUNNING, NOW - 2352.0, fps=first),
         RankGroup("g1", slots_of(2, 2), WorkerState.WAITING, NOW - 12.0, waits_for=(1,)),
-        RankGroup("g2", slots_of(4, 2), WorkerState.RUNNING, NOW - 2352.0, stuck=stuck),
+        RankGroup("g2", slots_of(4, 2), WorkerState.RUNNING, NOW - 2352.0, alerts=alerts(stuck=stuck)),
         RankGroup(
             "g3", slots_of(6, 2), WorkerState.RESTARTING, NOW - 12.0, restarts=1, restart_at=NOW + 4.2, reason=cause
         ),

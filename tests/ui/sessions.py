@@ -25,7 +25,7 @@ from gmg_tui.model import (
     WorkerState,
 )
 from tests.rates import rate
-from tests.workers import changed, reached, worker_of
+from tests.workers import alerts, changed, diagnosed, reached, worker_of
 
 NOW = 1_795_244_467.0
 ARGS = ("-B", "4096", "--seed", "7")
@@ -204,7 +204,7 @@ def varied_snapshot(second: float = 0.0) -> Snapshot:
         874.0,
         Phase.COMPILING,
         pid=50_004,
-        stuck=f"no output, no CPU time for {74 + second:.0f} s",
+        alerts=alerts(stuck=f"no output, no CPU time for {74 + second:.0f} s"),
         last_line=_COMPILING.replace("07:38:46", "07:26:53"),
         log_lines=31,
     )
@@ -231,27 +231,29 @@ def varied_snapshot(second: float = 0.0) -> Snapshot:
         log_lines=77,
     )
     lost = GpuSample(uuid="GPU-00000007", lost=True, error="GPU is lost (Xid 79)")
+    workers = (
+        running(0, second=second),
+        edited,
+        compiling,
+        failed,
+        stuck,
+        stopping,
+        restarting,
+        running(7, second=second),
+    )
+    samples = (
+        sample(0, second=second),
+        throttled,
+        *(sample(i, busy=False) for i in (2, 3, 4)),
+        sample(5),
+        sample(6, busy=False),
+        lost,
+    )
     return Snapshot(
         time=NOW + second,
         elapsed_s=2467.0 + second,
-        workers=(
-            running(0, second=second),
-            edited,
-            compiling,
-            failed,
-            stuck,
-            stopping,
-            restarting,
-            running(7, second=second),
-        ),
-        samples=(
-            sample(0, second=second),
-            throttled,
-            *(sample(i, busy=False) for i in (2, 3, 4)),
-            sample(5),
-            sample(6, busy=False),
-            lost,
-        ),
+        workers=tuple(diagnosed(*each, NOW + second) for each in zip(workers, samples, strict=True)),
+        samples=samples,
         clients=2,
     )
 

@@ -29,7 +29,7 @@ def test_the_headline_sums_running_workers_and_counts_each_once() -> None:
     running = [w for w in sessions.varied_snapshot().workers if w.state is WorkerState.RUNNING]
     total = sum(w.rate or 0.0 for w in running)
     assert f"Σ {total:,.0f} FPS" in text
-    assert "1 compiling  3 running  1 stopping  1 restarting  1 failed  1 stuck" in text
+    assert "1 compiling  3 running  1 stopping  1 restarting  1 failed  2 alerts  1 stuck" in text
     assert "00:41:07" in text
 
 

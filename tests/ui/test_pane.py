@@ -35,7 +35,7 @@ from tests.ui import play, sessions, sweeps
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.pages import tables
 from tests.ui.play import asked, click, press
-from tests.workers import changed, reached
+from tests.workers import alerts, changed, reached
 
 
 @asynccontextmanager
@@ -432,7 +432,7 @@ async def test_each_snapshot_is_shown_with_its_problems_at_the_top() -> None:
         await play.sees(pilot, "FPS  24,013,029", "attempt 2")
         engine.push(
             sessions.edited_snapshot(
-                fps=Fps(31.5, 31.0, 32.0, 4, settled=31.5), stuck="no output for 74 s", attempt=3, pid=77
+                fps=Fps(31.5, 31.0, 32.0, 4, settled=31.5), alerts=alerts(stuck="no output for 74 s"), attempt=3, pid=77
             )
         )
         await play.sees(pilot, "FPS  31.5", "attempt 3  PID 77", "STUCK running", "▸ no output for 74 s")

@@ -9,7 +9,7 @@ from gmg_tui.model import Phase, Worker, WorkerState
 from gmg_tui.session.protocol import Lines
 from tests.ui import play, sessions
 from tests.ui.sessions import NOW
-from tests.workers import changed, worker_of
+from tests.workers import alerts, changed, worker_of
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m[/] [red] [/red \u202e \x08\r\n\tend"
 SHOWN = "[/] [red] [/red"
@@ -29,8 +29,7 @@ def _evil_worker(slot: str, index: int, state: WorkerState) -> Worker:
         pid=1,
         reason=EVIL,
         advice=EVIL,
-        warnings=(EVIL,),
-        stuck=EVIL if index == 1 else None,
+        alerts=(*(alerts(stuck=EVIL) if index == 1 else ()), *alerts(cpu=EVIL)),
         stopping=EVIL if index == 2 else None,
         last_line=EVIL,
     )
@@ -57,7 +56,7 @@ async def test_hostile_text_is_shown_literally(
     sent = play.record(monkeypatch, Console(color_system="256", force_terminal=True))
     states = (WorkerState.FAILED, WorkerState.COMPILING, WorkerState.STOPPING, WorkerState.RUNNING)
     workers = tuple(_evil_worker(f"gpu{i}", i, state) for i, state in enumerate(states))
-    snapshot = changed(sessions.busy_snapshot(4), workers=workers, notes=(EVIL,), nvml_error=EVIL)
+    snapshot = changed(sessions.busy_snapshot(4), workers=workers, alerts=alerts(disk=EVIL), nvml_error=EVIL)
     engine = play.engine_of(snapshot)
     engine.log = {"gpu0": [EVIL, "plain"]}
     spec = changed(engine.welcome.session.spec, script=EVIL, args=(EVIL,))

@@ -19,7 +19,7 @@ from gmg_tui.ui.view import SORT_S, View
 from gmg_tui.ui.workers import table
 from tests.ui import nodes, play, sessions
 from tests.ui.play import FakedApp, asked, press
-from tests.workers import changed
+from tests.workers import alerts, changed, diagnosed
 
 WIDE = (160, 48)
 
@@ -77,31 +77,20 @@ def test_a_broken_gpu_is_trouble_and_a_slow_link_is_not() -> None:
     broken, link = (judged(GpuHealth(ecc_uncorrected=number, pcie_width=8, pcie_width_max=16)) for number in (2, 0))
     (slot,) = sessions.session(1).slots
     troubled = [
-        in_trouble(
-            SlotView(slot, sessions.running(0), changed(sessions.sample(0), health=each), History(), sessions.NOW)
-        )
-        for each in (broken, link)
+        in_trouble(SlotView(slot, diagnosed(sessions.running(0), sample), sample, History(), sessions.NOW))
+        for sample in (changed(sessions.sample(0), health=each) for each in (broken, link))
     ]
     assert troubled == [True, False]
 
 
-def test_a_worker_is_slow_beside_those_with_the_same_gpu_and_arguments() -> None:
-    def view(*millions: float, args: tuple[str, ...] = ("-B", "4096")) -> View:
-        snapshot = _rates(*millions)
-        first, *others = (changed(worker, comparable=True) for worker in snapshot.workers)
-        workers = (
-            changed(first, given=args),
-            *(changed(each, given=("-B", "4096")) for each in others),
-        )
-        return View(play.engine_of(changed(snapshot, workers=workers)).welcome)
-
-    slow = view(22, 24, 24, 25).of("gpu0")
-    assert [note.text for note in worker_text.notes(slow)] == ["8 % below the median"]
+def test_a_slow_worker_is_marked_and_found() -> None:
+    (slot,) = sessions.session(1).slots
+    worker = diagnosed(sessions.running(0), None, below_median_pct=8.3)
+    slow = SlotView(slot, worker, sessions.sample(0), History(), sessions.NOW)
+    assert [note.text for note in worker_text.notes(slow, advice=False)] == ["8 % below the median of equal GPUs"]
     assert in_trouble(slow)
     assert "⚠ running" in str(play.tile(slow, 40)[0])
     assert worker_text.matches(slow, "slow")
-    for other in (view(23.5, 24, 24), view(22, 24), view(22, 24, 24, args=("-B", "64"))):  # too little; too few; others
-        assert not in_trouble(other.of("gpu0"))
 
 
 @pytest.mark.parametrize(
@@ -273,7 +262,7 @@ def _worker(chance: random.Random, worker: Worker) -> Worker:
     fields: dict[str, dict[str, object]] = {
         "running": {"fps": Fps(rate, rate, rate, 9, settled=rate)},
         "failed": {"state": WorkerState.FAILED, "reason": "CUDA out of memory"},
-        "stuck": {"stuck": "no output"},
+        "stuck": {"alerts": alerts(stuck="no output")},
         "silent": {"fps": None, "n_envs": None},
     }
     return changed(worker, **fields[kind])

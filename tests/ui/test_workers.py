@@ -22,7 +22,7 @@ from gmg_tui.ui.workers import grid, table
 from gmg_tui.ui.workers.rate_line import RateLine, line_rows, rate_lines
 from tests.ui import play, sessions
 from tests.ui.sessions import NOW
-from tests.workers import changed, worker_of
+from tests.workers import alerts, changed, diagnosed, worker_of
 
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
 _metrics = st.none() | st.floats(0, 1e13, allow_nan=False)
@@ -31,7 +31,8 @@ _metrics = st.none() | st.floats(0, 1e13, allow_nan=False)
 def _shown(worker: Worker, sample: GpuSample | None = None, history: History | None = None) -> SlotView:
     slot = sessions.session(8).slot(worker.slot) or sessions.session(0, cpus=8).slot(worker.slot)
     assert slot is not None
-    return SlotView(slot, worker, sample, history or History(), chosen=True, time=sessions.NOW)
+    worker = diagnosed(worker, sample, NOW)
+    return SlotView(slot, worker, sample, history or History(), chosen=True, time=NOW)
 
 
 def _tile(shown: SlotView, width: int = 40, height: int = grid.TILE_HEIGHT) -> str:
@@ -243,7 +244,7 @@ def test_nothing_moves_when_a_digit_is_added() -> None:
 
 @pytest.mark.parametrize("width", [38, 60])
 def test_a_rate_that_is_not_current_is_dim_and_has_its_age(width: int) -> None:
-    worker = changed(sessions.running(0), fps_silent_since=NOW - 48.0)
+    worker = changed(sessions.running(0), alerts=alerts(NOW - 48.0, silent="no FPS line"))
     shown = _shown(worker, sessions.sample(0))
     assert "no FPS line for 48 s" in _tile(shown, width)
     assert "no FPS line for 48 s" in _row(shown, 140)
@@ -265,13 +266,17 @@ def test_unknown_values_are_a_dash_and_unsupported_ones_are_labelled() -> None:
     ("of_worker", "of_sample", "texts"),
     [
         ({}, {"throttle": ("thermal",)}, ("throttled: thermal",)),
-        ({"healed": True}, {}, ("race healed",)),
+        ({"alerts": alerts(cache="recovered from a cache race")}, {}, ("recovered from a cache race",)),
         (
             {"state": WorkerState.FAILED, "reason": "out of memory", "args": ("-B", "16384"), "fps": None},
             {},
             ("with -B 16384", "out of memory"),
         ),
-        ({"warnings": ("something else",)}, {"lost": True, "error": "it is lost (Xid 79)"}, ("GPU lost: it is lost",)),
+        (
+            {"alerts": alerts(cpu="something else")},
+            {"lost": True, "error": "it is lost (Xid 79)"},
+            ("GPU lost: it is lost",),
+        ),
     ],
 )
 def test_a_tile_shows_what_is_wrong(
@@ -310,8 +315,8 @@ def test_a_silent_driver_is_shown_with_the_duration_and_its_metrics_are_na() -> 
         ({"state": WorkerState.STOPPING, "stopping": "SIGTERM sent, waiting"}, "SIGTERM sent"),
         ({"state": WorkerState.FAILED, "reason": "out of memory"}, "out of memory"),
         ({"state": WorkerState.COMPILING, "phase": Phase.COMPILING}, "compiling kernels"),
-        ({"state": WorkerState.COMPILING, "stuck": "no output for 74 s"}, "no output for 74 s"),
-        ({"warnings": ("runs on the CPU",)}, "runs on"),
+        ({"state": WorkerState.COMPILING, "alerts": alerts(stuck="no output for 74 s")}, "no output for 74 s"),
+        ({"alerts": alerts(cpu="runs on the CPU")}, "runs on"),
     ],
 )
 def test_what_a_worker_waits_for_is_shown_on_its_tile_in_its_row_and_below_the_table(
@@ -327,7 +332,7 @@ def test_what_a_worker_waits_for_is_shown_on_its_tile_in_its_row_and_below_the_t
 
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_trouble_that_does_not_fit_beside_the_history_is_marked_in_the_state(width: int) -> None:
-    worker = changed(sessions.running(0), warnings=("runs on the CPU",))
+    worker = changed(sessions.running(0), alerts=alerts(cpu="runs on the CPU"))
     history = _past(worker)
     text = _row(_shown(worker, sessions.sample(0), history), width)
     assert "⠒" in text
@@ -338,12 +343,16 @@ def test_trouble_that_does_not_fit_beside_the_history_is_marked_in_the_state(wid
 
 def test_a_broken_gpu_is_one_red_line_before_milder_trouble() -> None:
     broken = judged(GpuHealth(ecc_uncorrected=2, pcie_width=8, pcie_width_max=16))
-    shown = _shown(sessions.running(0), changed(sessions.sample(0), health=broken, throttle=("power cap",)))
+    shown = _shown(sessions.running(0), changed(sessions.sample(0), health=broken, throttle=("thermal",)))
     notes = [(note.text, note.style) for note in worker_text.notes(shown)]
-    assert notes == [("2 ECC errors, uncorrected", "error"), ("throttled: power cap", "warn")]
+    assert [(text[:20], style) for text, style in notes] == [
+        ("2 ECC errors, uncorr", "error"),
+        ("throttled: thermal; ", "warn"),
+    ]
     assert "2 ECC errors, uncorrected" in _tile(shown)
     lost = GpuSample("GPU-0", lost=True, error="the GPU is lost", health=broken)
-    assert [note.text for note in worker_text.notes(_shown(sessions.running(0), lost))] == ["GPU lost: the GPU is lost"]
+    shown = _shown(sessions.running(0), lost)
+    assert [note.text for note in worker_text.notes(shown, advice=False)] == ["GPU lost: the GPU is lost"]
 
 
 _workers = st.builds(
@@ -361,7 +370,7 @@ _workers = st.builds(
     fps=st.none() | st.builds(Fps, *[st.floats(0, 1e13)] * 3, st.integers(1, 10**9), _metrics),
     n_envs=st.none() | st.integers(0, 10**9),
     progress=st.none() | st.builds(Progress, st.floats(0, 1e9), st.floats(0, 1e9), st.just("it"), _metrics),
-    stuck=st.none() | st.text(min_size=1, max_size=40),
+    alerts=st.text(min_size=1, max_size=40).map(lambda text: alerts(stuck=text)) | st.just(()),
     stopping=st.none() | st.text(min_size=1, max_size=40),
     restart_at=_metrics,
     cpu_pct=_metrics,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from msgspec import Struct, structs
 
 from gmg_tui import model
+from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.model import Details, Fps, Phase, Slot, Stacks, WorkerState
 from gmg_tui.scripts.genesis.output.failures import Failure
@@ -42,8 +43,8 @@ class StopCause(StrEnum):
     """A command of the user, the scheduler or the session."""
     GROUP = "group"
     """Another rank of its group has failed."""
-    STUCK = "stuck"
-    """It is stuck, and another attempt replaces it."""
+    ALERT = "alert"
+    """An alert was raised, and another attempt replaces it."""
     TIMEOUT = "timeout"
 
 
@@ -164,7 +165,10 @@ class Attempt(Protocol):
         """Returns its activity for the check of its group."""
 
     def view(self, now: float) -> model.Worker:
-        """Returns the worker as clients see it; `now` is monotonic seconds."""
+        """Returns the worker as clients see it, without alerts; `now` is monotonic seconds."""
+
+    def facts(self, view: model.Worker, now: float) -> Facts:
+        """Returns the facts for its alerts; `view` is its worker as clients see it."""
 
     async def details(self) -> Details:
         """Returns its command line and environment. Raises `GmgError` if that is not available."""

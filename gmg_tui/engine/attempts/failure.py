@@ -44,7 +44,7 @@ async def outcome_of(
     cause, failure = stop.cause if stop is not None else None, None
     if survivors is not None:
         failure = Failure(FailureKind.UNKNOWN, survivors, "")
-    elif stop is not None and cause in (StopCause.STUCK, StopCause.TIMEOUT):
+    elif stop is not None and cause in (StopCause.ALERT, StopCause.TIMEOUT):
         failure = Failure(FailureKind.UNKNOWN, stop.reason or stop.cause, "")
     elif stop is None and exit_code:
         failure = await _failure_of(readings, spec, exit_code)

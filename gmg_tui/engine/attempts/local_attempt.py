@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from gmg_tui import model
+from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.engine.attempts import leftovers
 from gmg_tui.engine.attempts.attempt import Life, Order, Outcome, RankActivity, Stop, StopCause
 from gmg_tui.engine.attempts.failure import of_gpu, of_preparation, outcome_of
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.local_host import LocalHost
+from gmg_tui.engine.attempts.observed import Observed
 from gmg_tui.engine.attempts.preparation import Prepared, discard, prepare
 from gmg_tui.engine.attempts.process import KILL, LEFTOVERS, TERMINATED, Process, Step
 from gmg_tui.engine.attempts.readings import Readings
@@ -52,8 +54,7 @@ class LocalAttempt:
         unready: Why it could not be prepared, for reasons outside the script.
         exit_code: The script's, negative for a signal; None while it lives.
         readings: What is read and measured, once it is prepared.
-        memory_kept: Set if it was started before the GPU's memory had been released.
-        misplaced: Set while NVML sees it on another GPU.
+        observed: What is observed of its processes.
     """
 
     readings: Readings
@@ -65,13 +66,12 @@ class LocalAttempt:
         self.stopped: Stop | None = None
         self.unready: str | None = None
         self.exit_code: int | None = None
-        self.memory_kept: str | None = None
-        self.misplaced: str | None = None
         self.life = Life.PREPARING
         self.end: tuple[WorkerState, str | None] | None = None
         self._host, self._ring, self._memory_before, self._worker = host, ring, memory, worker
         self._log = host.open_log(order.task.log)
         self._process = Process(host.pipes, host.scans, os.urandom(_MARK_BYTES).hex(), self._feed, worker.changed)
+        self.observed = Observed(self._log, self._process)
         self._preparing: asyncio.Task[Prepared | None] | None = None
         self._skips_waits = asyncio.Event()
         self._requested: Stop | None = None  # the first stop that was asked for, also too late
@@ -79,8 +79,6 @@ class LocalAttempt:
         self._measured = asyncio.Event()
         """Set by each sample of its GPU."""
         self._sample: GpuSample | None = None
-        self._left_behind: str | None = None
-        """The leftover processes that were ended."""
         self._has_begun = self._has_leftovers = False
         self._enters = False
         """True while the process waits for its working directory."""
@@ -128,7 +126,7 @@ class LocalAttempt:
         return self._preparing.result() or Outcome(by_group=True)
 
     async def _run(self, prepared: Prepared) -> Outcome:
-        launch, counts, self.memory_kept = prepared
+        launch, counts, self.observed.memory_kept = prepared
         readings = self.readings = Readings(launch, self._host, self._log, self._ring, counts, self._on_output)
         self._shown = readings.reader.state, readings.reader.phase
         self.life, self._has_begun = Life.ALIVE, True
@@ -143,6 +141,7 @@ class LocalAttempt:
             why = error.strerror if isinstance(error, OSError) else str(error)
             return Outcome(Failure(FailureKind.CONFIG, f"cannot start {launch.command[0]}: {why}", ""))
         pid = self._process.pid
+        self.observed.begin(pid)
         _log.info("%s: attempt %d is process %d", self.order.slot.name, self.number, pid)
         self._host.watchdog.began(pid)
         self._worker.began()
@@ -190,7 +189,7 @@ class LocalAttempt:
         if not self._process.is_ending:
             what = await leftovers.remaining(self._process, self._stop_requested, self._report_leftovers)
             if what is not None:
-                self._left_behind = f"ended {what}"
+                self.observed.left_behind = f"ended {what}"
                 self._worker.waits(f"ending {what}")
                 self._process.end(LEFTOVERS)
         await self._process.all_gone()
@@ -209,6 +208,7 @@ class LocalAttempt:
         failure = outcome.failure
         if failure is None or self._process.survivors is not None:
             return outcome
+        failure = self.observed.explain(failure, self.exit_code)
         if failure.kind is FailureKind.DEVICE and self.order.task.rank is not None:
             await self._next_sample()
         return outcome._replace(failure=of_gpu(failure, self._sample))
@@ -239,7 +239,7 @@ class LocalAttempt:
             case Life.ALIVE:
                 self.stopped = structs.replace(self.stopped or stop, kill=self._requested.kill)
                 self._process.end(self._steps(stop))
-                if stop.cause in (StopCause.TIMEOUT, StopCause.STUCK):
+                if stop.cause in (StopCause.TIMEOUT, StopCause.ALERT):
                     self._worker.waits(stop.reason)
                 self._worker.changed()
             case Life.LEADER_GONE:
@@ -286,6 +286,7 @@ class LocalAttempt:
         if self.life is not Life.ALIVE or not self._process.started:
             return
         self.readings.inspect(self._process.members(table), now)
+        self.observed.measure()
         activity = self.readings.activity
         is_idle = activity.idle_for_s(now) >= self._host.spec.stuck_after_s and self.stopped is None
         if is_idle:
@@ -363,26 +364,21 @@ class LocalAttempt:
         return self.readings.rank_activity(settled=settled, lives=self.life is Life.ALIVE)
 
     def view(self, now: float) -> model.Worker:
-        """Returns the worker as clients see it; `now` is monotonic seconds."""
-        state, process = self.state, self._process
-        texts = (self.misplaced, self.memory_kept, self._log.trouble, process.survivors, self._left_behind)
-        return structs.replace(
-            self.readings.view(state, now, tuple(text for text in texts if text is not None)),
-            newest=self.record(),
-            stopping=process.sent if state is WorkerState.STOPPING else None,
-        )
+        """Returns the worker as clients see it, without alerts; `now` is monotonic seconds."""
+        state = self.state
+        sent = self._process.sent if state is WorkerState.STOPPING else None
+        return structs.replace(self.readings.view(state), newest=self.record(), stopping=sent)
+
+    def facts(self, view: model.Worker, now: float) -> Facts:
+        """Returns the facts for its alerts."""
+        return self.observed.facts(view, now, self.readings)
 
     async def details(self) -> Details:
         """Returns its command line and environment."""
         launch = self.readings.launch
+        env, unset = dict(launch.environment.set), launch.environment.unset
         return Details(
-            slot=self.order.slot.name,
-            command=launch.command,
-            cwd=self._host.spec.cwd,
-            env=dict(launch.environment.set),
-            unset=launch.environment.unset,
-            egl=launch.egl_note,
-            attempts=(),
+            self.order.slot.name, launch.command, self._host.spec.cwd, env, unset, egl=launch.egl_note, attempts=()
         )
 
     async def stacks(self) -> Stacks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import structs
 
@@ -19,7 +19,7 @@ from gmg_tui.engine.output.lines import LineSplitter, RingBuffer
 from gmg_tui.engine.output.logs import Log
 from gmg_tui.machine.process_activity import Activity
 from gmg_tui.machine.process_tree import Proc
-from gmg_tui.model import Checkpoint, Fps, GpuSample, Phase, WorkerState, units
+from gmg_tui.model import Checkpoint, Fps, GpuSample, Phase, Severity, Sign, WorkerState, units
 from gmg_tui.model.text import SEPARATOR, clean
 from gmg_tui.model.tried import SETTLE_S
 from gmg_tui.scripts import checkpoints, env_count
@@ -65,6 +65,8 @@ class Readings:
         """The internal error that kept a part of its output from being parsed; its log has every byte."""
         self.unclean: str | None = None
         """The exception that it printed before it ended with exit code 0; None if it ended cleanly."""
+        self.vram_mib: float | None = None
+        """GPU memory of its own processes at the last sample; None if unknown."""
         self._remembered = launch.remembered
         self._warm = self._remembered.kernels_saved
         self._log, self._ring, self._printed = log, ring, printed
@@ -103,6 +105,7 @@ class Readings:
             self._ring.feed(block)
             if script_results.MARK in block:
                 self.reported.read(block)
+                self.reader.broken.add(self.reported.numbers, self.reader.progress)
             self.reader.feed(block, time.monotonic())
             if metrics := self.reader.fresh_metrics():
                 self.reported.add(metrics)
@@ -180,6 +183,8 @@ class Readings:
             used = [process.memory_mib for process in sample.processes or () if process.own_pid in own]
             sizes = [size for size in used if size is not None]
             own_mib, running = sum(sizes) if sizes else None, state is WorkerState.RUNNING
+            alone = sharers == 1 and sample.memory_used_mib is not None
+            self.vram_mib = own_mib if own_mib is not None or not alone else sample.memory_used_mib
             self.meter.add(sample, running=running, now=now, sharers=sharers, own_mib=own_mib, counted=self._counted())
 
     def _counted(self) -> tuple[float, float] | None:
@@ -273,10 +278,9 @@ class Readings:
             stopped=activity.stopped,
         )
 
-    def view(self, state: WorkerState, now: float, warnings: tuple[str, ...]) -> model.Worker:
-        """Returns the worker as clients see it in this state, without the record; `now` is monotonic seconds."""
+    def view(self, state: WorkerState) -> model.Worker:
+        """Returns the worker as clients see it in this state, without its record and its alerts."""
         reader, phase = self.reader, self.reader.phase if state.live else Phase.NONE
-        silent_s = self.fps_silent_s(now) if state is WorkerState.RUNNING else None
         return model.Worker(
             self.launch.slot.name,
             0,
@@ -284,24 +288,29 @@ class Readings:
             phase=phase,
             phase_since=unix(reader.phase_started) if phase is not Phase.NONE else 0.0,
             phase_usual_s=self.usual_s if phase is not Phase.NONE else None,
-            fps_silent_since=unix(now - silent_s) if silent_s is not None else None,
-            advice=reader.hint if self.fps is None else None,
             device=reader.genesis.device,
             backend=reader.genesis.backend,
             genesis_version=reader.genesis.version,
             cpu_pct=self.activity.cpu_pct if state.live else None,
             memory_rss_mib=self.activity.memory_rss_mib if state.live else None,
-            warnings=(*self._troubles, *warnings, *reader.warnings),
             log_lines=self._ring.end,
             last_line=self._last_line(),
-            healed=reader.genesis.alerts.rebuilt_caches,
         )
 
-    @property
-    def _troubles(self) -> list[str]:
-        """The troubles with its end and its output."""
-        unclean = f"exit code 0 after {self.unclean}" if self.unclean is not None else None
-        return [text for text in (unclean, self.fault, self.reported.trouble) if text is not None]
+    def signs(self, state: WorkerState, now: float) -> Iterator[Sign]:
+        """Yields what is wrong with its output and its end; `now` is monotonic seconds."""
+        if self.unclean is not None:
+            yield Sign("unclean", f"exit code 0 after {self.unclean}", "see the end of its log")
+        if self.fault is not None:
+            yield Sign("internal", self.fault)
+        if self.reported.trouble is not None:
+            yield Sign("output", self.reported.trouble)
+        silent_s = self.fps_silent_s(now) if state is WorkerState.RUNNING else None
+        if silent_s is not None:
+            yield Sign("silent", "no FPS line", since=unix(now - silent_s))
+        yield from self.reader.signs
+        if (hint := self.reader.hint) is not None and self.fps is None:
+            yield Sign("output", hint, severity=Severity.INFO)
 
     def _last_line(self) -> str:
         """Returns the script's progress and metrics if it reports such, else its newest line."""

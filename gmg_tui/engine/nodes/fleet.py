@@ -101,7 +101,7 @@ class Fleet:
         # Ranks wait for each other, on whichever nodes they are.
         start = StartMode.TOGETHER if spec.ddp is not None else spec.start
         spec = structs.replace(spec, nodes=None, agent=about, ddp=None, start=start, summary=None, notify=(), host="")
-        return structs.replace(spec, max_restarts=0)  # the session's engine decides what follows an attempt
+        return structs.replace(spec, max_restarts=0, on={})  # the session's engine decides what follows an attempt
 
     def _check(self, missing: Sequence[str]) -> None:
         """Raises `GmgError` if too few nodes have answered, or two of them are one machine."""
@@ -221,7 +221,8 @@ class Fleet:
         errors = [node.snapshot.nvml_error for node in nodes]
         samples(tuple(newest), f"on every node: {errors[0]}" if errors and all(errors) else None)
         for node, view in zip(nodes, views, strict=True):
-            text = view.trouble or node.snapshot.nvml_error or next(iter(node.snapshot.notes), None)
+            noted = next((alert.text for alert in node.snapshot.alerts), None)
+            text = view.trouble or node.snapshot.nvml_error or noted
             text = text and text[:_MAX_NOTE]
             if node.unavailable is not None:
                 text = f"{node.unavailable}{f': {text}' if text else ''}"

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from gmg_tui import model
+from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.attempt import Life, Order, Outcome, RankActivity, Stop, StopCause
 from gmg_tui.engine.attempts.failure import of_preparation
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport
-from gmg_tui.model import NO_ATTEMPT, Curve, Details, Fps, Phase, Stacks, WorkerState
+from gmg_tui.model import NO_ATTEMPT, Curve, Details, Fps, Phase, Sign, Stacks, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Meeting
@@ -160,7 +161,8 @@ class RemoteAttempt:
             self._finish(report.outcome._replace(final=False, again=False))  # these are for this engine to know
             return
         self._worker.waits(view.reason)
-        self._worker.idle(view.stuck if self._stopped is None else None)
+        stuck = view.alert("stuck") if self._stopped is None else None
+        self._worker.idle(stuck.text if stuck is not None else None)
         if before != self._displayed():
             self._worker.changed()
 
@@ -222,7 +224,7 @@ class RemoteAttempt:
     def fps(self) -> Fps | None:
         """Environment steps per second; None if it does not run, or has stopped reporting them."""
         view = self._report.view if self._report is not None else None
-        return view.fps if view is not None and view.fps_silent_since is None else None
+        return view.fps if view is not None and view.alert("silent") is None else None
 
     @property
     def result(self) -> dict[str, Any]:
@@ -247,8 +249,13 @@ class RemoteAttempt:
         """Returns the worker as clients see it."""
         view = self._report.view if self._report is not None else model.Worker(self.order.slot.name, 0, self.state)
         if self._away or self._outcome.done():
-            view = structs.replace(view, fps_silent_since=None, stopping=None)
-        return structs.replace(view, newest=self.record(), lost_since=self._node.lost_since)
+            view = structs.replace(view, stopping=None)
+        return structs.replace(view, newest=self.record(), lost_since=self._node.lost_since, alerts=())
+
+    def facts(self, view: model.Worker, now: float) -> Facts:
+        """Returns the facts for its alerts: those that the agent has raised."""
+        alerts = self._report.view.alerts if self._report is not None else ()
+        return Facts(clock.unix(now), view, signs=tuple(Sign.of(alert) for alert in alerts))
 
     async def details(self) -> Details:
         """Returns its command line and environment, from the agent. Raises `GmgError`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
@@ -14,11 +15,24 @@ from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.notify import Notifications
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.model import Attempt, GpuSample, JobRecord, OccurrenceKind, Slot, Snapshot, WorkerState, combined
+from gmg_tui.model import (
+    Alert,
+    AlertAction,
+    Attempt,
+    GpuSample,
+    JobRecord,
+    OccurrenceKind,
+    Slot,
+    Snapshot,
+    WorkerState,
+    combined,
+)
 from gmg_tui.scripts.genesis.output.failures import FailureKind
 from gmg_tui.session.store.database import AttemptCurves, JobAttempt, MetricsRow
 from gmg_tui.session.store.writer import StoreWriter
 from gmg_tui.session.tried import TriedArguments
+
+_log = logging.getLogger(__name__)
 
 _REFRESH_BEATS = 10
 """Beats between two writes of the running jobs."""
@@ -84,8 +98,8 @@ class Recorder:
         self._faults = faults
         self._occupants: dict[str, _Occupant] = {}
         """By slot."""
-        self._troubles: dict[str, tuple[bool, bool]] = {}
-        """By slot, if its worker was stuck, or had failed in a plain run, at its last change."""
+        self._had_failed: dict[str, bool] = {}
+        """By slot, if its worker had failed in a plain run at its last change."""
         self._states: dict[str, WorkerState] = {}
         """The last state of each slot's worker."""
         self._beats = 0
@@ -131,7 +145,7 @@ class Recorder:
     def _released(self, slot: str, record: JobRecord) -> JobRecord:
         for name in {slot, *record.slots}:
             self._occupants.pop(name, None)
-            self._troubles.pop(name, None)
+            self._had_failed.pop(name, None)
         self.keep(record)
         self._snapshot_due = True
         outcome = f"{record.state.value}: {record.reason}" if record.reason else record.state.value
@@ -204,25 +218,44 @@ class Recorder:
             occupant.workers[slot] = worker
             if occupant.lead is worker and occupant.record.state is not worker.state:
                 self._update(worker)
-        was_stuck, had_failed = self._troubles.get(slot, (False, False))
-        failed = worker.state is WorkerState.FAILED and worker.task.job is None
-        self._troubles[slot] = worker.stuck is not None, failed
-        if worker.stuck is not None and not was_stuck and (worker.rank is None or worker.rank.rank == 0):
-            self._notify(OccurrenceKind.STUCK, worker, f"{slot} is stuck: {worker.stuck}", worker.stuck)
+        had_failed = self._had_failed.get(slot, False)
+        failed = self._had_failed[slot] = worker.state is WorkerState.FAILED and worker.task.job is None
         # Of a group that failed, the first rank to fail is reported, not those that it ended.
         if failed and not had_failed and (worker.failure is None or worker.failure.kind is not FailureKind.GROUP):
             text = f"{slot} has failed: {worker.reason}" if worker.reason else f"{slot} has failed"
             self._notify(OccurrenceKind.FAILED, worker, text, worker.reason)
 
-        if was_stuck and worker.stuck is None and worker.state.live:
-            self._notify(OccurrenceKind.RECOVERED, worker, f"{slot} is no longer stuck", None, quiet=True)
         if worker.state is not self._states.get(slot) and worker.state in _EVENTS:
             text = f"{slot} {_EVENTS[worker.state]}{f': {worker.reason}' if worker.reason else ''}"
             self._notify(OccurrenceKind(worker.state.value), worker, text, worker.reason, quiet=True)
         self._states[slot] = worker.state
 
+    def alerted(self, worker: Worker, alert: Alert, action: AlertAction) -> None:
+        """Records an alert that was raised, on which the worker acts next."""
+        _log.info("%s: %s: %s", worker.slot.name, alert.kind, alert.text)
+        slot, is_stuck, rank = worker.slot.name, alert.kind == "stuck", worker.rank
+        if is_stuck and rank is not None and rank.rank > 0:
+            return  # the whole group is
+        ends = {AlertAction.STOP: "; stopped by --on", AlertAction.RESTART: "; restarted by --on"}.get(action, "")
+        text = f"{slot} is stuck: {alert.text}" if is_stuck else f"{slot}: {alert.text}"
+        kind = OccurrenceKind.STUCK if is_stuck else OccurrenceKind.ALERT
+        quiet = action is AlertAction.SHOW and not is_stuck
+        self._faults.guard(
+            "notifications", self._notify, kind, worker, f"{text}{ends}", alert.text, alert=alert.kind, quiet=quiet
+        )
+
+    def recovered(self, worker: Worker, alert: Alert) -> None:
+        """Records that an alert is over while its process lives."""
+        text = (
+            f"{worker.slot.name} is no longer stuck"
+            if alert.kind == "stuck"
+            else f"{worker.slot.name}: no longer {alert.kind}"
+        )
+        kind = OccurrenceKind.RECOVERED
+        self._faults.guard("notifications", self._notify, kind, worker, text, None, alert=alert.kind, quiet=True)
+
     def _notify(
-        self, kind: OccurrenceKind, worker: Worker, text: str, reason: str | None, *, quiet: bool = False
+        self, kind: OccurrenceKind, worker: Worker, text: str, reason: str | None, alert: str = "", quiet: bool = False
     ) -> None:
         task = worker.task
         self.notifications.add(
@@ -232,6 +265,7 @@ class Recorder:
             job=task.job,
             job_name=task.name if task.job is not None else "",
             reason=reason,
+            alert=alert,
             quiet=quiet,
         )
 

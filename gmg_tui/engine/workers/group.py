@@ -14,7 +14,7 @@ from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot import Workplace
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.model import Rank, RankGroup, WorkerState
+from gmg_tui.model import AlertAction, Rank, RankGroup, WorkerState
 from gmg_tui.scripts import checkpoints
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Meeting
@@ -235,10 +235,10 @@ class Group:
         if any(worker.state is WorkerState.RUNNING and worker.fps_of_group for worker in workers):
             for worker in workers:  # it steps with the others, who print nothing
                 worker.follow_rank0()
-        self.stuck = self._stuck_reason(now)
+        self.stuck, restarts = self._stuck_reason(now), self._session.spec.on.get("stuck") is AlertAction.RESTART
         for worker in workers:
-            worker.set_stuck(self.stuck)
-        if self.stuck is not None and self._session.spec.restart_stuck and self.policy.replace_stuck():
+            worker.stuck = self.stuck
+        if self.stuck is not None and restarts and self.policy.replace():
             self.end(self.stuck)
 
     def _stuck_reason(self, now: float) -> str | None:
@@ -296,7 +296,7 @@ class Group:
             fps_of_rank_0=self._reports_for_all,
             progress=next((each.progress for each in attempts if each is not None and each.progress is not None), None),
             waits_for=tuple(self._without(attempt.ready)) if waits else (),
-            stuck=self.stuck if not attempt.called_off else None,
+            alerts=tuple(alert for alert in workers[0].alerts if alert.kind == "stuck"),
             reason=self.cause if state in (WorkerState.FAILED, WorkerState.RESTARTING, WorkerState.STOPPING) else None,
             advice=next((worker.advice for worker in workers if worker.advice), None),
         )

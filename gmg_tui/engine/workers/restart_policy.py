@@ -64,8 +64,10 @@ class RestartPolicy:
         self.cancel_backoff()
         self._wanted.clear()
 
-    def replace_stuck(self) -> bool:
-        """Replaces an attempt that is stuck by another one. Returns True if one is left."""
+    def replace(self) -> bool:
+        """Replaces an attempt by another one, for an alert. Returns True if another one follows."""
+        if self._wanted.is_set():
+            return True
         if self._restarts >= self._spec.max_restarts:
             return False
         self._restarts += 1

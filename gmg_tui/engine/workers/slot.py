@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gmg_tui import model
+from gmg_tui.diagnosis.facts import Facts, Limit
+from gmg_tui.diagnosis.watch import Watch
 from gmg_tui.engine.attempts.attempt import Attempt, Order
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
@@ -15,7 +17,7 @@ from gmg_tui.engine.attempts.local_host import LocalHost
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.output.history import History, Point
 from gmg_tui.engine.output.lines import RingBuffer
-from gmg_tui.model import GpuSample, RunSpec, Session, Slot, WorkerState
+from gmg_tui.model import Alert, GpuSample, RunSpec, Session, Sign, Slot, WorkerState
 from gmg_tui.model.text import clean
 from gmg_tui.scripts.torchrun import LOOPBACK, free_port
 
@@ -38,6 +40,9 @@ class EngineSlot:
         idle_reason: Why no job starts on it; None in a plain run.
         away: Why nothing can run on it, as its node is lost; None while that is there.
         drained: True if no job is left that could start on it; without meaning in a plain run.
+        below_median_pct: How far the rate on it is below the median of equal GPUs; None if it is not slow.
+        limit: When the session's allocation ends.
+        collision: What it and another worker write; None if nothing.
     """
 
     def __init__(self, slot: Slot, index: int, count: int) -> None:
@@ -52,6 +57,12 @@ class EngineSlot:
         self.idle_reason: str | None = None
         self.away: str | None = None
         self.drained = False
+        self.below_median_pct: float | None = None
+        self.limit: Limit | None = None
+        self.collision: Sign | None = None
+        self._watch = Watch()
+        self._watched: tuple[Worker | None, Attempt | None] = None, None
+        """Whose alerts these are."""
         self._made = time.monotonic()
 
     @property
@@ -97,6 +108,7 @@ class EngineSlot:
                 state=lead.worker.state,
                 state_since=unix(lead.worker.state_since),
                 reason=f"used by {lead.slot.name}'s worker",
+                alerts=self.alerts_of(None),
             )
         if worker is not None and (self.drained or self.idle_reason is None or not worker.state.ended):
             return worker.view(self.index, now)
@@ -108,12 +120,49 @@ class EngineSlot:
             reason=self.idle_reason,
             log_lines=self.ring.end,
             last_line=clean(self.ring.newest),
+            alerts=self.alerts_of(None),
         )
+
+    def alerts_of(self, worker: Worker | None) -> tuple[Alert, ...]:
+        """The alerts of a worker, or (None) of the slot while it has none."""
+        return self._watch.alerts if self._watched[0] is worker else ()
+
+    def diagnose(self, view: model.Worker, now: float, worker: Worker | None) -> list[Alert]:
+        """Raises the alerts of a worker, or (None) of the slot, and returns those that are over while it lives.
+
+        `view` is what clients see of it, `now` monotonic seconds.
+        """
+        newest = worker.newest if worker is not None else None
+        if self._watched != (worker, newest):
+            self._watched, self._watch = (worker, newest), Watch()
+        facts = newest.facts(view, now) if newest is not None else Facts(unix(now), view)
+        signs = [*facts.signs, *(_signs(worker, view) if worker is not None else ())]
+        signs += [self.collision] if self.collision is not None and view.state.live else []
+        limits = [limit for limit in (facts.limit, self.limit) if limit is not None]
+        raised, over = self._watch.update(
+            facts._replace(
+                signs=tuple(signs),
+                sample=self.sample,
+                below_median_pct=self.below_median_pct,
+                limit=min(limits, default=None),
+            )
+        )
+        if worker is not None:
+            for alert in raised:
+                worker.respond(alert)
+        return over if view.state.live else []
 
     def bare_view(self) -> model.Worker:
         """Returns the little that can be displayed of it if its view has failed."""
         state = self.worker.state if self.worker is not None else WorkerState.WAITING
         return model.Worker(self.slot.name, self.index, state)
+
+
+def _signs(worker: Worker, view: model.Worker) -> Iterator[Sign]:
+    if worker.stuck is not None:
+        yield Sign("stuck", worker.stuck, "the stacks show where it waits; r restarts it")
+    if worker.raced and view.newest.had_progress and view.state is not WorkerState.FAILED:
+        yield Sign("cache", "recovered from a race with another worker by a restart")
 
 
 async def on_this_machine(slots: Sequence[str]) -> tuple[str, int]:

@@ -18,7 +18,7 @@ from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
-from gmg_tui.model import NO_ATTEMPT, Details, Fps, GpuSample, Phase, Stacks, WorkerState
+from gmg_tui.model import NO_ATTEMPT, Alert, AlertAction, Details, Fps, GpuSample, Phase, Stacks, WorkerState
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Meeting
 
@@ -167,6 +167,8 @@ class Worker:
         if attempt is not None and attempt is self.newest:
             attempt.end = state, reason
             _log.info("%s: attempt %d %s %s", self.slot.name, attempt.record().number, state, reason or "")
+            now = time.monotonic()
+            self._engine_slot.diagnose(structs.replace(self.view(self.task.index, now), state=state), now, self)
             self._recorder.ended(self)
         advice = self.failure.advice or None if state is WorkerState.FAILED and self.failure is not None else None
         pending = self.policy.pending if self._group is None else self._group.pending(self._rank)
@@ -202,7 +204,7 @@ class Worker:
         if self._group is None:
             self.policy.begun()
         if self.newest is not None:
-            self.past.append(self.newest.record())
+            self.past.append(self.attempt or self.newest.record())
         self.newest = self._attempt
         self._engine_slot.attach(self._attempt)
         self.reason = None
@@ -220,7 +222,7 @@ class Worker:
     def idle(self, why: str | None) -> None:
         """Marks it as stuck if its attempt is idle, except for a rank, whose group is checked as a whole."""
         if self.rank is None:
-            self.set_stuck(why, replace=self._workplace.spec.restart_stuck)
+            self.stuck = why
 
     async def rendezvous(self) -> Meeting | None:
         """Waits until all ranks of its group are ready. Returns None outside a group, or if the group's attempt is off."""
@@ -276,18 +278,17 @@ class Worker:
         """Sends a signal to its first process if that handles it. Returns True if it does."""
         return self._attempt is not None and self._attempt.pass_on(number)
 
-    def set_stuck(self, why: str | None, *, replace: bool = False) -> None:
-        """Marks it as stuck, for what was observed, or (None) clears the mark.
-
-        With `replace` another attempt follows, if one is left.
-        """
-        was_stuck, self.stuck = self.stuck, why
-        if (was_stuck is None) == (why is None):
-            return
-        _log.info("%s: %s", self.slot.name, f"stuck: {why}" if why is not None else "no longer stuck")
-        self.changed()
-        if why is not None and replace and self._attempt is not None and self.policy.replace_stuck():
-            self._attempt.stop(Stop(StopCause.STUCK, reason=f"stuck: {why}"))
+    def respond(self, alert: Alert) -> None:
+        """Does what `--on` says of an alert that is new."""
+        action, attempt = self._workplace.spec.on.get(alert.kind, AlertAction.SHOW), self._attempt
+        self._recorder.alerted(self, alert, action)
+        reason, of_group = f"{alert.kind}: {alert.text}", alert.kind == "stuck" and self.rank is not None
+        if action is AlertAction.STOP and attempt is not None:
+            self.stop(reason=reason, is_done=alert.kind == "done")
+        elif action is AlertAction.STOP:
+            self.policy.never()
+        elif action is AlertAction.RESTART and not of_group and self.policy.replace() and attempt is not None:
+            attempt.stop(Stop(StopCause.ALERT, reason=reason))
 
     def follow_rank0(self) -> None:
         """Counts it as running, as another rank reports for all."""
@@ -327,7 +328,15 @@ class Worker:
     @property
     def attempt(self) -> model.Attempt | None:
         """The record of its newest attempt at this moment; None before the first."""
-        return self.newest.record() if self.newest is not None else None
+        record = self.newest.record() if self.newest is not None else None
+        if record is None or self.newest is self._attempt:
+            return record
+        return structs.replace(record, alerts=self.alerts)
+
+    @property
+    def alerts(self) -> tuple[Alert, ...]:
+        """Those of its newest attempt and its GPU."""
+        return self._engine_slot.alerts_of(self)
 
     @property
     def result(self) -> dict[str, Any]:
@@ -358,12 +367,9 @@ class Worker:
             view = model.Worker(self.slot.name, index, state, newest=newest, log_lines=ring.end)
         if not state.live:
             lost_since = None if state.ended else view.lost_since
-            view = structs.replace(
-                view, phase_since=0.0, phase_usual_s=None, fps_silent_since=None, stopping=None, lost_since=lost_since
-            )
+            view = structs.replace(view, phase_since=0.0, phase_usual_s=None, stopping=None, lost_since=lost_since)
         elif self.follows_rank0:
             view = structs.replace(view, phase_since=unix(self.state_since), phase_usual_s=None)
-        raced = self.raced and self.newest is not None and view.newest.had_progress
         return structs.replace(
             view,
             index=index,
@@ -371,14 +377,13 @@ class Worker:
             state_since=unix(self.state_since),
             phase=self.phase,
             reason=self.reason,
-            advice=self.advice or view.advice,
-            stuck=self.stuck,
+            advice=self.advice,
+            alerts=self.alerts,
             job=self.task.job,
             job_name=self.task.name,
             group=self.rank,
             fps_in_rank_0=self.follows_rank0,
             restart_at=unix(at) if at is not None else None,
-            healed=view.healed or raced,
         )
 
     async def details(self) -> Details:

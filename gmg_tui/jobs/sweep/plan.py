@@ -13,7 +13,7 @@ from msgspec import structs
 
 from gmg_tui.jobs.argument_placeholders import CHECKPOINT_NAMES, as_text, names_in
 from gmg_tui.jobs.sweep.settings import BUILT_IN, MAX_NAME_BYTES, Settings, safe, stored
-from gmg_tui.model import JobRecord, RunSpec, SweepSpec, Value
+from gmg_tui.model import AlertAction, JobRecord, RunSpec, SweepSpec, Value
 from gmg_tui.model.errors import GmgError, listed, nearest
 
 MAX_JOBS = 100_000
@@ -90,6 +90,7 @@ def applied(spec: RunSpec, settings: Settings) -> RunSpec:
         resume_args=spec.resume_args if settings.resume_words is None else settings.resume_words,
         gpus=None if spec.cpu is not None else settings.gpus_text or spec.gpus,
         env=spec.env | {name: as_text(value) for name, value in settings.env.items()},
+        on=spec.on | {kind: AlertAction(action) for kind, action in settings.on.items()},
         sweep=structs.replace(spec.sweep or SweepSpec(), **limits),
     )
 

@@ -50,6 +50,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     timeout: str | float | None = None
     """A time with its unit such as `1h30m`, or `none`."""
     best: Text | None = None
+    on: dict[str, str] = {}
+    """What alerts do, by kind."""
     grid: dict[str, Annotated[tuple[Value, ...], Meta(min_length=1)]] | None = None
     defaults: Table = {}
     experiment: tuple[Table, ...] | None = None
@@ -104,6 +106,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """This level overridden by `upper`: defaults and variables one by one, all else as a whole."""
         changes = {key: value for key in Settings.__struct_fields__ if (value := getattr(upper, key)) is not None}
         merged = {"defaults": {**self.defaults, **upper.defaults}, "env": {**self.env, **upper.env}}
+        merged["on"] = {**self.on, **upper.on}
         return structs.replace(self, **{**changes, **merged})
 
 

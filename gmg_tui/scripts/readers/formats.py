@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from gmg_tui.model import Sign
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import strip_ansi, visible
 from gmg_tui.scripts.readers.interface import Figures, LineReader, figures, json_object, marked, number
@@ -183,9 +184,9 @@ class ReportedLines(LineReader):
             yield figures(numbers, {name: value for name, value in numbers.items() if name not in NAMES})
 
     @property
-    def warnings(self) -> tuple[str, ...]:
+    def signs(self) -> tuple[Sign, ...]:
         """The reason why a line could not be read."""
-        return (self._error,) if self._error else ()
+        return (Sign("output", self._error, "print it with report_fps"),) if self._error else ()
 
 
 _LABEL = r"(?:[a-z]\w{0,30}[_ /])?(?:fps|sps|steps?(?:/s(?:ec)?|[ _]per[ _]sec(?:ond)?))"

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from gmg_tui.model import Phase
+from gmg_tui.model import Phase, Sign
 
 _NUMBER = re.compile(
     r"[+-]?(?:(?:\d{1,3}(?:,\d{3}){1,12}|\d[\d_]{0,40})(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][+-]?\d{1,3})?"
@@ -52,8 +52,8 @@ class LineReader(ABC):
     """True if its progress may be of anything, such as a download."""
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """Warnings for the user, one line each."""
+    def signs(self) -> tuple[Sign, ...]:
+        """What is wrong by its lines."""
         return ()
 
     @abstractmethod

@@ -60,7 +60,7 @@ def _rates(entry: SlotView) -> Iterator[Fact]:
         ranks = worker.group.world_size if worker.group and worker.newest.fps_of_group else 0
         of = f" of all {units.count(ranks, 'rank')}" if ranks else ""
         yield Fact("FPS", f"{rate} {when}{of}" if fps is not None else rate)
-    if worker.fps_silent_since is not None:
+    if worker.alert("silent") is not None:
         yield Fact("", worker_text.beside_rate(entry).text, "warn")
     if fps is not None:
         mean = "" if worker.state.ended else f"{units.fps(fps.mean)} FPS, "

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from gmg_tui.machine.address import address_for
-from gmg_tui.model import DdpSpec, RestartMode, RunSpec, Snapshot, WorkerState
+from gmg_tui.model import AlertAction, DdpSpec, RestartMode, RunSpec, Snapshot, WorkerState
 from gmg_tui.scripts.torchrun import LOOPBACK
 from gmg_tui.session.protocol import Action
 from tests.engine.harness import running
@@ -92,7 +92,7 @@ async def test_a_group_over_nodes_is_controlled_by_the_user_and_restarts_after_l
 @pytest.mark.slow
 async def test_a_group_is_not_stuck_because_its_engine_was_stopped() -> None:
     """What the nodes report meanwhile is read only later."""
-    spec = group("--steps", "100000", stuck_after_s=5.0, restart_stuck=True)
+    spec = group("--steps", "100000", stuck_after_s=5.0, on={"stuck": AlertAction.RESTART})
     async with running(spec) as run:
         await run.until(lambda snapshot: all_are(snapshot, WorkerState.RUNNING))
         engine = psutil.Process(run.process.pid)

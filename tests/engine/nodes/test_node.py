@@ -32,6 +32,7 @@ from gmg_tui.session.protocol import Action, SetSlot
 from tests.engine.harness import running, spec_for
 from tests.engine.nodes.fleets import SLOTS, nothing_left, on_nodes
 from tests.patience import eventually
+from tests.workers import alerts
 
 _GREETED = f"""echo '{AGENT_MARK}{{"ok":true}}'; """
 
@@ -123,7 +124,7 @@ async def test_a_worker_waits_for_its_node_only_while_that_is_not_there() -> Non
 
 
 async def test_a_worker_that_was_stopped_is_no_longer_stuck_whatever_its_node_reported_before() -> None:
-    """Else `--restart-stuck` would start another attempt after the stop."""
+    """Else `--on stuck=restart` would start another attempt after the stop."""
     node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
     node.available.set()
     listener = MagicMock()
@@ -132,7 +133,7 @@ async def test_a_worker_that_was_stopped_is_no_longer_stuck_whatever_its_node_re
     await asyncio.sleep(0.05)
     assert attempt.assignment is not None
     newest = structs.replace(NO_ATTEMPT, number=1)
-    view = Worker("n1/cpu0", 0, WorkerState.RUNNING, newest=newest, stuck="no output for 9 s")
+    view = Worker("n1/cpu0", 0, WorkerState.RUNNING, newest=newest, alerts=alerts(stuck="no output for 9 s"))
     seen = RankActivity(attempt=1, settled=True, lives=True)
     report = AttemptReport(attempt.assignment.key, view, {}, None, seen, None)
     for stops, idle in ((False, "no output for 9 s"), (True, None)):

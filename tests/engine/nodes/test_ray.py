@@ -22,6 +22,7 @@ from tests.engine.nodes.fleets import ENDLESS, connected, nothing_left
 from tests.engine.nodes.ray_cluster import GPUS, RayCluster
 from tests.nvml_sim import Sim
 from tests.patience import eventually, wait_until
+from tests.workers import texts
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 
@@ -102,7 +103,7 @@ async def test_the_jobs_of_a_removed_node_run_on_the_other_and_on_its_replacemen
         await run.until(lambda snapshot: any(node.lost_since for node in snapshot.nodes))
         (lost,) = (node.name for node in run.snapshot.nodes if node.lost_since)
         note = rf"{lost}: lost since [\d:]+: it has left the Ray cluster"
-        await run.until(lambda snapshot: any(re.fullmatch(note, text) for text in snapshot.notes))
+        await run.until(lambda snapshot: any(re.fullmatch(note, text) for text in texts(snapshot.alerts)))
         await run.until(lambda _: run.queue.running == 1)
         ray.do("add")
         await run.until(lambda _: all(connected(run.snapshot).values()) and run.queue.running == 2, timeout_s=LONG_S)

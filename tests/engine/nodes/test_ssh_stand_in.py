@@ -22,6 +22,7 @@ from gmg_tui.session import nodes_folder
 from tests.engine.harness import program, running, spawn, spec_for, sweep_for
 from tests.engine.nodes.fleets import ENDLESS, nothing_left
 from tests.patience import eventually
+from tests.workers import texts
 
 _SSH = """\
 #!/bin/sh
@@ -81,7 +82,7 @@ async def test_a_slow_host_joins_later(hosts: NodesSpec, tmp_path: Path, *, queu
     async with running(spec) as run:
         await run.until(lambda _: run.worker("a/cpu0").pid)
         assert (run.worker("b/cpu0").state, run.worker("b/cpu0").pid) == (WorkerState.WAITING, None)
-        assert any(note.startswith("b: has not answered") for note in run.snapshot.notes)
+        assert any(note.startswith("b: has not answered") for note in texts(run.snapshot.alerts))
         up.touch()
         await run.until(lambda _: run.worker("b/cpu0").pid)
         assert run.snapshot.nodes[1].lost_since is None

@@ -24,7 +24,7 @@ from gmg_tui.model import (
 from gmg_tui.results import prometheus as collector
 from gmg_tui.results.prometheus import Seen, SessionsCollector
 from tests.results.metrics.served import samples, value
-from tests.workers import session_of, worker_of
+from tests.workers import alerts, session_of, worker_of
 
 _GPUS = tuple(Gpu(index, f"GPU-{index}", "H100") for index in range(2))
 _FPS = Fps(100.0, 90.0, 110.0, 3, settled=95.0)
@@ -90,7 +90,10 @@ def test_unknown_values_are_absent_and_zeros_are_exported(scrape: Scrape) -> Non
 
 
 def test_an_outdated_rate_is_absent(scrape: Scrape) -> None:
-    scrape.update(_worker(0, fps=_FPS, metrics={"reward": 1.5}), _worker(1, fps=_FPS, fps_silent_since=48.0))
+    scrape.update(
+        _worker(0, fps=_FPS, metrics={"reward": 1.5}),
+        _worker(1, fps=_FPS, alerts=alerts(48.0, silent="no FPS line")),
+    )
     assert (scrape("gmg_worker_fps", slot="gpu0"), scrape("gmg_worker_fps_mean", slot="gpu0")) == (95.0, 90.0)
     assert scrape("gmg_worker_fps", slot="gpu1") is None
     assert scrape("gmg_session_fps") == 95.0

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gmg_tui.scripts.genesis.output.reader import Reader
 from tests.scripts.genesis_text import samples
+from tests.workers import texts
 
 LINES = [
     samples.fps_line(1234.56, 16),
@@ -52,7 +53,7 @@ def shown(reader: Reader) -> tuple[object, ...]:
         reader.genesis.device,
         reader.genesis.backend,
         reader.genesis.version,
-        reader.warnings,
+        reader.signs,
         reader.had_progress,
         reader.failure(1),
     )
@@ -86,7 +87,7 @@ def test_no_output_raises_an_exception(parts: list[bytes], exit_code: int) -> No
         reader.feed(part, 1.0)
         assert reader.fps is None or reader.fps.samples > 0
     reason = reader.failure(exit_code).reason
-    for text in (reason, reader.genesis.device or "", *reader.warnings):
+    for text in (reason, reader.genesis.device or "", *texts(reader.signs)):
         assert len(text) <= 200
         assert not any(ord(sign) < 32 for sign in text)
 

@@ -10,6 +10,7 @@ from gmg_tui.scripts.genesis.output.log_text import Severity
 from gmg_tui.scripts.genesis.output.reader import Reader
 from tests.scripts.genesis_text import samples
 from tests.scripts.genesis_text.samples import fps_line, logged
+from tests.workers import texts
 
 DEVICE = "Running on [{}] with backend gs.{}. Device memory: 79.33 GB."
 
@@ -108,12 +109,12 @@ def test_the_phases_of_a_cold_run_follow_each_other_with_their_times() -> None:
     assert states == [WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING, WorkerState.RUNNING]
     assert (reader.phase, reader.state) == (Phase.SAVING, WorkerState.RUNNING)
     assert (reader.genesis.device, reader.genesis.backend) == ("Intel(R) Xeon(R) Processor @ 2.50GHz", "cpu")
-    assert (reader.genesis.version, reader.n_envs, reader.warnings) == ("1.4.5", 16, ())
+    assert (reader.genesis.version, reader.n_envs, reader.signs) == ("1.4.5", 16, ())
 
 
 def test_a_cache_rebuilt_by_genesis_is_not_a_warning() -> None:
     reader = after(samples.read("race-1.log"), gpu_slot=False)
-    assert (reader.warnings, reader.genesis.alerts.rebuilt_caches) == ((), True)
+    assert (len(reader.signs), "rebuilt" in texts(reader.signs)[0]) == (1, True)
 
 
 def test_a_second_scene_returns_to_building_and_restarts_the_average() -> None:
@@ -211,11 +212,11 @@ _LOCK_WARNING = "kernel cache locked, kernels may have to be compiled again: /c/
     ],
 )
 def test_lines_that_are_warnings(gpu_slot: bool, printed: bytes, warning: str | None) -> None:
-    assert after(printed, gpu_slot=gpu_slot).warnings == ((warning,) if warning else ())
+    assert texts(after(printed, gpu_slot=gpu_slot).signs) == ((warning,) if warning else ())
 
 
 def test_a_lock_held_by_another_rank_is_not_a_warning() -> None:
-    assert after(_LOCKED, rank=True).warnings == ()
+    assert after(_LOCKED, rank=True).signs == ()
 
 
 # The heads and the severity of lines

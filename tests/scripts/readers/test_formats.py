@@ -13,6 +13,7 @@ from gmg_tui.scripts.genesis.output.reader import Reader
 from gmg_tui.scripts.readers import formats
 from gmg_tui.scripts.readers.formats import Format, FormatLines, check, of_settings
 from gmg_tui.scripts.readers.interface import Figures, number
+from tests.workers import texts
 
 _SAMPLES = Path(__file__).parents[2] / "samples" / "trainers"
 
@@ -215,13 +216,13 @@ def test_a_pattern_that_matches_nothing_is_reported_once_the_script_has_ended_or
     for _ in range(5):
         short.feed(b"step 7 fps: 1236\n", 1.0)
     right.feed(b"step 7 FPS=1236\n", 1.0)
-    assert (short.warnings, short.hint) == ((), None)
+    assert (short.signs, short.hint) == ((), None)
     short.is_complete = right.is_complete = True
-    assert (short.warnings, right.warnings) == (("no line matches --pattern",), ())
+    assert (texts(short.signs), right.signs) == (("no line matches --pattern",), ())
     assert "fps: (?P<fps>" in (short.hint or "")
     for second in (1.0, 60.0):
         long.feed(b"step 7 of 10\n", second)
-    assert long.warnings == ("no line matches --pattern",)
+    assert texts(long.signs) == ("no line matches --pattern",)
 
 
 def test_no_pattern_is_suggested_with_a_known_rate_or_without_a_printed_one() -> None:

@@ -80,7 +80,7 @@ def test_the_line_is_parsed_and_counts_only_as_progress(capsys: pytest.CaptureFi
 def test_source_that_a_traceback_quotes_is_no_report(line: bytes) -> None:
     reader = Reader(started=0.0)
     reader.feed(b"Traceback (most recent call last):\n" + line, 1.0)
-    assert (reader.warnings, reader.fps) == ((), None)
+    assert (reader.signs, reader.fps) == ((), None)
 
 
 @pytest.mark.parametrize("text", [b"[1]", b'{"fps": "fast"}', b"{", b'{"fps": 1' + b" " * 9000 + b"}", b"\xff"])
@@ -89,7 +89,7 @@ def test_a_line_without_an_object_of_numbers_is_reported_once(text: bytes) -> No
     for _ in range(2):
         reader.feed(MARK + text + b"\n", 1.0)
     assert reader.fps is None
-    assert len(reader.warnings) == 1
+    assert len(reader.signs) == 1
 
 
 def test_importing_gmg_tui_imports_nothing_else() -> None:

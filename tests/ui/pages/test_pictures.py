@@ -9,13 +9,14 @@ from tests.ui import play, sweeps
 from tests.ui.pages import test_tried as tried
 from tests.ui.pages import test_tuning as tuning
 from tests.ui.screens.pictures import LARGE, SMALL, Compare, drawn
+from tests.workers import alerts
 
 SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "160x48"])
 
 
 def test_details_on_80x24(snap_compare: Compare) -> None:
     engine = play.edited_engine(
-        stuck="no output and no CPU time for 74 s", warnings=("the log is not written: disk full",)
+        alerts=alerts(stuck="no output and no CPU time for 74 s", disk="the log is not written: disk full")
     )
     assert drawn(snap_compare, play.app_of(engine), SMALL, "enter tab", "disk full", "lowest")
 

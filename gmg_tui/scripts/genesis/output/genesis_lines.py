@@ -1,4 +1,4 @@
-"""Reads the lines of Genesis: phases, rates, environments, device, version, and warnings."""
+"""Reads the lines of Genesis: phases, rates, environments, device, version, and signs of trouble."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 import operator
 from collections.abc import Iterator
 
+from gmg_tui.model import Severity, Sign
 from gmg_tui.model.text import clean
 from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.scripts.readers.interface import Figures, LineReader
@@ -16,12 +17,10 @@ _MAX_READ = 8192
 """Bytes of a line that are read for anything but progress lines."""
 _CLEANING = b"offline_cache.h:run"
 """The place where Quadrants removes old kernels at its end: without the lock there, no kernel is lost."""
-_DEVICE, _LOCK, _RENDERING = range(3)
-"""The kinds of warnings, most serious first."""
 
 
-class Alerts:
-    """The warnings of one attempt, at most one of each kind.
+class Signs:
+    """The signs of trouble in the lines of one attempt, at most one of each kind.
 
     A rank of a group (`rank`) has none of the kernel cache's lock: it compiles and saves the same kernels as the others.
     """
@@ -29,44 +28,42 @@ class Alerts:
     def __init__(self, gpu_slot: bool, *, rank: bool = False) -> None:
         self._gpu_slot = gpu_slot
         self._rank = rank
-        self._texts: dict[int, str] = {}
+        self._device = self._rendering = ""
+        self._cache: Sign | None = None
         self._fell_back = False
-        self.rebuilt_caches = False
-        """True if Genesis has rebuilt a half-written cache file."""
 
     @property
-    def texts(self) -> tuple[str, ...]:
-        """One line each, most serious first."""
-        return tuple(self._texts[kind] for kind in sorted(self._texts))
+    def found(self) -> tuple[Sign, ...]:
+        """Those found so far."""
+        cpu = "; ".join(filter(None, (self._device, self._rendering)))
+        on_cpu = Sign("cpu", cpu[:_MAX_TEXT], "gmg-tui doctor says what is missing") if cpu else None
+        return tuple(sign for sign in (on_cpu, self._cache) if sign is not None)
 
     def device(self, name: str, backend: str) -> None:
         """Record the device that Genesis runs on."""
-        self._texts.pop(_DEVICE, None)
+        self._device = ""
         if self._gpu_slot and backend == "cpu":
             fell_back = f"fell back to the CPU ({name}): Genesis found no usable GPU"
-            chosen = f"runs on the CPU ({name}), not on the GPU of its slot"
-            self._note(_DEVICE, fell_back if self._fell_back else chosen)
+            self._device = fell_back if self._fell_back else f"runs on the CPU ({name}), not on the GPU of its slot"
 
     def read(self, text: bytes, *, logged: bool) -> None:
         """Read a line: a text of Genesis's logger (`logged`), or another one."""
         if logged and text.startswith(line_patterns.CORRUPTED_CACHE):
-            self.rebuilt_caches = True
+            self._cache = self._cache or Sign("cache", "recovered from a cache race: a half-written file was rebuilt")
         elif self._gpu_slot and logged and text.startswith(line_patterns.SOFTWARE_RENDERING):
-            self._note(_RENDERING, "renders in software, slowly: EGL does not use the GPU")
+            self._rendering = "renders in software, slowly: EGL does not use the GPU"
         elif line_patterns.NO_BACKEND.search(text) is not None:
             self._fell_back = True
             if self._gpu_slot:
-                self._note(_DEVICE, "fell back to the CPU: Genesis found no usable GPU")
+                self._device = "fell back to the CPU: Genesis found no usable GPU"
         elif (
             not logged
             and not self._rank
             and _CLEANING not in text
             and (lock := line_patterns.LOCK.search(text)) is not None
         ):
-            self._note(_LOCK, f"kernel cache locked, kernels may have to be compiled again: {clean(lock['path'])}")
-
-    def _note(self, kind: int, text: str) -> None:
-        self._texts[kind] = text[:_MAX_TEXT]
+            locked = f"kernel cache locked, kernels may have to be compiled again: {clean(lock['path'])}"
+            self._cache = Sign("cache", locked[:_MAX_TEXT], severity=Severity.WARNING)
 
 
 class GenesisLines(LineReader):
@@ -77,20 +74,19 @@ class GenesisLines(LineReader):
         backend: `cuda`, `cpu` …
         version: Genesis'.
         mode: The options of `gs.init` that it prints, by name.
-        alerts: The warnings in its lines.
     """
 
-    def __init__(self, alerts: Alerts) -> None:
+    def __init__(self, found: Signs) -> None:
         self.device: str | None = None
         self.backend: str | None = None
         self.version: str | None = None
         self.mode: dict[str, str] = {}
-        self.alerts = alerts
+        self._found = found
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """The warnings in its lines, one line each."""
-        return self.alerts.texts
+    def signs(self) -> tuple[Sign, ...]:
+        """The signs of trouble in its lines."""
+        return self._found.found
 
     def read(self, block: bytes) -> Iterator[Figures]:
         """Yields the figures of a block."""
@@ -114,14 +110,14 @@ class GenesisLines(LineReader):
         line = line_patterns.plain(raw[:_MAX_READ])
         logged = line_patterns.message(line)
         if logged is None:
-            self.alerts.read(line, logged=False)
+            self._found.read(line, logged=False)
             return
         _, text = logged
-        self.alerts.read(text, logged=True)
+        self._found.read(text, logged=True)
         device = line_patterns.DEVICE.match(text)
         if device is not None:
             self.device, self.backend = clean(device["name"])[:_MAX_TEXT], clean(device["backend"])
-            self.alerts.device(self.device, self.backend)
+            self._found.device(self.device, self.backend)
         version = line_patterns.VERSION.search(text)
         if version is not None:
             self.version = clean(version["version"].rstrip(b".,"))

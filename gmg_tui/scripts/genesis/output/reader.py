@@ -1,18 +1,20 @@
-"""Reads what one attempt prints: phase, rate, progress, metrics, warnings, and at its end the reason of a failure."""
+"""Reads what one attempt prints: phase, rate, progress, metrics, signs of trouble, and at its end the reason of a failure."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
 
-from gmg_tui.model import Fps, Phase, Progress, WorkerState
+from gmg_tui.model import Fps, Phase, Progress, Sign, WorkerState
 from gmg_tui.scripts import env_count
 from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.scripts.genesis.output.failures import Failure, Tail, explain, uncaught
-from gmg_tui.scripts.genesis.output.genesis_lines import Alerts, GenesisLines
+from gmg_tui.scripts.genesis.output.genesis_lines import GenesisLines, Signs
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate, is_smoothed
+from gmg_tui.scripts.readers.broken import BrokenMetrics
 from gmg_tui.scripts.readers.formats import Format, FormatLines, PatternHint, ReportedLines, built_in
 from gmg_tui.scripts.readers.interface import Figures, LineReader
+from gmg_tui.scripts.readers.overflows import Overflows
 
 _MAX_METRICS = 64
 _MAX_READ = 8192
@@ -82,6 +84,7 @@ class Reader:
         metrics: The newest of each named number.
         n_envs: Environments, as printed; None if they were not.
         is_complete: True once the script has ended by itself.
+        broken: The metrics that are not finite.
     """
 
     def __init__(
@@ -105,7 +108,7 @@ class Reader:
         self.had_progress = False
         self.metrics: dict[str, float] = {}
         self.n_envs: int | None = None
-        self.genesis = GenesisLines(Alerts(gpu_slot, rank=rank))
+        self.genesis = GenesisLines(Signs(gpu_slot, rank=rank))
         self._described = [*map(FormatLines, formats)]
         trainers = (FormatLines(row, built_in=True) for row in built_in().values())
         self._readers: tuple[LineReader, ...] = (ReportedLines(), *self._described, self.genesis, *trainers)
@@ -119,6 +122,8 @@ class Reader:
         self.pace = Pace()
         self._fresh: dict[str, float] = {}
         self._tail = Tail()
+        self._overflows = Overflows()
+        self.broken = BrokenMetrics()
         self._now = 0.0
         self._clock_known = started is not None
         self._running_s = 0.0
@@ -133,6 +138,7 @@ class Reader:
             self.phase_started, self._clock_known = now, True
         self._now = now
         self._tail.add(block)
+        self._overflows.feed(block)
         if self.fps is None:
             self._hint.feed(block, now)
         ordered, at = self.genesis.in_order(block), 0
@@ -195,12 +201,18 @@ class Reader:
         return self._hint.text(ended=self.is_complete) if self.fps is None else None
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """The warnings, one line each."""
-        texts = [text for reader in self._readers for text in reader.warnings]
+    def signs(self) -> tuple[Sign, ...]:
+        """What is wrong by its lines."""
+        signs = [sign for reader in self._readers for sign in reader.signs]
         if self.is_complete or self.running_s(self._now) >= _UNMATCHED_S:
-            texts += ["no line matches --pattern" for reader in self._described if reader.is_unmatched]
-        return tuple(texts)
+            signs += [Sign("output", "no line matches --pattern") for reader in self._described if reader.is_unmatched]
+        overflow = self._overflows.sign
+        return (*signs, *([overflow] if overflow is not None else []))
+
+    @property
+    def is_bar(self) -> bool:
+        """True if its progress is that of a bar, which may be for anything."""
+        return self._progress_from < len(self._readers) and self._readers[self._progress_from].vague
 
     def running_s(self, now: float) -> float:
         """Returns how long it has been in the running phase at `now` (monotonic seconds), seconds."""
@@ -230,6 +242,8 @@ class Reader:
             self._apply_rate(position, reader, figures)
         if figures.done is not None and position <= self._progress_from:
             self._apply_progress(position, reader, figures)
+        if figures.metrics:
+            self.broken.add(figures.metrics, self.progress)
 
     def _apply_rate(self, position: int, reader: LineReader, figures: Figures) -> None:
         if position < self._rate_from:

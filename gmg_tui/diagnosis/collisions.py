@@ -1,0 +1,58 @@
+"""Workers that write the same files, or will, as all of them get the same arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import PurePath
+
+from gmg_tui.model import Severity, Sign, units
+
+_EVENTS = "events.out.tfevents."
+"""TensorBoard's files have names of their own, and belong to a run by their folder."""
+_SHARED = re.compile(r"/(?:\.?cache|\.nv|\.triton|__pycache__|torchinductor_\w+|wandb|mlruns)/|\.(?:lock|pid|log)$")
+"""Files that programs share on purpose."""
+_OPTION = re.compile(
+    r"""['"](--?(?:seed|(?:log|out|output|save|run|exp|checkpoint|ckpt|results?)[-_]?(?:dir|folder|path|name)|exp_name))['"]"""
+)
+_OWN_WORDS = ("GMG_", "CUDA_VISIBLE_DEVICES", "LOCAL_RANK", "getpid", "uuid", "mkdtemp", "time()", "strftime", "hydra")
+"""Words of scripts that tell their workers apart by themselves."""
+
+
+def places(paths: Iterable[str]) -> set[str]:
+    """Returns what must be a worker's own: the files, and the folders of TensorBoard's."""
+    own = (path for path in paths if _SHARED.search(path) is None)
+    return {str(PurePath(path).parent) if PurePath(path).name.startswith(_EVENTS) else path for path in own}
+
+
+def collisions(written: Mapping[str, Collection[str]], teams: Mapping[str, str]) -> dict[str, Sign]:
+    """Returns the signs of workers that write the same places, by slot.
+
+    Args:
+        written: The places that each slot's worker writes.
+        teams: The group of each slot's worker on its machine; ranks of a group may write the same.
+    """
+    writers: dict[tuple[str, str], list[str]] = {}
+    for slot, paths in written.items():
+        for path in paths:
+            writers.setdefault((path, slot.rpartition("/")[0]), []).append(slot)
+    signs: dict[str, Sign] = {}
+    for (path, _), slots in sorted(writers.items()):
+        if len({teams.get(slot, slot) for slot in slots}) > 1:
+            text = f"{', '.join(slots[:-1])} and {slots[-1]} write {path}"
+            signs |= {
+                slot: Sign("collision", text, "add {i} or {slot} to the path") for slot in slots if slot not in signs
+            }
+    return signs
+
+
+def same_arguments(source: str, args: Sequence[str], workers: int) -> Sign | None:
+    """Returns the sign of workers that will compute or write the same, by a script's source and its arguments."""
+    if workers < 2 or any("{" in arg for arg in args) or any(word in source for word in _OWN_WORDS):
+        return None
+    options = dict.fromkeys(match[1] for match in _OPTION.finditer(source))
+    if not options:
+        return None
+    hints = [f"{option} {'{seed}' if 'seed' in option else 'run-{i}'}" for option in options]
+    text = f"{units.count(workers, 'worker')} get the same arguments; the script takes {', '.join(options)}"
+    return Sign("collision", text, f"add {' '.join(hints[:2])}", Severity.INFO)

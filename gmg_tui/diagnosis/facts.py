@@ -1,0 +1,81 @@
+"""The facts that alerts are made of, at one moment and over the last half hour."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from gmg_tui.diagnosis.growth import Growth
+from gmg_tui.machine.cgroup import MemoryRoom
+from gmg_tui.model import GpuSample, Sign, Worker, WorkerState
+from gmg_tui.scripts.readers.broken import Broken
+
+
+class Limit(NamedTuple):
+    """When a worker is ended, whether or not it is done."""
+
+    time: float
+    """Unix time, seconds."""
+    name: str
+    """Whose limit it is: `Slurm's limit`, `--timeout`."""
+
+
+class Facts(NamedTuple):
+    """What is known of a slot at one moment."""
+
+    now: float
+    """Unix time, seconds."""
+    worker: Worker
+    """Its alerts do not count."""
+    sample: GpuSample | None = None
+    """Of its GPU; None on a CPU slot."""
+    signs: tuple[Sign, ...] = ()
+    """What was observed where it happened: in the output, in the process tree, by an agent."""
+    room: MemoryRoom | None = None
+    """The RAM that its processes may use."""
+    vram_mib: float | None = None
+    """The GPU memory of its own processes."""
+    broken: Mapping[str, Broken] = {}
+    """The metrics that are not finite, by name."""
+    is_bar: bool = False
+    """True if its progress is that of a bar, which may be for anything."""
+    below_median_pct: float | None = None
+    """How far its rate is below the median of equal GPUs; None if it is not slow."""
+    limit: Limit | None = None
+    """The earlier one, if it has several."""
+
+    @property
+    def is_live(self) -> bool:
+        """True while its process exists and can be observed."""
+        return self.worker.state.live and self.worker.lost_since is None
+
+    @property
+    def is_running(self) -> bool:
+        """True while its process runs undisturbed, and has reported progress."""
+        return self.worker.state is WorkerState.RUNNING and self.worker.lost_since is None
+
+
+class Past:
+    """What must be remembered of an attempt from one moment to the next.
+
+    Attributes:
+        vram: The growth of its GPU memory.
+        ram: The growth of its resident memory.
+        quiet_since: Unix time of its last output or step, seconds.
+    """
+
+    def __init__(self) -> None:
+        self.vram, self.ram = Growth(), Growth()
+        self.quiet_since = math.inf
+        self._work: tuple[object, ...] = ()
+
+    def update(self, facts: Facts) -> None:
+        """Add the facts of a moment."""
+        fps, newest = facts.worker.fps, facts.worker.newest
+        work = newest.output_bytes, fps.env_steps if fps is not None else None
+        if work != self._work:
+            self._work, self.quiet_since = work, facts.now
+        if facts.is_running:
+            self.vram.add(facts.now, facts.vram_mib)
+            self.ram.add(facts.now, facts.worker.memory_rss_mib)

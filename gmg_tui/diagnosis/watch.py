@@ -1,0 +1,52 @@
+"""Decides when the alerts of a slot are raised, and when they are over."""
+
+from __future__ import annotations
+
+from gmg_tui.diagnosis.facts import Facts, Past
+from gmg_tui.diagnosis.kinds import KINDS, Kind, Scope
+from gmg_tui.model import Alert, Sign
+from gmg_tui.model.alert import by_urgency
+
+
+class Watch:
+    """The alerts of one attempt, or of a slot on which none has run.
+
+    Attributes:
+        alerts: Those raised now, the worst first.
+    """
+
+    def __init__(self) -> None:
+        self.alerts: tuple[Alert, ...] = ()
+        self._past = Past()
+        self._first: dict[str, float] = {}
+        """When the current sign of each kind was seen first, Unix seconds."""
+        self._last: dict[str, float] = {}
+        """When it was seen last."""
+
+    def update(self, facts: Facts) -> tuple[list[Alert], list[Alert]]:
+        """Takes the facts of a moment. Returns the alerts that are new, and those that are over."""
+        self._past.update(facts)
+        before = {alert.kind: alert for alert in self.alerts}
+        judged = (self._judge(kind, facts, before.get(name)) for name, kind in KINDS.items())
+        self.alerts = by_urgency(alert for alert in judged if alert is not None)
+        now = {alert.kind for alert in self.alerts}
+        over = [alert for kind, alert in before.items() if kind not in now]
+        return [alert for alert in self.alerts if alert.kind not in before], over
+
+    def _judge(self, kind: Kind, facts: Facts, before: Alert | None) -> Alert | None:
+        applies = kind.scope is not Scope.LIVE or facts.is_live
+        sign = self._sign(kind, facts) if applies else None
+        if sign is None:
+            self._first.pop(kind.name, None)
+            over_s = facts.now - self._last.get(kind.name, facts.now)
+            return before if applies and over_s < kind.clear_s else None
+        first = self._first.setdefault(kind.name, facts.now)
+        self._last[kind.name] = facts.now
+        since = sign.since if sign.since is not None else before.since if before is not None else first
+        if before is None and sign.since is None and facts.now - first < kind.after_s:
+            return None
+        return Alert(kind.name, sign.severity or kind.severity, sign.text, since, sign.advice)
+
+    def _sign(self, kind: Kind, facts: Facts) -> Sign | None:
+        observed = next((sign for sign in facts.signs if sign.kind == kind.name), None)
+        return observed if observed is not None or kind.find is None else kind.find(facts, self._past)

@@ -1,0 +1,83 @@
+"""What is observed of an attempt's processes besides their output, and the facts that its alerts are made of."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from gmg_tui.diagnosis.facts import Facts, Limit
+from gmg_tui.engine.attempts.process import Process
+from gmg_tui.engine.attempts.readings import Readings
+from gmg_tui.engine.clock import unix
+from gmg_tui.engine.output.logs import Log
+from gmg_tui.machine.cgroup import Memory, MemoryRoom
+from gmg_tui.model import Sign, Worker, units
+from gmg_tui.scripts.genesis.output.failures import Failure
+
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+
+
+class Observed:
+    """The observations of one attempt with its log and its processes.
+
+    Attributes:
+        misplaced: Set while NVML sees it on another GPU.
+        memory_kept: Set if it was started before the GPU's memory had been released.
+        left_behind: The processes that were ended after the script.
+    """
+
+    def __init__(self, log: Log, process: Process) -> None:
+        self._log, self._process = log, process
+        self.misplaced: str | None = None
+        self.memory_kept: str | None = None
+        self.left_behind: str | None = None
+        self._memory: Memory | None = None
+        self._room: MemoryRoom | None = None
+        """The RAM that it may use, at the last scan."""
+        self._kills_before = 0
+        self._oom: str | None = None
+        """What the kernel has killed for lack of RAM."""
+
+    def begin(self, pid: int) -> None:
+        """Takes its first process."""
+        self._memory = Memory(Path(f"/proc/{pid}"))
+        self._kills_before = self._memory.oom_kills()
+
+    def measure(self) -> None:
+        """Reads the limits of its RAM, and what is used."""
+        if self._memory is None:
+            return
+        self._room = self._memory.room() or self._room
+        if self._oom is None and self._memory.oom_kills() > self._kills_before:
+            limit = f" ({self._room.owner}, {units.mib(self._room.limit_mib)})" if self._room is not None else ""
+            self._oom = f"the kernel killed a process for lack of RAM{limit}"
+
+    def explain(self, failure: Failure, exit_code: int | None) -> Failure:
+        """Returns `failure` with the lack of RAM as its reason, if that is why it was killed."""
+        self.measure()
+        if self._oom is None or exit_code not in _KILLED:
+            return failure
+        return failure._replace(reason=f"SIGKILL: {self._oom}", advice="use less RAM, or fewer workers")
+
+    def facts(self, view: Worker, now: float, readings: Readings) -> Facts:
+        """Returns the facts at `now`, monotonic seconds."""
+        observed = (
+            ("misplaced", self.misplaced, "check CUDA_VISIBLE_DEVICES, and the device that the script chooses"),
+            ("memory", self._oom or self.memory_kept, ""),
+            ("disk", self._log.trouble, ""),
+            ("leftover", self._process.survivors or self.left_behind, ""),
+        )
+        timeout_s = readings.launch.task.timeout_s
+        return Facts(
+            unix(now),
+            view,
+            signs=(
+                *(Sign(kind, text, advice) for kind, text, advice in observed if text is not None),
+                *readings.signs(view.state, now),
+            ),
+            room=self._room,
+            vram_mib=readings.vram_mib,
+            broken=readings.reader.broken.now,
+            is_bar=readings.reader.is_bar,
+            limit=Limit(unix(readings.started_clock) + timeout_s, "--timeout") if timeout_s is not None else None,
+        )

@@ -1,0 +1,35 @@
+"""The files that processes have open for writing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+
+MAX_FILES = 256
+"""Of each process."""
+_MEMORY = ("/dev/", "/proc/", "/memfd:", "/tmp/.X", "/run/")  # noqa: S108 - names of what is no result
+
+
+def written(pids: Iterable[int]) -> set[str]:
+    """Returns the paths of files that processes have open for writing alone, but not for appending.
+
+    The descriptors' flags and names come from the kernel alone: a disk that hangs is not asked.
+    """
+    paths = set[str]()
+    for pid in pids:
+        with suppress(OSError):  # it is gone, or another user's
+            for number in os.listdir(f"/proc/{pid}/fd")[:MAX_FILES]:  # noqa: PTH208 - half as fast
+                with suppress(OSError):
+                    path = os.readlink(f"/proc/{pid}/fd/{number}")  # noqa: PTH115
+                    is_result = (
+                        path.startswith("/") and not path.startswith(_MEMORY) and not path.endswith(" (deleted)")
+                    )
+                    if is_result and _flags(pid, number) & (os.O_ACCMODE | os.O_APPEND) == os.O_WRONLY:
+                        paths.add(path)
+    return paths
+
+
+def _flags(pid: int, number: str) -> int:
+    with open(f"/proc/{pid}/fdinfo/{number}", "rb") as file:  # noqa: PTH123
+        return int(file.read(256).split(b"flags:", 1)[1].split()[0], 8)

@@ -1,0 +1,71 @@
+"""Counts the lines by which a simulator says that a buffer was too small (`overflows.toml`), and its results wrong."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from functools import cache
+from importlib import resources
+
+import msgspec
+from msgspec import Struct
+
+from gmg_tui.model import Sign, units
+
+_MAX_NAMES = 16
+_ISAAC_LAB = {
+    "Contact buffer": "gpu_max_rigid_contact_count",
+    "Patch buffer": "gpu_max_rigid_patch_count",
+}
+"""PhysX' buffers that Isaac Lab's `PhysxCfg` has under other names."""
+_CAPITAL = re.compile(r"(?=[A-Z])")
+
+
+class _Row(Struct, forbid_unknown_fields=True):
+    word: str
+    line: str
+
+
+@cache
+def _rows() -> list[tuple[bytes, re.Pattern[bytes]]]:
+    text = resources.files("gmg_tui.scripts.readers").joinpath("overflows.toml").read_text("utf-8")
+    table = msgspec.convert(tomllib.loads(text), dict[str, _Row])
+    return [(row.word.encode(), re.compile(row.line.encode())) for row in table.values()]
+
+
+class Overflows:
+    """The overflows of one attempt."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._sizes: dict[str, int] = {}
+        """The greatest size that the simulator asked for, by setting."""
+
+    def feed(self, block: bytes) -> None:
+        """Read a block of whole lines."""
+        for word, line in _rows():
+            for match in line.finditer(block) if word in block else ():
+                name = match["name"].decode()
+                if name in self._counts or len(self._counts) < _MAX_NAMES:
+                    self._counts[name] += 1
+                    found = match.groupdict()
+                    size = int((found.get("size") or b"0")[:18]) or 2 * int((found.get("limit") or b"0")[:18])
+                    self._sizes[name] = max(self._sizes.get(name, 0), size)
+
+    @property
+    def sign(self) -> Sign | None:
+        """The sign for an alert; None without overflows."""
+        if not self._counts:
+            return None
+        counts = ", ".join(f"{units.count(count, 'overflow')} of {name}" for name, count in self._counts.most_common(3))
+        settings = (self._setting(name) for name, _ in self._counts.most_common(3))
+        return Sign("overflow", f"contacts or constraints were dropped: {counts}", f"set {', '.join(settings)}")
+
+    def _setting(self, name: str) -> str:
+        size = f" to at least {self._sizes[name]:,}" if self._sizes[name] else " higher"
+        if name in _ISAAC_LAB:
+            return f"{_ISAAC_LAB[name]}{size}"
+        if name[:1].islower() and _CAPITAL.search(name):  # PhysX' own name
+            return f"{name} (Isaac Lab: gpu_{_CAPITAL.sub('_', name).lower()}){size}"
+        return f"{name}{size}"

@@ -1,0 +1,1 @@
+"""Alerts from recorded facts."""

@@ -1,0 +1,218 @@
+"""Alerts from facts that were recorded over an hour: raised when they are true, and never else."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+
+from gmg_tui.diagnosis.collisions import collisions, places, same_arguments
+from gmg_tui.diagnosis.facts import Facts, Limit
+from gmg_tui.diagnosis.growth import Growth
+from gmg_tui.diagnosis.kinds import KINDS
+from gmg_tui.diagnosis.watch import Watch
+from gmg_tui.machine.cgroup import MemoryRoom
+from gmg_tui.model import GpuHealth, GpuSample, GpuTrouble, Phase, Progress, Severity, Sign, WorkerState
+from gmg_tui.scripts.readers.broken import BrokenMetrics
+from gmg_tui.scripts.readers.overflows import Overflows
+from tests.workers import changed, texts, worker_of
+
+_RUNNING = worker_of("gpu0", 0, WorkerState.RUNNING, attempt=1, attempt_started=0.0, start_s=10.0, output_bytes=9)
+_CAPACITY_MIB = 80_000.0
+
+
+def _raised(facts: Callable[[float], Facts], until_s: float = 3600.0, step_s: float = 1.0) -> dict[str, float]:
+    """When each kind of alert was raised first, of facts at each second."""
+    watch, raised, now = Watch(), dict[str, float](), 0.0
+    while now <= until_s:
+        for alert in watch.update(facts(now))[0]:
+            raised.setdefault(alert.kind, now)
+        now += step_s
+    return raised
+
+
+def _sample(used_mib: float, **fields: object) -> GpuSample:
+    free_mib = _CAPACITY_MIB - used_mib
+    return changed(GpuSample("A", memory_used_mib=used_mib, memory_free_mib=free_mib, gpu_util_pct=97.0), **fields)
+
+
+def _vram(curve: Callable[[float], float]) -> Callable[[float], Facts]:
+    def facts(now: float) -> Facts:
+        return Facts(now, _RUNNING, _sample(curve(now)), vram_mib=curve(now))
+
+    return facts
+
+
+def test_a_leak_is_forecast_within_a_fifth_at_half_way() -> None:
+    rng, growth, full = random.Random(7), Growth(), 7200.0
+    for now in range(0, 3720, 20):
+        used = 2000.0 + (_CAPACITY_MIB - 2000.0) * now / full
+        growth.add(now, used + rng.uniform(-300, 300))
+    forecast = growth.forecast(_CAPACITY_MIB - used)
+    assert forecast is not None
+    assert forecast.full_s == pytest.approx(full - 3700, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        lambda now: 30_000.0,
+        lambda now: 70_000.0 * (1 - math.exp(-now / 200)),  # an allocator's cache levels off
+        lambda now: 2_000.0 + 38_000.0 * min(1.0, now / 1200),  # a replay buffer fills
+        lambda now: 30_000.0 + 20_000.0 * math.sin(now / 60),
+        lambda now: 20_000.0 * (1 + now // 900),  # a level for each stage of a curriculum
+    ],
+)
+def test_memory_that_does_not_grow_steadily_to_its_limit_raises_nothing(curve: Callable[[float], float]) -> None:
+    assert _raised(_vram(curve), 3400, 5.0) == {}
+
+
+def test_a_leak_is_raised_in_words_and_is_over_when_it_stops() -> None:
+    watch = Watch()
+    for now in range(0, 6000, 10):
+        watch.update(_vram(lambda now: 2000.0 + 13.0 * min(now, 3600))(now))
+        if now == 3590:
+            assert (
+                texts(watch.alerts) == ("VRAM full in 39 min 59 s (+780 MiB/min)",)
+                or "VRAM full in" in texts(watch.alerts)[0]
+            )
+    assert watch.alerts == ()
+
+
+def test_ram_counts_against_the_cgroup_and_the_end_of_the_work() -> None:
+    def facts(now: float, eta_s: float | None = None) -> Facts:
+        used = 60.0 + now
+        progress = Progress(5, 10, "iteration", eta_s)
+        worker = changed(_RUNNING, memory_rss_mib=used, progress=progress, output_bytes=int(now))
+        return Facts(now, worker, room=MemoryRoom(512.0, used, "cgroup"))
+
+    assert _raised(facts, 440) == {"leak": pytest.approx(300, abs=25), "memory": pytest.approx(406, abs=5)}
+    assert _raised(lambda now: facts(now, eta_s=20.0), 390) == {}
+
+
+def test_work_that_is_complete_must_end() -> None:
+    complete = changed(_RUNNING, progress=Progress(100, 100, "iteration"))
+    assert _raised(lambda now: Facts(now, complete), 300) == {"done": pytest.approx(61, abs=1)}
+    saving = changed(complete, phase=Phase.SAVING)
+    assert _raised(lambda now: Facts(now, saving), 300) == {}
+    prints = [changed(complete, output_bytes=number) for number in range(600)]
+    assert _raised(lambda now: Facts(now, prints[int(now / 50)]), 599) == {}
+    assert _raised(lambda now: Facts(now, complete, is_bar=True), 280) == {}  # it may have loaded something
+    said = changed(_RUNNING, last_line="Training finished.")
+    assert "done" in _raised(lambda now: Facts(now, said), 100)
+    assert _raised(lambda now: Facts(now, changed(_RUNNING, last_line="Epoch 1 done, evaluating")), 300) == {}
+
+
+def test_metrics_that_break_are_named_with_their_last_finite_value() -> None:
+    broken = BrokenMetrics()
+    for number, loss in enumerate([0.5, 0.25, math.nan, math.nan], 210):
+        broken.add(
+            {"loss": loss, "explained_variance": math.nan, "success": math.nan}, Progress(number, 1000, "iteration")
+        )
+    watch = Watch()
+    watch.update(Facts(1.0, _RUNNING, broken=broken.now))
+    (alert,) = watch.alerts
+    assert (alert.kind, alert.text) == ("nan", "loss NaN since iteration 212; last finite value 0.25")
+    assert _raised(lambda now: Facts(now, _RUNNING, broken={}), 10) == {}
+
+
+def test_a_limit_before_the_end_of_the_work() -> None:
+    def facts(late_s: float) -> Callable[[float], Facts]:
+        worker = changed(_RUNNING, progress=Progress(300, 1000, "iteration", eta_s=7200.0))
+        return lambda now: Facts(
+            now, changed(worker, output_bytes=int(now)), limit=Limit(now + 7200 - late_s, "Slurm's limit")
+        )
+
+    assert _raised(facts(7000), 100) == {"deadline": 60.0}
+    assert _raised(facts(60), 100) == {}
+    watch = Watch()
+    for now in (0.0, 61.0):
+        watch.update(facts(7200)(now))
+    assert texts(watch.alerts) == ("ends 2h 00m after Slurm's limit",)
+
+
+def test_gpus_that_idle_throttle_or_break() -> None:
+    assert _raised(
+        lambda now: Facts(now, changed(_RUNNING, output_bytes=int(now)), _sample(9, gpu_util_pct=1.0)), 300
+    ) == {"idle": 180.0}
+    assert _raised(lambda now: Facts(now, _RUNNING, _sample(9, throttle=("power cap",))), 99) == {}
+    assert _raised(lambda now: Facts(now, _RUNNING, _sample(9, throttle=("thermal",))), 99) == {"throttled": 2.0}
+    health = GpuHealth(
+        troubles=(GpuTrouble(True, "Xid 79: off the bus", "reboot"), GpuTrouble(False, "PCIe x8", "seat"))
+    )
+    watch = Watch()
+    waiting = worker_of("gpu0", 0, WorkerState.WAITING)
+    watch.update(Facts(0.0, waiting, _sample(9, health=health)))
+    assert (texts(watch.alerts), watch.alerts[0].severity) == (("Xid 79: off the bus; PCIe x8",), Severity.ERROR)
+
+
+def test_signs_from_elsewhere_keep_their_beginning_and_live_ones_end_with_the_process() -> None:
+    watch, signs = Watch(), (Sign("stuck", "no output", since=40.0), Sign("unclean", "exit code 0 after KeyError"))
+    watch.update(Facts(50.0, _RUNNING, signs=signs))
+    assert [(alert.kind, alert.since) for alert in watch.alerts] == [("stuck", 40.0), ("unclean", 50.0)]
+    watch.update(Facts(51.0, changed(_RUNNING, state=WorkerState.FINISHED), signs=signs))
+    assert [alert.kind for alert in watch.alerts] == ["unclean"]
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("nefc overflow - please increase njmax to 257", "set njmax to at least 257"),
+        ("narrowphase overflow - please increase nconmax to 9 or naconmax to 90", "set nconmax to at least 9"),
+        (
+            "PhysX error: The application needs to increase PxGpuDynamicsMemoryConfig::foundLostPairsCapacity to 36218880, "
+            "otherwise, the simulation will miss interactions",
+            "set foundLostPairsCapacity (Isaac Lab: gpu_found_lost_pairs_capacity) to at least 36,218,880",
+        ),
+        (
+            "Patch buffer overflow detected, please increase its size to at least 266360",
+            "set gpu_max_rigid_patch_count to at least 266,360",
+        ),
+        (
+            "Exceeding max number of candidate contact points (300). Please increase the value of RigidSolver's option "
+            "'max_collision_pairs'.",
+            "set max_collision_pairs to at least 600",
+        ),
+    ],
+)
+def test_overflows_are_counted_with_the_number_to_set(line: str, advice: str) -> None:
+    overflows = Overflows()
+    overflows.feed(b"RuntimeWarning: overflow encountered in exp\nstack overflow\n")
+    assert overflows.sign is None
+    overflows.feed(f"{line}\n{line}\n".encode())
+    assert overflows.sign is not None
+    assert overflows.sign.advice == advice
+    assert "2 overflows of" in overflows.sign.text
+
+
+def test_workers_that_write_the_same_places() -> None:
+    events = "/r/run/events.out.tfevents.1.host.{}.0"
+    written = {
+        "gpu0": places([events.format(1), "/r/a.pt", "/home/u/.cache/x"]),
+        "gpu1": places([events.format(2), "/r/b.pt", "/home/u/.cache/x"]),
+        "gpu2": places(["/r/c.pt"]),
+        "n2/gpu0": places(["/r/c.pt"]),
+    }
+    assert {slot: sign.text for slot, sign in collisions(written, {}).items()} == dict.fromkeys(
+        ("gpu0", "gpu1"), "gpu0 and gpu1 write /r/run"
+    )
+    assert collisions(written, {"gpu0": "g0", "gpu1": "g0"}) == {}
+
+
+def test_workers_with_the_same_arguments_are_noticed_before_they_collide() -> None:
+    source = 'parser.add_argument("--seed", type=int)\nparser.add_argument("--log_dir")\n'
+    sign = same_arguments(source, ("-B", "64"), 4)
+    assert sign is not None
+    assert (sign.text, sign.advice) == (
+        "4 workers get the same arguments; the script takes --seed, --log_dir",
+        "add --seed {seed} --log_dir run-{i}",
+    )
+    assert same_arguments(source, ("--seed", "{seed}"), 4) is None
+    assert same_arguments(source, (), 1) is None
+    assert same_arguments("print('hello')", (), 4) is None
+
+
+def test_every_kind_says_when_it_is_raised() -> None:
+    assert all(kind.meaning and kind.name == name for name, kind in KINDS.items())
