@@ -43,7 +43,7 @@ _MAIN_OPTIONS = ("gpus", "cpu", "env", "restart", "headless", "detach", "nodes",
 """Options of `run` in the main help."""
 GUIDE = Path(__file__).parents[1] / "guide"
 TOPICS = (
-    *("running", "screen", "tuning", "sweeps", "checkpoints", "groups", "many-machines"),
+    *("running", "screen", "alerts", "tuning", "sweeps", "checkpoints", "groups", "many-machines"),
     *("metrics", "other-scripts", "troubleshooting", "files", "security", "options"),
 )
 """The pages of the manual, in reading order."""
