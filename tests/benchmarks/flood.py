@@ -66,7 +66,7 @@ def run(ground: Ground, *, quick: bool) -> list[Row]:
 def _press_until_written(terminal: PseudoTerminal, logs: Path, size: int) -> list[tuple[float, str]]:
     """Pause and follow the log in turn until the log files have `size` bytes. Returns each key's moment and effect."""
     presses: list[tuple[float, str]] = []
-    effects = itertools.cycle(("log paused", "log following"))
+    effects = itertools.cycle(("paused", "following"))
     began = time.monotonic()
     due = began + 3 * _PRESS_S  # a log without a line cannot be paused
     while not logs.exists() or sum(log.stat().st_size for log in logs.iterdir()) < size:
