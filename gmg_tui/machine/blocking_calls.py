@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 def begin(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
-    """Run `function` in a daemon thread of its own; the future has what it returns or raises."""
+    """Runs `function` in a new daemon thread. Returns the future of its result. Raises `RuntimeError` if no thread can be started."""
     future: Future[_T] = Future()
     future.set_running_or_notify_cancel()  # cancelling a waiter does not cancel the call
 
@@ -28,7 +28,7 @@ def begin(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Fu
 
 
 async def in_daemon_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """Run `function` as `begin` does, beside the event loop; returns or raises what it does.
+    """Runs `function` in a new daemon thread, once one can be started. Returns or raises what it does.
 
     `asyncio.to_thread` will not do for a driver that hangs: `asyncio.run` waits for its threads before it returns.
     """

@@ -43,7 +43,7 @@ def open_pidfd(pid: int) -> int | None:
 
 
 def send(pid: int, started_ticks: int, number: int) -> bool:
-    """Sends a signal to the process `pid` that started then. Returns whether it was there.
+    """Sends a signal to the process `pid` that started then. Returns False if it is gone.
 
     Raises:
         PermissionError: It belongs to another user.

@@ -21,12 +21,12 @@ _FIELDS = 22
 """Fields to split after the name; the last one used is the 22nd."""
 _MARK = b"GMG_ATTEMPT_ID="
 ROUND_S = 0.1
-"""The shortest time between two scans: a pass over `/proc` costs 10 to 20 microseconds per process."""
-_ENVIRON_S = 0.5
+"""Minimum time between two scans: a pass over `/proc` costs 10 to 20 microseconds per process."""
+_ENVIRON_TIMEOUT_S = 0.5
 """Seconds that a scan waits for the environment of a child; a later answer counts from the next scan on."""
-_EXEC_S = 0.05
-_MAX_EXECS = 8
-"""Limits the retries for a process without variables, `_EXEC_S` apart."""
+_ENVIRON_RETRY_S = 0.05
+_MAX_ENVIRON_READS = 8
+"""Reads of an environment that is empty, as it is while the process executes another program."""
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
@@ -62,7 +62,7 @@ class Proc(NamedTuple):
 
 
 def read(pid: int) -> Proc | None:
-    """The process `pid`; None when there is none."""
+    """Returns the process `pid`, or None if there is none."""
     # No file object, and no more fields than are used: hundreds of processes are read every two seconds.
     try:
         file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
@@ -89,7 +89,7 @@ def read(pid: int) -> Proc | None:
 
 
 def command_name(pid: int) -> str:
-    """Returns the name of the program that a process executes, at most 15 characters; empty if it is gone."""
+    """Returns the first 15 characters of the name of a process's program; empty if it is gone."""
     try:
         with open(f"/proc/{pid}/comm", "rb") as file:  # noqa: PTH123 - as in read()
             return file.read().strip().decode("utf-8", "replace")
@@ -118,7 +118,7 @@ def _status(pid: int, name: bytes) -> bytes | None:
 
 
 def send(proc: Proc, number: int) -> bool:
-    """Send a signal to exactly that process, never to one that has its PID now; True if it was there to take it.
+    """Sends a signal to this process, never to another with its PID. Returns False if it is gone.
 
     Raises `PermissionError` for another user's.
     """
@@ -139,18 +139,18 @@ class Table:
         self._by_mark: dict[str, list[Proc]] = {}
 
     def name_marks(self, marks: Mapping[_Key, str]) -> None:
-        """Take the marks of the children of this process."""
+        """Indexes the children of this process by their marks."""
         self._by_mark = {}
         for proc in self.children(os.getpid()):
             if mark := marks.get(proc.key):
                 self._by_mark.setdefault(mark, []).append(proc)
 
     def children(self, pid: int) -> list[Proc]:
-        """The processes whose parent is `pid`."""
+        """Returns the processes whose parent is `pid`."""
         return self._children.get(pid, [])
 
     def members(self, leader: int | None, mark: str) -> list[Proc]:
-        """The live processes of the attempt whose first process is or was `leader`.
+        """Returns the live processes of the attempt whose first process is or was `leader`.
 
         These are its descendants, those in its session and group, and, since the engine adopts orphans
         (`PR_SET_CHILD_SUBREAPER`), those children of the engine that carry the attempt's mark. `leader` is None when
@@ -177,7 +177,7 @@ class Table:
 
 
 def scan() -> Table:
-    """All processes now."""
+    """Returns all processes now."""
     names = os.listdir("/proc")  # noqa: PTH208 - as in read()
     procs = {int(name): read(int(name)) for name in names if name.isdigit()}
     for pid, proc in procs.items():
@@ -217,7 +217,7 @@ class Scans:
         self._asking: dict[_Key, asyncio.Task[None]] = {}
 
     async def table(self) -> Table:
-        """All processes, by a scan that begins after the call. Raises `OSError` with too many open files."""
+        """Returns all processes, from a scan that begins after the call. Raises `OSError` with too many open files."""
         if self._next is None:
             self._next = asyncio.create_task(self._scan())
         return await asyncio.shield(self._next)
@@ -237,19 +237,19 @@ class Scans:
         # Noted before they run: another scan may come in between.
         self._asking |= {key: asyncio.create_task(self._ask(children[key])) for key in new}
         if new:
-            await asyncio.wait([self._asking[key] for key in new], timeout=_ENVIRON_S)
+            await asyncio.wait([self._asking[key] for key in new], timeout=_ENVIRON_TIMEOUT_S)
         table.name_marks({key: self._marks.get(key) or self._lineage.get(key, "") for key in children})
         self._lineage = table.lineage()
         return table
 
     async def _ask(self, proc: Proc) -> None:
-        """Read a child's mark; one whose environment cannot be read keeps a thread waiting, and nobody else."""
+        """Reads a child's mark. An environment that blocks its reader holds up one thread and nothing else."""
         try:
-            for _ in range(_MAX_EXECS):
+            for _ in range(_MAX_ENVIRON_READS):
                 mark = await self._mark_of(proc)
                 if mark is not None:
                     break
-                await asyncio.sleep(_EXEC_S)
+                await asyncio.sleep(_ENVIRON_RETRY_S)
             self._marks[proc.key] = mark or ""
         finally:
             del self._asking[proc.key]

@@ -136,7 +136,7 @@ time.sleep(600)
 
 
 async def test_a_kill_needs_no_thread_also_for_processes_in_other_sessions(tmp_path: Path) -> None:
-    """As with pids.max or RLIMIT_NPROC used up; against both, the dead count until they are reaped."""
+    """As at the limit of pids.max or RLIMIT_NPROC, which also count the dead until they are reaped."""
     flag, script = tmp_path / "flag", tmp_path / "detaches.py"
     (tmp_path / "sitecustomize.py").write_text(_NO_THREADS.format(flag=str(flag)))
     script.write_text(_DETACHES)

@@ -51,7 +51,7 @@ class Node:
         session: Its agent's; None before it has answered.
         snapshot: The last one of its agent; without workers.
         expected: The slots that it must have (`kinds`); None for any.
-        machine: What other names of the same machine have, too; empty if unknown.
+        machine: Identifier of its machine or container; empty if unknown.
         lost_since: Unix time of its loss; None while it is not lost.
         gone: Why it will not come back; None while it may.
         attempts: What its slots are to run, by slot.

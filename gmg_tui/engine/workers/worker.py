@@ -111,7 +111,7 @@ class Worker:
                 self._conclude(self._attempt, WorkerState.FAILED, reason)
 
     async def _run_attempt(self) -> None:
-        """Runs an attempt, and waits until those of the other ranks have ended too."""
+        """Runs an attempt, and waits for the other ranks to end."""
         self.raced |= self.failure is not None and self.failure.kind.heals
         self.failure = self.unready = self._stop_reason = self.outcome = None
         self.follows_rank0 = self._is_done = False
