@@ -1,7 +1,7 @@
 """Takes the pictures in this folder from real runs: `python screenshots/take.py [NAME ...]`.
 
 Each picture is the interface itself, drawn by Textual without a terminal, on a session of a real engine. `main`,
-`details` and `edit` show the shipped Genesis examples on two slots of the CPU (they need the extra `genesis`);
+`charts` and `edit` show the shipped Genesis examples on two slots of the CPU (they need the extra `genesis`);
 `tiles` and `table` show eight GPUs of the simulated driver in `tests/nvml_sim`, with `tests/fake_worker.py` as the
 script; `nodes` shows two agents of this machine as two nodes, with these eight each. `tune` and `queue` show a tuning
 and the shipped sweep with the real Genesis; when the sweep has ended its report is made and taken as a PNG by Chromium,
@@ -86,14 +86,14 @@ async def _main(stage: Stage) -> None:
     await stage.seconds(30)
 
 
-async def _details(stage: Stage) -> None:
+async def _charts(stage: Stage) -> None:
     await stage.until(_all(WorkerState.RUNNING))
     await stage.seconds(20)
     await stage.client.edit(("cpu0",), ("-B", "64", "--steps", "10000000"), {})
     await stage.until(lambda snapshot: snapshot.workers[0].attempt == 2)
     await stage.until(_all(WorkerState.RUNNING))
     await stage.seconds(40)
-    await stage.press("enter")
+    await stage.press("tab")
 
 
 async def _edit(stage: Stage) -> None:
@@ -138,7 +138,7 @@ _LIGHT_RUN = ("--cpu", "2", LIGHT, "-B", "16", "--steps", "10000000")
 _FAKE_RUN = ("--start", "together", FAKE, "-B", "4096", "--fps", "24000000", "--lines", "0", "--phase-s", "3")
 PICTURES = {
     "main": Picture(("--cpu", "2", FRANKA, "-B", "16", "--steps", "10000000"), (132, 36), _main),
-    "details": Picture(_LIGHT_RUN, (132, 44), _details),
+    "charts": Picture(_LIGHT_RUN, (132, 44), _charts),
     "edit": Picture(_LIGHT_RUN, (110, 32), _edit),
     "queue": Picture(
         ("sweep", "--cpu", "2", "--set", "n_envs=8,16,24,32,48,64,96,128,192,256", SWEEP),

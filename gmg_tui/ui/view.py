@@ -128,8 +128,12 @@ class View:
 
     @property
     def why_empty(self) -> str:
-        """Why no worker is shown."""
-        return "No worker matches the filter." if self.filter else "There is no worker."
+        """Why no worker is shown, and the next step."""
+        if self.filter:
+            return "No worker matches the filter. Esc shows all."
+        if self.queue is not None and self.queue.ended:
+            return f"All jobs have ended. Q shows them; `gmg-tui report {self.session.spec.name}` prints the results."
+        return "No job is running. Q shows the queue." if self.queue is not None else "There is no worker."
 
     @property
     def queue(self) -> Queue | None:

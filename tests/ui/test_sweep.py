@@ -116,7 +116,7 @@ async def test_without_slots_keys_show_a_message() -> None:
         await _shows(pilot, engine, _with(engine.snapshot))
         await play.sees(pilot, "gpu0 is not in use any more")
         await press(pilot, "right", "left", "1", "escape")
-        await play.sees(pilot, "There is no worker.")
+        await play.sees(pilot, "No job is running. Q shows the queue.")
         before = asked(engine)
         for key in ("r", "x", "X", "e", "enter", "down", "right", "t"):
             await press(pilot, key)

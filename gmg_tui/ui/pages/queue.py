@@ -1,4 +1,4 @@
-"""The queue of a sweep, and what it shares with a tuning, which is a queue of trials."""
+"""The page of a sweep's queue, and its common part with the page of a tuning, which is a queue of trials."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class SelectedJob(NamedTuple):
     running: bool
     ended: bool
     slot: str | None
-    """Where it runs or ran last; None where another one has its slot, or it has had none."""
+    """The slot it runs or ran on; None if another job has the slot now, or it had none."""
 
 
 class JobsPage(TablePage[T], Generic[T]):
-    """A table of jobs, of which the one that runs is followed, and which are skipped or stopped."""
+    """A table of jobs that follows the running one. Jobs can be skipped and stopped."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -66,24 +66,24 @@ class JobsPage(TablePage[T], Generic[T]):
         self._view = view
 
     def on_mount(self) -> None:
-        """Follow the snapshots."""
+        """Follows the snapshots."""
         self.set_focus(self.table)
         self.watch(self.app, "snapshot", self.update_snapshot)
 
     def update_snapshot(self) -> None:
-        """Show the newest snapshot."""
+        """Shows the newest snapshot."""
         raise NotImplementedError
 
     def selected_job(self) -> SelectedJob | None:
-        """What the keys act on; None in an empty table."""
+        """Returns the job that keys act on; None in an empty table."""
         raise NotImplementedError
 
     def action_follow(self) -> None:
-        """Select what is running, and go on to what runs after it."""
+        """Selects the running job, and the next ones once it has ended."""
         self.table.follow()
 
     async def action_details(self) -> None:
-        """Enlarge the pane of the worker that runs it, or open its log where another job has the slot now."""
+        """Enlarges the pane of the job's worker, or opens the job's log if another one has the slot now."""
         job = self.selected_job()
         if job is not None and job.slot is None:
             self.action_log_pager()
@@ -92,12 +92,12 @@ class JobsPage(TablePage[T], Generic[T]):
             self.app.open_worker(job.slot)
 
     def action_log_pager(self) -> None:
-        """Open the log of what is selected in the pager."""
+        """Opens the log of the selected job in the pager."""
         if (job := self.selected_job()) is not None:
             self.app.control.open_log("", job.number)
 
     async def action_skip(self) -> None:
-        """Skip what is selected, or stop it, after a confirmation, if it is running."""
+        """Skips the selected job; stops it, after a confirmation, if it is running."""
         job = self.selected_job()
         if job is None:
             return
@@ -110,7 +110,7 @@ class JobsPage(TablePage[T], Generic[T]):
         await self.app.ask(f"Stop {job.name}, which is running?", partial(self.act, QueueAction.STOP, job.number))
 
     def act(self, action: QueueAction, *numbers: int) -> None:
-        """Have the engine do something to jobs."""
+        """Sends an action on jobs to the engine."""
         self.app.request(partial(self._engine.act_on_jobs, action, *numbers))
 
 
@@ -118,13 +118,13 @@ class JobsPage(TablePage[T], Generic[T]):
 
 
 def _live(job: JobRecord, worker: Worker, group_fps: float | None, earlier: float | None, now: float) -> JobRecord:
-    """The job as it is now, by its worker, which knows more than the record while it lives.
+    """Returns the job with the state and figures of its worker.
 
     Args:
         job: Its record.
         worker: The one on its first slot.
         group_fps: The rate of all its ranks, if it runs as a group.
-        earlier: The rate of its last attempt that has ended, which it has until there is a new one.
+        earlier: The rate of its last ended attempt, shown until there is a new one.
         now: Unix time, seconds.
     """
     fps, newest, lasted_s = worker.fps, worker.newest, worker.attempt_s(now)
@@ -144,7 +144,7 @@ def _state(job: JobRecord) -> str:
 
 
 def _columns(jobs: Sequence[JobRecord], best: Column[JobRecord] | None) -> list[Column[JobRecord]]:
-    """The columns of jobs, the number first, then the most important ones, with that of `best` beside the name."""
+    """Returns the columns of jobs: number, name, the column of `best`, then the others by their priority."""
     number, name, *rest = (
         replace(column, value=_state) if column.name == "state" else column for column in job_columns.columns(jobs)
     )
@@ -154,7 +154,7 @@ def _columns(jobs: Sequence[JobRecord], best: Column[JobRecord] | None) -> list[
 
 
 class QueuePage(JobsPage[JobRecord]):
-    """The queue of a sweep, on which jobs are run again, skipped and stopped."""
+    """The queue of a sweep. Jobs can be run again, skipped and stopped."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "retry", "Run again", id="restart", tooltip="Retry: run the selected job again.")
@@ -173,40 +173,42 @@ class QueuePage(JobsPage[JobRecord]):
                 follow=_first_running,
             ),
         )
-        self._jobs: dict[int, JobRecord] = {}
-        """The jobs by number, in the order of the queue."""
+        self._records: dict[int, JobRecord] = {}
+        """The jobs by number."""
         self._version = -1
-        """Of the queue, when its jobs were asked for."""
+        """Version of the queue at the last query."""
         self._rates: dict[int, float | None] = {}
-        """Of each job the rate of its last attempt that has ended, by number."""
+        """The rate of the last ended attempt of each job, by number."""
         self._names: set[str] = set()
-        """Of the results that have columns, and the empty one; none before the columns of new jobs are known."""
+        """Names of the results that have columns, and the empty one; none before the columns are known."""
+        self._live: set[int] = set()
+        """Numbers of the jobs that are shown by their workers."""
         self._best = ""
         """The best job so far, in words."""
 
     # The jobs
 
     def on_mount(self) -> None:
-        """Follow the snapshots, and ask for the jobs."""
+        """Follows the snapshots, and asks for the jobs."""
         super().on_mount()
         self.poll()
 
     async def ask(self) -> None:
-        """Ask for all jobs, if the queue has changed."""
+        """Asks for all jobs, if the queue has changed."""
         queue = self._view.queue
         if queue is None or queue.version == self._version:
             return
-        await asyncio.sleep(self.PERIOD_S * (len(self._jobs) // PART))  # a long queue is not asked for all the time
+        await asyncio.sleep(self.PERIOD_S * (len(self._records) // PART))  # the longer, the rarer
         parts = [await self._engine.queue(first, PART) for first in range(0, queue.jobs, PART)]
         self._version = queue.version
-        self._jobs = {job.number: job for part in parts for job in part}  # one that moves may be in two parts
-        jobs = self._jobs.values()
-        self._rates |= {job.number: job.last.fps.mean for job in jobs if job.state.ended and job.last.fps}
+        self._records = {job.number: job for part in parts for job in part}  # one that moves may be in two parts
+        ended = (job for job in self._records.values() if job.state.ended)
+        self._rates |= {job.number: job.last.fps.mean for job in ended if job.last.fps}
         self._names.clear()
         self.update_snapshot()
 
     def _arrange(self, jobs: Sequence[JobRecord]) -> None:
-        """Take the columns of these jobs, and find the best one by the sweep's own column."""
+        """Sets the columns for these jobs, and finds the best one by the sweep's own column."""
         sweep, column, self._best = self._view.session.spec.sweep, None, ""
         with suppress(GmgError):  # no job has reported it yet
             order, column, _ = ordered(jobs, sweep.best if sweep is not None else None)
@@ -215,36 +217,39 @@ class QueuePage(JobsPage[JobRecord]):
         self.table.use(_columns(jobs, column))
 
     def update_snapshot(self) -> None:
-        """Show the jobs as they are now."""
-        snapshot = self._view.snapshot
-        # Of a job with several workers, the first one speaks for it.
+        """Shows the jobs as they are now: of a long queue, only those with workers can have changed."""
+        snapshot, records = self._view.snapshot, self._records
+        # The first worker of a job represents it.
         workers = {worker.job: worker for worker in reversed(snapshot.workers) if not worker.state.ended}
         groups = {group.job: group.fps for group in snapshot.groups}
-        live = [
-            _live(job, worker, groups.get(number), self._rates.get(number), snapshot.time)
+        live = {
+            number: _live(job, worker, groups.get(number), self._rates.get(number), snapshot.time)
             for number, worker in workers.items()
-            if number is not None and (job := self._jobs.get(number)) is not None
-        ]
-        names = {"", *job_columns.results_of(live)}
-        if not names <= self._names:  # there are new jobs or columns
-            jobs = list((self._jobs | {job.number: job for job in live}).values())
-            self._names |= {*names, *job_columns.results_of(jobs)}
-            self._arrange(jobs)
-            self.show_rows(jobs, "" if self.failure else "Waiting for the engine")
-        else:  # a long queue costs nothing while only its running jobs change
-            self.table.replace(live)
+            if number is not None and (job := records.get(number)) is not None
+        }
+        self.table.empty = "" if self.failure else "Waiting for the engine"
+        names = {"", *job_columns.results_of(live.values())}
+        if names <= self._names:
+            self.table.replace([*(records[number] for number in self._live - live.keys()), *live.values()])
             self.show_selected()
+        else:
+            rows = list((records | live).values())
+            self._names |= {*names, *job_columns.results_of(rows)}
+            self._arrange(rows)
+            self.show_rows(rows, self.table.empty)
+        self._live = set(live)
         self.show_title()
 
     def on_resize(self) -> None:
-        """Give the progress its width."""
+        """Fits the progress to the width."""
         self.show_title()
 
     def title_pieces(self) -> list[Piece]:
-        """Returns the progress of the queue."""
+        """Returns the progress of the queue, the best job, and at the end how to see the results."""
         queue = self._view.queue or Queue(0, 0, 0, 0, 0, 0)
         parts = progress(queue, self._view.snapshot.elapsed_s, self.app.size.width)
-        return [*parts, *([(f"  {self._best}", "ok")] if self._best else [])]
+        parts += [(f"  {self._best}", "ok")] if self._best else []
+        return [*parts, *([(f"  gmg-tui report {self._view.session.spec.name}", "dim")] if queue.ended else [])]
 
     def selected_lines(self, row: JobRecord) -> Iterator[Piece]:
         """Yields the job with its reason, its values and its log."""
@@ -255,7 +260,7 @@ class QueuePage(JobsPage[JobRecord]):
     # Keys
 
     def selected_job(self) -> SelectedJob | None:
-        """The selected job; it runs where it has a worker, also where its record is still that of its last end."""
+        """Returns the selected job; it runs if it has a live worker, even if its record is older."""
         row = self.table.selected
         if row is None:
             return None
@@ -267,21 +272,21 @@ class QueuePage(JobsPage[JobRecord]):
         return SelectedJob(number, f"job {number} ({row.name})", running, ended, slot)
 
     def action_retry(self) -> None:
-        """Run the selected job again."""
+        """Runs the selected job again."""
         if (job := self.selected_job()) is not None:
             self.table.following = False
             self.act(QueueAction.RETRY, job.number)
 
     def action_retry_failed(self) -> None:
-        """Run all failed jobs again, the first one first."""
-        failed = [job.number for job in self._jobs.values() if job.state is WorkerState.FAILED]
+        """Runs all failed jobs again, the first one first."""
+        failed = [job.number for job in self._records.values() if job.state is WorkerState.FAILED]
         if not failed:
             self.app.say("No job has failed.")
             return
-        # Each in turn moves to the head of the queue: the last one named runs first.
+        # Each moves to the head of the queue, so the last one named runs first.
         self.act(QueueAction.RETRY, *failed[::-1])
 
 
 def _first_running(rows: Sequence[JobRecord]) -> JobRecord | None:
-    """The first job that has not ended, or else the last one."""
+    """Returns the first job that has not ended, or else the last one."""
     return next((row for row in rows if not row.state.ended), rows[-1] if rows else None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, cast
 
@@ -266,3 +266,26 @@ async def test_keys_of_the_footer_can_be_clicked() -> None:
         assert queue.actions == [(QueueAction.RETRY, 13)]
         await click(queue.pilot, "Details")
         await play.sees(queue.pilot, "job #13")
+
+
+async def test_only_jobs_with_workers_are_drawn_again_each_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = sweeps.jobs()
+    engine = sweeps.engine(records)
+    app = sweeps.app(engine)
+    replaced: list[set[int]] = []
+    async with app.run_test(size=(160, 48)) as pilot:
+        await press(pilot, "Q")
+        await play.sees(pilot, "24,127,240")
+        page = app.screen
+        assert isinstance(page, QueuePage)
+        replace = page.table.replace
+
+        def record(rows: Iterable[JobRecord]) -> None:
+            replaced.append({row.number for row in rows})
+            replace(rows)
+
+        monkeypatch.setattr(page.table, "replace", record)
+        monkeypatch.setattr(page.table, "show", lambda rows: pytest.fail("all jobs were shown again"))
+        engine.push(sweeps.snapshot(records, second=1.0))
+        await play.until(pilot, lambda: bool(replaced))
+    assert replaced[0] == {13, 14, 15}
