@@ -41,7 +41,7 @@ _PAD: Final = 0.04
 """Room at both ends of the axis of values, as a share of it."""
 _MAX_RATE: Final = 1e15
 """A greater rate is an error of the script's."""
-_APART: Final = (0, 1, -1, 2, -2, 3, -3)
+_ASIDE: Final = (0, 1, -1, 2, -2, 3, -3)
 """Columns to try for a sign, from its own: signs of equal points stand side by side."""
 
 
@@ -80,7 +80,7 @@ def _corrected(trial: Trial, answer: Answer) -> float:
 
 
 def _panel(tuning: Tuning, answer: Answer, selected: int | None, trials: Sequence[Trial], size: Size) -> list[Content]:
-    """Returns a plot of these trials with its axes; `size` is that of the plot with the labels at its left."""
+    """Returns a plot of these trials with its axes; `size` includes the labels at its left."""
     points = sorted(filter(_is_drawable, trials), key=lambda trial: trial.number == selected)
     plot = _Plot(size.width - GUTTER, size.height, [each.value for each in trials], points)
     plot.join([(trial.value, _corrected(trial, answer)) for trial in points])
@@ -164,7 +164,7 @@ class _Plot:
 
     def sign(self, column: int, row: int, sign: str, style: str) -> int:
         """Draws a sign beside those that are there, and returns its column."""
-        free = (column + aside for aside in _APART if (column + aside, row) not in self._signs)
+        free = (column + aside for aside in _ASIDE if (column + aside, row) not in self._signs)
         column = next((each for each in free if 0 <= each < self.canvas.width), column)
         self._signs.add((column, row))
         self.canvas.put(column, row, sign, style)
@@ -214,7 +214,7 @@ def _answer_marks(plot: _Plot, values: Container[int], tuning: Tuning, answer: A
     marks: dict[int, str] = {}
     for name, best in tune_words.values_of(answer, tuning.spec):
         if best.value in values:
-            near = (plot.column(best.value) + aside for aside in _APART)
+            near = (plot.column(best.value) + aside for aside in _ASIDE)
             column = next((each for each in near if 0 <= each < plot.canvas.width and each not in marks), 0)
             marks[column] = name[0].upper()
     return marks

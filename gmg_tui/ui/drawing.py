@@ -1,4 +1,4 @@
-"""How things look: styles by name, signs, and one row of cells with small graphs and bars in it.
+"""Appearance: styles by name, signs, rows of cells, braille lines and bars.
 
 `Row` is the only way from a text to the main screen. Every text is cleaned here, so that nothing a worker wrote acts as
 terminal control, and none is ever parsed as markup, because a `Segment` has none.
@@ -60,16 +60,16 @@ class _Signs(NamedTuple):
     line: str = "─│"
     """Horizontal, vertical."""
     chosen_corner: str = "┏┓┗┛"
-    """As `corner`, of the selected worker's tile."""
+    """Corners of the selected worker's tile, like `corner`."""
     chosen_line: str = "━┃"
-    """As `line`, of the selected worker's tile."""
+    """Lines of the selected worker's tile, like `line`."""
     bar: str = "█░"
     """Full, then empty."""
     partial: str = " ▏▎▍▌▋▊▉"
-    """From empty to full, for the cell where a bar ends; empty when bars end on whole cells."""
+    """The last cell of a bar, from empty to full."""
     pointer: str = "▸"
     mark: str = "◆"
-    """Of a worker that keys act on together with others."""
+    """Marks a worker that keys act on together with others."""
     states: Mapping[WorkerState, str] = dict(zip(WorkerState, "…○◔◑●◌↻✓✗■", strict=True))
     warn: str = "⚠"
     ellipsis: str = "…"
@@ -78,7 +78,7 @@ class _Signs(NamedTuple):
     dot: str = "·"
     """Between two things on one line."""
     down: str = "↓"
-    """There is more below; or, beside a column's name, the largest is first."""
+    """More below; beside a column's name: the largest is first."""
     up: str = "↑"
     """Beside a column's name: the smallest is first."""
     group: str = "▪"
@@ -89,12 +89,12 @@ SIGNS: Final = _Signs()
 
 
 def safe(text: str) -> str:
-    """One line of `text` without anything that a terminal would interpret."""
+    """Returns one line of `text` without anything that a terminal would interpret."""
     return text if text.isprintable() and make_safe(text) is text else clean(text.encode("utf-8", "replace"))
 
 
 def plain(text: str) -> Content:
-    """`text` for a widget: never parsed as markup, without anything that a terminal would interpret."""
+    """Returns `text` for a widget: never parsed as markup, without anything that a terminal would interpret."""
     return Content(make_safe(text).expandtabs(8))
 
 
@@ -105,14 +105,14 @@ Piece: TypeAlias = tuple[str, str]
 
 
 def cut(text: str, width: int) -> str:
-    """`text` in at most `width` cells; where it is longer, in exactly as many, with an ellipsis at its end."""
+    """Returns `text` in at most `width` cells; if it is longer, in exactly `width` cells with an ellipsis at its end."""
     if width <= 0 or cell_len(text) <= width:
         return text if width > 0 else ""
     return set_cell_size(set_cell_size(text, width - 1).rstrip() + SIGNS.ellipsis, width)
 
 
 class Row:
-    """A row of a fixed width, filled from the left, with a separate part at its right end, and `fill` between the two.
+    """A row of a fixed width with parts at its left and right ends, and `fill` between them.
 
     Its pieces are texts with the names of their styles: only `strip` needs the colours of a theme.
     """
@@ -129,16 +129,16 @@ class Row:
 
     @property
     def used(self) -> int:
-        """Cells that are filled at the left."""
+        """Cells used at the left."""
         return self._used
 
     @property
     def room(self) -> int:
-        """Cells that are still free."""
+        """Free cells."""
         return self.width - self._used - self._right_used
 
     def add(self, text: str, style: str = "text", *, limit: int | None = None) -> Self:
-        """Write `text` after what is there, cut to the room (or to `limit` cells)."""
+        """Appends `text`, cut to the room or to `limit` cells."""
         clean = cut(safe(text), self.room if limit is None else min(limit, self.room))
         if clean:
             self._left.append((clean, style))
@@ -146,7 +146,7 @@ class Row:
         return self
 
     def end(self, text: str, style: str = "text") -> Self:
-        """Write `text` at the right end, left of what was written there before, if all of it fits."""
+        """Adds `text` at the right end, left of earlier additions, if all of it fits."""
         clean = safe(text)
         length = cell_len(clean)
         if clean and length <= self.room:
@@ -155,21 +155,21 @@ class Row:
         return self
 
     def to(self, column: int) -> Self:
-        """Continue at `column`, or where the text ends if that is further."""
+        """Continues at `column`, or at the end of the text if it is further right."""
         return self.add(" " * min(column - self._used, self.room))
 
     def right(self, text: str, column: int, style: str = "text") -> Self:
-        """Write `text` so that it ends before `column`, for columns of numbers."""
+        """Appends `text` so that it ends before `column`, for columns of numbers."""
         return self.to(column - cell_len(safe(text))).add(text, style)
 
     def append(self, row: Row) -> Self:
-        """Continue with another row, for which there must be room."""
+        """Appends another row. There must be room for it."""
         self._left += row.pieces()
         self._used += row.width
         return self
 
     def pieces(self) -> list[Piece]:
-        """The row in full width."""
+        """Returns the row in full width."""
         fill, style = self._fill
         return [*self._left, (fill * self.room, style), *self._right]
 
@@ -177,7 +177,7 @@ class Row:
         return "".join(text for text, _ in self.pieces())
 
     def strip(self, appearance: Appearance, cursor: Style | None = None) -> Strip:
-        """Returns the row in the colours of a theme, or in the ones of `cursor`, on which others may be illegible."""
+        """Returns the row in the colours of a theme, or in the colours of `cursor` alone, so that it is legible."""
         pieces = [(text, appearance[style]) for text, style in self.pieces() if text]
         if cursor is not None:
             pieces = [(text, cursor + Style(bold=style.bold)) for text, style in pieces]
@@ -222,7 +222,7 @@ def braille_line(fractions: Values, width: int, height: int) -> list[str]:
 
 
 def bar(fraction: float, width: int) -> tuple[str, str]:
-    """A bar of exactly `width` cells, of which `fraction` is full, at least 0 and at most 1: its full and empty part."""
+    """Returns the full and the empty part of a bar of exactly `width` cells; `fraction` is limited to 0 to 1."""
     parts = len(SIGNS.partial)
     eighths = round(min(1.0, max(0.0, fraction)) * width * parts)
     whole, rest = divmod(eighths, parts)

@@ -168,6 +168,13 @@ def test_the_scale_is_common_and_widens_for_a_line_that_leaves_it_but_not_for_a_
     assert {line.around for line in rate_lines(entries, 20).values()} == {0.5}
 
 
+def test_the_time_shown_fits_what_is_known() -> None:
+    worker = sessions.running(0)
+    history = _past(changed(worker, state=WorkerState.COMPILING), *[0.0] * 600)
+    assert rate_lines([_shown(worker, None, history)], 20)["gpu0"].seconds == 40
+    assert [_line(worker, *[24e6] * seconds).seconds for seconds in (30, 60, 150, 900)] == [40, 80, 200, 200]
+
+
 def test_unknown_rates_are_a_gap_and_a_restart_has_its_sign() -> None:
     worker = changed(sessions.running(0), attempt=2, attempt_started=NOW - 40)
     history = _past(worker, *[24e6] * 240)  # then 20 s without a rate

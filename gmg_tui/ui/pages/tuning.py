@@ -32,7 +32,7 @@ _STYLES: Final = {
 
 
 class TuningPage(JobsPage[Trial]):
-    """The page on which a session of `gmg-tui tune` opens."""
+    """The first page of a `gmg-tui tune` session."""
 
     DEFAULT_CSS = """
     TuningPage {

@@ -12,7 +12,7 @@ from gmg_tui.ui.drawing import SIGNS, Row, Values, braille_line
 from gmg_tui.ui.slots import SlotView, buckets
 
 _DOTS_S: Final = (1, 2, 5)
-"""Seconds per column of dots, of which a cell has two; the first that shows all of the longest history."""
+"""Seconds per column of dots (two per cell): the first value that shows all of the longest history is used."""
 _RANGES: Final = (0.1, 0.2, 0.5)
 """Half the height of a line, as a share of the median."""
 _OUTLIERS: Final = 0.1
@@ -44,11 +44,17 @@ class RateLine(NamedTuple):
 def rate_lines(entries: Iterable[SlotView], cells: int) -> dict[str, RateLine]:
     """Returns the lines of the workers shown together, by slot, on one scale."""
     shown = list(entries)
-    longest = max((len(entry.history.fps) for entry in shown), default=0)
+    longest = max((_known_s(entry) for entry in shown), default=0)
     dot_s = next((each for each in _DOTS_S if longest <= 2 * cells * each), _DOTS_S[-1])
     lines = {entry.slot.name: _rate_line(entry, cells, dot_s) for entry in shown}
     around = common_range(lines.values())
     return {name: line._replace(around=around) for name, line in lines.items()}
+
+
+def _known_s(entry: SlotView) -> int:
+    """Returns the seconds since the first known rate."""
+    rates = entry.history.fps
+    return len(rates) - next((at for at, rate in enumerate(rates) if rate is not None), len(rates))
 
 
 def _rate_line(entry: SlotView, cells: int, dot_s: int) -> RateLine:

@@ -19,13 +19,13 @@ from gmg_tui.ui.workers.rate_line import RateLine, line_rows
 _CURSOR: Final = 2
 """Columns of the cursor and the mark."""
 _HISTORY_MIN, _HISTORY_MAX = 10, 30
-"""Cells of a history of the rate, where there is room for as many."""
+"""Least and most cells of a line of the rate."""
 _ENVS_FROM: Final = 120
-"""Columns of a table from which it has one for the number of environments."""
+"""Columns a table needs to show the number of environments."""
 _NOTE_MIN: Final = 12
 """Cells below which a note is useless."""
 _WITHOUT_RATE: Final = frozenset({WorkerState.STOPPING, WorkerState.RESTARTING})
-"""States in which the last rate matters less than what is happening."""
+"""States that matter more than the last rate."""
 
 
 _FOR: Final = Column[SlotView]("for", lambda entry: _time(entry), left=False)
@@ -170,7 +170,7 @@ def row(entry: SlotView, placed: Sequence[Placed], width: int, rates: RateLine) 
 
 
 def _cover_rate(entry: SlotView, notes: Sequence[Note]) -> bool:
-    """Whether notes take the place of the rate: where it is not current, or there is an error."""
+    """True if notes replace the rate: it is not current, or there is an error."""
     worker = entry.worker
     current = worker.fps is not None and not worker_text.getting_ready(worker) and worker.state not in _WITHOUT_RATE
     return bool(notes) and (not current or notes[0].style == "error")
@@ -242,7 +242,7 @@ def node_line(view: View, band: Band, width: int, position: str = "") -> Row:
 
 
 def node_note(view: View, name: str) -> Note | None:
-    """What is wrong with a node, in one line; None where nothing is."""
+    """Returns the problem of a node; None without one."""
     node = next((each for each in view.snapshot.nodes if each.name == name), None)
     if node is None:
         return None
