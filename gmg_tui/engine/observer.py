@@ -70,7 +70,7 @@ class GpuSamples:
         self._silent_s = max(SILENT_S, _SILENT_INTERVALS * interval_s)
         self._read_at = dict.fromkeys(uuids, now)
         self.newest: dict[str, GpuSample] = {}
-        """By UUID; none before the first. What the driver has not answered for too long is unknown in it."""
+        """The samples by UUID; values that the driver has not answered for too long are unknown."""
 
     def update(self, samples: Iterable[GpuSample], now: float) -> None:
         """Applies the sampler's newest samples."""

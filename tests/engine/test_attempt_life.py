@@ -168,6 +168,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
             **dict.fromkeys(("pipes", "scans", "watchdog"), mock.Mock()),
             result_names=set(),
             formats=[],
+            make_counts=mock.AsyncMock(return_value=Counts(None)),
             torchrun=False,
             stop_steps=_STEPS,
             group_steps=LEFTOVERS,
@@ -209,7 +210,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
             self.prepared.set_exception(GmgError("a disk does not answer", 1))
             self.prepared.exception()  # it may have been stopped, and nobody asks
         else:
-            self.prepared.set_result(Prepared(launch, Counts(None), None) if how == "ready" else None)
+            self.prepared.set_result(Prepared(launch, None) if how == "ready" else None)
         self.loop.turn(turns)
 
     @precondition(lambda self: self.process.asked and not self.process.may_start.is_set())

@@ -23,7 +23,7 @@ class Updates:
         self._number = 0
         """Number of the snapshot, from 1."""
         self._workers: dict[str, Worker] = {}
-        """Those of the newest snapshot that was made, by slot."""
+        """Workers of the newest snapshot, by slot."""
         self._changed: dict[str, int] = {}
         """Number of the snapshot with each worker's last change."""
         self._complete = 0

@@ -37,7 +37,7 @@ class Life(StrEnum):
 
 
 class StopCause(StrEnum):
-    """On whose behalf an attempt is stopped."""
+    """The origin of a stop."""
 
     COMMAND = "command"
     """A command of the user, the scheduler or the session."""

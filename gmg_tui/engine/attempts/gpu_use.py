@@ -138,7 +138,7 @@ class Meter:
         self._gpu_peak_mib: float | None = None
         self._shared = False
         self.energy_j: float | None = None
-        """From the GPU's energy counter; without one, power integrated over time."""
+        """Energy by the GPU's counter; without one, power integrated over time."""
         self._before: tuple[float, float] | None = None
         """When the sample before was taken, monotonic seconds, and `energy_j` then."""
         self._counted: tuple[tuple[float, float], tuple[float, float]] | None = None

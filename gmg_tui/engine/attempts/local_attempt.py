@@ -20,7 +20,7 @@ from gmg_tui.engine.attempts.failure import of_gpu, of_preparation, outcome_of
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.local_host import LocalHost
 from gmg_tui.engine.attempts.observed import Observed
-from gmg_tui.engine.attempts.preparation import Prepared, discard, prepare
+from gmg_tui.engine.attempts.preparation import Prepared, prepare
 from gmg_tui.engine.attempts.process import KILL, LEFTOVERS, TERMINATED, Process, Step
 from gmg_tui.engine.attempts.readings import Readings
 from gmg_tui.engine.attempts.stacks import stacks_of
@@ -32,6 +32,7 @@ from gmg_tui.model import Details, Fps, GpuSample, Phase, Stacks, WorkerState, u
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import probe
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
+from gmg_tui.scripts.probe.counts import Counts
 
 if TYPE_CHECKING:
     from gmg_tui.engine.workers.worker import Worker
@@ -70,9 +71,12 @@ class LocalAttempt:
         self.end: tuple[WorkerState, str | None] | None = None
         self._host, self._ring, self._memory_before, self._worker = host, ring, memory, worker
         self._log = host.open_log(order.task.log)
-        self._process = Process(host.pipes, host.scans, os.urandom(_MARK_BYTES).hex(), self._feed, worker.changed)
+        mark = os.urandom(_MARK_BYTES).hex()
+        self._process = Process(host.pipes, host.scans, mark, lambda *out: self.readings.feed(*out), worker.changed)
         self.observed = Observed(self._log, self._process)
         self._preparing: asyncio.Task[Prepared | None] | None = None
+        self._counts: asyncio.Future[Counts] | None = None
+        """The folder of the probe's counts, once it is being made."""
         self._skips_waits = asyncio.Event()
         self._requested: Stop | None = None  # the first stop that was asked for, also too late
         self._stop_requested = asyncio.Event()
@@ -80,8 +84,7 @@ class LocalAttempt:
         """Set by each sample of its GPU."""
         self._sample: GpuSample | None = None
         self._has_begun = self._has_leftovers = False
-        self._enters = False
-        """True while the process waits for its working directory."""
+        self._enters = False  # True while the process waits for its working directory
         self._shown: tuple[WorkerState, Phase] | None = None
 
     # Life
@@ -100,21 +103,19 @@ class LocalAttempt:
             self._host.gate.leave(self.order.slot.name, finished=self.exit_code == 0 and self.stopped is None)
             if self._has_begun:
                 self.readings.mark_ended()
-                self.readings.counts.close()
+            if self._counts is not None:
+                self._counts.add_done_callback(_close)  # it may still be waiting for the disk
             self.life = Life.ENDED
             self._log.close()
 
     async def _prepared(self) -> Prepared | Outcome:
         """Returns what to start, or the outcome of an attempt without a process."""
-        preparing = prepare(self._host, self.order, self._worker, self._memory_before, self._skips_waits)
-        self._preparing = asyncio.create_task(preparing)
+        self._preparing = asyncio.create_task(self._prepare())
         try:
             await asyncio.wait([self._preparing])
         finally:
             self._preparing.cancel()
         if self._preparing.cancelled() or self.stopped is not None:
-            if not self._preparing.cancelled() and self._preparing.exception() is None:
-                discard(self._preparing.result())
             by_group = self.stopped is None or self.stopped.cause is StopCause.GROUP
             return Outcome(by_user=not by_group, by_group=by_group, unprepared=not by_group)
         error = self._preparing.exception()
@@ -125,8 +126,17 @@ class LocalAttempt:
             return Outcome(failure, unprepared=True)
         return self._preparing.result() or Outcome(by_group=True)
 
+    async def _prepare(self) -> Prepared | None:
+        prepared = await prepare(self._host, self.order, self._worker, self._memory_before, self._skips_waits)
+        if prepared is not None:
+            self._counts = asyncio.ensure_future(self._host.make_counts(self._worker.waits))
+            await asyncio.shield(self._counts)
+        return prepared
+
     async def _run(self, prepared: Prepared) -> Outcome:
-        launch, counts, self.observed.memory_kept = prepared
+        assert self._counts is not None
+        launch, self.observed.memory_kept = prepared
+        counts = self._counts.result()
         readings = self.readings = Readings(launch, self._host, self._log, self._ring, counts, self._on_output)
         self._shown = readings.reader.state, readings.reader.phase
         self.life, self._has_begun = Life.ALIVE, True
@@ -142,7 +152,7 @@ class LocalAttempt:
             return Outcome(Failure(FailureKind.CONFIG, f"cannot start {launch.command[0]}: {why}", ""))
         pid = self._process.pid
         self.observed.begin(pid)
-        _log.info("%s: attempt %d is process %d", self.order.slot.name, self.number, pid)
+        _log.info("%s: attempt %d is process %d", self.order.slot.name, launch.number, pid)
         self._host.watchdog.began(pid)
         self._worker.began()
         if self.stopped is not None:
@@ -263,9 +273,6 @@ class LocalAttempt:
 
     # Observation
 
-    def _feed(self, is_error: bool, chunk: bytes) -> None:
-        self.readings.feed(is_error, chunk)
-
     def _on_output(self) -> None:
         """Reports a new state or phase after output; nothing else is worth an early snapshot."""
         before, self._shown = self._shown, (self.readings.reader.state, self.readings.reader.phase)
@@ -301,11 +308,6 @@ class LocalAttempt:
             self.readings.poll()
 
     # State
-
-    @property
-    def number(self) -> int:
-        """From 1."""
-        return self.readings.launch.number
 
     @property
     def state(self) -> WorkerState:
@@ -387,3 +389,8 @@ class LocalAttempt:
         if self.life is not Life.ALIVE or not self._process.started:
             return structs.replace(stacks, error="no process runs")
         return await stacks_of(self._process.pid, self.readings.counts.folder, stacks)
+
+
+def _close(counts: asyncio.Future[Counts]) -> None:
+    if not counts.cancelled() and counts.exception() is None:
+        counts.result().close()

@@ -37,6 +37,7 @@ from gmg_tui.scripts.genesis.environ import Environment, threads_each, worker_en
 from gmg_tui.scripts.genesis.phase_times import PhaseTimes
 from gmg_tui.scripts.genesis.script_times import ScriptTimes
 from gmg_tui.scripts.interpreter import has_robosuite
+from gmg_tui.scripts.probe.counts import Counts, make_folder
 from gmg_tui.scripts.readers import formats
 from gmg_tui.scripts.torchrun import Meeting, variables
 from gmg_tui.simulation import FOLDER, VARIABLE
@@ -132,7 +133,7 @@ class LocalHost:
         self.pipes = pipes
         self.watchdog = WatchdogClient()
         self.result_names = set[str]()
-        """Those that all attempts have reported, shared to limit them."""
+        """Names that all attempts have reported, shared to limit them."""
         self.scans = Scans()
         self.formats: list[formats.Format] = []
         """The line formats of the user's settings and options."""
@@ -161,6 +162,12 @@ class LocalHost:
     def group_steps(self) -> tuple[Step, ...]:
         """The signals that end a rank of a failed group: SIGTERM first, as torchrun does."""
         return (signal.SIGTERM, self.spec.sigterm_wait_s), (signal.SIGKILL, 5.0)
+
+    async def make_counts(self, report: Report) -> Counts:
+        """Makes the folder for a probe's counts, if the session has the probe. Raises `GmgError`."""
+        if not self.spec.probe:
+            return Counts(None)
+        return Counts(await self.from_disk("the folder of the probe's counts", make_folder, report, object()))
 
     def open_log(self, path: str) -> Log:
         """Returns a worker's log, at a path in the session's folder."""

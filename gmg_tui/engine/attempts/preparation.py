@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from gmg_tui.engine.attempts.attempt import Order
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.local_host import Launch, LocalHost
-from gmg_tui.scripts.probe.counts import Counts, make_folder
 from gmg_tui.scripts.torchrun import Meeting
 
 if TYPE_CHECKING:
@@ -19,9 +18,8 @@ class Prepared(NamedTuple):
     """The parts of an attempt that is about to start."""
 
     launch: Launch
-    counts: Counts
     memory_kept: str | None
-    """That the GPU's memory had not been released; None if it had."""
+    """A warning if the GPU's memory had not been released."""
 
 
 async def prepare(
@@ -49,32 +47,7 @@ async def prepare(
     if order.task.rank is not None and (meeting := await worker.rendezvous()) is None:
         return None
     launch = await host.prepare(order, meeting, worker.waits)
-    making = asyncio.ensure_future(_counts(host, worker))
-    try:
-        counts = await asyncio.shield(making)
-    except asyncio.CancelledError:
-        making.add_done_callback(_close)
-        raise
-    return Prepared(launch, counts, kept)
-
-
-async def _counts(host: LocalHost, worker: Worker) -> Counts:
-    if not host.spec.probe:
-        return Counts(None)
-    what = "the folder of the probe's counts"
-    return Counts(await host.from_disk(what, make_folder, worker.waits, object()))
-
-
-def _close(making: asyncio.Future[Counts]) -> None:
-    """Removes the folder that was being made when the attempt was stopped."""
-    if not making.cancelled() and making.exception() is None:
-        making.result().close()
-
-
-def discard(prepared: Prepared | None) -> None:
-    """Removes what was prepared."""
-    if prepared is not None:
-        prepared.counts.close()
+    return Prepared(launch, kept)
 
 
 async def _memory_released(memory: GpuMemory, skipped: asyncio.Event, worker: Worker) -> str | None:

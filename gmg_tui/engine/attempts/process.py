@@ -26,7 +26,7 @@ TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)
 """Exit codes of a process that SIGTERM has ended, and of a shell whose command it has."""
 KILL: tuple[Step, ...] = ((signal.SIGKILL, 5.0),)
 LEFTOVERS: tuple[Step, ...] = ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
-"""For processes that outlive the script."""
+"""Signals for processes that outlive the script."""
 _ENV = shutil.which("env")
 """The program env(1), looked up before anything runs: a folder of PATH may be on a disk that hangs later."""
 ENV_FAILURES = range(125, 128)

@@ -101,7 +101,7 @@ class Agent:
         self._received_at = time.monotonic() + _FIRST_LEADER_GRACE_S
         """When the session's engine last sent something, monotonic seconds; before that, when it should."""
         self._address = ""
-        """By which other machines reach this one; empty until it is known."""
+        """This machine's address for others; empty until it is known."""
 
     async def run(self) -> None:
         """Runs assigned attempts until cancelled, which kills them."""

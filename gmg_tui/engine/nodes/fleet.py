@@ -42,7 +42,7 @@ class Fleet:
     """The nodes; `changed`, `on_all_gone` and `printed` are set before it runs.
 
     Attributes:
-        session_id: Of the session's engine, which agents know it by.
+        session_id: ID of the session's engine for its agents.
         changed: Called when something that is displayed has changed.
         on_all_gone: Called with the reason when no node will come back.
         printed: Called when lines that are followed have arrived.

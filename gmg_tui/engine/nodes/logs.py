@@ -64,7 +64,7 @@ class LogCopies:
         self._grown: dict[str, None] = {}
         """Logs that may have grown, the next first."""
         self._marks: dict[str, object] = {}
-        """By log, the mark of its worker when it last grew."""
+        """The worker's mark when each log last grew."""
         self._copying = asyncio.Lock()
 
     def check(self, path: str, mark: object) -> None:

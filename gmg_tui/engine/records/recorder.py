@@ -48,12 +48,12 @@ class _Occupant:
         self.record = record
         self.logs = logs
         self.workers: dict[str, Worker] = {}
-        """Those of its workers that have reported, by slot."""
+        """Its workers that have reported, by slot."""
         self.since = time.monotonic()
         self.running_since: float | None = None
         """When its first process on these slots was started, monotonic seconds."""
         self.energy_j: float | None = None
-        """Of its attempts on these slots that have ended."""
+        """Energy of its attempts on these slots that have ended."""
 
     @property
     def elapsed_s(self) -> float | None:
@@ -97,9 +97,9 @@ class Recorder:
         self._changed = changed
         self._faults = faults
         self._occupants: dict[str, _Occupant] = {}
-        """By slot."""
+        """The job on each slot."""
         self._had_failed: dict[str, bool] = {}
-        """By slot, if its worker had failed in a plain run at its last change."""
+        """For each slot, if its worker had failed in a plain run at its last change."""
         self._states: dict[str, WorkerState] = {}
         """The last state of each slot's worker."""
         self._beats = 0

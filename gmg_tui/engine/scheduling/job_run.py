@@ -23,7 +23,7 @@ class JobRun:
         again: True if it is to run again once it has left its slots.
         slots: Where it runs.
         group: Its ranks; None if it is one process.
-        workers: Those on its slots.
+        workers: The workers on its slots.
     """
 
     def __init__(

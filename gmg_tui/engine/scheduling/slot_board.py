@@ -44,7 +44,7 @@ def allot(
     otherwise take each slot as it becomes free, and it would wait forever.
 
     Args:
-        jobs: Those that wait, the next first.
+        jobs: The waiting jobs, the next first.
         free: The slots that are ready for a job now.
         usable: All slots that may run jobs sooner or later, the free ones among them.
         may_run: Tells if a job may run on a slot that it does not exclude itself.
@@ -104,7 +104,7 @@ class SlotBoard:
         self._requeued: dict[int, _Card] = {}
         """Jobs that were queued again, and the GPU that they failed on: one that fails on two keeps its failure."""
         self._witnesses: dict[int, _Card] = {}
-        """Those of them that have not ended yet, with the GPU that is suspected for them."""
+        """Requeued jobs that have not ended yet, with the GPU suspected for them."""
         self._reserved = Allotment()
         """The last one that was made."""
         self._nvml_error: str | None = None

@@ -30,7 +30,7 @@ class TrialRun:
         self._read_at_s: float | None = None
         """When a value of the script's metric was last read, in seconds of the attempt."""
         self._integral = 0.0
-        """Of that metric over time."""
+        """Integral of that metric over time."""
         self._start_s: float | None = None
         """When its rate was first known, in seconds of the attempt."""
 

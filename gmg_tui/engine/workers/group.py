@@ -77,7 +77,7 @@ class Group:
     Attributes:
         id: Its name: `g0`, `g1` …
         slots: Where its ranks run, by rank.
-        workers: Of its ranks, in their order; each adds itself.
+        workers: The ranks' workers, in their order; each adds itself.
         policy: Decides when its next attempt is due.
         stuck: The reason that it counts as stuck.
     """
@@ -264,7 +264,7 @@ class Group:
 
     @property
     def state(self) -> WorkerState:
-        """That of its ranks together; while only some have ended, of the others, for whose end those wait."""
+        """The ranks' common state; while only some have ended, the state of the others."""
         states = [self.workers[rank].state for rank in self._without(self._attempt.outcomes)]
         states = states or [worker.state for worker in self.workers]
         runs = self._reports_for_all and WorkerState.RUNNING in states and WorkerState.STOPPING not in states

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gmg_tui.engine.workers.worker import Worker
 
 _MAX_RING_BYTES = 8 << 20
-"""For the lines of all slots together."""
+"""Limit for the lines of all slots together."""
 _MIN_RING_BYTES = 128 << 10
 
 

@@ -43,7 +43,7 @@ class Worker:
         task: What it runs.
         policy: Decides when its next attempt is due; of a rank, the group's.
         rank: Its rank in its group; None outside a group.
-        args, env: Of its next attempt, before placeholders are filled in.
+        args, env: Arguments and environment of its next attempt, before placeholders are filled in.
         newest: Its newest attempt that has, or has had, a process.
         past: Records of the attempts before that.
         stuck: What was observed, if it counts as stuck.
