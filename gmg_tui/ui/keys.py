@@ -27,55 +27,47 @@ WORKER: Final = (
     Binding(
         "x", "app.act('stop')", "Stop", id="stop", tooltip="Stop the worker: SIGINT, SIGTERM, SIGKILL, with waits."
     ),
-    Binding("X", "app.act('kill')", "Kill", id="kill", tooltip="Kill the worker with SIGKILL.", show=False),
+    Binding("X", "app.act('kill')", "Kill", id="kill", tooltip="Kill the worker with SIGKILL."),
     Binding("e", "app.edit", "Edit", id="edit", tooltip="Edit arguments and environment, then restart."),
 )
 """What acts on the selected worker, on screens that show one."""
 
 SESSION: Final = (
     Binding("Q", "queue", "Queue", id="queue", tooltip="Show the queue of a sweep, or the trials of a tuning."),
-    Binding("a", "tried", "Tried", id="tried", tooltip="Show all arguments that were tried.", show=False),
+    Binding("a", "tried", "Tried", id="tried", tooltip="Show all arguments that were tried."),
     Binding("d", "detach", "Detach", id="detach", tooltip="Close the screen; the workers keep running."),
     Binding("ctrl+c", "quit_session", "Quit", show=False),
     Binding("q", "quit_session", "Quit", id="quit", tooltip="Quit: stop the workers or leave them running."),
     Binding("question_mark", "help", "Help", id="help", tooltip="Show the keys, the states and the metrics."),
-    Binding("ctrl+p", "command_palette", "Palette", id="palette", tooltip="Find a command by name.", show=False),
+    Binding("ctrl+p", "command_palette", "Palette", id="palette", tooltip="Find a command by name."),
 )
 """What works on every screen but dialogs."""
 
 _TROUBLE: Final = "Select the next worker that has failed, is lost, stuck, slow or throttled."
+_COPY: Final = "Copy the selected text, or the match, or the newest visible line."
 _MAIN: Final = (
-    Binding("escape", "back", "Back", id="back", tooltip="End the search, the filters and the marks, one by one."),
     Binding("up,k", "move('up')", "Up", id="up", tooltip="Select the worker above.", show=False),
     Binding("down,j", "move('down')", "Down", id="down", tooltip="Select the worker below.", show=False),
     Binding("left,h", "move('left')", "Left", id="left", tooltip="Select the worker to the left.", show=False),
     Binding("right,l", "move('right')", "Right", id="right", tooltip="Select the worker to the right.", show=False),
-    Binding("tab", "tab(1)", "Next tab", id="section", tooltip="Show the next tab of the pane."),
-    Binding("shift+tab", "tab(-1)", "Previous tab", id="previous-section", tooltip="Show the one before.", show=False),
-    Binding("enter", "details", "Enlarge", id="details", tooltip="Give the pane the whole screen; there: edit again."),
     *WORKER,
-    Binding("space", "mark", "Mark", id="mark", tooltip="Mark the worker: actions apply to all marked.", show=False),
     Binding("slash", "search", "Search", id="search", tooltip="Search the log."),
+    Binding("tab", "tab(1)", "Next tab", id="section", tooltip="Show the next tab of the pane."),
+    Binding("shift+tab", "tab(-1)", "Previous tab", id="previous-section", tooltip="Show the tab before.", show=False),
+    Binding("enter", "details", "Enlarge", id="details", tooltip="Enlarge the pane; there, edit as in an attempt."),
+    Binding("escape", "back", "Back", id="back", tooltip="Clear the search, shrink the pane, clear marks and filter."),
+    Binding("exclamation_mark", "trouble", "Next problem", id="trouble", tooltip=_TROUBLE),
+    Binding("space", "mark", "Mark", id="mark", tooltip="Mark the worker: actions apply to all marked."),
+    Binding("p", "show_tab('Processes')", "Processes", id="processes", tooltip="Show the processes on the GPU."),
+    Binding("t", "view", "View", id="view", tooltip="Switch between tiles and table."),
+    Binding("f", "follow", "Follow", id="follow", tooltip="Follow the end of the log, or pause it."),
+    Binding("y", "copy_line", "Copy", id="copy", tooltip=_COPY),
     Binding("n", "search_next('down')", "Next match", id="next", tooltip="Go to the next match.", show=False),
-    Binding("N", "search_next('up')", "Previous match", id="previous", tooltip="Go to the previous one.", show=False),
-    Binding("f", "follow", "Follow", id="follow", tooltip="Follow the end of the log, or pause it.", show=False),
+    Binding("N", "search_next('up')", "Previous match", id="previous", tooltip="Go to the match before.", show=False),
     Binding("pageup", "go('up')", "Page up", id="page-up", tooltip="Scroll the pane up by a page.", show=False),
     Binding("pagedown", "go('down')", "Page down", id="page-down", tooltip="Scroll it down.", show=False),
     Binding("home", "go('home')", "Start", id="first", tooltip="Go to the start of the pane.", show=False),
     Binding("end", "go('end')", "End", id="last", tooltip="Go to its end; the log is followed again.", show=False),
-    Binding(
-        "p", "show_tab('Processes')", "Processes", id="processes", tooltip="Show what runs on the GPU.", show=False
-    ),
-    Binding(
-        "y",
-        "copy_line",
-        "Copy",
-        id="copy",
-        tooltip="Copy the selected text, or the match, or the newest visible line.",
-        show=False,
-    ),
-    Binding("t", "view", "View", id="view", tooltip="Switch between tiles and table."),
-    Binding("exclamation_mark", "trouble", "Next problem", id="trouble", tooltip=_TROUBLE, show=False),
 )
 _EVERYWHERE: Final = tuple(replace(binding, action=f"app.{binding.action}") for binding in SESSION)
 MAIN: Final = tuple(replace(binding, priority=True) for binding in (*_MAIN, *_EVERYWHERE))

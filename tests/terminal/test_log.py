@@ -60,11 +60,11 @@ def test_the_pager_gets_the_terminal_and_the_screen_returns_in_the_new_size(page
         assert len(terminal.text().splitlines()) == 24
         threads = psutil.Process(terminal.pid).num_threads()
         terminal.press("f")
-        terminal.until("log paused")
+        terminal.until(" paused")
         terminal.command("Open log in pager")
         terminal.until("PAGER cooked True True")
         terminal.press("end\r")
-        terminal.until("log paused", lambda text: "PAGER" not in text)
+        terminal.until(" paused", lambda text: "PAGER" not in text)
         wait_until(lambda: psutil.Process(terminal.pid).num_threads() <= threads)
         terminal.quit()
 

@@ -64,9 +64,9 @@ def test_edited_arguments_are_shown_beside_the_rate_before(sim: Sim) -> None:
         workers = _workers()
         assert workers["gpu0"]["attempt"] == 2
         assert workers["gpu1"]["attempt"] == 1
-        terminal.press(ENTER)
-        terminal.until("Charts", " 0│")
-        terminal.press("\t", "\t")
+        terminal.press(ENTER, "\t")
+        terminal.until("PID", "lowest")
+        terminal.press("\t", "\t", "\t")
         terminal.until("-B 4096", "-B 8192")
         terminal.press(ESCAPE)
         terminal.until("gpu0 log", "8 running")
@@ -129,7 +129,7 @@ def test_jobs_are_skipped_retried_and_stopped(terminal: Terminal) -> None:
     terminal.press(END)
     terminal.until("#8 s=608")
     terminal.press("x")
-    terminal.until("1/8 jobs", "1 stopped or skipped", "8  s=608  skipped")  # sorted: `home` is its row
+    terminal.until("1/8 jobs", "1 stopped or skipped", "8 s=608 skipped")  # sorted: `home` is its row
     terminal.press(HOME)
     terminal.until("#8 s=608  skipped")
     terminal.press("r")
@@ -140,10 +140,10 @@ def test_jobs_are_skipped_retried_and_stopped(terminal: Terminal) -> None:
     terminal.until("which is running?")
     terminal.press("y")
     terminal.until("1/8 jobs", "1 stopped or skipped")
-    terminal.until("1  s=601  stopped")
+    terminal.until("1 s=601 stopped")
     terminal.press("f", ENTER)
-    terminal.until(" 0│", "s=6")
-    terminal.press(ESCAPE)
+    terminal.until("PID", "job #")
+    terminal.press(ESCAPE, "Q")
     terminal.until("Skip or stop", "2 active")  # job 8 has the slot: the question that comes next counts once
     terminal.press("q")
     terminal.until("2 jobs are running")
