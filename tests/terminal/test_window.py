@@ -29,9 +29,9 @@ def _cooked(terminal: Terminal) -> bool:
     return bool(local & termios.ECHO and local & termios.ICANON)
 
 
-def _fresh(columns: int, rows: int) -> str:
+def _fresh(columns: int, rows: int, *texts: str) -> str:
     with Terminal(columns=columns, rows=rows, command=PROGRAM) as fresh:
-        return fresh.until("Events", "q Quit")
+        return fresh.until("Events", "q Quit", *texts)
 
 
 def test_a_window_that_was_resized_and_back_is_redrawn() -> None:
@@ -50,7 +50,7 @@ def test_a_window_that_was_resized_and_back_is_redrawn() -> None:
 
 def test_an_exported_size_does_not_freeze_the_screen() -> None:
     with Terminal(columns=80, rows=24, command=PROGRAM, env={"COLUMNS": "200", "LINES": "60"}) as terminal:
-        assert terminal.until("gpu0 log", "q Quit", " 0 lines") == _fresh(*SMALL)
+        assert terminal.until("gpu0 log", "q Quit", " 0 lines") == _fresh(*SMALL, "gpu0 log", " 0 lines")
         terminal.resize(60, 14)
         fresh = _fresh(60, 14)
         terminal.until(lambda text: text == fresh)
