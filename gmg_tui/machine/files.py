@@ -29,7 +29,7 @@ _PRIVATE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
 def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600) -> None:
-    """Write `data`, or its parts, to `path` atomically, replacing the file that is there.
+    """Writes `data`, or its parts, to `path` atomically, replacing the file that is there.
 
     Links are followed, except other users' links in a shared folder, as with the kernel's `protected_symlinks`.
 
@@ -55,7 +55,7 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600
 
 
 def _followed(path: Path) -> Path:
-    """The file that a path means. Raises `OSError` for a link of another user in a folder with the sticky bit."""
+    """Returns the file that a path means. Raises `OSError` for a link of another user in a folder with the sticky bit."""
     for _ in range(MAX_LINKS):
         path = Path(os.path.realpath(path.parent), path.name)
         if not path.is_symlink():
@@ -121,7 +121,7 @@ class Cut(NamedTuple):
     missing: int = 0
 
     def in_stream(self, offset: int) -> int:
-        """The offset in the stream of an offset in the file."""
+        """Returns the offset in the stream of an offset in the file."""
         return offset if offset <= self.start else max(offset, self.end) - self.end + self.start + self.missing
 
     def in_file(self, offset: int) -> int:
@@ -139,7 +139,7 @@ def find_cut(log: BinaryIO) -> Cut:
 
 
 def cut_log(path: Path, most_bytes: int) -> None:
-    """Cut out the middle of a log that is larger than `most_bytes`. Raises `OSError`; the log is unchanged then.
+    """Cuts out the middle of a log that is larger than `most_bytes`. Raises `OSError`; the log is unchanged then.
 
     The file is replaced: who has it open has the old one.
     """
@@ -164,7 +164,7 @@ def cut_log(path: Path, most_bytes: int) -> None:
 
 
 def _after_line(log: BinaryIO, offset: int) -> int:
-    """The offset after the end of the line at `offset`, or `offset` where that is far away."""
+    """Returns the offset after the end of the line at `offset`, or `offset` if that is far away."""
     log.seek(offset)
     return offset + log.read(_LINE_BYTES).find(b"\n") + 1
 

@@ -36,7 +36,7 @@ class LockedFolder(NamedTuple):
     descriptor: int
 
     def remove(self, max_entries: int) -> None:
-        """Remove up to `max_entries` entries, and the folder itself if it is empty then; release the lock."""
+        """Removes up to `max_entries` entries, and the folder itself if it is empty then; releases the lock."""
         with suppress(OSError):
             empty_folder(self.descriptor, max_entries)
             self.path.rmdir()

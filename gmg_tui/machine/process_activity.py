@@ -35,7 +35,7 @@ class Activity:
         self._silent_cpu_s = 0.0
 
     def update(self, members: Iterable[Proc], output: int, now: float) -> None:
-        """Take the latest scan of the worker's live processes.
+        """Updates by the latest scan of the worker's live processes.
 
         `output` grows with each byte that the worker writes; `now` is monotonic seconds.
         """

@@ -26,7 +26,7 @@ _PATIENCE_S = 30.0
 
 
 def job_of(environ: Mapping[str, str]) -> str | None:
-    """The number of the job; None outside one."""
+    """Returns the number of the job; None outside one."""
     return environ.get("SLURM_JOB_ID") or None
 
 
@@ -47,7 +47,7 @@ def remaining_time(job: Allocation | None, now: float) -> RemainingTime | None:
 
 
 def visible(environ: Mapping[str, str], count: int) -> str | None:
-    """The GPUs that are allowed, as NVML counts the `count` that it shows; None for all.
+    """Returns the GPUs that are allowed, as NVML counts the `count` that it shows; None for all.
 
     Where Slurm confines its jobs to their GPUs, `CUDA_VISIBLE_DEVICES` counts from 0 within the job, and so does NVML,
     which does not show the others. Where NVML shows the others all the same, the machine's own indices hold, which
@@ -67,7 +67,7 @@ def visible(environ: Mapping[str, str], count: int) -> str | None:
 
 
 async def run(*command: str) -> tuple[int, str, str]:
-    """Run a command of Slurm's. Returns its exit status, output and standard error; -1 where it does not answer."""
+    """Runs a command of Slurm's. Returns its exit status, output and standard error; -1 if it does not answer."""
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     environ = {**os.environ, **_UNIX_TIME}
     try:
@@ -98,7 +98,7 @@ class AllocationWatch:
         self.newest = Allocation(job) if job is not None else None
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Asks until cancelled."""
         while self.newest is not None:
             status, ends, trouble = await run("squeue", "--noheader", "--format=%e", "--jobs", self.newest.job)
             if status == 0:

@@ -18,7 +18,7 @@ class GmgError(Exception):
 
 
 def nearest(word: str, words: Iterable[str], likeness: float = 0.6) -> str:
-    """A suggestion for a misspelled word, as the last clause of a line; empty where nothing is near."""
+    """Returns a suggestion for a misspelled word, as the last clause of a line; empty if nothing is near."""
     import difflib  # only for an error
 
     near = difflib.get_close_matches(word, sorted(words), 1, likeness)
@@ -29,7 +29,7 @@ _LISTED = 16
 
 
 def listed(words: Iterable[str]) -> str:
-    """The first of `words`, and the number of the others."""
+    """Returns the first of `words`, and the number of the others."""
     chosen = list(words)
     more = f" and {len(chosen) - _LISTED} more" if len(chosen) > _LISTED else ""
     return ", ".join(chosen[:_LISTED]) + more

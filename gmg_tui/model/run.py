@@ -187,5 +187,5 @@ class Session(Struct, frozen=True, omit_defaults=True):
         return f"{', '.join(self.idle)} {stay} idle: {count} slots make groups of {size}"
 
     def slot(self, name: str) -> Slot | None:
-        """The slot called `name`."""
+        """Returns the slot called `name`."""
         return next((slot for slot in self.slots if slot.name == name), None)

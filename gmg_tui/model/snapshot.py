@@ -176,7 +176,7 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
         return tuple(worker for worker in self.workers if not worker.state.ended)
 
     def after_loss(self, reason: str) -> Snapshot:
-        """The snapshot once the engine has died, which is the `reason`: no worker and no trial runs."""
+        """Returns the snapshot once the engine has died, which is the `reason`: no worker and no trial runs."""
         workers = tuple(
             worker
             if worker.state.ended
@@ -187,15 +187,15 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
         return replace(self, workers=workers, tuning=tuning, queue=queue)
 
     def worker(self, slot: str) -> Worker | None:
-        """The worker on `slot`."""
+        """Returns the worker on `slot`."""
         return next((worker for worker in self.workers if worker.slot == slot), None)
 
     def group(self, slot: str) -> RankGroup | None:
-        """The group whose rank is on `slot`."""
+        """Returns the group whose rank is on `slot`."""
         return next((group for group in self.groups if slot in group.slots), None)
 
     def sample(self, gpu: Gpu | None) -> GpuSample | None:
-        """The sample of `gpu`; None on a CPU slot or before the first."""
+        """Returns the sample of `gpu`; None on a CPU slot or before the first."""
         if gpu is None:
             return None
         return next((sample for sample in self.samples if sample.uuid == gpu.uuid), None)
@@ -254,7 +254,7 @@ class Stacks(Struct, frozen=True, omit_defaults=True):
 
 
 def fps_per_watt(session: Session, snapshot: Snapshot) -> float | None:
-    """The FPS of the running workers on GPUs whose power is reported, per watt of these GPUs; None without one.
+    """Returns the FPS of the running workers on GPUs whose power is reported, per watt of these GPUs; None without one.
 
     To a rate that is a whole group's belong the GPUs of all its ranks.
     """

@@ -62,12 +62,12 @@ def escape_json(text: str) -> str:
 
 
 def strip_ansi(raw: bytes) -> bytes:
-    """`raw` without escape sequences."""
+    """Returns `raw` without escape sequences."""
     return ANSI.sub(b"", raw) if b"\x1b" in raw else raw
 
 
 def visible(raw: bytes) -> bytes:
-    """`raw` without escape sequences, and without what backspaces have overwritten on a terminal."""
+    """Returns `raw` without escape sequences, and without what backspaces have overwritten on a terminal."""
     raw = strip_ansi(raw)
     if b"\b" not in raw:
         return raw

@@ -59,7 +59,7 @@ def fastest(rows: Iterable[Tried]) -> Tried | None:
 
 
 def comparable_rate(attempt: Attempt) -> float | None:
-    """An attempt's rate once it has run for long enough to be compared, or to its end; None before."""
+    """Returns an attempt's rate once it has run for long enough to be compared, or to its end; None before."""
     return attempt.rate if attempt.comparable or attempt.state is WorkerState.FINISHED else None
 
 
@@ -69,7 +69,7 @@ def arguments_of(attempt: Attempt) -> tuple[tuple[str, ...], tuple[tuple[str, st
 
 
 def below_median(ran: Iterable[tuple[Slot, Attempt]]) -> dict[str, float]:
-    """The slots that are slow, and how far their rates are below the median, per cent.
+    """Returns the slots that are slow, and how far their rates are below the median, per cent.
 
     A rate is compared with the rates of the same model of GPU and the same arguments.
     """

@@ -177,7 +177,7 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
         return max(self.expected, len(self.trials))
 
     def after_loss(self, reason: str) -> Tuning:
-        """The tuning once its engine has died: no trial runs, and nothing is left to wait for."""
+        """Returns the tuning once its engine has died: no trial runs, and nothing is left to wait for."""
         trials = (
             trial if trial.state.ended else replace(trial, state=TrialState.SKIPPED, reason=reason)
             for trial in self.trials

@@ -18,7 +18,7 @@ _UNIT_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 
 
 def number(value: float) -> str:
-    """A number without a unit, in six significant digits: `1,234.5`, `0.00012`, `1e-07`; an integer in full.
+    """Returns a number without a unit, in six significant digits: `1,234.5`, `0.00012`, `1e-07`; an integer in full.
 
     Floats outside 1e-4 to 1e9 are in scientific notation, so that a value that has diverged stands out.
     """
@@ -30,7 +30,7 @@ def number(value: float) -> str:
 
 
 def fps(value: float | None) -> str:
-    """FPS in full, with thousands commas: `24,013,029`; below 100 with two decimals, as Genesis prints them."""
+    """Returns FPS in full, with thousands commas: `24,013,029`; below 100 with two decimals, as Genesis prints them."""
     if value is None:
         return NOT_KNOWN
     if abs(value) >= 100:
@@ -39,7 +39,7 @@ def fps(value: float | None) -> str:
 
 
 def short(value: float | None) -> str:
-    """A number in at most five characters with its scale: `24.0M`, `192M`, `8,031` becomes `8.03k`."""
+    """Returns a number in at most five characters with its scale: `24.0M`, `192M`, `8,031` becomes `8.03k`."""
     if value is None:
         return NOT_KNOWN
     if not abs(value) < _MAX_SHORT:
@@ -80,17 +80,17 @@ def size(in_bytes: float | None) -> str:
 
 
 def whole(value: float | None) -> str:
-    """A metric of a GPU without decimals: per cent, watts, degrees."""
+    """Returns a metric of a GPU without decimals: per cent, watts, degrees."""
     return NOT_SUPPORTED if value is None else f"{value:.0f}"
 
 
 def change(pct: float | None) -> str:
-    """A measured change in per cent, with its sign and one decimal: `−8.2 %`, `+84.0 %`."""
+    """Returns a measured change in per cent, with its sign and one decimal: `−8.2 %`, `+84.0 %`."""
     return NOT_KNOWN if pct is None else f"{pct:+.1f} %".replace("-0.0 %", "+0.0 %").replace("-", "−")
 
 
 def energy(joules: float | None) -> str:
-    """Energy in watt-hours, as on a bill: `6.2 Wh`, `73 Wh`, `1.4 kWh`."""
+    """Returns energy in watt-hours, as on a bill: `6.2 Wh`, `73 Wh`, `1.4 kWh`."""
     if joules is None:
         return NOT_SUPPORTED
     hours = joules / 3600
@@ -100,7 +100,7 @@ def energy(joules: float | None) -> str:
 
 
 def clock(seconds: float | None) -> str:
-    """A duration as `HH:MM:SS`, after days when there are any: `2d 03:04:05`."""
+    """Returns a duration as `HH:MM:SS`, after days when there are any: `2d 03:04:05`."""
     if seconds is None or not math.isfinite(seconds):
         return NOT_KNOWN
     total = max(0, int(seconds))
@@ -110,7 +110,7 @@ def clock(seconds: float | None) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """A duration in at most two units: `8 s`, `3:05`, `1h 02m`, `2d 03h`."""
+    """Returns a duration in at most two units: `8 s`, `3:05`, `1h 02m`, `2d 03h`."""
     if seconds is None or not math.isfinite(seconds):
         return NOT_KNOWN
     total = max(0, int(seconds))
@@ -143,6 +143,6 @@ def seconds(text: str, *, bare: bool) -> float | None:
 
 
 def count(number: int, noun: str) -> str:
-    """A count with its noun: `1 line`, `4,096 envs`, `2 processes`."""
+    """Returns a count with its noun: `1 line`, `4,096 envs`, `2 processes`."""
     ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
     return f"{number:,} {noun}{ending}"

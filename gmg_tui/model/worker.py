@@ -149,7 +149,7 @@ def own_rates(workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
 
 
 def total_fps(workers: tuple[Worker, ...]) -> float | None:
-    """The sum of the workers' rates; None when there is none.
+    """Returns the sum of the workers' rates; None if there is none.
 
     While any worker is live, the current rates; when all have ended, the rates of their attempts, without those that
     failed.
@@ -224,7 +224,7 @@ def added_up(rates: Sequence[Fps]) -> Fps | None:
 
 
 def combined(attempts: Sequence[Attempt]) -> Attempt:
-    """The attempts of a job's ranks as one, which is the first rank's with the figures of all.
+    """Returns the attempts of a job's ranks as one, which is the first rank's with the figures of all.
 
     Rate, power and energy are added up, utilisation is averaged, and the highest peak of memory counts.
     """

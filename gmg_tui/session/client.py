@@ -69,7 +69,7 @@ class Source(ABC):
 
     @abstractmethod
     async def follow(self, *slots: str, tail: int) -> None:
-        """Receive the lines of these workers from now on, starting with the newest `tail` that exist."""
+        """Follows the lines of these workers, starting with the newest `tail` that exist."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -77,16 +77,16 @@ class Source(ABC):
 
     @abstractmethod
     async def _ask(self, question: Command | Question) -> Any:
-        """The value of the answer to a question. Raises `GmgError` when it was refused, or no answer came."""
+        """Returns the value of the answer to a question. Raises `GmgError` when it was refused, or no answer came."""
 
     async def act(self, action: Action, *slots: str, seen: Mapping[str, Seen] = {}) -> None:
-        """Do something to workers; `seen` is what is meant, by slot, if it matters. Raises `GmgError` when it cannot be done."""
+        """Acts on workers; `seen` is their state as the user saw it, by slot. Raises `GmgError` when it cannot be done."""
         await self._ask(protocol.Act(action, slots, dict(seen)))
 
     async def edit(
         self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str], seen: Mapping[str, Seen] = {}
     ) -> None:
-        """Change arguments and environment and restart. Raises `GmgError` when it cannot be done."""
+        """Changes arguments and environment and restarts. Raises `GmgError` when it cannot be done."""
         await self._ask(protocol.Edit(slots, args, env, dict(seen)))
 
     async def details(self, slot: str) -> Details:
@@ -94,30 +94,30 @@ class Source(ABC):
         return _as(Details, await self._ask(Ask(Topic.DETAILS, slot)))
 
     async def series(self, slot: str) -> Series:
-        """The worker's metrics over its whole life. Raises `GmgError` when there are none."""
+        """Returns the worker's metrics over its whole life. Raises `GmgError` when there are none."""
         return _as(Series, await self._ask(Ask(Topic.SERIES, slot)))
 
     async def curves(self, slot: str) -> dict[str, Curve]:
-        """The metrics of the worker's newest attempt over time, by name. Raises `GmgError` when there is none."""
+        """Returns the metrics of the worker's newest attempt over time, by name. Raises `GmgError` when there is none."""
         return _as(dict[str, Curve], await self._ask(Ask(Topic.CURVES, slot)))
 
     async def queue(self, first: int, count: int) -> tuple[JobRecord, ...]:
-        """A part of the queue: `count` jobs from position `first` on. Raises `GmgError` in a plain run.
+        """Returns a part of the queue: `count` jobs from position `first` on. Raises `GmgError` in a plain run.
 
         Ended jobs come first, in the order of their ends, then the running ones, then the waiting ones, the next first.
         """
         return _as(tuple[JobRecord, ...], await self._ask(Ask(Topic.QUEUE, "", first, count)))
 
     async def act_on_jobs(self, action: QueueAction, *jobs: int) -> None:
-        """Do something to jobs of the queue. Raises `GmgError` when it cannot be done."""
+        """Acts on jobs of the queue. Raises `GmgError` when it cannot be done."""
         await self._ask(protocol.ActOnJobs(action, jobs))
 
     async def use_slot(self, slot: str, *, used: bool) -> None:
-        """Let jobs start on a slot, or stop letting them. Raises `GmgError` when that cannot be done."""
+        """Lets jobs start on a slot, or stops letting them. Raises `GmgError` when that cannot be done."""
         await self._ask(protocol.UseSlot(slot, used))
 
     async def tried(self) -> tuple[Tried, ...]:
-        """All that was tried in the session, the newest first. Raises `GmgError` when the engine does not answer."""
+        """Returns the results by arguments, the newest first. Raises `GmgError` when the engine does not answer."""
         return _as(tuple[Tried, ...], await self._ask(Ask(Topic.TRIED)))
 
     async def happened(self) -> tuple[Occurrence, ...]:
@@ -129,7 +129,7 @@ class Source(ABC):
         return _as(tuple[Stacks, ...], await self._ask(protocol.ReadStacks(slot)))
 
     async def end(self, *, kill: bool = False) -> None:
-        """Stop (or kill) all workers. Returns when the engine has accepted that, not when they have ended."""
+        """Stops (or kills) all workers. Returns when the engine has accepted that, not when they have ended."""
         await self._ask(protocol.End(kill))
 
 
@@ -153,7 +153,7 @@ class EngineClient(Source):
 
     @classmethod
     async def connect(cls, path: Path, session_id: str = "", *, readonly: bool = False) -> Self:
-        """Say hello to the engine at `path`; with an id, only to that session's.
+        """Says hello to the engine at `path`; with an id, only to that session's.
 
         With `readonly` the engine is to refuse all that would change something.
 
@@ -232,7 +232,7 @@ class EngineClient(Source):
             self._fail("the connection to the engine was closed")
 
     def _complete(self, update: Update) -> Update:
-        """The update with the workers that it leaves out, as they were before."""
+        """Returns the update with the workers that it leaves out, as they were before."""
         snapshot = update.snapshot
         if update.partial:
             changed = {worker.slot: worker for worker in snapshot.workers}
@@ -242,19 +242,19 @@ class EngineClient(Source):
         return Update(snapshot)
 
     async def follow(self, *slots: str, tail: int) -> None:
-        """Receive the lines of these workers from now on, starting with the newest `tail` that exist."""
+        """Follows the lines of these workers, starting with the newest `tail` that exist."""
         await self._send(protocol.Follow(slots, tail))
 
     async def set_slot(self, slot: str, assignment: msgspec.Raw) -> None:
-        """Send what a slot of an agent is to run. Raises `GmgError` where that is refused."""
+        """Assigns work to a slot of an agent. Raises `GmgError` if refused."""
         await self._ask(protocol.SetSlot(slot, assignment))
 
     async def read_log(self, path: str, offset: int) -> LogPart:
-        """A part of a log that an agent keeps, by its path in the session's folder. Raises `GmgError`."""
+        """Returns a part of a log that an agent keeps, by its path in the session's folder. Raises `GmgError`."""
         return _as(LogPart, await self._ask(protocol.ReadLog(path, offset)))
 
     async def close(self) -> None:
-        """Disconnect; the engine keeps running."""
+        """Disconnects; the engine keeps running."""
         self._fail("this client has disconnected")
         self._writer.close()
         try:
@@ -304,7 +304,7 @@ def _is_missing(path: Path) -> bool:
 
 
 def _as(kind: type[T], value: object) -> T:
-    """The value of an answer. Raises `GmgError` where it is of another type."""
+    """Returns the value of an answer. Raises `GmgError` if it is of another type."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:

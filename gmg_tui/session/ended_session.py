@@ -69,17 +69,17 @@ class EndedSession(Source):
         return cls(await asyncio.to_thread(_welcome, folder, session, loss), folder, loss=loss)
 
     async def events(self) -> AsyncIterator[Update | Lines | Bye]:
-        """The log lines that were requested."""
+        """Yields the log lines that were requested."""
         while True:
             yield await self._lines.get()
 
     async def follow(self, *slots: str, tail: int) -> None:
-        """Send the last lines of these workers' logs. Raises `GmgError` when a log cannot be read."""
+        """Sends the last lines of these workers' logs. Raises `GmgError` when a log cannot be read."""
         for worker in filter(None, map(self.welcome.snapshot.worker, slots)):
             await self._lines.put(await asyncio.to_thread(self._last_lines, worker))
 
     def _last_lines(self, worker: Worker) -> Lines:
-        """The end of a worker's log; in a sweep of its newest job's."""
+        """Returns the end of a worker's log; in a sweep of its newest job's."""
         logs = [f"{LOGS}/{worker.slot}.log"]
         if worker.job is not None:
             with open_store(self._folder / STORE) as stored:
@@ -94,7 +94,7 @@ class EndedSession(Source):
         return Lines(worker.slot, max(0, worker.log_lines - len(lines)), lines)
 
     def _queue(self, first: int, count: int) -> tuple[JobRecord, ...]:
-        """A part of the queue: what ended in order of its end, then the rest in order of the queue."""
+        """Returns a part of the queue: what ended in order of its end, then the rest in order of the queue."""
 
         def order(job: JobRecord) -> tuple[bool, float, int]:
             return not job.state.ended, (job.ended or 0.0) if job.state.ended else job.position, job.number
@@ -103,7 +103,7 @@ class EndedSession(Source):
             return tuple(sorted(stored.jobs, key=order)[first : first + max(0, count)])
 
     def _details(self, slot: str) -> Details:
-        """A worker's attempts; its environment and the processes on its GPU were not recorded."""
+        """Returns a worker's attempts; its environment and the processes on its GPU were not recorded."""
         worker, spec = self.welcome.snapshot.worker(slot), self.welcome.session.spec
         if worker is None:
             raise GmgError(f"no job has run on {slot}", 1)
@@ -153,7 +153,7 @@ class EndedSession(Source):
         return tuple(structs.replace(event, number=number) for number, event in enumerate(events, 1))
 
     def _concluded(self, attempt: Attempt) -> Attempt:
-        """The attempt, as its engine's death left it where it has no end."""
+        """Returns the attempt; without an end, as its engine's death left it."""
         if attempt.state.ended or not attempt.number:
             return attempt
         ended = max(attempt.started, self.welcome.snapshot.time) if attempt.ended is None else attempt.ended
@@ -188,7 +188,7 @@ class EndedSession(Source):
 
 
 def _welcome(folder: Path, session: Session, loss: str) -> Welcome:
-    """The session as it was last, with the GPUs as they were while its workers ran. Raises `GmgError`."""
+    """Returns the session as it was last, with the GPUs as they were while its workers ran. Raises `GmgError`."""
     with open_store(folder / STORE) as stored:
         snapshot = stored.last_snapshot
         if snapshot is None:
@@ -202,7 +202,7 @@ def _welcome(folder: Path, session: Session, loss: str) -> Welcome:
 
 
 def _samples(session: Session, snapshot: Snapshot, stored: Stored) -> tuple[GpuSample, ...]:
-    """The GPUs while their workers ran: after the end of all workers a snapshot has idle ones."""
+    """Returns the GPUs while their workers ran: after the end of all workers a snapshot has idle ones."""
     samples = {sample.uuid: sample for sample in snapshot.samples}
     metrics, newest = stored.last_metrics(), dict[str, float]()
     for worker in snapshot.workers:
@@ -229,7 +229,7 @@ def _samples(session: Session, snapshot: Snapshot, stored: Stored) -> tuple[GpuS
 
 
 def _log_end(path: Path) -> tuple[str, ...]:
-    """The last lines of a log. Raises `OSError`."""
+    """Returns the last lines of a log. Raises `OSError`."""
     with reading(path) as file:
         start = max(0, file.seek(0, os.SEEK_END) - _LOG_BYTES)
         file.seek(start)

@@ -65,7 +65,7 @@ def size(text: object) -> int | None:
 
 
 def words(text: object) -> tuple[str, ...]:
-    """The words of a text in the shell's syntax, as Click's `type`."""
+    """Returns the words of a text in the shell's syntax, as Click's `type`."""
     if isinstance(text, tuple):  # Click converts a default again
         return text
     try:
@@ -85,7 +85,7 @@ class FloatRange(click.FloatRange):
     """A range of numbers without NaN, which compares with no bound."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number of a text. Raises `click.BadParameter`."""
+        """Returns the number of a text. Raises `click.BadParameter`."""
         number: float = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail(f"{value} is not a number", param, ctx)
@@ -96,7 +96,7 @@ class Seconds(FloatRange):
     """A range of seconds, given as a number or as a time with its unit."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The seconds of a text. Raises `click.BadParameter`."""
+        """Returns the seconds of a text. Raises `click.BadParameter`."""
         seconds = units.seconds(str(value), bare=True)
         if seconds is None:
             self.fail(f"{value}: give seconds, or a time with its unit, such as 90s, 15m or 1h30m", param, ctx)
@@ -263,7 +263,7 @@ class Options(SimpleNamespace):
     below: Mapping[str, Any] = MappingProxyType({})
 
     def replace(self, **values: Any) -> Options:
-        """These values, but for `values`."""
+        """Returns these values, but for `values`."""
         return Options(**{**vars(self), **values})
 
 

@@ -92,7 +92,7 @@ def check_name(name: str) -> str:
 
 
 def folders() -> list[Path]:
-    """The folders in the sessions' folder that have a session's name. Raises `GmgError` if that cannot be read."""
+    """Returns the folders in the sessions' folder that have a session's name. Raises `GmgError` if that cannot be read."""
     try:
         return [folder for folder in sessions_folder().iterdir() if _NAME.fullmatch(folder.name)]
     except FileNotFoundError:
@@ -128,7 +128,7 @@ def restore_rights(folder: Path) -> bool:
 
 
 def create(name: str | None, script: str) -> Path:
-    """Make the folder of a session called `name`, or `script` and the first free number.
+    """Makes the folder of a session called `name`, or named after `script` and the first free number.
 
     Returns:
         The folder, with the folder for logs in it, both private to this user (mode 0700).
@@ -214,7 +214,7 @@ def bind_socket(path: Path) -> socket.socket | None:
 
 
 def remove_stale_socket(path: Path) -> None:
-    """Remove a socket at which no process listens; an engine that it hits makes its own again. Raises `OSError`."""
+    """Removes a socket at which no process listens; an engine that it hits makes its own again. Raises `OSError`."""
     if not path.is_socket():
         return
     with socket.socket(socket.AF_UNIX) as client:
@@ -241,7 +241,7 @@ def check_peer(connection: socket.socket) -> None:
 
 
 def lock(folder: Path) -> int:
-    """Open the engine's log for appending, and lock it for the lifetime of this process.
+    """Opens the engine's log for appending, and locks it for the lifetime of this process.
 
     The lock shows that the engine is alive: unlike a PID file it cannot be left behind or name another process.
 
@@ -266,7 +266,7 @@ def lock(folder: Path) -> int:
 
 
 def _acquire(descriptor: int) -> bool:
-    """Lock an open engine's log; False if another process holds the lock for longer than a moment."""
+    """Locks an open engine's log. Returns False if another process holds the lock for long."""
     deadline = time.monotonic() + _LOCK_TIMEOUT_S
     while not (taken := _flock(descriptor, fcntl.LOCK_EX)):
         if time.monotonic() >= deadline:

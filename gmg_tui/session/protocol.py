@@ -250,13 +250,13 @@ class ProtocolError(ConnectionError):
 
 
 def frame(message: Request | Message) -> bytes:
-    """The bytes that carry `message`."""
+    """Returns the bytes that carry `message`."""
     body = _encoder.encode(message)
     return len(body).to_bytes(_LENGTH_BYTES, "big") + body
 
 
 async def read_request(reader: asyncio.StreamReader) -> Request:
-    """The next message of a client.
+    """Returns the next message of a client.
 
     Raises:
         ProtocolError: It is not a request, or longer than `MAX_REQUEST_BYTES`.

@@ -123,7 +123,7 @@ class Record(Struct, frozen=True):
         return structs.replace(snapshot, workers=workers, time=snapshot.time + late_s, elapsed_s=elapsed_s)
 
     def after_loss(self, died: float) -> Record:
-        """The record once the engine has died, at that Unix time: no worker and no job runs."""
+        """Returns the record once the engine has died, at that Unix time: no worker and no job runs."""
         workers = tuple(
             worker
             if worker.state.ended
@@ -175,7 +175,7 @@ class SessionEntry(Struct, frozen=True):
 
 
 def job_log(job: JobRecord) -> str:
-    """The path of a job's log in its session's folder, whether or not it has run; of a group, rank 0's."""
+    """Returns the path of a job's log in its session's folder, whether or not it has run; of a group, rank 0's."""
     return job.log or f"{LOGS}/{job.number:04}-{job.name}.log"
 
 
@@ -201,7 +201,7 @@ def parting_text(session: Session, reason: str) -> str:
 
 
 def write_record(record: Record) -> None:
-    """Write `session.json`. Raises `OSError`.
+    """Writes `session.json`. Raises `OSError`.
 
     Where the disk has no room for another file, an end is written over the record before, whose blanks leave room for it.
     """
@@ -261,7 +261,7 @@ def listing() -> list[SessionEntry]:
 
 
 def find(name: str | None, *, running: bool) -> SessionEntry:
-    """The session called `name`, or the newest one; with `running`, one whose engine is alive on this machine.
+    """Returns the session called `name`, or the newest one; with `running`, one whose engine is alive on this machine.
 
     Raises `GmgError` where there is none.
     """
@@ -296,7 +296,7 @@ def _check_readable(name: str) -> None:
 
 
 def clear_lost(report: Callable[[str], None]) -> None:
-    """Kill what lost sessions of this user left on this machine, and update their records, each once.
+    """Kills the leftovers of lost sessions of this user on this machine, and updates their records.
 
     The watchdog of a killed engine ends its workers and keeps its lock until it has, which takes seconds: until then the
     session counts as running. What is left comes from both dying together: workers, a socket, and the record.
@@ -326,7 +326,7 @@ def clear_lost(report: Callable[[str], None]) -> None:
 
 
 def _kill(session: Session, report: Callable[[str], None]) -> list[int]:
-    """Kill (SIGKILL) what is left of `session`; the PIDs that the kernel does not end."""
+    """Kills (SIGKILL) the leftovers of `session`. Returns the PIDs that the kernel does not end."""
     import psutil
 
     reported = set[int]()
@@ -344,7 +344,7 @@ def _kill(session: Session, report: Callable[[str], None]) -> list[int]:
 
 
 def processes_of(session: Session) -> list[psutil.Process]:
-    """The processes whose environment has the id of `session`; not this one, its ancestors, or zombies."""
+    """Returns the processes whose environment has the id of `session`; not this one, its ancestors, or zombies."""
     import psutil
 
     spared = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}

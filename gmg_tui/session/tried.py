@@ -28,7 +28,7 @@ class TriedArguments:
         """The one with the newest attempt is the last."""
 
     def add(self, slot: str, attempt: Attempt) -> None:
-        """Take an attempt that has ended."""
+        """Adds an attempt that has ended."""
         key = arguments_of(attempt)
         self._sets[key] = [*self._sets.pop(key, ()), (slot, attempt)][-_MAX_ATTEMPTS:]
         if len(self._sets) > MAX_SETS:
@@ -37,7 +37,7 @@ class TriedArguments:
             del self._sets[min(older, key=lambda key: rates[key] or 0.0)]
 
     def view(self, live: Iterable[_Ran], now: float) -> tuple[Tried, ...]:
-        """All sets of arguments, with the `live` attempts, the newest first; `now` is Unix seconds."""
+        """Returns all sets of arguments, with the `live` attempts, the newest first; `now` is Unix seconds."""
         sets = dict(self._sets)
         for slot, attempt in live:
             key = arguments_of(attempt)

@@ -69,7 +69,7 @@ def text_of(question: Callable[..., str | bytes], *arguments: object) -> str:
 
 
 def _reason(error: pynvml.NVMLError) -> str:
-    """NVML's own words for an error, which it may have from the driver."""
+    """Returns NVML's own words for an error, which it may have from the driver."""
     return text_of(str, error) or f"error {error.value}"
 
 
@@ -78,7 +78,7 @@ class NvmlUnavailable(Exception):  # noqa: N818 - it is a state of the machine, 
 
 
 def unavailable(error: pynvml.NVMLError) -> NvmlUnavailable:
-    """The error for the user when NVML as a whole fails with `error`."""
+    """Returns the error for the user when NVML as a whole fails with `error`."""
     return NvmlUnavailable(
         _TEXTS.get(error.value) or f"NVML fails: {_reason(error)}; `nvidia-smi` and `dmesg` may have details"
     )
@@ -100,7 +100,7 @@ class Asker:
         """One line on the last refused query; None if none was refused, or only as unsupported."""
 
     def __call__(self, question: Callable[..., _T], *arguments: object) -> _T | None:
-        """The answer to `question(handle, *arguments)`; None if the GPU does not give one.
+        """Returns the answer to `question(handle, *arguments)`; None if the GPU does not give one.
 
         Raises `pynvml.NVMLError` when the GPU is lost or NVML is gone (`FATAL`).
         """
@@ -114,7 +114,7 @@ class Asker:
             return None
 
     def text(self, question: Callable[..., str | bytes]) -> str | None:
-        """The answer to `question(handle)` as `text_of` cleans it; None as for other questions."""
+        """Returns the answer to `question(handle)` as `text_of` cleans it; None as for other questions."""
         return self(lambda handle: text_of(question, handle))
 
 

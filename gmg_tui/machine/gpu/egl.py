@@ -59,19 +59,19 @@ class EglProbe:
         return asyncio.shield(self.begin()).__await__()
 
     def begin(self) -> asyncio.Task[EglMap]:
-        """Start the probe, once. Returns it."""
+        """Starts the probe, once. Returns it."""
         if self._task is None:
             self._task = asyncio.create_task(probe())
         return self._task
 
     def cancel(self) -> None:
-        """Stop probing."""
+        """Stops probing."""
         if self._task is not None:
             self._task.cancel()
 
 
 async def probe(timeout_s: float = 10.0) -> EglMap:
-    """Ask EGL in a helper process, which may crash or hang without harm, and is killed after `timeout_s`."""
+    """Asks EGL in a helper process, which may crash or hang without harm, and is killed after `timeout_s`."""
     visible = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     # -P keeps its folder out of the import path: the modules there may be named like the standard library's.
     command = (sys.executable, "-P", "-S", str(_PROGRAM))

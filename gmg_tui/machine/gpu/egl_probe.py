@@ -22,7 +22,7 @@ _MAX_DEVICES = 256
 
 
 def devices() -> list[dict[str, int | str | None]]:
-    """All devices in EGL's order, as Genesis asks for them (pyrender/platforms/egl.py).
+    """Returns all devices in EGL's order, as Genesis asks for them (pyrender/platforms/egl.py).
 
     Raises `OSError` if there is no libEGL, or it lacks the device extensions.
     """
@@ -56,7 +56,7 @@ def devices() -> list[dict[str, int | str | None]]:
 
 
 def pci_address(drm_file: str, sys: Path = Path("/sys")) -> str | None:
-    """The PCI address of a DRM node such as `/dev/dri/card1`: `0000:1b:00.0`; None when sysfs does not have it."""
+    """Returns the PCI address of a DRM node such as `/dev/dri/card1`: `0000:1b:00.0`; None when sysfs does not have it."""
     try:
         return (sys / "class" / "drm" / Path(drm_file).name / "device").resolve(strict=True).name
     except OSError:

@@ -56,7 +56,7 @@ class Gpm:
         return self._newest
 
     def free(self) -> None:
-        """Free the memory; nothing is read any more."""
+        """Frees the memory; nothing is read any more."""
         self._off, self._newest = True, None
         for sample in self._samples:
             with contextlib.suppress(pynvml.NVMLError):

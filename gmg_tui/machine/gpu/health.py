@@ -65,7 +65,7 @@ def _fields(ask: Asker) -> list[int | None]:
 
 
 def judged(health: GpuHealth) -> GpuHealth:
-    """`health` with what is wrong by it, the fatal first."""
+    """Returns `health` with its faults, the fatal first."""
     troubles = sorted(_troubles(health), key=lambda trouble: not trouble.fatal)
     return structs.replace(health, troubles=tuple(troubles))
 
@@ -106,7 +106,7 @@ class Healths:
         return self._newest.get(uuid)
 
     def update(self, uuid: str, ask: Asker) -> GpuHealth | None:
-        """Read a GPU's health; the Xids stay. Returns what `of` does. Raises what an `Asker` raises."""
+        """Reads a GPU's health; the Xids stay. Returns what `of` does. Raises the errors of `Asker`."""
         health = read(ask)
         with self._lock:
             if before := self._newest.get(uuid):
@@ -116,7 +116,7 @@ class Healths:
         return self.of(uuid)
 
     def add_xid(self, uuid: str, code: int) -> None:
-        """Count an Xid of a GPU, and judge its health again."""
+        """Counts an Xid of a GPU, and judges its health again."""
         with self._lock:
             health = self._newest.get(uuid) or GpuHealth()
             before = next((xid for xid in health.xids if xid.code == code), None)

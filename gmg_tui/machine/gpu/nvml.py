@@ -65,7 +65,7 @@ class Nvml:
 
     @classmethod
     def open(cls, retry_s: float = RETRY_S) -> Nvml:
-        """Initialise NVML. Raises `NvmlUnavailable` if there is no driver, or this user may not use it."""
+        """Initialises NVML. Raises `NvmlUnavailable` if there is no driver, or this user may not use it."""
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
@@ -73,7 +73,7 @@ class Nvml:
         return cls(retry_s)
 
     def close(self) -> None:
-        """Shut NVML down, whether or not it still answers; no other thread may be using it."""
+        """Shuts NVML down, whether or not it still answers; no other thread may be using it."""
         for gpm in self._gpms.values():
             gpm.free()
         for events in self._xids.values():
@@ -83,7 +83,7 @@ class Nvml:
             pynvml.nvmlShutdown()
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs in the order of their NVML indices; a GPU in MIG mode is followed by its instances.
+        """Returns the GPUs in the order of their NVML indices; a GPU in MIG mode is followed by its instances.
 
         A GPU or instance that does not even give its UUID (lost earlier, or not this user's) is in `silent` instead.
         Raises `NvmlUnavailable` when NVML as a whole does not answer.
@@ -105,7 +105,7 @@ class Nvml:
         return tuple(gpus)
 
     def index_of(self, uuid: str) -> int:
-        """The current NVML index of a GPU.
+        """Returns the current NVML index of a GPU.
 
         Raises `NvmlUnavailable` when the GPU or NVML as a whole does not answer.
         """
@@ -118,7 +118,7 @@ class Nvml:
             raise NvmlUnavailable(f"{uuid}: {gpu_trouble(error)}") from error
 
     def check_health(self, gpu: Gpu) -> GpuHealth | None:
-        """Read the health of a GPU, or of the GPU that a MIG instance is on; samples have it from then on.
+        """Reads the health of a GPU, or of the GPU that a MIG instance is on; samples have it from then on.
 
         Returns None if it reports none, or does not answer.
         """
@@ -131,7 +131,7 @@ class Nvml:
             return None  # `read` reports it, and decides when it is tried again
 
     def take_xids(self, gpus: Iterable[Gpu]) -> bool:
-        """Take the Xids of these GPUs since the last time; samples have them from then on. Returns whether there were any.
+        """Adds the new Xids of these GPUs to later samples. Returns whether there were any.
 
         A GPU that does not answer is registered once it does. Call it in one thread only. Does not wait.
         """
@@ -159,7 +159,7 @@ class Nvml:
             events.free()
 
     def read(self, gpu: Gpu, *, slow: bool, activity: bool = False) -> GpuSample:
-        """A sample of `gpu`. Trouble with the GPU, or with NVML as a whole, is in the sample, never raised.
+        """Returns a sample of `gpu`. Trouble with the GPU, or with NVML as a whole, is in the sample, never raised.
 
         Args:
             gpu: The GPU or MIG instance. Instances report their memory and processes; utilisation, power and
@@ -248,7 +248,7 @@ class Nvml:
         return True
 
     def _fail(self, error: pynvml.NVMLError) -> NvmlUnavailable:
-        """Record that NVML as a whole does not answer: all handles are invalid."""
+        """Records that NVML as a whole does not answer: all handles are invalid."""
         trouble = unavailable(error)
         self.error = str(trouble)
         self._retry_at = time.monotonic() + self._retry_s
@@ -264,7 +264,7 @@ class Nvml:
 
 
 def driver_version() -> str | None:
-    """The driver's version as nvidia-smi shows it; None if unknown."""
+    """Returns the driver's version as nvidia-smi shows it; None if unknown."""
     try:
         return text_of(pynvml.nvmlSystemGetDriverVersion) or None
     except pynvml.NVMLError:
@@ -272,7 +272,7 @@ def driver_version() -> str | None:
 
 
 def cuda_version() -> str | None:
-    """The newest CUDA that the driver runs, such as 12.8; None if unknown."""
+    """Returns the newest CUDA that the driver runs, such as 12.8; None if unknown."""
     try:
         version = plausible(int(pynvml.nvmlSystemGetCudaDriverVersion_v2()), _MAX_CUDA)
     except pynvml.NVMLError:
@@ -281,7 +281,7 @@ def cuda_version() -> str | None:
 
 
 def _gpu_and_instances(index: int, silent: list[tuple[int, str]]) -> list[Gpu]:
-    """A GPU and its MIG instances; those that do not give their UUID are added to `silent`.
+    """Returns a GPU and its MIG instances; those that do not give their UUID are added to `silent`.
 
     Raises `pynvml.NVMLError` or `NvmlUnavailable` where the GPU itself does not.
     """

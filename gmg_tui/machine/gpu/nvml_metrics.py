@@ -61,7 +61,7 @@ def fast(ask: Asker, kept: GpuSample) -> GpuSample:
 
 
 def slow(ask: Asker, uuid: str) -> GpuSample:
-    """The metrics that change rarely or are expensive, in a sample without the others.
+    """Returns the metrics that change rarely or are expensive, in a sample without the others.
 
     PCIe throughput is the expensive one: the driver counts for 20 ms in each direction (nvml.h, nvmlDeviceGetPcieThroughput).
     Raises what an `Asker` raises.
@@ -79,12 +79,12 @@ def slow(ask: Asker, uuid: str) -> GpuSample:
 
 
 def power_limit_w(ask: Asker) -> float | None:
-    """The enforced limit: the lowest of those set by the GPU, the driver and the user."""
+    """Returns the enforced limit: the lowest of those set by the GPU, the driver and the user."""
     return _scaled(ask(pynvml.nvmlDeviceGetEnforcedPowerLimit), 1000, _MAX_POWER_W) or None
 
 
 def memory_total_mib(ask: Asker) -> int | None:
-    """The GPU's memory, or the instance's."""
+    """Returns the GPU's memory, or the instance's."""
     memory = _memory(ask)
     return memory.total // MIB if memory else None
 
@@ -109,7 +109,7 @@ def _throttle(ask: Asker) -> tuple[str, ...] | None:
 
 
 def throttle_reasons(mask: int) -> tuple[str, ...]:
-    """The reasons in `mask`, the answer of `nvmlDeviceGetCurrentClocksEventReasons`, in short words.
+    """Returns the reasons in `mask`, the answer of `nvmlDeviceGetCurrentClocksEventReasons`, in short words.
 
     The driver sets "hw slowdown" together with its cause; only the cause is kept then.
     """
@@ -119,7 +119,7 @@ def throttle_reasons(mask: int) -> tuple[str, ...]:
 
 
 def _processes(ask: Asker, most_mib: float) -> tuple[GpuProcess, ...] | None:
-    """Compute and graphics processes, each PID once, by PID; none has more memory than the GPU."""
+    """Returns compute and graphics processes, each PID once, by PID; none has more memory than the GPU."""
     lists = (
         ask(pynvml.nvmlDeviceGetComputeRunningProcesses_v3),
         ask(pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3),

@@ -81,5 +81,5 @@ def _describe(process: GpuProcess) -> GpuProcess:
 
 
 def _clean(text: str | None) -> str | None:
-    """`text` without control characters, if there is any; a process chooses its own name and command line."""
+    """Returns `text` without control characters, if there is any; a process chooses its own name and command line."""
     return clean(text.encode("utf-8", "replace")) if text else None

@@ -34,7 +34,7 @@ class Sampler:
     """
 
     def __init__(self, gpus: tuple[Gpu, ...], interval_s: float, deliver: Deliver, nvml: Driver) -> None:
-        """Prepare to sample `gpus` every `interval_s`; the owner of `nvml` closes it after `stop`."""
+        """Prepares to sample `gpus` every `interval_s`; the owner of `nvml` closes it after `stop`."""
         self._gpus = gpus
         self._interval_s = interval_s
         self._deliver = deliver
@@ -47,11 +47,11 @@ class Sampler:
         self._health = threading.Thread(target=self._run_health, name="nvml-health", daemon=True)
 
     def start(self) -> None:
-        """Start; the first round follows at once."""
+        """Starts; the first round follows at once."""
         self._thread.start()
 
     def stop(self, wait_s: float = 2.0) -> bool:
-        """End the threads, waiting for `wait_s` at most, as a driver may hang. Returns whether they have ended."""
+        """Ends the threads, waiting for `wait_s` at most, as a driver may hang. Returns whether they have ended."""
         self._stopping = True
         self._wake.set()
         self._look.set()

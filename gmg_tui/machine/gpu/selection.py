@@ -17,7 +17,7 @@ Silent = Sequence[tuple[int, str]]
 
 
 def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None, silent: Silent = ()) -> tuple[Slot, ...]:
-    """The slots to run on, in the requested order.
+    """Returns the slots to run on, in the requested order.
 
     A GPU in MIG mode stands for its instances, since CUDA does not run on it as a whole; its index selects all of them.
 
@@ -81,14 +81,14 @@ def unanswered(silent: Silent) -> str:
 
 
 def cpu_slots(number: int) -> tuple[Slot, ...]:
-    """`number` slots that share the CPU. Raises `GmgError` if `number` is less than one."""
+    """Returns `number` slots that share the CPU. Raises `GmgError` if `number` is less than one."""
     if number < 1:
         raise GmgError(f"--cpu {number}: give the number of CPU slots, 1 or more")
     return tuple(Slot(name=f"cpu{index}") for index in range(number))
 
 
 def no_gpu(reason: str) -> GmgError:
-    """The error for a machine, or a moment, without a GPU to run on; `reason` is a clause without a full stop."""
+    """Returns the error for a machine, or a moment, without a GPU to run on; `reason` is a clause without a full stop."""
     return GmgError(f"no GPU: {reason}; run on the CPU with --cpu N, or try `gmg-tui demo`")
 
 
@@ -99,7 +99,7 @@ def _slot(gpu: Gpu) -> Slot:
 
 
 def _resolve(devices: tuple[Gpu, ...], silent: Silent, wanted: list[str], source: str) -> tuple[Gpu, ...]:
-    """The GPUs and instances that a list names, in its order, each once."""
+    """Returns the GPUs and instances that a list names, in its order, each once."""
     chosen: list[Gpu] = []
     for entry in filter(None, (entry.strip() for entry in wanted)):
         for gpu in _named(devices, silent, entry, source):

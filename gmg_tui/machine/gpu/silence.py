@@ -30,7 +30,7 @@ def gave_up(waited_s: float) -> str:
 
 
 def open_nvml() -> tuple[Nvml, tuple[Gpu, ...]]:
-    """NVML, and the GPUs. Raises `NvmlUnavailable` if there is no driver, or it does not answer in time."""
+    """Returns NVML, and the GPUs. Raises `NvmlUnavailable` if there is no driver, or it does not answer in time."""
     return answer_of(lambda: (nvml := Nvml.open(), nvml.gpus()))
 
 

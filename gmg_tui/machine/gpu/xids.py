@@ -131,6 +131,6 @@ class XidEvents:
             yield int(event.eventData)
 
     def free(self) -> None:
-        """Stop listening."""
+        """Stops listening."""
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlEventSetFree(self._set)

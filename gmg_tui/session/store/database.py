@@ -127,12 +127,12 @@ _NANS = {f"{NAN}{value}" for value in ("nan", "inf", "-inf")}
 
 
 def encode(value: Any) -> str:
-    """`value` as JSON."""
+    """Returns `value` as JSON."""
     return msgspec.json.encode(value).decode()
 
 
 def write(db: sqlite3.Connection, records: Iterable[Record]) -> None:
-    """Write all of these in one transaction. A job without results keeps those in the store."""
+    """Writes all of these in one transaction. A job without results keeps those in the store."""
     db.execute("BEGIN IMMEDIATE")
     try:
         for record in records:
@@ -145,7 +145,7 @@ def write(db: sqlite3.Connection, records: Iterable[Record]) -> None:
 
 
 def _without_nan(value: Any) -> Any:
-    """A result as JSON can hold it: NaN and infinities as texts, which `with_nan` reads."""
+    """Returns a result as JSON can hold it: NaN and infinities as texts, which `with_nan` reads."""
     if isinstance(value, dict):
         return {name: _without_nan(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -154,7 +154,7 @@ def _without_nan(value: Any) -> Any:
 
 
 def with_nan(value: Any) -> Any:
-    """A result as it was before it was stored."""
+    """Returns a result as it was before it was stored."""
     if isinstance(value, dict):
         return {name: with_nan(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -177,7 +177,7 @@ def _statement(record: Record) -> tuple[str, tuple[Any, ...]]:
 
 
 def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:
-    """Open the store at `path`, or create it where that is allowed, private to this user (mode 0600).
+    """Opens the store at `path`, or creates it if allowed, private to this user (mode 0600).
 
     It has a rollback journal, not a write-ahead log: several machines may use one state folder, and a write-ahead log
     needs memory that they do not share.
@@ -207,7 +207,7 @@ def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
-    """Open the store at `path` without changing its content, also while an engine writes it.
+    """Opens the store at `path` without changing its content, also while an engine writes it.
 
     Raises:
         sqlite3.Error: It cannot be read: locked, damaged.
@@ -256,7 +256,7 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
 
 
 def _default(column: str) -> str:
-    """The SQL of what a column of `metrics` has in stores of earlier versions."""
+    """Returns the SQL of what a column of `metrics` has in stores of earlier versions."""
     default = MetricsRow._field_defaults.get(column)
     return "NULL" if default is None else str(default)
 
@@ -267,6 +267,6 @@ def has_curves(db: sqlite3.Connection) -> bool:
 
 
 def _missing(db: sqlite3.Connection) -> list[str]:
-    """The columns of `metrics` that a store of an earlier version lacks."""
+    """Returns the columns of `metrics` that a store of an earlier version lacks."""
     present = {name for _, name, *_ in db.execute("PRAGMA main.table_info(metrics)")}
     return [field for field in MetricsRow._fields if field not in present]

@@ -65,7 +65,7 @@ FROM metrics GROUP BY slot
 
 
 def create(path: Path, jobs: Iterable[JobRecord]) -> None:
-    """Create a store with `jobs`, all waiting, private to this user (mode 0600). Raises `StoreError`."""
+    """Creates a store with `jobs`, all waiting, private to this user (mode 0600). Raises `StoreError`."""
     records = (structs.replace(job, position=float(job.number)) for job in jobs)
     try:
         with closing(database.open_for_writing(path)) as db:
@@ -75,14 +75,14 @@ def create(path: Path, jobs: Iterable[JobRecord]) -> None:
 
 
 def load_jobs(path: Path) -> list[JobRecord]:
-    """All jobs of the store at `path`, in the order of their numbers. Raises `StoreError`."""
+    """Returns all jobs of the store at `path`, in the order of their numbers. Raises `StoreError`."""
     with open_store(path) as stored:
         return stored.jobs
 
 
 @contextmanager
 def open_store(path: Path) -> Iterator[Stored]:
-    """The content of the store at `path`, at one moment.
+    """Opens the store at `path` as it is at one moment.
 
     Raises:
         StoreError: There is no store, it is damaged, another version made it, or it holds a value that none writes.
@@ -115,7 +115,7 @@ class Stored:
         return list(self.each_job())
 
     def each_job(self) -> Iterator[JobRecord]:
-        """All jobs, one after another: what each has reported may be long."""
+        """Yields all jobs, one after another: the results of each may be long."""
         decoder, results = msgspec.json.Decoder(JobRecord), msgspec.json.Decoder(dict[str, Any])
         for record, result in self._db.execute("SELECT record, result FROM jobs ORDER BY number"):
             reported = results.decode(result)
@@ -124,7 +124,7 @@ class Stored:
             yield structs.replace(decoder.decode(record), result=reported)
 
     def job(self, number: int) -> JobRecord:
-        """A job without what it has reported, which may be long."""
+        """Returns a job without its results, which may be long."""
         (record,) = self._db.execute("SELECT record FROM jobs WHERE number = ?", (number,)).fetchone()
         return msgspec.json.decode(record, type=JobRecord)
 
@@ -137,18 +137,18 @@ class Stored:
         return by_job
 
     def attempts_of(self, job: int) -> list[JobAttempt]:
-        """The attempts of one job, as in `attempts`."""
+        """Returns the attempts of one job, as in `attempts`."""
         return self._attempts("WHERE job = ? ORDER BY number, rank", job)
 
     def curves_of(self, job: int) -> list[AttemptCurves]:
-        """The metrics over time of one job's attempts, in their order; ranks one after another."""
+        """Returns the metrics over time of one job's attempts, in their order; ranks one after another."""
         if not database.has_curves(self._db):
             return []
         rows = self._db.execute("SELECT record FROM curves WHERE job = ? ORDER BY number, rank", (job,))
         return [msgspec.json.decode(record, type=AttemptCurves) for (record,) in rows]
 
     def metrics(self, points: int) -> list[MetricsRow]:
-        """The metrics of all slots, slot by slot and in order of time.
+        """Returns the metrics of all slots, slot by slot and in order of time.
 
         Of each slot at most `points`, each for an equal interval: its last job, the maxima of memory and temperature, and
         the means of all others.
@@ -170,16 +170,16 @@ class Stored:
         return {key: [row[3] for row in of] for key, of in groupby(rows, itemgetter(0, 1))}
 
     def last_metrics(self) -> dict[tuple[str, int | None], MetricsRow]:
-        """The last metrics of each slot and job, while it was running if it ever was."""
+        """Returns the last metrics of each slot and job, while it was running if it ever was."""
         rows = [MetricsRow(*row[:-1]) for row in self._db.execute(_LAST)]
         return {(row.slot, row.job): row for row in rows}
 
     def maxima(self) -> dict[str, MetricsRow]:
-        """The maximum of each metric, and the latest moment, by slot."""
+        """Returns the maximum of each metric, and the latest moment, by slot."""
         return {row[1]: MetricsRow(*row) for row in self._db.execute(_MAXIMA)}
 
     def states(self) -> list[tuple[float, str, WorkerState]]:
-        """The changes of the slots' states, slot by slot and in order of time: Unix time, slot, state."""
+        """Returns the changes of the slots' states, slot by slot and in order of time: Unix time, slot, state."""
         known = ((time, slot, state) for time, slot, state in self._db.execute(_STATES) if state is not None)
         return [(time, slot, msgspec.convert(state, WorkerState)) for time, slot, state in known]
 
@@ -190,7 +190,7 @@ class Stored:
 
 
 def _series(slot: str, rows: Sequence[tuple[Any, ...]]) -> Series:
-    """The series of a slot from these rows of `_SERIES`; old metrics may have longer intervals."""
+    """Returns the series of a slot from these rows of `_SERIES`; old metrics may have longer intervals."""
     _, first, step_s, *_ = rows[0]
     steps: list[tuple[float | None, ...]] = []
     interval_s, before = math.inf, 0.0

@@ -99,11 +99,11 @@ class StoreWriter:
         """When metrics are thinned next, monotonic seconds."""
 
     def start(self) -> None:
-        """Start to write."""
+        """Starts to write."""
         self._task = asyncio.create_task(self._run())
 
     def put(self, *records: Record) -> None:
-        """Store records: metrics within seconds, all others at once.
+        """Stores records: metrics within seconds, all others at once.
 
         The latest snapshot, job of a number, and attempt of a job, number and rank win, and none is dropped. Of metrics
         the oldest are when too many wait.
@@ -114,7 +114,7 @@ class StoreWriter:
             self._due.set()
 
     async def close(self) -> None:
-        """Write everything that waits, generate the files once, and end; gives up when the disk keeps failing."""
+        """Writes the backlog, generates the files once, and ends; gives up when the disk keeps failing."""
         self._closing = True
         self._due.set()
         if self._task is not None:
