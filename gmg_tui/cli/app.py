@@ -16,6 +16,7 @@ from click.core import ParameterSource
 import gmg_tui
 from gmg_tui.cli.config import Settings
 from gmg_tui.cli.grammar import OPTIONS, Command, ConfiguredCommand, ScriptCommand, own_options
+from gmg_tui.cli.guide import complete_topic
 from gmg_tui.cli.own_arguments import hide_arguments
 from gmg_tui.cli.printing import make_streams_safe, note
 from gmg_tui.model import secrets
@@ -41,12 +42,6 @@ gmg-tui runs a Genesis script on every GPU of this machine and shows what each o
   gmg-tui doctor                            what this machine has and lacks"""
 _MAIN_OPTIONS = ("gpus", "cpu", "env", "restart", "headless", "detach", "nodes", "ddp")
 """Options of `run` in the main help."""
-GUIDE = Path(__file__).parents[1] / "guide"
-TOPICS = (
-    *("running", "screen", "alerts", "tuning", "sweeps", "checkpoints", "groups", "many-machines"),
-    *("metrics", "other-scripts", "troubleshooting", "files", "security", "options"),
-)
-"""The pages of the manual, in reading order."""
 _LIBRARIES = {"metrics": "prometheus_client", "serve": "textual-serve"}
 """The library of each command that has an extra of the same name."""
 
@@ -130,7 +125,7 @@ def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> 
         return
     from gmg_tui.scripts import interpreter
 
-    tree = GUIDE.parents[1]
+    tree = Path(gmg_tui.__file__).parents[1]
     commit = interpreter.commit_of(str(tree)) if (tree / ".git").exists() else None
     click.echo(f"gmg-tui {gmg_tui.__version__}{f' ({commit})' if commit else ''}")
     ctx.exit()
@@ -377,24 +372,10 @@ def serve(name: str | None, port: int) -> int:
 
 
 @_group.command
-@click.argument(
-    "topic", required=False, shell_complete=lambda *words: [name for name in TOPICS if name.startswith(words[2])]
-)
+@click.argument("topic", required=False, shell_complete=complete_topic)
 def guide(topic: str | None) -> int:
     """Open the manual; without a terminal, print it."""
-    pages = {name: Path(GUIDE, f"{name}.md").read_text("utf-8").strip() for name in TOPICS}
-    if topic is not None and topic not in pages:
-        found = [name for name, text in pages.items() if topic.lower() in text.lower()]
-        about = f"; see {', '.join(found)}" if found else f"; the topics are: {', '.join(TOPICS)}"
-        raise GmgError(f"there is no topic {topic}{nearest(topic, TOPICS) or about}")
-    text = pages[topic] if topic is not None else "\n\n".join(pages.values())
-    if sys.stdin.isatty() and sys.stdout.isatty():
-        from gmg_tui.ui.pages.help import GuideApp
-
-        GuideApp(text, contents=topic is None).run()
-    else:
-        print(text)
-    return 0
+    return _call("guide", topic)
 
 
 @_group.command
