@@ -1,1 +1,1 @@
-"""What is wrong with a session, as alerts: pure functions from facts that others gather. Knows no process and no clock."""
+"""Alerts: pure functions from facts that others gather, without a process or a clock of their own."""

@@ -20,7 +20,7 @@ _OWN_WORDS = ("GMG_", "CUDA_VISIBLE_DEVICES", "LOCAL_RANK", "getpid", "uuid", "m
 
 
 def places(paths: Iterable[str]) -> set[str]:
-    """Returns what must be a worker's own: the files, and the folders of TensorBoard's."""
+    """Returns the places that one worker alone should write: files, and the folders of TensorBoard's files."""
     own = (path for path in paths if _SHARED.search(path) is None)
     return {str(PurePath(path).parent) if PurePath(path).name.startswith(_EVENTS) else path for path in own}
 

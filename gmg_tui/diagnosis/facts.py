@@ -13,16 +13,16 @@ from gmg_tui.scripts.readers.broken import Broken
 
 
 class Limit(NamedTuple):
-    """When a worker is ended, whether or not it is done."""
+    """The end of a worker that need not be done by then."""
 
     time: float
     """Unix time, seconds."""
     name: str
-    """Whose limit it is: `Slurm's limit`, `--timeout`."""
+    """Its owner, such as `Slurm's limit` or `--timeout`."""
 
 
 class Facts(NamedTuple):
-    """What is known of a slot at one moment."""
+    """The facts of a slot at one moment."""
 
     now: float
     """Unix time, seconds."""
@@ -31,7 +31,7 @@ class Facts(NamedTuple):
     sample: GpuSample | None = None
     """Of its GPU; None on a CPU slot."""
     signs: tuple[Sign, ...] = ()
-    """What was observed where it happened: in the output, in the process tree, by an agent."""
+    """Observations from the output, the process tree and the agent."""
     room: MemoryRoom | None = None
     """The RAM that its processes may use."""
     vram_mib: float | None = None
@@ -39,7 +39,7 @@ class Facts(NamedTuple):
     broken: Mapping[str, Broken] = {}
     """The metrics that are not finite, by name."""
     is_bar: bool = False
-    """True if its progress is that of a bar, which may be for anything."""
+    """True if a bar reports its progress, which may be for anything."""
     below_median_pct: float | None = None
     """How far its rate is below the median of equal GPUs; None if it is not slow."""
     limit: Limit | None = None
@@ -57,7 +57,7 @@ class Facts(NamedTuple):
 
 
 class Past:
-    """What must be remembered of an attempt from one moment to the next.
+    """The memory of an attempt from one moment to the next.
 
     Attributes:
         vram: The growth of its GPU memory.

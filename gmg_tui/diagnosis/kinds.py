@@ -15,7 +15,7 @@ from gmg_tui.scripts.readers.broken import Broken
 _FULL_PCT = 90.0
 _IDLE_PCT = 5.0
 _LATE_SHARE, _LATE_S = 0.05, 120.0
-"""A deadline is missed by more than this share of the time left, and at least so many seconds: estimates vary."""
+"""Share of the time left, and seconds, by which a deadline must be missed: estimates vary."""
 _MIN_DONE = 0.02
 """Share of the work before which its end is a guess."""
 _USUAL_CAP = "power cap"
@@ -50,7 +50,7 @@ class Kind(NamedTuple):
     name: str
     severity: Severity
     meaning: str
-    """When it is raised."""
+    """The condition, for the manual."""
     find: Callable[[Facts, Past], Sign | None] | None = None
     """None if its signs are observed elsewhere."""
     scope: Scope = Scope.LIVE

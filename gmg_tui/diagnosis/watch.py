@@ -19,9 +19,9 @@ class Watch:
         self.alerts: tuple[Alert, ...] = ()
         self._past = Past()
         self._first: dict[str, float] = {}
-        """When the current sign of each kind was seen first, Unix seconds."""
+        """First sight of the current sign of each kind, Unix seconds."""
         self._last: dict[str, float] = {}
-        """When it was seen last."""
+        """Last sight of it."""
 
     def update(self, facts: Facts) -> tuple[list[Alert], list[Alert]]:
         """Takes the facts of a moment. Returns the alerts that are new, and those that are over."""
