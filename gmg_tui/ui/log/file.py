@@ -230,7 +230,7 @@ class LogFile:
         for raw in texts:
             text = visible(raw).decode(errors="replace")
             if found := query.pattern.search(text):
-                yield text[max(0, found.start() - MAX_SHOWN // 2) : found.start() + MAX_SHOWN // 2]
+                yield text[max(0, found.start() - MAX_SHOWN // 3) : found.start() + MAX_SHOWN // 3]
 
     def _excerpt(self, row: LogRow, query: Query) -> LogRow:
         """Returns the row of a long line with the text around the first match."""
