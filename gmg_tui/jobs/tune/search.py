@@ -106,6 +106,7 @@ class Search:
     def add(self, trial: Trial) -> None:
         """Record a trial that has ended: measured, failed or skipped."""
         self._running.pop(trial.slot, None)
+        self._seen_s.pop(trial.slot, None)  # it was there until now, and is free in a moment
         self.trials.append(trial)
         free_mib = self._record.free_mib
         self._record = Record(self._record.spec, self._slots, self.trials)

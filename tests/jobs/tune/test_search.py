@@ -297,3 +297,12 @@ def test_the_time_left_is_known_from_the_first_trial_on(slots: int) -> None:
     assert at_70 is not None
     assert at_100 == pytest.approx(at_70 - 30)
     assert 200 < at_70 < 1000
+
+
+def test_a_slot_that_a_long_trial_leaves_is_waited_for() -> None:
+    search = Search(TuneSpec(low=64), [slot_of(0, H100, H100_MIB)])
+    (plan,) = search.plan({"gpu0"}, 0.0)
+    search.add(replace(plan, number=1, state=TrialState.MEASURED, rate=100.0))
+    assert search.plan((), 100.0) == []
+    assert not search.ended
+    assert search.plan({"gpu0"}, 101.0)
