@@ -116,9 +116,11 @@ class LogView(Rows):
     def status(self) -> list[Piece]:
         """Returns what the row of tabs says of the log, the most important first."""
         buffer, (name, ranks) = self.buffer, self.source
+        if not name:
+            return []
         last = self._forth(self._top, self._page - 1).row
         state = ("following", "ok") if self.following else (paused_text(self.pages, last), "warn")
-        title = (f"{name} log, {len(ranks)} ranks" if ranks else f"{name} log".lstrip(), "title")
+        title = (f"{name} log, {len(ranks)} ranks" if ranks else f"{name} log", "title")
         if self.sought.text:
             return [(search_text(self._match_ends(), self._match_end, self._search, buffer), "strong"), state, title]
         count = (units.count(buffer.printed, "line"), "dim")
