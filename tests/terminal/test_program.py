@@ -69,7 +69,7 @@ def test_edited_arguments_are_shown_beside_the_rate_before(sim: Sim) -> None:
         terminal.press("\t", "\t", "\t")
         terminal.until("-B 4096", "-B 8192")
         terminal.press(ESCAPE)
-        terminal.until("gpu0 log", "8 running")
+        terminal.until("8 running", "-B 8192", " GPU ")
         terminal.quit()
 
 
