@@ -129,7 +129,7 @@ def test_jobs_are_skipped_retried_and_stopped(terminal: Terminal) -> None:
     terminal.press(END)
     terminal.until("#8 s=608")
     terminal.press("x")
-    terminal.until("1/8 jobs", "1 stopped or skipped", "8 s=608 skipped")  # sorted: `home` is its row
+    terminal.until("1/8 jobs", "1 stopped or skipped", "8  s=608  skipped")  # sorted: `home` is its row
     terminal.press(HOME)
     terminal.until("#8 s=608  skipped")
     terminal.press("r")
@@ -140,10 +140,12 @@ def test_jobs_are_skipped_retried_and_stopped(terminal: Terminal) -> None:
     terminal.until("which is running?")
     terminal.press("y")
     terminal.until("1/8 jobs", "1 stopped or skipped")
-    terminal.until("1 s=601 stopped")
+    terminal.until("1  s=601  stopped")
     terminal.press("f", ENTER)
     terminal.until("PID", "job #")
-    terminal.press(ESCAPE, "Q")
+    terminal.press(ESCAPE)
+    terminal.until("VRAM", "2 active")
+    terminal.press("Q")
     terminal.until("Skip or stop", "2 active")  # job 8 has the slot: the question that comes next counts once
     terminal.press("q")
     terminal.until("2 jobs are running")
