@@ -5,7 +5,7 @@ Each picture is the interface itself, drawn by Textual without a terminal, on a 
 `tiles` and `table` show eight GPUs of the simulated driver in `tests/nvml_sim`, with `tests/fake_worker.py` as the
 script; `nodes` shows two agents of this machine as two nodes, with these eight each. `tune` and `queue` show a tuning
 and the shipped sweep with the real Genesis; when the sweep has ended its report is made and taken as a PNG by Chromium,
-as is `main`, where there is one. `browser` is what `gmg-tui serve` shows there.
+as are `main` and `tiles`, where there is one. `browser` is what `gmg-tui serve` shows there.
 """
 
 from __future__ import annotations
@@ -282,8 +282,8 @@ def main() -> None:
         os.environ |= {"XDG_STATE_HOME": f"{folder}/state", "XDG_RUNTIME_DIR": folder}
         for name in names:
             asyncio.run(take(name, Path(folder)))
-    if "main" in names:
-        _png("main")
+    for name in {"main", "tiles"}.intersection(names):
+        _png(name)
 
 
 if __name__ == "__main__":
