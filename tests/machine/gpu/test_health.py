@@ -240,7 +240,7 @@ WHOLE = {SM: 41.5}
 
 def begun(sim: Sim) -> tuple[Nvml, tuple[Gpu, ...]]:
     """NVML that has read each GPU once, and takes a sample at each read."""
-    setattr(gpm, "LEAST_S", 0.0)  # noqa: B010 - in a process of its own
+    setattr(gpm, "MIN_SAMPLE_GAP_S", 0.0)  # noqa: B010 - in a process of its own
     sim.write()
     nvml = Nvml.open(retry_s=0)
     gpus = nvml.gpus()
