@@ -223,7 +223,7 @@ def run(tmp_path: Path, program: str) -> tuple[int, bytes]:
 def test_the_last_exception_of_a_chain_is_the_reason_and_the_first_may_determine_the_kind(tmp_path: Path) -> None:
     code, output = run(tmp_path, CHAIN.replace("import torch_like\n", ""))
     failure = explain(code, output.splitlines())
-    assert failure.reason == "StepFailed: step 7 failed"
+    assert failure.reason == "StepFailed: step 7 failed, after MemoryError: CUDA out of memory. Tried to allocate 2 GiB"
     assert failure.kind is K.MEMORY
 
 
