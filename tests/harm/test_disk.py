@@ -228,7 +228,7 @@ async def test_a_folder_that_is_missing_at_the_start_is_reported_in_one_line(los
     process, answer = await spawn(spec)
     await process.wait()
     assert answer["ok"] is False
-    assert ("was removed meanwhile" if lost == "state" else "No such file or directory") in answer["error"]
+    assert ("has been removed" if lost == "state" else "No such file or directory") in answer["error"]
     assert "\n" not in answer["error"]
 
 
