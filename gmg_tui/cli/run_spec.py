@@ -214,7 +214,7 @@ def environment(pairs: tuple[str, ...]) -> dict[str, str]:
 
 
 def alert_actions(pairs: Iterable[str]) -> dict[str, AlertAction]:
-    """What alerts do, by kind, as in `--on nan=stop`. Raises `GmgError`."""
+    """Returns the actions of alerts by kind, as in `--on nan=stop`. Raises `GmgError`."""
     actions = {}
     for pair in pairs:
         kind, _, action = pair.partition("=")

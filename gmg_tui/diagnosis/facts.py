@@ -41,7 +41,7 @@ class Facts(NamedTuple):
     is_bar: bool = False
     """True if a bar reports its progress, which may be for anything."""
     below_median_pct: float | None = None
-    """How far its rate is below the median of equal GPUs; None if it is not slow."""
+    """Percent by which its rate is below the median of equal GPUs; None if it is not slow."""
     limit: Limit | None = None
     """The earlier one, if it has several."""
 

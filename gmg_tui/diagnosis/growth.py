@@ -21,7 +21,7 @@ _MAX_FORECAST_S = 86_400.0
 
 
 class Forecast(NamedTuple):
-    """How fast memory grows, and when it will be full."""
+    """The speed at which memory grows, and when it will be full."""
 
     mib_per_min: float
     full_s: float

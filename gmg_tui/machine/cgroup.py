@@ -77,7 +77,7 @@ class MemoryRoom(NamedTuple):
     used_mib: float
     """Without file caches that can be dropped."""
     owner: str
-    """What has the limit: `cgroup` or `machine`."""
+    """The owner of the limit: `cgroup` or `machine`."""
 
 
 class Memory:

@@ -55,7 +55,7 @@ class Proc(NamedTuple):
 
     @property
     def stopped(self) -> str | None:
-        """What stopped it, and how to continue it; None if it is not stopped."""
+        """The cause of its stop, and how to continue it; None if it is not stopped."""
         if self.state == "T":
             return f"stopped by a signal; kill -CONT {self.pid}"
         return f"stopped by a debugger (process {self.pid})" if self.state == "t" else None

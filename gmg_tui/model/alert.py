@@ -10,7 +10,7 @@ from msgspec import Struct
 
 
 class Severity(StrEnum):
-    """How urgent an alert is."""
+    """The urgency of an alert."""
 
     INFO = "info"
     """Good to know; nothing is wrong."""
@@ -21,7 +21,7 @@ class Severity(StrEnum):
 
 
 class AlertAction(StrEnum):
-    """What `--on KIND=ACTION` does when an alert of a kind is raised."""
+    """The actions of `--on KIND=ACTION` when an alert of a kind is raised."""
 
     SHOW = "show"
     NOTIFY = "notify"
@@ -40,7 +40,7 @@ class Alert(Struct, frozen=True, omit_defaults=True):
     since: float
     """Unix time at which it began, seconds."""
     advice: str = ""
-    """What to do, in one line."""
+    """The next step, one line."""
 
 
 class Sign(NamedTuple):

@@ -127,7 +127,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     simulator: dict[str, str] = {}
     """Modes that change what a step computes: those Genesis prints, such as `performance_mode`, and torch's `deterministic`."""
     alerts: tuple[Alert, ...] = ()
-    """What was wrong at its end; empty before."""
+    """The alerts at its end; empty before."""
 
     @property
     def numbers(self) -> dict[str, float]:

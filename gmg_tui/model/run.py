@@ -114,7 +114,7 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     resume_args: tuple[str, ...] = ()
     """Added to the arguments of an attempt that can continue from a checkpoint, placeholders not filled in."""
     on: dict[str, AlertAction] = {}
-    """What alerts do, by kind, as given by `--on`."""
+    """Actions of alerts by kind, as given by `--on`."""
     sweep: SweepSpec | None = None
     """The queue; None for a plain run of `script` on every slot."""
     tune: TuneSpec | None = None

@@ -114,7 +114,7 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
     nvml_error: str | None = None
     """One line on why no GPU has metrics; None if all is well or no slot is a GPU."""
     alerts: tuple[Alert, ...] = ()
-    """What is wrong with the session itself: disk full, node lost …"""
+    """Alerts of the session itself: disk full, node lost …"""
     clients: int = 0
     queue: Queue | None = None
     """None in a plain run."""

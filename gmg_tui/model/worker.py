@@ -57,7 +57,7 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     """`cuda`, `cpu` … as Genesis prints it."""
     genesis_version: str | None = None
     alerts: tuple[Alert, ...] = ()
-    """What is wrong with it or its GPU, the worst first."""
+    """Its alerts and those of its GPU, the worst first."""
     stopping: str | None = None
     """Which signal was sent, and how long its effect is waited for."""
     restart_at: float | None = None
@@ -189,7 +189,7 @@ class RankGroup(Struct, frozen=True, omit_defaults=True):
     waits_for: tuple[int, ...] = ()
     """Ranks that the others wait for before the group can begin."""
     alerts: tuple[Alert, ...] = ()
-    """What is wrong with all of its ranks, with the rank at fault if it was identified."""
+    """The trouble of all its ranks, with the rank at fault if it was identified."""
     reason: str | None = None
     """One line on the rank that failed first and its reason, or on the group's wait."""
     advice: str | None = None
@@ -197,7 +197,7 @@ class RankGroup(Struct, frozen=True, omit_defaults=True):
 
     @property
     def stuck(self) -> str | None:
-        """What was observed, if the group counts as stuck."""
+        """The observation for which the group counts as stuck."""
         return next((alert.text for alert in self.alerts if alert.kind == "stuck"), None)
 
 

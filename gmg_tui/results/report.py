@@ -88,7 +88,7 @@ class ReportData(Struct, frozen=True):
 
     @property
     def alerts(self) -> list[tuple[str, Alert]]:
-        """What is or was wrong, by worker or job; a job has the alerts of its last attempt's end."""
+        """Alerts by worker or job; a job has the alerts of its last attempt's end."""
         if self.plain is not None:
             return [(worker.slot, alert) for worker in self.plain.workers for alert in urgent(worker.alerts)]
         return [(job.name, alert) for job in self.jobs for alert in urgent(job.last.alerts)]

@@ -20,14 +20,14 @@ TOTAL_MIB = 16376
 LIMIT_W = 175.0
 _IDLE_W = 18.0
 _RESERVED_MIB = 280.0
-"""What a driver keeps for itself."""
+"""Memory that a driver keeps for itself."""
 _COOL_C, _C_PER_W = 34.0, 0.25
 _CLOCK_MHZ, _CLOCK_MAX_MHZ, _CLOCK_IDLE_MHZ = 2040.0, 2100.0, 210.0
 _UUID = "GPU-simulated-"
 
 
 class _Use(Struct):
-    """What a worker reports about its load."""
+    """The report of a worker on its load."""
 
     index: int
     mib: float

@@ -22,7 +22,7 @@ COLOURS = {"INFO": "\x1b[38;5;159m", "WARNING": "\x1b[38;5;226m", "ERROR": "\x1b
 """The ANSI codes of Genesis's dark theme (`genesis/styles.py`)."""
 CARD_MIB = 16376.0
 KEPT = 0.95
-"""How much of the average a line keeps (1.4.5: `FPS_tracker_alpha`)."""
+"""Share of the average that a line keeps (1.4.5: `FPS_tracker_alpha`)."""
 LINE_S = 0.05
 """Genesis prints a line at most so often, seconds."""
 SLOW_CARD, SLOWER = 2, 1.09
@@ -48,7 +48,7 @@ def log(text: str, level: str = "INFO") -> None:
 
 
 class Card:
-    """What this process reports to the simulated driver: memory and how much the GPU is used."""
+    """The report of this process to the simulated driver: memory and use of the GPU."""
 
     def __init__(self) -> None:
         cards = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
@@ -73,7 +73,7 @@ def step_s(n_envs: int) -> float:
 
 
 def memory_mib(n_envs: int) -> float:
-    """What the environments take on the GPU."""
+    """Memory of the environments on the GPU."""
     return 458.0 + 0.788 * n_envs
 
 

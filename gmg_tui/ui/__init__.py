@@ -25,7 +25,7 @@ _GARBAGE = 20_000
 
 
 class Outcome(NamedTuple):
-    """How the interface ended, and the session as it was then."""
+    """The way the interface ended, and the session as it was then."""
 
     how: str
     """`ended`: all workers had; `stopped`: they were stopped from here; `detached`: they go on; `lost`: the engine is
@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
     session: Session
     snapshot: Snapshot
     reason: str = ""
-    """Why the engine was lost, in one line."""
+    """The reason why the engine was lost."""
 
 
 def load() -> None:

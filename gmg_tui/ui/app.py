@@ -36,7 +36,7 @@ from gmg_tui.ui.terminal import TerminalApp, TerminalDriver, pager_command, run_
 from gmg_tui.ui.view import View
 
 MESSAGE_S = 8.0
-"""How long a message is shown, seconds."""
+"""Seconds that a message is shown."""
 
 
 class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
@@ -48,12 +48,12 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
     TITLE = "gmg-tui"
     CSS_PATH = Path(__file__).with_name("style.tcss")
     PACE_S: ClassVar[float] = 0.25
-    """How long to wait for more before a redraw, seconds: the engine sends a snapshot each second and for each change."""
+    """Seconds from one redraw to the next: the engine sends a snapshot each second and for each change."""
     SILENT_S: ClassVar[int] = 4
     """Seconds without a message after which the engine, which sends one each second, counts as silent."""
     BINDINGS: ClassVar[list[BindingType]] = [*keys.SESSION]
     snapshot: var[Snapshot] = var(Snapshot(0.0, 0.0, ()), init=False, always_update=True)
-    """What is drawn: set at most once per pace, with `view`. Widgets and pages watch it."""
+    """The snapshot that is drawn, set at most once per pace, with `view`. Widgets and pages watch it."""
 
     def __init__(
         self, engine: Source, *, theme: str | None = None, ascii_only: bool = False, web: bool = False
@@ -66,7 +66,7 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         self.engine = engine
         self.view = View(engine.welcome, over=engine.ended, loss=engine.loss)
         self._newest = engine.welcome.snapshot
-        """What the engine has sent last. It is not in `view` before it is drawn: keys act on what is seen."""
+        """The newest snapshot of the engine. It is not in `view` before it is drawn: keys act on what is seen."""
         self.set_reactive(GmgApp.snapshot, engine.welcome.snapshot)
         self.web = web
         for each in themes.all_themes():
@@ -264,7 +264,7 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         return action not in keys.ON_WORKER or not isinstance(screen, Page)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
-        """What the keys of `screen` do, then what has no key, then the themes."""
+        """Yields the actions of `screen` with keys, those without, and the themes."""
         active = [each for each in screen.active_bindings.values() if each.tooltip]
         bindings = {each.binding.action: each for each in reversed(active)}
         for node, binding, enabled, tooltip in bindings.values():

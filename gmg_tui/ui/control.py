@@ -1,4 +1,4 @@
-"""What restarts, stops and kills workers, and ends the session: which ones are meant, why not, what to ask first, and the request itself."""
+"""Restarts, stops and kills workers, and ends the session: finds the workers, asks first, and sends the request."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def seen(view: View, slots: Iterable[str], *, attempt: bool = False) -> dict[str
 
 
 def lost_s(worker: Worker, now: float) -> float:
-    """How much running ends with the worker's process, seconds; 0 where it is too little to ask."""
+    """Returns the running seconds that end with the worker's process; 0 if too few to ask."""
     running = worker.state.live and worker.state is not WorkerState.STOPPING
     ran_s = worker.attempt_s(now) or 0.0
     return ran_s if running and ran_s > SHORT_S else 0.0
 
 
 def question(verb: str, workers: Sequence[Worker], now: float) -> str:
-    """What to ask before `verb` (`Restart`, `Stop`) is done to `workers` at `now`; empty where little running is lost.
+    """Returns the question before `verb` (`Restart`, `Stop`) is applied to `workers` at `now`; empty if little is lost.
 
     Ranks are given with all others of their groups.
     """
@@ -62,7 +62,7 @@ def question(verb: str, workers: Sequence[Worker], now: float) -> str:
 
 
 def kill_question(workers: Sequence[Worker]) -> str:
-    """What to ask before workers are killed; ranks are given with all others of their groups."""
+    """Returns the question before workers are killed; ranks are given with all others of their groups."""
     whose = "its" if len(workers) == 1 else "their"
     return f"Kill {_named(workers)} now? Genesis will not save {whose} compiled kernels."
 
@@ -177,7 +177,7 @@ class Control:
             await app.push_screen(EditScreen(app.engine, view, slot, marked=marked, start=start, question=question))
 
     def _edit_question(self, slots: Sequence[str]) -> str:
-        """What to ask before workers are restarted with other settings; empty where little running is lost."""
+        """Returns the question before workers restart with other settings; empty if little is lost."""
         workers = [worker for slot in slots if (worker := self._app.view.worker_on(slot)) is not None]
         return self._question(Action.RESTART, workers)
 

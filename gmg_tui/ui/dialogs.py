@@ -92,7 +92,7 @@ class ConfirmScreen(Dialog[bool]):
 
 
 Answer = Literal["leave", "stop", "kill"]
-"""What happens to the workers on quitting."""
+"""The choices for the workers on quitting."""
 
 
 class QuitScreen(Dialog[Answer | None]):
@@ -115,7 +115,7 @@ class QuitScreen(Dialog[Answer | None]):
         self._stopping = stopping
 
     def contents(self) -> ComposeResult:
-        """What is running, and each choice with its effect."""
+        """Yields the running work, and each choice with its effect."""
         yield Static(self._situation(self._snapshot))
         for answer, label, effect in self._choices():
             with Horizontal(classes="buttons"):
@@ -125,7 +125,7 @@ class QuitScreen(Dialog[Answer | None]):
             yield Button("Cancel (esc)", action="screen.cancel", compact=True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Whether the action is available."""
+        """True if the action is available."""
         return self._stopping or (action, parameters) != ("answer", ("kill",))
 
     def _situation(self, snapshot: Snapshot) -> str:

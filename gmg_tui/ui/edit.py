@@ -122,7 +122,7 @@ class EditScreen(Dialog[None]):
         self._question = question
         self._seen = {each.slot: Seen(each.job) for each in view.snapshot.workers}
         self._waiting = True
-        """Whether the engine has not answered yet."""
+        """True if the engine has not answered yet."""
         self._present = Settings()
         """The worker's settings as the engine has them."""
         self._values: dict[str, object] = {}
@@ -181,7 +181,7 @@ class EditScreen(Dialog[None]):
         return self._marked if self._marked and self.query_one(RadioSet).pressed_index == 1 else (self._slot,)
 
     def _settings(self) -> Settings:
-        """What is written, without placeholders filled in. Raises `GmgError` where it cannot be read."""
+        """Returns the settings as written, placeholders not filled in. Raises `GmgError` if they cannot be parsed."""
         before = (self._present.env if self._present else {}) | (self._start.env if self._start else {})
         return Settings(split_args(self._args.text), unmask(split_env(self._env.text), before))
 

@@ -30,7 +30,7 @@ WORKER: Final = (
     Binding("X", "app.act('kill')", "Kill", id="kill", tooltip="Kill the worker with SIGKILL."),
     Binding("e", "app.edit", "Edit", id="edit", tooltip="Edit arguments and environment, then restart."),
 )
-"""What acts on the selected worker, on screens that show one."""
+"""Keys that act on the selected worker, on screens that show one."""
 
 SESSION: Final = (
     Binding("Q", "queue", "Queue", id="queue", tooltip="Show the queue of a sweep, or the trials of a tuning."),
@@ -41,7 +41,7 @@ SESSION: Final = (
     Binding("question_mark", "help", "Help", id="help", tooltip="Show the keys, the states and the metrics."),
     Binding("ctrl+p", "command_palette", "Palette", id="palette", tooltip="Find a command by name."),
 )
-"""What works on every screen but dialogs."""
+"""Keys of every screen but dialogs."""
 
 _TROUBLE: Final = "Select the next worker that has failed, is lost, stuck, slow or throttled."
 _COPY: Final = "Copy the selected text, or the match, or the newest visible line."
@@ -86,7 +86,7 @@ COMMANDS: Final = (
     ("Open log in pager", "Open the whole log of the worker, or of the selected job, in $PAGER.", "log_pager"),
     ("Redraw", "Draw the whole screen again.", "redraw"),
 )
-"""What every screen has in the palette without a key: title, explanation, action."""
+"""Palette entries of every screen that have no key: title, explanation, action."""
 
 MAIN_COMMANDS: Final = (
     ("Filter workers", "Show workers with some words: of slot, node, state, job, group, reason.", "filter_workers"),
@@ -94,7 +94,7 @@ MAIN_COMMANDS: Final = (
     ("Log of all ranks", "Show the lines of all ranks of the group together, or those of one rank.", "group_log"),
     *((f"Show {tab.lower()}", "Show this tab of the pane.", f"show_tab({tab!r})") for tab in _TABS),
 )
-"""What the main screen has in the palette without a key."""
+"""Palette entries of the main screen that have no key."""
 
 TYPED_OVER: Final = frozenset(action_of(each) for each in MAIN if each.action.startswith("app."))
 """Actions that are not available while a text is typed on the main screen."""
@@ -107,7 +107,7 @@ STEERING: Final = (ON_WORKER | _ON_JOBS | {"mark", "use"}) - {"log_pager"}
 """Actions that change something, which a read-only screen does not offer."""
 
 SIGNS_OF: Final = {"enter": "enter", "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End"}
-"""How keys are displayed whose names Textual writes otherwise."""
+"""Display names of keys that Textual writes otherwise."""
 _ALIASES: Final = {"esc": "escape", "return": "enter", "pgup": "pageup", "pgdn": "pagedown", "del": "delete"}
 _MODIFIERS: Final = {"ctrl", "alt", "shift"}
 _QUIT: Final = "ctrl+c"

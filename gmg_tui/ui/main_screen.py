@@ -138,7 +138,7 @@ class MainScreen(TrueSizeScreen[None]):
 
     @property
     def palette(self) -> tuple[tuple[str, str, str], ...]:
-        """What the palette has of this screen without a key: title, explanation and action of each."""
+        """Yields the palette's entries of this screen that have no key: title, explanation and action."""
         sort = ((f"Sort by {order.value}", "Sort the workers.", f"sort_by({order.value!r})") for order in Order)
         return (*keys.MAIN_COMMANDS, *sort)
 

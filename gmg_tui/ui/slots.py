@@ -18,9 +18,9 @@ from gmg_tui.model.alert import urgent
 from gmg_tui.model.tried import arguments_of
 
 KEPT_S = 900
-"""How many seconds a history reaches back."""
+"""Seconds that a history reaches back."""
 METRIC_VALUES = 20
-"""How many values of each metric that a script names are remembered."""
+"""Values of each metric of a script that are remembered."""
 
 
 class History:
@@ -79,7 +79,7 @@ def buckets(points: deque[float | None], end: int, width: int, seconds: int) -> 
 
 
 class Order(StrEnum):
-    """What the workers are sorted by, the most urgent or greatest first. The value is its name in the palette."""
+    """Orders of the workers, the most urgent or greatest first. The value is its name in the palette."""
 
     SLOT = "slot"
     STATE = "state"
@@ -102,9 +102,9 @@ class SlotView(NamedTuple):
     time: float
     """The snapshot's Unix time, seconds."""
     chosen: bool = False
-    """Whether it is the selected one."""
+    """True if it is the selected one."""
     marked: bool = False
-    """Whether keys act on it together with the others that are."""
+    """True if keys act on it together with the others that are."""
     median_fps: float | None = None
     """As `median_rates` has it."""
 
@@ -126,7 +126,7 @@ _TROUBLES: Final = 4
 
 
 def severity(entry: SlotView) -> int:
-    """How urgent it is to look at a worker: the smaller the more; below `_TROUBLES` it is in trouble."""
+    """Returns the urgency of a worker, the smallest for the most urgent; below `_TROUBLES` it is in trouble."""
     worker = entry.worker
     if worker.state is WorkerState.FAILED:
         return 0
@@ -154,6 +154,6 @@ def median_rates(slots: Mapping[str, Slot], workers: Iterable[Worker]) -> dict[s
 
 
 def sort_key(order: Order, entry: SlotView) -> float:
-    """What a worker is sorted by; one whose figure is not known comes last."""
+    """Returns the key that a worker is sorted by; unknown figures come last."""
     figure = _FIGURES[order](entry)
     return float("inf") if figure is None else -figure

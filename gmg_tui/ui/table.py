@@ -101,7 +101,7 @@ class Table(Rows, Generic[T], can_focus=True):
         self._cursor = ""
         self.cursor_row = 0
         self.empty = ""
-        """Why there are no rows."""
+        """The text shown without rows."""
         self.following = True
         """True if the cursor stays on the row of `follow`."""
 

@@ -125,7 +125,7 @@ class TrueSizeScreen(Screen[Result]):
 # The pager
 
 _INTERRUPTS: Final = (signal.SIGINT, signal.SIGQUIT)
-"""What the terminal sends to every process in front, while only the pager is meant."""
+"""Signals that the terminal sends to every process in front, while only the pager is meant."""
 
 
 def pager_command(path: Path) -> list[str]:
@@ -164,13 +164,13 @@ async def run_pager(command: Sequence[str], *, readonly: bool = False) -> str:
 # A lost terminal
 
 GRACE_S = 1.5
-"""How long the process may take to end in order once the terminal is lost."""
+"""Limits an orderly end once the terminal is lost."""
 EXIT_CODE = 129
 """Exit status when it had to be ended by force: 128 and the number of SIGHUP, as a shell gives it."""
 _SIGNALS = (signal.SIGHUP, signal.SIGTERM)
 _RESTORE_S = 0.3
 _LEAVE = b"\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
-"""What Textual's driver writes to restore a terminal (`LinuxDriver.stop_application_mode`)."""
+"""The sequences with which Textual's driver restores a terminal (`LinuxDriver.stop_application_mode`)."""
 
 
 def drop_keys() -> None:
@@ -264,7 +264,7 @@ _TITLE = "gmg-tui"
 
 
 def sequences(ways: Iterable[str], new: tuple[Occurrence, ...], *, tmux: bool) -> str:
-    """What to write for what has just happened, in each of the terminal's ways; empty for none.
+    """Returns what to write to notify of an event in each of the terminal's ways; empty for none.
 
     OSC 9 is iTerm2's, kitty's, WezTerm's, Windows Terminal's, OSC 777 urxvt's, foot's, Ghostty's and VTE's. tmux hands
     such a sequence on where it is wrapped, and `allow-passthrough` is on (tmux(1)); it handles a bell itself.

@@ -1,4 +1,4 @@
-"""What the interface shows: the newest snapshot, the recent past of each worker, the selection, filter and order.
+"""The state of the interface: the newest snapshot, the recent past of each worker, the selection, filter and order.
 
 Everything else lives in the engine.
 """
@@ -37,7 +37,7 @@ class Tab(StrEnum):
 
 
 class Band(NamedTuple):
-    """What is drawn side by side: a row of the table, tiles, or a node's line."""
+    """Items that are drawn side by side: a row of the table, tiles, or a node's line."""
 
     slots: tuple[str, ...]
     """On a folded node's line all of the node; on another node's line none, as nothing there can be selected."""
@@ -128,7 +128,7 @@ class View:
 
     @property
     def why_empty(self) -> str:
-        """Why no worker is shown, and the next step."""
+        """The reason why no worker is shown, and the next step."""
         if self.filter:
             return "No worker matches the filter. Esc shows all."
         if self.queue is not None and self.queue.ended:
@@ -137,7 +137,7 @@ class View:
 
     @property
     def queue(self) -> Queue | None:
-        """How far the sweep is; None in a plain run."""
+        """The progress of the sweep; None in a plain run."""
         return self.snapshot.queue
 
     def slot(self, name: str) -> Slot | None:
@@ -178,7 +178,7 @@ class View:
 
     @property
     def is_arranged(self) -> bool:
-        """Whether not all slots are shown in their own order."""
+        """True unless all slots are shown in their own order."""
         return bool(self.filter) or self.order is not Order.SLOT
 
     def show_only(self, text: str) -> None:
@@ -234,7 +234,7 @@ class View:
 
     @property
     def has_node_lines(self) -> bool:
-        """Whether nodes have lines: sorted by a figure, the workers of all nodes are one list."""
+        """True if nodes have lines: sorted by a figure, the workers of all nodes are one list."""
         return bool(self.nodes) and self.order is Order.SLOT
 
     def of_node(self, node: str) -> tuple[str, ...]:
@@ -242,7 +242,7 @@ class View:
         return tuple(name for name in self.slots if self.node_of(name) == node)
 
     def bands(self, columns: int) -> list[Band]:
-        """What is drawn from the top, in a grid of `columns`, of which a table has 1."""
+        """Returns the bands from the top, in a grid of `columns`, of which a table has 1."""
         if not self.has_node_lines:
             return _chunks(self.slots, columns)
         of_node: dict[str, list[str]] = {}

@@ -76,12 +76,12 @@ def lost_text(since: float | None) -> str:
 
 
 def getting_ready(worker: Worker) -> bool:
-    """Whether the worker is in a phase before the first progress, which can be silent for minutes."""
+    """True if the worker is in a phase before the first progress, which can be silent for minutes."""
     return worker.state in _BEFORE_RUNNING and worker.lost_since is None
 
 
 def phase_of(worker: Worker) -> str:
-    """What the worker does before it is running, as far as its output shows."""
+    """Returns the step of the start that a worker is in, by its output."""
     return worker.phase.value if worker.phase is not Phase.NONE else worker.state.value
 
 
@@ -99,7 +99,7 @@ def state_s(entry: SlotView) -> float:
 
 
 def usual(entry: SlotView) -> str:
-    """How long the phase took the last time: `usually 4:10, 1:29 left`; empty below a second or when not known."""
+    """Returns the usual time of a phase: `usually 4:10, 1:29 left`; empty below a second or when not known."""
     usual_s = entry.worker.phase_usual_s
     left_s = (usual_s or 0.0) - phase_s(entry)
     left = f", {units.span(left_s)} left" if left_s >= 1 else ""
@@ -129,7 +129,7 @@ def beside_rate(entry: SlotView) -> Note:
 
 
 def known(value: float | None, write: Callable[[float], str]) -> str:
-    """What `write` makes of a value, or the sign for one that is not known yet."""
+    """Formats a value with `write`; a sign stands for an unknown one."""
     return units.NOT_KNOWN if value is None else write(value)
 
 
@@ -156,7 +156,7 @@ def values_of(job: JobRecord) -> str:
 
 
 def notes(entry: SlotView, *, advice: bool = True) -> list[Note]:
-    """What is wrong with a worker and its GPU, the worst first.
+    """Returns what is wrong with a worker and its GPU, the worst first.
 
     `advice`: whether with what to do, which is often the same for all workers.
     """
@@ -182,7 +182,7 @@ def notes(entry: SlotView, *, advice: bool = True) -> list[Note]:
 
 
 def progress_text(progress: Progress) -> str:
-    """How far a run is: `312/1,500 iteration, 3:05 left, 10.2 iteration/s`, as far as that is known."""
+    """Returns the progress of a run: `312/1,500 iteration, 3:05 left, 10.2 iteration/s`, the known parts of it."""
     total = f"/{progress.total:,.0f}" if progress.total else ""
     left = f", {units.span(progress.eta_s)} left" if progress.eta_s is not None else ""
     pace = f", {units.short(progress.pace_per_s)} {progress.unit}/s" if progress.pace_per_s is not None else ""
@@ -201,7 +201,7 @@ def remarks(entry: SlotView, *, advice: bool = True) -> list[Note]:
 
 
 def matches(entry: SlotView, text: str) -> bool:
-    """Whether a worker has all words of a filter's `text`: in its slot, node, state, job, group, GPU, or what is wrong."""
+    """True if a worker has all words of a filter's `text`: in its slot, node, state, job, group, GPU, or what is wrong."""
     slot, worker = entry.slot, entry.worker
     fields = [slot.name, slot.node, state_of(worker), worker.state.value, gpu_name(slot), job_of(worker)]
     fields += [rank_name(worker.group) if worker.group is not None else "", *(note.text for note in notes(entry))]

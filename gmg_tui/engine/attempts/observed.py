@@ -1,4 +1,4 @@
-"""What is observed of an attempt's processes besides their output, and the facts that its alerts are made of."""
+"""Observations of an attempt's processes besides their output, and the facts for its alerts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Observed:
         """The RAM that it may use, at the last scan."""
         self._kills_before = 0
         self._oom: str | None = None
-        """What the kernel has killed for lack of RAM."""
+        """The text about a process that the kernel killed for lack of RAM."""
 
     def begin(self, pid: int) -> None:
         """Takes its first process."""

@@ -51,7 +51,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A time with its unit such as `1h30m`, or `none`."""
     best: Text | None = None
     on: dict[str, str] = {}
-    """What alerts do, by kind."""
+    """Actions of alerts by kind."""
     grid: dict[str, Annotated[tuple[Value, ...], Meta(min_length=1)]] | None = None
     defaults: Table = {}
     experiment: tuple[Table, ...] | None = None

@@ -53,7 +53,7 @@ class LineReader(ABC):
 
     @property
     def signs(self) -> tuple[Sign, ...]:
-        """What is wrong by its lines."""
+        """The troubles that its lines report."""
         return ()
 
     @abstractmethod

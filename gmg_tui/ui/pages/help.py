@@ -51,7 +51,7 @@ class HelpScreen(Dialog[None]):
 
 
 def _facts(app: GmgApp, bound: Iterable[tuple[str, Binding]]) -> Iterator[Fact]:
-    """What bindings do, each with all of its keys."""
+    """Yields the actions of bindings, each with all of its keys."""
     keys_to: dict[str, list[str]] = {}
     for key, binding in bound:
         if binding.id:

@@ -1,4 +1,4 @@
-"""What the pages share: a title, the keys, `esc`; and a table that follows the engine, with all about its selected row."""
+"""The base of all pages: a title, the keys, `esc`; and a table that follows the engine, with all about its selected row."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Page(TrueSizeScreen[None]):
         super().__init__()
         self._title = Lines(self._title_rows, id="title")
         self.failure = ""
-        """Why what is shown may be out of date."""
+        """The reason why the page may be out of date."""
 
     def compose(self) -> ComposeResult:
         """Yields the parts, from the top."""
@@ -117,7 +117,7 @@ class Page(TrueSizeScreen[None]):
 
     @property
     def palette(self) -> Sequence[tuple[str, str, str]]:
-        """What the palette has of this page without a key."""
+        """Yields the palette's entries of this page that have no key."""
         return self.PALETTE
 
     def action_back(self) -> None:
@@ -171,7 +171,7 @@ class TablePage(Page, Generic[T]):
 
     @property
     def palette(self) -> Sequence[tuple[str, str, str]]:
-        """What the page has, and the orders of its table."""
+        """Yields the entries of the page, and the orders of its table."""
         again = "Sort the rows; again: the other way round."
         sort = ((f"Sort by {each.heading}", again, f"sort_by({each.name!r})") for each in self.table.shown_columns)
         return (*self.PALETTE, *sort)

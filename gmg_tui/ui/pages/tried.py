@@ -22,7 +22,7 @@ def _style(row: Row) -> str:
 
 
 class TriedPage(TablePage[Row]):
-    """What each set of arguments has reached, the fastest first."""
+    """The results of each set of arguments, the fastest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "use", "Edit with these", id="details", tooltip="Edit, beginning with these arguments.")

@@ -238,7 +238,7 @@ class Pane(Vertical):
         return [newest if newest.number == each.number else each for each in self._details.attempts][::-1]
 
     def _status(self) -> Sequence[Piece]:
-        """What the row of tabs has at its right end, the most important first."""
+        """Returns the texts at the right end of the tabs, the most important first."""
         if self._failure:
             return [(f"{SIGNS.warn} {self._failure}", "warn")]
         return self.log_view.status() if self._view.tab is Tab.LOG else [(self._slot, "title")]

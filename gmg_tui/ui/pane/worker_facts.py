@@ -1,4 +1,4 @@
-"""What is known of one worker and its GPU, as labels and texts."""
+"""The facts of one worker and its GPU, as labels and texts."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, over: bool 
 
 
 def _clock_facts(sample: GpuSample) -> Iterator[Fact]:
-    """What is not recorded over time."""
+    """The facts that have no history."""
     yield Fact("SM clock", f"{units.whole(sample.sm_clock_mhz)} of {units.whole(sample.sm_clock_max_mhz)} MHz")
     if sample.throttle:
         yield Fact("throttled", ", ".join(sample.throttle), "warn")
@@ -125,7 +125,7 @@ def _clock_facts(sample: GpuSample) -> Iterator[Fact]:
 
 
 def identity_facts(gpu: Gpu) -> Iterator[Fact]:
-    """What does not change about a GPU."""
+    """The facts of a GPU that do not change."""
     yield Fact("GPU")
     index = str(gpu.index) if gpu.mig_index is None else f"{gpu.index}, MIG instance {gpu.mig_index}"
     yield Fact("name", gpu.name)

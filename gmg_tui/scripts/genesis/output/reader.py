@@ -202,7 +202,7 @@ class Reader:
 
     @property
     def signs(self) -> tuple[Sign, ...]:
-        """What is wrong by its lines."""
+        """The troubles that its lines report."""
         signs = [sign for reader in self._readers for sign in reader.signs]
         if self.is_complete or self.running_s(self._now) >= _UNMATCHED_S:
             signs += [Sign("output", "no line matches --pattern") for reader in self._described if reader.is_unmatched]
