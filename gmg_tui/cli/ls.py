@@ -16,6 +16,7 @@ from gmg_tui.cli.rm import unlisted
 from gmg_tui.headless.reporter import counts, states
 from gmg_tui.machine.user_folders import user_name
 from gmg_tui.model import WorkerState, units
+from gmg_tui.model.alert import by_urgency, urgent
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results.column import Column
 from gmg_tui.results.job_columns import as_plain
@@ -25,7 +26,7 @@ from gmg_tui.session.client import EngineClient
 _ANSWER_S = 2.0
 """Time for an engine to report its workers; after that its record is printed."""
 _WAITING = (WorkerState.WAITING, WorkerState.RESTARTING, WorkerState.STOPPING)
-_MAX_WAITS = 4
+_MAX_WAITS = _MAX_ALERTS = 4
 """Lines under the table about one session."""
 _JOB_STATES = ("waiting", "running", "finished", "failed", "stopped")
 
@@ -37,7 +38,8 @@ def ls(*, as_json: bool) -> int:
     if as_json:
         print_json([_row(entry) for entry in entries])
         return 0
-    remarks = [entry.remark for entry in entries] + [wait for entry in entries for wait in _waits(entry)]
+    remarks = [entry.remark for entry in entries]
+    remarks += [line for entry in entries for line in (*_waits(entry), *_alerts(entry))]
     remarks += [
         f"{folder.name} has no readable record; remove it with: gmg-tui rm {folder.name}" for folder in unlisted()
     ]
@@ -104,6 +106,15 @@ def _waits(entry: SessionEntry) -> list[str]:
     waiting = [worker for worker in entry.record.workers if worker.state in _WAITING and worker.reason]
     reasons = {f"{worker.state}, {worker.reason}" for worker in waiting if entry.state == "running"}
     return [f"{entry.name}: {reason}".replace(", for ", ", waiting for ") for reason in sorted(reasons)[:_MAX_WAITS]]
+
+
+def _alerts(entry: SessionEntry) -> list[str]:
+    """Returns the worst alerts of its running workers; notes are left out."""
+    if entry.state != "running":
+        return []
+    slots = {alert: worker.slot for worker in entry.record.workers for alert in worker.alerts}
+    worst = by_urgency(urgent(slots))[:_MAX_ALERTS]
+    return [f"{entry.name}: {slots[alert]} {alert.kind}: {alert.text}" for alert in worst]
 
 
 def _fps(entry: SessionEntry) -> float | None:

@@ -12,7 +12,7 @@ import pexpect
 import pytest
 from msgspec.structs import replace
 
-from gmg_tui.model import Fps, JobRecord, Rank, SweepSpec, WorkerState
+from gmg_tui.model import Alert, Fps, JobRecord, Rank, Severity, SweepSpec, WorkerState
 from tests.cli.scripted import COMMAND, Done, ScriptedEngine, environ, in_process
 from tests.patience import LONG_S
 from tests.rates import rate
@@ -215,3 +215,12 @@ async def test_ls_counts_the_jobs_of_a_sweep() -> None:
     assert "1/3 jobs, 1 active, 1 failed" in table
     jobs = {"total": 3, "waiting": 1, "running": 1, "finished": 0, "failed": 1, "stopped": 0}
     assert json.loads(out)[0]["jobs"] == jobs
+
+
+async def test_alerts_of_a_running_session_stand_under_its_line() -> None:
+    async with ScriptedEngine() as engine:
+        info = Alert("slow", Severity.INFO, "3 % below the median", 1.0)
+        stuck = Alert("stuck", Severity.ERROR, "no output for 74 s", 2.0)
+        engine.move("cpu1", WorkerState.RUNNING, alerts=(info, stuck))
+        done = await asyncio.to_thread(in_process, "ls")
+    assert done.stdout.splitlines()[2:] == ["sim-1: cpu1 stuck: no output for 74 s"]
