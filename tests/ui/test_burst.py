@@ -73,7 +73,7 @@ async def test_keys_that_delete_in_the_search_delete_what_stands_before_what_fol
 async def test_enter_behind_what_no_command_is_called_does_not_run_the_first_of_all() -> None:
     async with busy().run_test(size=(120, 36)) as pilot:
         await pilot.press("ctrl+p")
-        await sees(pilot, "Copy log line")
+        await sees(pilot, "Copy (y)")
         _burst(pilot, *"xyzzy", "enter")
         await sees(pilot, "No matches found")
 
@@ -82,7 +82,7 @@ async def test_keys_that_go_on_by_a_page_find_a_palette_that_is_not_drawn_yet() 
     app = busy()
     async with app.run_test(size=(120, 36)) as pilot:
         _burst(pilot, "ctrl+p", "pageup", *"log", "pagedown", "pageup")
-        await sees(pilot, "Copy log line")
+        await sees(pilot, "Copy (y)")
 
 
 async def test_keys_after_the_edit_key_do_not_act_on_workers() -> None:
