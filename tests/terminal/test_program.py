@@ -186,7 +186,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_configured_keys_work_and_appear_in_the_footer(folder: Path) -> None:
-    with Terminal("sim.py", cwd=str(folder), columns=160) as terminal:
+    with Terminal("sim.py", cwd=str(folder), columns=240) as terminal:
         terminal.until("2 running", "attempt 1")
         terminal.until("f5 Restart", "ctrl+x Stop", "ctrl+q Quit", "f1 Help", "a View")
         terminal.press(F5)

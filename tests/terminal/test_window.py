@@ -121,7 +121,7 @@ def test_tmux_shows_what_a_terminal_shows_and_follows_its_size(tmux: Callable[..
     tmux("new-session", "-d", "-x", "120", "-y", "36", *PROGRAM)
     for columns, rows in ((120, 36), (80, 24)):
         tmux("resize-window", "-x", str(columns), "-y", str(rows))
-        wanted = [line.rstrip() for line in _fresh(columns, rows).splitlines()]
+        wanted = [line.rstrip() for line in _fresh(columns, rows, "gpu0 log", " 0 lines").splitlines()]
         wait_until(lambda wanted=wanted: _pane(tmux) == wanted)  # type: ignore[misc]
     tmux("send-keys", "q")
     wait_until(lambda: any("Quit franka-1" in line for line in _pane(tmux)))
