@@ -49,7 +49,7 @@ def tune(options: Options, engine: PrestartedEngine, program: Program | None) ->
             f"no {mark} in the script's arguments: write it where the number stands, as in: "
             f"gmg-tui tune {program.script} -B {mark}"
         )
-    placeholders.check_names(texts, (asked.variable, *placeholders.NAMES))
+    placeholders.check_names(texts, (asked.variable, *placeholders.NAMES, *placeholders.JOB_NAMES))
 
     def make() -> RunSpec:
         spec = describe(options, fields, program, after="tune", jobs=())

@@ -97,7 +97,7 @@ def test_two_interfaces_of_different_sizes_show_one_session_and_either_may_leave
             small.until("cpu0", lambda text: newest_step(text) > 0)
             assert snapshot_of(entry).clients == 3
             small.press("l", "j")  # beside the first or under it
-            small.until("cpu1 log")
+            small.until("▸ cpu1")
             small.press("X")
             small.until("Kill cpu1 now?")
             small.press("y")
@@ -107,7 +107,7 @@ def test_two_interfaces_of_different_sizes_show_one_session_and_either_may_leave
             assert large.until_ended() == 0
             printed = snapshot_of(entry).workers[0].log_lines
             small.press("h", "k")
-            small.until("cpu0 log", lambda text: newest_step(text) > printed)
+            small.until("▸ cpu0", lambda text: newest_step(text) > printed)
             assert [worker.state for worker in snapshot_of(entry).workers] == ["running", "stopped"]
             small.press("d")
             assert small.until_ended() == 0
@@ -156,7 +156,7 @@ def _below(text: str) -> int:
 
 
 def test_a_paused_log_stays_under_a_flood_and_resumes_with_the_newest_lines() -> None:
-    with Terminal("--cpu", "1", FAKE, "--flood", "--lines", "0", columns=80, rows=24) as terminal:
+    with Terminal("--cpu", "1", FAKE, "--flood", "--lines", "0", columns=120, rows=24) as terminal:
         terminal.until("cpu0 log", "following", lambda text: text.count(" of the flood") > 9)
         entry = the_session()
         terminal.press("\x1b[5~")

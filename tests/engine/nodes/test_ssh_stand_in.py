@@ -1,6 +1,6 @@
 """Hosts that do not share the session's folder, answer late, or have another version of gmg-tui.
 
-A program of this test stands in for ssh: it runs the command here, and gives the agent another folder.
+A program of this test stands in for ssh: it runs the command here, and gives the agent another folder and machine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,13 @@ from tests.workers import texts
 _SSH = """\
 #!/bin/sh
 for word; do host=$last; last=$word; done
-{ IFS= read -r first; printf '%s\\n' "$first" | sed 's#"folder":"/#"folder":"/elsewhere/#'; exec cat; } | sh -c "$last"
+{ IFS= read -r first; printf '%s\\n' "$first" | sed 's#"folder":"/#"folder":"/elsewhere/#'; exec cat; } | sh -c "$last" | {
+    while IFS= read -r line; do
+        printf '%s\\n' "$line" | sed 's#"machine":"#&'"$host"' #'
+        case $line in *'"machine"'*) break ;; esac
+    done
+    exec cat
+}
 """
 _LOGS = (sys.executable, "-m", "gmg_tui", "logs")
 
