@@ -43,7 +43,7 @@ SESSION: Final = (
 )
 """Keys of every screen but dialogs."""
 
-_TROUBLE: Final = "Select the next worker that has failed, is lost, stuck, slow or throttled."
+_TROUBLE: Final = "Select the next worker that has failed or has an alert."
 _COPY: Final = "Copy the selected text, or the match, or the newest visible line."
 _MAIN: Final = (
     Binding("up,k", "move('up')", "Up", id="up", tooltip="Select the worker above.", show=False),
