@@ -25,8 +25,3 @@ class Curve(Struct, frozen=True, omit_defaults=True):
         """Time, step and value of each point, NaN if the script has reported that."""
         for time, step, value in zip(self.times, self.steps, self.values, strict=True):
             yield time, step, math.nan if value is None else value
-
-    def best(self, *, smallest: bool = False) -> tuple[float, int | None] | None:
-        """Returns the greatest value, or the smallest, and its step; None without a finite value."""
-        finite = [(value, step) for _, step, value in self.points if math.isfinite(value)]
-        return (min if smallest else max)(finite, key=lambda pair: pair[0], default=None)

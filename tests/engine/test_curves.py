@@ -29,8 +29,9 @@ for step in range(3):
     writer.add_scalar("Train/mean_reward", step * 1.5, step)
     time.sleep(1.1)
 writer.add_scalar("Loss/value", float("nan"), 7)
-if "wait" in sys.argv:
-    print("reported", flush=True)
+if "fast" in sys.argv:
+    for step in range(50_000):
+        writer.add_scalar("Loss/value", step, step)
     time.sleep(1000)
 """
 
@@ -52,13 +53,19 @@ async def test_reported_metrics_are_curves_of_the_running_and_the_stored_attempt
         folder = run.folder
     reward = curves["Train/mean_reward"]
     assert (reward.steps, reward.values, reward.count) == ((0, 1, 2), (0.0, 1.5, 3.0), 3)
-    assert reward.best() == (3.0, 2)
-    assert reward.best(smallest=True) == (0.0, 0)
     assert [(step, math.isnan(value)) for _, step, value in curves["Loss/value"].points] == [(7, True)]
     with open_store(folder / STORE) as stored:
         (ran,) = stored.curves_of(1)
     assert ran.curves["Train/mean_reward"] == reward
     assert ran.curves["Loss/value"].values == (None,)
+
+
+async def test_metrics_that_come_too_fast_are_counted_as_lost(tmp_path: Path) -> None:
+    async with running(spec_for("fast", script=_script(tmp_path))) as run:
+        snapshot = await run.until(lambda _: run.worker("cpu0").alerts)
+        (alert,) = snapshot.workers[0].alerts
+        assert alert.kind == "output"
+        assert alert.text.endswith(" metrics came too fast to be kept")
 
 
 @given(st.lists(st.floats(0.01, 50.0), min_size=1, max_size=3000))

@@ -305,6 +305,9 @@ class Readings:
             yield Sign("internal", self.fault)
         if self.reported.trouble is not None:
             yield Sign("output", self.reported.trouble)
+        if lost := self.counts.reports.lost:
+            text = f"{lost:,} metrics came too fast to be kept"
+            yield Sign("output", text, "report fewer of them a second", Severity.INFO)
         silent_s = self.fps_silent_s(now) if state is WorkerState.RUNNING else None
         if silent_s is not None:
             yield Sign("silent", "no FPS line", since=unix(now - silent_s))

@@ -111,15 +111,15 @@ def _decoded(record: tuple[int, int, int, float, int, bytes]) -> Metric | SavedF
 
 
 class Reports:
-    """The reports of all processes of an attempt."""
+    """The reports of all processes of an attempt.
+
+    Attributes:
+        lost: Records that were overwritten before they were read.
+    """
 
     def __init__(self) -> None:
         self._files: dict[str, ReportFile] = {}
-
-    @property
-    def lost(self) -> int:
-        """Records that were overwritten before they were read."""
-        return sum(file.lost for file in self._files.values())
+        self.lost = 0
 
     def open(self, name: str, folder: int) -> None:
         """Opens the file `name` in an open folder if it is a process's ring."""
@@ -131,6 +131,7 @@ class Reports:
     def read(self) -> list[Metric | SavedFile]:
         """Returns what is new, in the order of the reports."""
         new = [each for file in self._files.values() for each in file.read()]
+        self.lost = sum(file.lost for file in self._files.values())
         return sorted(new, key=lambda each: each.at)
 
     def close(self) -> None:

@@ -137,7 +137,7 @@ async def test_a_group_over_hosts_without_an_address_is_refused(hosts: NodesSpec
     async with running(spec) as run:
         await run.until(lambda snapshot: snapshot.ended)
         reasons = [worker.reason or "" for worker in run.snapshot.workers]
-        assert any("a has reported no address by which other nodes reach it" in reason for reason in reasons), reasons
+        assert any("a has reported no address that other nodes can reach" in reason for reason in reasons), reasons
     nothing_left(spec)
 
 
