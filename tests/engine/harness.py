@@ -114,6 +114,13 @@ class Running:
         assert worker is not None
         return worker
 
+    async def pid(self, slot: str) -> int:
+        """The PID of the worker on `slot`, once it is known: 0 would signal the test's own process group."""
+        await self.until(lambda _: self.worker(slot).pid)
+        pid = self.worker(slot).pid
+        assert pid
+        return pid
+
     def log(self) -> str:
         """The engine's own log."""
         return (self.folder / session.ENGINE_LOG).read_text()

@@ -70,8 +70,7 @@ async def test_a_restart_at_the_end_of_a_process_does_not_signal_the_next_attemp
         for turn, delay_s in enumerate((0.0, 0.01, 0.03, 0.06, 0.1, 0.2)):
             worker = await run.until_state("cpu0", WorkerState.STARTING, WorkerState.RUNNING)
             assert worker.attempt == 2 * turn + 1
-            await run.until(lambda _: run.worker("cpu0").pid)
-            await _ended(run.worker("cpu0").pid or 0)
+            await _ended(await run.pid("cpu0"))
             await asyncio.sleep(delay_s)
             await run.client.act(Action.RESTART, "cpu0")
             number = 2 * turn + 2
@@ -259,7 +258,7 @@ async def test_only_one_worker_builds_also_when_the_first_is_restarted_or_crashe
     async with running(spec_for(str(marks), str(go), script=str(script), cpu=3, probe=False)) as run:
         await eventually(lambda: builders() == ["cpu0"])
         if crash:
-            os.kill(run.worker("cpu0").pid or 0, signal.SIGKILL)
+            os.kill(await run.pid("cpu0"), signal.SIGKILL)
         else:
             await run.client.act(Action.RESTART, "cpu0")
         await eventually(lambda: builders() == ["cpu0", "cpu1"])

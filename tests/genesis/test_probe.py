@@ -110,7 +110,7 @@ async def test_a_training_killed_at_any_moment_continues_from_its_newest_checkpo
     async with running(spec) as run:
         for slot, count in (("cpu0", 2), ("cpu1", 4)):
             await run.until(partial(_has_saved, slot, count), timeout_s=800)
-            os.kill(run.worker(slot).pid or 0, signal.SIGKILL)
+            os.kill(await run.pid(slot), signal.SIGKILL)
         snapshot = await run.until(lambda snapshot: snapshot.ended, timeout_s=800)
     for worker in snapshot.workers:
         assert (worker.state, worker.attempt) == (WorkerState.FINISHED, 2), worker.reason

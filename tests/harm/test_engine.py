@@ -127,7 +127,7 @@ async def test_workers_do_not_inherit_ignored_signals() -> None:
             await run.client.act(Action.STOP, "cpu0")
             assert (await run.until_state("cpu0", WorkerState.STOPPED)).newest.exit_code == -signal.SIGINT
             assert b"caching compiled kernels" in run.output("cpu0")
-            os.kill(run.worker("cpu1").pid or 0, signal.SIGHUP)
+            os.kill(await run.pid("cpu1"), signal.SIGHUP)
             assert (await run.until_state("cpu1", WorkerState.FAILED)).newest.exit_code == -signal.SIGHUP
     finally:
         for number, handler in before.items():
