@@ -241,15 +241,15 @@ import asyncio, sys
 if "gmg_tui.engine" in sys.orig_argv:
     from gmg_tui.jobs.job_queue import JobQueue
     from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
-    init, take, schedulers = QueueScheduler.__init__, JobQueue.take, []
+    init, occupy, schedulers = QueueScheduler.__init__, JobQueue.occupy, []
     def remembered(self, *args):
         schedulers.append(self)
         init(self, *args)
-    def taken(self, number):
+    def occupied(self, number):
         if number == 2:
             asyncio.get_running_loop().call_soon(lambda: {command})
-        return take(self, number)
-    QueueScheduler.__init__, JobQueue.take = remembered, taken
+        return occupy(self, number)
+    QueueScheduler.__init__, JobQueue.occupy = remembered, occupied
 """
 _BEFORE_IT_LEAVES = """
 import sys

@@ -78,7 +78,7 @@ async def test_the_user_can_skip_or_cancel_a_pending_restart() -> None:
 
 
 async def test_the_user_can_start_a_waiting_worker_at_once() -> None:
-    async with running(spec_for("--hang", "adding", cpu=2, start=StartMode.GATED)) as run:
+    async with running(spec_for("--hang", "adding", cpu=2, start=StartMode.GATED, stuck_after_s=600.0)) as run:
         await run.until_state("cpu1", WorkerState.WAITING)
         await run.client.act(Action.RESTART, "cpu1")
         await run.until_state("cpu1", WorkerState.BUILDING)

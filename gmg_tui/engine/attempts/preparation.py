@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gmg_tui.engine.attempts.attempt import Order
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
@@ -34,14 +35,17 @@ async def prepare(
         order: What to run.
         worker: The attempt's.
         memory: The GPU memory of the attempt before on its slot.
-        skipped: Ends the wait for that memory.
+        skipped: Ends the waits for that memory and for the start gate.
 
     Raises:
         NvmlUnavailable: The slot's GPU does not answer.
         GmgError: Something else is missing, or a disk does not answer.
     """
-    await host.gate.wait(order.slot.name, worker.waits)
-    kept = await _memory_released(memory, skipped, worker) if memory is not None else None
+    await _unless(skipped, host.gate.wait(order.slot.name, worker.waits))
+    kept: str | None = None
+    if memory is not None:
+        await _unless(skipped, memory.released(worker.waits))
+        kept = memory.still_taken()
     worker.waits(None)
     meeting: Meeting | None = None
     if order.task.rank is not None and (meeting := await worker.rendezvous()) is None:
@@ -50,12 +54,13 @@ async def prepare(
     return Prepared(launch, kept)
 
 
-async def _memory_released(memory: GpuMemory, skipped: asyncio.Event, worker: Worker) -> str | None:
-    """Waits for the memory of the attempt before. Returns how much of it is still taken."""
-    waits = [asyncio.create_task(memory.released(worker.waits)), asyncio.create_task(skipped.wait())]
+async def _unless(skipped: asyncio.Event, wait: Coroutine[Any, Any, None]) -> None:
+    """Waits, at most until the user skips that."""
+    waits = [asyncio.create_task(wait), asyncio.create_task(skipped.wait())]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if waits[0].done():
+            waits[0].result()
     finally:
         for task in waits:
             task.cancel()
-    return memory.still_taken()
