@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.patience import LONG_S
-from tests.terminal.screen import DOWN, ESCAPE, LEFT, RIGHT, UP, Terminal
+from tests.terminal.screen import DOWN, ENTER, ESCAPE, LEFT, RIGHT, UP, Terminal
 
 from .storm_program import MOMENTS
 
@@ -34,32 +34,47 @@ class Under(NamedTuple):
     """A screen to be stormed."""
 
     open: str
-    """The keys that open it from the main screen, one after the other; empty for the main screen."""
+    """The keys that open it from the main screen; empty for the main screen."""
     marks: tuple[str, ...]
-    """What each of them brings onto the screen, which shows it nowhere else."""
+    """What they bring onto the screen; the main screen does not show the first."""
     keys: tuple[str, ...]
     """Pressed during the storm; none leaves the screen."""
     home: tuple[str, ...] = ()
     """Pressed after it, and in the fresh one, so that both are as the other is."""
     typed: bool = False
     """Whether the keys of the storm leave it unlike a fresh one."""
+    close: tuple[str, ...] = (ESCAPE,)
+    """The keys that lead back to the main screen as it was."""
 
 
 PAGE = "esc Back"
-"""In the footer of every page, and nowhere else."""
+"""In the footer of every page and below an enlarged pane, and nowhere else."""
+MAIN = " Charts "
+"""A tab of the main screen, at every size of `SIZES`."""
 TO_GPU0 = (*"kkkkkkkkhhhhhhhh", *[SHIFT_LEFT] * 20, END)
 LIVE = {
     "main": Under(
         "", (f"moment {MOMENTS}",), (*ARROWS, *"hjklfnN! ", *PAGES, SHIFT_LEFT, SHIFT_RIGHT), (*TO_GPU0, ESCAPE)
     ),
+    "details": Under(
+        f"{BACKTAB}{BACKTAB}{ENTER}",
+        (PAGE, "gmg-tui logs"),
+        (UP, DOWN, *"hljk", *PAGES),
+        (*"hhhhhhhh", HOME),
+        close=(TAB, TAB, ESCAPE),
+    ),
+    "processes": Under(
+        "p", ("owner",), (*ARROWS, *"hjkl", *PAGES, REDRAW), (*TO_GPU0, HOME), close=(BACKTAB, BACKTAB, BACKTAB)
+    ),
     "tried": Under("a", (PAGE,), (UP, DOWN, "j", "k", *PAGES), (HOME,)),
     "search": Under("/", ("search the log",), (LEFT, RIGHT, *"gpu0 \x7f", HOME, END), (END, *["\x7f"] * 300)),
 }
 """Screens that follow the session."""
-TUNE = {"tune": Under("Q", (PAGE,), (UP, DOWN, *PAGES), (END,))}
+TUNE = {"tune": Under("Q", (PAGE,), (UP, DOWN, *PAGES), (END,), typed=True)}  # columns stay as wide as they were
 QUEUE = {"queue": Under("Q", (PAGE,), (UP, DOWN, "j", "k", *PAGES, "f"), (END, HOME))}
 DIALOGS = {
     "edit": Under("e", ("Edit gpu0",), (*ARROWS, TAB, BACKTAB, *"w {\x7f", HOME, END, CTRL_UP, CTRL_DOWN), typed=True),
+    "help": Under("?", ("─ Help ",), (UP, DOWN, " ", *PAGES), (HOME,)),
     "palette": Under("\x10", ("Search for commands",), (UP, DOWN, *"the\x7f", PAGE_UP, PAGE_DOWN), typed=True),
     "quit": Under("q", ("─ Quit ",), (*ARROWS, TAB, BACKTAB, "j", "k"), typed=True),
 }
@@ -108,7 +123,9 @@ def _blow(terminal: Terminal, under: Under, chance: random.Random, number: int) 
         assert terminal.alive, terminal.raw[-4000:].decode(errors="replace")
 
 
-@pytest.mark.parametrize(("seed", "kind", "live", "dialogs"), [(0, "plain", LIVE, DIALOGS), (1, "sweep", QUEUE, {})])
+@pytest.mark.parametrize(
+    ("seed", "kind", "live", "dialogs"), [(0, "plain", LIVE, DIALOGS), (1, "sweep", QUEUE, {}), (2, "tune", TUNE, {})]
+)
 @pytest.mark.timeout(600)
 def test_after_a_storm_of_resizes_and_keys_every_screen_equals_a_fresh_one(
     seed: int, kind: str, live: dict[str, Under], dialogs: dict[str, Under]
@@ -122,16 +139,14 @@ def test_after_a_storm_of_resizes_and_keys_every_screen_equals_a_fresh_one(
             if kind == "tune":
                 terminal.until(*TUNE["tune"].marks)
                 terminal.press(ESCAPE)
-            terminal.until(f"moment {MOMENTS}" if terminal is fresh else "moment")
+            terminal.until(f"moment {MOMENTS}" if terminal is fresh else MAIN)
         for name in names:
             under = screens[name]
-            steps = list(zip(under.open, under.marks, strict=False))
-            if steps:
+            if under.open:
                 stormed.resize(160, 48)
-            for key, mark in steps:
                 for terminal in (stormed, fresh):
-                    terminal.press(key)
-                    terminal.until(mark)
+                    terminal.press(under.open)
+                    terminal.until(*under.marks)
             fresh.press(*under.home)
             _blow(stormed, under, chance, RESIZES)
             stormed.resize(*size)
@@ -139,10 +154,10 @@ def test_after_a_storm_of_resizes_and_keys_every_screen_equals_a_fresh_one(
                 stormed.settle(REDRAW, f"{name}, storm {seed}")
             else:
                 _same(stormed, fresh, under.home, f"{name}, storm {seed}")
-            for _, mark in reversed(steps):
+            if under.open:
                 for terminal in (stormed, fresh):
-                    terminal.press(ESCAPE)
-                    terminal.until(partial(_lacks, mark))
+                    terminal.press(*under.close)
+                    terminal.until(partial(_lacks, under.marks[0]))
             _same(stormed, fresh, TO_GPU0, f"the main screen after {name}, storm {seed}")
         stormed.press("d")
         assert stormed.until_ended() == 0

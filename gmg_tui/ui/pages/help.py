@@ -28,7 +28,7 @@ class HelpScreen(Dialog[None]):
     HelpScreen {
         & > #box { width: 100; height: 100%; }
         Markdown { padding: 0; }
-        Facts { margin-bottom: 1; }
+        Facts { margin-bottom: 1; overflow-y: hidden; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark", "cancel", "Close", show=False, id="help")]
