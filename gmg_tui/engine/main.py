@@ -109,6 +109,8 @@ class Engine:
                 await self._fleet.start(report)
                 self._hardware = self._fleet.hardware
             self._measured = False
+            script_commit = await asyncio.wrap_future(commit)
+            # No await from here until all parts are there: a sample that came between would be lost.
             self._sampling = self._sampler()  # first: GPUs are slow to answer, and the first frame needs their metrics
             self._pipes = Pipes(self._logs.is_full)
             self._egl = egl.EglProbe()
@@ -116,7 +118,7 @@ class Engine:
             self._listener = Listener(socket_candidates(self._spec))
             undo.callback(self._listener.close)
             self._spec = structs.replace(self._spec, socket=str(self._listener.path))
-            self._assemble(await asyncio.wrap_future(commit))
+            self._assemble(script_commit)
             undo.pop_all()
         self._server = Server(self._supervisor, self._observer, self._listener)
         self._pipes.on_read = self._server.send_lines
