@@ -26,7 +26,7 @@ from gmg_tui.machine.gpu.driver import (
 )
 from gmg_tui.machine.gpu.gpm import Gpm
 from gmg_tui.machine.gpu.health import Healths
-from gmg_tui.machine.gpu.xids import XidEvents
+from gmg_tui.machine.gpu.xid_events import XidEvents
 from gmg_tui.model import Gpu, GpuHealth, GpuSample
 
 __all__ = ["Nvml", "NvmlUnavailable"]

@@ -1,4 +1,4 @@
-"""Xids, the errors that the driver reports of a GPU: how they are received, what each means, and what to do.
+"""Xids, the errors that the driver reports of a GPU: what each means, and what to do.
 
 The meanings come from NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, for Ampere and
 later). Its "immediate action" gives the severity: what asks for a reset of the GPU or a reboot is fatal; where the
@@ -9,17 +9,10 @@ reset there, while NVIDIA's k8s-device-plugin counts it among the application's 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import pynvml
-
-from gmg_tui.machine.gpu.driver import UNSUPPORTED
 from gmg_tui.model import GpuTrouble, Xid
 
-_MAX_EVENTS = 64
-"""Events taken at once; a GPU may report thousands."""
 _RESET = "end what runs there and reset it (`nvidia-smi --gpu-reset`), or reboot"
 IDLE_RESET = "reset the GPU when nothing runs there"
 _SCRIPT = "read the error in the script's output; nothing is wrong with the GPU"
@@ -99,38 +92,3 @@ def trouble(xid: Xid) -> GpuTrouble | None:
         return None
     times = f" ({xid.count} times)" if xid.count > 1 else ""
     return GpuTrouble(fault.fatal, f"Xid {xid.code}{times}: {fault.text}", fault.advice)
-
-
-class XidEvents:
-    """The Xids of one GPU from now on: an event set of NVML fails as a whole when one of its GPUs is lost.
-
-    Used by one thread; free it before `nvmlShutdown`.
-    """
-
-    def __init__(self, handle: Any) -> None:
-        """Raises `pynvml.NVMLError` if the GPU does not answer."""
-        self._set = pynvml.nvmlEventSetCreate()
-        self._is_supported = True
-        try:
-            pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, self._set)
-        except pynvml.NVMLError as error:
-            if error.value not in UNSUPPORTED:
-                self.free()
-                raise
-            self._is_supported = False
-
-    def new(self) -> Iterator[int]:
-        """Yields the Xids since the last time. Does not wait. Raises `pynvml.NVMLError` if GPU or NVML are gone."""
-        for _ in range(_MAX_EVENTS if self._is_supported else 0):
-            try:
-                event = pynvml.nvmlEventSetWait_v2(self._set, 0)
-            except pynvml.NVMLError as error:
-                if error.value == pynvml.NVML_ERROR_TIMEOUT:
-                    return
-                raise
-            yield int(event.eventData)
-
-    def free(self) -> None:
-        """Stops listening."""
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlEventSetFree(self._set)
