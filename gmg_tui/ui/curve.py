@@ -113,7 +113,7 @@ def _ends(trial: Trial) -> tuple[float, float]:
     """Returns the ends of a trial's interval, or its rate twice."""
     rate = trial.rate or 0.0
     half = abs(rate) * (trial.margin_pct or 0.0) / 100
-    return (rate - half, rate + half) if half <= _MAX_RATE else (rate, rate)
+    return (rate - half, rate + half) if 0 <= half <= _MAX_RATE else (rate, rate)
 
 
 class _Plot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from statistics import fmean
 
@@ -79,6 +80,9 @@ _trials = st.builds(
 
 @example(list(_two((1, 5e-324), (1, 5e-324)).trials), 19, 5, None)
 @example(list(_two((1 << 59, 1.0), (1 << 59, 1.0)).trials), 19, 5, None)
+@example(
+    [*_two((1, 1.0), (1, 1.0)).trials, tunings.measured(3, 1, "gpu0", rate=1.0, margin_pct=-math.inf)], 19, 5, None
+)
 @given(
     st.lists(_trials, max_size=8),
     st.integers(1, 170),
