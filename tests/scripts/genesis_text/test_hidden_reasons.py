@@ -163,7 +163,7 @@ try:
     except KeyError as error:
         raise Empty("no state of the robot came from the simulator within the 30 seconds it is given for that") from error
 except Empty:
-    Console(file=io.TextIOWrapper(sys.stderr.buffer, ENCODING), width=80).print_exception(show_locals=True)
+    Console(file=io.TextIOWrapper(sys.stderr.buffer, ENCODING, "replace"), width=80).print_exception(show_locals=True)
 sys.stderr.flush()
 """
 
