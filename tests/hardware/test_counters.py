@@ -14,7 +14,8 @@ import pynvml
 import pytest
 
 from gmg_tui.machine.gpu.gpm import MIN_SAMPLE_GAP_S, Gpm
-from gmg_tui.machine.gpu.xids import XidEvents, meaning
+from gmg_tui.machine.gpu.xid_events import XidEvents
+from gmg_tui.machine.gpu.xids import meaning
 from tests.hardware.conftest import Record
 
 pytestmark = [pytest.mark.gpu, pytest.mark.process, pytest.mark.timeout(240)]
