@@ -17,7 +17,7 @@ from gmg_tui.engine.attempts.process import KILL, Process
 from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.machine import process_tree
 from gmg_tui.machine.process_tree import Scans
-from gmg_tui.model import AlertAction, Snapshot, WorkerState
+from gmg_tui.model import AlertAction, RestartMode, Snapshot, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.protocol import Action, Seen
 from tests.patience import eventually
@@ -101,6 +101,27 @@ async def test_a_stop_at_the_end_of_a_job_does_not_signal_the_next_job(tmp_path:
             with contextlib.suppress(GmgError):  # that the job has ended
                 await run.client.act(Action.STOP, "cpu0", seen={"cpu0": Seen(seen, 1)})
         assert (run.queue.finished, run.queue.failed, run.queue.stopped) == (8, 0, 0)
+
+
+_LEAVES = """
+import subprocess, sys
+subprocess.Popen(["sleep", "600"])
+sys.exit({code})
+"""
+
+
+@pytest.mark.parametrize("ends_session", [False, True], ids=["stop", "end"])
+@pytest.mark.parametrize(("code", "state"), [(0, FINISHED), (3, FAILED)])
+async def test_a_stop_at_the_end_of_a_process_lets_no_other_follow(
+    tmp_path: Path, code: int, state: WorkerState, ends_session: bool
+) -> None:
+    script = tmp_path / "leaves.py"
+    script.write_text(_LEAVES.format(code=code))
+    async with running(spec_for(script=str(script), probe=False, restart=RestartMode.ALWAYS)) as run:
+        await run.until(lambda _: "left" in (run.worker("cpu0").reason or ""))
+        await (run.client.end() if ends_session else run.client.act(Action.STOP, "cpu0"))
+        await run.until(lambda _: run.worker("cpu0").state not in (WorkerState.STARTING, WorkerState.STOPPING))
+        assert (run.worker("cpu0").state, run.worker("cpu0").attempt) == (state, 1)
 
 
 @pytest.mark.process

@@ -170,3 +170,14 @@ async def test_restarts_are_limited_until_an_attempt_was_healthy_or_the_user_res
     policy.now()
     await policy.due()
     assert [_follows(policy) for _ in range(3)] == [True, True, False]
+
+
+async def test_after_a_stop_only_the_user_asks_for_another_attempt() -> None:
+    policy = RestartPolicy(spec_for(restart=RestartMode.ALWAYS))
+    await policy.due()
+    policy.never()
+    policy.again()
+    assert (_follows(policy), policy.replace(), policy.pending) == (False, False, False)
+    policy.now()
+    await policy.due()
+    assert _follows(policy)

@@ -161,7 +161,7 @@ class QueueScheduler:
             return self._recorder.release(lead, state=outcome[0], reason=outcome[1])
         if self.board.ending and lead.state is WorkerState.STOPPED and not run.stopped:
             return self._recorder.release(lead, state=waiting, reason=self._interrupted, ended=None)
-        failed_on = self._requeue(run)
+        failed_on = self._requeue(run) if not run.stopped else None
         if failed_on is not None:
             first = self._queue.front_position  # so that the cause is found soon
             return self._recorder.release(lead, state=waiting, reason=_failed_on(failed_on), ended=None, position=first)

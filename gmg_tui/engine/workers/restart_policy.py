@@ -32,6 +32,8 @@ class RestartPolicy:
         self._timer: asyncio.TimerHandle | None = None
         self._restarts = 0
         """Automatic restarts since the last healthy attempt."""
+        self._is_stopped = False
+        """True from a stop to the user's next request: an attempt that ended by itself just then is the last one too."""
 
     @property
     def pending(self) -> bool:
@@ -47,20 +49,22 @@ class RestartPolicy:
 
     def now(self) -> None:
         """Requests another attempt for the user; earlier restarts no longer count."""
-        self._restarts = 0
+        self._restarts, self._is_stopped = 0, False
         self.again()
 
     def again(self) -> None:
-        """Requests another attempt at once, which does not count."""
-        self.cancel_backoff()
-        self._wanted.set()
+        """Requests another attempt at once, which does not count, unless it is stopped."""
+        if not self._is_stopped:
+            self.cancel_backoff()
+            self._wanted.set()
 
     def begun(self) -> None:
         """Clears earlier requests, which the attempt that is prepared fulfils."""
         self._wanted.clear()
 
     def never(self) -> None:
-        """Cancels all requests."""
+        """Cancels all requests, and those to come but the user's."""
+        self._is_stopped = True
         self.cancel_backoff()
         self._wanted.clear()
 
@@ -68,7 +72,7 @@ class RestartPolicy:
         """Replaces an attempt by another one, for an alert. Returns True if another one follows."""
         if self._wanted.is_set():
             return True
-        if self._restarts >= self._spec.max_restarts:
+        if self._is_stopped or self._restarts >= self._spec.max_restarts:
             return False
         self._restarts += 1
         self._wanted.set()
@@ -81,7 +85,7 @@ class RestartPolicy:
         """
         if running_s >= HEALTHY_S:
             self._restarts = 0
-        if self._wanted.is_set():
+        if self._wanted.is_set() or self._is_stopped:
             return
         spec, kind = self._spec, failure.kind if failure is not None else None
         if self._restarts < spec.max_restarts and wanted(spec.restart, kind, had_progress=had_progress):
