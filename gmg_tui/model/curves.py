@@ -4,8 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
+
+_MINIMISED = ("loss", "error", "cost", "perplexity", "regret")
+"""Less is better of metrics whose names have these words."""
+_FIRST = ("reward", "return", "success", "loss")
+"""Metrics whose names have these words come first."""
+
+
+class Point(NamedTuple):
+    """A value of a metric."""
+
+    time: float
+    """Unix time, seconds."""
+    step: int | None
+    """The script's, such as its iteration; None if it names none."""
+    value: float
 
 
 class Curve(Struct, frozen=True, omit_defaults=True):
@@ -19,9 +35,41 @@ class Curve(Struct, frozen=True, omit_defaults=True):
     """JSON, which has no NaN, has null for it and for infinity."""
     count: int = 0
     """Count of the values that the script has reported."""
+    lowest: Point | None = None
+    """The first of the least finite values of all that were reported; None without any."""
+    highest: Point | None = None
 
     @property
-    def points(self) -> Iterator[tuple[float, int | None, float]]:
-        """Time, step and value of each point, NaN if the script has reported that."""
+    def points(self) -> Iterator[Point]:
+        """The points, NaN if the script has reported that."""
         for time, step, value in zip(self.times, self.steps, self.values, strict=True):
-            yield time, step, math.nan if value is None else value
+            yield Point(time, step, math.nan if value is None else value)
+
+    @property
+    def last(self) -> float | None:
+        """The newest value, NaN if the script has reported that; None without any."""
+        return (math.nan if self.values[-1] is None else self.values[-1]) if self.values else None
+
+    def best(self, name: str) -> Point | None:
+        """Returns the highest value, or the lowest of a loss or an error; `name` is the metric's."""
+        return self.lowest if is_minimised(name) else self.highest
+
+    def thinned(self, count: int) -> Curve:
+        """Returns the curve with at most `count` points, the newest among them."""
+        if not 0 < count < len(self.times):
+            return self
+        every = -(-len(self.times) // count)
+        first = (len(self.times) - 1) % every
+        return structs.replace(
+            self, times=self.times[first::every], steps=self.steps[first::every], values=self.values[first::every]
+        )
+
+
+def rank(name: str) -> int:
+    """Returns the place of a metric among others, 0 for what a trainer wants to see first."""
+    return next((place for place, word in enumerate(_FIRST) if word in name.lower()), len(_FIRST))
+
+
+def is_minimised(name: str) -> bool:
+    """True if less is better of a metric with this name."""
+    return any(word in name.lower() for word in _MINIMISED)

@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 from gmg_tui.model import Curve, JobRecord
+from gmg_tui.model.curves import rank
 from gmg_tui.results.column import Column, as_csv
 from gmg_tui.results.job_columns import moment
 from gmg_tui.session.store.reader import Stored
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 MAX_CHARTS = 24
 MAX_LINES = 60
 """Jobs in one chart; of more, the first ones."""
-_FIRST = ("reward", "return", "success", "loss")
-"""Metrics whose names have these words come first."""
 
 
 class _Point(NamedTuple):
@@ -72,7 +71,7 @@ def charts(jobs: Iterable[JobRecord], stored: Stored, colours: tuple[str, ...]) 
         for ran in stored.curves_of(job.number):
             for name, curve in ran.curves.items() if ran.rank == 0 else ():
                 lines.setdefault(name, {}).setdefault(job.name, []).append(curve)
-    for name in sorted(lines, key=_order)[:MAX_CHARTS]:
+    for name in sorted(lines, key=lambda name: (rank(name), name))[:MAX_CHARTS]:
         figure, all_curves = Figure(), [curve for curves in lines[name].values() for curve in curves]
         by_step = all(None not in curve.steps for curve in all_curves)
         for number, (job_name, curves) in enumerate(lines[name].items()):
@@ -95,8 +94,3 @@ def _joined(curves: list[Curve], *, by_step: bool) -> tuple[list[float], list[fl
         ]
         joined = {at: value for at, value in joined.items() if at < points[0][0]} | dict(points)
     return list(joined), list(joined.values())
-
-
-def _order(name: str) -> tuple[int, str]:
-    found = [index for index, word in enumerate(_FIRST) if word in name.lower()]
-    return (min(found, default=len(_FIRST)), name)

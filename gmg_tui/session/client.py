@@ -97,9 +97,12 @@ class Source(ABC):
         """Returns the worker's metrics over its whole life. Raises `GmgError` when there are none."""
         return _as(Series, await self._ask(Ask(Topic.SERIES, slot)))
 
-    async def curves(self, slot: str) -> dict[str, Curve]:
-        """Returns the metrics of the worker's newest attempt over time, by name. Raises `GmgError` when there is none."""
-        return _as(dict[str, Curve], await self._ask(Ask(Topic.CURVES, slot)))
+    async def curves(self, slot: str, name: str = "", count: int = 0) -> dict[str, Curve]:
+        """Returns the metrics of the worker's newest attempt over time, by name: all, or the one called `name`.
+
+        With a `count`, each has at most as many points. Raises `GmgError` when there is no such worker.
+        """
+        return _as(dict[str, Curve], await self._ask(Ask(Topic.CURVES, slot, count=count, name=name)))
 
     async def queue(self, first: int, count: int) -> tuple[JobRecord, ...]:
         """Returns a part of the queue: `count` jobs from position `first` on. Raises `GmgError` in a plain run.

@@ -167,7 +167,7 @@ class EndedSession(Source):
                 with open_store(self._folder / STORE) as stored:
                     return next(iter(stored.series(_POINTS, slot)), Series(slot, self.welcome.snapshot.time, 1.0))
             case Ask(topic=Topic.CURVES, slot=slot):
-                return self._curves(slot)
+                return question.select(self._curves(slot))
             case Ask(topic=Topic.QUEUE, first=first, count=count):
                 return self._queue(first, count)
             case Ask(topic=Topic.TRIED):

@@ -9,13 +9,14 @@ read: it misses snapshots and lines (visible as a gap in the line numbers), and 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from gmg_tui.model import QueueAction, Series, Session, Snapshot
+from gmg_tui.model import Curve, QueueAction, Series, Session, Snapshot
 
 VERSION = 6
 """Both sides must have the same."""
@@ -47,7 +48,7 @@ class Topic(StrEnum):
     SERIES = "series"
     """`Series` of a worker over its whole life."""
     CURVES = "curves"
-    """`Curve`s of a worker's newest attempt by name."""
+    """`Curve`s of a worker's newest attempt by name: of one metric, or of all in at most `count` points each."""
     QUEUE = "queue"
     """`JobRecord`s, a part of the queue."""
     TRIED = "tried"
@@ -113,7 +114,13 @@ class Ask(Struct, frozen=True, tag=True, omit_defaults=True):
     first: int = 0
     """Position of the first job in the queue."""
     count: int = 0
-    """Maximum number of jobs."""
+    """Maximum number of jobs, or of points of a curve; 0 for all points."""
+    name: str = ""
+    """The metric's; empty for all."""
+
+    def select(self, curves: Mapping[str, Curve]) -> dict[str, Curve]:
+        """Returns the curves that the question is about."""
+        return {name: each.thinned(self.count) for name, each in curves.items() if self.name in ("", name)}
 
 
 class End(Struct, frozen=True, tag=True):

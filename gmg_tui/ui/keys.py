@@ -51,7 +51,7 @@ _MAIN: Final = (
     Binding("left,h", "move('left')", "Left", id="left", tooltip="Select the worker to the left.", show=False),
     Binding("right,l", "move('right')", "Right", id="right", tooltip="Select the worker to the right.", show=False),
     *WORKER,
-    Binding("slash", "search", "Search", id="search", tooltip="Search the log."),
+    Binding("slash", "search", "Search", id="search", tooltip="Search the log, or the names of metrics."),
     Binding("tab", "tab(1)", "Next tab", id="section", tooltip="Show the next tab of the pane."),
     Binding("shift+tab", "tab(-1)", "Previous tab", id="previous-section", tooltip="Show the tab before.", show=False),
     Binding("enter", "details", "Enlarge", id="details", tooltip="Enlarge the pane; there, edit as in an attempt."),

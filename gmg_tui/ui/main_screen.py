@@ -126,7 +126,7 @@ class MainScreen(TrueSizeScreen[None]):
                 return not view.maximized and self.app.check_action(action, parameters)
             case "back":
                 log = self.log_view.sought
-                return bool(log.text or view.maximized or view.marked or view.filter)
+                return bool(log.text or self.pane.can_go_back or view.maximized or view.marked or view.filter)
             case "search_next":
                 return bool(self.log_view.sought.text)
             case "fold_node":
@@ -155,7 +155,9 @@ class MainScreen(TrueSizeScreen[None]):
     async def action_details(self) -> None:
         """Give the pane the whole screen, there edit with the selected attempt's settings; a folded node is unfolded."""
         if self._view.maximized:
-            if self.pane.settings is not None:
+            if self.pane.toggle_chart():
+                self.refresh_bindings()
+            elif self.pane.settings is not None:
                 await self.app.control.edit(self.pane.settings)
         elif self._view.folded_node:
             self.action_fold_node()
@@ -200,6 +202,8 @@ class MainScreen(TrueSizeScreen[None]):
         view, log = self._view, self.log_view
         if log.sought.text:
             log.search("")
+        elif self.pane.can_go_back:
+            self.pane.go_back()
         elif view.maximized:
             self._maximize(on=False)
         elif view.marked:
@@ -310,8 +314,12 @@ class MainScreen(TrueSizeScreen[None]):
         self.open_log()
 
     async def action_search(self) -> None:
-        """Open the line that asks what to search for."""
-        log = self.log_view
+        """Open the line that asks what to search for: in the log, or the metrics to show."""
+        log, metrics = self.log_view, self.pane.metrics
+        if metrics is not None:
+            metrics.open_chart("")
+            await self._open_bar(LineBar("metrics", metrics.words, "words in the names of metrics", metrics.filter))
+            return
         await self.action_show_tab(Tab.LOG)
         await self._open_bar(LineBar("search", log.sought.text, "search the log", log.search))
 

@@ -5,7 +5,6 @@ This module knows no Textual.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
@@ -19,8 +18,6 @@ from gmg_tui.model.tried import arguments_of
 
 KEPT_S = 900
 """Seconds that a history reaches back."""
-METRIC_VALUES = 20
-"""Values of each metric of a script that are remembered."""
 
 
 class History:
@@ -29,13 +26,11 @@ class History:
     Attributes:
         end: Unix time of the newest point, whole seconds; 0 before the first.
         fps: Environment steps per second: the rate at which the worker ran.
-        metrics: The last values of the metrics that the script names, without repetitions.
     """
 
     def __init__(self) -> None:
         self.end = 0
         self.fps: deque[float | None] = deque(maxlen=KEPT_S)
-        self.metrics: dict[str, deque[float]] = {}
 
     def seed(self, series: Series) -> None:
         """Start with what the engine remembers from before this client connected."""
@@ -45,10 +40,6 @@ class History:
 
     def add(self, time: float, worker: Worker) -> None:
         """Add a snapshot's values at the Unix time `time`; the latest of each second counts."""
-        for name, value in worker.newest.numbers.items():
-            values = self.metrics.setdefault(name, deque(maxlen=METRIC_VALUES))
-            if math.isfinite(value) and (not values or values[-1] != value):
-                values.append(value)
         second, before = int(time), self.end
         self.end = second
         if second == before and self.fps:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from gmg_tui.model import (
+    Curve,
     Details,
     JobRecord,
     Occurrence,
@@ -18,7 +19,7 @@ from gmg_tui.model import (
 )
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import EngineClient
-from gmg_tui.session.protocol import Action, Bye, Lines, Seen, Update, Welcome
+from gmg_tui.session.protocol import Action, Ask, Bye, Lines, Seen, Topic, Update, Welcome
 
 
 class FakeEngine(EngineClient):
@@ -52,6 +53,7 @@ class FakeEngine(EngineClient):
         self.log: dict[str, Sequence[str]] = dict(log or {})
         self.snapshot = snapshot
         self.details_of: dict[str, Details] = {}
+        self.curves_of: dict[str, dict[str, Curve]] = {}
         self.jobs: list[JobRecord] = []
         self.tried_so_far: tuple[Tried, ...] = ()
         self.events_so_far: tuple[Occurrence, ...] = ()
@@ -118,6 +120,10 @@ class FakeEngine(EngineClient):
     async def series(self, slot: str) -> Series:
         await self._hear("series", slot)
         return next((series for series in self.welcome.recent if series.slot == slot), Series(slot, 0.0, 1.0))
+
+    async def curves(self, slot: str, name: str = "", count: int = 0) -> dict[str, Curve]:
+        await self._hear("curves", slot, name, count)
+        return Ask(Topic.CURVES, slot, count=count, name=name).select(self.curves_of.get(slot, {}))
 
     async def queue(self, first: int, count: int) -> tuple[JobRecord, ...]:
         await self._hear("queue", first, count)

@@ -135,7 +135,7 @@ class Client:
             case protocol.Ask(topic=Topic.SERIES, slot=slot):
                 return observer.series(slot)
             case protocol.Ask(topic=Topic.CURVES, slot=slot):
-                return await observer.curves(slot)
+                return question.select(await observer.curves(slot))
             case protocol.Ask(topic=Topic.QUEUE, first=first, count=count):
                 return self._supervisor.jobs.view(first, count)
             case protocol.Ask(topic=Topic.TRIED):

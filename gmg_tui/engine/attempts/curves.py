@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from gmg_tui.engine.clock import unix
-from gmg_tui.model import Curve
+from gmg_tui.model import Curve, Point
 from gmg_tui.scripts.probe.reports import Metric
 
 MAX_NAMES = 256
@@ -17,14 +18,21 @@ MIN_INTERVAL_S = 1.0
 class _Points:
     """The points of one metric; the last one is replaced until it is far enough from the one before."""
 
-    __slots__ = ("count", "interval_s", "points")
+    __slots__ = ("count", "highest", "interval_s", "lowest", "points")
 
     def __init__(self) -> None:
         self.points: list[Metric] = []
+        self.lowest: Metric | None = None
+        self.highest: Metric | None = None
         self.count, self.interval_s = 0, MIN_INTERVAL_S
 
     def add(self, value: Metric) -> None:
         self.count += 1
+        if math.isfinite(value.value):
+            if self.lowest is None or value.value < self.lowest.value:
+                self.lowest = value
+            if self.highest is None or value.value > self.highest.value:
+                self.highest = value
         points = self.points
         if len(points) > 1 and points[-1].at - points[-2].at < self.interval_s:
             points.pop()
@@ -57,6 +65,12 @@ class Curves:
                 tuple(each.step for each in of.points),
                 tuple(each.value for each in of.points),
                 of.count,
+                _point(of.lowest),
+                _point(of.highest),
             )
             for name, of in self._points.items()
         }
+
+
+def _point(of: Metric | None) -> Point | None:
+    return None if of is None else Point(unix(of.at), of.step, of.value)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from statistics import fmean
 from typing import Final
 
@@ -10,7 +12,7 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
 
-from gmg_tui.model import GpuSample, Series, Slot, Worker, units
+from gmg_tui.model import Curve, GpuSample, Series, Slot, Worker, units
 from gmg_tui.ui.charts import Track, least_height, stack
 from gmg_tui.ui.drawing import plain
 from gmg_tui.ui.slots import SlotView
@@ -50,13 +52,32 @@ class ChartsTab(Drawing):
 
     DEFAULT_CSS = "ChartsTab { padding: 0 1; }"
 
-    def show(self, entry: SlotView | None, series: Series | None) -> None:
-        """Shows the charts of a worker; None before they are known."""
+    def show(self, entry: SlotView | None, series: Series | None, metric: str, curve: Curve | None) -> None:
+        """Shows the charts of a worker, with that of a `metric` if it has one; None before they are known."""
         if entry is None or series is None:
             self.draw(None, waiting)
         else:
-            shown = list(tracks(entry.slot, entry.worker, entry.sample, series)), series
+            first, *others = tracks(entry.slot, entry.worker, entry.sample, series)
+            chosen = [_of_metric(metric, curve, series)] if curve is not None else []
+            shown = [first, *chosen, *others], series
             self.draw(shown, lambda size: lines(*shown, size))
+
+
+def _of_metric(name: str, curve: Curve, series: Series) -> Track:
+    """Returns the chart of a metric at the times of a series."""
+    count, begin = len(series.fps), series.end - len(series.fps) * series.step_s
+    shared: list[list[float]] = [[] for _ in range(count)]
+    for point in curve.points:
+        at = int((point.time - begin) / series.step_s)
+        if 0 <= at < count and math.isfinite(point.value):
+            shared[at].append(point.value)
+    values = [fmean(each) if each else None for each in shared]
+    known = [at for at, value in enumerate(values) if value is not None]
+    for before, after in pairwise(known):  # a script that reports now and then has a line too
+        for at in range(before + 1, after):
+            values[at] = values[before]
+    now = units.NOT_KNOWN if curve.last is None else units.number(curve.last)
+    return Track(name, now, values, None, "", "$primary", fmean, "no value in this time")
 
 
 def lines(tracks: list[Track], series: Series, size: Size) -> list[Content]:

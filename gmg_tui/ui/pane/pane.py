@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widget import Widget
 
-from gmg_tui.model import Attempt, Details, GpuProcess, JobRecord, Occurrence, Series, Settings, units
+from gmg_tui.model import Attempt, Curve, Details, GpuProcess, JobRecord, Occurrence, Series, Settings, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results.column import Column
 from gmg_tui.session import LOGS
@@ -25,13 +25,14 @@ from gmg_tui.ui.log.view import LogView
 from gmg_tui.ui.pane import processes
 from gmg_tui.ui.pane import worker_facts as facts
 from gmg_tui.ui.pane.charts_tab import ChartsTab
+from gmg_tui.ui.pane.metrics_tab import HISTORY_POINTS, MetricsTab, Named
 from gmg_tui.ui.pane.tab_bar import TabBar
 from gmg_tui.ui.pane.table_tab import TableTab
 from gmg_tui.ui.rows import Rows, is_seen
 from gmg_tui.ui.table import Table
 from gmg_tui.ui.view import Tab, View, job_on
 
-_ASKED: Final = frozenset(Tab) - {Tab.LOG, Tab.METRICS}
+_ASKED: Final = frozenset(Tab) - {Tab.LOG}
 """Tabs that show more than snapshots have."""
 _MAX_NOTES: Final = 4
 _EVENT_COLUMNS: Final = (
@@ -99,6 +100,7 @@ class Pane(Vertical):
         self._failure = ""
         self._details: Details | None = None
         self._series: Series | None = None
+        self._curves: dict[str, Curve] | None = None
         self._job: JobRecord | None = None
         self._events: tuple[Occurrence, ...] = ()
 
@@ -114,7 +116,8 @@ class Pane(Vertical):
         if tab not in self._tabs:
             self._tabs[tab] = self._make(tab)
             await self.mount(self._tabs[tab])
-        self._view.tab = tab
+        if tab is not self._view.tab:
+            self._view.tab, self._curves = tab, None
         for each, widget in self._tabs.items():
             widget.display = each is tab
         self._failure = ""
@@ -125,6 +128,8 @@ class Pane(Vertical):
         match tab:
             case Tab.CHARTS:
                 return ChartsTab()
+            case Tab.METRICS:
+                return MetricsTab()
             case Tab.PROCESSES:
                 table: Table[GpuProcess] = Table(processes.COLUMNS, key=lambda process: str(process.pid))
                 return TableTab(table, lambda process: [Fact("command", processes.command(process))])
@@ -139,20 +144,59 @@ class Pane(Vertical):
                 events = Table(_EVENT_COLUMNS, key=lambda event: str(event.number))
                 return TableTab(events, lambda event: [Fact(event.kind.value, event.text)])
             case _:
-                return Facts(block_width=44 if tab is Tab.METRICS else 70)
+                return Facts(block_width=70)
 
     def go(self, direction: str) -> None:
         """Scrolls what is shown, or moves the cursor of its table."""
         shown = self._tabs[self._view.tab]
-        if isinstance(shown, LogView | Facts | TableTab):
+        if isinstance(shown, LogView | Facts | TableTab | MetricsTab):
             shown.go(direction)
 
     @property
     def settings(self) -> Settings | None:
         """The settings of the selected attempt; None where no attempts are shown."""
-        tab = self._tabs[self._view.tab]
-        attempt = tab.table.selected if isinstance(tab, TableTab) else None
+        attempt = self._selected_row
         return Settings(attempt.given, attempt.env) if isinstance(attempt, Attempt) else None
+
+    @property
+    def _selected_row(self) -> object:
+        tab = self._tabs[self._view.tab]
+        return tab.table.selected if isinstance(tab, TableTab | MetricsTab) else None
+
+    # Metrics
+
+    @property
+    def metrics(self) -> MetricsTab | None:
+        """The tab with the metrics if it is shown."""
+        tab = self._tabs[self._view.tab]
+        return tab if isinstance(tab, MetricsTab) else None
+
+    def toggle_chart(self) -> bool:
+        """Shows the chart of the selected metric, or the table again. Returns False if there is none."""
+        tab, row = self.metrics, self._selected_row
+        if tab is None or not (tab.chart or isinstance(row, Named)):
+            return False
+        self._view.metric = row.name if isinstance(row, Named) and not tab.chart else self._view.metric
+        tab.open_chart("" if tab.chart else self._view.metric)
+        self._poll()
+        return True
+
+    def on_table_chosen(self) -> None:
+        """Shows the chart of the metric that was clicked again."""
+        self.toggle_chart()
+
+    @property
+    def can_go_back(self) -> bool:
+        """True if a chart or a filter of metrics can be closed."""
+        return (tab := self.metrics) is not None and bool(tab.chart or tab.words)
+
+    def go_back(self) -> None:
+        """Closes the chart of a metric, or else the filter."""
+        if (tab := self.metrics) is not None:
+            if tab.chart:
+                self.toggle_chart()
+            else:
+                tab.filter("")
 
     # The selected worker
 
@@ -166,7 +210,7 @@ class Pane(Vertical):
         is_new_job = self._job is not None and worker is not None and worker.job not in {None, self._job.number}
         if view.selected != self._slot or is_new_job:
             self._slot, self._failure = view.selected, ""
-            self._details = self._series = self._job = None
+            self._details = self._series = self._job = self._curves = None
             self._poll()
         self._fill(self._tabs[view.tab])
         self._bar.update_rows()
@@ -175,9 +219,11 @@ class Pane(Vertical):
         """Shows in a tab what is known now."""
         match self._view.tab, tab:
             case Tab.CHARTS, ChartsTab():
-                tab.show(self._view.of(self._slot) if self._slot else None, self._series)
-            case Tab.METRICS, Facts():
-                tab.show(self._metrics())
+                chosen = (self._curves or {}).get(self._view.metric)
+                tab.show(self._view.of(self._slot) if self._slot else None, self._series, self._view.metric, chosen)
+            case Tab.METRICS, MetricsTab():
+                empty = self._waiting if self._curves is None else "The script has reported no metric."
+                tab.show(self._curves or {}, self._facts(), empty)
             case Tab.SETUP, Facts():
                 tab.show(self._setup())
             case Tab.PROCESSES, TableTab():
@@ -197,7 +243,7 @@ class Pane(Vertical):
         """Says how much of the log is shown."""
         self._bar.update_rows()
 
-    def _metrics(self) -> Iterable[Fact]:
+    def _facts(self) -> Iterable[Fact]:
         if not self._slot:
             return
         entry = self._view.of(self._slot)
@@ -263,7 +309,13 @@ class Pane(Vertical):
         if tab is Tab.EVENTS:
             self._events = await self._engine.happened()
         elif slot and tab is Tab.CHARTS:
+            metric = self._view.metric
             self._series = await self._engine.series(slot)
+            self._curves = await self._engine.curves(slot, metric) if metric else {}
+        elif slot and (metrics := self.metrics) is not None:
+            chart = metrics.chart
+            curves = await self._engine.curves(slot, chart, 0 if chart else HISTORY_POINTS)
+            self._curves = (self._curves or {}) | curves
         elif slot:
             details = await self._engine.details(slot)
             job = await job_on(self._engine, self._view, slot) if tab is Tab.SETUP else None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from gmg_tui.jobs.argument_placeholders import join_args
@@ -14,7 +13,6 @@ from gmg_tui.model.secrets import mask
 from gmg_tui.results import column
 from gmg_tui.results.column import Column, plain
 from gmg_tui.ui import worker_text
-from gmg_tui.ui.drawing import braille_line
 from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.slots import SlotView
 
@@ -27,7 +25,7 @@ _COUNTED: Final = {"probe": "inside the script", "printed": "from the lines that
 
 
 def worker_facts(entry: SlotView) -> Iterator[Fact]:
-    """The rates and their sources, what the script reports, and what its processes use."""
+    """The rates and their sources, the progress, and what its processes use."""
     worker = entry.worker
     yield Fact("Worker")
     if worker.group is not None:
@@ -40,8 +38,6 @@ def worker_facts(entry: SlotView) -> Iterator[Fact]:
         yield Fact("phase", f"{phase}, {usual}" if usual else phase)
     if worker.newest.progress is not None:
         yield Fact("progress", worker_text.progress_text(worker.newest.progress))
-    for name, value in worker.newest.numbers.items():
-        yield Fact(name, f"{plain(value)}  {_sparkline(entry.history.metrics.get(name, ()))}".rstrip())
     cpu, memory = (
         worker_text.known(worker.cpu_pct, "{:.0f} %".format),
         worker_text.known(worker.memory_rss_mib, units.mib),
@@ -67,15 +63,6 @@ def _rates(entry: SlotView) -> Iterator[Fact]:
         yield Fact("counted" if worker.state.ended else "whole attempt", f"{mean}{_COUNTED[fps.counted or 'printed']}")
         if fps.last is not None:
             yield Fact("printed", f"{units.fps(fps.last)} FPS, the last of {units.count(fps.samples, 'number')}")
-
-
-def _sparkline(values: Iterable[float]) -> str:
-    """A cell for each value, from the least to the greatest; empty where they are all equal."""
-    finite = [value for value in values if math.isfinite(value)]
-    low, high = min(finite, default=0.0), max(finite, default=0.0)
-    if low == high:
-        return ""
-    return braille_line([(value - low) / (high - low) for value in finite], (len(finite) + 1) // 2, 1)[0]
 
 
 def _genesis(worker: Worker) -> str:

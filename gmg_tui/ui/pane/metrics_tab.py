@@ -1,0 +1,204 @@
+"""The tab with the metrics that a script reports, each with its recent past, and the facts of the worker and its GPU below."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from statistics import fmean
+from typing import Final, NamedTuple
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.geometry import Size
+
+from gmg_tui.model import Curve, units
+from gmg_tui.model.curves import rank
+from gmg_tui.results.column import Column
+from gmg_tui.ui.canvas import AXIS_ROWS, DIM, GUTTER, Canvas, axis, bottom_axis, fitted
+from gmg_tui.ui.drawing import braille_line
+from gmg_tui.ui.facts import Fact, Facts
+from gmg_tui.ui.pane.charts_tab import Drawing
+from gmg_tui.ui.table import Table
+
+HISTORY_POINTS: Final = 32
+"""Points of each metric's small history, two per cell."""
+_MIN_WIDTH, _MIN_HEIGHT = 24, 5
+"""Cells that a chart needs."""
+_TICK_CELLS, _TICK_ROWS = 16, 3
+"""Least room for a label of an axis."""
+_MAX_TABLE: Final = 0.6
+"""Largest share of the rows for the table."""
+
+
+class Named(NamedTuple):
+    """A metric."""
+
+    name: str
+    curve: Curve
+
+    @property
+    def group(self) -> str:
+        """Its name up to the first slash, as TensorBoard groups metrics; empty without one."""
+        return self.name.partition("/")[0] if "/" in self.name else ""
+
+
+def _history(of: Named) -> str | None:
+    """Returns a line from the least to the greatest value; None if all are equal."""
+    values = [point.value if math.isfinite(point.value) else None for point in of.curve.points]
+    known = [value for value in values if value is not None]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    if not high - low > 0:
+        return None
+    fractions = [None if value is None else value / (high - low) - low / (high - low) for value in values]
+    return braille_line(fractions, (len(values) + 1) // 2, 1)[0]
+
+
+def _best(of: Named) -> float | None:
+    best = of.curve.best(of.name)
+    return None if best is None else best.value
+
+
+def _best_step(of: Named) -> int | None:
+    best = of.curve.best(of.name)
+    return None if best is None else best.step
+
+
+_COLUMNS: Final = (
+    Column[Named]("group", lambda of: of.group or None, left=True, limit=24),
+    Column[Named]("metric", lambda of: of.name.removeprefix(f"{of.group}/"), left=True, limit=36),
+    Column[Named]("value", lambda of: of.curve.last),
+    Column[Named]("history", _history, left=True),
+    Column[Named]("best", _best),
+    Column[Named]("best_step", _best_step, "at step"),
+    Column[Named]("lowest", lambda of: of.curve.lowest and of.curve.lowest.value),
+    Column[Named]("highest", lambda of: of.curve.highest and of.curve.highest.value),
+)
+
+
+def arranged(curves: Mapping[str, Curve], words: str) -> list[Named]:
+    """Returns the metrics whose names have all of the words, by group; groups with rewards come first."""
+    shown = [
+        Named(name, curve)
+        for name, curve in curves.items()
+        if all(word in name.casefold() for word in words.casefold().split())
+    ]
+    ranks: dict[str, int] = {}
+    for of in shown:
+        ranks[of.group] = min(rank(of.name), ranks.get(of.group, rank(of.name)))
+    return sorted(shown, key=lambda of: (ranks[of.group], of.group, rank(of.name), of.name))
+
+
+class MetricsTab(Vertical):
+    """A table of metrics and the worker's facts, or the chart of one metric."""
+
+    DEFAULT_CSS = "MetricsTab { & > Facts { height: 1fr; padding: 0 1; } & > Drawing { padding: 0 1; } }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = Table(_COLUMNS, key=lambda of: of.name)
+        self.table.can_focus = False
+        self._facts, self._drawing = Facts(block_width=44), Drawing()
+        self._curves: Mapping[str, Curve] = {}
+        self.words = ""
+        """The words of the filter."""
+        self.chart = ""
+        """The metric whose chart is shown; empty for the table."""
+
+    def compose(self) -> ComposeResult:
+        """Yields the parts, from the top."""
+        self._drawing.display = False
+        yield from (self.table, self._facts, self._drawing)
+
+    def show(self, curves: Mapping[str, Curve], facts: Iterable[Fact], empty: str) -> None:
+        """Shows these metrics, or why there are none, above the facts."""
+        self._curves = curves
+        self._facts.show(facts)
+        self.table.empty = empty
+        self._fill()
+
+    def _fill(self) -> None:
+        for part in (self.table, self._facts):
+            part.display = not self.chart
+        self._drawing.display = bool(self.chart)
+        if self.chart:
+            name, curve = self.chart, self._curves.get(self.chart)
+            if curve is None:
+                self._drawing.draw(name, lambda size: (Content.styled(f"{name}: not reported here", DIM),))
+            else:
+                self._drawing.draw((name, curve), lambda size: chart_lines(name, curve, size))
+            return
+        rows = arranged(self._curves, self.words)
+        if self._curves and not rows:
+            self.table.empty = "No metric matches the filter. Esc shows all."
+        self.table.styles.height = min(len(rows) + 1, max(2, round(_MAX_TABLE * self.size.height)))
+        self.table.show(rows)
+
+    def on_resize(self) -> None:
+        """Shares the rows out."""
+        self._fill()
+
+    def filter(self, words: str) -> None:
+        """Shows the metrics whose names have these words."""
+        self.words = words
+        self._fill()
+
+    def open_chart(self, name: str) -> None:
+        """Shows the chart of a metric; with an empty name the table."""
+        self.chart = name
+        self._fill()
+
+    def go(self, direction: str) -> None:
+        """Moves the cursor; beyond the last metric, scrolls the facts."""
+        is_up = direction in {"line-up", "up", "home"}
+        in_facts = self._facts.scroll_y > 0 if is_up else self.table.cursor_row + 1 >= self.table.row_count
+        (self._facts if in_facts else self.table).go(direction)
+
+
+def chart_lines(name: str, curve: Curve, size: Size) -> Iterator[Content]:
+    """Yields the lines of a metric's chart over the script's steps, or over time if it names none."""
+    plot, height = size.width - GUTTER, size.height - AXIS_ROWS - 1
+    points = [point for point in curve.points if math.isfinite(point.value)]
+    if plot < _MIN_WIDTH or height < _MIN_HEIGHT or not points:
+        yield Content.styled("The terminal is too small for a chart." if points else f"{name}: no finite value", DIM)
+        return
+    by_step = all(point.step is not None for point in points)
+    places = [float(point.step or 0) if by_step else point.time - points[0].time for point in points]
+    yield _heading(name, curve).truncate(size.width, ellipsis=True)
+    canvas, scale = Canvas(plot, height), fitted([point.value for point in points], max(1, height // _TICK_ROWS))
+    labels = {round((1 - scale.fraction(tick)) * (height * 4 - 1)) // 4: scale.label(tick) for tick in scale.ticks}
+    low, high = min(places), max(places)
+    across = axis(low, high if high > low else low + 1, max(1, plot // _TICK_CELLS))
+    columns = {round(across.fraction(tick) * (plot - 1)): tick for tick in across.ticks}
+    canvas.grid(labels, columns)
+    values = [scale.fraction(point.value) for point in points]
+    canvas.overlay(
+        braille_line(joined([across.fraction(x) for x in places], values, 2 * plot), plot, height), "$accent"
+    )
+    yield from canvas.lines(labels)
+    write = (lambda tick: across.label(tick)) if by_step else units.span
+    yield from bottom_axis(plot, {column: write(tick) for column, tick in columns.items()})
+
+
+def _heading(name: str, curve: Curve) -> Content:
+    best, last = curve.best(name), curve.last
+    heading = Content.assemble((name, "bold $accent"), f"  {units.NOT_KNOWN if last is None else units.number(last)}")
+    if best is not None:
+        at = "" if best.step is None else f" at step {best.step:,}"
+        heading += Content.styled(f"   best {units.number(best.value)}{at}  {units.count(curve.count, 'value')}", DIM)
+    return heading
+
+
+def joined(places: Sequence[float], values: Sequence[float], dots: int) -> list[float | None]:
+    """Returns `dots` values for points at `places` from 0 to 1: means of those that share a dot, joined by lines."""
+    shared: dict[int, list[float]] = {}
+    for place, value in zip(places, values, strict=True):
+        shared.setdefault(round(place * (dots - 1)), []).append(value)
+    means = sorted((dot, fmean(of)) for dot, of in shared.items())
+    line: list[float | None] = [None] * dots
+    line[means[0][0]] = means[0][1]
+    for (start, before), (end, value) in pairwise(means):
+        for dot in range(start, end + 1):
+            line[dot] = before + (value - before) * (dot - start) / (end - start)
+    return line
