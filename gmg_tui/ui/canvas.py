@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
+from statistics import fmean
 from typing import Final, NamedTuple
 
-from textual.content import Content
+from gmg_tui.ui.drawing import Piece, Row, Values, braille_line
 
 GUTTER: Final = 9
 """Cells left of a plot, for the labels of its axis and the line."""
 AXIS_ROWS: Final = 2
 """Rows below a plot, for the line and the labels of its axis."""
-DIM: Final = "$text-muted"
-GRID: Final = "$border-blurred"
 _SCALES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _MAX_DECIMALS: Final = 6
 _MIN_SPAN: Final = 0.02
@@ -83,7 +82,7 @@ class Canvas:
 
     def __init__(self, width: int, height: int) -> None:
         self.width, self.height = width, height
-        self._cells = [[(" ", "")] * width for _ in range(height)]
+        self._cells = [[(" ", "text")] * width for _ in range(height)]
 
     def put(self, column: int, row: int, text: str, style: str) -> None:
         """Writes a text; what lies outside is cut."""
@@ -97,44 +96,61 @@ class Canvas:
         for row in range(self.height):
             for column in range(self.width) if row in crossing else lines:
                 sign = "┼" if row in crossing and column in lines else "┈" if row in crossing else "┊"
-                self.put(column, row, sign, GRID)
+                self.put(column, row, sign, "border")
 
-    def overlay(self, rows: Sequence[str], style: str) -> None:
-        """Draws over what is there, except with blanks."""
-        for number, row in enumerate(rows):
+    def line(self, fractions: Values, styles: Sequence[str]) -> None:
+        """Draws a braille line over what is there, with the style of each column."""
+        for number, row in enumerate(braille_line(fractions, self.width, self.height)):
             for column, character in enumerate(row):
                 if character != " ":
-                    self.put(column, number, character, style)
+                    self.put(column, number, character, styles[column])
 
-    def lines(self, labels: Mapping[int, str]) -> list[Content]:
-        """Returns the rows, right of an axis with `labels` by row."""
+    def rows(self, labels: Mapping[int, str] | None = None) -> list[Row]:
+        """Returns the rows, right of an axis with `labels` by row if there are any."""
         made = []
         for number, cells in enumerate(self._cells):
-            label = labels.get(number)
-            gutter = f"{(label or '')[: GUTTER - 2]:>{GUTTER - 2}} {'│' if label is None else '┤'}"
-            made.append(Content.assemble((gutter, DIM), styled(cells)))
+            row = Row(self.width if labels is None else self.width + GUTTER)
+            if labels is not None:
+                label = labels.get(number)
+                row.add(f"{(label or '')[: GUTTER - 2]:>{GUTTER - 2}} {'│' if label is None else '┤'}", "dim")
+            made.append(_add_cells(row, cells))
         return made
 
 
-def styled(cells: Sequence[tuple[str, str]]) -> Content:
-    """Returns cells as one text."""
-    runs = groupby(cells, key=lambda cell: cell[1])
-    return Content.assemble(*(("".join(text for text, _ in run), style) for style, run in runs))
+def _add_cells(row: Row, cells: Sequence[Piece]) -> Row:
+    for style, run in groupby(cells, key=lambda cell: cell[1]):
+        row.add("".join(text for text, _ in run), style)
+    return row
 
 
-def bottom_axis(width: int, ticks: Mapping[int, str], marks: Mapping[int, str] = {}) -> list[Content]:
+def joined(places: Iterable[float], values: Iterable[float], dots: int) -> list[float | None]:
+    """Returns `dots` values for points at `places` from 0 to 1: means of those that share a dot, joined by lines."""
+    shared: dict[int, list[float]] = {}
+    for place, value in zip(places, values, strict=True):
+        shared.setdefault(round(place * (dots - 1)), []).append(value)
+    means = sorted((dot, fmean(of)) for dot, of in shared.items())
+    line: list[float | None] = [None] * dots
+    for dot, value in means[:1]:
+        line[dot] = value
+    for (start, before), (end, value) in pairwise(means):
+        for dot in range(start, end + 1):
+            line[dot] = before + (value - before) * (dot - start) / (end - start)
+    return line
+
+
+def bottom_axis(width: int, ticks: Mapping[int, str], marks: Mapping[int, str] = {}) -> list[Row]:
     """Returns the line below a plot with ticks by column, and the labels that have room.
 
     `marks` are letters on the line, by column.
     """
-    line, labels, free = [("─", DIM)] * width, [" "] * width, width
+    line, labels, free = [("─", "dim")] * width, [" "] * width, width
     for column, text in sorted(ticks.items(), reverse=True):
-        line[column] = ("┬", DIM)
+        line[column] = ("┬", "dim")
         start = max(0, min(width - len(text), column - len(text) // 2))
         if start + len(text) <= free:
             labels[start : start + len(text)] = text
             free = start - 1
     for column, letter in marks.items():
-        line[column] = (letter, "bold $success")
-    corner = Content.styled(f"{'':{GUTTER - 1}}└", DIM)
-    return [corner + styled(line), Content.styled(" " * GUTTER + "".join(labels), DIM)]
+        line[column] = (letter, "tab")
+    below = Row(width + GUTTER).to(GUTTER).add("".join(labels), "dim")
+    return [_add_cells(Row(width + GUTTER).to(GUTTER - 1).add("└", "dim"), line), below]

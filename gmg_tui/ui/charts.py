@@ -1,4 +1,4 @@
-"""Charts of metrics over time, one above the other on one time axis, as lines of styled text: no widget."""
+"""Charts of metrics over time, one above the other on one time axis, as rows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Final, NamedTuple, TypeAlias
 
-from textual.content import Content
-
 from gmg_tui.model import units
-from gmg_tui.ui.canvas import AXIS_ROWS, DIM, GUTTER, Canvas, axis, bottom_axis, fitted
-from gmg_tui.ui.drawing import Values, braille_line
+from gmg_tui.ui.canvas import AXIS_ROWS, GUTTER, Canvas, axis, bottom_axis, fitted
+from gmg_tui.ui.drawing import Row, Values
 
 Reduction: TypeAlias = Callable[[Sequence[float]], float]
 """Reduces the known values that share a column: the mean for rate, load and power, as a column stands for all of its
@@ -35,7 +33,6 @@ class Track(NamedTuple):
     """The value at the upper edge, with 0 at the lower one; None to fit the axis to the values."""
     unit: str
     style: str
-    """As in Textual's CSS: `$accent`."""
     how: Reduction
     missing: str
     """Shown in the chart when none of the values is known."""
@@ -46,7 +43,7 @@ def least_height(tracks: int) -> int:
     return tracks * 3 + AXIS_ROWS
 
 
-def stack(tracks: Sequence[Track], *, width: int, height: int, end: float, step_s: float) -> list[Content]:
+def stack(tracks: Sequence[Track], *, width: int, height: int, end: float, step_s: float) -> list[Row]:
     """Returns the charts, each under its title, then the time axis: exactly `height` lines of `width` cells.
 
     All tracks have the same number of values, `step_s` seconds apart; the axis begins with the first one that is known.
@@ -58,34 +55,34 @@ def stack(tracks: Sequence[Track], *, width: int, height: int, end: float, step_
     starts = (next((at for at, value in enumerate(track.values) if value is not None), count) for track in tracks)
     first = min(min(starts, default=0), max(0, count - 1))
     ticks = _time_ticks(plot, step_s * max(1, count - first), end)
-    lines: list[Content] = []
+    rows: list[Row] = []
     for number, track in enumerate(tracks):
         shown = track._replace(values=track.values[first:])
-        lines.append(_heading(shown, width))
-        lines += _body(shown, plot, room // len(tracks) + (number < room % len(tracks)), list(ticks))
-    return lines + bottom_axis(plot, ticks)
+        rows.append(_heading(shown, width))
+        rows += _body(shown, plot, room // len(tracks) + (number < room % len(tracks)), list(ticks))
+    return rows + bottom_axis(plot, ticks)
 
 
-def _heading(track: Track, width: int) -> Content:
+def _heading(track: Track, width: int) -> Row:
     """The title, the newest value, and the range of the values shown."""
     known = [value for value in track.values if value is not None]
-    heading = Content.assemble((track.title, f"bold {track.style}"), f"  {track.now}")
+    row = Row(width).add(track.title, track.style).add(f"  {track.now}")
     if known:
         least, mean, most = (_with_unit(value, track.unit) for value in (min(known), fmean(known), max(known)))
-        detail = Content.styled(f"   lowest {least}  mean {mean}  highest {most}", DIM)
-        heading += detail if heading.cell_length + detail.cell_length <= width else Content()
-    return heading.truncate(width, ellipsis=True)
+        detail = f"   lowest {least}  mean {mean}  highest {most}"
+        row.add(detail if len(detail) <= row.room else "", "dim")
+    return row
 
 
 def _with_unit(value: float, unit: str) -> str:
     return f"{value:.{int(unit == 'GiB')}f} {unit}" if unit else units.short(value)
 
 
-def _body(track: Track, plot: int, height: int, columns: Sequence[int]) -> list[Content]:
+def _body(track: Track, plot: int, height: int, columns: Sequence[int]) -> list[Row]:
     canvas, known = Canvas(plot, height), [value for value in track.values if value is not None]
     if not known:
-        canvas.put(1, height // 2, track.missing, DIM)
-        return canvas.lines({})
+        canvas.put(1, height // 2, track.missing, "dim")
+        return canvas.rows({})
     steps = max(1, (height - 1) // _ROWS_PER_STEP)
     scale = fitted(known, steps) if not track.high else axis(0.0, track.high, steps)
     labels = {
@@ -96,8 +93,8 @@ def _body(track: Track, plot: int, height: int, columns: Sequence[int]) -> list[
     fractions = [
         None if value is None else scale.fraction(value) for value in spread(track.values, 2 * plot, track.how)
     ]
-    canvas.overlay(braille_line(fractions, plot, height), track.style)
-    return canvas.lines(labels)
+    canvas.line(fractions, [track.style] * plot)
+    return canvas.rows(labels)
 
 
 def spread(values: Values, columns: int, how: Reduction) -> list[float | None]:

@@ -1,4 +1,4 @@
-"""The curve of a tuning as lines of styled text: the rate over the value, which has a logarithmic axis.
+"""The curve of a tuning as rows: the rate over the value, which has a logarithmic axis.
 
 Each point has the sign and colour of its slot, and its interval if that is higher than a cell; a line joins the means of
 the values, corrected for slow and fast slots; a cross stands above a value that did not run. The best rates, where the
@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Sequence
-from itertools import groupby, pairwise
-from statistics import fmean
 from typing import Final
 
-from rich.cells import cell_len
-from textual.content import Content
 from textual.geometry import Size
 
 from gmg_tui.model import Answer, Trial, TrialKind, TrialState, Tuning, WorkerState
 from gmg_tui.results import tuning_text as tune_words
-from gmg_tui.ui.canvas import AXIS_ROWS, DIM, GUTTER, Canvas, bottom_axis, fitted
-from gmg_tui.ui.drawing import SIGNS, braille_line, safe
+from gmg_tui.ui.canvas import AXIS_ROWS, GUTTER, Canvas, bottom_axis, fitted, joined
+from gmg_tui.ui.drawing import SIGNS, Row
 
-_COLOURS: Final = ("$accent", "$warning", "$success", "$secondary", "$primary", "$foreground", "$error")
+_COLOURS: Final = ("fps", "warn", "ok", "vram", "title", "text", "error")
 _SIGNS: Final = "●○◆◇■□▲△"
 _MIN_WIDTH, _MIN_HEIGHT = 10, 2
 """Cells of a plot."""
@@ -45,7 +41,7 @@ _ASIDE: Final = (0, 1, -1, 2, -2, 3, -3)
 """Columns to try for a sign, from its own: signs of equal points stand side by side."""
 
 
-def curve(tuning: Tuning, answer: Answer, selected: int | None, width: int, height: int) -> list[Content]:
+def curve(tuning: Tuning, answer: Answer, selected: int | None, width: int, height: int) -> list[Row]:
     """Returns the curve of the slots of `answer` in `height` rows; the trial with the number `selected` is in reverse."""
     trials = [
         trial
@@ -53,14 +49,13 @@ def curve(tuning: Tuning, answer: Answer, selected: int | None, width: int, heig
         if trial.kind is not TrialKind.TOGETHER and trial.slot in answer.slots and trial.value > 0
     ]
     points = sorted(filter(_is_drawable, trials), key=lambda trial: trial.number == selected)
-    heading, rows = _heading(tuning, answer, points, width), height - 1 - AXIS_ROWS
-    if not points or width - GUTTER < _MIN_WIDTH or rows < _MIN_HEIGHT:
+    heading, plot_rows = _heading(tuning, answer, points, width), height - 1 - AXIS_ROWS
+    if not points or width - GUTTER < _MIN_WIDTH or plot_rows < _MIN_HEIGHT:
         text = "no room for the curve: enlarge the terminal" if points else _why_empty(tuning)
-        lines = [heading, *[Content("")] * (height - 1)]
+        rows = [heading, *(Row(width) for _ in range(height - 1))]
         if height > 1:
-            text = " " * ((width - cell_len(text)) // 2) + text
-            lines[(height + 1) // 2] = Content.styled(text, DIM).truncate(width, ellipsis=True)
-        return lines
+            rows[(height + 1) // 2].to((width - len(text)) // 2).add(text, "dim")
+        return rows
     best = max(_corrected(trial, answer) for trial in points)
     upper = [trial for trial in points if _corrected(trial, answer) >= best * _UPPER_RATES]
     values, panels = {trial.value for trial in upper}, [(trials, width)]
@@ -70,8 +65,13 @@ def curve(tuning: Tuning, answer: Answer, selected: int | None, width: int, heig
             trial for trial in trials if min(values) <= trial.value and (trial in upper or not _is_drawable(trial))
         ]
         panels = [(trials, left), (shown, width - left)]
-    drawn = (_panel(tuning, answer, selected, shown, Size(columns, rows)) for shown, columns in panels)
-    return [heading, *(Content("").join(parts) for parts in zip(*drawn, strict=True))]
+    drawn = (_panel(tuning, answer, selected, shown, Size(columns, plot_rows)) for shown, columns in panels)
+    rows = [heading]
+    for parts in zip(*drawn, strict=True):
+        rows.append(Row(width))
+        for part in parts:
+            rows[-1].append(part)
+    return rows
 
 
 def _corrected(trial: Trial, answer: Answer) -> float:
@@ -79,29 +79,33 @@ def _corrected(trial: Trial, answer: Answer) -> float:
     return (trial.rate or 0.0) / (answer.factors.get(trial.slot) or 1.0)
 
 
-def _panel(tuning: Tuning, answer: Answer, selected: int | None, trials: Sequence[Trial], size: Size) -> list[Content]:
+def _panel(tuning: Tuning, answer: Answer, selected: int | None, trials: Sequence[Trial], size: Size) -> list[Row]:
     """Returns a plot of these trials with its axes; `size` includes the labels at its left."""
     points = sorted(filter(_is_drawable, trials), key=lambda trial: trial.number == selected)
     plot = _Plot(size.width - GUTTER, size.height, [each.value for each in trials], points)
     plot.join([(trial.value, _corrected(trial, answer)) for trial in points])
     for trial in trials:
         if trial.state is TrialState.FAILED:
-            plot.sign(plot.column(trial.value), 0, SIGNS.states[WorkerState.FAILED], "$error")
+            plot.sign(plot.column(trial.value), 0, SIGNS.states[WorkerState.FAILED], "error")
     for trial in points:
         sign, style = _sign_of(trial.slot, answer)
-        plot.point(trial, sign, style if trial.state is TrialState.MEASURED else DIM, reverse=trial.number == selected)
+        style = style if trial.state is TrialState.MEASURED else "dim"
+        plot.point(trial, sign, style, "match" if trial.number == selected else style)
     values = {trial.value for trial in trials}
     ticks = plot.ticks(tuning.spec.low)
     ticks = ticks if len(ticks) > 1 else sorted(values)
     labels = {plot.column(value): f"{value:,}" for value in ticks}
-    return [*plot.lines(), *bottom_axis(plot.canvas.width, labels, _answer_marks(plot, values, tuning, answer))]
+    return [
+        *plot.canvas.rows(plot.labels),
+        *bottom_axis(plot.canvas.width, labels, _answer_marks(plot, values, tuning, answer)),
+    ]
 
 
 def _why_empty(tuning: Tuning) -> str:
     failed = next((trial.reason for trial in tuning.trials if trial.state is TrialState.FAILED), None)
     if failed is None or any(not trial.state.ended for trial in tuning.trials):
         return "No rate yet: the first trial is being measured."
-    return f"No trial was measured: {safe(failed)}."
+    return f"No trial was measured: {failed}."
 
 
 def _is_drawable(trial: Trial) -> bool:
@@ -131,8 +135,8 @@ class _Plot:
         if all((trial.rate or 0.0) >= 0 for trial in points):
             ends = [max(0.0, rate) for rate in ends]  # a wide interval reaches below what can be
         self._rates = fitted(ends if len(points) > 1 else [0.0, *ends], max(1, height // _ROWS_PER_TICK))
-        self._labels = {self.row(tick): self._rates.label(tick) for tick in self._rates.ticks}
-        self.canvas.grid(self._labels, ())
+        self.labels = {self.row(tick): self._rates.label(tick) for tick in self._rates.ticks}
+        self.canvas.grid(self.labels, ())
 
     def _x(self, value: float) -> float:
         """Returns the place of a value, from 0 at the left to 1."""
@@ -152,15 +156,8 @@ class _Plot:
 
     def join(self, points: Sequence[tuple[int, float]]) -> None:
         """Joins the means of the rates of each value."""
-        by_value = groupby(sorted(points), key=lambda point: point[0])
-        means = [(self._x(value), fmean(rate for _, rate in shared)) for value, shared in by_value]
-        dots: list[float | None] = [None] * (2 * self.canvas.width)
-        for (x0, rate0), (x1, rate1) in pairwise(means):
-            begin, end = (round(x * (len(dots) - 1)) for x in (x0, x1))
-            for dot in range(begin, end + 1):
-                share = (dot - begin) / (end - begin) if end > begin else 0.0
-                dots[dot] = self._height(rate0 + (rate1 - rate0) * share)
-        self.canvas.overlay(braille_line(dots, self.canvas.width, self.canvas.height), DIM)
+        places, heights = [self._x(value) for value, _ in points], [self._height(rate) for _, rate in points]
+        self.canvas.line(joined(places, heights, 2 * self.canvas.width), ["dim"] * self.canvas.width)
 
     def sign(self, column: int, row: int, sign: str, style: str) -> int:
         """Draws a sign beside those that are there, and returns its column."""
@@ -170,18 +167,14 @@ class _Plot:
         self.canvas.put(column, row, sign, style)
         return column
 
-    def point(self, trial: Trial, sign: str, style: str, *, reverse: bool) -> None:
-        """Draws a trial's sign, and its interval."""
+    def point(self, trial: Trial, sign: str, style: str, of_sign: str) -> None:
+        """Draws a trial's sign in the style `of_sign`, and its interval."""
         row = self.row(trial.rate or 0.0)
-        column = self.sign(self.column(trial.value), row, sign, f"reverse {style}" if reverse else style)
+        column = self.sign(self.column(trial.value), row, sign, of_sign)
         low, high = _ends(trial)
         for each in range(self.row(high), self.row(low) + 1):
             if (column, each) not in self._signs:
                 self.canvas.put(column, each, "│", style)
-
-    def lines(self) -> list[Content]:
-        """Returns the rows, with labels of the rates."""
-        return self.canvas.lines(self._labels)
 
     def ticks(self, low: int) -> list[int]:
         """Returns values for the axis: the least one, `low`, times powers of two, with room for their labels."""
@@ -198,15 +191,15 @@ def _sign_of(slot: str, answer: Answer) -> tuple[str, str]:
     return _SIGNS[number % len(_SIGNS)], _COLOURS[number % len(_COLOURS)]
 
 
-def _heading(tuning: Tuning, answer: Answer, points: Sequence[Trial], width: int) -> Content:
+def _heading(tuning: Tuning, answer: Answer, points: Sequence[Trial], width: int) -> Row:
     """Returns the names of the axes, and the sign of each slot."""
     measured = {trial.slot for trial in points}
-    slots = [(_sign_of(slot, answer), slot) for slot in answer.slots if slot in measured]
-    axes = Content.assemble(
-        (f" {safe(tune_words.unit(tuning.spec))}", "bold"), (f" over {safe(tuning.spec.variable)}", DIM)
-    )
-    signs = (Content.assemble(("  " + sign, style), f" {safe(slot)}") for (sign, style), slot in slots)
-    return Content("").join([axes, *signs]).truncate(width, ellipsis=True)
+    row = Row(width).add(f" {tune_words.unit(tuning.spec)}", "strong").add(f" over {tuning.spec.variable}", "dim")
+    for slot in answer.slots:
+        if slot in measured:
+            sign, style = _sign_of(slot, answer)
+            row.add(f"  {sign}", style).add(f" {slot}")
+    return row
 
 
 def _answer_marks(plot: _Plot, values: Container[int], tuning: Tuning, answer: Answer) -> dict[int, str]:

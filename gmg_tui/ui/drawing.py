@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple, Self, TypeAlias
 
 from rich.cells import cell_len, set_cell_size
@@ -102,6 +103,8 @@ def plain(text: str) -> Content:
 
 Piece: TypeAlias = tuple[str, str]
 """A text and its style's name."""
+OnClick: TypeAlias = tuple[str, ...]
+"""The name of an action and its arguments."""
 
 
 def cut(text: str, width: int) -> str:
@@ -114,7 +117,8 @@ def cut(text: str, width: int) -> str:
 class Row:
     """A row of a fixed width with parts at its left and right ends, and `fill` between them.
 
-    Its pieces are texts with the names of their styles: only `strip` needs the colours of a theme.
+    Its pieces are texts with the names of their styles: only `strip` needs the colours of a theme. A piece can be
+    clicked: it has the name of an action, of its widget unless it begins with `screen.` or `app.`, and its arguments.
     """
 
     __slots__ = ("_fill", "_left", "_right", "_right_used", "_used", "width")
@@ -122,8 +126,8 @@ class Row:
     def __init__(self, width: int, fill: str = " ", style: str = "text") -> None:
         self.width = max(0, width)
         self._fill = fill, style
-        self._left: list[Piece] = []
-        self._right: list[Piece] = []
+        self._left: list[tuple[str, str, OnClick | None]] = []
+        self._right: list[tuple[str, str, OnClick | None]] = []
         self._used = 0
         self._right_used = 0
 
@@ -137,11 +141,11 @@ class Row:
         """Free cells."""
         return self.width - self._used - self._right_used
 
-    def add(self, text: str, style: str = "text", *, limit: int | None = None) -> Self:
+    def add(self, text: str, style: str = "text", *, limit: int | None = None, click: OnClick | None = None) -> Self:
         """Appends `text`, cut to the room or to `limit` cells."""
         clean = cut(safe(text), self.room if limit is None else min(limit, self.room))
         if clean:
-            self._left.append((clean, style))
+            self._left.append((clean, style, click))
             self._used += cell_len(clean)
         return self
 
@@ -150,7 +154,7 @@ class Row:
         clean = safe(text)
         length = cell_len(clean)
         if clean and length <= self.room:
-            self._right.insert(0, (clean, style))
+            self._right.insert(0, (clean, style, None))
             self._right_used += length
         return self
 
@@ -162,26 +166,35 @@ class Row:
         """Appends `text` so that it ends before `column`, for columns of numbers."""
         return self.to(column - cell_len(safe(text))).add(text, style)
 
-    def append(self, row: Row) -> Self:
-        """Appends another row. There must be room for it."""
-        self._left += row.pieces()
+    def append(self, row: Row, *, click: OnClick | None = None) -> Self:
+        """Appends another row, all of which can be clicked if `click` is given. There must be room for it."""
+        self._left += [(text, style, click or own) for text, style, own in row._whole()]
         self._used += row.width
         return self
 
+    def _whole(self) -> list[tuple[str, str, OnClick | None]]:
+        fill, style = self._fill
+        return [*self._left, (fill * self.room, style, None), *self._right]
+
     def pieces(self) -> list[Piece]:
         """Returns the row in full width."""
-        fill, style = self._fill
-        return [*self._left, (fill * self.room, style), *self._right]
+        return [(text, style) for text, style, _ in self._whole()]
 
     def __str__(self) -> str:
         return "".join(text for text, _ in self.pieces())
 
     def strip(self, appearance: Appearance, cursor: Style | None = None) -> Strip:
         """Returns the row in the colours of a theme, or in the colours of `cursor` alone, so that it is legible."""
-        pieces = [(text, appearance[style]) for text, style in self.pieces() if text]
+        pieces = [(text, _clickable(appearance[style], click)) for text, style, click in self._whole() if text]
         if cursor is not None:
             pieces = [(text, cursor + Style(bold=style.bold)) for text, style in pieces]
         return Strip([Segment(text, style) for text, style in pieces], self.width)
+
+
+@lru_cache(4096)
+def _clickable(style: Style, click: OnClick | None) -> Style:
+    """Returns a style that Textual looks at on a click; equal ones are the same object, as cells are compared."""
+    return style if click is None else style + Style(meta={"@click": (click[0], click[1:])})
 
 
 # Graphs and bars

@@ -36,7 +36,7 @@ def fact_rows(facts: Iterable[Fact], width: int) -> list[Row]:
     """The rows of facts, with an empty one above each heading but the first."""
     facts, rows = list(facts), list[Row]()
     labels = max((cell_len(safe(fact.label)) for fact in facts if fact.text), default=0)
-    column = min(max(_LABEL_MIN, min(labels, _LABEL_MAX)), max(4, width // 2)) + 1
+    column = min(max(_LABEL_MIN, min(labels, _LABEL_MAX)), max(4, width // 2)) + 1 if labels else 0
     for fact in facts:
         if not fact.text:
             rows += [*([Row(width)] if rows else []), Row(width).add(fact.label, "title")]

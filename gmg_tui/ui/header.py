@@ -14,7 +14,6 @@ from gmg_tui.model import Queue, RankGroup, Tuning, Worker, WorkerState, fps_per
 from gmg_tui.model.alert import urgent
 from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import SIGNS, Piece, Row, bar
-from gmg_tui.ui.rows import Rows
 from gmg_tui.ui.slots import Order
 from gmg_tui.ui.view import View
 from gmg_tui.ui.worker_text import Note
@@ -29,33 +28,19 @@ _NAME_MAX: Final = 32
 """Columns kept for the session's name; states and FPS per watt give way to it."""
 
 
-class Header(Rows):
-    """The headline, then rows for the queue, the selected worker's group, notices, and the filter or order."""
-
-    def __init__(self, view: View) -> None:
-        super().__init__()
-        self._view = view
-
-    def fit(self) -> int:
-        """Redraws changed rows, adapts the height and returns it."""
-        self.styles.height = needed = len(self.make_rows(self.app.size.width, 0))
-        self.update_rows()
-        return needed
-
-    def make_rows(self, width: int, height: int) -> list[Row]:
-        """Returns the rows."""
-        view = self._view
-        rows = [headline(view, width)]
-        if view.queue is not None:
-            rows.append(Row(width).add(" "))
-            for text, style in progress(view.queue, view.snapshot.elapsed_s, width, view.snapshot.tuning):
-                rows[-1].add(text, style)
-        if (group := view.snapshot.group(view.selected)) is not None:
-            rows.append(group_row(group, width, view.snapshot.time))
-        rows += (Row(width).add(f" {SIGNS.pointer} {note.text}", note.style) for note in notices(view))
-        if view.is_arranged:
-            rows.append(arrangement(view, width))
-        return rows
+def header_rows(view: View, width: int, height: int) -> list[Row]:
+    """Returns the headline, then rows for the queue, the selected worker's group, notices, and the filter or order."""
+    rows = [headline(view, width)]
+    if view.queue is not None:
+        rows.append(Row(width).add(" "))
+        for text, style in progress(view.queue, view.snapshot.elapsed_s, width, view.snapshot.tuning):
+            rows[-1].add(text, style)
+    if (group := view.snapshot.group(view.selected)) is not None:
+        rows.append(group_row(group, width, view.snapshot.time))
+    rows += (Row(width).add(f" {SIGNS.pointer} {note.text}", note.style) for note in notices(view))
+    if view.is_arranged:
+        rows.append(arrangement(view, width))
+    return rows
 
 
 def headline(view: View, width: int) -> Row:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,10 +15,9 @@ from textual.widgets import Input
 from gmg_tui.session import worker_log
 from gmg_tui.session.client import Source
 from gmg_tui.ui import clipboard, keys
-from gmg_tui.ui.header import Header
+from gmg_tui.ui.header import header_rows
 from gmg_tui.ui.pane.pane import Pane
-from gmg_tui.ui.pane.tab_bar import TabBar
-from gmg_tui.ui.rows import KeysFooter, is_seen
+from gmg_tui.ui.rows import KeysFooter, Lines, is_seen
 from gmg_tui.ui.slots import Order
 from gmg_tui.ui.terminal import TrueSizeScreen
 from gmg_tui.ui.view import Tab, View
@@ -77,7 +77,7 @@ class MainScreen(TrueSizeScreen[None]):
     def __init__(self, view: View, engine: Source) -> None:
         super().__init__()
         self._view = view
-        self.header = Header(view)
+        self.header = Lines(partial(header_rows, view), id="header")
         self.grid = Grid(view)
         self.pane = Pane(view, engine)
         self.log_view = self.pane.log_view
@@ -183,10 +183,6 @@ class MainScreen(TrueSizeScreen[None]):
         tabs = list(Tab)
         await self.action_show_tab(tabs[(tabs.index(self._view.tab) + step) % len(tabs)])
 
-    async def on_tab_bar_clicked(self, message: TabBar.Clicked) -> None:
-        """Show the tab that was clicked."""
-        await self.action_show_tab(message.tab)
-
     def action_mark(self) -> None:
         """Mark the selected worker, or unmark it; of a folded node all, or none once all are."""
         view = self._view
@@ -238,13 +234,11 @@ class MainScreen(TrueSizeScreen[None]):
         self.open_log()
         self.app.refresh_view()
 
-    def on_grid_clicked(self, message: Grid.Clicked) -> None:
-        """Select a worker, or enlarge the pane of the selected one; fold a node or unfold it."""
-        if message.slot == self._view.selected and not message.node:
+    def action_choose(self, slot: str) -> None:
+        """Select a worker, or enlarge the pane of the selected one."""
+        if slot == self._view.selected:
             self._maximize(on=True)
-        self.app.select(message.slot)
-        if message.node:
-            self.action_fold_node()
+        self.app.select(slot)
 
     # Order, filter, folds
 
@@ -267,7 +261,14 @@ class MainScreen(TrueSizeScreen[None]):
 
     def action_fold_node(self) -> None:
         """Fold the selected worker's node, or unfold it."""
-        self._view.folded ^= {self._view.node_of(self._view.selected)}
+        self.action_fold(self._view.node_of(self._view.selected))
+
+    def action_fold(self, node: str) -> None:
+        """Fold a node, or unfold it; unless the selected worker is there, its first one is selected."""
+        view = self._view
+        if view.node_of(view.selected) != node and (slots := view.of_node(node)):
+            view.choose(slots[0])
+        view.folded ^= {node}
         self.open_log()
         self.app.refresh_view()
 

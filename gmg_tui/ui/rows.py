@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import ClassVar
 
 from rich.style import Style
-from textual.events import Click, MouseScrollDown, MouseScrollUp
+from textual.events import MouseScrollDown, MouseScrollUp
 from textual.geometry import Region, Size
 from textual.screen import ModalScreen, Screen
 from textual.scroll_view import ScrollView
@@ -57,6 +57,7 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
 
     DEFAULT_CSS = "Rows { overflow: hidden; scrollbar-size: 0 0; }"
     ALLOW_SELECT: ClassVar[bool] = False
+    auto_links = False  # pieces that can be clicked look as they are
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - as Textual names it
         super().__init__(id=id)
@@ -126,6 +127,31 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         return strip.adjust_cell_length(self.room.width, self.appearance["text"])
 
 
+class Lines(Rows):
+    """Rows that a function makes for a size."""
+
+    def __init__(self, make: Callable[[int, int], Sequence[Row]], *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._make_lines = make
+        self._subject: object = None
+
+    def make_rows(self, width: int, height: int) -> Sequence[Row]:
+        """Returns the rows."""
+        return self._make_lines(width, height)
+
+    def show(self, subject: object) -> None:
+        """Redraws if the rows are made from another subject now."""
+        if subject != self._subject:
+            self._subject = subject
+            self.update_rows()
+
+    def fit(self) -> int:
+        """Redraws in as many rows as are needed, and returns their number."""
+        self.styles.height = needed = len(self._make_lines(self.app.size.width, 0))
+        self.update_rows()
+        return needed
+
+
 class Scrolled(Rows):
     """Rows of which a part is visible."""
 
@@ -164,32 +190,16 @@ class KeysFooter(Rows):
     def _bindings_changed(self, screen: Screen[object]) -> None:
         self.update_rows()
 
-    def _keys(self, width: int) -> list[tuple[str, str, str, bool]]:
-        """Key, its display, description and whether it is possible now, of each that fits in `width`."""
-        keys, room = list[tuple[str, str, str, bool]](), width
-        for key, active in self.screen.active_bindings.items():
-            binding = active.binding
-            if not binding.show or any(binding.description == each[2] for each in keys):
-                continue
-            display = self.app.get_key_display(binding)
-            room -= len(display) + len(binding.description) + 2
-            if room < -1:
-                break
-            keys.append((key, display, binding.description, active.enabled))
-        return keys
-
     def make_rows(self, width: int, height: int) -> Sequence[Row]:
         """Returns the one row."""
-        row = Row(width)
-        for _, display, description, enabled in self._keys(width):
-            row.add(display, "title" if enabled else "dim").add(f" {description} ", "text" if enabled else "dim")
+        row, seen = Row(width), set[str]()
+        for key, active in self.screen.active_bindings.items():
+            text, display = active.binding.description, self.app.get_key_display(active.binding)
+            if not active.binding.show or text in seen:
+                continue
+            if len(display) + len(text) + 1 > row.room:
+                break
+            seen.add(text)
+            styles, click = ("title", "text") if active.enabled else ("dim", "dim"), ("app.simulate_key", key)
+            row.add(display, styles[0], click=click).add(f" {text} ", styles[1], click=click)
         return [row]
-
-    def on_click(self, event: Click) -> None:
-        """Presses the key that was clicked."""
-        start = 0
-        for key, display, description, _ in self._keys(self.size.width):
-            start += len(display) + len(description) + 2
-            if event.x < start:
-                self.app.simulate_key(key)
-                return

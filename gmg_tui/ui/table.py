@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from rich.cells import cell_len
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.events import Click
 from textual.geometry import Size
 from textual.message import Message
@@ -14,7 +16,8 @@ from textual.strip import Strip
 
 from gmg_tui.model import units
 from gmg_tui.results.column import Column, Where, ranked
-from gmg_tui.ui.drawing import SIGNS, Row, safe
+from gmg_tui.ui.drawing import SIGNS, OnClick, Row, safe
+from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.rows import Rows
 
 T = TypeVar("T")
@@ -216,23 +219,15 @@ class Table(Rows, Generic[T], can_focus=True):
         self._changed((), again=False)
 
     def on_click(self, event: Click) -> None:
-        """Sorts by the heading, or selects the row."""
+        """Selects the row; a heading sorts by itself."""
         event.stop()
-        if event.y:
-            number = round(self.scroll_y) + event.y - 1
-            if number == self.cursor_row:
-                self.post_message(self.Chosen(self))
-            elif number < len(self._keys):
-                self.move_to(number)
-            return
-        end = _POINTER_CELLS - round(self.scroll_x)
-        for column in self.shown_columns:
-            end += self._widths[column.name] + _GAP
-            if event.x < end:
-                self.sort_by(column.name)
-                return
+        number = round(self.scroll_y) + event.y - 1
+        if event.y and number == self.cursor_row:
+            self.post_message(self.Chosen(self))
+        elif event.y and number < len(self._keys):
+            self.move_to(number)
 
-    def sort_by(self, name: str) -> None:
+    def action_sort_by(self, name: str) -> None:
         """Sorts by the column with this name, or the other way round if the rows are sorted by it."""
         self._descending = not self._descending if name == self._sort_by else not self._all[name].left
         self._sort_by = name
@@ -270,7 +265,7 @@ class Table(Rows, Generic[T], can_focus=True):
         row, start = Row(width), _POINTER_CELLS
         for column in self.shown_columns:
             sign = (SIGNS.down if self._descending else SIGNS.up) if column.name == self._sort_by else ""
-            start = self._put(row, start, column, f"{column.heading}{sign}", "dim")
+            start = self._put(row, start, column, f"{column.heading}{sign}", "dim", ("sort_by", column.name))
         return row
 
     def _line(self, row: T, cells: Sequence[str], width: int, *, pointer: bool) -> Row:
@@ -281,10 +276,41 @@ class Table(Rows, Generic[T], can_focus=True):
             start = self._put(line, start, column, text, style)
         return line
 
-    def _put(self, row: Row, start: int, column: Column[T], text: str, style: str) -> int:
+    def _put(self, row: Row, start: int, column: Column[T], text: str, style: str, click: OnClick | None = None) -> int:
         width = self._widths[column.name]
-        if column.left or cell_len(text) > width:
-            row.to(start).add(text, style, limit=width)
-        else:
-            row.right(text, start + width, style)
+        if not column.left:
+            start += max(0, width - cell_len(text))
+            width = min(width, cell_len(text))
+        row.to(start).add(text, style, limit=width, click=click)
         return start + width + _GAP
+
+
+class DescribedTable(Vertical, Generic[T]):
+    """A table, and all about the row under the cursor below it."""
+
+    DEFAULT_CSS = "DescribedTable { height: 1fr; & > Facts { max-height: 40%; } }"
+
+    def __init__(self, table: Table[T], describe: Callable[[T], Iterable[Fact]]) -> None:
+        super().__init__()
+        self.table = table
+        self._describe = describe
+        self._facts = Facts()
+
+    def compose(self) -> ComposeResult:
+        """Yields the table and what is below it."""
+        yield from (self.table, self._facts)
+
+    def show(self, rows: Sequence[T], empty: str) -> None:
+        """Shows these rows, or why there are none."""
+        self.table.empty = empty
+        self.table.show(rows)
+        self.on_table_moved()
+
+    def on_table_moved(self) -> None:
+        """Describes the row under the cursor."""
+        row = self.table.selected
+        self._facts.show(self._describe(row) if row is not None else ())
+
+    def update_rows(self) -> None:
+        """Redraws what has changed."""
+        self.table.update_rows()

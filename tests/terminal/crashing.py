@@ -13,10 +13,10 @@ from tests.patience import LONG_S
 
 ui.load()
 from gmg_tui.ui.app import GmgApp  # noqa: E402 - after its switches are set
-from gmg_tui.ui.header import Header  # noqa: E402
+from gmg_tui.ui.rows import Lines  # noqa: E402
 
 
-def _fail(self: Header, width: int, height: int) -> NoReturn:
+def _fail(self: Lines, width: int, height: int) -> NoReturn:
     raise ValueError("it cannot be drawn")
 
 
@@ -26,6 +26,6 @@ def _said(self: GmgApp) -> None:
 
 
 if __name__ == "__main__":
-    Header.make_rows = _fail  # type: ignore[method-assign]
+    Lines.make_rows = _fail  # type: ignore[method-assign]
     GmgApp._print_error_renderables = _said  # type: ignore[assignment,method-assign]
     cli.main(["--cpu", "1", FAKE, "--lines", "0"])

@@ -19,7 +19,7 @@ from tests import tunings
 
 
 def _curve(tuning: Tuning, width: int = 100, height: int = 20) -> list[str]:
-    return [line.plain for line in curve(tuning, tuning.answer, None, width, height)]
+    return [str(row).rstrip() for row in curve(tuning, tuning.answer, None, width, height)]
 
 
 def _place(rows: list[str], sign: str) -> tuple[int, int]:
@@ -99,7 +99,7 @@ def test_the_curve_always_fills_its_rows(trials: list[Trial], width: int, height
     tuning = replace(tunings.ENDED, trials=tuple(trials), answer=answer)
     lines = curve(tuning, answer, 1, width, height)
     assert len(lines) == height
-    assert max(line.cell_length for line in lines) <= width
+    assert max(line.width for line in lines) <= width
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,10 @@ def test_an_axis_holds_its_values_and_labels_its_ticks_apart(values: list[float]
 
 
 def _stack(values: list[float | None], width: int = 80, height: int = 12) -> list[str]:
-    track = charts.Track("FPS", "7", values, None, "", "$accent", fmean, "no rate yet")
-    return [line.plain for line in charts.stack([track], width=width, height=height, end=1_795_244_467.0, step_s=1.0)]
+    track = charts.Track("FPS", "7", values, None, "", "fps", fmean, "no rate yet")
+    return [
+        str(row).rstrip() for row in charts.stack([track], width=width, height=height, end=1_795_244_467.0, step_s=1.0)
+    ]
 
 
 def test_a_chart_has_no_empty_half_and_round_labels() -> None:
@@ -192,12 +194,12 @@ def test_a_chart_shows_gaps_and_why_it_is_empty() -> None:
 )
 @settings(deadline=None, max_examples=60)
 def test_charts_fill_their_rows(values: list[float | None], width: int, height: int, step_s: float) -> None:
-    load = charts.Track("GPU", "7 %", values, 100.0, "%", "$success", fmean, "n/a")
+    load = charts.Track("GPU", "7 %", values, 100.0, "%", "ok", fmean, "n/a")
     lines = charts.stack(
         [load, load._replace(high=None)][: 1 + (height > 8)], width=width, height=height, end=1e9, step_s=step_s
     )
     assert len(lines) == height
-    assert max(line.cell_length for line in lines) <= width
+    assert max(line.width for line in lines) <= width
 
 
 # Zooming, and signs side by side

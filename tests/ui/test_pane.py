@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from textual.geometry import Size
 from textual.pilot import Pilot
 from textual.widgets import TextArea
 
@@ -28,8 +27,8 @@ from gmg_tui.model import (
 )
 from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.pane import worker_facts as facts
-from gmg_tui.ui.pane.charts_tab import lines, tracks
 from gmg_tui.ui.pane.pane import Pane
+from gmg_tui.ui.pane.worker_charts import chart_rows
 from gmg_tui.ui.slots import History, SlotView
 from gmg_tui.ui.view import Tab
 from tests.rates import rate
@@ -172,7 +171,8 @@ def _charts(width: int = 80, height: int = 40, **changes: Any) -> list[str]:
         "sample": snapshot.samples[0],
         "series": sessions.edited_series(),
     } | changes
-    return [line.plain for line in lines(list(tracks(**shown)), shown["series"], Size(width, height))]
+    series, entry = shown.pop("series"), SlotView(history=History(), time=sessions.NOW, **shown)
+    return [str(row).rstrip() for row in chart_rows(entry, series, width, height)]
 
 
 def _plots(rows: list[str]) -> dict[str, list[str]]:

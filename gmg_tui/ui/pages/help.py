@@ -8,17 +8,27 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
 from textual.widgets import Footer, Markdown, MarkdownViewer
 
 from gmg_tui.ui import keys
 from gmg_tui.ui.dialogs import Dialog
 from gmg_tui.ui.facts import Fact, Facts
-from gmg_tui.ui.pages.page import Scroll
 
 if TYPE_CHECKING:
     from gmg_tui.ui.app import GmgApp
 
 _GUIDE: Final = Path(__file__).parents[2] / "guide" / "screen.md"
+
+
+class Scroll(VerticalScroll):
+    """Scrolls with the keys of the main screen too."""
+
+    DEFAULT_CSS = "Scroll { height: 1fr; scrollbar-size-vertical: 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("k", "scroll_up", "Up", show=False, id="up"),
+        Binding("j", "scroll_down", "Down", show=False, id="down"),
+    ]
 
 
 class HelpScreen(Dialog[None]):

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 
 from gmg_tui.model.errors import GmgError
 from gmg_tui.ui.drawing import SIGNS, Piece, Row
-from gmg_tui.ui.facts import wrapped
-from gmg_tui.ui.rows import KeysFooter, Rows
-from gmg_tui.ui.table import Table
+from gmg_tui.ui.facts import Fact
+from gmg_tui.ui.rows import KeysFooter, Lines
+from gmg_tui.ui.table import DescribedTable, Table
 from gmg_tui.ui.terminal import TrueSizeScreen
 
 if TYPE_CHECKING:
@@ -24,38 +23,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Scroll(VerticalScroll):
-    """Scrolls with the keys of the main screen too."""
-
-    DEFAULT_CSS = "Scroll { height: 1fr; scrollbar-size-vertical: 1; }"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("k", "scroll_up", "Up", show=False, id="up"),
-        Binding("j", "scroll_down", "Down", show=False, id="down"),
-    ]
-
-
-class Lines(Rows):
-    """Rows that a function makes for a width."""
-
-    def __init__(self, make: Callable[[int], Sequence[Row]], *, id: str) -> None:  # noqa: A002 - as Textual names it
-        super().__init__(id=id)
-        self._make_lines = make
-
-    def make_rows(self, width: int, height: int) -> Sequence[Row]:
-        """Returns the rows."""
-        return self._make_lines(width)[:height]
-
-
 class Page(TrueSizeScreen[None]):
     """Fills the terminal over the main screen, until `esc`."""
 
-    DEFAULT_CSS = """
-    Page {
-        layout: vertical;
-        overflow: hidden;
-        #title { height: 1; padding: 0 1; }
-    }
-    """
+    DEFAULT_CSS = "Page { layout: vertical; overflow: hidden; #title { height: 1; padding: 0 1; } }"
     app: GmgApp
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back", id="back", tooltip="Go back one step.")]
     PERIOD_S: ClassVar[float] = 3.0
@@ -85,7 +56,7 @@ class Page(TrueSizeScreen[None]):
         """Returns the parts of the title, the most important first."""
         raise NotImplementedError
 
-    def _title_rows(self, width: int) -> list[Row]:
+    def _title_rows(self, width: int, height: int) -> list[Row]:
         row = Row(width).add(f"{SIGNS.warn} {self.failure}  " if self.failure else "", "warn")
         for text, style in self.title_pieces():
             row.add(text, style)
@@ -128,41 +99,22 @@ class Page(TrueSizeScreen[None]):
 class TablePage(Page, Generic[T]):
     """A table of what the engine knows, and all about the row under the cursor."""
 
-    DEFAULT_CSS = "TablePage { #selected { height: 3; max-height: 25%; padding: 0 1; } }"
+    DEFAULT_CSS = "TablePage DescribedTable > Facts { height: 3; max-height: 25%; padding: 0 1; }"
     ENTER: ClassVar[str] = ""
     """The action of `enter`, and of a click on the selected row."""
 
     def __init__(self, table: Table[T]) -> None:
         super().__init__()
         self.table = table
-        self._selected = Lines(self._selected_rows, id="selected")
+        self.listing = DescribedTable(table, self.facts)
 
     def body(self) -> ComposeResult:
         """Yields the table and the selected row."""
-        yield from (self.table, self._selected)
+        yield self.listing
 
-    def selected_lines(self, row: T) -> Iterable[Piece]:
+    def facts(self, row: T) -> Iterable[Fact]:
         """Returns all about the selected row, whose own cells may be cut."""
         raise NotImplementedError
-
-    def _selected_rows(self, width: int) -> list[Row]:
-        row = self.table.selected
-        lines = self.selected_lines(row) if row is not None else ()
-        return [Row(width).add(part, style) for text, style in lines if text for part in wrapped(text, width)]
-
-    def show_rows(self, rows: Sequence[T], empty: str = "") -> None:
-        """Shows these rows, and the selected one below them, or why there are none."""
-        self.table.empty = empty
-        self.table.show(rows)
-        self.show_selected()
-
-    def show_selected(self) -> None:
-        """Shows all about the selected row."""
-        self._selected.update_rows()
-
-    def on_table_moved(self, event: Table.Moved) -> None:
-        """Shows all about the row to which the cursor has moved."""
-        self.show_selected()
 
     async def on_table_chosen(self, event: Table.Chosen) -> None:
         """Does what `enter` does, for a click on the selected row."""
@@ -178,4 +130,4 @@ class TablePage(Page, Generic[T]):
 
     def action_sort_by(self, name: str) -> None:
         """Sorts by the column called `name`."""
-        self.table.sort_by(name)
+        self.table.action_sort_by(name)

@@ -21,6 +21,7 @@ from gmg_tui.results.report import best_of, ordered
 from gmg_tui.session.client import Source
 from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import Piece
+from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.header import progress
 from gmg_tui.ui.pages.page import TablePage
 from gmg_tui.ui.table import Table
@@ -231,12 +232,12 @@ class QueuePage(JobsPage[JobRecord]):
         names = {"", *job_columns.results_of(live.values())}
         if names <= self._names:
             self.table.replace([*(records[number] for number in self._live - live.keys()), *live.values()])
-            self.show_selected()
+            self.listing.on_table_moved()
         else:
             rows = list((records | live).values())
             self._names |= {*names, *job_columns.results_of(rows)}
             self._arrange(rows)
-            self.show_rows(rows, self.table.empty)
+            self.listing.show(rows, self.table.empty)
         self._live = set(live)
         self.show_title()
 
@@ -251,11 +252,11 @@ class QueuePage(JobsPage[JobRecord]):
         parts += [(f"  {self._best}", "ok")] if self._best else []
         return [*parts, *([(f"  gmg-tui report {self._view.session.spec.name}", "dim")] if queue.ended else [])]
 
-    def selected_lines(self, row: JobRecord) -> Iterator[Piece]:
+    def facts(self, row: JobRecord) -> Iterator[Fact]:
         """Yields the job with its reason, its values and its log."""
-        yield f"#{row.number} {row.name}  {_state(row)}  {row.log or ''}", "strong"
-        yield row.reason or "", worker_text.STATE_STYLES[row.state]
-        yield worker_text.values_of(row), "dim"
+        yield Fact("", f"#{row.number} {row.name}  {_state(row)}  {row.log or ''}", "strong")
+        texts = (row.reason or "", worker_text.STATE_STYLES[row.state]), (worker_text.values_of(row), "dim")
+        yield from (Fact("", *each) for each in texts if each[0])
 
     # Keys
 

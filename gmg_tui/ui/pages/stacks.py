@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
 
-from textual import work
 from textual.app import ComposeResult
-from textual.content import Content
-from textual.widgets import Static
+from textual.binding import Binding, BindingType
 
 from gmg_tui.model import Stacks
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import Source
-from gmg_tui.ui.drawing import Piece, plain
-from gmg_tui.ui.pages.page import Page, Scroll
+from gmg_tui.ui.drawing import Piece
+from gmg_tui.ui.facts import Fact, Facts
+from gmg_tui.ui.pages.page import Page
+
+_KEYS = {"up,k": "line-up", "down,j": "line-down", "pageup": "up", "pagedown": "down", "home": "home", "end": "end"}
 
 
 class StacksPage(Page):
@@ -22,41 +24,45 @@ class StacksPage(Page):
     They are asked for once, because a stack is of one moment, and asking interrupts a rank.
     """
 
-    DEFAULT_CSS = "StacksPage Scroll { padding: 1 1 0 1; }"
+    DEFAULT_CSS = "StacksPage Facts { height: 1fr; padding: 1 1 0 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding(key, f"go({to!r})", show=False) for key, to in _KEYS.items()]
 
     def __init__(self, engine: Source, slot: str) -> None:
         super().__init__()
         self._engine = engine
         self._slot = slot
-        self._text = Static("Waiting for the worker")
+        self._facts = Facts([Fact("", "Waiting for the worker", "dim")])
 
     def body(self) -> ComposeResult:
         """The stacks, one after another."""
-        with Scroll():
-            yield self._text
+        yield self._facts
 
     def on_mount(self) -> None:
         """Ask for the stacks."""
-        self.show_title()
-        self._ask()
+        self.run_worker(self._ask())
 
     def title_pieces(self) -> Iterable[Piece]:
         """Returns the slot."""
         return (self._slot, "title"), ("  Python stacks", "dim")
 
-    @work
     async def _ask(self) -> None:
         try:
             stacks = await self._engine.stacks(self._slot)
         except GmgError as error:
-            self._text.update(plain(str(error)).stylize("$warning"))
+            self._facts.show([Fact("", str(error), "warn")])
         else:
-            self._text.update(Content("\n\n").join(map(_content, stacks)))
+            self._facts.show([fact for each in stacks for fact in _facts(each)])
+
+    def action_go(self, direction: str) -> None:
+        """Scrolls."""
+        self._facts.go(direction)
 
 
-def _content(stacks: Stacks) -> Content:
-    """The stacks of a worker, that of the current thread first."""
-    title = stacks.slot if stacks.rank is None else f"rank {stacks.rank} · {stacks.slot}"
+def _facts(stacks: Stacks) -> Iterator[Fact]:
+    """Yields the stack of a worker, that of the current thread first."""
+    yield Fact(stacks.slot if stacks.rank is None else f"rank {stacks.rank} · {stacks.slot}")
     threads = sorted(stacks.text.strip().split("\n\n"), key=lambda text: not text.startswith("Current thread"))
-    error = plain(stacks.error or "").stylize("$warning")
-    return Content("\n").join([plain(title).stylize("bold $primary"), error or plain("\n\n".join(threads))])
+    if stacks.error:
+        yield Fact("", stacks.error, "warn")
+    elif stacks.text:
+        yield Fact("", "\n\n".join(threads))

@@ -13,6 +13,7 @@ from gmg_tui.model.tried import fastest
 from gmg_tui.results.tried_columns import Row, arguments, columns
 from gmg_tui.session.client import Source
 from gmg_tui.ui.drawing import Piece
+from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.pages.page import TablePage
 from gmg_tui.ui.table import Table
 
@@ -43,7 +44,7 @@ class TriedPage(TablePage[Row]):
         rows = await self._engine.tried()
         best = self._best(rows)
         self.table.use(columns(rows))
-        self.show_rows([Row(tried, tried is best) for tried in rows], "Nothing has been tried yet.")
+        self.listing.show([Row(tried, tried is best) for tried in rows], "Nothing has been tried yet.")
 
     def _best(self, rows: Sequence[Tried]) -> Tried | None:
         """The fastest; in a tuning, which measures more carefully, what it recommends."""
@@ -61,7 +62,7 @@ class TriedPage(TablePage[Row]):
         count = f"{units.count(self.table.row_count, 'set')} of arguments" if not self.failure else ""
         return ("Tried", "title"), (f"  {count}", "dim")
 
-    def selected_lines(self, row: Row) -> Iterator[Piece]:
+    def facts(self, row: Row) -> Iterator[Fact]:
         """Yields the arguments in full, why an attempt failed, and the attempts."""
         tried = row.tried
         counts = (
@@ -72,9 +73,10 @@ class TriedPage(TablePage[Row]):
         counted = ", ".join(filter(None, counts))
         slots = sorted(tried.slots, key=lambda name: (len(name), name))  # gpu10 after gpu9
         attempts = f"{units.count(tried.attempts, 'attempt')}{f' ({counted})' if counted else ''}"
-        yield arguments(tried), "strong"
-        yield tried.reason or "", "error"
-        yield f"{attempts} on {', '.join(slots)}", "dim"
+        yield Fact("", arguments(tried), "strong")
+        if tried.reason:
+            yield Fact("", tried.reason, "error")
+        yield Fact("", f"{attempts} on {', '.join(slots)}", "dim")
 
     async def action_use(self) -> None:
         """Open the edit dialog with the selected arguments."""

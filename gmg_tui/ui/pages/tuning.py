@@ -15,10 +15,10 @@ from gmg_tui.results import tuning_text as tune_words
 from gmg_tui.session.client import Source
 from gmg_tui.ui import clipboard
 from gmg_tui.ui.curve import curve
-from gmg_tui.ui.drawing import Piece
+from gmg_tui.ui.drawing import Piece, Row
 from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.pages.queue import JobsPage, SelectedJob
-from gmg_tui.ui.pane.charts_tab import Drawing
+from gmg_tui.ui.rows import Lines
 from gmg_tui.ui.table import Table
 from gmg_tui.ui.view import View
 
@@ -37,11 +37,12 @@ class TuningPage(JobsPage[Trial]):
     DEFAULT_CSS = """
     TuningPage {
         #top { height: 65%; max-height: 27; }
+        #curve { height: 1fr; width: 1fr; }
         #answer { height: auto; max-height: 60%; }
         #answer Table { height: auto; max-height: 4; }
         #answer Facts { height: auto; max-height: 2; }
-        #selected { height: 1; }
-        &.-short Drawing { display: none; }
+        & DescribedTable > Facts { height: 1; }
+        &.-short #curve { display: none; }
         &.-short #top { height: auto; #answer { max-height: 100%; } }
         &.-high #answer Facts { max-height: 8; }
         &.-wide #top { layout: horizontal; height: 55%; }
@@ -66,7 +67,7 @@ class TuningPage(JobsPage[Trial]):
         letters, *columns = tune_words.answer_columns(tuning.spec)
         letters = replace(letters, value=lambda row: f"{row[0][0].upper()} {row[0]}")  # as on the axis of the curve
         self._answers = Table([letters, *columns], key=lambda named: named[0])
-        self._curve = Drawing()
+        self._curve = Lines(self._curve_rows, id="curve")
         self._notes = Facts()
 
     def body(self) -> ComposeResult:
@@ -88,15 +89,21 @@ class TuningPage(JobsPage[Trial]):
         """Shows the newest state of the tuning."""
         self.show_title()
         self._answers.show(tune_words.values_of(self._tuning.answer, self._tuning.spec))
-        self.show_rows(self._tuning.trials, "No trial has started yet.")
+        self.listing.show(self._tuning.trials, "No trial has started yet.")
+        self._notes.show(self._facts(self._tuning, self._tuning.answer))
+        self.on_table_moved()
 
-    def show_selected(self) -> None:
-        """Shows the selected trial, also in the curve, and notes on the answer."""
-        super().show_selected()
-        tuning, trial = self._tuning, None if self.table.following else self.table.selected
-        shown = tuning, tuning.answer, trial.number if trial is not None else None
-        self._curve.draw(shown, lambda size: curve(*shown, *size))
-        self._notes.show(self._facts(tuning, tuning.answer))
+    def on_table_moved(self) -> None:
+        """Shows the selected trial in the curve."""
+        self._curve.show((self._tuning, self._selected_number))
+
+    @property
+    def _selected_number(self) -> int | None:
+        trial = None if self.table.following else self.table.selected
+        return None if trial is None else trial.number
+
+    def _curve_rows(self, width: int, height: int) -> list[Row]:
+        return curve(self._tuning, self._tuning.answer, self._selected_number, width, height)
 
     def title_pieces(self) -> list[Piece]:
         """Returns the trials and the time, then the step, which a narrow terminal cuts."""
@@ -116,12 +123,12 @@ class TuningPage(JobsPage[Trial]):
             (f"  last step: {tuning.reached}" if tuning.reached else "", "warn"),
         ]
 
-    def selected_lines(self, row: Trial) -> Iterator[Piece]:
+    def facts(self, row: Trial) -> Iterator[Fact]:
         """Yields the trial with its rate, and its reason."""
         spec = self._tuning.spec
         rate = f"{tune_words.rate(row.rate, spec)}{tune_words.margin(row)}" if row.rate is not None else ""
         text = f"#{row.number} {spec.variable}={row.value:,} on {row.slot}  {row.state.value}  {rate}"
-        yield f"{text}  {row.reason or ''}", "error" if row.reason else "text"
+        yield Fact("", f"{text}  {row.reason or ''}", "error" if row.reason else "text")
 
     def _facts(self, tuning: Tuning, answer: Answer) -> Iterator[Fact]:
         """Yields notes on the answer, the most important first."""

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
-from statistics import fmean
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.content import Content
-from textual.geometry import Size
 
 from gmg_tui.model import Curve, units
 from gmg_tui.model.curves import rank
 from gmg_tui.results.column import Column
-from gmg_tui.ui.canvas import AXIS_ROWS, DIM, GUTTER, Canvas, axis, bottom_axis, fitted
-from gmg_tui.ui.drawing import braille_line
+from gmg_tui.ui.canvas import AXIS_ROWS, GUTTER, Canvas, axis, bottom_axis, fitted, joined
+from gmg_tui.ui.drawing import Row, braille_line
 from gmg_tui.ui.facts import Fact, Facts
-from gmg_tui.ui.pane.charts_tab import Drawing
+from gmg_tui.ui.rows import Lines
 from gmg_tui.ui.table import Table
 
 HISTORY_POINTS: Final = 32
@@ -93,13 +89,13 @@ def arranged(curves: Mapping[str, Curve], words: str) -> list[Named]:
 class MetricsTab(Vertical):
     """A table of metrics and the worker's facts, or the chart of one metric."""
 
-    DEFAULT_CSS = "MetricsTab { & > Facts { height: 1fr; padding: 0 1; } & > Drawing { padding: 0 1; } }"
+    DEFAULT_CSS = "MetricsTab { & > Facts { height: 1fr; padding: 0 1; } & > Lines { height: 1fr; padding: 0 1; } }"
 
     def __init__(self) -> None:
         super().__init__()
         self.table = Table(_COLUMNS, key=lambda of: of.name)
         self.table.can_focus = False
-        self._facts, self._drawing = Facts(block_width=44), Drawing()
+        self._facts, self._drawing = Facts(block_width=44), Lines(self._chart_rows)
         self._curves: Mapping[str, Curve] = {}
         self.words = ""
         """The words of the filter."""
@@ -123,17 +119,19 @@ class MetricsTab(Vertical):
             part.display = not self.chart
         self._drawing.display = bool(self.chart)
         if self.chart:
-            name, curve = self.chart, self._curves.get(self.chart)
-            if curve is None:
-                self._drawing.draw(name, lambda size: (Content.styled(f"{name}: not reported here", DIM),))
-            else:
-                self._drawing.draw((name, curve), lambda size: chart_lines(name, curve, size))
+            self._drawing.show((self.chart, self._curves.get(self.chart)))
             return
         rows = arranged(self._curves, self.words)
         if self._curves and not rows:
             self.table.empty = "No metric matches the filter. Esc shows all."
         self.table.styles.height = min(len(rows) + 1, max(2, round(_MAX_TABLE * self.size.height)))
         self.table.show(rows)
+
+    def _chart_rows(self, width: int, height: int) -> list[Row]:
+        curve = self._curves.get(self.chart)
+        if curve is None:
+            return [Row(width).add(f"{self.chart}: not reported here", "dim")]
+        return chart_rows(self.chart, curve, width, height)
 
     def on_resize(self) -> None:
         """Shares the rows out."""
@@ -156,16 +154,16 @@ class MetricsTab(Vertical):
         (self._facts if in_facts else self.table).go(direction)
 
 
-def chart_lines(name: str, curve: Curve, size: Size) -> Iterator[Content]:
-    """Yields the lines of a metric's chart over the script's steps, or over time if it names none."""
-    plot, height = size.width - GUTTER, size.height - AXIS_ROWS - 1
+def chart_rows(name: str, curve: Curve, width: int, height: int) -> list[Row]:
+    """Returns the chart of a metric over the script's steps, or over time if it names none."""
+    plot, height = width - GUTTER, height - AXIS_ROWS - 1
     points = [point for point in curve.points if math.isfinite(point.value)]
     if plot < _MIN_WIDTH or height < _MIN_HEIGHT or not points:
-        yield Content.styled("The terminal is too small for a chart." if points else f"{name}: no finite value", DIM)
-        return
+        return [
+            Row(width).add("The terminal is too small for a chart." if points else f"{name}: no finite value", "dim")
+        ]
     by_step = all(point.step is not None for point in points)
     places = [float(point.step or 0) if by_step else point.time - points[0].time for point in points]
-    yield _heading(name, curve).truncate(size.width, ellipsis=True)
     canvas, scale = Canvas(plot, height), fitted([point.value for point in points], max(1, height // _TICK_ROWS))
     labels = {round((1 - scale.fraction(tick)) * (height * 4 - 1)) // 4: scale.label(tick) for tick in scale.ticks}
     low, high = min(places), max(places)
@@ -173,32 +171,16 @@ def chart_lines(name: str, curve: Curve, size: Size) -> Iterator[Content]:
     columns = {round(across.fraction(tick) * (plot - 1)): tick for tick in across.ticks}
     canvas.grid(labels, columns)
     values = [scale.fraction(point.value) for point in points]
-    canvas.overlay(
-        braille_line(joined([across.fraction(x) for x in places], values, 2 * plot), plot, height), "$accent"
-    )
-    yield from canvas.lines(labels)
+    canvas.line(joined([across.fraction(x) for x in places], values, 2 * plot), ["fps"] * plot)
     write = (lambda tick: across.label(tick)) if by_step else units.span
-    yield from bottom_axis(plot, {column: write(tick) for column, tick in columns.items()})
+    ticks = {column: write(tick) for column, tick in columns.items()}
+    return [_heading(name, curve, width), *canvas.rows(labels), *bottom_axis(plot, ticks)]
 
 
-def _heading(name: str, curve: Curve) -> Content:
+def _heading(name: str, curve: Curve, width: int) -> Row:
     best, last = curve.best(name), curve.last
-    heading = Content.assemble((name, "bold $accent"), f"  {units.NOT_KNOWN if last is None else units.number(last)}")
+    row = Row(width).add(name, "fps").add(f"  {units.NOT_KNOWN if last is None else units.number(last)}")
     if best is not None:
         at = "" if best.step is None else f" at step {best.step:,}"
-        heading += Content.styled(f"   best {units.number(best.value)}{at}  {units.count(curve.count, 'value')}", DIM)
-    return heading
-
-
-def joined(places: Sequence[float], values: Sequence[float], dots: int) -> list[float | None]:
-    """Returns `dots` values for points at `places` from 0 to 1: means of those that share a dot, joined by lines."""
-    shared: dict[int, list[float]] = {}
-    for place, value in zip(places, values, strict=True):
-        shared.setdefault(round(place * (dots - 1)), []).append(value)
-    means = sorted((dot, fmean(of)) for dot, of in shared.items())
-    line: list[float | None] = [None] * dots
-    line[means[0][0]] = means[0][1]
-    for (start, before), (end, value) in pairwise(means):
-        for dot in range(start, end + 1):
-            line[dot] = before + (value - before) * (dot - start) / (end - start)
-    return line
+        row.add(f"   best {units.number(best.value)}{at}  {units.count(curve.count, 'value')}", "dim")
+    return row

@@ -3,78 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Iterable, Sequence
-from typing import ClassVar, Final
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, ClassVar, Final, NamedTuple
 
 from msgspec import structs
 from textual import work
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.widget import Widget
 
-from gmg_tui.model import Attempt, Curve, Details, GpuProcess, JobRecord, Occurrence, Series, Settings, units
+from gmg_tui.model import Attempt, Curve, Details, GpuProcess, JobRecord, Series, Settings, units
 from gmg_tui.model.errors import GmgError
-from gmg_tui.results.column import Column
 from gmg_tui.session import LOGS
 from gmg_tui.session.client import Source
 from gmg_tui.ui import worker_text
-from gmg_tui.ui.drawing import SIGNS, Piece, Row
+from gmg_tui.ui.drawing import SIGNS, Piece, Row, cut
 from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.log.view import LogView
-from gmg_tui.ui.pane import processes
 from gmg_tui.ui.pane import worker_facts as facts
-from gmg_tui.ui.pane.charts_tab import ChartsTab
 from gmg_tui.ui.pane.metrics_tab import HISTORY_POINTS, MetricsTab, Named
-from gmg_tui.ui.pane.tab_bar import TabBar
-from gmg_tui.ui.pane.table_tab import TableTab
-from gmg_tui.ui.rows import Rows, is_seen
-from gmg_tui.ui.table import Table
+from gmg_tui.ui.pane.worker_charts import chart_rows
+from gmg_tui.ui.rows import Lines, is_seen
+from gmg_tui.ui.table import DescribedTable, Table
 from gmg_tui.ui.view import Tab, View, job_on
 
-_ASKED: Final = frozenset(Tab) - {Tab.LOG}
-"""Tabs that show more than snapshots have."""
 _MAX_NOTES: Final = 4
-_EVENT_COLUMNS: Final = (
-    Column[Occurrence]("time", lambda event: time.strftime("%H:%M:%S", time.localtime(event.time)), left=True),
-    Column[Occurrence]("slot", lambda event: event.slot or None, left=True),
-    Column[Occurrence]("event", lambda event: event.kind.value, left=True),
-    Column[Occurrence]("text", lambda event: event.text, left=True, limit=300),
-)
+_GAPS: Final = (3, 2, 1)
+"""Cells between two tabs; the first that leaves room for the status."""
+_STATUS_CELLS: Final = 22
+_URGENT: Final = frozenset({"warn", "strong"})
+"""Styles of states that take room from the tabs."""
 
 
-class WorkerTitle(Rows):
-    """The selected worker and what is wrong with it, while the pane hides the workers."""
+class PaneTab(NamedTuple):
+    """The widget of a tab, and how it is filled."""
 
-    DEFAULT_CSS = "WorkerTitle { height: auto; }"
-
-    def __init__(self, view: View) -> None:
-        super().__init__()
-        self._view = view
-
-    def fit(self) -> None:
-        """Takes as many rows as are needed, and redraws them."""
-        self.styles.height = len(self.make_rows(self.app.size.width, 0))
-        self.update_rows()
-
-    def make_rows(self, width: int, height: int) -> Sequence[Row]:
-        """Returns the title and the notes."""
-        view = self._view
-        if not view.selected:
-            return [Row(width).add(view.why_empty, "warn")]
-        if view.selected not in view.slots:
-            return [Row(width).add(f" {view.selected} is not in use any more", "warn")]
-        entry = view.of(view.selected)
-        worker, row = entry.worker, Row(width)
-        row.end(f"{view.slots.index(view.selected) + 1} of {len(view.slots)} ", "dim")
-        row.add(f" {entry.slot.name}", "title").add(f" {SIGNS.dot} {worker_text.gpu_name(entry.slot)}  ")
-        state = f"{worker_text.state_of(worker)} {units.span(worker_text.state_s(entry))}"
-        row.add(f"{worker_text.sign_of(entry)} {state}", worker_text.style_of(entry))
-        row.add(f"  attempt {worker.attempt}" if worker.attempt else "", "dim")
-        row.add(f"  PID {worker.pid}" if worker.pid else "", "dim")
-        row.add(f"  job {worker_text.job_of(worker)}" if worker.job is not None else "")
-        notes = worker_text.notes(entry)[:_MAX_NOTES]
-        return [row, *(Row(width).add(f" {SIGNS.pointer} {note.text}", note.style) for note in notes)]
+    widget: LogView | Lines | Facts | DescribedTable[Any] | MetricsTab
+    show: Callable[[Any], object]
+    """Shows the newest snapshot and the engine's answer, None before there is one."""
+    ask: Callable[[str], Awaitable[object]] | None = None
+    """Asks the engine for what snapshots do not have of a slot. Raises `GmgError`."""
 
 
 class Pane(Vertical):
@@ -84,7 +52,10 @@ class Pane(Vertical):
     Pane {
         height: 1fr;
         & > Facts { height: 1fr; padding: 0 1; }
-        & > TableTab > Facts { padding: 0 1; }
+        & > DescribedTable > Facts { padding: 0 1; }
+        & > Lines { height: auto; }
+        & > #tabs { height: 1; }
+        & > #charts { height: 1fr; padding: 0 1; }
     }
     """
     PERIOD_S: ClassVar[float] = 3.0
@@ -94,15 +65,12 @@ class Pane(Vertical):
         super().__init__()
         self._view, self._engine = view, engine
         self.log_view = LogView()
-        self._title, self._bar = WorkerTitle(view), TabBar(view, self._status)
-        self._tabs: dict[Tab, Widget] = {Tab.LOG: self.log_view}
+        self._title, self._bar = Lines(partial(title_rows, view)), Lines(self._tab_rows, id="tabs")
+        self._tabs: dict[Tab, PaneTab] = {Tab.LOG: PaneTab(self.log_view, lambda _: self.log_view.update_rows())}
         self._slot = view.selected
         self._failure = ""
-        self._details: Details | None = None
-        self._series: Series | None = None
-        self._curves: dict[str, Curve] | None = None
-        self._job: JobRecord | None = None
-        self._events: tuple[Occurrence, ...] = ()
+        self._answers: dict[Tab, Any] = {}
+        """The engine's answers about the selected worker."""
 
     def compose(self) -> ComposeResult:
         """Yields title, tabs and log."""
@@ -115,41 +83,74 @@ class Pane(Vertical):
         """Shows a tab."""
         if tab not in self._tabs:
             self._tabs[tab] = self._make(tab)
-            await self.mount(self._tabs[tab])
-        if tab is not self._view.tab:
-            self._view.tab, self._curves = tab, None
-        for each, widget in self._tabs.items():
-            widget.display = each is tab
+            await self.mount(self._tabs[tab].widget)
+        self._view.tab = tab
+        for each, made in self._tabs.items():
+            made.widget.display = each is tab
         self._failure = ""
         self.update()
         self._poll()
 
-    def _make(self, tab: Tab) -> Widget:
+    def _make(self, tab: Tab) -> PaneTab:
+        engine = self._engine
         match tab:
             case Tab.CHARTS:
-                return ChartsTab()
-            case Tab.METRICS:
-                return MetricsTab()
+                charts = Lines(self._chart_rows, id="charts")
+                return PaneTab(charts, lambda answer: charts.show((self._entry, answer)), self._ask_charts)
             case Tab.PROCESSES:
-                table: Table[GpuProcess] = Table(processes.COLUMNS, key=lambda process: str(process.pid))
-                return TableTab(table, lambda process: [Fact("command", processes.command(process))])
-            case Tab.ATTEMPTS:
-                attempts = Table(
-                    facts.attempt_columns(lambda: self._view.snapshot.time),
-                    key=lambda attempt: str(attempt.number),
-                    style=lambda attempt: worker_text.STATE_STYLES[attempt.state],
+                table: Table[GpuProcess] = Table(facts.PROCESS_COLUMNS, key=lambda process: str(process.pid))
+                processes = _described(table, lambda process: [Fact("command", facts.process_command(process))])
+                return PaneTab(
+                    processes,
+                    lambda details: processes.show((details and details.processes) or (), self._no_processes(details)),
+                    engine.details,
                 )
-                return TableTab(attempts, facts.attempt_facts)
+            case Tab.ATTEMPTS:
+                columns = facts.attempt_columns(lambda: self._view.snapshot.time)
+                attempts = _described(
+                    Table(
+                        columns,
+                        key=lambda each: str(each.number),
+                        style=lambda each: worker_text.STATE_STYLES[each.state],
+                    ),
+                    facts.attempt_facts,
+                )
+                return PaneTab(
+                    attempts,
+                    lambda details: attempts.show(
+                        self._attempts(details), self._waiting or "No attempt has started yet."
+                    ),
+                    engine.details,
+                )
             case Tab.EVENTS:
-                events = Table(_EVENT_COLUMNS, key=lambda event: str(event.number))
-                return TableTab(events, lambda event: [Fact(event.kind.value, event.text)])
+                events = _described(
+                    Table(facts.EVENT_COLUMNS, key=lambda event: str(event.number)),
+                    lambda event: [Fact(event.kind.value, event.text)],
+                )
+                return PaneTab(
+                    events,
+                    lambda happened: events.show((happened or ())[::-1], self._waiting or "Nothing has happened yet."),
+                    lambda _: engine.happened(),
+                )
+            case Tab.SETUP:
+                setup = Facts(block_width=70)
+                return PaneTab(setup, lambda answer: setup.show(self._setup(answer)), self._ask_setup)
             case _:
-                return Facts(block_width=70)
+                metrics = MetricsTab()
+                return PaneTab(
+                    metrics,
+                    lambda curves: metrics.show(
+                        curves or {}, self._facts(), self._waiting or "The script has reported no metric."
+                    ),
+                    partial(self._ask_metrics, metrics),
+                )
 
     def go(self, direction: str) -> None:
         """Scrolls what is shown, or moves the cursor of its table."""
-        shown = self._tabs[self._view.tab]
-        if isinstance(shown, LogView | Facts | TableTab | MetricsTab):
+        shown = self._tabs[self._view.tab].widget
+        if isinstance(shown, DescribedTable):
+            shown.table.go(direction)
+        elif isinstance(shown, LogView | Facts | MetricsTab):
             shown.go(direction)
 
     @property
@@ -160,16 +161,16 @@ class Pane(Vertical):
 
     @property
     def _selected_row(self) -> object:
-        tab = self._tabs[self._view.tab]
-        return tab.table.selected if isinstance(tab, TableTab | MetricsTab) else None
+        widget = self._tabs[self._view.tab].widget
+        return widget.table.selected if isinstance(widget, DescribedTable | MetricsTab) else None
 
     # Metrics
 
     @property
     def metrics(self) -> MetricsTab | None:
         """The tab with the metrics if it is shown."""
-        tab = self._tabs[self._view.tab]
-        return tab if isinstance(tab, MetricsTab) else None
+        widget = self._tabs[self._view.tab].widget
+        return widget if isinstance(widget, MetricsTab) else None
 
     def toggle_chart(self) -> bool:
         """Shows the chart of the selected metric, or the table again. Returns False if there is none."""
@@ -198,6 +199,11 @@ class Pane(Vertical):
             else:
                 tab.filter("")
 
+    async def _ask_metrics(self, tab: MetricsTab, slot: str) -> dict[str, Curve]:
+        curves = await self._engine.curves(slot, tab.chart, 0 if tab.chart else HISTORY_POINTS)
+        known: dict[str, Curve] = self._answers.get(Tab.METRICS, {})
+        return known | curves
+
     # The selected worker
 
     def update(self) -> None:
@@ -207,41 +213,56 @@ class Pane(Vertical):
         if view.maximized:
             self._title.fit()
         worker = view.worker_on(view.selected)
-        is_new_job = self._job is not None and worker is not None and worker.job not in {None, self._job.number}
+        job: JobRecord | None = self._answers.get(Tab.SETUP, (None, None))[1]
+        is_new_job = job is not None and worker is not None and worker.job not in {None, job.number}
         if view.selected != self._slot or is_new_job:
             self._slot, self._failure = view.selected, ""
-            self._details = self._series = self._job = self._curves = None
+            self._answers.clear()
             self._poll()
-        self._fill(self._tabs[view.tab])
+        self._tabs[view.tab].show(self._answers.get(view.tab))
         self._bar.update_rows()
-
-    def _fill(self, tab: Widget) -> None:
-        """Shows in a tab what is known now."""
-        match self._view.tab, tab:
-            case Tab.CHARTS, ChartsTab():
-                chosen = (self._curves or {}).get(self._view.metric)
-                tab.show(self._view.of(self._slot) if self._slot else None, self._series, self._view.metric, chosen)
-            case Tab.METRICS, MetricsTab():
-                empty = self._waiting if self._curves is None else "The script has reported no metric."
-                tab.show(self._curves or {}, self._facts(), empty)
-            case Tab.SETUP, Facts():
-                tab.show(self._setup())
-            case Tab.PROCESSES, TableTab():
-                tab.show((self._details and self._details.processes) or (), self._why_no_processes())
-            case Tab.ATTEMPTS, TableTab():
-                tab.show(self._attempts(), "No attempt has started yet." if self._details else self._waiting)
-            case Tab.EVENTS, TableTab():
-                tab.show(self._events[::-1], "Nothing has happened yet.")
-            case _, LogView():
-                tab.update_rows()
 
     @property
     def _waiting(self) -> str:
-        return self._failure or "Waiting for the engine"
+        """What is shown before the engine has answered; empty once it has."""
+        return "" if self._view.tab in self._answers else self._failure or "Waiting for the engine"
 
     def on_log_view_changed(self) -> None:
         """Says how much of the log is shown."""
         self._bar.update_rows()
+
+    @work(exclusive=True, group="poll")
+    async def _poll(self) -> None:
+        """Asks now and then, while a tab is in sight that needs it."""
+        tab = self._view.tab
+        while (ask := self._tabs[tab].ask) is not None and (self._slot or tab is Tab.EVENTS):
+            if is_seen(self):
+                try:
+                    self._answers[tab] = await ask(self._slot)
+                    self._failure = ""
+                except GmgError as error:
+                    self._failure = str(error)
+                self.update()
+            await asyncio.sleep(self.PERIOD_S)
+
+    # What tabs show
+
+    @property
+    def _entry(self) -> object:
+        """What the charts show of the selected worker, besides its series."""
+        entry = self._view.of(self._slot) if self._slot else None
+        return entry and (entry.slot, entry.worker.rate, entry.worker.current_fps, entry.sample)
+
+    def _chart_rows(self, width: int, height: int) -> Sequence[Row]:
+        answer: tuple[Series, Curve | None] | None = self._answers.get(Tab.CHARTS)
+        if answer is None or not self._slot:
+            return [Row(width).add(self._waiting, "dim")]
+        series, curve = answer
+        return chart_rows(self._view.of(self._slot), series, width, height, self._view.metric, curve)
+
+    async def _ask_charts(self, slot: str) -> tuple[Series, Curve | None]:
+        series, metric = await self._engine.series(slot), self._view.metric
+        return series, (await self._engine.curves(slot, metric)).get(metric) if metric else None
 
     def _facts(self) -> Iterable[Fact]:
         if not self._slot:
@@ -254,34 +275,39 @@ class Pane(Vertical):
             if entry.sample is not None and entry.sample.health is not None:
                 yield from facts.health_facts(entry.sample.health)
 
-    def _setup(self) -> Iterable[Fact]:
-        if self._details is None:
+    async def _ask_setup(self, slot: str) -> tuple[Details, JobRecord | None]:
+        return await self._engine.details(slot), await job_on(self._engine, self._view, slot)
+
+    def _setup(self, answer: tuple[Details, JobRecord | None] | None) -> Iterable[Fact]:
+        if answer is None:
             yield Fact("", self._waiting, "dim")
             return
-        view, job = self._view, self._job
+        view, (details, job) = self._view, answer
         command = f"gmg-tui logs {view.session.spec.name} {self._slot if job is None else job.number}"
         log = f"{LOGS}/{self._slot}.log" if view.queue is None else job.log if job is not None else None
         path = f"{view.session.spec.folder}/{log}" if log is not None else None
-        yield from facts.setup_facts(self._details, path, command)
+        yield from facts.setup_facts(details, path, command)
         if job is not None:
             yield Fact("Job")
             yield Fact(f"#{job.number}", f"{job.name}  {worker_text.values_of(job)}".rstrip())
 
-    def _why_no_processes(self) -> str:
+    def _no_processes(self, details: Details | None) -> str:
         slot = self._view.slot(self._slot)
         if slot is not None and slot.gpu is None:
             return f"{self._slot} is a share of the CPU and has no GPU."
-        if self._details is None:
+        if details is None:
             return self._waiting
-        missing = self._details.processes is None
+        missing = details.processes is None
         return "The driver does not report this GPU's processes." if missing else "No process uses memory on this GPU."
 
-    def _attempts(self) -> Sequence[Attempt]:
+    def _attempts(self, details: Details | None) -> Sequence[Attempt]:
         worker = self._view.worker_on(self._slot)
-        if self._details is None or worker is None:
+        if details is None or worker is None:
             return ()
         newest = structs.replace(worker.newest, state=worker.state)  # its own is that of its end
-        return [newest if newest.number == each.number else each for each in self._details.attempts][::-1]
+        return [newest if newest.number == each.number else each for each in details.attempts][::-1]
+
+    # The row of tabs
 
     def _status(self) -> Sequence[Piece]:
         """Returns the texts at the right end of the tabs, the most important first."""
@@ -289,34 +315,54 @@ class Pane(Vertical):
             return [(f"{SIGNS.warn} {self._failure}", "warn")]
         return self.log_view.status() if self._view.tab is Tab.LOG else [(self._slot, "title")]
 
-    # What snapshots do not have
+    def _tab_rows(self, width: int, height: int) -> Sequence[Row]:
+        row, status = Row(width, SIGNS.line[0], "border"), self._status()
+        for gap, tab, name in self._fitting_tabs(width, status):
+            row.add(f" {SIGNS.line[0] * (gap - 2)} " if gap > 2 else " " * gap, "border")
+            row.add(name, "tab" if tab is self._view.tab else "dim", click=("screen.show_tab", tab.value))
+        row.add(" ")
+        for text, style in status:  # the most important first
+            text = cut(text, row.room - 2) if style in _URGENT else text
+            row.end(f" {text} " if text else "", style)
+        return [row]
 
-    @work(exclusive=True, group="poll")
-    async def _poll(self) -> None:
-        """Asks now and then, while a tab is in sight that needs it."""
-        while self._view.tab in _ASKED:
-            if is_seen(self):
-                try:
-                    await self._ask(self._slot, self._view.tab)
-                    self._failure = ""
-                except GmgError as error:
-                    self._failure = str(error)
-                self.update()
-            await asyncio.sleep(self.PERIOD_S)
+    def _fitting_tabs(self, width: int, status: Sequence[Piece]) -> Iterator[tuple[int, Tab, str]]:
+        """Yields the gap before each tab that has room, the tab and its name; the active one always has."""
+        active, names = self._view.tab, {tab: tab.value for tab in Tab}
+        if events := self._view.snapshot.events:
+            names[Tab.EVENTS] += f" {events:,}"
+        needed = sum(map(len, names.values())) + _STATUS_CELLS
+        gap = next((gap for gap in _GAPS if needed + gap * (len(names) + 1) <= width), 1)
+        room = width - 1 - sum(len(text) + 2 for text, style in status if style in _URGENT)
+        tabs = list(names)
+        while tabs[0] is not active and sum(gap + len(names[tab]) for tab in tabs[: tabs.index(active) + 1]) > room:
+            del tabs[0]
+        for tab in tabs:
+            room -= gap + len(names[tab])
+            if room < 0 and tab is not active:
+                return
+            yield gap, tab, names[tab]
 
-    async def _ask(self, slot: str, tab: Tab) -> None:
-        """Asks for what a tab shows. Raises `GmgError` if the engine does not answer."""
-        if tab is Tab.EVENTS:
-            self._events = await self._engine.happened()
-        elif slot and tab is Tab.CHARTS:
-            metric = self._view.metric
-            self._series = await self._engine.series(slot)
-            self._curves = await self._engine.curves(slot, metric) if metric else {}
-        elif slot and (metrics := self.metrics) is not None:
-            chart = metrics.chart
-            curves = await self._engine.curves(slot, chart, 0 if chart else HISTORY_POINTS)
-            self._curves = (self._curves or {}) | curves
-        elif slot:
-            details = await self._engine.details(slot)
-            job = await job_on(self._engine, self._view, slot) if tab is Tab.SETUP else None
-            self._details, self._job = details, job
+
+def _described(table: Table[Any], describe: Callable[[Any], Iterable[Fact]]) -> DescribedTable[Any]:
+    table.can_focus = False  # the keys of the main screen move it
+    return DescribedTable(table, describe)
+
+
+def title_rows(view: View, width: int, height: int) -> Sequence[Row]:
+    """Returns the selected worker and what is wrong with it, while the pane hides the workers."""
+    if not view.selected:
+        return [Row(width).add(view.why_empty, "warn")]
+    if view.selected not in view.slots:
+        return [Row(width).add(f" {view.selected} is not in use any more", "warn")]
+    entry = view.of(view.selected)
+    worker, row = entry.worker, Row(width)
+    row.end(f"{view.slots.index(view.selected) + 1} of {len(view.slots)} ", "dim")
+    row.add(f" {entry.slot.name}", "title").add(f" {SIGNS.dot} {worker_text.gpu_name(entry.slot)}  ")
+    state = f"{worker_text.state_of(worker)} {units.span(worker_text.state_s(entry))}"
+    row.add(f"{worker_text.sign_of(entry)} {state}", worker_text.style_of(entry))
+    row.add(f"  attempt {worker.attempt}" if worker.attempt else "", "dim")
+    row.add(f"  PID {worker.pid}" if worker.pid else "", "dim")
+    row.add(f"  job {worker_text.job_of(worker)}" if worker.job is not None else "")
+    notes = worker_text.notes(entry)[:_MAX_NOTES]
+    return [row, *(Row(width).add(f" {SIGNS.pointer} {note.text}", note.style) for note in notes)]

@@ -8,7 +8,7 @@ from typing import Final
 
 from gmg_tui.jobs.argument_placeholders import join_args
 from gmg_tui.machine.gpu import xids
-from gmg_tui.model import Attempt, Details, Gpu, GpuHealth, GpuSample, Worker, units
+from gmg_tui.model import Attempt, Details, Gpu, GpuHealth, GpuProcess, GpuSample, Occurrence, Worker, units
 from gmg_tui.model.secrets import mask
 from gmg_tui.results import column
 from gmg_tui.results.column import Column, plain
@@ -151,7 +151,38 @@ def _pct(value: float | None) -> str:
     return _with_unit(value, "%")
 
 
-# Its attempts
+# Its processes and attempts
+
+
+def process_owner(process: GpuProcess) -> str:
+    """Returns the owner: a worker of this session, somebody else, or not visible; a host's PID means nothing here."""
+    if process.slot is not None:
+        return f"{process.slot} worker"
+    if process.foreign:
+        return "host's PID"
+    return "not ours" if process.user is not None else "not visible"
+
+
+def process_command(process: GpuProcess) -> str:
+    """Returns the command line, or at least the name."""
+    return process.command or process.name or units.NOT_KNOWN
+
+
+PROCESS_COLUMNS: Final = (
+    Column[GpuProcess]("pid", lambda process: process.pid, "PID", write=str),
+    Column[GpuProcess]("user", lambda process: process.user, left=True, limit=16),
+    Column[GpuProcess]("age_s", lambda process: process.age_s, "age", write=units.span),
+    Column[GpuProcess]("memory_mib", lambda process: process.memory_mib, "VRAM", write=units.mib),
+    Column[GpuProcess]("owner", process_owner, left=True),
+    Column[GpuProcess]("command", process_command, left=True, limit=200),
+)
+EVENT_COLUMNS: Final = (
+    Column[Occurrence]("time", lambda event: time.strftime("%H:%M:%S", time.localtime(event.time)), left=True),
+    Column[Occurrence]("slot", lambda event: event.slot or None, left=True),
+    Column[Occurrence]("event", lambda event: event.kind.value, left=True),
+    Column[Occurrence]("text", lambda event: event.text, left=True, limit=300),
+)
+"""The columns of the session's events."""
 
 
 def attempt_columns(now: Callable[[], float]) -> tuple[Column[Attempt], ...]:

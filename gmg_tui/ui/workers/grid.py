@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from textual import events
 from textual.content import Content
-from textual.message import Message
 
 from gmg_tui.model import WorkerState, units
 from gmg_tui.ui import worker_text
@@ -78,14 +76,6 @@ def plan(view: View, width: int, height: int, wanted: bool | None) -> Plan:
 
 class Grid(Rows):
     """The tiles or the table. Scrolls by whole rows and keeps the selected worker visible."""
-
-    class Clicked(Message):
-        """A worker has been clicked, or the line of a `node`, with the first of its slots."""
-
-        def __init__(self, slot: str, node: str = "") -> None:
-            super().__init__()
-            self.slot = slot
-            self.node = node
 
     def __init__(self, view: View) -> None:
         super().__init__()
@@ -173,14 +163,14 @@ class Grid(Rows):
         for band in visible:
             beside = position if band is visible[-1] else ""
             if band.node:
-                rows.append(table.node_line(self._view, band, width, beside))
+                rows.append(self._node_row(band, width, beside))
                 continue
             made = [Row(width) for _ in range(height)]
             for name, left, right in zip(band.slots, edges, edges[1:], strict=False):
                 last = beside if name == band.slots[-1] else ""
                 drawn = tile(entries[name], right - left, height, lines[name], last)
                 for row, part in zip(made, drawn, strict=True):
-                    row.append(part)
+                    row.append(part, click=("screen.choose", name))
             rows += made
         return rows
 
@@ -191,9 +181,12 @@ class Grid(Rows):
         lines = rate_lines(entries.values(), table.line_cells(placed))
         for band in visible:
             if band.node:
-                rows.append(table.node_line(view, band, width))
+                rows.append(self._node_row(band, width))
             else:
-                rows.append(table.row(entries[band], placed, width, lines[band.slots[0]]))
+                slot, row = band.slots[0], Row(width)
+                rows.append(
+                    row.append(table.row(entries[band], placed, width, lines[slot]), click=("screen.choose", slot))
+                )
         if view.folded_node:
             return [*rows, Row(width).end(position, "strong")]
         return [*rows, table.detail(view.of(view.selected), width, position)]
@@ -207,17 +200,9 @@ class Grid(Rows):
         total, first, here = number(self._bands), number(self._bands[: self._first]), number(self._visible)
         return f" {first + 1}-{first + here} of {total}" if here < total else ""
 
-    def on_click(self, event: events.Click) -> None:
-        """Reports the worker or node under the mouse."""
-        y = event.y if self.plan.tiles else event.y - 1  # below the heading
-        for band in self._visible:
-            if 0 <= y < self._band_height(band):
-                column = event.x * self.plan.columns // max(1, self.size.width)
-                slots = self._view.of_node(band.node)[:1] if band.node else band.slots[column : column + 1]
-                for slot in slots:
-                    self.post_message(self.Clicked(slot, band.node))
-                return
-            y -= self._band_height(band)
+    def _node_row(self, band: Band, width: int, position: str = "") -> Row:
+        row = table.node_line(self._view, band, width, position)
+        return Row(width).append(row, click=("screen.fold", band.node))
 
 
 # Tiles

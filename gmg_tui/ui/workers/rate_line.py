@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import groupby
 from statistics import median
 from typing import Final, NamedTuple
 
 from gmg_tui.model import WorkerState
-from gmg_tui.ui.drawing import SIGNS, Row, Values, braille_line
+from gmg_tui.ui.canvas import Canvas
+from gmg_tui.ui.drawing import SIGNS, Row, Values
 from gmg_tui.ui.slots import SlotView, buckets
 
 _DOTS_S: Final = (1, 2, 5)
@@ -108,11 +108,8 @@ def line_rows(line: RateLine, height: int) -> list[Row]:
     fractions = [
         None if value is None else 1 - (middle - value / line.around * height * 2) / last for value in line.deviations
     ]
-    drawn = [list(zip(row, slow, strict=True)) for row in braille_line(fractions, line.cells, height)]
-    made = [Row(line.cells) for _ in drawn]
-    for row, cells in zip(made, drawn, strict=True):
-        if line.restarted is not None and row is made[-1]:
-            cells[line.restarted] = (SIGNS.states[WorkerState.RESTARTING], True)
-        for is_slow, run in groupby(cells, key=lambda cell: cell[1]):
-            row.add("".join(cell for cell, _ in run), "warn" if is_slow else "fps-graph")
-    return made
+    canvas = Canvas(line.cells, height)
+    canvas.line(fractions, ["warn" if each else "fps-graph" for each in slow])
+    if line.restarted is not None:
+        canvas.put(line.restarted, height - 1, SIGNS.states[WorkerState.RESTARTING], "warn")
+    return canvas.rows()

@@ -10,8 +10,7 @@ from textual.pilot import Pilot
 from gmg_tui.model import WorkerState
 from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import SIGNS
-from gmg_tui.ui.pages.help import HelpScreen
-from gmg_tui.ui.pages.page import Scroll
+from gmg_tui.ui.pages.help import HelpScreen, Scroll
 from tests.ui import play
 from tests.ui.play import press
 

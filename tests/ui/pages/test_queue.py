@@ -152,9 +152,9 @@ async def test_results_are_columns_with_that_of_the_sweep_first_and_its_best_job
         assert tables.headings(queue.app).startswith("# name loss state")
         assert tables.column(queue.app, "loss") == ["1.00041", "1.00039", "1.00012", "nan", "–"]
         await play.sees(queue.pilot, "best: #3 job-3, loss 1.00012")
-        tables.table(queue.app).sort_by("loss")
+        tables.table(queue.app).action_sort_by("loss")
         assert tables.column(queue.app, "loss") == ["1.00041", "1.00039", "1.00012", "nan", "–"]
-        tables.table(queue.app).sort_by("loss")
+        tables.table(queue.app).action_sort_by("loss")
         assert tables.column(queue.app, "loss") == ["1.00012", "1.00039", "1.00041", "nan", "–"]
         live = changed(sessions.running(1), job=5, metrics={"loss": 0.5, "reward": 2.0})
         await queue.send(structs.replace(engine.snapshot, workers=(live,)))
