@@ -11,8 +11,8 @@ from gmg_tui.model.errors import GmgError, nearest
 
 GUIDE = Path(__file__).parents[1] / "guide"
 TOPICS = (
-    *("running", "screen", "alerts", "tuning", "sweeps", "checkpoints", "groups", "many-machines"),
-    *("metrics", "other-scripts", "troubleshooting", "files", "security", "options"),
+    *("running", "screen", "alerts", "tuning", "sweeps", "checkpoints", "groups", "sharing"),
+    *("many-machines", "metrics", "other-scripts", "troubleshooting", "files", "security", "options"),
 )
 """The pages of the manual, in reading order."""
 

@@ -45,6 +45,8 @@ class _Reply(msgspec.Struct, frozen=True):
     error: str = ""
     exit_code: int = 2
     progress: str = ""
+    lines: tuple[str, ...] = ()
+    """News of its progress, each printed once."""
 
 
 class _DiedError(GmgError):
@@ -236,6 +238,9 @@ def _reply(engine: PrestartedEngine, signals: _Signals, doing: str) -> _Reply | 
                 if not reply.progress:
                     return reply
                 doing = reply.progress
+                if reply.lines:
+                    show("")
+                    note("\n".join(f"gmg-tui: {line}" for line in reply.lines))
             signals.check()
             if time.monotonic() - since > _PATIENCE_S:
                 show(doing)

@@ -17,6 +17,7 @@ from msgspec import structs
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note
 from gmg_tui.diagnosis.kinds import KINDS
+from gmg_tui.machine.gpu.selection import wants_free
 from gmg_tui.model import AlertAction, DdpSpec, JobRecord, NodesSpec, RestartMode, RunSpec, Session, StartMode
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.scripts import interpreter, torchrun
@@ -39,6 +40,10 @@ def check(options: Options) -> dict[str, Any]:
     for other in ("gpus", "simulate"):
         if options.cpu is not None and getattr(options, other) is not None:
             raise GmgError(f"--{other} and --cpu are mutually exclusive; give one of them")
+    if "wait" in options.given and not wants_free(options.gpus) and not getattr(options, "resume", None):
+        raise GmgError("--wait is for GPUs that are in use; give --gpus free or free:4 too")
+    if options.nodes is not None and wants_free(options.gpus) and options.wait:
+        raise GmgError("--wait waits for GPUs of this machine alone; leave it out, or --nodes")
     formats.check(options.pattern)
     if not all(how.strip() for how in options.notify):
         raise GmgError("--notify is empty; give bell, osc9, osc777 or a command")

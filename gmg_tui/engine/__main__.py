@@ -15,7 +15,9 @@ import gc
 import logging
 import os
 import select
+import shutil
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,8 @@ from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.environ import WORKER_VARIABLES
 
+_PAUSE_S = 2.0
+"""Between two looks at GPUs that are in use."""
 _GC_THRESHOLD = 20_000
 """Objects before the collector looks for garbage; nearly all go by themselves."""
 
@@ -48,6 +52,13 @@ def _report(text: str) -> None:
     """Reports the progress of the start."""
     with suppress(BrokenPipeError):
         os.write(1, msgspec.json.encode({"progress": text}) + b"\n")
+
+
+def _pause(text: str, lines: Sequence[str]) -> None:
+    """Reports the progress of a wait, and waits. Raises `BrokenPipeError` once the launcher is gone."""
+    os.write(1, msgspec.json.encode({"progress": text, "lines": lines}) + b"\n")
+    if select.select([0], [], [], _PAUSE_S)[0]:  # it sends nothing before the reply
+        raise BrokenPipeError
 
 
 async def _run(engine: Engine, words: list[bytes]) -> None:
@@ -101,11 +112,15 @@ def _main(logs: LogWriter) -> None:
         lock(Path(spec.folder))
         form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
         logging.basicConfig(handlers=[LogHandler(logs)], level=logging.INFO, format=form)
-        hardware = Hardware.find(spec) if spec.nodes is None else Hardware((), None)
+        hardware = Hardware.find(spec, _pause) if spec.nodes is None else Hardware((), None)
         if spec.agent is not None:
             hardware = hardware.on_node(spec.agent.node)
     except GmgError as error:
         _answer(ok=False, error=str(error), exit_code=error.exit_code)
+        return
+    except BrokenPipeError:  # the launcher is gone before the session has begun
+        if b"fresh" in words:
+            shutil.rmtree(spec.folder, ignore_errors=True)
         return
     except (OSError, msgspec.MsgspecError) as error:
         _answer(ok=False, error=f"the engine cannot start: {error}", exit_code=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -13,8 +13,10 @@ from gmg_tui import simulation
 from gmg_tui.machine import slurm as allocation
 from gmg_tui.machine.gpu import selection, silence
 from gmg_tui.machine.gpu.driver import Driver
+from gmg_tui.machine.gpu.free import FreeGpus, Pause
+from gmg_tui.machine.gpu.leases import Leases
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable
-from gmg_tui.model import Gpu, RunSpec, Slot
+from gmg_tui.model import Gpu, GpuSample, RunSpec, Slot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
 from gmg_tui.simulation.driver import SimulatedNvml
@@ -32,27 +34,44 @@ class Hardware:
     """Warnings about the choice of slots."""
     idle: tuple[str, ...] = ()
     """The names of chosen slots that no group takes."""
+    leases: Leases = field(default_factory=Leases)
+    """Those of its GPUs."""
 
     @classmethod
-    def find(cls, spec: RunSpec) -> Self:
-        """Returns the slots that `spec` asks for. Raises `GmgError` if there is no GPU, or not the requested ones."""
+    def find(cls, spec: RunSpec, pause: Pause) -> Self:
+        """Returns the slots that `spec` asks for; `pause` is called while it waits for GPUs.
+
+        Raises `GmgError` if there is no GPU, or not the requested ones.
+        """
         if spec.cpu is not None:
             own_ranks = spec.sweep is None and torchrun.starts(spec.script, module=spec.module)
             slots, idle = grouped(selection.cpu_slots(1 if own_ranks else spec.cpu), spec)
             return cls(slots, None, idle=idle)
         nvml, gpus, visible = _driver(spec)
-        slots, idle = grouped(selection.slots(gpus, spec.gpus, visible, nvml.silent), spec)
+        chosen, leases = selection.slots(gpus, spec.gpus, visible, nvml.silent), Leases()
+        if selection.wants_free(spec.gpus):
+            chosen = _free(chosen, spec, nvml, leases, pause)
+        slots, idle = grouped(chosen, spec)
+        leases.release(*(slot.gpu.uuid for slot in chosen if slot.gpu is not None and slot not in slots))
         left_out = selection.left_out(nvml.silent, spec.gpus, visible)
         if spec.sweep is not None and spec.sweep.per_gpu > 1:
             numbers = range(1, spec.sweep.per_gpu + 1)
             slots = tuple(structs.replace(slot, name=f"{slot.name}-{number}") for slot in slots for number in numbers)
-        return cls(slots, nvml, (left_out,) if left_out else (), idle)
+        hardware = cls(slots, nvml, (left_out,) if left_out else (), idle, leases)
+        hardware.take_leases()
+        return hardware
 
     def on_node(self, node: str) -> Self:
         """Returns the same hardware with the slots' names as a session of several machines has them: `n1/gpu0`."""
         return replace(
             self, slots=tuple(structs.replace(slot, name=f"{node}/{slot.name}", node=node) for slot in self.slots)
         )
+
+    def take_leases(self) -> None:
+        """Takes the leases of its GPUs, as far as no session has them alone: from now on none that wants free GPUs gets them."""
+        if not isinstance(self.nvml, SimulatedNvml):
+            for gpu in self.gpus:
+                self.leases.take(gpu.uuid, shared=True)
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
@@ -74,6 +93,23 @@ def _driver(spec: RunSpec) -> tuple[Driver, tuple[Gpu, ...], str | None]:
         raise selection.no_gpu(str(error)) from error
     indices = {gpu.index for gpu in gpus} | {index for index, _ in nvml.silent}
     return nvml, gpus, allocation.visible(os.environ, len(indices))
+
+
+def _free(slots: tuple[Slot, ...], spec: RunSpec, nvml: Driver, leases: Leases, pause: Pause) -> tuple[Slot, ...]:
+    """Returns the slots whose GPUs are free, once there are enough. Raises `GmgError`."""
+    if spec.simulate is not None:
+        return slots[: selection.number_of_free(spec.gpus or "")]
+
+    def read(slot: Slot) -> GpuSample:
+        gpu = slot.gpu
+        assert gpu is not None
+        try:
+            return silence.answer_of(lambda: nvml.read(gpu, slow=True))
+        except NvmlUnavailable as error:
+            return GpuSample(gpu.uuid, error=str(error))
+
+    free = FreeGpus(slots, selection.number_of_free(spec.gpus or ""), spec.free_mib, leases)
+    return free.wait(read, spec.wait_s or 0.0, pause)
 
 
 def grouped(slots: tuple[Slot, ...], spec: RunSpec) -> tuple[tuple[Slot, ...], tuple[str, ...]]:

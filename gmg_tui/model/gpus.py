@@ -118,6 +118,8 @@ class GpuProcess(Struct, frozen=True, omit_defaults=True):
     foreign: bool = False
     """True if the PID is of the host's namespace and this process runs in a container's: here the number means another
     process, or none."""
+    graphics: bool = False
+    """True if it only draws."""
 
     @property
     def own_pid(self) -> int | None:

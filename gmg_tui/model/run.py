@@ -92,6 +92,8 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     env: dict[str, str] = {}
     """As given by `--env`, placeholders not filled in."""
     gpus: str | None = None
+    wait_s: float | None = None
+    free_mib: float = 500.0
     cpu: int | None = None
     simulate: int | None = None
     patterns: tuple[str, ...] = ()

@@ -151,6 +151,8 @@ class Opt(click.Option):
 
     def takes(self, word: str) -> bool:
         """True if a word after an option with a `bare` value is its value."""
+        if self.name == "wait":
+            return units.seconds(word, bare=True) is not None
         return word.isdecimal() or word.startswith("{") or (isinstance(self.type, Choice) and word in self.type.choices)
 
     @property
@@ -166,7 +168,8 @@ _STARTS = Choice(("gated", "together", "staggered"))
 _RESTARTS = Choice(("never", "startup", "failure", "always"))
 _WHERE, _USUAL = COMPARED | SWEEP, CONFIG | RESUMED
 RUN = (
-    Opt("gpus", str, "WHAT", "'all', a count, or indices or UUIDs: 0,2,5.", _WHERE),
+    Opt("gpus", str, "WHAT", "'all', a count, indices or UUIDs (0,2,5), 'free' or 'free:4'.", _WHERE),
+    Opt("wait", span, "[T]", "With --gpus free: wait until they are, at most T.", SWEEP, None, "wait_s", bare="365d"),
     Opt("cpu", IntRange(1, 4096), "N", "N CPU slots instead of GPUs.", _WHERE),
     Opt("name", str, "NAME", "Session name. [default: script and number]", LINE),
     Opt("python", str, "PATH", "Interpreter. [default: active environment]", _WHERE),
@@ -192,6 +195,7 @@ RUN = (
     Opt("summary", str, "FILE", "Also write the summary (JSON) to FILE.", RESUMED),
     Opt("notify", str, "HOW", "Report failures and the end: bell, osc9, osc777 or a command.", RESUMED, ()),
     Opt("simulate", IntRange(1, 64), "N", "Simulate N GPUs and run the bundled script.", LINE | COMPARED),
+    Opt("free_mib", FloatRange(0, _MANY), "MIB", "Memory in use on a GPU that counts as free.", _USUAL, 500.0),
     Opt("interval", Seconds(0.2, 60), "S", "Seconds between two samples of the GPUs.", _USUAL, 1, "interval_s"),
     Opt("sigint_wait", Seconds(0, 3600), "S", "Seconds from SIGINT to SIGTERM.", _USUAL, 15, "sigint_wait_s"),
     Opt("sigterm_wait", Seconds(0, 3600), "S", "Seconds from SIGTERM to SIGKILL.", _USUAL, 10, "sigterm_wait_s"),

@@ -128,8 +128,8 @@ def _processes(ask: Asker, most_mib: float) -> tuple[GpuProcess, ...] | None:
         return None
     # A process that computes and draws is in both lists with the same memory.
     used_bytes = {process.pid: process.usedGpuMemory for processes in lists for process in processes or ()}
-    foreign = not in_initial_namespace()
+    computing, foreign = {process.pid for process in lists[0] or ()}, not in_initial_namespace()
     return tuple(
-        GpuProcess(pid=pid, memory_mib=_scaled(used, MIB, most_mib), foreign=foreign)
+        GpuProcess(pid=pid, memory_mib=_scaled(used, MIB, most_mib), foreign=foreign, graphics=pid not in computing)
         for pid, used in sorted(used_bytes.items())
     )

@@ -23,8 +23,9 @@ def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None, silen
 
     Args:
         devices: As `Nvml.gpus` gives them.
-        gpus: `--gpus`: `all` or None; a number, which is a count (the first so many); a list with a comma (`0,` is a list
-            of one) of NVML indices, as nvidia-smi shows them, and UUIDs, which may be cut short.
+        gpus: `--gpus`: `all` or None; a number, which is a count (the first so many); `free` or `free:4`, for which all
+            are candidates; a list with a comma (`0,` is a list of one) of NVML indices, as nvidia-smi shows them, and
+            UUIDs, which may be cut short.
         visible: The outer `CUDA_VISIBLE_DEVICES`: None allows all. Its indices are taken as NVML's
             (`CUDA_DEVICE_ORDER=PCI_BUS_ID`). CUDA itself stops in silence at an entry that it does not know; here that is
             an error, for fewer workers than asked for must not go unseen.
@@ -44,23 +45,35 @@ def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None, silen
     if not allowed:
         raise no_gpu(f"CUDA_VISIBLE_DEVICES={visible} hides all {len(usable)}")
     wanted = (gpus or "all").strip()
-    if wanted == "all":
+    number = wanted.removeprefix("free:")
+    if wanted in ("all", "free"):
         return tuple(map(_slot, allowed))
-    if wanted.isdecimal():
+    if number.isdecimal():
         left = f" (CUDA_VISIBLE_DEVICES={visible} leaves {len(allowed)} of {len(usable)})" if allowed != usable else ""
-        if not 0 < int(wanted) <= len(allowed):
+        if not 0 < int(number) <= len(allowed):
             there = f"there {'is' if len(allowed) == 1 else 'are'} {count(len(allowed), 'GPU')}{left}"
             texts = there, unanswered(silent), f"ask for at most {len(allowed)}, or use --cpu N"
             raise GmgError(f"--gpus {wanted}: {'; '.join(filter(None, texts))}")
-        return tuple(map(_slot, allowed[: int(wanted)]))
+        return tuple(map(_slot, allowed[: int(number)] if wanted == number else allowed))
     chosen = _resolve(devices, silent, wanted.split(","), f"--gpus {wanted}")
     if not chosen:
-        raise GmgError(f"--gpus {wanted!r}: give `all`, a count, or a list of indices or UUIDs such as 0,2")
+        raise GmgError(f"--gpus {wanted!r}: give `all`, a count, `free`, or a list of indices or UUIDs such as 0,2")
     hidden = next((gpu for gpu in chosen if gpu not in allowed), None)
     if hidden is not None:
         name = _slot(hidden).name
         raise GmgError(f"--gpus {wanted}: CUDA_VISIBLE_DEVICES={visible} hides {name}; choose another or unset it")
     return tuple(map(_slot, chosen))
+
+
+def wants_free(gpus: str | None) -> bool:
+    """True for `--gpus free` and `free:4`."""
+    return gpus is not None and gpus.strip().partition(":")[0] == "free"
+
+
+def number_of_free(gpus: str) -> int | None:
+    """Returns the number in `--gpus free:4`; None without one."""
+    number = gpus.strip().partition(":")[2]
+    return int(number) if number else None
 
 
 def left_out(silent: Silent, gpus: str | None, visible: str | None) -> str | None:

@@ -96,7 +96,7 @@ def test_a_driver_that_does_not_list_its_gpus_times_out(sim: Sim) -> None:
     with pytest.raises(NvmlUnavailable, match="has not answered"):
         silence.open_nvml()
     with pytest.raises(GmgError, match=r"no GPU: the NVIDIA driver has not answered .* --cpu"):
-        Hardware.find(RunSpec("sim-1", "/state", "/run/sock", "sim.py", (), "/", "python"))
+        Hardware.find(RunSpec("sim-1", "/state", "/run/sock", "sim.py", (), "/", "python"), lambda *_: None)
     assert "has not answered" in (doctor._ask_nvml().error or "")
     assert not _has_gpu()
 
@@ -121,6 +121,6 @@ def test_throttle_reasons_are_words_and_idleness_is_none(mask: int, expected: tu
 def test_a_session_names_the_gpus_that_it_has_to_leave_out(sim: Sim) -> None:
     sim.gpus[1].fails = {"nvmlDeviceGetUUID": UNKNOWN}
     sim.write()
-    hardware = Hardware.find(RunSpec("sim-1", "/state", "/run/sock", "sim.py", (), "/", "python"))
+    hardware = Hardware.find(RunSpec("sim-1", "/state", "/run/sock", "sim.py", (), "/", "python"), lambda *_: None)
     assert [slot.name for slot in hardware.slots] == [f"gpu{index}" for index in (0, 2, 3, 4, 5, 6, 7)]
     assert hardware.warnings == ("GPU 1 does not answer (NVML: Unknown Error); no worker runs there",)

@@ -177,7 +177,7 @@ def test_processes_come_and_go_each_pid_once(sim: Sim) -> None:
     sim.write()
     assert nvml.read(gpus[0], slow=True).processes == (
         GpuProcess(pid=7),
-        GpuProcess(pid=9, memory_mib=16),
+        GpuProcess(pid=9, memory_mib=16, graphics=True),
         GpuProcess(pid=300, memory_mib=2048),
     )
     sim.gpus[0].processes = []

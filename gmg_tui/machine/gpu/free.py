@@ -1,0 +1,152 @@
+"""Takes GPUs that nobody else uses, and says who uses the others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from pathlib import Path
+from typing import NamedTuple
+
+from gmg_tui.machine.gpu.leases import Leases, holders
+from gmg_tui.machine.gpu.processes import describe
+from gmg_tui.model import GpuProcess, GpuSample, Slot, units
+from gmg_tui.model.errors import GmgError
+
+_MAX_PROCESSES = 3
+_MAX_COMMAND = 60
+"""Characters of a command line."""
+_DAY_S = 86400
+
+Read = Callable[[Slot], GpuSample]
+Pause = Callable[[str, Sequence[str]], None]
+"""Shows what is awaited, and the news about it; returns after a while."""
+
+
+class Use(NamedTuple):
+    """The use of a GPU by others."""
+
+    key: Hashable
+    """Differs when others use it."""
+    text: str
+
+
+class FreeGpus:
+    """The GPUs that a session takes as they become free.
+
+    Args:
+        slots: Those that it may take.
+        number: How many it wants; None for all that are free.
+        free_mib: Memory in use on a GPU that counts as free.
+        leases: The session's.
+    """
+
+    def __init__(self, slots: Sequence[Slot], number: int | None, free_mib: float, leases: Leases) -> None:
+        self._slots, self._number, self._free_mib, self._leases = slots, number, free_mib, leases
+        self._taken: dict[str, Slot] = {}
+        self._told: dict[str, Hashable] = {}
+
+    def wait(self, read: Read, wait_s: float, pause: Pause) -> tuple[Slot, ...]:
+        """Takes as many GPUs as are wanted, at least one, once they are free, and returns them.
+
+        Raises:
+            GmgError: They are not free, nor after `wait_s`; it lists who uses them.
+        """
+        need, until = self._number or 1, time.monotonic() + wait_s
+        while True:
+            uses = self._choose(read, need, collect=wait_s > 0)
+            if len(self._taken) >= need:
+                self._leases.end_collecting()
+                return tuple(slot for slot in self._slots if slot.name in self._taken)
+            if time.monotonic() >= until:
+                raise self._too_few(need, uses, wait_s)
+            text = f"waiting for {units.count(need - len(self._taken), 'free GPU')}; ctrl+c cancels"
+            pause(text, [*([] if self._told else [text]), *self._news(uses)])
+
+    def take(self, read: Read) -> dict[str, Use]:
+        """Takes the wanted GPUs that are free now. Returns the uses of the others, by slot."""
+        return self._choose(read, 0, collect=True)
+
+    def _choose(self, read: Read, need: int, *, collect: bool) -> dict[str, Use]:
+        """Takes GPUs that are free; too few are kept only if they may be collected. Returns the uses of the others."""
+        uses: dict[str, Use] = {}
+        self._leases.begin_choice()
+        try:
+            for slot in self._slots:
+                if len(self._taken) == self._number:
+                    break
+                if slot.name not in self._taken and (use := self._try(slot, read)) is not None:
+                    uses[slot.name] = use
+            if len(self._taken) < need and not (collect and self._leases.may_collect()):
+                self._leases.release(*(slot.gpu.uuid for slot in self._taken.values() if slot.gpu is not None))
+                self._taken.clear()
+        finally:
+            self._leases.end_choice()
+        return uses
+
+    def _try(self, slot: Slot, read: Read) -> Use | None:
+        """Takes a GPU. Returns who uses it, if somebody does."""
+        assert slot.gpu is not None
+        if not self._leases.take(slot.gpu.uuid):
+            return use_of(read(slot), self._free_mib) or _lease_of(slot.gpu.uuid)
+        use = use_of(read(slot), self._free_mib)  # now that no other session can start there
+        if use is None:
+            self._taken[slot.name] = slot
+        else:
+            self._leases.release(slot.gpu.uuid)
+        return use
+
+    def _news(self, uses: Mapping[str, Use]) -> list[str]:
+        """Returns a line for each GPU whose use has changed."""
+        told, self._told = self._told, {name: use.key for name, use in uses.items()}
+        lines = [f"{name}: {use.text}" for name, use in uses.items() if told.get(name) != use.key]
+        return lines + [f"{name}: free" for name in told if name not in uses]
+
+    def _too_few(self, need: int, uses: Mapping[str, Use], waited_s: float) -> GmgError:
+        wanted = "free" if self._number is None else f"free:{self._number}"
+        free = len(self._slots) - len(uses)
+        count = f"{free or 'none'} of {units.count(len(self._slots), 'GPU')} {'is' if free == 1 else 'are'} free"
+        end = f" after {units.span(waited_s)}" if waited_s else "; --wait waits for them"
+        first = f"--gpus {wanted}: {count}{end}"
+        return GmgError("\n".join([first, *(f"  {name}: {use.text}" for name, use in uses.items())]), 1)
+
+
+def use_of(sample: GpuSample, free_mib: float, own: Set[int | None] = frozenset()) -> Use | None:
+    """Returns who uses a GPU besides the processes `own`; None if nobody does."""
+    if sample.error is not None:
+        return Use(sample.error, sample.error)
+    used_mib = sample.memory_used_mib
+    is_full = used_mib is not None and used_mib > free_mib and not own
+    others = [each for each in sample.processes or () if (is_full or not each.graphics) and each.own_pid not in own]
+    if others:
+        named = [process_text(each) for each in describe(tuple(others[:_MAX_PROCESSES]))]
+        more = [f"{len(others) - _MAX_PROCESSES} more"] if len(others) > _MAX_PROCESSES else []
+        return Use(frozenset(each.pid for each in others), "; ".join([*named, *more]))
+    return Use("memory", f"{units.mib(used_mib)}, used by no process that the driver names") if is_full else None
+
+
+def process_text(process: GpuProcess) -> str:
+    """Returns a process in one line: its user, command, memory and start, as far as they are known."""
+    hidden = f"PID {process.pid}{' of the host' if process.foreign else ''}"
+    command = process.command or process.name or ""
+    first, _, rest = command.partition(" ")
+    command = f"{Path(first).name} {rest}".strip()
+    if len(command) > _MAX_COMMAND:
+        command = f"{command[: _MAX_COMMAND - 1]}…"
+    texts = [process.user or hidden, command]
+    texts += [units.mib(process.memory_mib)] if process.memory_mib is not None else []
+    texts += [f"since {since(time.time() - process.age_s)}"] if process.age_s is not None else []
+    return ", ".join(filter(None, texts))
+
+
+def since(moment: float) -> str:
+    """Returns a moment (Unix seconds): `02:13`, with the date if it is more than a day ago."""
+    is_recent = time.time() - moment < _DAY_S
+    return time.strftime("%H:%M" if is_recent else "%Y-%m-%d %H:%M", time.localtime(moment))
+
+
+def _lease_of(uuid: str) -> Use:
+    """Returns who has a GPU's lease, without a process on it yet."""
+    pids = holders(uuid)
+    sessions = describe(tuple(GpuProcess(pid) for pid in pids[:_MAX_PROCESSES]))
+    texts = [f"{each.user or f'PID {each.pid}'}, a session of gmg-tui" for each in sessions]
+    return Use(("lease", pids), "; ".join(dict.fromkeys(texts)) or "a session of gmg-tui")

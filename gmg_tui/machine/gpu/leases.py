@@ -1,0 +1,160 @@
+"""Leases of GPUs: which session has chosen a GPU, long before its processes are there.
+
+A lease is a lock by flock(2) on an empty file for each GPU, in a folder that all users share; it ends with its process,
+however that ends. The folder is root's and sticky: nobody can replace another user's file, and what is no plain file is
+not used. Leases bind only gmg-tui.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import stat
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from gmg_tui.machine.folders import distrust, make_private
+from gmg_tui.machine.user_folders import state_folder
+
+SHARED_FOLDERS = (Path("/run/lock"), Path("/tmp"))  # noqa: S108 - the same for all users, whatever their TMPDIR
+_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_MAX_TRIES = 50
+_PAUSE_S = 0.01
+"""Another process creates the file at this moment, or a cleaner has removed it."""
+_CHOOSING = "choosing"
+_COLLECTING = "collecting"
+_CHOICE_S = 5.0
+"""Limit of the wait for another session's choice, which takes a fraction of it."""
+
+
+class Leases:
+    """The leases that this process holds, by the GPUs' UUIDs."""
+
+    def __init__(self) -> None:
+        state = state_folder()
+        self._own = state / "gmg-tui" / "leases" if state is not None else None
+        """For this user alone, where no shared folder has locks."""
+        self._held: dict[str, int] = {}
+
+    def take(self, uuid: str, *, shared: bool = False) -> bool:
+        """Takes the lease of a GPU, alone or with others that do not need it alone. Returns False if others have it.
+
+        Where no folder has locks there are no leases, and nobody has one.
+        """
+        if uuid in self._held:
+            return True
+        lock = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        for folder in (*filter(_is_common, SHARED_FOLDERS), *([self._own] if self._own is not None else [])):
+            private = folder == self._own
+            try:
+                if private:
+                    make_private(folder)
+                self._held[uuid] = _lock(_file(folder, uuid), lock, private)
+            except BlockingIOError:
+                return False
+            except OSError:
+                continue
+            return True
+        return True
+
+    def release(self, *uuids: str) -> None:
+        """Releases the leases of these GPUs."""
+        for uuid in uuids:
+            if (descriptor := self._held.pop(uuid, None)) is None:
+                continue
+            with suppress(OSError):  # others share it, or the file is another user's
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                Path(f"/proc/self/fd/{descriptor}").readlink().unlink()
+            os.close(descriptor)
+
+    def release_all(self) -> None:
+        """Releases all leases."""
+        self.release(*self._held)
+
+    def begin_choice(self) -> None:
+        """Waits until no other session chooses: two that take GPUs at once could both get too few."""
+        until = time.monotonic() + _CHOICE_S
+        while not self.take(_CHOOSING) and time.monotonic() < until:
+            time.sleep(_PAUSE_S)
+
+    def end_choice(self) -> None:
+        """Lets other sessions choose."""
+        self.release(_CHOOSING)
+
+    def may_collect(self) -> bool:
+        """True if this session may hold some GPUs while it waits for more, as one at a time may: two could wait for ever."""
+        return self.take(_COLLECTING)
+
+    def end_collecting(self) -> None:
+        """Lets another session collect GPUs."""
+        self.release(_COLLECTING)
+
+
+def holders(uuid: str) -> tuple[int, ...]:
+    """Returns the PIDs of the processes that have the lease of a GPU, as /proc/locks has them."""
+    pids = []
+    for folder in filter(_is_common, SHARED_FOLDERS):
+        with suppress(OSError, ValueError):
+            inode = str(_file(folder, uuid).lstat().st_ino)
+            for line in Path("/proc/locks").read_text("ascii").splitlines():
+                fields = line.split()
+                if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == inode and int(fields[4]) > 0:
+                    pids.append(int(fields[4]))
+    return tuple(dict.fromkeys(pids))
+
+
+def _file(folder: Path, uuid: str) -> Path:
+    return folder / f"gmg-tui-{re.sub('[^A-Za-z0-9-]', '_', uuid)}.lock"
+
+
+def _is_common(folder: Path) -> bool:
+    """True for root's folder where all users can make files and nobody can replace another's."""
+    with suppress(OSError):
+        mode = folder.lstat().st_mode
+        is_open = stat.S_ISDIR(mode) and mode & stat.S_ISVTX and mode & stat.S_IWOTH
+        return bool(is_open) and distrust(folder, shared=True) is None
+    return False
+
+
+def _lock(path: Path, lock: int, private: bool) -> int:
+    """Returns a descriptor with the lock on an empty file, which is made if missing.
+
+    Raises:
+        BlockingIOError: Another process has it.
+        OSError: There are no locks, or the file is not an empty plain file.
+    """
+    for _ in range(_MAX_TRIES):
+        try:
+            descriptor = _open(path, private)
+        except (PermissionError, FileNotFoundError):  # just made, and not readable yet; or just removed
+            time.sleep(_PAUSE_S)
+            continue
+        try:
+            about = os.fstat(descriptor)
+            if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1 or about.st_size:
+                raise FileExistsError(f"{path} is not an empty plain file")
+            fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
+            if os.path.samestat(about, path.lstat()):
+                return descriptor
+            os.close(descriptor)
+        except FileNotFoundError:  # removed in between
+            os.close(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+    raise PermissionError(f"{path} cannot be opened")
+
+
+def _open(path: Path, private: bool) -> int:
+    """Opens a lease's file, or makes it. It is opened to read, as others' files can be; NFS locks only files to write."""
+    access, mode = (os.O_RDWR, 0o600) if private else (os.O_RDONLY, 0o444)
+    with suppress(FileNotFoundError):
+        # Without O_CREAT, with which the kernel's `protected_regular` refuses another user's file.
+        return os.open(path, _FLAGS | access)
+    with suppress(FileExistsError):
+        descriptor = os.open(path, _FLAGS | access | os.O_CREAT | os.O_EXCL, mode)
+        os.fchmod(descriptor, mode)  # whatever the umask
+        return descriptor
+    return os.open(path, _FLAGS | access)

@@ -1,0 +1,111 @@
+"""`--gpus free` and `--wait`, with a real engine on simulated GPUs that other processes use."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import uuid
+
+import psutil
+import pytest
+
+from gmg_tui import session as sessions
+from tests.cli.scripted import COMMAND, WORKER, environ, gmg
+from tests.nvml_sim import Process, Sim
+
+_RUN = (WORKER, "--lines", "3", "--backend", "cuda")
+
+
+@pytest.fixture(autouse=True)
+def machine(sim: Sim) -> Sim:
+    """Four GPUs that no other test has; this process is on the first two, with 31 GiB and, idle, with 642 MiB."""
+    sim.gpus = sim.gpus[:4]
+    for gpu in sim.gpus:
+        gpu.uuid, gpu.memory_used_mib = f"GPU-{uuid.uuid4()}", 4
+    for gpu, memory_mib in ((sim.gpus[0], 31744), (sim.gpus[1], 642)):
+        gpu.processes, gpu.memory_used_mib = [Process(os.getpid(), memory_mib)], memory_mib
+    sim.write()
+    return sim
+
+
+def _slots(stdout: str) -> set[str]:
+    return {*re.findall(r"^(gpu\d) ", stdout, re.MULTILINE)}
+
+
+def test_only_gpus_that_nobody_uses_are_taken(sim: Sim) -> None:
+    done = gmg("--headless", "--gpus", "free", *_RUN, **sim.env())
+    assert (done.stderr, done.returncode, _slots(done.stdout)) == ("", 0, {"gpu2", "gpu3"})
+
+
+def test_without_enough_the_error_lists_their_users(sim: Sim) -> None:
+    done = gmg("--headless", "--gpus", "free:3", *_RUN, **sim.env())
+    head, *users = done.stderr.splitlines()
+    assert (head, done.returncode) == ("gmg-tui: --gpus free:3: 2 of 4 GPUs are free; --wait waits for them", 1)
+    user = re.escape(psutil.Process().username())
+    assert [re.fullmatch(rf"  gpu\d: {user}, .+, (.+ [MG]iB), since .+", line) is not None for line in users] == [
+        True
+    ] * 2
+    assert not list(sessions.sessions_folder().iterdir())
+
+
+def _waiting(sim: Sim, *options: str) -> subprocess.Popen[str]:
+    """Start a run that waits for three GPUs, and read up to the last line on what it waits for."""
+    command = [*COMMAND, "--headless", "--gpus", "free:3", "--wait", *options, *_RUN]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, env=environ(**sim.env()), **pipes)  # type: ignore[call-overload]
+    assert process.stderr.readline() == "gmg-tui: waiting for 1 free GPU; ctrl+c cancels\n"
+    for slot in ("gpu0", "gpu1"):
+        assert process.stderr.readline().startswith(f"gmg-tui: {slot}: ")
+    return process  # type: ignore[no-any-return]
+
+
+def test_a_run_that_waits_begins_when_a_gpu_becomes_free(sim: Sim) -> None:
+    process = _waiting(sim, "2h")
+    other = gmg("--headless", "--gpus", "free", *_RUN, **sim.env())
+    assert other.returncode == 1
+    assert "gpu2: " in other.stderr, "it is taken already"
+    assert "a session of gmg-tui" in other.stderr
+    sim.gpus[0].processes, sim.gpus[0].memory_used_mib = [], 4
+    sim.write()
+    stdout, stderr = process.communicate()
+    assert (process.returncode, stderr) == (0, "")
+    assert _slots(stdout) == {"gpu0", "gpu2", "gpu3"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_wait_can_be_cancelled_and_leaves_nothing(number: signal.Signals, sim: Sim, nothing_is_left: None) -> None:
+    process = _waiting(sim)
+    process.send_signal(number)
+    process.communicate()
+    assert process.returncode == (130 if number is signal.SIGINT else -number)
+    if number is signal.SIGKILL:
+        (engine,) = [each for each in psutil.process_iter() if str(sim.state) in _environ(each)]
+        engine.wait()
+    assert not list(sessions.sessions_folder().iterdir())
+    assert gmg("--headless", "--gpus", "free:2", *_RUN, **sim.env()).returncode == 0
+
+
+def _environ(process: psutil.Process) -> dict[str, str] | tuple[str, ...]:
+    try:
+        return (*process.environ().values(),)
+    except psutil.Error:
+        return ()
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ("--wait", "--wait is for GPUs that are in use; give --gpus free or free:4 too"),
+        ("--gpus free --wait 30", "--wait 30: give a time with its unit, such as 90s, 15m, 1h30m or 30d"),
+        ("--gpus free --wait --nodes ssh:a", "--wait waits for GPUs of this machine alone; leave it out, or --nodes"),
+        ("--gpus free:9", "--gpus free:9: there are 4 GPUs; ask for at most 4, or use --cpu N"),
+        ("--gpus free:", "--gpus free:: no GPU is free:; there are 0, 1, 2, 3 (`gmg-tui gpus` shows them)"),
+        ("--gpus free --wait 1s --free-mib 3", "--gpus free: none of 4 GPUs are free after 1 s"),
+    ],
+)
+def test_wrong_usage(words: str, error: str, sim: Sim) -> None:
+    done = gmg("--headless", *words.split(), *_RUN, **sim.env())
+    assert error in done.stderr.splitlines()[-5 if "free-mib" in words else -1], done.stderr
+    assert done.returncode in (1, 2)
