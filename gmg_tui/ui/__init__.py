@@ -10,11 +10,10 @@ import gc
 import importlib
 import os
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
 
-from gmg_tui.model import Session, Snapshot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import Source
+from gmg_tui.ui.outcome import Outcome
 
 __all__ = ["Outcome", "load", "run"]
 
@@ -22,18 +21,6 @@ _SWITCHES = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
 """Read by Textual when it is imported: nothing moves by itself, and scrolling is by whole rows."""
 _GARBAGE = 20_000
 """Objects before the collector looks for garbage. A redraw makes thousands, nearly all of which go by themselves."""
-
-
-class Outcome(NamedTuple):
-    """The way the interface ended, and the session as it was then."""
-
-    how: str
-    """`ended`: all workers had; `stopped`: they were stopped from here; `detached`: they go on; `lost`: the engine is
-    gone; `looked`: it had ended before the screen was opened."""
-    session: Session
-    snapshot: Snapshot
-    reason: str = ""
-    """The reason why the engine was lost."""
 
 
 def load() -> None:

@@ -4,46 +4,33 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from textual import work
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.events import Event, InputEvent, Resize
 from textual.filter import LineFilter
 from textual.geometry import Size
 from textual.keys import format_key
-from textual.reactive import var
 from textual.screen import ModalScreen, Screen
-from textual.widget import AwaitMount
 
 from gmg_tui.model import Snapshot
-from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import Source
 from gmg_tui.session.options import THEMES
-from gmg_tui.session.protocol import Action, Bye, Lines, Update
-from gmg_tui.ui import Outcome, keys, themes
-from gmg_tui.ui.control import Control
-from gmg_tui.ui.dialogs import ConfirmScreen, Palette
-from gmg_tui.ui.drawing import safe
+from gmg_tui.session.protocol import Bye, Lines, Update
+from gmg_tui.ui import keys, themes
+from gmg_tui.ui.dialogs import Palette
 from gmg_tui.ui.main_screen import MainScreen
 from gmg_tui.ui.pages.page import Page
-from gmg_tui.ui.terminal import TerminalApp, TerminalDriver, pager_command, run_pager, sequences
-from gmg_tui.ui.view import View
-
-MESSAGE_S = 8.0
-"""Seconds that a message is shown."""
+from gmg_tui.ui.session_app import SessionApp
+from gmg_tui.ui.terminal import sequences
 
 
-class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
-    """The interface of one session; `theme` is one of `options.THEMES`, or None for the first.
-
-    `web`: a browser draws it, and there is no terminal.
-    """
+class GmgApp(SessionApp, inherit_bindings=False):
+    """The interface of one session; `theme` is one of `options.THEMES`, or None for the first."""
 
     TITLE = "gmg-tui"
     CSS_PATH = Path(__file__).with_name("style.tcss")
@@ -52,23 +39,12 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
     SILENT_S: ClassVar[int] = 4
     """Seconds without a message after which the engine, which sends one each second, counts as silent."""
     BINDINGS: ClassVar[list[BindingType]] = [*keys.SESSION]
-    snapshot: var[Snapshot] = var(Snapshot(0.0, 0.0, ()), init=False, always_update=True)
-    """The snapshot that is drawn, set at most once per pace, with `view`. Widgets and pages watch it."""
 
     def __init__(
         self, engine: Source, *, theme: str | None = None, ascii_only: bool = False, web: bool = False
     ) -> None:
         self._filters_of_text = [themes.SafeFilter(), *([themes.AsciiFilter()] if ascii_only else [])]
-        # Otherwise Textual 8.2.8 turns colours to greys for NO_COLOR, and sends those (`app.py`, `Monochrome`).
-        super().__init__(
-            driver_class=None if web else TerminalDriver, ansi_color=True if "NO_COLOR" in os.environ else None
-        )
-        self.engine = engine
-        self.view = View(engine.welcome, over=engine.ended, loss=engine.loss)
-        self._newest = engine.welcome.snapshot
-        """The newest snapshot of the engine. It is not in `view` before it is drawn: keys act on what is seen."""
-        self.set_reactive(GmgApp.snapshot, engine.welcome.snapshot)
-        self.web = web
+        super().__init__(engine, web=web)
         for each in themes.all_themes():
             self.register_theme(each)
         self.theme = themes.textual_name(theme, no_color=self.no_color)
@@ -77,7 +53,6 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         self._draws_soon = False
         self._silent_s = 0
         """Seconds since the engine's last message."""
-        self.control = Control(self)
 
     def get_key_display(self, binding: Binding) -> str:
         """The key as the footer and the palette show it: `enter`, `ctrl+p`, `/`."""
@@ -111,10 +86,6 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         """Follow once the first frame is drawn: a session's workers start when a client follows."""
         self.call_after_refresh(self.main.open_log)
 
-    def finish(self, how: str, reason: str = "") -> None:
-        """End the interface; the engine goes on without it."""
-        self.exit(Outcome(how, self.view.session, self._newest, reason))
-
     # The terminal
 
     def on_resize(self, event: Resize) -> None:
@@ -131,20 +102,6 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
             self.publish()
         if self.terminal is not None and (size := Size(*shutil.get_terminal_size())) != self._window:
             self.post_message(Resize(size, size))
-
-    def action_redraw(self) -> None:
-        """Draw the whole screen again, after something else wrote to the terminal."""
-        if self.screen_stack:  # it is not ending
-            self.screen.refresh(layout=True)
-
-    async def show_file(self, path: Path) -> None:
-        """Leave the terminal to the pager on a file; nothing is drawn meanwhile. Raises `GmgError` if it fails."""
-        command = pager_command(path)
-        with self.batch_update(), self.suspend() if self.terminal is not None else nullcontext():
-            trouble = await run_pager(command, readonly=self.view.readonly)
-        self.action_redraw()
-        if trouble:
-            raise GmgError(trouble)
 
     # The session
 
@@ -196,56 +153,9 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
     def publish(self) -> None:
         """Draw the newest snapshot, and the view as it is now."""
         self._draws_soon = False
-        if not self.screen_stack:  # it is ending
-            return
-        if self._newest is not self.view.snapshot:
-            self.view.apply(self._newest)
-            if self.main.is_mounted:
-                self.main.open_log()
-        with self.batch_update():
-            self.snapshot = self.view.snapshot
-        for each in self.screen_stack[1:-1]:  # what is below a dialog is drawn (Textual 8.2.8) from what it has kept
-            if isinstance(each, ModalScreen):
-                each.refresh()
-
-    def refresh_view(self) -> None:
-        """Draw the view after a key has changed it."""
-        self.publish()
-        self.refresh_bindings()
-
-    def say(self, message: str) -> None:
-        """Show a message for some seconds, in place of the one before."""
-        self.clear_notifications()
-        if message:
-            self.notify(safe(message), markup=False, timeout=MESSAGE_S)
-
-    @work(group="requests")
-    async def request(self, make: Callable[[], Awaitable[object]]) -> None:
-        """Send a request to the engine, and show the error if it fails; keys are answered meanwhile."""
-        try:
-            await make()
-        except GmgError as error:
-            self.say(str(error))
-
-    def ask(self, question: str, then: Callable[[], object]) -> AwaitMount:
-        """Ask a question, and call `then` once it is answered with yes.
-
-        Who awaits it takes no other key before the question is there.
-        """
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                then()
-
-        return self.push_screen(ConfirmScreen(question), answered)
+        super().publish()
 
     # Bindings and commands
-
-    def permits(self, action: str) -> bool:
-        """Whether `action` may be done at all: a read-only screen changes nothing, and a browser has no pager."""
-        if action == "log_pager":
-            return not self.web
-        return action not in keys.STEERING or not (self.view.readonly or self.view.over)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether `action` is available: permitted, with a terminal where it needs one, and meant on this screen."""
@@ -281,48 +191,13 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
             use = partial(setattr, self, "theme", themes.textual_name(name, no_color=self.no_color))
             yield SystemCommand(f"Theme: {name}", f"Use the colours of {name}.", use)
 
-    # Workers
-
-    def open_worker(self, slot: str) -> None:
-        """Select a worker and give the pane the whole screen."""
-        self.view.maximized = True
-        self.select(slot)
-        self.refresh_view()
-
-    def select(self, slot: str) -> None:
-        """Select a worker, also one that the filter hides, and open its log."""
-        if self.view.choose(slot):
-            self.main.open_log()
-            self.refresh_view()
-
-    def action_act(self, name: str) -> None:
-        """Restart, stop or kill the selected worker, or the marked ones; `name` is that of the `Action`."""
-        self.control.act(Action(name))
-
-    def action_restart_failed(self) -> None:
-        """Restart all that failed or are stuck."""
-        self.control.restart_failed()
-
-    async def action_edit(self) -> None:
-        """Edit arguments and environment, then restart."""
-        await self.control.edit()
-
-    def action_use_gpu(self, used: bool) -> None:
-        """Let jobs start on the GPUs of the selected or the marked workers, or no more."""
-        self.control.use_gpu(used=used)
-
-    def action_log_pager(self) -> None:
-        """Open all that the selected worker has printed in the pager."""
-        if (worker := self.view.worker_on(self.control.selected())) is not None:
-            self.control.open_log(worker.slot, worker.job)
-
     # Pages
 
     async def action_stacks(self) -> None:
         """Show the Python stack of the selected worker, or of each rank of its group."""
         from gmg_tui.ui.pages.stacks import StacksPage
 
-        if slot := self.control.selected():
+        if slot := self.worker_slot():
             await self.push_screen(StacksPage(self.engine, slot))
 
     async def action_queue(self) -> None:
@@ -349,13 +224,3 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         """Show the palette."""
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette())
-
-    # Leaving
-
-    def action_detach(self) -> None:
-        """Leave; the workers keep running, where there are any."""
-        self.finish("looked" if self.view.over else "ended" if self.view.disconnected else "detached")
-
-    def action_quit_session(self) -> None:
-        """Leave, and stop the workers or leave them running; a read-only screen leaves them alone without a question."""
-        self.control.quit()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -18,13 +18,11 @@ from gmg_tui.ui import clipboard, keys
 from gmg_tui.ui.header import header_rows
 from gmg_tui.ui.pane.pane import Pane
 from gmg_tui.ui.rows import KeysFooter, Lines, is_seen
+from gmg_tui.ui.session_app import SessionApp
 from gmg_tui.ui.slots import Order
 from gmg_tui.ui.terminal import TrueSizeScreen
 from gmg_tui.ui.view import Tab, View
 from gmg_tui.ui.workers.grid import Grid
-
-if TYPE_CHECKING:
-    from gmg_tui.ui.app import GmgApp
 
 LOG_TAIL = 1000
 """Earlier lines to request when a worker is selected."""
@@ -72,7 +70,7 @@ class MainScreen(TrueSizeScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [*keys.MAIN]
     AUTO_FOCUS = ""
-    app: GmgApp
+    app: SessionApp
 
     def __init__(self, view: View, engine: Source) -> None:
         super().__init__()
@@ -90,7 +88,12 @@ class MainScreen(TrueSizeScreen[None]):
     def on_mount(self) -> None:
         """Follow the snapshot."""
         self.share_rows()
-        self.watch(self.app, "snapshot", self.share_rows, init=False)
+        self.watch(self.app, "snapshot", self._update, init=False)
+
+    def _update(self) -> None:
+        """Show the log of the worker that is selected now, and all else as it is."""
+        self.open_log()
+        self.share_rows()
 
     def on_resize(self) -> None:
         """Share the rows of the terminal out anew."""
@@ -149,7 +152,6 @@ class MainScreen(TrueSizeScreen[None]):
         if self._view.maximized and direction in {"up", "down"}:
             self.pane.go(f"line-{direction}")
         elif self._view.move(direction, 1 if self._view.maximized else self.grid.plan.columns):
-            self.open_log()
             self.app.refresh_view()
 
     async def action_details(self) -> None:
@@ -158,7 +160,7 @@ class MainScreen(TrueSizeScreen[None]):
             if self.pane.toggle_chart():
                 self.refresh_bindings()
             elif self.pane.settings is not None:
-                await self.app.control.edit(self.pane.settings)
+                await self.app.edit(self.pane.settings)
         elif self._view.folded_node:
             self.action_fold_node()
         elif self._view.selected:
@@ -170,7 +172,6 @@ class MainScreen(TrueSizeScreen[None]):
         self._view.maximized = on
         if self._view.selected not in self._view.slots:
             self._view.sort_by(self._view.order)  # selects another
-            self.open_log()
         self.app.refresh_view()
 
     async def action_show_tab(self, name: str) -> None:
@@ -231,7 +232,6 @@ class MainScreen(TrueSizeScreen[None]):
         there = next((name for name in others if numbers.get(name, -1) > here), others[0])
         view.folded.discard(view.node_of(there))
         view.choose(there)
-        self.open_log()
         self.app.refresh_view()
 
     def action_choose(self, slot: str) -> None:
@@ -256,7 +256,6 @@ class MainScreen(TrueSizeScreen[None]):
     def filter_workers(self, text: str) -> None:
         """Show only the workers that a filter's `text` matches, and the log of the selected one."""
         self._view.show_only(text)
-        self.open_log()
         self.app.refresh_view()
 
     def action_fold_node(self) -> None:
@@ -269,7 +268,6 @@ class MainScreen(TrueSizeScreen[None]):
         if view.node_of(view.selected) != node and (slots := view.of_node(node)):
             view.choose(slots[0])
         view.folded ^= {node}
-        self.open_log()
         self.app.refresh_view()
 
     # The log
@@ -312,7 +310,7 @@ class MainScreen(TrueSizeScreen[None]):
             self.app.say("The selected worker is not a rank of a group.")
             return
         view.together = not view.together
-        self.open_log()
+        self.app.refresh_view()
 
     async def action_search(self) -> None:
         """Open the line that asks what to search for: in the log, or the metrics to show."""

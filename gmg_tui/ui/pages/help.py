@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
@@ -14,9 +14,7 @@ from textual.widgets import Footer, Markdown, MarkdownViewer
 from gmg_tui.ui import keys
 from gmg_tui.ui.dialogs import Dialog
 from gmg_tui.ui.facts import Fact, Facts
-
-if TYPE_CHECKING:
-    from gmg_tui.ui.app import GmgApp
+from gmg_tui.ui.session_app import SessionApp
 
 _GUIDE: Final = Path(__file__).parents[2] / "guide" / "screen.md"
 
@@ -44,9 +42,9 @@ class HelpScreen(Dialog[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark", "cancel", "Close", show=False, id="help")]
     heading = "Help"
 
-    def __init__(self, app: GmgApp) -> None:
+    def __init__(self, app: SessionApp) -> None:
         super().__init__()
-        of_page = app.screen.active_bindings.items() if app.screen is not app.main else ()
+        of_page = app.screen.active_bindings.items() if len(app.screen_stack) > 1 else ()
         self._page = list(_facts(app, ((key, each.binding) for key, each in of_page)))
         of_main = [each for each in keys.MAIN if app.permits(keys.action_of(each))]
         self._main = list(_facts(app, ((key, each) for each in of_main for key in keys.keys_of(each))))
@@ -60,7 +58,7 @@ class HelpScreen(Dialog[None]):
             yield Markdown(_GUIDE.read_text("utf-8").partition("\n## Keys")[0], open_links=False)
 
 
-def _facts(app: GmgApp, bound: Iterable[tuple[str, Binding]]) -> Iterator[Fact]:
+def _facts(app: SessionApp, bound: Iterable[tuple[str, Binding]]) -> Iterator[Fact]:
     """Yields the actions of bindings, each with all of its keys."""
     keys_to: dict[str, list[str]] = {}
     for key, binding in bound:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from textual import work
 from textual.app import ComposeResult
@@ -14,11 +14,9 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.ui.drawing import SIGNS, Piece, Row
 from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.rows import KeysFooter, Lines
+from gmg_tui.ui.session_app import SessionApp
 from gmg_tui.ui.table import DescribedTable, Table
 from gmg_tui.ui.terminal import TrueSizeScreen
-
-if TYPE_CHECKING:
-    from gmg_tui.ui.app import GmgApp
 
 T = TypeVar("T")
 
@@ -27,7 +25,7 @@ class Page(TrueSizeScreen[None]):
     """Fills the terminal over the main screen, until `esc`."""
 
     DEFAULT_CSS = "Page { layout: vertical; overflow: hidden; #title { height: 1; padding: 0 1; } }"
-    app: GmgApp
+    app: SessionApp
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back", id="back", tooltip="Go back one step.")]
     PERIOD_S: ClassVar[float] = 3.0
     """Seconds from an answer of the engine to the next query."""

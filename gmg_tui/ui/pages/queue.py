@@ -90,12 +90,12 @@ class JobsPage(TablePage[T], Generic[T]):
             self.action_log_pager()
         elif job is not None and job.slot is not None:
             self.dismiss(None)
-            self.app.open_worker(job.slot)
+            self.app.select(job.slot, maximize=True)
 
     def action_log_pager(self) -> None:
         """Opens the log of the selected job in the pager."""
         if (job := self.selected_job()) is not None:
-            self.app.control.open_log("", job.number)
+            self.app.open_log("", job.number)
 
     async def action_skip(self) -> None:
         """Skips the selected job; stops it, after a confirmation, if it is running."""

@@ -1,0 +1,19 @@
+"""The end of the interface, for the command line."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gmg_tui.model import Session, Snapshot
+
+
+class Outcome(NamedTuple):
+    """The way the interface ended, and the session as it was then."""
+
+    how: str
+    """`ended`: all workers had; `stopped`: they were stopped from here; `detached`: they go on; `lost`: the engine is
+    gone; `looked`: it had ended before the screen was opened."""
+    session: Session
+    snapshot: Snapshot
+    reason: str = ""
+    """The reason why the engine was lost."""

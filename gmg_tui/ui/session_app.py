@@ -1,0 +1,340 @@
+"""The session as all screens act on it: finds the workers, asks first, sends the request, and ends the session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from textual import work
+from textual.reactive import var
+from textual.screen import ModalScreen
+from textual.widget import AwaitMount
+
+from gmg_tui.model import Settings, Snapshot, Worker, WorkerState, units
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session import LOGS
+from gmg_tui.session.client import Source
+from gmg_tui.session.protocol import Action, Seen
+from gmg_tui.ui import keys, worker_text
+from gmg_tui.ui.dialogs import ConfirmScreen
+from gmg_tui.ui.drawing import safe
+from gmg_tui.ui.outcome import Outcome
+from gmg_tui.ui.terminal import TerminalApp, TerminalDriver, pager_command, run_pager
+from gmg_tui.ui.view import View
+
+MESSAGE_S: Final = 8.0
+"""Seconds that a message is shown."""
+SHORT_S: Final = 60.0
+"""Up to so many seconds of an attempt may be lost without a question."""
+
+
+def with_groups(view: View, workers: Sequence[Worker]) -> Sequence[Worker]:
+    """The workers, and the ranks that start and end with them: the engine acts on whole groups."""
+    ids = {worker.group.id for worker in workers if worker.group is not None}
+    slots = {worker.slot for worker in workers}
+    ranks = (rank for rank in view.snapshot.workers if rank.group is not None and rank.group.id in ids)
+    return [*workers, *(rank for rank in ranks if rank.slot not in slots)]
+
+
+def seen(view: View, slots: Iterable[str], *, attempt: bool = False) -> dict[str, Seen]:
+    """The jobs that the screen shows on `slots`, and with `attempt` also the attempts, where no other is meant."""
+    workers = (view.worker_on(slot) for slot in slots)
+    return {
+        worker.slot: Seen(worker.job, worker.attempt if attempt else None) for worker in workers if worker is not None
+    }
+
+
+def lost_s(worker: Worker, now: float) -> float:
+    """Returns the running seconds that end with the worker's process; 0 if too few to ask."""
+    running = worker.state.live and worker.state is not WorkerState.STOPPING
+    ran_s = worker.attempt_s(now) or 0.0
+    return ran_s if running and ran_s > SHORT_S else 0.0
+
+
+def question(verb: str, workers: Sequence[Worker], now: float) -> str:
+    """Returns the question before `verb` (`Restart`, `Stop`) is applied to `workers` at `now`; empty if little is lost.
+
+    Ranks are given with all others of their groups.
+    """
+    longest = max(workers, key=lambda worker: lost_s(worker, now), default=None)
+    if longest is None or not (ran_s := lost_s(longest, now)):
+        return ""
+    which = "It" if len(workers) == 1 else longest.slot
+    text = f"{verb} {_named(workers)}? {which} has been running for {units.span(ran_s)}."
+    if (saved := longest.newest.checkpoint) is not None:
+        text += f" It saved {Path(saved.path).name} {units.span(max(0.0, now - saved.saved))} ago."
+    return text
+
+
+def kill_question(workers: Sequence[Worker]) -> str:
+    """Returns the question before workers are killed; ranks are given with all others of their groups."""
+    whose = "its" if len(workers) == 1 else "their"
+    return f"Kill {_named(workers)} now? Genesis will not save {whose} compiled kernels."
+
+
+def _named(workers: Sequence[Worker]) -> str:
+    if text := worker_text.together_text(workers):
+        return text
+    if len(workers) > 1:
+        return f"{len(workers)} workers"
+    worker = workers[0]
+    return worker.slot if worker.job is None else f"job {worker.job} ({worker.job_name}) on {worker.slot}"
+
+
+class SessionApp(TerminalApp[Outcome], inherit_bindings=False):
+    """What screens need of the application: the engine, the view, and actions on workers.
+
+    Actions apply to the selected worker or the marked ones, after a question where much running would be lost. `web`: a
+    browser draws it, and there is no terminal.
+    """
+
+    snapshot: var[Snapshot] = var(Snapshot(0.0, 0.0, ()), init=False, always_update=True)
+    """The snapshot that is drawn, set with `view`. Widgets and pages watch it."""
+
+    def __init__(self, engine: Source, *, web: bool = False) -> None:
+        # Otherwise Textual 8.2.8 turns colours to greys for NO_COLOR, and sends those (`app.py`, `Monochrome`).
+        super().__init__(
+            driver_class=None if web else TerminalDriver, ansi_color=True if "NO_COLOR" in os.environ else None
+        )
+        self.engine, self.web = engine, web
+        self.view = View(engine.welcome, over=engine.ended, loss=engine.loss)
+        self._newest = engine.welcome.snapshot
+        """The newest snapshot of the engine. It is not in `view` before it is drawn: keys act on what is seen."""
+        self.set_reactive(SessionApp.snapshot, engine.welcome.snapshot)
+
+    # Drawing
+
+    def publish(self) -> None:
+        """Draw the newest snapshot, and the view as it is now."""
+        if not self.screen_stack:  # it is ending
+            return
+        if self._newest is not self.view.snapshot:
+            self.view.apply(self._newest)
+        with self.batch_update():
+            self.snapshot = self.view.snapshot
+        for each in self.screen_stack[1:-1]:  # what is below a dialog is drawn (Textual 8.2.8) from what it has kept
+            if isinstance(each, ModalScreen):
+                each.refresh()
+
+    def refresh_view(self) -> None:
+        """Draw the view after a key has changed it."""
+        self.publish()
+        self.refresh_bindings()
+
+    def say(self, message: str) -> None:
+        """Show a message for some seconds, in place of the one before."""
+        self.clear_notifications()
+        if message:
+            self.notify(safe(message), markup=False, timeout=MESSAGE_S)
+
+    # Requests
+
+    @work(group="requests")
+    async def request(self, make: Callable[[], Awaitable[object]]) -> None:
+        """Send a request to the engine, and show the error if it fails; keys are answered meanwhile."""
+        try:
+            await make()
+        except GmgError as error:
+            self.say(str(error))
+
+    def ask(self, question: str, then: Callable[[], object]) -> AwaitMount:
+        """Ask a question, and call `then` once it is answered with yes. Await it to block keys until it is there."""
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                then()
+
+        return self.push_screen(ConfirmScreen(question), answered)
+
+    def permits(self, action: str) -> bool:
+        """Whether `action` may be done at all: a read-only screen changes nothing, and a browser has no pager."""
+        if action == "log_pager":
+            return not self.web
+        return action not in keys.STEERING or not (self.view.readonly or self.view.over)
+
+    # Workers
+
+    def select(self, slot: str, *, maximize: bool = False) -> None:
+        """Select a worker, also one that the filter hides, and show its log; with `maximize` on the whole screen."""
+        self.view.maximized |= maximize
+        self.view.choose(slot)
+        self.refresh_view()
+
+    @property
+    def _marks(self) -> bool:
+        """True if actions apply to the marked workers: where these are not in sight, they apply to the selected one."""
+        return not self.view.maximized and all(isinstance(screen, ModalScreen) for screen in self.screen_stack[1:])
+
+    def worker_slot(self) -> str:
+        """The slot that an action on one worker applies to; empty, with a message, where there is none."""
+        view = self.view
+        if self._marks and (node := view.folded_node):
+            self.say(f"{node} is folded: unfold it, or mark its workers.")
+            return ""
+        if not view.selected:
+            self.say(view.why_empty)
+        return view.selected
+
+    def _slots(self) -> list[str]:
+        """The marked slots, else the selected one; without one, a message says why."""
+        view = self.view
+        marked = [slot for slot in view.slots if slot in view.marked] if self._marks else []
+        return marked or list(filter(None, [self.worker_slot()]))
+
+    def _targets(self, action: Action | None) -> list[Worker]:
+        """The workers that `action` (None: edit) applies to; without one, a message says why."""
+        view, slots = self.view, self._slots()
+        workers = [worker for slot in slots if (worker := view.worker_on(slot)) is not None]
+        if view.queue is not None:
+            workers = [worker for worker in workers if worker.job is not None]
+        # What has ended can neither be stopped nor killed, and the arguments of a sweep's job are the sweep's.
+        if action in {Action.STOP, Action.KILL} or (action is None and view.queue is not None):
+            workers = [worker for worker in workers if not worker.state.ended]
+        if slots and not workers:
+            self.say(f"Nothing runs on {slots[0] if len(slots) == 1 else 'the marked slots'}.")
+        return workers
+
+    def action_act(self, name: str) -> None:
+        """Restart, stop or kill the selected worker, or the marked ones; `name` is that of the `Action`."""
+        action = Action(name)
+        workers = self._targets(action)
+        if action is Action.KILL:
+            every = with_groups(self.view, workers)
+            stopping = all(worker.state is WorkerState.STOPPING for worker in every)
+            text = "" if stopping else kill_question(every)
+        else:
+            text = self._question(action, workers)
+        self._request(action, workers, text)
+
+    def action_restart_failed(self) -> None:
+        """Restart all that failed or are stuck, also those that the filter hides."""
+        view = self.view
+        wrong = [worker for worker in view.snapshot.workers if worker.state is WorkerState.FAILED or worker.stuck]
+        if not wrong:
+            self.say("No worker has failed or is stuck.")
+            return
+        self._request(Action.RESTART, wrong, self._question(Action.RESTART, wrong))
+
+    def _question(self, action: Action, workers: Sequence[Worker]) -> str:
+        view = self.view
+        return question(action.value.capitalize(), with_groups(view, workers), view.snapshot.time)
+
+    def _request(self, action: Action, workers: Sequence[Worker], text: str) -> None:
+        """Do something to the workers that run now, once the question `text`, if any, is answered with yes."""
+        if not workers:
+            return
+        slots = [worker.slot for worker in workers]
+        expected = seen(self.view, slots, attempt=bool(text) or action is Action.KILL)
+        act = partial(self.request, partial(self.engine.act, action, *slots, seen=expected))
+        if text:
+            self.ask(text, act)
+        else:
+            act()
+
+    def action_use_gpu(self, used: bool) -> None:
+        """Let jobs start on the GPUs of the selected slot or the marked ones, or no more."""
+        if slots := self._slots():
+            self.request(partial(self._use_gpu, slots, used=used))
+
+    async def _use_gpu(self, slots: Sequence[str], *, used: bool) -> None:
+        for slot in slots:
+            await self.engine.use_slot(slot, used=used)
+        self.say(f"{'Jobs start again' if used else 'No more jobs start'} on {', '.join(slots)}.")
+
+    async def action_edit(self) -> None:
+        """Edit arguments and environment, then restart."""
+        await self.edit()
+
+    async def edit(self, start: Settings | None = None) -> None:
+        """Open the edit dialog, which begins with other settings than the present ones, if any are given."""
+        from gmg_tui.ui.edit import EditScreen
+
+        view = self.view
+        if slots := [worker.slot for worker in self._targets(None)]:
+            slot = view.selected if view.selected in slots else slots[0]
+            marked = slots if view.marked and self._marks else ()
+            screen = EditScreen(self.engine, view, slot, marked=marked, start=start, question=self._edit_question)
+            await self.push_screen(screen)
+
+    def _edit_question(self, slots: Sequence[str]) -> str:
+        """Returns the question before workers restart with other settings; empty if little is lost."""
+        workers = [worker for slot in slots if (worker := self.view.worker_on(slot)) is not None]
+        return self._question(Action.RESTART, workers)
+
+    # Logs
+
+    def action_log_pager(self) -> None:
+        """Open all that the selected worker has printed in the pager."""
+        if (worker := self.view.worker_on(self.worker_slot())) is not None:
+            self.open_log(worker.slot, worker.job)
+
+    def open_log(self, slot: str, job: int | None) -> None:
+        """Open all that the worker on `slot` has printed in the pager; in a queue that of the job with this number."""
+        spec = self.view.session.spec
+        name, pattern = (slot, f"{slot}.log") if self.view.queue is None else (str(job), f"{job or 0:04}-*.log")
+        # Of a group the shortest name is that of rank 0.
+        path = min(Path(spec.folder, LOGS).glob(pattern), key=lambda file: len(file.name), default=None)
+        if path is None:
+            self.say("There is no log: nothing has been written.")
+        elif self.web:
+            self.say(f"`gmg-tui logs {spec.name} {name}` prints the log.")
+        else:
+            self.request(partial(self._show_file, path))
+
+    async def _show_file(self, path: Path) -> None:
+        """Leave the terminal to the pager on a file; nothing is drawn meanwhile. Raises `GmgError` if it fails."""
+        command = pager_command(path)
+        with self.batch_update(), self.suspend() if self.terminal is not None else nullcontext():
+            trouble = await run_pager(command, readonly=self.view.readonly)
+        self.action_redraw()
+        if trouble:
+            raise GmgError(trouble)
+
+    def action_redraw(self) -> None:
+        """Draw the whole screen again, after something else wrote to the terminal."""
+        if self.screen_stack:  # it is not ending
+            self.screen.refresh(layout=True)
+
+    # Leaving
+
+    def finish(self, how: str, reason: str = "") -> None:
+        """End the interface; the engine goes on without it."""
+        self.exit(Outcome(how, self.view.session, self._newest, reason))
+
+    def action_detach(self) -> None:
+        """Leave; the workers keep running, where there are any."""
+        self.finish("looked" if self.view.over else "ended" if self.view.disconnected else "detached")
+
+    def action_quit_session(self) -> None:
+        """Leave; ask first what to do with the workers, where this screen may decide that."""
+        from gmg_tui.ui.dialogs import QuitScreen
+
+        view = self.view
+        if view.over or (view.readonly and not view.snapshot.ended):
+            self.action_detach()
+        elif view.snapshot.ended:
+            self.finish("ended")
+        else:
+            self.push_screen(QuitScreen(view.session, view.snapshot, stopping=view.stopping), self._leave)
+
+    def _leave(self, answer: str | None) -> None:
+        if answer == "leave":
+            self.finish("detached")
+        elif answer is not None:
+            self.request(partial(self._stop_all, kill=answer == "kill"))
+
+    async def _stop_all(self, *, kill: bool = False) -> None:
+        """End the workers, and the interface once they have ended."""
+        before, self.view.stopping = self.view.stopping, True
+        self.refresh_view()
+        try:
+            await self.engine.end(kill=kill)
+        except GmgError:
+            self.view.stopping = before
+            raise
+        if self.view.snapshot.ended:
+            self.finish("stopped")
