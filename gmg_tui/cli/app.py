@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -243,18 +244,19 @@ def sweep(words: tuple[str, ...], is_script: bool, module: bool, **_: Any) -> in
     FILE. Takes the options of run too: gmg-tui run --help.
     """
     options = _options(next(iter(words), None))
+    start = partial(_start, "sweep") if options.add is None else partial(_call, "sweep_add")
     if is_script and not words:
         raise GmgError("--script: give the SCRIPT and its arguments after it, at the end")
     if is_script and not options.sets and "--set" in words:
         raise GmgError(f"--set goes before --script: gmg-tui sweep --set … --script {words[0]} …")
     if is_script:
-        return _start("sweep", options, file=None, program=_program(words[0], words[1:], module=module))
+        return start(options, file=None, program=_program(words[0], words[1:], module=module))
     if len(words) > 1:
         hint = "several values are --set KEY=V1,V2" if options.sets else "only a SCRIPT (--script) has arguments"
         raise GmgError(f"{words[1]}: a sweep has one FILE; {hint}")
-    if not words and options.simulate is None and options.resume is None:
+    if not words and options.simulate is None and options.resume is None and options.add is None:
         raise GmgError("give a FILE, or --set KEY=V1,V2 --script SCRIPT, or --resume NAME")
-    return _start("sweep", options, file=words[0] if words else None, program=None)
+    return start(options, file=words[0] if words else None, program=None)
 
 
 @_group.command(cls=ScriptCommand, short_help="Run the bundled Genesis example.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from gmg_tui.session.options import RUN, SWEEP, SWEEP_ONLY, TUNE, TUNE_ONLY, Opt
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OPTIONS = (*RUN, *SWEEP_ONLY, *TUNE_ONLY)
 _SUFFIXES = ("", ".py", ".pyw", ".pyz")
 """File name suffixes of Python scripts and zipped applications (zipapp)."""
 
@@ -132,12 +133,8 @@ def resumed(options: Options, command: str, fixed: str) -> Session:
             a file that its jobs need is gone.
     """
     fields = check_queued(options)
-    name, tables, mark = options.resume, (*RUN, *SWEEP_ONLY, *TUNE_ONLY), SWEEP if command == "sweep" else TUNE
-    allowed = {opt.name for opt in tables if mark in opt.marks}
-    names = {opt.name: opt.long for opt in tables}
-    names |= {"script": "SCRIPT", "args": "its arguments", "words": "FILE", "is_script": "--script", "module": "-m"}
-    if wrong := [names[key] for key in sorted(options.given) if key not in allowed]:
-        raise GmgError(f"--resume {name}: {fixed} cannot change; leave out {', '.join(wrong)}")
+    name, mark = options.resume, SWEEP if command == "sweep" else TUNE
+    check_given(options, {opt.name for opt in _OPTIONS if mark in opt.marks}, f"--resume {name}: {fixed} cannot change")
     sessions.clear_lost(note)
     entry = sessions.find(name, running=False)
     if entry.state == "running":
@@ -162,6 +159,14 @@ def resumed(options: Options, command: str, fixed: str) -> Session:
     interpreter.check_python(spec.python)
     check_script(spec.script if spec.module else str(Path(spec.cwd, spec.script)), spec.module)
     return structs.replace(session, spec=spec)
+
+
+def check_given(options: Options, allowed: Container[str], why: str) -> None:
+    """Raise `GmgError` with the reason if the command line has other options or words than those that are `allowed`."""
+    names = {opt.name: opt.long for opt in _OPTIONS}
+    names |= {"script": "SCRIPT", "args": "its arguments", "words": "FILE", "is_script": "--script", "module": "-m"}
+    if wrong := [names[key] for key in sorted(options.given) if key not in allowed]:
+        raise GmgError(f"{why}; leave out {', '.join(wrong)}")
 
 
 def _groups(options: Options) -> DdpSpec | None:

@@ -89,7 +89,7 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
     args = tuple(map(as_text, settings.args or ()))
     program = Program(settings.script or "", args, bool(settings.module))
     if options.dry_run:
-        _list_jobs(program, made.jobs)
+        list_jobs(program, made.jobs, total=len(made.jobs))
         return 0
     sweep = SweepSpec(file=None if file is None else str(Path(file).absolute()))
 
@@ -130,18 +130,19 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
     return start(options, lambda: spec, engine=engine)
 
 
-def _list_jobs(program: Program, jobs: Sequence[JobRecord]) -> None:
-    """Print the jobs, each with its command, with the placeholders that have a value before the start."""
+def list_jobs(program: Program, jobs: Sequence[JobRecord], *, total: int) -> None:
+    """Print the last jobs of `total`, each with its command, with the placeholders that have a value before the start."""
+    first = total - len(jobs)
 
     def command(job: JobRecord) -> str:
-        values = values_for(Slot(""), job.number - 1, len(jobs), None)
+        values = values_for(Slot(""), first + job.number - 1, total, None)
         values = {name: value for name, value in values.items() if name not in _WHERE} | job.values
-        values |= {"job": job.number, "name": job.name}
+        values |= {"job": first + job.number, "name": job.name}
         module = ["-m"] if program.module else []
         return shlex.join(["python", *module, program.script, *(fill(arg, values) for arg in program.args)])
 
     columns = (
-        Column[JobRecord]("job", lambda job: job.number),
+        Column[JobRecord]("job", lambda job: first + job.number),
         Column[JobRecord]("name", lambda job: job.name, left=True),
         Column[JobRecord]("command", command, left=True),
     )

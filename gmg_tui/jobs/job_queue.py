@@ -105,6 +105,24 @@ class JobQueue:
         self.records[record.number] = _bare(record)
         self._insert(record)
 
+    def extend(self, jobs: Iterable[JobRecord], slots: int) -> list[JobRecord]:
+        """Puts jobs behind all others of a session with this number of slots, and returns their records.
+
+        Raises `GmgError`, and adds none, if a job's name is taken or it needs more slots.
+        """
+        first = max(self.records, default=0) + 1
+        added = [structs.replace(job, number=number, position=float(number)) for number, job in enumerate(jobs, first)]
+        taken = {record.name for record in self.records.values()}
+        for record in added:
+            if record.name in taken:
+                raise GmgError(f"there is a job {record.name} already; try again", 1)
+            if record.width > slots:
+                raise GmgError(f"job {record.name} {_too_wide(record, slots)}", 1)
+            taken.add(record.name)
+        for record in added:
+            self.add(record)
+        return added
+
     def occupy(self, number: int) -> JobRecord:
         """Takes a job out of the queue: it occupies slots."""
         record = self.records[number]
@@ -222,5 +240,8 @@ def _resumed(record: JobRecord, slots: int, *, retry_failed: bool) -> JobRecord:
         record = structs.replace(record, state=WorkerState.WAITING, reason=_KILLED)
     if record.state.ended or record.width <= slots:
         return record
-    reason = f"needs {units.count(record.width, 'slot')} at once, and there {'is' if slots == 1 else 'are'} {slots}"
-    return structs.replace(record, state=WorkerState.FAILED, reason=reason)
+    return structs.replace(record, state=WorkerState.FAILED, reason=_too_wide(record, slots))
+
+
+def _too_wide(record: JobRecord, slots: int) -> str:
+    return f"needs {units.count(record.width, 'slot')} at once, and there {'is' if slots == 1 else 'are'} {slots}"

@@ -115,6 +115,10 @@ class Source(ABC):
         """Acts on jobs of the queue. Raises `GmgError` when it cannot be done."""
         await self._ask(protocol.ActOnJobs(action, jobs))
 
+    async def add_jobs(self, *jobs: JobRecord) -> None:
+        """Queues jobs behind all others. Raises `GmgError` when it cannot be done."""
+        await self._ask(protocol.AddJobs(jobs))
+
     async def use_slot(self, slot: str, *, used: bool) -> None:
         """Lets jobs start on a slot, or stops letting them. Raises `GmgError` when that cannot be done."""
         await self._ask(protocol.UseSlot(slot, used))

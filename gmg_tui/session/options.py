@@ -146,7 +146,7 @@ class Opt(click.Option):
             metavar=metavar or None,
             help=help,
             hidden=CONFIG in marks,
-            shell_complete=complete_session if name == "resume" else None,
+            shell_complete=complete_session if name in {"resume", "add"} else None,
         )
 
     def takes(self, word: str) -> bool:
@@ -219,6 +219,7 @@ SCREEN = tuple(opt for opt in RUN if opt.name in {"theme", "ascii_only", "no_mou
 
 SWEEP_ONLY = (
     Opt("sets", str, "KEY=V1,V2", "Values of a key of the grid; repeatable.", LINE, (), flag="--set"),
+    Opt("add", str, "NAME", "Add the jobs to a sweep that runs.", LINE),
     Opt("per_gpu", int, "N", "Jobs on one GPU at once. [default: 1]", SWEEP),
     Opt("timeout", str, "T", "Time limit of an attempt: 30m, 1h30m.", SWEEP),
     Opt("best", str, "COLUMN", "Sort the final table by COLUMN; -COLUMN: smallest first.", SWEEP),

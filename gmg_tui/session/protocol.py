@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from gmg_tui.model import Curve, QueueAction, Series, Session, Snapshot
+from gmg_tui.model import Curve, JobRecord, QueueAction, Series, Session, Snapshot
 
-VERSION = 6
+VERSION = 7
 """Both sides must have the same."""
 MAX_REQUEST_BYTES = 1 << 20
 """A longer message from a client ends its connection."""
@@ -138,6 +138,13 @@ class ActOnJobs(Struct, frozen=True, tag=True):
     """Their numbers."""
 
 
+class AddJobs(Struct, frozen=True, tag=True):
+    """Queue jobs behind all others."""
+
+    jobs: tuple[JobRecord, ...]
+    """With names that no job has; the engine numbers them."""
+
+
 class UseSlot(Struct, frozen=True, tag=True):
     """Enable a slot, and its GPU's others, for jobs, or disable them; running jobs continue."""
 
@@ -167,7 +174,7 @@ class ReadLog(Struct, frozen=True, tag=True):
     offset: int
 
 
-Command = Act | Edit | End | ActOnJobs | UseSlot | SetSlot
+Command = Act | Edit | End | ActOnJobs | AddJobs | UseSlot | SetSlot
 """Requests that change something: carried out at once, in their order."""
 Question = Ask | ReadStacks | ReadLog
 """Requests for what is known: answered in any order, some only after seconds."""

@@ -303,6 +303,20 @@ async def test_a_job_that_needs_more_slots_than_there_are_fails_and_the_others_r
     assert _by_number(run)[1].reason == "needs 3 slots at once, and there are 2"
 
 
+async def test_jobs_are_added_to_a_sweep_that_is_done_but_watched() -> None:
+    async with running(_ranks({"ranks": 2}, args=("--steps", "3"))) as run:
+        await run.until_done()
+        for job, error in (
+            (JobRecord(0, "wide", world_size=3), "job wide needs 3 slots at once, and there are 2"),
+            (JobRecord(0, run.snapshot.workers[0].job_name or "", {"ranks": 1}), "already"),
+        ):
+            with pytest.raises(GmgError, match=error):
+                await run.client.add_jobs(JobRecord(0, "fine", {"ranks": 1}), job)
+        await run.client.add_jobs(JobRecord(0, "more", {"ranks": 1}, world_size=1))
+        await run.until(lambda _: run.queue.finished == 2)
+    assert _by_number(run)[2].name == "more"
+
+
 async def test_a_group_whose_card_is_lost_runs_again_on_others(sim: Sim, tmp_path: Path) -> None:
     batch = program("--steps", "100", "--tell", str(tmp_path), script=RANK, gpus="0,1,2")
     spec = sweep_for([{"ranks": 2}], batch, ddp=DdpSpec(), interval_s=0.2, restart=RestartMode.NEVER)

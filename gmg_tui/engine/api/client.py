@@ -165,6 +165,8 @@ class Client:
                 supervisor.edit(slots, args, env, seen)
             case protocol.ActOnJobs(action=queue_action, jobs=jobs):
                 supervisor.jobs.act(queue_action, jobs)
+            case protocol.AddJobs(jobs=added):
+                supervisor.jobs.add(added)
             case protocol.UseSlot(slot=slot, used=used):
                 supervisor.jobs.use(slot, used=used)
             case protocol.SetSlot():

@@ -273,15 +273,27 @@ class QueueScheduler:
         if refused:
             raise GmgError("; ".join(dict.fromkeys(refused)), 1)
 
-    def _act_on(self, action: QueueAction, number: int) -> None:
+    def _check_open(self) -> None:
         if self.board.ending:
             raise GmgError("the session is being stopped; continue it with --resume", 1)
+
+    def _act_on(self, action: QueueAction, number: int) -> None:
+        self._check_open()
         if self.source is not None and self.source.act(action, number):
             return
         if action is QueueAction.STOP and number in self.runs:
             self._stop(self.runs[number], kill=False)
             return
         self._recorder.keep(self._queue.act(action, number))
+
+    def add(self, jobs: Sequence[JobRecord]) -> None:
+        """Queues jobs behind all others. Raises `GmgError`, and adds none, if one of them is not possible."""
+        self._check_open()
+        if self.source is not None:
+            raise GmgError("a tuning chooses its trials itself; start a sweep", 1)
+        for record in self._queue.extend(jobs, len(self._slots)):
+            self._recorder.keep(record)
+        self._wake.set()
 
     def use(self, slot: str, *, used: bool) -> None:
         """Enables a slot, and its GPU's others, for jobs, or disables them. Raises `GmgError` for an unknown slot."""

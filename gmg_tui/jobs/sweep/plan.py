@@ -36,7 +36,13 @@ class _Draft(NamedTuple):
     """Its place in the settings, as the end of a clause."""
 
 
-def make(settings: Settings, where: str, sets: _Grid, check_script: Callable[[str, bool], None]) -> Plan:
+def make(
+    settings: Settings,
+    where: str,
+    sets: _Grid,
+    check_script: Callable[[str, bool], None],
+    taken: Iterable[str] = (),
+) -> Plan:
     """Make the jobs.
 
     Args:
@@ -44,6 +50,7 @@ def make(settings: Settings, where: str, sets: _Grid, check_script: Callable[[st
         where: The file, for messages.
         sets: The values of `--set`.
         check_script: Raises `GmgError` unless a script, or a module (its second argument), can be run.
+        taken: Names that the jobs may not have.
 
     Raises:
         GmgError: The settings do not make a sweep.
@@ -66,7 +73,7 @@ def make(settings: Settings, where: str, sets: _Grid, check_script: Callable[[st
                     f"{where}: {key}: {{{name}}} has no value{draft.place}{nearest(name, draft.values)}; there are: "
                     f"{listed([*sorted(draft.values), *BUILT_IN])}; literal braces are {{{{{name}}}}}"
                 )
-    named = enumerate(zip(_unique(draft.name for draft in drafts), drafts, strict=True), 1)
+    named = enumerate(zip(_unique((draft.name for draft in drafts), taken), drafts, strict=True), 1)
     jobs = tuple(
         JobRecord(number, name, values=draft.values, world_size=_ranks(settings.ddp, draft.values, where))
         for number, (name, draft) in named
@@ -140,9 +147,9 @@ def _script_name(settings: Settings) -> str:
     return safe(stem).lstrip(".-=,+") or "job"
 
 
-def _unique(names: Iterable[str]) -> Iterator[str]:
+def _unique(names: Iterable[str], others: Iterable[str]) -> Iterator[str]:
     """The names, cut where they are too long, and numbered where another job has that name."""
-    taken, tries = set[str](), Counter[str]()
+    taken, tries = set(others), Counter[str]()
     for full in names:
         wanted = name = _cut(full, MAX_NAME_BYTES)
         while name in taken:
