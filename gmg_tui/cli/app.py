@@ -319,6 +319,18 @@ def logs(words: tuple[str, ...], follow: bool, lines: int | None) -> int:
 
 
 @_group.command
+@click.argument("words", nargs=-1, metavar="[NAME] [SLOT]", shell_complete=complete_session)
+@click.option("--stacks", is_flag=True, help="Take Python stacks in any case, to name the slowest function.")
+@_json
+def why(words: tuple[str, ...], *, stacks: bool, as_json: bool) -> int:
+    """Say what bounds the speed of the workers, with the figures and what to try.
+
+    Without a SLOT of all workers. Takes 20 Python stacks of a worker within two seconds if its script is the cause.
+    """
+    return _call("why", words, stacks=stacks, as_json=as_json)
+
+
+@_group.command
 @_names
 @click.option("--json", "as_json", is_flag=True, help="Print the detailed results (JSON).")
 @click.option("--html", metavar="FILE", help="Write a page with charts.")

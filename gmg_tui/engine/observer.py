@@ -15,13 +15,14 @@ from msgspec import structs
 
 from gmg_tui.diagnosis.collisions import collisions, places, same_arguments
 from gmg_tui.diagnosis.facts import Limit
-from gmg_tui.engine import clock
+from gmg_tui.engine import clock, speed
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.engine.output.history import STEP_S
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.records.session_files import SessionFiles
 from gmg_tui.engine.supervisor import Supervisor
+from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.processes import describe
 from gmg_tui.machine.gpu.silence import LATE_S, NO_ANSWER, SILENT_S
@@ -33,9 +34,11 @@ from gmg_tui.model import (
     Details,
     GpuProcess,
     GpuSample,
+    HotSpot,
     Occurrence,
     Series,
     Snapshot,
+    SpeedFacts,
     Stacks,
     Tried,
     WorkerState,
@@ -347,16 +350,31 @@ class Observer:
 
     async def details(self, slot: str) -> Details:
         """Returns the content of the details page. Raises `GmgError` if there is no such slot, or no job has run there."""
-        engine_slot = self._work.engine_slot(slot)
-        worker = (engine_slot.lead or engine_slot).worker
-        if worker is None:
-            raise GmgError(f"no job has run on {slot} yet", 1)
+        worker = self._with_worker(slot).worker
+        assert worker is not None
         details = await worker.details()
         sample = worker.sample
         if sample is None or sample.processes is None or self._work.fleet is not None:
             return details
         described = await in_daemon_thread(describe, sample.processes)
         return structs.replace(details, processes=_owned(described, self._owners()))
+
+    async def speed(self, slot: str) -> SpeedFacts:
+        """Returns the facts about the speed of the worker on a slot. Raises `GmgError`."""
+        group = map(self._work.engine_slot, self._work.scheduler.group_slots(slot))
+        return await speed.facts_of(self._with_worker(slot), group, self._owners())
+
+    async def hot_spot(self, slot: str) -> HotSpot | None:
+        """Returns where the script on a slot spends its time, by its stacks. Raises `GmgError`."""
+        return await speed.hot_spot_of(self._with_worker(slot))
+
+    def _with_worker(self, slot: str) -> EngineSlot:
+        """Returns the slot whose worker runs on this one. Raises `GmgError` if there is none."""
+        engine_slot = self._work.engine_slot(slot)
+        found = engine_slot.lead or engine_slot
+        if found.worker is None:
+            raise GmgError(f"no job has run on {slot} yet", 1)
+        return found
 
     async def stacks(self, slot: str) -> tuple[Stacks, ...]:
         """Returns the Python stacks of the worker on a slot, or of all ranks of its group, which are requested at once.

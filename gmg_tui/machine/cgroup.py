@@ -70,6 +70,15 @@ def _quota(folder: Path) -> float | None:
     return None
 
 
+def throttled_periods(proc: Path = _SELF) -> list[tuple[int, int]]:
+    """Returns the periods of each cgroup of a process with a CPU quota, and how many used their quota up."""
+    periods = []
+    for folder in folders("cpu", proc):
+        with suppress(OSError, KeyError, ValueError):
+            periods.append((_field(folder / "cpu.stat", "nr_periods"), _field(folder / "cpu.stat", "nr_throttled")))
+    return periods
+
+
 class MemoryRoom(NamedTuple):
     """RAM that processes may use, and what is used of it by all that share it."""
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gmg_tui.model.jobs import *
     from gmg_tui.model.run import *
     from gmg_tui.model.snapshot import *
+    from gmg_tui.model.speed import *
     from gmg_tui.model.states import *
     from gmg_tui.model.tried import *
     from gmg_tui.model.tuning import *
@@ -24,7 +25,22 @@ if TYPE_CHECKING:
 else:
     from importlib import import_module
 
-    _TYPES = ("states", "alert", "attempt", "curves", "gpus", "jobs", "run", "snapshot", "tried", "tuning", "worker")
+    _TYPES = (
+        *(
+            "states",
+            "alert",
+            "speed",
+            "attempt",
+            "curves",
+            "gpus",
+            "jobs",
+            "run",
+            "snapshot",
+            "tried",
+            "tuning",
+            "worker",
+        ),
+    )
     _OTHERS = ("errors", "secrets", "text", "units")
 
     def __getattr__(name):

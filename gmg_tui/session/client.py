@@ -14,7 +14,18 @@ import msgspec
 from msgspec import structs
 
 import gmg_tui
-from gmg_tui.model import Curve, Details, JobRecord, Occurrence, QueueAction, Series, Stacks, Tried
+from gmg_tui.model import (
+    Curve,
+    Details,
+    HotSpot,
+    JobRecord,
+    Occurrence,
+    QueueAction,
+    Series,
+    SpeedFacts,
+    Stacks,
+    Tried,
+)
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import check_peer, protocol
 from gmg_tui.session.protocol import (
@@ -134,6 +145,15 @@ class Source(ABC):
     async def stacks(self, slot: str) -> tuple[Stacks, ...]:
         """The Python stacks of the worker, or of all ranks of its group. Raises `GmgError` when there is no worker."""
         return _as(tuple[Stacks, ...], await self._ask(protocol.ReadStacks(slot)))
+
+    async def speed(self, slot: str) -> SpeedFacts:
+        """Returns the facts about a worker's speed, after a second. Raises `GmgError` when there are none."""
+        return _as(SpeedFacts, await self._ask(Ask(Topic.SPEED, slot)))
+
+    async def hot_spot(self, slot: str) -> HotSpot | None:
+        """Returns where a worker's script spends its time, after two seconds. Raises `GmgError` without stacks."""
+        found = await self._ask(protocol.FindHotSpot(slot))
+        return None if found is None else _as(HotSpot, found)
 
     async def end(self, *, kill: bool = False) -> None:
         """Stops (or kills) all workers. Returns when the engine has accepted that, not when they have ended."""

@@ -23,6 +23,7 @@ from gmg_tui.model import (
     Series,
     Session,
     Snapshot,
+    SpeedFacts,
     Tried,
     Worker,
     WorkerState,
@@ -130,6 +131,12 @@ class EndedSession(Source):
             ran = stored.curves_of(worker.index + 1 if worker.job is None else worker.job)
         return next((each.curves for each in reversed(ran) if each.slot == slot), {})
 
+    def _speed(self, slot: str) -> SpeedFacts:
+        worker = self.welcome.snapshot.worker(slot)
+        if worker is None:
+            raise GmgError(f"no job has run on {slot}", 1)
+        return SpeedFacts(slot, worker.state, reason=worker.reason, n_envs=worker.newest.n_envs)
+
     def _tried(self) -> tuple[Tried, ...]:
         with open_store(self._folder / STORE) as stored:
             ran = [(each.slot, self._concluded(each.attempt)) for of in stored.attempts.values() for each in of]
@@ -172,6 +179,8 @@ class EndedSession(Source):
                 return self._queue(first, count)
             case Ask(topic=Topic.TRIED):
                 return self._tried()
+            case Ask(topic=Topic.SPEED, slot=slot):
+                return self._speed(slot)
             case Ask(topic=Topic.EVENTS):
                 return self._events()
         raise GmgError(f"{self.welcome.session.spec.name} has ended: it cannot be changed", 1)

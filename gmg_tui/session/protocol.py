@@ -53,6 +53,8 @@ class Topic(StrEnum):
     """`JobRecord`s, a part of the queue."""
     TRIED = "tried"
     """`Tried`, all that was tried in the session."""
+    SPEED = "speed"
+    """`SpeedFacts` of a worker; they take a second."""
     EVENTS = "events"
     """`Occurrence`s, the newest of the session."""
 
@@ -158,6 +160,12 @@ class ReadStacks(Struct, frozen=True, tag=True):
     slot: str
 
 
+class FindHotSpot(Struct, frozen=True, tag=True):
+    """Answer with the `HotSpot` of a worker's script, from its stacks over two seconds; None if there is none."""
+
+    slot: str
+
+
 class SetSlot(Struct, frozen=True, tag=True):
     """From the session's engine to a node's agent: what a slot is to run, replacing what was sent before."""
 
@@ -176,7 +184,7 @@ class ReadLog(Struct, frozen=True, tag=True):
 
 Command = Act | Edit | End | ActOnJobs | AddJobs | UseSlot | SetSlot
 """Requests that change something: carried out at once, in their order."""
-Question = Ask | ReadStacks | ReadLog
+Question = Ask | ReadStacks | FindHotSpot | ReadLog
 """Requests for what is known: answered in any order, some only after seconds."""
 
 

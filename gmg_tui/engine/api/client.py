@@ -142,6 +142,10 @@ class Client:
                 return observer.tried()
             case protocol.Ask(topic=Topic.EVENTS):
                 return observer.happened()
+            case protocol.Ask(topic=Topic.SPEED, slot=slot):
+                return await observer.speed(slot)
+            case protocol.FindHotSpot(slot=slot):
+                return await observer.hot_spot(slot)
             case protocol.ReadStacks(slot=slot):
                 return await observer.stacks(slot)
             case protocol.ReadLog(path=path, offset=offset) if self._agent is not None:

@@ -383,12 +383,12 @@ class LocalAttempt:
             self.order.slot.name, launch.command, self._host.spec.cwd, env, unset, egl=launch.egl_note, attempts=()
         )
 
-    async def stacks(self) -> Stacks:
-        """Returns the Python stacks of its first process, or why there are none."""
+    async def stacks(self, count: int = 1) -> Stacks:
+        """Returns the Python stacks of its first process, or why there are none; those of `count` moments."""
         stacks = Stacks(self.order.slot.name, self.order.task.rank.rank if self.order.task.rank is not None else None)
         if self.life is not Life.ALIVE or not self._process.started:
             return structs.replace(stacks, error="no process runs")
-        return await stacks_of(self._process.pid, self.readings.counts.folder, stacks)
+        return await stacks_of(self._process.pid, self.readings.counts.folder, stacks, count)
 
 
 def _close(counts: asyncio.Future[Counts]) -> None:

@@ -23,10 +23,16 @@ _QUIET_S = 0.2
 """A file that has not grown for so long is complete."""
 _POLL_S = 0.05
 _MAX_BYTES = 256 << 10
+"""Of one answer."""
+SAMPLES, _GAP_S = 20, 0.1
+"""Stacks that show where a process spends its time, and seconds between two."""
 
 
-async def stacks_of(pid: int, folder: Path | None, stacks: Stacks) -> Stacks:
-    """Returns `stacks` with the stacks of a process whose probe writes to `folder`, or why there are none."""
+async def stacks_of(pid: int, folder: Path | None, stacks: Stacks, count: int = 1) -> Stacks:
+    """Returns `stacks` with the stacks of a process whose probe writes to `folder`, or why there are none.
+
+    `count` asks for them several times, `_GAP_S` apart.
+    """
     proc = process_tree.read(pid)
     if proc is None:
         return structs.replace(stacks, error="its process has just ended")
@@ -34,7 +40,7 @@ async def stacks_of(pid: int, folder: Path | None, stacks: Stacks) -> Stacks:
         error = "only a Python with the probe writes its stacks, and only once it has started"
         return structs.replace(stacks, error=error)
     try:
-        text = await in_daemon_thread(_written, proc, folder / gmg_probe.STACKS) if proc.stopped is None else ""
+        text = await in_daemon_thread(_written, proc, folder / gmg_probe.STACKS, count) if proc.stopped is None else ""
     except OSError as problem:
         return structs.replace(stacks, error=f"its stacks cannot be read: {problem.strerror}")
     if text is None:
@@ -47,19 +53,21 @@ async def stacks_of(pid: int, folder: Path | None, stacks: Stacks) -> Stacks:
     return structs.replace(stacks, error=f"it cannot answer: {later.stopped}" if later and later.stopped else late)
 
 
-def _written(proc: Proc, file: Path) -> str | None:
+def _written(proc: Proc, file: Path, count: int) -> str | None:
     """Sends the signal, and returns what the process writes; empty if it does not, None if it cannot. Raises `OSError`.
 
     The signal handler writes to a descriptor by its number, which is another file's once the script has closed it.
     """
     with reading(file) as stream:
-        return _appended(proc, stream) if _holds(proc.pid, stream, file.name) else None
+        return _appended(proc, stream, count) if _holds(proc.pid, stream, file.name) else None
 
 
-def _appended(proc: Proc, stream: BinaryIO) -> str:
+def _appended(proc: Proc, stream: BinaryIO, count: int) -> str:
     before = os.fstat(stream.fileno()).st_size
-    if not process_tree.send(proc, gmg_probe.STACK_SIGNAL):
-        return ""
+    for number in range(count):
+        if not process_tree.send(proc, gmg_probe.STACK_SIGNAL):
+            return ""
+        time.sleep(_GAP_S if number < count - 1 else 0.0)
     deadline = time.monotonic() + _ANSWER_TIMEOUT_S
     size, grown_at = before, time.monotonic()
     while time.monotonic() < deadline:
@@ -70,7 +78,7 @@ def _appended(proc: Proc, stream: BinaryIO) -> str:
         elif size > before and time.monotonic() - grown_at >= _QUIET_S:
             break
     stream.seek(before)
-    return stream.read(_MAX_BYTES).decode("utf-8", "replace").strip()
+    return stream.read(count * _MAX_BYTES).decode("utf-8", "replace").strip()
 
 
 def _holds(pid: int, stream: BinaryIO, name: str) -> bool:

@@ -17,7 +17,7 @@ from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.attempt import Life, Order, Outcome, RankActivity, Stop, StopCause
 from gmg_tui.engine.attempts.failure import of_preparation
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport
-from gmg_tui.model import NO_ATTEMPT, Curve, Details, Fps, Phase, Sign, Stacks, WorkerState
+from gmg_tui.model import NO_ATTEMPT, Curve, Details, Fps, HotSpot, Phase, Sign, SpeedFacts, Stacks, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Meeting
@@ -264,6 +264,14 @@ class RemoteAttempt:
     async def curves(self) -> dict[str, Curve]:
         """Returns its metrics over time, from the agent. Raises `GmgError`."""
         return await self._node.client.curves(self.order.slot.name)
+
+    async def speed(self) -> SpeedFacts:
+        """Returns the facts about its speed, from the agent. Raises `GmgError`."""
+        return await self._node.client.speed(self.order.slot.name)
+
+    async def hot_spot(self) -> HotSpot | None:
+        """Returns where its script spends its time, from the agent. Raises `GmgError`."""
+        return await self._node.client.hot_spot(self.order.slot.name)
 
     async def stacks(self) -> Stacks:
         """Returns the Python stacks of its first process, from the agent. Raises `GmgError`."""

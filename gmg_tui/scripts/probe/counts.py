@@ -10,6 +10,7 @@ from collections import deque
 from functools import cache
 from itertools import islice, pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -36,11 +37,30 @@ MAX_RATE = 1e12
 """Environment steps per second. Whatever is above these limits was not written by the probe."""
 CLOCK_SLACK_NS = 1_000_000_000
 """Moments later than now by more were not written by the probe."""
+_MOMENTS = [name for name in probe.NAMES if name.endswith("_ns") and name.removeprefix("mark_") not in probe.TIMES]
 _PHASES = (
     *(Phase.IMPORTING, Phase.IMPORTING, Phase.INITIALISING, Phase.CREATING),
     *(Phase.BUILDING, Phase.COMPILING, Phase.BUILT, Phase.RUNNING),
 )
 """Those of `gmg_probe.PHASES`."""
+
+
+class Times(NamedTuple):
+    """Seconds of a period; the script has the rest."""
+
+    wall: float = 0.0
+    simulator: float = 0.0
+    learning: float = 0.0
+    rendering: float = 0.0
+
+
+class _Moment(NamedTuple):
+    at: float
+    """Monotonic seconds."""
+    steps: int
+    """Environment steps until then."""
+    times_ns: tuple[int, ...]
+    """In the order of `probe.TIMES`."""
 
 
 class _Counter:
@@ -51,9 +71,10 @@ class _Counter:
         # Read, not mapped: a file that the script cuts short would end the engine by SIGBUS.
         self._descriptor = open_regular(name, folder=folder)
         self.words = dict.fromkeys(probe.NAMES, 0)
-        self._last: deque[tuple[float, int]] = deque()
-        """When environment steps were counted, monotonic seconds, and how many there were then, once a second."""
-        self._marks: deque[tuple[float, int]] = deque()
+        self._first: _Moment | None = None
+        self._last: deque[_Moment] = deque()
+        """When environment steps were counted, once a second."""
+        self._marks: deque[_Moment] = deque()
         """The same where a long pause began, as between the rollouts of a training: between such moments lie whole
         periods, and no part of one."""
 
@@ -71,9 +92,10 @@ class _Counter:
         words = self.words
         if not words["steps"]:
             return
-        self._add(self._last, words["last_ns"], words["environment_steps"])
+        self._add(self._last, words["last_ns"], words["environment_steps"], "")
+        self._first = self._first or self._last[0]
         if words["mark_steps"]:
-            self._add(self._marks, words["mark_ns"], words["mark_steps"])
+            self._add(self._marks, words["mark_ns"], words["mark_steps"], "mark_")
 
     def _read(self) -> dict[str, int]:
         data = os.pread(self._descriptor, probe.WORDS.size, 0)
@@ -82,11 +104,11 @@ class _Counter:
         words = dict(zip(probe.NAMES, probe.WORDS.unpack(data), strict=True))
         return words if _is_plausible(words) and words["steps"] >= self.words["steps"] else self.words
 
-    @staticmethod
-    def _add(moments: deque[tuple[float, int]], at_ns: int, steps: int) -> None:
-        if not moments or moments[-1][1] != steps:
-            moments.append((at_ns / 1e9, steps))
-        while len(moments) > 3 and moments[1][0] < moments[-1][0] - WINDOW_S - _FRESH_S:
+    def _add(self, moments: deque[_Moment], at_ns: int, steps: int, prefix: str) -> None:
+        if not moments or moments[-1].steps != steps:
+            times_ns = tuple(self.words[prefix + name] for name in probe.TIMES)
+            moments.append(_Moment(at_ns / 1e9, steps, times_ns))
+        while len(moments) > 3 and moments[1].at < moments[-1].at - WINDOW_S - _FRESH_S:
             moments.popleft()
 
     @property
@@ -99,28 +121,58 @@ class _Counter:
         if self.words["steps"] < 2:
             return None
         moments = self._marks if self._has_whole_periods(now) else self._last
-        last, steps = moments[-1]
-        paused_s = now - self.words["last_ns"] / 1e9
-        if paused_s > max(1.0, 2 * self.quiet_s):  # it has stopped, or pauses for longer than usual
+        last, steps, _ = moments[-1]
+        if self._pauses(now):
             last, steps, moments = now, self.words["environment_steps"], self._last
-        first = next((each for each in reversed(moments) if last - each[0] >= WINDOW_S), moments[0])
-        if first[0] >= last:
-            first = self.words["first_ns"] / 1e9, self.words["first_environments"]
-        rate = (steps - first[1]) / (last - first[0]) if last > first[0] else -1.0
+        first, before = self._before(moments, last)[:2]
+        if first >= last:
+            first, before = self.words["first_ns"] / 1e9, self.words["first_environments"]
+        rate = (steps - before) / (last - first) if last > first else -1.0
         return rate if 0 <= rate <= MAX_RATE else None
+
+    def times(self, now: float) -> Times | None:
+        """Returns the time of the last seconds, shared out; None if unknown, as in a pause longer than usual."""
+        if self.words["steps"] < 2 or self._pauses(now):
+            return None
+        moments = self._marks if self._has_whole_periods(now) else self._last
+        return _between(self._before(moments, moments[-1].at), moments[-1])
+
+    @property
+    def all_times(self) -> Times | None:
+        """The time from the first step to the last; None before the second reading with more steps."""
+        return _between(self._first, self._last[-1]) if self._first is not None else None
+
+    def _pauses(self, now: float) -> bool:
+        """True if it has stopped stepping, or pauses for longer than usual."""
+        return now - self.words["last_ns"] / 1e9 > max(1.0, 2 * self.quiet_s)
+
+    @staticmethod
+    def _before(moments: deque[_Moment], last: float) -> _Moment:
+        return next((each for each in reversed(moments) if last - each.at >= WINDOW_S), moments[0])
 
     def _has_whole_periods(self, now: float) -> bool:
         """True if the marks are as regular as a loop's: after a pause longer than usual there are none for a while."""
-        times = [at for at, _ in self._marks]
+        times = [moment.at for moment in self._marks]
         begin = max((index for index, at in enumerate(times) if times[-1] - at >= WINDOW_S), default=0)
         gaps_s = [later - earlier for earlier, later in pairwise(times[max(0, begin - 1) :])]
         if not gaps_s or times[-1] < now - max(_FRESH_S, 1.5 * max(gaps_s)):
             return False
-        enough_s = min(WINDOW_S, self._last[-1][0] - self._last[0][0] - _FRESH_S)
+        enough_s = min(WINDOW_S, self._last[-1].at - self._last[0].at - _FRESH_S)
         return times[-1] - times[begin] >= enough_s and max(gaps_s) <= max(_FRESH_S, 3 * min(gaps_s))
 
     def close(self) -> None:
         os.close(self._descriptor)
+
+
+def _between(first: _Moment, last: _Moment) -> Times | None:
+    """Returns the time between two moments, shared out; None if the probe cannot have written it."""
+    wall = last.at - first.at
+    parts = [(after - before) / 1e9 for before, after in zip(first.times_ns, last.times_ns, strict=True)]
+    # A reading may come between the writing of two parts.
+    if wall <= 0 or min(parts) < -0.1 * wall or sum(parts) > 1.1 * wall:
+        return None
+    scale = min(1.0, wall / max(sum(parts), 1e-9))
+    return Times(wall, *(max(0.0, part) * scale for part in parts))
 
 
 def _is_plausible(words: dict[str, int]) -> bool:
@@ -129,7 +181,7 @@ def _is_plausible(words: dict[str, int]) -> bool:
         return False
     if words["determinism"] >= len(probe.DETERMINISM):
         return False
-    if max(words[name] for name in probe.NAMES if name.endswith("_ns")) > time.monotonic_ns() + CLOCK_SLACK_NS:
+    if max(words[name] for name in _MOMENTS) > time.monotonic_ns() + CLOCK_SLACK_NS:
         return False
     if max(words["environments"], words["first_environments"]) > MAX_ENVIRONMENTS:
         return False
@@ -168,6 +220,8 @@ class Counts:
         self.env_steps = self.seconds = self.quiet_s = 0.0
         self.last_at: float | None = None
         self.determinism: str | None = None
+        self._times: Times | None = None
+        """All times, once it is closed."""
         self._greatest: float | None = None
 
     @property
@@ -233,10 +287,32 @@ class Counts:
         if self.rate is not None and self.seconds >= _MIN_RATE_S:
             self._greatest = max(self.rate, self._greatest or 0.0)
 
+    def times(self, now: float | None = None) -> Times | None:
+        """Returns the time of the processes that step, shared out: of the last seconds, or without `now` since the first step.
+
+        None if unknown.
+        """
+        each = [counter.all_times if now is None else counter.times(now) for _, counter in self._outermost]
+        known = [times for times in each if times is not None]
+        return Times(*map(sum, zip(*known, strict=True))) if known else None if self._counters else self._times
+
+    @property
+    def _outermost(self) -> list[tuple[str, _Counter]]:
+        """The files of the processes that step, by PID, without those that step simulators for another's vector."""
+        stepped = [each for each in self._counters.items() if each[1].words["steps"]]
+        kind = min((counter.words["kind"] for _, counter in stepped), default=0)
+        return [each for each in stepped if each[1].words["kind"] == kind]
+
+    @property
+    def stepping_pid(self) -> int | None:
+        """The process that steps, the first of several; None before the first step."""
+        return min((int(name) for name, _ in self._outermost), default=None)
+
     def close(self) -> None:
         """Remove them; the rate stays as in the last seconds with steps, without the time the script took to end."""
         if self.last_at is not None:
             self.read(self.last_at)
+        self._times = self.times()
         for counter in self._counters.values():
             counter.close()
         self._counters.clear()

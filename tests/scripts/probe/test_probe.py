@@ -203,3 +203,44 @@ def test_the_probe_imports_only_a_few_standard_modules() -> None:
     done = subprocess.run([sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(site)!r}); {code}"],
                           capture_output=True, text=True, check=True)  # fmt: skip
     assert set(done.stdout.split()) <= {"_struct", "gmg_probe", "struct"}
+
+
+def test_the_time_of_steps_learning_and_rendering_is_told_apart(sandbox: Sandbox) -> None:
+    files = {
+        "genesis/vis/__init__.py": "",
+        "genesis/vis/camera.py": "import time\nclass Camera:\n    def render(self): time.sleep(0.02)\n",
+        "gymnasium/wrappers/__init__.py": "",
+        "gymnasium/wrappers/common.py": "class OrderEnforcing:\n    def render(self, camera): camera.render()\n",
+        "torch/__init__.py": "",
+        "torch/_tensor.py": "class Tensor:\n    def backward(self): pass\n",
+    }
+    for name, text in files.items():
+        (sandbox.packages / name).parent.mkdir(parents=True, exist_ok=True)
+        (sandbox.packages / name).write_text(text)
+    code = (
+        "import genesis as gs, time\nfrom genesis.vis.camera import Camera\nfrom torch._tensor import Tensor\n"
+        "from gymnasium.wrappers.common import OrderEnforcing\n"
+        "scene = gs.Scene()\nscene.n_envs = 4\n"
+        "OrderEnforcing().render(Camera())\n"  # counted once
+        "for _ in range(5): Tensor().backward(); time.sleep(0.02)\n"  # the time between two is learning
+        "scene.step()\n"
+        "time.sleep(0.05)\n"  # the script's own
+        "Tensor().backward()\n"
+    )
+    assert sandbox.run(code) == ""
+    (words,) = sandbox.counted
+    assert words["rendering_ns"] >= 20e6
+    assert words["learning_ns"] >= 80e6
+    assert words["simulator_ns"] > 0
+
+
+def test_rendering_within_a_step_is_not_the_simulators(sandbox: Sandbox) -> None:
+    (sandbox.packages / "genesis/vis").mkdir(parents=True)
+    (sandbox.packages / "genesis/vis/__init__.py").write_text("")
+    (sandbox.packages / "genesis/vis/camera.py").write_text(
+        "import time\nclass Camera:\n    def render(self): time.sleep(0.05)\n"
+    )
+    vector = "from gymnasium.vector import SyncVectorEnv\nfrom genesis.vis.camera import Camera\n"
+    sandbox.run(vector + "SyncVectorEnv(Camera().render).step(0)\n")
+    (words,) = sandbox.counted
+    assert words["rendering_ns"] >= 50e6 > words["simulator_ns"]

@@ -20,15 +20,19 @@ STACKS = "stacks"
 STACK_SIGNAL = 46
 """A real-time signal (signal(7)) that no library of ours takes; a process without a handler for it would die of it."""
 
-MAGIC = 0x474D_4750_524F_4204
+MAGIC = 0x474D_4750_524F_4205
 """The first word of a file that can be read: `GMGPRO`, and the version of its layout."""
+TIMES = ("simulator_ns", "learning_ns", "rendering_ns")
+"""The time in steps, in what a learner computes, and in rendering; none has another's."""
 NAMES = (
     *("magic", "phase", "phase_ns"),  # phase_ns: its begin; all moments by CLOCK_MONOTONIC
     *("kind", "environments", "first_environments", "first_ns"),  # of the first step, and when that ended
     *("steps", "environment_steps", "last_ns"),  # last_ns: when the last step ended
     *("mark_steps", "mark_ns"),  # environment steps before the last long pause between two steps, and when it began
+    *(f"mark_{name}" for name in TIMES),  # at its end, without the step after it
     "long_ns",  # the length of a long pause: half of the longest lately
     "determinism",  # of torch at the first step, in `DETERMINISM`
+    *TIMES,
 )
 WORDS = Struct(f"{len(NAMES)}q")
 _LONG_PAUSE_WINDOW_NS, _MIN_MARK_GAP_NS = 5_000_000_000, 100_000_000
@@ -38,13 +42,16 @@ _LONG_PAUSE_WINDOW_NS, _MIN_MARK_GAP_NS = 5_000_000_000, 100_000_000
 class _Counts:
     """The counts of this process, and its file."""
 
-    __slots__ = (*NAMES, "by_thread", "since_ns", "words")
+    __slots__ = (*NAMES, "by_thread", "halve_ns", "learned_ns", "learned_steps", "words")
 
     def __init__(self):
         self.words = None  # False where there can be no file
         self.by_thread = {}  # the number of the last step that each thread has counted
-        self.phase = self.steps = self.environment_steps = self.environments = 0
-        self.last_ns = self.mark_ns = self.long_ns = self.since_ns = 0
+        self.phase = self.steps = self.environment_steps = 0
+        self.environments = -1  # so that the next step calls `begin`
+        self.last_ns = self.mark_ns = self.long_ns = self.halve_ns = 0
+        self.simulator_ns = self.learning_ns = self.rendering_ns = 0
+        self.learned_ns, self.learned_steps = 0, -1
 
     def write(self, name, *values):
         if self.words or (self.words is None and self.open()):
@@ -62,7 +69,7 @@ class _Counts:
             self.words = memoryview(mmap.mmap(descriptor, mmap.PAGESIZE)).cast("q")
         finally:
             os.close(descriptor)
-        for name in ("steps", "environment_steps", "last_ns", "mark_ns", "long_ns"):
+        for name in ("steps", "environment_steps", "last_ns", "mark_ns", "long_ns", *TIMES):
             setattr(self, name, self.words[NAMES.index(name)])
         return True
 
@@ -70,7 +77,7 @@ class _Counts:
         """Begin a phase; none where that is `-`."""
         try:
             if name != "-":
-                self.phase, self.environments = PHASES.index(name), 0  # so that the next step calls `begin`
+                self.phase, self.environments = PHASES.index(name), -1
                 self.write("phase", self.phase, monotonic_ns())
                 self.write("magic", MAGIC)
         except Exception:
@@ -97,10 +104,25 @@ class _Counts:
         """Before a step is counted that a long pause preceded, or where there was none for long."""
         pause = now - self.last_ns
         if pause < self.long_ns:
-            self.long_ns, self.since_ns = self.long_ns // 2, now
+            self.long_ns, self.halve_ns = self.long_ns // 2, now + _LONG_PAUSE_WINDOW_NS
         elif now - self.mark_ns >= _MIN_MARK_GAP_NS or pause > 2 * self.long_ns:
-            self.long_ns, self.since_ns, self.mark_ns = max(self.long_ns, pause // 2), now, self.last_ns
-            self.write("mark_steps", self.environment_steps, self.last_ns, self.long_ns)
+            self.long_ns, self.mark_ns = max(self.long_ns, pause // 2), self.last_ns
+            self.halve_ns = now + _LONG_PAUSE_WINDOW_NS
+            times = self.simulator_ns, self.learning_ns, self.rendering_ns
+            self.write("mark_steps", self.environment_steps, self.last_ns, *times, self.long_ns)
+
+    def spend(self, name, time_ns):
+        """Add to one of `TIMES`."""
+        setattr(self, name, getattr(self, name) + time_ns)
+        if self.words:
+            self.words[NAMES.index(name)] = getattr(self, name)
+
+    def learn(self):
+        """Before and after a call of a learner, which also computes between two of them, if it does not step there."""
+        now = monotonic_ns()
+        if self.learned_steps == self.steps:
+            self.spend("learning_ns", now - self.learned_ns)
+        self.learned_ns, self.learned_steps = now, self.steps
 
 
 folder = ""
@@ -147,32 +169,34 @@ def _counting(original, environments_of, kind_name):
 
     counts, clock, get = _counts, monotonic_ns, attrgetter(environments_of)
     kind = KINDS.index(kind_name)
-    at_steps, at_environment_steps, at_last = map(NAMES.index, ("steps", "environment_steps", "last_ns"))
+    names = ("steps", "environment_steps", "last_ns", "simulator_ns")
+    at_steps, at_environment_steps, at_last, at_simulator = map(NAMES.index, names)
 
     def step(*args, **kwargs):
-        before = counts.steps
+        before, began = counts.steps, clock()
         result = original(*args, **kwargs)
         try:
             thread = get_ident()
             if counts.steps != before and counts.by_thread.get(thread, 0) > before:
                 return result  # what is inside has counted
-            environments = get(args[0])
-            if type(environments) is not int or not environments:
-                environments = int(environments) or 1  # of numpy's numbers the sum would overflow
-            now = clock()
+            environments, now = get(args[0]), clock()
             if environments != counts.environments:
-                counts.begin(environments, kind, now)
-            if now - counts.last_ns >= counts.long_ns or now - counts.since_ns > _LONG_PAUSE_WINDOW_NS:
+                environments = int(environments) or 1
+                if environments != counts.environments:
+                    counts.begin(environments, kind, now)
+            if now - counts.last_ns >= counts.long_ns or now > counts.halve_ns:
                 counts.pause(now)
             # No call between reading and writing a number: another thread would go on there.
             counts.last_ns = now
+            counts.simulator_ns = simulator_ns = counts.simulator_ns + now - began
             counts.steps = steps = counts.steps + 1
-            counts.environment_steps = environment_steps = counts.environment_steps + environments
+            counts.environment_steps = environment_steps = counts.environment_steps + counts.environments
             counts.by_thread[thread] = steps
             words = counts.words
             if words:
                 words[at_environment_steps] = environment_steps
                 words[at_last] = now
+                words[at_simulator] = simulator_ns
                 words[at_steps] = steps
         except Exception:
             return result
@@ -226,7 +250,33 @@ def _saving(original, kind_name):
     return call
 
 
-_WRAPPERS = {"step ": _counting, "call ": _marking, "metric ": _reporting, "save ": _saving}
+def _timing(original, name):
+    """A call whose time is one of `TIMES`. A step that renders is not the simulator's for this time."""
+    from inspect import currentframe
+
+    def learn(*args, **kwargs):
+        _counts.learn()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            _counts.learn()
+
+    def render(*args, **kwargs):
+        began = monotonic_ns()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            took_ns, frame, callers = monotonic_ns() - began, currentframe(), set()
+            while frame := frame.f_back:
+                callers.add(frame.f_code.co_name if frame.f_code.co_filename == __file__ else "")
+            if "render" not in callers:  # else it is a part of that
+                _counts.spend("rendering_ns", took_ns)
+                _counts.spend("simulator_ns", -took_ns if "step" in callers else 0)
+
+    return learn if name == "learning" else render
+
+
+_WRAPPERS = {"step ": _counting, "call ": _marking, "time ": _timing, "metric ": _reporting, "save ": _saving}
 
 
 def _wrap(module):

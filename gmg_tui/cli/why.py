@@ -1,0 +1,85 @@
+"""`why`: what bounds the speed of the workers."""
+
+from __future__ import annotations
+
+import asyncio
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import structs
+
+from gmg_tui import session as sessions
+from gmg_tui.cli.printing import note, print_json
+from gmg_tui.diagnosis.verdicts import judge
+from gmg_tui.model import SpeedFacts, Verdict
+from gmg_tui.model.errors import GmgError, listed
+from gmg_tui.session import SessionEntry
+from gmg_tui.session.client import EngineClient, Source
+from gmg_tui.session.ended_session import EndedSession
+
+_WIDTH = 116
+_ON_STACKS = frozenset({"script", "host"})
+"""Verdicts that stacks can explain."""
+
+
+def why(words: tuple[str, ...], *, as_json: bool, stacks: bool) -> int:
+    """Print the verdict on the worker that `words` name (`NAME`, `NAME SLOT`, `SLOT`), or on all of a session; 0.
+
+    `stacks` takes stacks of every worker, not only of those whose script is too slow. Raises `GmgError`.
+    """
+    if len(words) > 2:
+        raise GmgError("give the session's name and the slot: gmg-tui why [NAME] [SLOT]")
+    sessions.clear_lost(note)
+    named = len(words) == 2 or any(folder.name == words[0] for folder in sessions.folders()) if words else False
+    entry = sessions.find(words[0] if named else None, running=not named)
+    answers = asyncio.run(_ask(entry, words[-1] if words[named:] else None, stacks=stacks))
+    if as_json:
+        print_json([{"slot": facts.slot, "verdict": verdict, "facts": facts} for facts, verdict in answers])
+    else:
+        width = max((len(facts.slot) for facts, _ in answers), default=0)
+        print("\n".join(line for facts, verdict in answers for line in lines(facts.slot, verdict, width)))
+    return 0
+
+
+def lines(slot: str, verdict: Verdict, width: int) -> Iterator[str]:
+    """Yields the lines of a verdict; a slot's name takes `width` cells."""
+    yield f"{slot:{width}}  {verdict.text}"
+    for text in (" · ".join(verdict.evidence), f"try: {verdict.advice}" if verdict.advice else ""):
+        indent = " " * (width + 2)
+        yield from textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=indent)
+
+
+async def _ask(entry: SessionEntry, slot: str | None, *, stacks: bool) -> list[tuple[SpeedFacts, Verdict]]:
+    session = entry.record.session
+    if entry.state == "running" and not entry.away:
+        client: Source = await EngineClient.connect(Path(session.spec.socket), session.id)
+    else:
+        client = await EndedSession.open(entry.folder, session, loss=entry.remark)
+    listening = asyncio.create_task(_listen(client))
+    try:
+        slots = [worker.slot for worker in client.welcome.snapshot.workers]
+        if slot is not None and slot not in slots:
+            raise GmgError(f"there is no session or worker {slot}; {entry.name} has {listed(slots) or 'no worker yet'}")
+        wanted = slots if slot is None else [slot]
+        return list(await asyncio.gather(*(_answer(client, each, stacks=stacks) for each in wanted)))
+    finally:
+        listening.cancel()
+        await client.close()
+
+
+async def _listen(client: Source) -> None:
+    async for _ in client.events():
+        pass
+
+
+async def _answer(client: Source, slot: str, *, stacks: bool) -> tuple[SpeedFacts, Verdict]:
+    facts = await client.speed(slot)
+    verdict = judge(facts)
+    if facts.state.live and (stacks or verdict.kind in _ON_STACKS):
+        try:
+            facts = structs.replace(facts, hot_spot=await client.hot_spot(slot))
+        except GmgError as error:
+            note(f"gmg-tui: {slot}: {error}")
+        verdict = judge(facts)
+    return facts, verdict

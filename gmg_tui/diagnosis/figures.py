@@ -1,0 +1,62 @@
+"""The figures behind a verdict, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from gmg_tui.model import Load, SpeedFacts, units
+
+
+def pct(value: float | None) -> str:
+    """Returns a share in words."""
+    return f"{value or 0.0:.0f} %"
+
+
+def load_of(facts: SpeedFacts) -> Load:
+    """Returns the load; one of unknown figures where there is none."""
+    return facts.load or Load()
+
+
+def coreless_pct(facts: SpeedFacts) -> float:
+    """Returns the share of the time that the main thread was ready and had no core, per cent."""
+    load = load_of(facts)
+    return max(load.main_delay_pct or 0.0, (load.ready_pct or 0.0) - (load.main_cpu_pct or 0.0))
+
+
+def evidence(facts: SpeedFacts) -> Iterator[str]:
+    """Yields the figures, the most telling first."""
+    if not facts.state.live:
+        return
+    load, shares, spot = load_of(facts), facts.shares, facts.hot_spot
+    if shares is not None:
+        parts = {name: getattr(shares, name) for name in ("simulator", "script", "learning", "rendering")}
+        yield "time: " + ", ".join(f"{name} {pct(part)}" for name, part in parts.items() if part >= 1)
+    if load.main_cpu_pct is not None:
+        yield f"main thread {pct(load.main_cpu_pct)} of a core"
+    if facts.gpu_util_pct is not None:
+        yield f"GPU {pct(facts.gpu_util_pct)}" + (f" (SM {pct(facts.sm_pct)})" if facts.sm_pct is not None else "")
+    if spot is not None:
+        yield f"{pct(spot.share_pct)} of the script's time in {spot.function} ({PurePath(spot.file).name}:{spot.line})"
+    if facts.n_envs is not None:
+        tuned = f" (tuned: {facts.tuned_envs:,})" if facts.tuned_envs is not None else ""
+        yield f"{units.count(facts.n_envs, 'environment')}{tuned}"
+    yield from _load_figures(load, coreless_pct(facts))
+    yield from (f"{name} {pct(share)}" for name, share in load.waits_pct.items() if share >= 10)
+    if facts.throttle:
+        yield f"clocks limited by {', '.join(facts.throttle)}"
+    if facts.power_w is not None and facts.power_limit_w is not None:
+        yield f"{facts.power_w:.0f} of {facts.power_limit_w:.0f} W"
+    if facts.sharers:
+        yield f"also on its GPU: {', '.join(facts.sharers)}"
+
+
+def _load_figures(load: Load, lost: float) -> Iterator[str]:
+    if load.cpu_pct is not None and load.cores is not None:
+        yield f"CPU {pct(load.cpu_pct)} of {100 * load.cores:.0f} % by {units.count(load.threads or 0, 'thread')}"
+    if lost >= 10:
+        yield f"ready without a core {pct(lost)}"
+    if load.throttled_pct:
+        yield f"quota used up in {pct(load.throttled_pct)} of the periods"
+    if load.swap_mib:
+        yield f"{units.mib(load.swap_mib)} in swap"

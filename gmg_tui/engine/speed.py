@@ -1,0 +1,189 @@
+"""Gathers the facts about a worker's speed, only when a client asks for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from statistics import fmean
+
+from msgspec import structs
+
+from gmg_tui.diagnosis.hot_spot import hot_spot
+from gmg_tui.engine.attempts.attempt import Life
+from gmg_tui.engine.attempts.local_attempt import LocalAttempt
+from gmg_tui.engine.attempts.stacks import SAMPLES, stacks_of
+from gmg_tui.engine.clock import unix
+from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
+from gmg_tui.engine.workers.slot import EngineSlot
+from gmg_tui.machine import numa, process_load, process_tree
+from gmg_tui.machine.blocking_calls import in_daemon_thread
+from gmg_tui.machine.gpu.processes import describe
+from gmg_tui.model import (
+    GpuProcess,
+    GpuSample,
+    HotSpot,
+    Load,
+    Shares,
+    SpeedFacts,
+    Stacks,
+    Worker,
+    WorkerState,
+    units,
+)
+from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts.probe.counts import Times
+
+_MEAN_S = 10
+"""Seconds over which the GPU's figures are averaged."""
+_MIN_SHARER_MIB = 256.0
+_DESKTOP = frozenset({"Xorg", "Xwayland", "X", "gnome-shell", "kwin_wayland", "kwin_x11", "plasmashell", "sunshine"})
+"""Processes that hold memory on a GPU and compute little."""
+_MIN_STRAGGLE_PCT = 20.0
+
+
+async def facts_of(slot: EngineSlot, group: Iterable[EngineSlot], owners: dict[int, str]) -> SpeedFacts:
+    """Returns the facts about the worker on a slot, which takes a second.
+
+    Args:
+        slot: The slot.
+        group: The slots of all ranks of its group.
+        owners: The slots of this session's processes by PID.
+
+    Raises `GmgError` if its node does not answer.
+    """
+    now = time.monotonic()
+    view = slot.view(now)
+    known = _known(slot, view, now)
+    match slot.worker.newest if slot.worker is not None else None:
+        case LocalAttempt() as attempt if attempt.life is Life.ALIVE and attempt.pids:
+            pid = attempt.readings.counts.stepping_pid or view.pid or 0
+            load = await in_daemon_thread(process_load.measure, attempt.pids, pid)
+            sharers = await in_daemon_thread(_sharers, slot.sample, attempt.pids, view.pid, owners)
+            known = structs.replace(
+                known, load=load, shares=shares_of(attempt.readings.counts.times(now)), sharers=sharers
+            )
+            known = _on_nodes(known, slot, load)
+        case RemoteAttempt() as attempt if view.state.live:
+            known = structs.replace(await attempt.speed(), slot=slot.slot.name)
+    return structs.replace(known, waits_for=_rank_behind(slot, group, known, now))
+
+
+def shares_of(times: Times | None) -> Shares | None:
+    """Returns the shares of the time; None if that is unknown."""
+    if times is None:
+        return None
+    return Shares(*(100 * part / times.wall for part in (times.simulator, times.learning, times.rendering)))
+
+
+async def hot_spot_of(slot: EngineSlot) -> HotSpot | None:
+    """Returns where the script on a slot spends its time, by its stacks over two seconds. Raises `GmgError`."""
+    match slot.worker.newest if slot.worker is not None else None:
+        case LocalAttempt() as attempt if attempt.life is Life.ALIVE:
+            counts = attempt.readings.counts
+            pid = counts.stepping_pid or attempt.record().pid or 0
+            stacks = await stacks_of(pid, counts.folder, Stacks(slot.slot.name), SAMPLES)
+            if stacks.error:
+                raise GmgError(f"no stacks: {stacks.error}", 1)
+            return hot_spot(stacks.text)
+        case RemoteAttempt() as attempt:
+            return await attempt.hot_spot()
+    raise GmgError(f"no process runs on {slot.slot.name}", 1)
+
+
+def _known(slot: EngineSlot, view: Worker, now: float) -> SpeedFacts:
+    """Returns what the engine has anyway."""
+    alerts = {alert.kind: alert.text for alert in view.alerts}
+    facts = SpeedFacts(
+        slot.slot.name,
+        view.state,
+        phase=view.phase,
+        phase_s=max(0.0, unix(now) - view.phase_since) if view.phase_since else 0.0,
+        phase_usual_s=view.phase_usual_s,
+        reason=view.reason,
+        stuck=alerts.get("stuck"),
+        misplaced=alerts.get("cpu") or alerts.get("misplaced"),
+        n_envs=view.newest.n_envs,
+        has_gpu=slot.slot.gpu is not None,
+    )
+    sample = slot.sample
+    if sample is None or not view.state.live:
+        return facts
+    health = sample.health
+    recent = slot.history.recent(slot.slot.name)
+    seconds = min(_MEAN_S, int(view.attempt_s(unix(now)) or 1) or 1)
+    rates = [rate for rate in (sample.pcie_rx_mib_s, sample.pcie_tx_mib_s) if rate is not None]
+    return structs.replace(
+        facts,
+        gpu_util_pct=_mean(recent.gpu_util_pct[-seconds:], sample.gpu_util_pct),
+        sm_pct=_mean(recent.sm_pct[-seconds:], sample.sm_pct),
+        memory_util_pct=sample.memory_util_pct,
+        sm_clock_mhz=sample.sm_clock_mhz,
+        sm_clock_max_mhz=sample.sm_clock_max_mhz,
+        throttle=sample.throttle,
+        power_w=sample.power_w,
+        power_limit_w=sample.power_limit_w,
+        temperature_c=sample.temperature_c,
+        pcie_mib_s=max(rates, default=None),
+        pcie_gen=health.pcie_gen if health is not None else None,
+        pcie_gen_max=health.pcie_gen_max if health is not None else None,
+        pcie_width=health.pcie_width if health is not None else None,
+        pcie_width_max=health.pcie_width_max if health is not None else None,
+    )
+
+
+def _mean(values: Iterable[float | None], newest: float | None) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known and newest is not None else newest
+
+
+def _on_nodes(facts: SpeedFacts, slot: EngineSlot, load: Load | None) -> SpeedFacts:
+    node = numa.node_of(slot.slot.gpu.pci_bus_id) if slot.slot.gpu is not None else None
+    cpus = numa.remote(load.cpus, node) if load is not None else ()
+    return structs.replace(facts, numa_node=node, remote_cpus=cpus)
+
+
+def _sharers(
+    sample: GpuSample | None, own: frozenset[int], leader: int | None, owners: dict[int, str]
+) -> tuple[str, ...]:
+    """Returns the other processes that compute on a GPU. Host's PIDs, which a container gets, tell nothing."""
+    return tuple(_name(process, owners) for process in _sharing(sample, own, leader))
+
+
+def _sharing(sample: GpuSample | None, own: frozenset[int], leader: int | None) -> Iterator[GpuProcess]:
+    listed = sample.processes if sample is not None and sample.processes is not None else ()
+    for process in describe(tuple(each for each in listed if each.own_pid not in {None, *own})):
+        started = process_tree.read(process.pid)
+        is_own = started is not None and leader in (started.parent, started.group, started.session)  # since the scan
+        is_small = process.memory_mib is not None and process.memory_mib < _MIN_SHARER_MIB
+        if started is not None and not is_own and not is_small and process.name not in _DESKTOP:
+            yield process
+
+
+def _name(process: GpuProcess, owners: dict[int, str]) -> str:
+    if process.pid in owners:
+        return f"{owners[process.pid]}'s worker"
+    memory = f", {units.mib(process.memory_mib)}" if process.memory_mib is not None else ""
+    return f"{process.name or 'a process'} (PID {process.pid}{memory})"
+
+
+def _rank_behind(slot: EngineSlot, group: Iterable[EngineSlot], facts: SpeedFacts, now: float) -> str | None:
+    """Returns the rank that this one waits for, and the evidence."""
+    busy_pct = _busy_pct(facts.shares)
+    for other in group:
+        view = other.view(now) if other is not slot else None
+        if view is None or view.group is None or facts.state is not WorkerState.RUNNING:
+            continue
+        rank = f"rank {view.group.rank} ({view.slot})"
+        if view.state in (WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING):
+            return f"{rank}, which is {view.phase.value or view.state.value}"
+        attempt = other.worker.newest if other.worker is not None else None
+        if busy_pct is not None and isinstance(attempt, LocalAttempt) and attempt.life is Life.ALIVE:
+            other_pct = _busy_pct(shares_of(attempt.readings.counts.times(now)))
+            if other_pct is not None and other_pct >= busy_pct + _MIN_STRAGGLE_PCT:
+                return f"{rank}, which is busy between updates {other_pct:.0f} % of the time, this one {busy_pct:.0f} %"
+    return None
+
+
+def _busy_pct(shares: Shares | None) -> float | None:
+    """Returns the share of the time outside of learning, where ranks wait for each other."""
+    return 100 - shares.learning if shares is not None else None

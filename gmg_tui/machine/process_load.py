@@ -1,0 +1,186 @@
+"""The load of a worker's processes over a second: CPU, waits for a core and for all else, swap (proc(5))."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import structs
+
+from gmg_tui.machine import cgroup
+from gmg_tui.model import Load
+
+_SPAN_S, _SAMPLES = 0.8, 16
+_MAX_THREADS = 2048
+_PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_X86 = {
+    "file": (0, 1, 5, 17, 18, 19, 20, 40, 74, 75, 77, 78, 217, 277, 285, 295, 296, 306, 326),
+    "path": (2, 4, 6, 21, 76, 82, 83, 87, 162, 257, 262, 263, 264, 269, 316, 332, 437, 439),
+    "sleep": (34, 35, 230),
+    "select": (23, 270),
+    "poll": (7, 271),
+    "lock": (202,),
+    "message": (42, 43, 44, 45, 46, 47, 232, 281, 288, 299),
+    "child": (61, 247),
+    "driver": (16,),
+}
+_ARM = {
+    "file": (46, 47, 61, 63, 64, 65, 66, 67, 68, 69, 70, 71, 80, 82, 83, 84, 267, 285),
+    "path": (34, 35, 38, 45, 48, 56, 79, 81, 276, 291, 437, 439),
+    "sleep": (101, 115),
+    "select": (72,),
+    "poll": (73,),
+    "lock": (98,),
+    "message": (22, 202, 203, 206, 207, 211, 212, 242, 243),
+    "child": (95, 260),
+    "driver": (29,),
+}
+_WAITS = {"x86_64": _X86, "aarch64": _ARM}.get(os.uname().machine, {})
+"""System calls that wait: on an open file, on a path, and so on."""
+_CALLS = {number: word for word, numbers in _WAITS.items() for number in numbers}
+
+
+class _Counters(NamedTuple):
+    """Counters at a moment."""
+
+    at: float
+    threads: dict[str, tuple[float, float]]
+    """Seconds on a core, and seconds of waiting for one, by the folder of a thread."""
+    periods: list[tuple[int, int]]
+    """The periods of each cgroup, and how many used its quota up."""
+    major_faults: int
+    swapped_pages: int
+    read_bytes: int
+
+
+def measure(pids: Collection[int], main: int, proc: Path = Path("/proc")) -> Load | None:
+    """Returns the load of processes over the next second, which this call takes; None if the process `main` is gone."""
+    states, cpus, waits, files = Counter[str](), Counter[int](), Counter[str](), Counter[str]()
+    try:
+        before = _counters({main, *pids}, main, proc)
+        for _ in range(_SAMPLES):
+            time.sleep(_SPAN_S / _SAMPLES)
+            state, cpu = _stat(proc / str(main), 0, 36)
+            states[state] += 1
+            cpus[int(cpu)] += 1
+            word, file = _wait(proc / str(main), state)
+            waits[word] += 1
+            files[file] += 1
+        after = _counters({main, *pids}, main, proc)
+        status = _fields(proc / str(main) / "status")
+    except (OSError, ValueError, IndexError):  # it is gone
+        return None
+    del waits[""], files[""]
+    quota = cgroup.cpu_quota(proc / str(main))
+    return structs.replace(
+        _usage(before, after, str(proc / str(main) / "task" / str(main))),
+        cores=_cores(main, quota),
+        quota=quota,
+        waits_pct={word: 100 * count / _SAMPLES for word, count in waits.most_common()},
+        file=next((file for file, _ in files.most_common(1)), ""),
+        ready_pct=100 * states["R"] / _SAMPLES,
+        stopped=states["T"] + states["t"] > _SAMPLES // 2,
+        cpus=tuple(sorted(cpus)),
+        swap_mib=int(status["VmSwap"].split()[0]) / 1024 if "VmSwap" in status else None,
+    )
+
+
+def _usage(before: _Counters, after: _Counters, main: str) -> Load:
+    """Returns the load between two moments."""
+    span_s = after.at - before.at
+    used = {key: _less(seconds, before.threads.get(key, (0.0, 0.0))) for key, seconds in after.threads.items()}
+    on_core_s, waiting_s = (sum(seconds) for seconds in zip(*used.values(), strict=True))
+    main_s, delay_s = used.get(main, (0.0, 0.0))
+    pairs = zip(before.periods, after.periods, strict=False)
+    throttled = [100 * (hit - old_hit) / (count - old) for (old, old_hit), (count, hit) in pairs if count > old]
+    return Load(
+        main_cpu_pct=100 * main_s / span_s,
+        main_delay_pct=100 * delay_s / span_s,
+        cpu_pct=100 * on_core_s / span_s,
+        ready=(on_core_s + waiting_s) / span_s,
+        threads=len(after.threads),
+        throttled_pct=max(throttled, default=None),
+        major_faults_per_s=(after.major_faults - before.major_faults) / span_s,
+        swapped_mib_per_s=_PAGE_MIB * (after.swapped_pages - before.swapped_pages) / span_s,
+        read_mib_per_s=(after.read_bytes - before.read_bytes) / (1 << 20) / span_s,
+    )
+
+
+def _less(after: tuple[float, float], before: tuple[float, float]) -> tuple[float, float]:
+    return max(0.0, after[0] - before[0]), max(0.0, after[1] - before[1])
+
+
+def _counters(pids: Collection[int], main: int, proc: Path) -> _Counters:
+    threads: dict[str, tuple[float, float]] = {}
+    for pid in pids:
+        with suppress(OSError):
+            for folder in (proc / str(pid) / "task").iterdir():
+                if len(threads) < _MAX_THREADS:
+                    with suppress(OSError, ValueError):
+                        threads[str(folder)] = _scheduled(folder)
+    vmstat, io = _fields(proc / "vmstat"), dict[str, str]()
+    with suppress(OSError):  # another user's
+        io = _fields(proc / str(main) / "io")
+    return _Counters(
+        time.monotonic(),
+        threads,
+        cgroup.throttled_periods(proc / str(main)),
+        int(_stat(proc / str(main), 9)[0]),
+        int(vmstat.get("pswpin", 0)) + int(vmstat.get("pswpout", 0)),
+        int(io.get("read_bytes", 0)),
+    )
+
+
+def _scheduled(folder: Path) -> tuple[float, float]:
+    """Returns the seconds of a thread on a core, and of waiting for one; kernels without `schedstat` count no waits."""
+    try:
+        on_core, waiting, _ = map(int, (folder / "schedstat").read_bytes().split())
+    except FileNotFoundError:
+        user, system = _stat(folder, 11, 12)
+        return (int(user) + int(system)) / _TICKS_PER_S, 0.0
+    return on_core / 1e9, waiting / 1e9
+
+
+def _stat(folder: Path, *positions: int) -> list[str]:
+    """Returns fields of `stat` by their positions after the name. Raises `OSError` if the process is gone."""
+    fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    return [fields[position] for position in positions]
+
+
+def _fields(file: Path) -> dict[str, str]:
+    """Returns the values of a file by their names, each on a line of its own."""
+    lines = (line.replace(":", " ", 1).split(maxsplit=1) for line in file.read_text(errors="replace").splitlines())
+    return {line[0]: line[1] for line in lines if len(line) == 2}
+
+
+def _wait(folder: Path, state: str) -> tuple[str, str]:
+    """Returns what the main thread waits for now, and the file; empty if it does not wait, or that is unknown."""
+    if state not in "SD":
+        return "", ""
+    word, file = "", ""
+    with suppress(OSError, ValueError, IndexError):
+        call, *args = (folder / "syscall").read_text().split()
+        word = _CALLS.get(int(call), "") if call != "running" else ""
+        if word == "file":
+            file = str((folder / "fd" / str(int(args[0], 16))).readlink())
+        if word in ("select", "poll"):
+            word = "message" if int(args[word == "poll"], 16) else "sleep"  # their numbers of files
+    if file.startswith(("pipe:", "socket:", "anon_inode:")):
+        return "message", ""
+    if file.startswith("/dev/") and file.split("/")[2] != "shm":
+        return "terminal" if file.startswith(("/dev/pts", "/dev/tty")) else "driver", ""
+    return "file" if word == "path" else word or ("disk" if state == "D" else ""), file
+
+
+def _cores(pid: int, quota: float | None) -> float | None:
+    """Returns the cores that a process may use; None if it is gone."""
+    with suppress(OSError):
+        mask = len(os.sched_getaffinity(pid))
+        return mask if quota is None else min(mask, quota)
+    return None
