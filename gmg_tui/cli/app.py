@@ -44,7 +44,7 @@ gmg-tui runs a Genesis script on every GPU of this machine and shows what each o
 _MAIN_OPTIONS = ("gpus", "cpu", "env", "restart", "headless", "detach", "nodes", "ddp")
 """Options of `run` in the main help."""
 _LIBRARIES = {"metrics": "prometheus_client", "serve": "textual-serve"}
-"""The library of each command that has an extra of the same name."""
+"""The library of each command that has an extra of its own."""
 
 
 class _Group(click.Group):
@@ -156,8 +156,10 @@ def _call(command: str, *args: Any, **options: Any) -> int:
     except ImportError as error:
         if command not in _LIBRARIES or (error.name or "").startswith("gmg_tui"):
             raise
-        needed = f"{command} needs {_LIBRARIES[command]}"
-        raise GmgError(f"{needed}; get it with: pip install 'gmg-tui[{command}]'", 1) from None
+        from gmg_tui.scripts import interpreter
+
+        get = interpreter.install_command(sys.executable, _LIBRARIES[command])
+        raise GmgError(f"{command} needs {_LIBRARIES[command]}; get it with: {get}", 1) from None
     from gmg_tui.session import unused_folders  # which the module has imported
 
     for text in unused_folders():

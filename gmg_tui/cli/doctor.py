@@ -20,6 +20,7 @@ import psutil
 from msgspec import Struct, structs
 
 from gmg_tui import session as sessions
+from gmg_tui.cli.grammar import settings_of
 from gmg_tui.cli.printing import print_json, waiting
 from gmg_tui.machine import slurm as allocation
 from gmg_tui.machine.cgroup import cpu_quota, usable_cpus
@@ -115,9 +116,10 @@ def doctor(python: str | None, *, as_json: bool) -> int:
     Raises:
         GmgError: `python` is not an interpreter.
     """
-    path = interpreter.check_python(python) if python is not None else interpreter.default_python(os.environ)
+    if python is not None:
+        interpreter.check_python(python)
     findings = []
-    for finding in _examine(path, os.environ, given=python is not None):
+    for finding in _examine(python, os.environ):
         findings.append(finding)
         if not as_json:
             text = "; ".join(filter(None, (finding.result, finding.advice)))
@@ -127,8 +129,18 @@ def doctor(python: str | None, *, as_json: bool) -> int:
     return int(any(finding.verdict == FAIL for finding in findings))
 
 
-def _examine(python: str, environ: Mapping[str, str], *, given: bool) -> Iterator[Finding]:
-    """Run all checks, and yield each finding as it is made."""
+def _examine(python: str | None, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Run all checks, and yield each finding as it is made; `python` is the value of `--python`."""
+    given = "--python" if python is not None else None
+    try:
+        settings = settings_of("run")
+    except GmgError as error:
+        yield Finding("settings", FAIL, str(error))
+    else:
+        if settings is not None:
+            yield Finding("settings", OK, str(settings.path))
+            if python is None and (python := settings.options.get("python")) is not None:
+                given = f"python in {settings.path}"
     with waiting("asking the driver"):
         nvml = _ask_nvml()
     yield driver(nvml)
@@ -136,9 +148,8 @@ def _examine(python: str, environ: Mapping[str, str], *, given: bool) -> Iterato
         yield listed(nvml)
     if nvml.whole:
         yield visible(nvml, environ)
-    with waiting("importing torch, which takes seconds"):
-        packages = ask(python, environ)
-    yield installed(python, packages, interpreter.origin(python, environ, given=given))
+    python, packages = _chosen(python, environ)
+    yield installed(python, packages, interpreter.origin(python, environ, given))
     if isinstance(packages, Installed) and packages.torch is not None:
         yield torch(packages, nvml)
     with waiting("asking EGL for its devices"):
@@ -209,6 +220,16 @@ def visible(nvml: NvmlView, environ: Mapping[str, str]) -> Finding:
         return Finding("visible GPUs", FAIL, str(error))
     why = "CUDA_VISIBLE_DEVICES is not set" if given is None else f"as CUDA_VISIBLE_DEVICES={given}"
     return Finding("visible GPUs", OK, f"{names}; {why}")
+
+
+def _chosen(python: str | None, environ: Mapping[str, str]) -> tuple[str, Installed | str]:
+    """Returns the interpreter that runs use, `python` if not None, and its packages or the reason why they are unknown."""
+    try:
+        path = interpreter.default_python(environ) if python is None else interpreter.check_python(python)
+    except GmgError as error:
+        return python or "", str(error)
+    with waiting("importing torch, which takes seconds"):
+        return path, ask(path, environ)
 
 
 def ask(python: str, environ: Mapping[str, str]) -> Installed | str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +18,7 @@ from gmg_tui.results import report as data
 from gmg_tui.results import report_text as text
 from gmg_tui.results import table as tables
 from gmg_tui.results.report import ReportData
+from gmg_tui.scripts import interpreter
 from gmg_tui.session import STORE, TUNE, SessionEntry
 from gmg_tui.session.store.reader import open_store
 
@@ -53,7 +55,7 @@ def report(
     if as_json + (csv is not None) + (html is not None) > 1:
         raise GmgError("--json, --csv and --html are mutually exclusive; give one of them")
     if html is not None and find_spec("plotly") is None:
-        raise GmgError("--html needs plotly; get it with: pip install 'gmg-tui[report]'", 1)
+        raise GmgError(f"--html needs plotly; get it with: {interpreter.install_command(sys.executable, 'plotly')}", 1)
     if len(names) > 1:
         if best is not None:
             raise GmgError("--best orders the jobs of one session; give one name")

@@ -12,6 +12,7 @@ from pathlib import Path
 from gmg_tui.model import Versions
 from gmg_tui.model.errors import GmgError
 
+GENESIS = ("genesis-world", "torch")
 _ENVIRONMENTS = {"VIRTUAL_ENV": "virtualenv", "CONDA_PREFIX": "conda environment"}
 """Set by an activated environment; a virtualenv inside a conda environment takes precedence."""
 _ANSWER_S = 30.0
@@ -23,6 +24,11 @@ _COMPILERS = "quadrants", "gstaichi", "taichi"
 """Genesis' compiler as it is and was called; each version compiles its own kernels."""
 _FIND = "import importlib.util, sys; sys.exit(importlib.util.find_spec('genesis') is None)"
 _HELLO = "import sys; print(sys.version_info[0])"
+_INSTALLERS = """
+import importlib.util as u, os, sysconfig
+managed = sys.prefix == sys.base_prefix and os.path.exists(sysconfig.get_path("stdlib") + "/EXTERNALLY-MANAGED")
+print("managed" if managed else "pip" if u.find_spec("pip") else "none")
+"""
 
 
 def default_python(environ: Mapping[str, str]) -> str:
@@ -33,7 +39,8 @@ def default_python(environ: Mapping[str, str]) -> str:
     active = next((python for python in _active(environ) if os.access(python, os.X_OK)), None)
     if active is not None:
         return active
-    first = shutil.which("python", path=environ.get("PATH")) or sys.executable
+    found = (shutil.which(name, path=environ.get("PATH")) for name in ("python", "python3"))
+    first = next(filter(None, found), sys.executable)
     return first if _is_installed(first) and not _is_installed(sys.executable) else sys.executable
 
 
@@ -48,10 +55,10 @@ def _active(environ: Mapping[str, str]) -> dict[str, str]:
     return {str(Path(environ[name], "bin", "python")): name for name in _ENVIRONMENTS if environ.get(name)}
 
 
-def origin(python: str, environ: Mapping[str, str], *, given: bool = False) -> str:
-    """Returns the interpreter and why workers run it; `given` if by `--python`."""
-    if given:
-        return f"{python} (--python)"
+def origin(python: str, environ: Mapping[str, str], given: str | None = None) -> str:
+    """Returns the interpreter and why workers run it: `given` is the option or setting that chooses it, if one does."""
+    if given is not None:
+        return f"{python} ({given})"
     if (variable := _active(environ).get(python)) is not None:
         return f"{python} (the active {_ENVIRONMENTS[variable]}, {variable})"
     return f"{python} (gmg-tui's own)" if is_own(python) else python
@@ -120,9 +127,20 @@ def commit_of(folder: str) -> str | None:
     return done.stdout.strip() or None if done.returncode == 0 else None
 
 
-def install_command(python: str) -> str:
-    """The command that installs Genesis for that interpreter."""
-    return f"{python} -m pip install genesis-world torch"
+def install_command(python: str, *packages: str) -> str:
+    """Returns the command that installs packages for that interpreter, also without pip, as after `uv tool install`."""
+    words = " ".join(packages or GENESIS)
+    try:
+        found = ask(python, _INSTALLERS).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        found = b"pip"
+    if found == b"managed":  # by the system's packages (PEP 668)
+        return f"python3 -m venv .venv && . .venv/bin/activate && pip install {words}"
+    if found == b"pip":
+        return f"{python} -m pip install {words}"
+    if shutil.which("uv") is not None:
+        return f"uv pip install --python {python} {words}"
+    return f"{python} -m ensurepip && {python} -m pip install {words}"
 
 
 def ask(

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -95,6 +96,25 @@ def test_an_interpreter_that_fails_is_reported(tmp_path: Path) -> None:
     done = _doctor("--python", "absent")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("gmg-tui: --python absent")
+
+
+def test_the_interpreter_of_the_settings_is_the_one_that_is_checked(machine: dict[str, str], tmp_path: Path) -> None:
+    config = tmp_path / "config" / "gmg-tui" / "config.toml"
+    config.parent.mkdir(parents=True)
+    machine["XDG_CONFIG_HOME"] = str(config.parents[1])
+    link = tmp_path / "linked"
+    link.symlink_to(sys.executable)
+    config.write_text(f'python = "{link}"\n')
+    findings, _ = _findings(**machine)
+    assert findings["settings"]["result"] == str(config)
+    assert findings["python"]["result"].startswith(f"{link} (python in {config}), Python 3")
+    config.write_text('python = "absent"\n')
+    findings, status = _findings(**machine)
+    assert findings["python"]["result"].startswith(f"absent (python in {config}): --python absent: not a program")
+    assert status == 1
+    config.write_text("pithon = 1\n")
+    findings, status = _findings(**machine)
+    assert (findings["settings"]["verdict"], status) == ("FAIL", 1)
 
 
 _ONE, _TWO = NvmlView((_gpu(0),)), NvmlView((_gpu(0), _gpu(1)), driver="570")

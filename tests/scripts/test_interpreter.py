@@ -46,9 +46,25 @@ def test_why_an_interpreter_was_chosen_is_known(tmp_path: Path) -> None:
     conda = program(tmp_path / "conda" / "bin" / "python")
     active = {"CONDA_PREFIX": str(tmp_path / "conda"), "VIRTUAL_ENV": ""}
     assert interpreter.origin(conda, active) == f"{conda} (the active conda environment, CONDA_PREFIX)"
-    assert interpreter.origin(conda, active, given=True) == f"{conda} (--python)"
+    assert interpreter.origin(conda, active, "--python") == f"{conda} (--python)"
     assert interpreter.origin(sys.executable, {}) == f"{sys.executable} (gmg-tui's own)"
     assert interpreter.origin(conda, {}) == conda
+
+
+def test_the_command_that_installs_packages_works_without_pip_and_beside_the_systems_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def command(answer: str) -> str:
+        python = program(tmp_path / "python", f"#!/bin/sh\necho {answer}\n")
+        return interpreter.install_command(python, "plotly").replace(python, "PYTHON")
+
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert command("pip") == "PYTHON -m pip install plotly"
+    assert command("managed") == "python3 -m venv .venv && . .venv/bin/activate && pip install plotly"
+    assert command("none") == "PYTHON -m ensurepip && PYTHON -m pip install plotly"
+    program(tmp_path / "bin" / "uv")
+    assert command("none") == "uv pip install --python PYTHON plotly"
+    assert interpreter.install_command(sys.executable) == f"{sys.executable} -m pip install genesis-world torch"
 
 
 @pytest.mark.process

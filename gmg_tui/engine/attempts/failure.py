@@ -121,8 +121,8 @@ def _with_python(failure: Failure, spec: RunSpec) -> Failure:
     """Returns `failure` with the interpreter in its advice if that lacks a module."""
     if "No module named" not in failure.reason:
         return failure
-    python = interpreter.origin(spec.python, os.environ, given=spec.python_given)
-    what = "Genesis (pip install genesis-world torch)" if failure.kind is FailureKind.CONFIG else "it"
+    python = interpreter.origin(spec.python, os.environ, "--python" if spec.python_given else None)
+    what = "Genesis (gmg-tui doctor says how)" if failure.kind is FailureKind.CONFIG else "it"
     return failure._replace(advice=f"install {what} for {python}, or choose another interpreter with --python")
 
 

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 
 from gmg_tui.engine.launchers.launcher import PROGRAM, Launcher
 from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts import interpreter
 from gmg_tui.session import AGENT_MARK
 
 _ANSWER_TIMEOUT_S = 45.0
@@ -129,7 +130,7 @@ def main() -> None:
         error = "it has left the Ray cluster" if name else none
         answer = {"ok": True, "nodes": sorted(nodes)} if nodes and not name else {"error": error}
     except ImportError:
-        answer = {"error": "Ray is not installed here: pip install 'gmg-tui[ray]'"}
+        answer = {"error": f"Ray is not installed here: {interpreter.install_command(sys.executable, 'ray')}"}
     except Exception as problem:  # Ray has many
         answer = {"error": f"no cluster at {address}: {str(problem).strip().partition(chr(10))[0]}"}
     print(f"{AGENT_MARK}{json.dumps(answer)}", flush=True)

@@ -48,7 +48,7 @@ def test_a_port_in_use_is_reported_in_one_line() -> None:
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     monkeypatch.delitem(sys.modules, "gmg_tui.cli.metrics", raising=False)
-    assert "pip install 'gmg-tui[metrics]'" in in_process("metrics").stderr
+    assert "-m pip install prometheus_client" in in_process("metrics").stderr
 
 
 @pytest.mark.slow

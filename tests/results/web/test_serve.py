@@ -117,4 +117,4 @@ def test_without_textual_serve_the_extra_is_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delitem(sys.modules, "gmg_tui.cli.serve", raising=False)
     done = in_process("serve")
     assert done.returncode == 1
-    assert "pip install 'gmg-tui[serve]'" in done.stderr
+    assert "-m pip install textual-serve" in done.stderr
