@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gmg_tui.diagnosis.growth import Growth
 from gmg_tui.machine.cgroup import MemoryRoom
 from gmg_tui.model import GpuSample, Sign, Worker, WorkerState
-from gmg_tui.scripts.readers.broken import Broken
+from gmg_tui.model.curves import Broken
 
 
 class Limit(NamedTuple):

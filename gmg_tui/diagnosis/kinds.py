@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gmg_tui.diagnosis.facts import Facts, Past
 from gmg_tui.model import Phase, Severity, Sign, WorkerState, units
-from gmg_tui.scripts.readers.broken import Broken
+from gmg_tui.model.curves import Broken
 
 _FULL_PCT = 90.0
 _IDLE_PCT = 5.0

@@ -24,6 +24,18 @@ class Point(NamedTuple):
     value: float
 
 
+class Broken(NamedTuple):
+    """A metric that is NaN or infinite."""
+
+    value: float
+    finite: float | None
+    """Its last finite value; None if it never had one."""
+    at: str
+    """The progress at which it broke, such as `iteration 212`; empty if unknown."""
+    since: float = 0.0
+    """Unix time, seconds."""
+
+
 class Curve(Struct, frozen=True, omit_defaults=True):
     """A metric of one attempt, thinned evenly as it grows: the newest value is always there. All tuples are as long."""
 

@@ -13,9 +13,10 @@ from gmg_tui.diagnosis.facts import Facts, Limit
 from gmg_tui.diagnosis.growth import Growth
 from gmg_tui.diagnosis.kinds import KINDS
 from gmg_tui.diagnosis.watch import Watch
+from gmg_tui.engine.attempts.curves import Curves
 from gmg_tui.machine.cgroup import MemoryRoom
 from gmg_tui.model import GpuHealth, GpuSample, GpuTrouble, Phase, Progress, Severity, Sign, WorkerState
-from gmg_tui.scripts.readers.broken import BrokenMetrics
+from gmg_tui.scripts.probe.reports import Metric
 from gmg_tui.scripts.readers.overflows import Overflows
 from tests.workers import changed, texts, worker_of
 
@@ -106,13 +107,12 @@ def test_work_that_is_complete_must_end() -> None:
 
 
 def test_metrics_that_break_are_named_with_their_last_finite_value() -> None:
-    broken = BrokenMetrics()
-    for number, loss in enumerate([0.5, 0.25, math.nan, math.nan], 210):
-        broken.add(
-            {"loss": loss, "explained_variance": math.nan, "success": math.nan}, Progress(number, 1000, "iteration")
-        )
+    curves = Curves()
+    for step, loss in enumerate([0.5, 0.25, math.nan, math.nan], 210):
+        values = {"loss": loss, "explained_variance": math.nan, "success": math.nan}
+        curves.add([Metric(name, value, step, 1.0) for name, value in values.items()], "iteration")
     watch = Watch()
-    watch.update(Facts(1.0, _RUNNING, broken=broken.now))
+    watch.update(Facts(1.0, _RUNNING, broken=curves.broken))
     (alert,) = watch.alerts
     assert (alert.kind, alert.text) == ("nan", "loss NaN since iteration 212; last finite value 0.25")
     assert _raised(lambda now: Facts(now, _RUNNING, broken={}), 10) == {}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from gmg_tui.engine.clock import unix
-from gmg_tui.model import Curve, Point
+from gmg_tui.model import Broken, Curve, Point
 from gmg_tui.scripts.probe.reports import Metric
 
 MAX_NAMES = 256
@@ -18,10 +18,11 @@ MIN_INTERVAL_S = 1.0
 class _Points:
     """The points of one metric; the last one is replaced until it is far enough from the one before."""
 
-    __slots__ = ("count", "highest", "interval_s", "lowest", "points")
+    __slots__ = ("count", "finite", "highest", "interval_s", "lowest", "points")
 
     def __init__(self) -> None:
         self.points: list[Metric] = []
+        self.finite: float | None = None
         self.lowest: Metric | None = None
         self.highest: Metric | None = None
         self.count, self.interval_s = 0, MIN_INTERVAL_S
@@ -29,6 +30,7 @@ class _Points:
     def add(self, value: Metric) -> None:
         self.count += 1
         if math.isfinite(value.value):
+            self.finite = value.value
             if self.lowest is None or value.value < self.lowest.value:
                 self.lowest = value
             if self.highest is None or value.value > self.highest.value:
@@ -43,19 +45,34 @@ class _Points:
 
 
 class Curves:
-    """The curves of one attempt by name; of more than `MAX_NAMES` the first ones."""
+    """The curves of one attempt by name; of more than `MAX_NAMES` the first ones.
+
+    Attributes:
+        broken: The metrics that are not finite now, the first that broke first.
+    """
 
     def __init__(self) -> None:
+        self.broken: dict[str, Broken] = {}
         self._points: dict[str, _Points] = {}
 
-    def add(self, values: Iterable[Metric]) -> None:
-        """Adds values in the order in which they were reported."""
+    def add(self, values: Iterable[Metric], unit: str = "step") -> None:
+        """Adds values in the order in which they were reported; `unit` is that of their steps."""
         for value in values:
             if (points := self._points.get(value.name)) is None:
                 if len(self._points) >= MAX_NAMES:
                     continue
                 points = self._points[value.name] = _Points()
             points.add(value)
+            if math.isfinite(value.value):
+                self.broken.pop(value.name, None)
+            elif value.name not in self.broken:
+                at = f"{unit} {value.step:,}" if value.step is not None else ""
+                self.broken[value.name] = Broken(value.value, points.finite, at, unix(value.at))
+
+    @property
+    def newest(self) -> dict[str, float | None]:
+        """The newest value of each metric."""
+        return {name: of.points[-1].value for name, of in self._points.items()}
 
     def view(self) -> dict[str, Curve]:
         """Returns the curves by name."""

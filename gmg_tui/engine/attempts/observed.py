@@ -77,7 +77,7 @@ class Observed:
             ),
             room=self._room,
             vram_mib=readings.vram_mib,
-            broken=readings.reader.broken.now,
+            broken=readings.curves.broken,
             is_bar=readings.reader.is_bar,
             limit=Limit(unix(readings.started_clock) + timeout_s, "--timeout") if timeout_s is not None else None,
         )

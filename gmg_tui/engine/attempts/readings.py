@@ -104,17 +104,23 @@ class Readings:
         if block:
             self._ring.feed(block)
             if script_results.MARK in block:
-                self.reported.read(block)
-                self.reader.broken.add(self.reported.numbers, self.reader.progress)
+                self._add([(name, value, self._step) for name, value in self.reported.read(block).items()])
             self.reader.feed(block, time.monotonic())
             if metrics := self.reader.fresh_metrics():
-                self.reported.add(metrics)
-                done, now = self.reader.progress, time.monotonic()
-                step = int(done.done) if done is not None else None
-                self.curves.add(Metric(name, value, step, now) for name, value in metrics.items())
+                self.reported.add({name: value for name, value, _ in metrics})
+                self._add(metrics)
             if self.reader.had_progress:
                 self._remembered.meshes_written = True
             self._printed()
+
+    @property
+    def _step(self) -> int | None:
+        return int(self.reader.progress.done) if self.reader.progress is not None else None
+
+    def _add(self, metrics: Iterable[tuple[str, float, int | None]]) -> None:
+        """Adds printed metrics, each with its step, to the curves."""
+        now, unit = time.monotonic(), self.reader.progress.unit if self.reader.progress is not None else "step"
+        self.curves.add((Metric(*each, now) for each in metrics), unit)
 
     def poll(self) -> None:
         """Writes unfinished lines to the log file, shows them, and reads the probe's counts."""
@@ -247,7 +253,7 @@ class Readings:
             n_envs=self.n_envs,
             printed_envs=self.counts.n_envs or reader.n_envs,
             progress=reader.progress,
-            metrics={**reader.metrics, **self.reported.numbers},
+            metrics=self.curves.newest,
             had_progress=reader.had_progress,
             comparable=reader.running_s(self.ended_clock or time.monotonic()) >= SETTLE_S,
             gpu_util_mean_pct=meter.gpu_util_pct.value,

@@ -39,6 +39,8 @@ class Figures:
     """The last of what the script counts."""
     unit: str = "step"
     metrics: Mapping[str, float] = field(default_factory=dict)
+    step: int | None = None
+    """The script's step that the metrics are of, if their line names it."""
     phase: Phase | None = None
     """The phase that begins."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ _log = logging.getLogger(__name__)
 MARK = b"gmg:result "
 _MAX_BYTES = 1 << 20
 _MAX_LEVELS = 64
-_MAX_NUMBERS, _MAX_NAME = 64, 100
+_MAX_NAME = 100
 _INTEGERS = range(-(2**63), 2**64)
 """The integers of MessagePack."""
 _NO_OBJECT = (msgspec.MsgspecError, ValueError, RecursionError)
@@ -41,29 +42,30 @@ class Reported:
 
     Attributes:
         values: By name.
-        numbers: The newest of `values` that are numbers, at most `_MAX_NUMBERS`.
         trouble: The last line that was ignored, and the reason; None if there was none.
     """
 
     def __init__(self, names: set[str] | None = None) -> None:
         self._names = set() if names is None else names
         self.values: dict[str, Any] = {}
-        self.numbers: dict[str, float] = {}
         self.trouble: str | None = None
         self._sizes: dict[str, int] = {}
         self._size = 0
 
-    def read(self, block: bytes) -> None:
-        """Take the results in whole lines of output; a log's prefix may precede the mark."""
+    def read(self, block: bytes) -> dict[str, float]:
+        """Takes the results in whole lines of output, whose mark a log's prefix may precede, and returns the numbers among them."""
+        numbers: dict[str, float] = {}
         for text, meant in marked(block, MARK):
             try:
-                self.add(_encodable(json_object(text), _MAX_LEVELS))
+                numbers |= self.add(_encodable(json_object(text), _MAX_LEVELS))
             except _NO_OBJECT as error:
                 if meant:
                     self._ignore(f"a gmg:result line is no JSON object: {error}")
+        return numbers
 
-    def add(self, values: dict[str, Any]) -> None:
-        """Take results by name."""
+    def add(self, values: Mapping[str, Any]) -> dict[str, float]:
+        """Takes results by name, and returns the numbers that are kept."""
+        numbers: dict[str, float] = {}
         sizes = {name: len(name) + len(msgspec.json.encode(value)) for name, value in values.items()}
         for name, value in values.items():
             if name not in self._names and len(self._names) >= MAX_NAMES:
@@ -79,9 +81,8 @@ class Reported:
             self._size += size - self._sizes.get(name, 0)
             self._sizes[name], self.values[name] = size, value
             if isinstance(value, int | float) and not isinstance(value, bool) and len(name) <= _MAX_NAME:
-                self.numbers[name] = float(value)
-                if len(self.numbers) > _MAX_NUMBERS:
-                    del self.numbers[next(iter(self.numbers))]
+                numbers[name] = float(value)
+        return numbers
 
     def _ignore(self, why: str) -> None:
         if self.trouble is None:

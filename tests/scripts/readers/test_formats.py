@@ -134,7 +134,8 @@ def test_numbers_that_are_not_finite_replace_the_last_finite_one(line: str, metr
     reader.feed(b"Mean reward: 6\n|    ep_rew_mean     | 6          |\n", 1.0)
     reader.feed(line.encode() + b"\n", 2.0)
     assert metric is None or str(reader.metrics[metric]) == expected
-    assert str(reader.fresh_metrics().get(metric or "reward")) == (expected or "6.0")
+    newest = {name: value for name, value, _ in reader.fresh_metrics()}
+    assert str(newest.get(metric or "reward")) == (expected or "6.0")
 
 
 def test_number_formats_of_scripts() -> None:
@@ -180,8 +181,8 @@ def test_a_reader_uses_the_matches_of_a_pattern() -> None:
     assert reader.fps.settled == pytest.approx(15_500.0), "of the last ten seconds"
     assert (reader.state, reader.had_progress) == (WorkerState.RUNNING, True)
     assert reader.progress == Progress(20.0, 40.0, "step", 20.0, 1.0)
-    assert reader.fresh_metrics() == {"reward": 20.5}
-    assert reader.fresh_metrics() == {}
+    assert reader.fresh_metrics()[-1] == ("reward", 20.5, 20)
+    assert reader.fresh_metrics() == []
 
 
 def test_a_table_of_the_settings_describes_lines() -> None:

@@ -11,10 +11,10 @@ from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.scripts.genesis.output.failures import Failure, Tail, explain, uncaught
 from gmg_tui.scripts.genesis.output.genesis_lines import GenesisLines, Signs
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate, is_smoothed
-from gmg_tui.scripts.readers.broken import BrokenMetrics
 from gmg_tui.scripts.readers.formats import Format, FormatLines, PatternHint, ReportedLines, built_in
 from gmg_tui.scripts.readers.interface import Figures, LineReader
 from gmg_tui.scripts.readers.overflows import Overflows
+from gmg_tui.scripts.readers.pairs import PairLines
 
 _MAX_METRICS = 64
 _MAX_READ = 8192
@@ -84,7 +84,6 @@ class Reader:
         metrics: The newest of each named number.
         n_envs: Environments, as printed; None if they were not.
         is_complete: True once the script has ended by itself.
-        broken: The metrics that are not finite.
     """
 
     def __init__(
@@ -110,8 +109,11 @@ class Reader:
         self.n_envs: int | None = None
         self.genesis = GenesisLines(Signs(gpu_slot, rank=rank))
         self._described = [*map(FormatLines, formats)]
-        trainers = (FormatLines(row, built_in=True) for row in built_in().values())
-        self._readers: tuple[LineReader, ...] = (ReportedLines(), *self._described, self.genesis, *trainers)
+        trainers = [FormatLines(row, built_in=True) for row in built_in().values()]
+        known, bars = [each for each in trainers if not each.vague], [each for each in trainers if each.vague]
+        self._pairs, first = PairLines(), (ReportedLines(), *self._described, self.genesis)
+        self._readers: tuple[LineReader, ...] = (*first, *known, self._pairs, *bars)
+        self._trainers = range(len(first), len(first) + len(known))
         self._hint = PatternHint()
         self.is_complete = False
         self._rate = PrintedRate()
@@ -120,10 +122,9 @@ class Reader:
         """Amounts done, and their times (monotonic seconds)."""
         self._total = env_count.total_steps(args)
         self.pace = Pace()
-        self._fresh: dict[str, float] = {}
+        self._fresh: list[tuple[str, float, int | None]] = []
         self._tail = Tail()
         self._overflows = Overflows()
-        self.broken = BrokenMetrics()
         self._now = 0.0
         self._clock_known = started is not None
         self._running_s = 0.0
@@ -190,9 +191,9 @@ class Reader:
         """True if `fps` is the whole group's."""
         return self._rate_from < len(self._readers) and self._readers[self._rate_from].whole_group
 
-    def fresh_metrics(self) -> dict[str, float]:
-        """Returns the named numbers that have arrived since the last call."""
-        fresh, self._fresh = self._fresh, {}
+    def fresh_metrics(self) -> list[tuple[str, float, int | None]]:
+        """Returns the named numbers that have arrived since the last call, each with the script's step if it is known."""
+        fresh, self._fresh = self._fresh, []
         return fresh
 
     @property
@@ -230,10 +231,12 @@ class Reader:
         """Apply figures of the reader at `position`."""
         if figures.phase is not None:
             self._begin(figures.phase)
-        for metrics in (self.metrics, self._fresh) if figures.metrics else ():
-            metrics.update(figures.metrics)
-            while len(metrics) > _MAX_METRICS:
-                del metrics[next(iter(metrics))]
+        self.metrics.update(figures.metrics)
+        while len(self.metrics) > _MAX_METRICS:
+            del self.metrics[next(iter(self.metrics))]
+        is_trainer = position in self._trainers and (figures.done is not None or bool(figures.rates))
+        if is_trainer or (figures.metrics and position < self._trainers.stop):
+            self._pairs.is_off = True
         if figures.n_envs is not None and position <= self._envs_from:
             if self.n_envs not in (None, figures.n_envs):
                 self._rate.new_scene()
@@ -243,7 +246,8 @@ class Reader:
         if figures.done is not None and position <= self._progress_from:
             self._apply_progress(position, reader, figures)
         if figures.metrics:
-            self.broken.add(figures.metrics, self.progress)
+            step = figures.step if figures.step is not None or self.progress is None else int(self.progress.done)
+            self._fresh += [(name, value, step) for name, value in figures.metrics.items()]
 
     def _apply_rate(self, position: int, reader: LineReader, figures: Figures) -> None:
         if position < self._rate_from:
