@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from msgspec import Struct, structs
@@ -64,7 +64,7 @@ class Curve(Struct, frozen=True, omit_defaults=True):
 
     def best(self, name: str) -> Point | None:
         """Returns the highest value, or the lowest of a loss or an error; `name` is the metric's."""
-        return self.lowest if is_minimised(name) else self.highest
+        return best_of(name, (self.lowest, self.highest))
 
     def thinned(self, count: int) -> Curve:
         """Returns the curve with at most `count` points, the newest among them."""
@@ -82,6 +82,7 @@ def rank(name: str) -> int:
     return next((place for place, word in enumerate(_FIRST) if word in name.lower()), len(_FIRST))
 
 
-def is_minimised(name: str) -> bool:
-    """True if less is better of a metric with this name."""
-    return any(word in name.lower() for word in _MINIMISED)
+def best_of(name: str, points: Iterable[Point | None]) -> Point | None:
+    """Returns the first point with the highest value, of a loss or an error with the lowest; None without any."""
+    sign = -1 if any(word in name.lower() for word in _MINIMISED) else 1
+    return max((point for point in points if point is not None), key=lambda point: sign * point.value, default=None)

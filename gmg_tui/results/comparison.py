@@ -22,6 +22,7 @@ from gmg_tui.model.text import clean
 from gmg_tui.model.tried import SETTLE_S, comparable_rate
 from gmg_tui.results import table as tables
 from gmg_tui.results.column import Column, cell
+from gmg_tui.results.metric_summary import MAX_ROWS, Summary
 from gmg_tui.results.rate_change import BLOCK_S, Change, Measured, change
 from gmg_tui.results.report import ReportData, collect
 from gmg_tui.session import STORE, SessionEntry
@@ -39,6 +40,12 @@ _FIGURES: tuple[tuple[str, Callable[[list[float]], float], str, Callable[[float 
 )
 """Figures of attempts that are compared besides the rate: field, what sums up several, title and format."""
 _TITLES = {field: title for field, _, title, _ in _FIGURES}
+_METRIC_FIGURES: tuple[tuple[str, str, Callable[[Summary], Any]], ...] = (
+    ("last", "last", lambda of: of.mean),
+    ("band", "lowest to highest", lambda of: of.band),
+    ("best", "best", lambda of: of.best.value),
+    ("best_step", "at step", lambda of: of.best.step),
+)
 _FLAG = "yes"
 """The value of an option that has none."""
 
@@ -74,6 +81,7 @@ class Comparison:
         totals: The sum of each session's rates in `rows`; None in a sweep, and without any.
         unit: What a row is of: `slot`, `job` or `value`.
         figures: Start time and memory of each session, by the fields of their attempts.
+        metrics: The metrics of each session, by name.
         doubts: Why the rates cannot be compared, in one sentence each.
         changes: The change of the rate of each session but the first; None if unknown.
         remarks: The `doubts`, else the `changes`, then what to know of the sessions' rates, in one sentence each.
@@ -91,6 +99,7 @@ class Comparison:
             sum(of.values()) if of and not data.queued else None for data, of in zip(sessions, rates, strict=True)
         ]
         self.figures = [row for row in _rows(map(_figures, sessions)) if any(row.values)]
+        self.metrics = _rows({of.name: of for of in data.metrics} for data in sessions)
         self.doubts = list(self._doubts())
         known = blocks or [Blocks()] * len(sessions)
         first, *others = map(_measured, sessions, known)
@@ -167,6 +176,16 @@ class Comparison:
         return result
 
     @property
+    def metric_columns(self) -> list[Column[Row]]:
+        """The columns of the table of `metrics`."""
+        result = [Column[Row]("name", lambda row: row.name, "metric", priority=100, left=True)]
+        for index, data in enumerate(self.sessions):
+            for place, (name, title, value) in enumerate(_METRIC_FIGURES):
+                of, heading = partial(_of_metric, index, value), title if place else f"{data.name}: {title}"
+                result.append(Column(f"{name}_{index}", of, heading, priority=90 - index))
+        return result
+
+    @property
     def rate_rows(self) -> list[Row]:
         """A row for each slot, job or value, and the total of those that all sessions have."""
         common = [row.values for row in self.rows if None not in row.values]
@@ -177,6 +196,7 @@ class Comparison:
 
     def text(self, width: int | None, colour: bool) -> str:
         """All of it for the terminal, without a line end at the end; `width` and `colour` as in `tables.terminal`."""
+        shown = self.metrics[: None if width is None else MAX_ROWS]
         return "\n".join(
             [
                 *_clean(data.heading for data in self.sessions),
@@ -185,6 +205,7 @@ class Comparison:
                 "",
                 *tables.terminal(self.rate_columns, self.rate_rows, width=width, colour=colour, empty=True),
                 *(["", *tables.terminal(self.figure_columns, self.figures, width=width)] if self.figures else []),
+                *(["", *tables.terminal(self.metric_columns, shown, width=width)] if shown else []),
                 *_clean(["", *self.remarks] if self.remarks else []),
             ]
         )
@@ -215,6 +236,9 @@ class Comparison:
             "differences": [row._asdict() for row in self.differences],
             f"{self.unit}s": rows,
             "figures": [row._asdict() for row in self.figures],
+            "metrics": [
+                {"metric": row.name, "sessions": [of and of.as_json() for of in row.values]} for row in self.metrics
+            ],
             "changes": [{"session": data.name, **_change_json(of)} for data, of in later],
             "remarks": self.remarks,
         }
@@ -242,6 +266,10 @@ def _figures(data: ReportData) -> dict[str, float]:
 def _figure_text(index: int, row: Row) -> str:
     write = next(write for field, _, _, write in _FIGURES if field == row.name)
     return write(row.values[index])
+
+
+def _of_metric(index: int, value: Callable[[Summary], Any], row: Row) -> Any:
+    return None if row.values[index] is None else value(row.values[index])
 
 
 def _setting(index: int, row: Row) -> str:

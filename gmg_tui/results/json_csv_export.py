@@ -53,9 +53,11 @@ def _json(value: Any) -> bytes:
 
 def detailed(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:
     """The content of `detailed_results.json`: a job of the store on each line, in the order of `jobs`."""
-    between = b'{"jobs": [\n'
+    between, best = b'{"jobs": [\n', stored.best()
     for job in jobs:
-        yield between + encode(job_json(job, stored.attempts_of(job.number))).encode()
+        best_values = {name: point._asdict() for name, point in best.get(job.number, {}).items()}
+        whole = job_json(job, stored.attempts_of(job.number)) | {"best": best_values}
+        yield between + encode(whole).encode()
         between = b",\n"
     yield (between if between.startswith(b"{") else b"") + b"\n]}\n"
 

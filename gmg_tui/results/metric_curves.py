@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from itertools import islice
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from gmg_tui.model import Curve, JobRecord
 from gmg_tui.model.curves import rank
 from gmg_tui.results.column import Column, as_csv
 from gmg_tui.results.job_columns import moment
-from gmg_tui.session.store.reader import Stored
+from gmg_tui.results.metric_summary import settings
+from gmg_tui.session import STORE
+from gmg_tui.session.store.reader import Stored, open_store
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+    from gmg_tui.results.report import ReportData
+
+_Lines = dict[str, dict[str, list[list[Curve]]]]
+"""The curves of attempts of runs, by metric and label."""
+_MAX_PLACES = 400
 MAX_CHARTS = 24
 MAX_LINES = 60
 """Jobs in one chart; of more, the first ones."""
@@ -64,23 +74,90 @@ def charts(jobs: Iterable[JobRecord], stored: Stored, colours: tuple[str, ...]) 
 
     The attempts of a job are one line; where one attempt repeats steps of the one before, those of the later count.
     """
-    from plotly.graph_objects import Figure
+    lines: _Lines = {}
+    _add(lines, stored, ((job, job.name) for job in jobs))
+    yield from _figures(lines, colours)
 
-    lines: dict[str, dict[str, list[Curve]]] = {}
-    for job in list(jobs)[:MAX_LINES]:
+
+def compared(sessions: Iterable[ReportData], colours: tuple[str, ...]) -> Iterator[Figure]:
+    """Yields charts as `charts` does, with the mean and the band of the jobs of each session that have equal settings.
+
+    Raises `StoreError`.
+    """
+    lines: _Lines = {}
+    for data in sessions:
+        first: dict[object, str] = {}
+        for job in data.jobs:
+            first.setdefault(settings(job), job.name)
+        several = len(first) > 1
+        with open_store(data.folder / STORE) as stored:
+            named = ((job, f"{data.name} {first[settings(job)]}" if several else data.name) for job in data.jobs)
+            _add(lines, stored, named)
+    yield from _figures(lines, colours)
+
+
+def _add(lines: _Lines, stored: Stored, jobs: Iterable[tuple[JobRecord, str]]) -> None:
+    """Adds the curves of jobs, each with its label."""
+    for job, label in islice(jobs, MAX_LINES):
+        by_name: dict[str, list[Curve]] = {}
         for ran in stored.curves_of(job.number):
             for name, curve in ran.curves.items() if ran.rank == 0 else ():
-                lines.setdefault(name, {}).setdefault(job.name, []).append(curve)
+                by_name.setdefault(name, []).append(curve)
+        for name, curves in by_name.items():
+            lines.setdefault(name, {}).setdefault(label, []).append(curves)
+
+
+def _figures(lines: _Lines, colours: tuple[str, ...]) -> Iterator[Figure]:
+    from plotly.graph_objects import Figure
+
     for name in sorted(lines, key=lambda name: (rank(name), name))[:MAX_CHARTS]:
-        figure, all_curves = Figure(), [curve for curves in lines[name].values() for curve in curves]
-        by_step = all(None not in curve.steps for curve in all_curves)
-        for number, (job_name, curves) in enumerate(lines[name].items()):
-            steps, values = _joined(curves, by_step=by_step)
-            line = {"color": colours[number % len(colours)], "width": 1.5}
-            figure.add_scatter(x=steps, y=values, mode="lines", name=escape(job_name), line=line)
+        figure, every = Figure(), [curve for runs in lines[name].values() for curves in runs for curve in curves]
+        by_step = all(None not in curve.steps for curve in every)
+        for number, (label, runs) in enumerate(lines[name].items()):
+            joined, colour = [_joined(curves, by_step=by_step) for curves in runs], colours[number % len(colours)]
+            places, values = joined[0]
+            if len(joined) > 1:
+                places, values, lowest, highest = _band(joined)
+                edge = {"mode": "lines", "line": {"width": 0}, "showlegend": False, "hoverinfo": "skip"}
+                figure.add_scatter(x=places, y=highest, **edge)
+                figure.add_scatter(
+                    x=places,
+                    y=lowest,
+                    fill="tonexty",
+                    fillcolor="rgba({},{},{},0.2)".format(*bytes.fromhex(colour[1:])),
+                    **edge,
+                )
+            line = {"color": colour, "width": 1.5}
+            figure.add_scatter(x=places, y=values, mode="lines", name=escape(label), line=line)
         figure.update_layout(title={"text": escape(name), "x": 0}, showlegend=len(lines[name]) > 1)
         figure.update_xaxes(title_text="step" if by_step else "hours")
         yield figure
+
+
+def _band(
+    lines: Sequence[tuple[list[float], list[float]]],
+) -> tuple[list[float], list[float], list[float], list[float]]:
+    """Returns places, and there the mean, the least and the greatest value of all lines that reach so far."""
+    every = sorted({place for places, _ in lines for place in places})
+    every = sorted({*every[:: -(-len(every) // _MAX_PLACES)], every[-1]})
+    known = [[value for line in lines if (value := _at(place, *line)) is not None] for place in every]
+    return (
+        every,
+        [fmean(values) for values in known],
+        [min(values) for values in known],
+        [max(values) for values in known],
+    )
+
+
+def _at(place: float, places: list[float], values: list[float]) -> float | None:
+    """Returns the value of a line at a place, between two points on the line between them; None beyond its ends."""
+    after = bisect_left(places, place)
+    if after == len(places) or (not after and places[0] != place):
+        return None
+    if places[after] == place:
+        return values[after]
+    share = (place - places[after - 1]) / (places[after] - places[after - 1])
+    return values[after - 1] + share * (values[after] - values[after - 1])
 
 
 def _joined(curves: list[Curve], *, by_step: bool) -> tuple[list[float], list[float]]:
@@ -93,4 +170,5 @@ def _joined(curves: list[Curve], *, by_step: bool) -> tuple[list[float], list[fl
             for time, step, value in curve.points
         ]
         joined = {at: value for at, value in joined.items() if at < points[0][0]} | dict(points)
-    return list(joined), list(joined.values())
+    places = sorted(joined)
+    return places, [joined[place] for place in places]

@@ -31,6 +31,7 @@ from gmg_tui.model.tried import below_median
 from gmg_tui.model.worker import added_up
 from gmg_tui.results.column import Column, find, is_known, ranked
 from gmg_tui.results.job_columns import columns, results_of
+from gmg_tui.results.metric_summary import Summary, summaries
 from gmg_tui.session import ENGINE_DIED, STORE, Record, SessionEntry
 from gmg_tui.session.store.database import JobAttempt
 from gmg_tui.session.store.reader import Stored, open_store
@@ -75,6 +76,7 @@ class ReportData(Struct, frozen=True):
     attempts: dict[int, list[JobAttempt]]
     snapshot: Snapshot | None
     """The newest that was recorded."""
+    metrics: tuple[Summary, ...] = ()
 
     @property
     def tuning(self) -> Tuning | None:
@@ -263,7 +265,8 @@ def collect(entry: SessionEntry, stored: Stored) -> ReportData:
     elif entry.state == "ended":
         jobs = [_settled(job, entry.record) for job in jobs]
         snapshot = snapshot and entry.record.with_ends(snapshot)
-    return ReportData(entry.name, entry.folder, entry.state, session, until, jobs, attempts, snapshot)
+    metrics = tuple(summaries(jobs, stored.best()))
+    return ReportData(entry.name, entry.folder, entry.state, session, until, jobs, attempts, snapshot, metrics)
 
 
 def _settled(job: JobRecord, record: Record) -> JobRecord:

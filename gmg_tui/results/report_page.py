@@ -12,7 +12,7 @@ from plotly.graph_objects import Figure
 from plotly.offline import get_plotlyjs
 
 from gmg_tui.model import JobRecord, Tuning, WorkerState, units
-from gmg_tui.results import metric_curves
+from gmg_tui.results import metric_curves, metric_summary
 from gmg_tui.results import report_charts as charts
 from gmg_tui.results import table as tables
 from gmg_tui.results import tuning_text as tune_words
@@ -67,6 +67,7 @@ def _metrics(data: ReportData, stored: Stored) -> Iterator[str]:
     figures = [charts.plain_chart(figure) for figure in metric_curves.charts(data.jobs, stored, charts.COLOURS)]
     if figures:
         yield "<h2>Metrics</h2>"
+        yield tables.html(metric_summary.columns(data.metrics, "job" if data.queued else "worker"), data.metrics)
         yield from map(_chart, figures)
 
 
@@ -101,6 +102,8 @@ def comparison(made: Comparison) -> bytes:
         _chart(charts.rates(made)),
         tables.html(made.rate_columns, made.rate_rows),
         tables.html(made.figure_columns, made.figures) if made.figures else "",
+        *(["<h2>Metrics</h2>", tables.html(made.metric_columns, made.metrics)] if made.metrics else []),
+        *(_chart(charts.plain_chart(figure)) for figure in metric_curves.compared(made.sessions, charts.COLOURS)),
     ]
     title = " and ".join(data.name for data in made.sessions)
     return _filled(title, [data.heading for data in made.sessions], body)

@@ -10,7 +10,7 @@ from shlex import join
 
 from gmg_tui.model import Session, Severity, Snapshot, TrialState, Tuning, WorkerState, units
 from gmg_tui.model.text import clean
-from gmg_tui.results import report
+from gmg_tui.results import metric_summary, report
 from gmg_tui.results import table as tables
 from gmg_tui.results import tuning_text as tune_words
 from gmg_tui.results.job_columns import STYLES, columns
@@ -78,7 +78,20 @@ def render(data: ReportData, best: str | None, width: int | None, colour: bool) 
         lines.append("no jobs")
     elif kind == "job" or order != report.UNSORTED or len(chosen) < len(listed) or len(listed) > len(data.jobs):
         lines.append(clean(f"{what}, {order}".encode(errors="replace")))
+    lines += _metrics(data, width, colour)
     return "\n".join([*lines, *(clean(line.encode(errors="replace")) for line in _below(data))])
+
+
+def _metrics(data: ReportData, width: int | None, colour: bool) -> Iterator[str]:
+    """Yields a table of the metrics: on a terminal the first ones."""
+    listed = data.metrics[: None if width is None else metric_summary.MAX_ROWS]
+    if listed:
+        of_metrics = metric_summary.columns(listed, "of job" if data.queued else "of worker")
+        yield from ["", *tables.terminal(of_metrics, listed, width=width, colour=colour)]
+    if more := len(data.metrics) - len(listed):
+        yield f"and {units.count(more, 'other metric')}: --json or --csv metrics"
+    if listed:
+        yield ""
 
 
 def trials(tuning: Tuning, width: int | None, *, colour: bool) -> list[str]:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
-from gmg_tui.model import JobRecord, Series, Snapshot, WorkerState
+from gmg_tui.model import JobRecord, Point, Series, Snapshot, WorkerState
+from gmg_tui.model.curves import best_of
 from gmg_tui.session.store import database
 from gmg_tui.session.store.database import AttemptCurves, JobAttempt, MetricsRow, StoreError
 from gmg_tui.session.store.thinning import METRICS, combined
@@ -97,6 +98,17 @@ def open_store(path: Path) -> Iterator[Stored]:
         raise StoreError(f"{path}: the store holds a value that this gmg-tui does not know: {error}") from error
 
 
+class _Range(Struct):
+    lowest: Point | None = None
+    highest: Point | None = None
+
+
+class _Extremes(Struct):
+    """The part of `AttemptCurves` that is much faster to decode than its points."""
+
+    curves: dict[str, _Range] = {}
+
+
 class Stored:
     """The content of an open store. All reading raises `StoreError` as `open_store` does."""
 
@@ -146,6 +158,20 @@ class Stored:
             return []
         rows = self._db.execute("SELECT record FROM curves WHERE job = ? ORDER BY number, rank", (job,))
         return [msgspec.json.decode(record, type=AttemptCurves) for (record,) in rows]
+
+    def best(self) -> dict[int, dict[str, Point]]:
+        """Returns the best value of each metric over the attempts of each job that has any."""
+        jobs: dict[int, dict[str, Point]] = {}
+        decoder = msgspec.json.Decoder(_Extremes)
+        rows = (
+            self._db.execute("SELECT job, record FROM curves WHERE rank = 0") if database.has_curves(self._db) else ()
+        )
+        for number, record in rows:
+            best = jobs.setdefault(number, {})
+            for name, of in decoder.decode(record).curves.items():
+                if point := best_of(name, (best.get(name), of.lowest, of.highest)):
+                    best[name] = point
+        return jobs
 
     def metrics(self, points: int) -> list[MetricsRow]:
         """Returns the metrics of all slots, slot by slot and in order of time.

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from pathlib import Path
 
-from gmg_tui.model import Curve
+from msgspec import structs
+
+from gmg_tui.model import Curve, Point
 from gmg_tui.session.store.database import AttemptCurves
 from tests.cli.scripted import in_process
 from tests.results.report import stored
@@ -16,7 +19,9 @@ from tests.session.store.records import START
 
 def curve(steps: list[int | None], values: list[float]) -> Curve:
     times = tuple(START + number for number in range(len(steps)))
-    return Curve(times, tuple(steps), tuple(values), len(values))
+    points = [Point(*each) for each in zip(times, steps, values, strict=True) if math.isfinite(each[2])]
+    low, high = min(points, key=lambda point: point.value), max(points, key=lambda point: point.value)
+    return Curve(times, tuple(steps), tuple(values), len(values), low, high)
 
 
 async def test_metrics_over_time_as_csv_and_as_charts(tmp_path: Path) -> None:
@@ -38,3 +43,44 @@ async def test_metrics_over_time_as_csv_and_as_charts(tmp_path: Path) -> None:
     assert '"x":[0,10,30]' in text
     assert "<script>document.title" not in text
     assert text.index("Train") < text.index("document.title")
+
+
+async def _seeds(name: str, *rewards: list[float]) -> None:
+    """A session with a job for each list of rewards; the jobs have equal settings."""
+    jobs = [
+        structs.replace(job, values={}, last=structs.replace(job.last, given=(), metrics={"reward": values[-1]}))
+        for job, values in zip(stored.jobs(len(rewards)), rewards, strict=True)
+    ]
+    curves = [
+        AttemptCurves(job.number, 1, 0, "cpu0", {"reward": curve([*range(len(values))], values)})
+        for job, values in zip(jobs, rewards, strict=True)
+    ]
+    await stored.session(name, jobs, rows=curves)
+
+
+async def test_a_report_has_the_last_and_the_best_value_of_each_metric_with_its_step() -> None:
+    await _seeds("a", [1.0, 7.0, 5.0], [1.0, 2.0, 4.0])
+    lines = in_process("report", "a").stdout.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("metric"))
+    assert "mean of last  lowest to highest  best  at step" in lines[at]
+    assert lines[at + 1].split()[:7] == ["reward", "4.5", "4", "to", "5", "7", "1"]
+    first = json.loads(in_process("report", "a", "--json").stdout)["jobs"][0]
+    assert {name: first["best"]["reward"][name] for name in ("value", "step")} == {"value": 7.0, "step": 1}
+
+
+async def test_sessions_are_compared_by_their_metrics_with_mean_and_band_of_equal_runs(tmp_path: Path) -> None:
+    await _seeds("a", [1.0, 7.0, 5.0], [1.0, 2.0, 4.0])
+    await _seeds("b", [2.0, 3.0])
+    shown = " ".join(in_process("report", "a", "b").stdout.split())
+    assert "metric a: last lowest to highest best at step b: last best at step reward 4.5 4 to 5 7 1 3 3 1" in shown
+    (made,) = json.loads(in_process("report", "a", "b", "--json").stdout)["metrics"]
+    assert [(of["last"], of["runs"], of["best"], of["best_step"]) for of in made["sessions"]] == [
+        (4.5, 2, 7.0, 1),
+        (3.0, 1, 3.0, 1),
+    ]
+    page = tmp_path / "page.html"
+    in_process("report", "a", "b", "--html", str(page))
+    text = page.read_text()
+    assert '"y":[1.0,4.5,4.5]' in text, "the mean of both runs"
+    assert '"y":[1.0,2.0,4.0]' in text, "the lower edge of the band"
+    assert "tonexty" in text
