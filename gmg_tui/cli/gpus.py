@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable, Iterator
 from concurrent.futures import wait
 from typing import Any
 
 from gmg_tui.cli.printing import print_json, print_table, waiting
 from gmg_tui.machine.blocking_calls import begin
 from gmg_tui.machine.gpu import silence
+from gmg_tui.machine.gpu.free import process_text
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable
 from gmg_tui.machine.gpu.processes import describe
-from gmg_tui.machine.gpu.selection import unanswered
+from gmg_tui.machine.gpu.selection import slot_of, unanswered
 from gmg_tui.model import Gpu, GpuSample, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results.column import Column
@@ -27,7 +30,7 @@ def gpus(*, as_json: bool) -> int:
         print_json([row(*each) for each in read])
     else:
         silent = unanswered([(gpu.index, sample.error or "") for gpu, sample in read if not gpu.uuid])
-        print_table(COLUMNS, read, *filter(None, [silent if read else "the driver reports no GPU"]))
+        print_table(COLUMNS, read, *filter(None, [silent if read else "the driver reports no GPU"]), *_users(read))
     return 0
 
 
@@ -54,7 +57,7 @@ def read_all() -> list[_Read]:
 
 def row(gpu: Gpu, sample: GpuSample) -> dict[str, Any]:
     """A GPU, or a MIG instance with its GPU's index, in `gmg-tui gpus --json`; an unknown metric is None."""
-    processes = None if sample.processes is None else describe(sample.processes)
+    processes, now = None if sample.processes is None else describe(sample.processes), time.time()
     return {
         "index": gpu.index,
         **{field: getattr(gpu, field) or None for field in ("uuid", "name", "pci_bus_id")},
@@ -65,10 +68,26 @@ def row(gpu: Gpu, sample: GpuSample) -> dict[str, Any]:
         "throttle": sample.throttle,
         "processes": processes
         and [
-            {"pid": process.pid, "name": process.name, "memory_mib": _rounded(process.memory_mib)}
+            {
+                "pid": process.pid,
+                "name": process.name,
+                "memory_mib": _rounded(process.memory_mib),
+                "user": process.user,
+                "started": None if process.age_s is None else units.iso(now - process.age_s),
+                "session": process.session,
+            }
             for process in processes
         ],
     }
+
+
+def _users(read: Iterable[_Read]) -> Iterator[str]:
+    """Yields a line for each process on a GPU."""
+    for gpu, sample in read:
+        for process in describe(sample.processes or ()):
+            session = [f"session {process.session}"] if process.session is not None else []
+            idle = ["idle now"] if sample.gpu_util_pct == 0 and not process.graphics else []
+            yield f"{slot_of(gpu).name}: {', '.join([process_text(process), *session, *idle])}"
 
 
 def _rounded(value: float | None) -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +85,7 @@ def _row(entry: SessionEntry) -> dict[str, Any]:
         "host": session.spec.host or None,
         "engine_pid": session.engine_pid,
         "script": session.spec.script,
-        "started": datetime.fromtimestamp(session.began, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "started": units.iso(session.began),
         "folder": str(entry.folder),
         "workers": [as_plain(worker) for worker in entry.record.workers],
     }

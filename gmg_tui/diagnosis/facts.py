@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gmg_tui.diagnosis.growth import Growth
 from gmg_tui.machine.cgroup import MemoryRoom
-from gmg_tui.model import GpuSample, Sign, Worker, WorkerState
+from gmg_tui.model import GpuProcess, GpuSample, Sign, Worker, WorkerState
 from gmg_tui.model.curves import Broken
 
 
@@ -42,6 +42,8 @@ class Facts(NamedTuple):
     """True if a bar reports its progress, which may be for anything."""
     below_median_pct: float | None = None
     """Percent by which its rate is below the median of equal GPUs; None if it is not slow."""
+    others: tuple[GpuProcess, ...] = ()
+    """Processes on its GPU that are not this session's, described."""
     limit: Limit | None = None
     """The earlier one, if it has several."""
 

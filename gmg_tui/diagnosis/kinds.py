@@ -164,6 +164,16 @@ def _idle(facts: Facts, past: Past) -> Sign | None:
     return Sign("idle", f"the GPU is at {units.whole(util)} % while the worker runs", "w says what it waits for")
 
 
+def _shared(facts: Facts, past: Past) -> Sign | None:
+    used_mib: dict[str, float] = {}
+    for process in facts.others:
+        user = process.user or f"PID {process.pid}"
+        used_mib[user] = used_mib.get(user, 0.0) + (process.memory_mib or 0.0)
+    by = ", ".join(f"{user}: {units.mib(mib)}" for user, mib in used_mib.items())
+    text = f"{facts.worker.slot} is also used by {by}"
+    return Sign("shared", text, "--gpus free takes GPUs that nobody uses") if by else None
+
+
 def _slow(facts: Facts, past: Past) -> Sign | None:
     below_pct = facts.below_median_pct
     text = f"{below_pct or 0.0:.0f} % below the median of equal GPUs"
@@ -204,6 +214,7 @@ KINDS = {
         Kind("disk", _WARNING, "the disk is full or hangs", scope=_ATTEMPT),
         Kind("internal", _WARNING, "an error of gmg-tui itself", scope=_ATTEMPT),
         Kind("leftover", _WARNING, "processes outlive the script", scope=_ATTEMPT),
+        Kind("shared", _INFO, "others compute on its GPU too", _shared, after_s=3, clear_s=10),
         Kind("cache", _INFO, "Genesis' caches are locked, or were rebuilt", scope=_ATTEMPT),
         Kind("session", _INFO, "a signal, a notification or an option of the session"),
     )

@@ -120,6 +120,8 @@ class GpuProcess(Struct, frozen=True, omit_defaults=True):
     process, or none."""
     graphics: bool = False
     """True if it only draws."""
+    session: str | None = None
+    """The session of gmg-tui that it belongs to, whichever; None if unknown, as for other users' processes."""
 
     @property
     def own_pid(self) -> int | None:

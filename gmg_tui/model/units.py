@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 
 NOT_KNOWN = "–"
 """Stands for a value that is unknown yet."""
@@ -140,6 +141,17 @@ def seconds(text: str, *, bare: bool) -> float | None:
         return float(word) if bare else None
     parts = _DURATION.fullmatch(word)
     return sum(float(part) * _UNIT_S[unit] for unit, part in parts.groupdict("0").items()) if parts else None
+
+
+def iso(moment: float) -> str:
+    """Returns a moment (Unix seconds) as `2026-11-21T07:00:00Z`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
+
+
+def since(moment: float) -> str:
+    """Returns a moment (Unix seconds) in local time: `02:13`, with the date if it is more than a day ago."""
+    is_recent = time.time() - moment < 86400
+    return time.strftime("%H:%M" if is_recent else "%Y-%m-%d %H:%M", time.localtime(moment))
 
 
 def count(number: int, noun: str) -> str:

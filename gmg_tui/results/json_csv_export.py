@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +10,7 @@ import msgspec
 from msgspec import structs
 
 from gmg_tui.machine.files import write_atomic
-from gmg_tui.model import JobRecord, Session, Snapshot, Tuning, Worker, WorkerState, own_rates
+from gmg_tui.model import JobRecord, Session, Snapshot, Tuning, Worker, WorkerState, own_rates, units
 from gmg_tui.results.column import as_csv, cell
 from gmg_tui.results.job_columns import as_plain, columns, job_json
 from gmg_tui.session import LOGS, STORE, SUMMARY, TUNE
@@ -83,7 +82,7 @@ def summary(session: Session, snapshot: Snapshot) -> dict[str, Any]:
         "session": session.spec.name,
         "script": session.spec.script,
         "args": list(session.spec.args),
-        "started": datetime.fromtimestamp(session.began, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "started": units.iso(session.began),
         "elapsed_s": snapshot.elapsed_s,
         "total_fps": sum(printed) if printed else None,
         "total_fps_settled": sum(settled) if settled else None,

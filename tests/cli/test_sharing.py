@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
+import time
 import uuid
+from datetime import datetime
 
 import psutil
 import pytest
@@ -14,6 +17,7 @@ import pytest
 from gmg_tui import session as sessions
 from tests.cli.scripted import COMMAND, WORKER, environ, gmg
 from tests.nvml_sim import Process, Sim
+from tests.patience import wait_until
 
 _RUN = (WORKER, "--lines", "3", "--backend", "cuda")
 
@@ -55,7 +59,7 @@ def _waiting(sim: Sim, *options: str) -> subprocess.Popen[str]:
     command = [*COMMAND, "--headless", "--gpus", "free:3", "--wait", *options, *_RUN]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process = subprocess.Popen(command, env=environ(**sim.env()), **pipes)  # type: ignore[call-overload]
-    assert process.stderr.readline() == "gmg-tui: waiting for 1 free GPU; ctrl+c cancels\n"
+    assert process.stderr.readline() == "gmg-tui: 2 of 3 GPUs are free; waiting (ctrl+c cancels)\n"
     for slot in ("gpu0", "gpu1"):
         assert process.stderr.readline().startswith(f"gmg-tui: {slot}: ")
     return process  # type: ignore[no-any-return]
@@ -74,24 +78,38 @@ def test_a_run_that_waits_begins_when_a_gpu_becomes_free(sim: Sim) -> None:
     assert _slots(stdout) == {"gpu0", "gpu2", "gpu3"}
 
 
+def test_gpus_lists_users_with_command_memory_start_and_session(sim: Sim) -> None:
+    with subprocess.Popen(["sleep", "600"], env={**os.environ, "GMG_SESSION": "sim-7"}) as sleeping:
+        sim.gpus[3].processes, sim.gpus[3].gpu_util_pct = [Process(sleeping.pid, 31744)], 0
+        sim.write()
+        lines = gmg("gpus", **sim.env()).stdout.splitlines()[-3:]
+        (process,) = json.loads(gmg("gpus", "--json", **sim.env()).stdout)[3]["processes"]
+        sleeping.kill()
+    here = psutil.Process()
+    clock = r"\d\d:\d\d"
+    assert lines[0].startswith(f"gpu0: {here.username()}, ")
+    assert re.fullmatch(
+        rf"gpu3: {here.username()}, sleep 600, 31.0 GiB, since {clock}, session sim-7, idle now", lines[2]
+    )
+    assert (process["user"], process["session"], process["memory_mib"]) == (here.username(), "sim-7", 31744)
+    assert abs(datetime.fromisoformat(process["started"]).timestamp() - time.time()) < 600
+
+
+def test_a_plain_run_on_a_gpu_in_use_says_so(sim: Sim) -> None:
+    done = gmg("--headless", "--gpus", "0,", "--interval", "0.2", WORKER, "--lines", "120", "--rate", "10", **sim.env())
+    user = psutil.Process().username()
+    assert re.search(rf"^gpu0 .*gpu0 is also used by {user}: 31.0 GiB", done.stdout, re.MULTILINE), done.stdout
+    assert done.returncode == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_wait_can_be_cancelled_and_leaves_nothing(number: signal.Signals, sim: Sim, nothing_is_left: None) -> None:
     process = _waiting(sim)
     process.send_signal(number)
     process.communicate()
     assert process.returncode == (130 if number is signal.SIGINT else -number)
-    if number is signal.SIGKILL:
-        (engine,) = [each for each in psutil.process_iter() if str(sim.state) in _environ(each)]
-        engine.wait()
-    assert not list(sessions.sessions_folder().iterdir())
+    wait_until(lambda: not list(sessions.sessions_folder().iterdir()))
     assert gmg("--headless", "--gpus", "free:2", *_RUN, **sim.env()).returncode == 0
-
-
-def _environ(process: psutil.Process) -> dict[str, str] | tuple[str, ...]:
-    try:
-        return (*process.environ().values(),)
-    except psutil.Error:
-        return ()
 
 
 @pytest.mark.parametrize(

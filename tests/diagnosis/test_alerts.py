@@ -15,10 +15,10 @@ from gmg_tui.diagnosis.kinds import KINDS
 from gmg_tui.diagnosis.watch import Watch
 from gmg_tui.engine.attempts.curves import Curves
 from gmg_tui.machine.cgroup import MemoryRoom
-from gmg_tui.model import GpuHealth, GpuSample, GpuTrouble, Phase, Progress, Severity, Sign, WorkerState
+from gmg_tui.model import GpuHealth, GpuProcess, GpuSample, GpuTrouble, Phase, Progress, Severity, Sign, WorkerState
 from gmg_tui.scripts.probe.reports import Metric
 from gmg_tui.scripts.readers.overflows import Overflows
-from tests.workers import changed, texts, worker_of
+from tests.workers import changed, diagnosed, texts, worker_of
 
 _RUNNING = worker_of("gpu0", 0, WorkerState.RUNNING, attempt=1, attempt_started=0.0, start_s=10.0, output_bytes=9)
 _CAPACITY_MIB = 80_000.0
@@ -146,6 +146,14 @@ def test_gpus_that_idle_throttle_or_break() -> None:
     waiting = worker_of("gpu0", 0, WorkerState.WAITING)
     watch.update(Facts(0.0, waiting, _sample(9, health=health)))
     assert (texts(watch.alerts), watch.alerts[0].severity) == (("Xid 79: off the bus; PCIe x8",), Severity.ERROR)
+
+
+def test_a_gpu_that_others_use_too() -> None:
+    others = (GpuProcess(1, memory_mib=8192, user="ann"), GpuProcess(2, memory_mib=4096, user="ann"), GpuProcess(3))
+    worker = diagnosed(_RUNNING, _sample(30_000.0), others=others)
+    assert texts(worker.alerts) == ("gpu0 is also used by ann: 12.0 GiB, PID 3: 0 MiB",)
+    assert worker.alerts[0].severity is Severity.INFO
+    assert not diagnosed(_RUNNING, _sample(30_000.0)).alerts
 
 
 def test_signs_from_elsewhere_keep_their_beginning_and_live_ones_end_with_the_process() -> None:

@@ -17,7 +17,7 @@ from gmg_tui.engine.attempts.local_host import LocalHost
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.output.history import History, Point
 from gmg_tui.engine.output.lines import RingBuffer
-from gmg_tui.model import Alert, GpuSample, RunSpec, Session, Sign, Slot, WorkerState
+from gmg_tui.model import Alert, GpuProcess, GpuSample, RunSpec, Session, Sign, Slot, WorkerState
 from gmg_tui.model.text import clean
 from gmg_tui.scripts.torchrun import LOOPBACK, free_port
 
@@ -43,6 +43,7 @@ class EngineSlot:
         below_median_pct: How far the rate on it is below the median of equal GPUs; None if it is not slow.
         limit: When the session's allocation ends.
         collision: What it and another worker write; None if nothing.
+        others: The processes on its GPU that are not this session's.
     """
 
     def __init__(self, slot: Slot, index: int, count: int) -> None:
@@ -60,6 +61,7 @@ class EngineSlot:
         self.below_median_pct: float | None = None
         self.limit: Limit | None = None
         self.collision: Sign | None = None
+        self.others: tuple[GpuProcess, ...] = ()
         self._watch = Watch()
         self._watched: tuple[Worker | None, Attempt | None] = None, None
         """Whose alerts these are."""
@@ -145,6 +147,7 @@ class EngineSlot:
                 sample=self.sample,
                 below_median_pct=self.below_median_pct,
                 limit=min(limits, default=None),
+                others=self.others,
             )
         )
         if worker is not None:

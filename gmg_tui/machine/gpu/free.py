@@ -15,7 +15,6 @@ from gmg_tui.model.errors import GmgError
 _MAX_PROCESSES = 3
 _MAX_COMMAND = 60
 """Characters of a command line."""
-_DAY_S = 86400
 
 Read = Callable[[Slot], GpuSample]
 Pause = Callable[[str, Sequence[str]], None]
@@ -59,7 +58,8 @@ class FreeGpus:
                 return tuple(slot for slot in self._slots if slot.name in self._taken)
             if time.monotonic() >= until:
                 raise self._too_few(need, uses, wait_s)
-            text = f"waiting for {units.count(need - len(self._taken), 'free GPU')}; ctrl+c cancels"
+            free = min(need, len(self._slots) - len(uses))
+            text = f"{free} of {units.count(need, 'GPU')} {'is' if free == 1 else 'are'} free; waiting (ctrl+c cancels)"
             pause(text, [*([] if self._told else [text]), *self._news(uses)])
 
     def take(self, read: Read) -> dict[str, Use]:
@@ -76,8 +76,8 @@ class FreeGpus:
                     break
                 if slot.name not in self._taken and (use := self._try(slot, read)) is not None:
                     uses[slot.name] = use
-            if len(self._taken) < need and not (collect and self._leases.may_collect()):
-                self._leases.release(*(slot.gpu.uuid for slot in self._taken.values() if slot.gpu is not None))
+            if len(self._taken) < need and not (collect and self._leases.may_collect(map(_uuid, self._slots))):
+                self._leases.release(*map(_uuid, self._taken.values()))
                 self._taken.clear()
         finally:
             self._leases.end_choice()
@@ -85,14 +85,14 @@ class FreeGpus:
 
     def _try(self, slot: Slot, read: Read) -> Use | None:
         """Takes a GPU. Returns who uses it, if somebody does."""
-        assert slot.gpu is not None
-        if not self._leases.take(slot.gpu.uuid):
-            return use_of(read(slot), self._free_mib) or _lease_of(slot.gpu.uuid)
+        uuid = _uuid(slot)
+        if not self._leases.take(uuid):
+            return use_of(read(slot), self._free_mib) or _lease_of(uuid)
         use = use_of(read(slot), self._free_mib)  # now that no other session can start there
         if use is None:
             self._taken[slot.name] = slot
         else:
-            self._leases.release(slot.gpu.uuid)
+            self._leases.release(uuid)
         return use
 
     def _news(self, uses: Mapping[str, Use]) -> list[str]:
@@ -108,6 +108,10 @@ class FreeGpus:
         end = f" after {units.span(waited_s)}" if waited_s else "; --wait waits for them"
         first = f"--gpus {wanted}: {count}{end}"
         return GmgError("\n".join([first, *(f"  {name}: {use.text}" for name, use in uses.items())]), 1)
+
+
+def _uuid(slot: Slot) -> str:
+    return slot.gpu.uuid if slot.gpu is not None else ""
 
 
 def use_of(sample: GpuSample, free_mib: float, own: Set[int | None] = frozenset()) -> Use | None:
@@ -134,14 +138,8 @@ def process_text(process: GpuProcess) -> str:
         command = f"{command[: _MAX_COMMAND - 1]}…"
     texts = [process.user or hidden, command]
     texts += [units.mib(process.memory_mib)] if process.memory_mib is not None else []
-    texts += [f"since {since(time.time() - process.age_s)}"] if process.age_s is not None else []
+    texts += [f"since {units.since(time.time() - process.age_s)}"] if process.age_s is not None else []
     return ", ".join(filter(None, texts))
-
-
-def since(moment: float) -> str:
-    """Returns a moment (Unix seconds): `02:13`, with the date if it is more than a day ago."""
-    is_recent = time.time() - moment < _DAY_S
-    return time.strftime("%H:%M" if is_recent else "%Y-%m-%d %H:%M", time.localtime(moment))
 
 
 def _lease_of(uuid: str) -> Use:

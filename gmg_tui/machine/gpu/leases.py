@@ -12,6 +12,7 @@ import os
 import re
 import stat
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,7 +25,7 @@ _MAX_TRIES = 50
 _PAUSE_S = 0.01
 """Another process creates the file at this moment, or a cleaner has removed it."""
 _CHOOSING = "choosing"
-_COLLECTING = "collecting"
+_COLLECTING = "collecting-"
 _CHOICE_S = 5.0
 """Limit of the wait for another session's choice, which takes a fraction of it."""
 
@@ -83,13 +84,17 @@ class Leases:
         """Lets other sessions choose."""
         self.release(_CHOOSING)
 
-    def may_collect(self) -> bool:
-        """True if this session may hold some GPUs while it waits for more, as one at a time may: two could wait for ever."""
-        return self.take(_COLLECTING)
+    def may_collect(self, uuids: Iterable[str]) -> bool:
+        """True if this session may hold some of these GPUs while it waits for others: two that do could wait for ever."""
+        marks = [_COLLECTING + uuid for uuid in uuids]
+        if all(self.take(mark) for mark in marks):
+            return True
+        self.release(*marks)
+        return False
 
     def end_collecting(self) -> None:
         """Lets another session collect GPUs."""
-        self.release(_COLLECTING)
+        self.release(*(each for each in self._held if each.startswith(_COLLECTING)))
 
 
 def holders(uuid: str) -> tuple[int, ...]:

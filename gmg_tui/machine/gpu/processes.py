@@ -40,7 +40,7 @@ class _Descriptions:
         """When the processes being read were begun with, by PID; monotonic seconds."""
 
     def describe(self, processes: tuple[GpuProcess, ...]) -> tuple[GpuProcess, ...]:
-        """Returns `processes` with name, user, command and age; without these if unreadable, foreign or hung.
+        """Returns `processes` with name, user, command, age and session; without these if unreadable, foreign or hung.
 
         Never raises, and takes `_DESCRIBE_S` at most. Later calls skip a process that hangs.
         """
@@ -77,7 +77,17 @@ def _describe(process: GpuProcess) -> GpuProcess:
         age_s=time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[_START_FIELD]) / _TICKS_PER_S,
         command=_clean(" ".join(info["cmdline"] or ())),
         user=info["username"],
+        session=_session(process.pid),
     )
+
+
+def _session(pid: int) -> str | None:
+    """Returns the session in a process's environment, which only its user may read."""
+    with suppress(OSError):
+        for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            if variable.startswith(b"GMG_SESSION="):
+                return clean(variable.partition(b"=")[2]) or None
+    return None
 
 
 def _clean(text: str | None) -> str | None:

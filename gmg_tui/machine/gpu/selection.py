@@ -47,22 +47,22 @@ def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None, silen
     wanted = (gpus or "all").strip()
     number = wanted.removeprefix("free:")
     if wanted in ("all", "free"):
-        return tuple(map(_slot, allowed))
+        return tuple(map(slot_of, allowed))
     if number.isdecimal():
         left = f" (CUDA_VISIBLE_DEVICES={visible} leaves {len(allowed)} of {len(usable)})" if allowed != usable else ""
         if not 0 < int(number) <= len(allowed):
             there = f"there {'is' if len(allowed) == 1 else 'are'} {count(len(allowed), 'GPU')}{left}"
             texts = there, unanswered(silent), f"ask for at most {len(allowed)}, or use --cpu N"
             raise GmgError(f"--gpus {wanted}: {'; '.join(filter(None, texts))}")
-        return tuple(map(_slot, allowed[: int(number)] if wanted == number else allowed))
+        return tuple(map(slot_of, allowed[: int(number)] if wanted == number else allowed))
     chosen = _resolve(devices, silent, wanted.split(","), f"--gpus {wanted}")
     if not chosen:
         raise GmgError(f"--gpus {wanted!r}: give `all`, a count, `free`, or a list of indices or UUIDs such as 0,2")
     hidden = next((gpu for gpu in chosen if gpu not in allowed), None)
     if hidden is not None:
-        name = _slot(hidden).name
+        name = slot_of(hidden).name
         raise GmgError(f"--gpus {wanted}: CUDA_VISIBLE_DEVICES={visible} hides {name}; choose another or unset it")
-    return tuple(map(_slot, chosen))
+    return tuple(map(slot_of, chosen))
 
 
 def wants_free(gpus: str | None) -> bool:
@@ -105,7 +105,8 @@ def no_gpu(reason: str) -> GmgError:
     return GmgError(f"no GPU: {reason}; run on the CPU with --cpu N, or try `gmg-tui demo`")
 
 
-def _slot(gpu: Gpu) -> Slot:
+def slot_of(gpu: Gpu) -> Slot:
+    """Returns the slot of a GPU or MIG instance."""
     if gpu.mig_index is None:
         return Slot(f"gpu{gpu.index}", gpu)
     return Slot(f"gpu{gpu.index}-mig{gpu.mig_index}", gpu)
@@ -117,7 +118,7 @@ def _resolve(devices: tuple[Gpu, ...], silent: Silent, wanted: list[str], source
     for entry in filter(None, (entry.strip() for entry in wanted)):
         for gpu in _named(devices, silent, entry, source):
             if gpu in chosen:
-                raise GmgError(f"{source}: {entry} names {_slot(gpu).name} a second time; name each GPU once")
+                raise GmgError(f"{source}: {entry} names {slot_of(gpu).name} a second time; name each GPU once")
             chosen.append(gpu)
     return tuple(chosen)
 

@@ -158,6 +158,8 @@ def process_owner(process: GpuProcess) -> str:
     """Returns the owner: a worker of this session, somebody else, or not visible; a host's PID means nothing here."""
     if process.slot is not None:
         return f"{process.slot} worker"
+    if process.session is not None:
+        return f"session {process.session}"
     if process.foreign:
         return "host's PID"
     return "not ours" if process.user is not None else "not visible"

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from gmg_tui.machine.gpu import leases as leases_module
-from gmg_tui.machine.gpu.free import FreeGpus, process_text, since, use_of
+from gmg_tui.machine.gpu.free import FreeGpus, process_text, use_of
 from gmg_tui.machine.gpu.leases import Leases, holders
-from gmg_tui.model import Gpu, GpuProcess, GpuSample, Slot
+from gmg_tui.model import Gpu, GpuProcess, GpuSample, Slot, units
 from gmg_tui.model.errors import GmgError
 
 _ROUNDS = int(os.environ.get("GMG_RACES", "100"))
@@ -80,7 +80,7 @@ def test_a_gpu_is_free_without_compute_processes_and_with_little_memory_used(sam
 def test_processes_are_named_with_user_command_memory_and_start() -> None:
     started = time.time() - 7200
     process = GpuProcess(7, "python", 31744.0, "ann", "/home/ann/venv/bin/python train.py", age_s=7200.0)
-    assert process_text(process) == f"ann, python train.py, 31.0 GiB, since {since(started)}"
+    assert process_text(process) == f"ann, python train.py, 31.0 GiB, since {units.since(started)}"
     assert len(process_text(GpuProcess(7, command="x " * 500))) < 80
     many = GpuSample("A", processes=tuple(GpuProcess(pid, foreign=True) for pid in range(1, 6)))
     assert (use := use_of(many, 0.0)) is not None
@@ -108,15 +108,16 @@ def test_gpus_are_taken_as_they_become_free_and_changes_are_told_once() -> None:
 
     taken = gpus(2, leases).wait(lambda slot: reader(*in_use)(slot), 60.0, pause)
     assert names(taken) == ["gpu1", "gpu3"]
-    waiting = "waiting for 1 free GPU; ctrl+c cancels"
+    waiting = "1 of 2 GPUs is free; waiting (ctrl+c cancels)"
     assert told == [(waiting, waiting, *(f"gpu{index}: PID 1 of the host, 31.0 GiB" for index in range(3))), (waiting,)]
     assert other.take("GPU-0")
-    assert other.may_collect()
+    assert other.may_collect(["GPU-0"])
 
 
 def test_of_two_that_wait_for_several_gpus_one_collects() -> None:
     in_use, other, kept = {0}, Leases(), list[bool]()
-    assert other.may_collect()
+    assert other.may_collect(["GPU-3", "GPU-7"])
+    assert Leases().may_collect(["GPU-8"])
 
     def pause(text: str, lines: Sequence[str]) -> None:
         kept.append(not other.take("GPU-3"))
@@ -211,8 +212,9 @@ def test_what_another_user_has_put_there_is_not_used(shared_folder: Path, tmp_pa
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
 def test_users_lease_from_one_another(shared_folder: Path, tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        folder.chmod(folder.stat().st_mode | 0o055)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_mode & 0o055 != 0o055:
+            folder.chmod(folder.stat().st_mode | 0o055)
     codecs.lookup("ascii")  # the other user may not be able to import it
     leases = Leases()
     assert leases.take("GPU-0")

@@ -51,7 +51,9 @@ def test_a_row_has_the_keys_and_values_of_the_contract(sim: Sim) -> None:
         "power_limit_w": 700,
         "sm_clock_mhz": 1700,
         "throttle": ["power cap", "thermal"],
-        "processes": [{"pid": 2**31 - 1, "name": None, "memory_mib": 100}],
+        "processes": [
+            {"pid": 2**31 - 1, "name": None, "memory_mib": 100, "user": None, "started": None, "session": None}
+        ],
     }
     assert (rows[1]["gpu_util_pct"], rows[1]["power_w"], rows[1]["throttle"]) == (None, None, None)
 
