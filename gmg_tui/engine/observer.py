@@ -17,7 +17,6 @@ from gmg_tui.diagnosis.collisions import collisions, places, same_arguments
 from gmg_tui.diagnosis.facts import Limit
 from gmg_tui.engine import clock, speed
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
-from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.engine.output.history import STEP_S
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.records.session_files import SessionFiles
@@ -353,12 +352,9 @@ class Observer:
         """The metrics of the newest attempt on a slot over time, by name. Raises `GmgError`."""
         engine_slot = self._work.engine_slot(slot)
         worker = (engine_slot.lead or engine_slot).worker
-        match worker.newest if worker is not None else None:
-            case LocalAttempt() as attempt:
-                return attempt.readings.curves.view()
-            case RemoteAttempt() as attempt:
-                return await attempt.curves()
-        return {}
+        if worker is None or worker.newest is None or worker.attempt is None:
+            return {}
+        return await worker.newest.curves()
 
     async def details(self, slot: str) -> Details:
         """Returns the content of the details page. Raises `GmgError` if there is no such slot, or no job has run there."""

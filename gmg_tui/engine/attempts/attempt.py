@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from gmg_tui import model
 from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.engine.attempts.task import Task
-from gmg_tui.model import Details, Fps, Phase, Slot, Stacks, WorkerState
+from gmg_tui.model import Curve, Details, Fps, Phase, Slot, Stacks, WorkerState
 from gmg_tui.scripts.genesis.output.failures import Failure
 
 Report = Callable[[str | None], None]
@@ -172,6 +172,12 @@ class Attempt(Protocol):
 
     async def details(self) -> Details:
         """Returns its command line and environment. Raises `GmgError` if that is not available."""
+
+    def known_curves(self) -> dict[str, Curve]:
+        """Returns its metrics over time, by name, as far as they are known here."""
+
+    async def curves(self) -> dict[str, Curve]:
+        """Returns its metrics over time, by name. Raises `GmgError` if they are not available."""
 
     async def stacks(self) -> Stacks:
         """Returns the Python stacks of its first process, or why there are none. Raises `GmgError`."""

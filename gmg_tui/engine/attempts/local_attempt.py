@@ -28,7 +28,7 @@ from gmg_tui.engine.clock import unix
 from gmg_tui.engine.output.lines import RingBuffer
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable
 from gmg_tui.machine.process_tree import Table
-from gmg_tui.model import Details, Fps, GpuSample, Phase, Stacks, WorkerState, units
+from gmg_tui.model import Curve, Details, Fps, GpuSample, Phase, Stacks, WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import probe
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
@@ -382,6 +382,14 @@ class LocalAttempt:
         return Details(
             self.order.slot.name, launch.command, self._host.spec.cwd, env, unset, egl=launch.egl_note, attempts=()
         )
+
+    def known_curves(self) -> dict[str, Curve]:
+        """Returns its metrics over time, by name."""
+        return self.readings.curves.view()
+
+    async def curves(self) -> dict[str, Curve]:
+        """Returns its metrics over time, by name."""
+        return self.known_curves()
 
     async def stacks(self, count: int = 1) -> Stacks:
         """Returns the Python stacks of its first process, or why there are none; those of `count` moments."""

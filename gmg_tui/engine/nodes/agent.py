@@ -35,6 +35,8 @@ _FIRST_LEADER_GRACE_S = 60.0
 _STALL_GRACE_S = 60.0
 """Additional wait for a leader that is connected: the network may have stalled."""
 _CHECK_S = 1.0
+_CURVES_S = 60.0
+"""Seconds between two reports of an attempt's metrics over time, which are long."""
 _RESOLVE_TIMEOUT_S = 5.0
 """Time limit for resolving the names of other nodes."""
 
@@ -46,6 +48,7 @@ class AssignedAttempt:
 
     def __init__(self, assignment: Assignment, worker: Worker) -> None:
         self.assignment, self.worker = structs.replace(assignment, stop=None, signals=()), worker
+        self._curves_due = time.monotonic() + _CURVES_S
 
     def update(self, assignment: Assignment) -> None:
         """Applies the changes since the last assignment."""
@@ -58,13 +61,18 @@ class AssignedAttempt:
     def report(self) -> AttemptReport:
         """Returns the attempt at this moment."""
         worker, now = self.worker, time.monotonic()
+        has_ended = worker.concluded.is_set()
+        curves = {}
+        if worker.newest is not None and worker.attempt is not None and (has_ended or now >= self._curves_due):
+            self._curves_due, curves = now + _CURVES_S, worker.newest.known_curves()
         return AttemptReport(
             self.assignment.key,
             worker.view(worker.task.index, now),
             worker.result,
             worker.unready,
             worker.activity().shifted(-now) if worker.rank is not None else None,
-            worker.outcome if worker.concluded.is_set() else None,
+            worker.outcome if has_ended else None,
+            curves,
         )
 
 

@@ -48,6 +48,7 @@ class RemoteAttempt:
         self._preparing: asyncio.Task[Meeting | None] | None = None
         self._outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._report: AttemptReport | None = None
+        self._curves: dict[str, Curve] = {}
         self._away = False
         """True while its node is lost, and may come back with it."""
         self._has_begun = False
@@ -148,6 +149,7 @@ class RemoteAttempt:
         if report.activity is not None:
             report = structs.replace(report, activity=report.activity.shifted(now))
         self._report, self._away, self.unready = report, False, report.unready
+        self._curves = report.curves or self._curves
         view, newest = report.view, report.view.newest
         if newest.number and not self._has_begun:
             self._has_begun, self.life = True, Life.ALIVE
@@ -260,6 +262,10 @@ class RemoteAttempt:
     async def details(self) -> Details:
         """Returns its command line and environment, from the agent. Raises `GmgError`."""
         return await self._node.client.details(self.order.slot.name)
+
+    def known_curves(self) -> dict[str, Curve]:
+        """Returns its metrics over time as last reported."""
+        return self._curves
 
     async def curves(self) -> dict[str, Curve]:
         """Returns its metrics over time, from the agent. Raises `GmgError`."""

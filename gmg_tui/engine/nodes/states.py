@@ -39,6 +39,8 @@ class AttemptReport(Struct, frozen=True, omit_defaults=True):
     """Only for a rank. Moments are seconds before the report."""
     outcome: Outcome | None = None
     """None before its end."""
+    curves: dict[str, model.Curve] = {}
+    """Its metrics over time, now and then and at its end; empty in other reports."""
 
 
 class Report(Struct, frozen=True, omit_defaults=True):

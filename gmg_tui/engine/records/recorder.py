@@ -10,7 +10,6 @@ from typing import Any, Final
 from msgspec import structs
 
 from gmg_tui.engine import clock
-from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.notify import Notifications
 from gmg_tui.engine.workers.slot import EngineSlot
@@ -305,12 +304,12 @@ class Recorder:
 
     @staticmethod
     def _attempt(worker: Worker, attempt: Attempt, occupant: _Occupant) -> tuple[JobAttempt | AttemptCurves, ...]:
-        """The record of an attempt, and of its metrics over time if it runs on this machine and has any."""
+        """The record of an attempt, and of its metrics over time if it has any."""
         slot, rank = worker.slot, worker.rank.rank if worker.rank is not None else 0
         uuid = slot.gpu.uuid if slot.gpu is not None else None
         job, log, newest = occupant.record.number, occupant.logs.get(slot.name), worker.newest
         record = JobAttempt(job, slot.name, uuid, attempt, log, rank)
-        if isinstance(newest, LocalAttempt) and (curves := newest.readings.curves.view()):
+        if newest is not None and (curves := newest.known_curves()):
             return record, AttemptCurves(job, attempt.number, rank, slot.name, curves)
         return (record,)
 

@@ -9,7 +9,7 @@ from gmg_tui import session
 from gmg_tui.model import DdpSpec, WorkerState
 from gmg_tui.session.store import reader
 from tests.engine.harness import marks, program, running
-from tests.engine.nodes.fleets import SLOTS, agent, nodes, nothing_left, sweep_on_nodes
+from tests.engine.nodes.fleets import SLOTS, agent, nodes, nothing_left, on_nodes, sweep_on_nodes
 from tests.engine.test_groups import RANK
 from tests.patience import eventually
 
@@ -88,3 +88,14 @@ async def test_a_job_of_several_ranks_takes_slots_of_several_nodes() -> None:
         assert (await run.until_done()).finished == 1, await run.jobs()
     (record,) = reader.load_jobs(run.folder / session.STORE)
     assert record.slots == SLOTS[:3]
+
+
+async def test_metrics_of_jobs_on_nodes_are_in_the_store_of_the_session(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("for epoch in range(1, 4):\n    print(f'epoch {epoch}/3 loss {1 / epoch:.2f}')\n")
+    async with running(on_nodes(script=str(script))) as run:
+        await run.until(lambda _: all(run.worker(slot).state is WorkerState.FINISHED for slot in SLOTS))
+        assert (await run.client.curves("n2/cpu1"))["loss"].last == 0.33
+    with reader.open_store(run.folder / session.STORE) as stored:
+        curves = [ran.curves["loss"] for number in range(1, 5) for ran in stored.curves_of(number)]
+    assert [(curve.count, curve.lowest and curve.lowest.step) for curve in curves] == [(3, 3)] * 4
