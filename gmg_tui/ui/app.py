@@ -15,7 +15,7 @@ from textual.events import Event, InputEvent, Resize
 from textual.filter import LineFilter
 from textual.geometry import Size
 from textual.keys import format_key
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 
 from gmg_tui.model import Snapshot
 from gmg_tui.session.client import Source
@@ -158,20 +158,15 @@ class GmgApp(SessionApp, inherit_bindings=False):
     # Bindings and commands
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Whether `action` is available: permitted, with a terminal where it needs one, and meant on this screen."""
-        view = self.view
-        if not self.permits(action):
+        """True if `action` is possible in this session, and meant on this screen."""
+        if self.why_not(action):
             return False
         if self.screen_stack and self.screen is self.main and self.focused is not None and action in keys.TYPED_OVER:
             return False
-        below = (each for each in reversed(self.screen_stack) if not isinstance(each, ModalScreen))
-        screen = next(below, None)  # of the palette, the screen that it was opened on
+        pages = [each for each in self.screen_stack if isinstance(each, Page)]
         if action in {"queue", "tried"}:
-            opened = any(isinstance(page, Page) and action == page.OPENED_BY for page in self.screen_stack)
-            return not opened and (action == "tried" or view.queue is not None)
-        if action == "use_gpu" and view.queue is None:
-            return False  # only in a queue jobs wait for GPUs
-        return action not in keys.ON_WORKER or not isinstance(screen, Page)
+            return all(action != page.OPENED_BY for page in pages)
+        return action not in keys.ON_WORKER or not pages
 
     def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
         """Yields the actions of `screen` with keys, those without, and the themes."""

@@ -162,10 +162,6 @@ class Row:
         """Continues at `column`, or at the end of the text if it is further right."""
         return self.add(" " * min(column - self._used, self.room))
 
-    def right(self, text: str, column: int, style: str = "text") -> Self:
-        """Appends `text` so that it ends before `column`, for columns of numbers."""
-        return self.to(column - cell_len(safe(text))).add(text, style)
-
     def append(self, row: Row, *, click: OnClick | None = None) -> Self:
         """Appends another row, all of which can be clicked if `click` is given. There must be room for it."""
         self._left += [(text, style, click or own) for text, style, own in row._whole()]

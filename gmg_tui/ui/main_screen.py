@@ -10,6 +10,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.events import Key
+from textual.timer import Timer
 from textual.widgets import Input
 
 from gmg_tui.session import worker_log
@@ -24,6 +25,8 @@ from gmg_tui.ui.terminal import TrueSizeScreen
 from gmg_tui.ui.view import Tab, View
 from gmg_tui.ui.workers.grid import Grid
 
+_TYPING_S = 0.1
+"""Seconds after a key before the text is applied."""
 LOG_TAIL = 1000
 """Earlier lines to request when a worker is selected."""
 
@@ -39,18 +42,27 @@ class LineBar(Input):
     def __init__(self, name: str, value: str, placeholder: str, apply: Callable[[str], object]) -> None:
         super().__init__(value, placeholder=placeholder, compact=True, name=name)
         self.cursor_blink = False  # a blinking cursor is traffic on a slow line
-        self._apply = apply
+        self._apply, self._applied = apply, value
+        self._timer: Timer | None = None
 
     on_key = keys.act_in_order
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Apply the present text."""
+        """Apply the text after a pause: keys that are pasted come one by one."""
         event.stop()
-        self._apply(self.value)
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(_TYPING_S, self._apply_text)
+
+    def _apply_text(self) -> None:
+        if self.value != self._applied:
+            self._applied = self.value
+            self._apply(self.value)
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
         """Keep the text."""
         event.stop()
+        self._apply_text()
         await self.remove()
 
     async def action_quit(self) -> None:
@@ -61,7 +73,7 @@ class LineBar(Input):
     async def action_drop(self) -> None:
         """Drop the text."""
         self.value = ""
-        self._apply("")
+        self._apply_text()
         await self.remove()
 
 
@@ -112,8 +124,8 @@ class MainScreen(TrueSizeScreen[None]):
         if self.focused is None:
             event.stop()
             for each in keys.MAIN:
-                if event.key in keys.keys_of(each) and each.id != "back":
-                    self.app.say(f"{each.description}: not possible here.")
+                if event.key in keys.keys_of(each) and (reason := self.why_not(keys.action_of(each))):
+                    self.app.say(f"{each.description} is not possible: {reason}.")
 
     def on_screen_resume(self) -> None:
         """Catch up with what happened while another screen was on top."""
@@ -124,20 +136,20 @@ class MainScreen(TrueSizeScreen[None]):
         view = self._view
         if self.focused is not None:  # a text is typed
             return action in {"focus_next", "copy_text"}
-        match action:
-            case "mark":
-                return not view.maximized and self.app.check_action(action, parameters)
-            case "back":
-                log = self.log_view.sought
-                return bool(log.text or self.pane.can_go_back or view.maximized or view.marked or view.filter)
-            case "search_next":
-                return bool(self.log_view.sought.text)
-            case "fold_node":
-                return bool(view.nodes)
-            case "group_log":
-                return bool(view.snapshot.groups)
-            case _:
-                return True
+        if action == "back":
+            log = self.log_view.sought
+            return bool(log.text or self.pane.can_go_back or view.maximized or view.marked or view.filter)
+        return not self.why_not(action)
+
+    def why_not(self, action: str) -> str:
+        """Returns the reason why an action is not possible on this screen now; empty if it is."""
+        reasons = {
+            "mark": "the pane hides the workers, esc shows them" if self._view.maximized else "",
+            "search_next": "" if self.log_view.sought.text else "there is no search, / starts one",
+            "fold_node": "" if self._view.nodes else "the session has one machine",
+            "group_log": "" if self._view.snapshot.groups else "no worker is a rank of a group",
+        }
+        return reasons.get(action) or self.app.why_not(action)
 
     @property
     def palette(self) -> tuple[tuple[str, str, str], ...]:

@@ -150,11 +150,20 @@ class SessionApp(TerminalApp[Outcome], inherit_bindings=False):
 
         return self.push_screen(ConfirmScreen(question), answered)
 
-    def permits(self, action: str) -> bool:
-        """Whether `action` may be done at all: a read-only screen changes nothing, and a browser has no pager."""
-        if action == "log_pager":
-            return not self.web
-        return action not in keys.STEERING or not (self.view.readonly or self.view.over)
+    def forbidden(self, action: str) -> str:
+        """Returns the reason why an action is not possible on this screen at all; empty if it may be."""
+        view = self.view
+        if action == "log_pager" and self.web:
+            return "a browser has no pager"
+        if action in keys.STEERING and (view.readonly or view.over):
+            return "the session has ended" if view.over else "this screen is read-only"
+        return ""
+
+    def why_not(self, action: str) -> str:
+        """Returns the reason why an action is not possible in this session now; empty if it is."""
+        if action in {"queue", "use_gpu"} and self.view.queue is None:
+            return "only sweeps and tunings have a queue"
+        return self.forbidden(action)
 
     # Workers
 

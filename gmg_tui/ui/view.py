@@ -135,7 +135,7 @@ class View:
             return "No worker matches the filter. Esc shows all."
         if self.queue is not None and self.queue.ended:
             return f"All jobs have ended. Q shows them; `gmg-tui report {self.session.spec.name}` prints the results."
-        return "No job is running. Q shows the queue." if self.queue is not None else "There is no worker."
+        return "No job is running. Q shows the queue." if self.queue is not None else "There is no worker; q quits."
 
     @property
     def queue(self) -> Queue | None:

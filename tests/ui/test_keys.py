@@ -152,7 +152,10 @@ async def test_a_key_without_effect_shows_the_reason() -> None:
             await press(pilot, key)
             await play.sees(pilot, f"Nothing runs on gpu{number}.")
             await press(pilot, "down")
-        for key, text in (("Q", "Queue: not possible here."), ("n", "Next match: not possible here.")):
+        for key, text in (
+            ("Q", "Queue is not possible: only sweeps and tunings have a queue."),
+            ("n", "Next match is not possible: there is no search, / starts one."),
+        ):
             await press(pilot, key)
             await play.sees(pilot, text)
         assert asked(app.engine) == []

@@ -254,3 +254,10 @@ async def test_a_long_line_leaves_room_for_others() -> None:
         await play.sees(pilot, "before", "after", "characters)", "w" * 50)
         app.main.log_view.search("before")
         await play.sees(pilot, "match 1 of 1")
+
+
+async def test_a_worker_that_has_printed_nothing_says_so() -> None:
+    app = play.edited(log_lines=0)
+    app.engine.log = {}
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "gpu0 has printed nothing yet. Setup shows its command line.")

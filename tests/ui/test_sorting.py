@@ -118,7 +118,7 @@ async def test_sorting_by_fps_keeps_the_selection() -> None:
         assert app.view.slots == ("gpu1", "gpu3", "gpu0", "gpu2")
         assert app.view.selected == "gpu0"
         assert "sorted by FPS" in play.shown(app)
-        await press(pilot, "do:screen.sort_by('slot')")
+        await play.click(pilot, "  slot")
         assert app.view.slots == app.view.present
         assert "sorted" not in play.shown(app)
 

@@ -43,6 +43,8 @@ class LogView(Rows):
 
     def __init__(self) -> None:
         super().__init__()
+        self.empty = ""
+        """The text shown without lines."""
         self.source: tuple[str, Mapping[str, int]] = ("", NO_RANKS)
         """The name of the slot or group, and the group's ranks by slot."""
         self.pages = LogPages()
@@ -96,6 +98,8 @@ class LogView(Rows):
     def make_rows(self, width: int, height: int) -> list[Row]:
         """Returns the visible lines."""
         rows, match = self.rows, self._match
+        if not rows:
+            return [Row(width).add(f" {self.empty}", "dim")]
         lowest = self._back(Position(len(rows), 0), self._page)
         self._top = lowest if self.following else max(Position(0, 0), min(self._top, lowest))
         lines: list[Row] = []

@@ -82,7 +82,7 @@ class Page(TrueSizeScreen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Returns whether the action is available; on a read-only screen none that changes something is."""
-        return self.app.permits(action)
+        return not self.app.why_not(action)
 
     @property
     def palette(self) -> Sequence[tuple[str, str, str]]:

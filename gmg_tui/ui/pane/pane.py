@@ -140,7 +140,10 @@ class Pane(Vertical):
                 return PaneTab(
                     metrics,
                     lambda curves: metrics.show(
-                        curves or {}, self._facts(), self._waiting or "The script has reported no metric."
+                        curves or {},
+                        self._facts(),
+                        self._waiting
+                        or "The script has reported no metric. `gmg-tui guide other-scripts` says how it can.",
                     ),
                     partial(self._ask_metrics, metrics),
                 )
@@ -219,6 +222,10 @@ class Pane(Vertical):
             self._slot, self._failure = view.selected, ""
             self._answers.clear()
             self._poll()
+        is_silent = worker is not None and not worker.log_lines and not view.together
+        self.log_view.empty = (
+            f"{self._slot} has printed nothing yet. Setup shows its command line." if is_silent else ""
+        )
         self._tabs[view.tab].show(self._answers.get(view.tab))
         self._bar.update_rows()
 
@@ -294,7 +301,7 @@ class Pane(Vertical):
     def _no_processes(self, details: Details | None) -> str:
         slot = self._view.slot(self._slot)
         if slot is not None and slot.gpu is None:
-            return f"{self._slot} is a share of the CPU and has no GPU."
+            return f"{self._slot} is a share of the CPU and has no GPU. Metrics shows what its processes use."
         if details is None:
             return self._waiting
         missing = details.processes is None

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from rich.cells import cell_len
+
 from gmg_tui.model import GpuSample, WorkerState, total_fps, units
 from gmg_tui.results.column import Column
 from gmg_tui.results.live_columns import WORKERS, Live
 from gmg_tui.ui import worker_text
-from gmg_tui.ui.drawing import SIGNS, Piece, Row, load_style, share
+from gmg_tui.ui.drawing import SIGNS, OnClick, Piece, Row, load_style, share
 from gmg_tui.ui.header import states
-from gmg_tui.ui.slots import SlotView, in_trouble, severity
+from gmg_tui.ui.slots import Order, SlotView, in_trouble, severity
 from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.worker_text import Note
 from gmg_tui.ui.workers.rate_line import RateLine, line_rows
@@ -45,6 +47,19 @@ _WIDTHS: Final = {
     "memory_rss_mib": 9,
 }
 """Cells of a column, with one that stays empty beside the text."""
+
+
+_ORDERS: Final = {
+    "slot": Order.SLOT,
+    "state": Order.STATE,
+    "fps": Order.FPS,
+    "n_envs": Order.ENVS,
+    **dict.fromkeys(("gpu_util_pct", "cpu_pct"), Order.UTILISATION),
+    **dict.fromkeys(("memory", "memory_rss_mib"), Order.MEMORY),
+    "temperature_c": Order.TEMPERATURE,
+    "power_w": Order.POWER,
+}
+"""The orders of the columns that sort."""
 
 
 class Placed(NamedTuple):
@@ -128,19 +143,19 @@ def _time(entry: SlotView) -> str:
 
 
 def heading(placed: Sequence[Placed], width: int) -> Row:
-    """The row above the table."""
+    """The row above the table; a click on a heading sorts."""
     line = Row(width)
     for place in placed:
-        text = place.column.heading
-        _put(line, place, text if place.width > len(text) else "", "dim")
+        text, order = place.column.heading, _ORDERS.get(place.column.name)
+        click = ("screen.sort_by", order.value) if order is not None else None
+        _put(line, place, text if place.width > len(text) else "", "dim", click)
     return line
 
 
-def _put(line: Row, place: Placed, text: str, style: str) -> None:
-    if place.column.left:
-        line.to(place.start).add(text, style, limit=place.width - 1)
-    else:
-        line.right(text, place.start + place.width - 1, style)
+def _put(line: Row, place: Placed, text: str, style: str, click: OnClick | None = None) -> None:
+    end = place.start + place.width - 1
+    start = place.start if place.column.left else max(line.used, end - cell_len(text))
+    line.to(start).add(text, style, limit=end - start, click=click)
 
 
 def line_cells(placed: Sequence[Placed]) -> int:
