@@ -61,6 +61,7 @@ _NEXT_CLIENT_WAIT_S = 0.5
 """Seconds that it waits for another client after the last one."""
 _MAX_VIEWER_WAIT_S = 1.0
 """Limit of the workers' wait for an announced viewer."""
+_NVML_CLOSE_TIMEOUT_S = 4.0
 
 
 class Engine:
@@ -242,9 +243,14 @@ class Engine:
             await in_daemon_thread(shutil.rmtree, self._spec.folder, ignore_errors=True)
 
     async def _close_nvml(self) -> None:
+        """Shuts NVML down, unless the driver hangs."""
         nvml = self._hardware.nvml
-        if nvml is not None and (self._sampling is None or await asyncio.to_thread(self._sampling.stop)):
-            nvml.close()
+        if nvml is None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_NVML_CLOSE_TIMEOUT_S):
+                if self._sampling is None or await in_daemon_thread(self._sampling.stop):
+                    await in_daemon_thread(nvml.close)
 
     async def _close_clients(self) -> None:
         try:

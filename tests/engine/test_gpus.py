@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from gmg_tui.model import (
 from gmg_tui.session.protocol import Action
 from gmg_tui.session.store import reader
 from tests.nvml_sim import GPU_IS_LOST, Sim
+from tests.patience import LONG_S
 
 from .harness import program, running, spec_for, sweep_for
 
@@ -200,6 +202,18 @@ async def test_an_edit_during_preparation_applies_to_the_attempt(sim: Sim, ddp: 
         assert {worker.newest.args for worker in run.snapshot.workers} == {("--lines", "9")}
         if ddp is None:
             assert {worker.attempt for worker in run.snapshot.workers} == {2}
+
+
+async def test_a_driver_that_hangs_between_two_samples_does_not_hold_up_the_end(sim: Sim) -> None:
+    async with running(spec_for(*NEVER, gpus="0,", **ON_GPUS | {"interval_s": 60.0}), sim.env()) as run:
+        await run.until(lambda s: s.samples and run.worker("gpu0").pid)
+        sim.hangs = True
+        sim.write()
+        await run.client.end(kill=True)
+        await run.leave()
+        await asyncio.wait_for(run.process.wait(), LONG_S)
+        sim.hangs = False
+        sim.write()
 
 
 # GPUs on which every job fails at once are disabled, and the jobs run elsewhere or later
