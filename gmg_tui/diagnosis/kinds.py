@@ -106,7 +106,9 @@ def _nan(facts: Facts, past: Past) -> Sign | None:
     at = f" since {first.at}" if first.at else ""
     last = f"; last finite value {units.number(first.finite)}" if first.finite is not None else ""
     value = "NaN" if math.isnan(first.value) else "infinite"
-    return Sign("nan", f"{name}{more} {value}{at}{last}", "stop it, and continue from an earlier checkpoint")
+    return Sign(
+        "nan", f"{name}{more} {value}{at}{last}", "stop it, and continue from an earlier checkpoint", since=first.since
+    )
 
 
 def _matters(name: str, broken: Broken) -> bool:
@@ -199,6 +201,7 @@ KINDS = {
         Kind("unclean", _ERROR, "exit code 0 after an uncaught exception", scope=_ATTEMPT),
         Kind("collision", _ERROR, "two workers write the same file or folder", None, _ATTEMPT, clear_s=math.inf),
         Kind("leak", _WARNING, "VRAM or RAM grows steadily and will be full", _leak, clear_s=60),
+        Kind("checkpoint", _WARNING, "no checkpoint of earlier attempts can be read", scope=_ATTEMPT),
         Kind("memory", _WARNING, "RAM above 90 % of the machine or the cgroup", _memory, _ATTEMPT, 5, 30),
         Kind("done", _WARNING, "the work is complete, and the process has not ended for 60 s", _done, after_s=60),
         Kind("deadline", _WARNING, "a time limit comes before the end of the work", _deadline, after_s=60, clear_s=60),

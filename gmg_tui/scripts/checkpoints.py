@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import zipfile
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from gmg_tui.model import Checkpoint
+from gmg_tui.model import Attempt, Checkpoint
 
 MAX_KEPT = 20
 """Checkpoints of an attempt that are kept, the newest ones."""
@@ -26,6 +27,27 @@ def ledger(*lists: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
         by_path.pop(checkpoint.path, None)
         by_path[checkpoint.path] = checkpoint
     return tuple(by_path.values())[-MAX_KEPT:]
+
+
+def before_nan(attempt: Attempt) -> tuple[Checkpoint, ...]:
+    """Returns the checkpoints of an attempt from which another may continue: without those since a metric was NaN.
+
+    If it had saved none before, the one that it continued from is left out too: that leads to NaN.
+    """
+    nan = next((alert for alert in attempt.alerts if alert.kind == "nan"), None)
+    if nan is None:
+        return attempt.checkpoints
+    sound = [each for each in attempt.checkpoints if each.saved < nan.since]
+    if not any(each.saved >= attempt.started for each in sound):
+        sound = [each for each in sound if each.path != attempt.continued_from]
+    return tuple(sound)
+
+
+def unreadable(checkpoints: Sequence[Checkpoint]) -> str:
+    """Returns why none of a ledger can be continued from."""
+    newest = checkpoints[-1].path
+    why = "is incomplete or cannot be read" if Path(newest).exists() else f"is not on {socket.gethostname()}"
+    return f"it started from the beginning: {newest} {why}"
 
 
 def newest_intact(checkpoints: Sequence[Checkpoint]) -> Checkpoint | None:

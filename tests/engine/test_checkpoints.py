@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import structs
 
-from gmg_tui.model import Checkpoint, DdpSpec, RestartMode, RunSpec, WorkerState
-from gmg_tui.scripts.checkpoints import MAX_KEPT, ledger, newest_intact
+from gmg_tui.model import (
+    Alert,
+    AlertAction,
+    Attempt,
+    Checkpoint,
+    DdpSpec,
+    RestartMode,
+    RunSpec,
+    Severity,
+    WorkerState,
+)
+from gmg_tui.scripts.checkpoints import MAX_KEPT, before_nan, ledger, newest_intact
 from gmg_tui.session.protocol import Action
 
 from .harness import program, running, spec_for, sweep_for
@@ -65,6 +76,53 @@ async def test_a_truncated_checkpoint_is_passed_over(tmp_path: Path) -> None:
     async with running(spec(script(tmp_path, cut))) as run:
         await run.until_state("cpu0", WorkerState.FINISHED)
         assert b"from 2\n" in run.output("cpu0")
+
+
+async def test_an_attempt_that_can_read_no_checkpoint_says_so(tmp_path: Path) -> None:
+    gone = _SCRIPT.replace("os.kill(", "[os.remove(f'out/model_{each}.pt') for each in range(step + 1)] and os.kill(")
+    async with running(spec(script(tmp_path, gone), max_restarts=1)) as run:
+        worker = await run.until_state("cpu0", WorkerState.FAILED)
+        (alert,) = (each for each in worker.alerts if each.kind == "checkpoint")
+        assert alert.text == (
+            f"it started from the beginning: {tmp_path}/out/model_2.pt is not on {socket.gethostname()}"
+        )
+
+
+_NAN = """
+import os, sys, time
+from torch.serialization import save
+first = int(sys.argv[-1].rpartition("_")[2].partition(".")[0]) + 1 if "--resume" in sys.argv else 0
+os.makedirs("out", exist_ok=True)
+for step in range(first, 6):
+    loss = "nan" if step >= 3 and not os.path.exists(f"out/seen-{first}") and first < 2 else 0.5
+    save(b"content", f"out/model_{step}.pt")
+    print(f"step {step} loss={loss}", flush=True)
+    if loss == "nan":
+        open(f"out/seen-{first}", "w").close()
+        time.sleep(0.1)
+        for later in (6, 7):
+            save(b"content", f"out/model_{later}.pt")
+        time.sleep(1000)
+    time.sleep(0.1)
+"""
+
+
+async def test_after_nan_the_next_attempt_continues_from_before_it(tmp_path: Path) -> None:
+    given = spec(script(tmp_path, _NAN), restart=RestartMode.NEVER, on={"nan": AlertAction.RESTART})
+    async with running(given) as run:
+        worker = await run.until_state("cpu0", WorkerState.FINISHED)
+        assert worker.attempt == 2
+        assert worker.newest.continued_from == str(tmp_path / "out/model_3.pt")
+
+
+def test_a_checkpoint_that_leads_to_nan_is_not_used_again() -> None:
+    saved = tuple(Checkpoint(f"/model_{number}.pt", float(number)) for number in range(4))
+    nan = Alert("nan", Severity.ERROR, "loss NaN", 12.0)
+    again = Attempt(2, started=10.0, checkpoints=saved, continued_from="/model_3.pt", alerts=(nan,))
+    assert before_nan(again) == saved[:3]
+    more = structs.replace(again, checkpoints=(*saved, Checkpoint("/new.pt", 11.0), Checkpoint("/bad.pt", 12.5)))
+    assert [each.path for each in before_nan(more)][-2:] == ["/model_3.pt", "/new.pt"]
+    assert before_nan(structs.replace(more, alerts=())) == more.checkpoints
 
 
 async def test_a_restart_by_key_continues_and_without_a_checkpoint_the_arguments_stay(tmp_path: Path) -> None:

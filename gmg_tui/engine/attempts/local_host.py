@@ -31,7 +31,7 @@ from gmg_tui.machine.process_tree import Scans
 from gmg_tui.model import Checkpoint, Gpu, Session, Slot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import probe, torchrun
-from gmg_tui.scripts.checkpoints import newest_intact
+from gmg_tui.scripts.checkpoints import newest_intact, unreadable
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.genesis.environ import Environment, threads_each, worker_environment
 from gmg_tui.scripts.genesis.phase_times import PhaseTimes
@@ -79,6 +79,8 @@ class Launch(NamedTuple):
     """NVML index of the slot's GPU; None on a CPU slot."""
     continued_from: str | None = None
     """The path of the checkpoint that its arguments name; None if it starts from the beginning."""
+    not_continued: str | None = None
+    """The reason that it starts from the beginning although there are checkpoints."""
     given: tuple[str, ...] = ()
     """The arguments with only the job's values filled in, which are the same for all workers that do the same."""
     given_env: Mapping[str, str] = MappingProxyType({})
@@ -213,7 +215,7 @@ class LocalHost:
             note = "a CPU slot: Genesis takes the first EGL device that works"
         values = {**values_for(slot, task.index, task.count, gpu_index), **task.values}
         args, env = tuple(fill(arg, values) for arg in order.args), order.env
-        checkpoint = await self._checkpoint(task, report)
+        checkpoint, not_continued = await self._checkpoint(task, report)
         if checkpoint is not None:
             resume_values = {**values, **checkpoint_values(Path(checkpoint.path))}
             args += tuple(fill(arg, resume_values) for arg in task.resume_args)
@@ -264,19 +266,18 @@ class LocalHost:
             note,
             gpu_index,
             checkpoint.path if checkpoint is not None else None,
+            not_continued,
             given=tuple(fill_some(arg, task.own_values) for arg in order.args),
             given_env={name: fill_some(value, task.own_values) for name, value in env.items()},
         )
 
-    async def _checkpoint(self, task: Task, report: Report) -> Checkpoint | None:
-        """Returns the checkpoint from which an attempt continues."""
+    async def _checkpoint(self, task: Task, report: Report) -> tuple[Checkpoint | None, str | None]:
+        """Returns the checkpoint from which an attempt continues, or why it continues from none that there are."""
         if not task.resume_args or not task.checkpoints:
-            return None
-        saved = task.checkpoints
-        found = await self.from_disk("the disk with the checkpoints", lambda: newest_intact(saved), report, saved)
-        if found is None:
-            _log.warning("no checkpoint of %s can be read: the attempt starts from the beginning", saved[-1].path)
-        return found
+            return None, None
+        saved, disk = task.checkpoints, "the disk with the checkpoints"
+        found = await self.from_disk(disk, lambda: newest_intact(saved) or unreadable(saved), report, saved)
+        return (None, found) if isinstance(found, str) else (found, None)
 
     def _simulation(self) -> dict[str, str]:
         """Returns the variables by which simulated workers report their use of the GPUs."""

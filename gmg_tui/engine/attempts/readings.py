@@ -305,6 +305,10 @@ class Readings:
 
     def signs(self, state: WorkerState, now: float) -> Iterator[Sign]:
         """Yields what is wrong with its output and its end; `now` is monotonic seconds."""
+        if self.launch.not_continued is not None:
+            yield Sign(
+                "checkpoint", self.launch.not_continued, "on several machines, save to a disk that all of them see"
+            )
         if self.unclean is not None:
             yield Sign("unclean", f"exit code 0 after {self.unclean}", "see the end of its log")
         if self.fault is not None:

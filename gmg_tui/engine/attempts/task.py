@@ -8,6 +8,7 @@ from typing import Self
 
 from gmg_tui.jobs.argument_placeholders import JOB_NAMES
 from gmg_tui.model import Checkpoint, JobRecord, Rank, RunSpec, Slot, SweepSpec
+from gmg_tui.scripts.checkpoints import before_nan
 from gmg_tui.scripts.torchrun import Meeting
 
 
@@ -59,7 +60,7 @@ class Task:
             cards=cards,
             timeout_s=(spec.sweep or SweepSpec()).timeout_s,
             resume_args=spec.resume_args,
-            checkpoints=job.last.checkpoints,
+            checkpoints=before_nan(job.last),
             first_attempt=job.last.number + 1,
             job=job.number,
             name=job.name,

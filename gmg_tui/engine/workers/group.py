@@ -107,7 +107,7 @@ class Group:
             self._attempt, self.stuck = _Attempt(), None
             records = [worker.attempt for worker in self.workers]
             saved = checkpoints.ledger(
-                self._task.checkpoints, *(each.checkpoints for each in records if each is not None)
+                self._task.checkpoints, *(checkpoints.before_nan(each) for each in records if each is not None)
             )
             for worker, due in zip(self.workers, self._due, strict=True):
                 worker.task = replace(worker.task, checkpoints=saved)

@@ -19,6 +19,7 @@ from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
 from gmg_tui.model import NO_ATTEMPT, Alert, AlertAction, Details, Fps, GpuSample, Phase, Stacks, WorkerState
+from gmg_tui.scripts.checkpoints import before_nan
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Meeting
 
@@ -119,7 +120,7 @@ class Worker:
         if self.newest is not None and self._group is None:
             number = self.newest.order.number + 1
         if self._group is None and (last := self.attempt) is not None:
-            self.task = replace(self.task, checkpoints=last.checkpoints)
+            self.task = replace(self.task, checkpoints=before_nan(last))
         order = Order(self.slot, self.task, number, self.args, self.env)
         attempt = self._attempt = self._workplace.attempt(self._engine_slot, order, self)
         self._wait()
