@@ -36,6 +36,8 @@ class Hardware:
     """The names of chosen slots that no group takes."""
     leases: Leases = field(default_factory=Leases)
     """Those of its GPUs."""
+    awaited: FreeGpus | None = None
+    """Takes those of its GPUs that were in use at the start of a sweep; None if it has all."""
 
     @classmethod
     def find(cls, spec: RunSpec, pause: Pause) -> Self:
@@ -48,17 +50,18 @@ class Hardware:
             slots, idle = grouped(selection.cpu_slots(1 if own_ranks else spec.cpu), spec)
             return cls(slots, None, idle=idle)
         nvml, gpus, visible = _driver(spec)
-        chosen, leases = selection.slots(gpus, spec.gpus, visible, nvml.silent), Leases()
+        chosen, leases, awaited = selection.slots(gpus, spec.gpus, visible, nvml.silent), Leases(), None
         if selection.wants_free(spec.gpus):
-            chosen = _free(chosen, spec, nvml, leases, pause)
+            chosen, awaited = _free(chosen, spec, nvml, leases, pause)
         slots, idle = grouped(chosen, spec)
         leases.release(*(slot.gpu.uuid for slot in chosen if slot.gpu is not None and slot not in slots))
         left_out = selection.left_out(nvml.silent, spec.gpus, visible)
         if spec.sweep is not None and spec.sweep.per_gpu > 1:
             numbers = range(1, spec.sweep.per_gpu + 1)
             slots = tuple(structs.replace(slot, name=f"{slot.name}-{number}") for slot in slots for number in numbers)
-        hardware = cls(slots, nvml, (left_out,) if left_out else (), idle, leases)
-        hardware.take_leases()
+        hardware = cls(slots, nvml, (left_out,) if left_out else (), idle, leases, awaited)
+        if not selection.wants_free(spec.gpus):
+            hardware.take_leases()
         return hardware
 
     def on_node(self, node: str) -> Self:
@@ -95,10 +98,16 @@ def _driver(spec: RunSpec) -> tuple[Driver, tuple[Gpu, ...], str | None]:
     return nvml, gpus, allocation.visible(os.environ, len(indices))
 
 
-def _free(slots: tuple[Slot, ...], spec: RunSpec, nvml: Driver, leases: Leases, pause: Pause) -> tuple[Slot, ...]:
-    """Returns the slots whose GPUs are free, once there are enough. Raises `GmgError`."""
+def _free(
+    slots: tuple[Slot, ...], spec: RunSpec, nvml: Driver, leases: Leases, pause: Pause
+) -> tuple[tuple[Slot, ...], FreeGpus | None]:
+    """Returns the slots whose GPUs are free, once there are enough.
+
+    A sweep that may wait begins with one, and has all slots: it takes the others as they become free. Raises `GmgError`.
+    """
+    number, wait_s = selection.number_of_free(spec.gpus or ""), spec.wait_s or 0.0
     if spec.simulate is not None:
-        return slots[: selection.number_of_free(spec.gpus or "")]
+        return slots[:number], None
 
     def read(slot: Slot) -> GpuSample:
         gpu = slot.gpu
@@ -108,8 +117,10 @@ def _free(slots: tuple[Slot, ...], spec: RunSpec, nvml: Driver, leases: Leases, 
         except NvmlUnavailable as error:
             return GpuSample(gpu.uuid, error=str(error))
 
-    free = FreeGpus(slots, selection.number_of_free(spec.gpus or ""), spec.free_mib, leases)
-    return free.wait(read, spec.wait_s or 0.0, pause)
+    free = FreeGpus(slots, number, spec.free_mib, leases, read)
+    grows = wait_s > 0 and spec.sweep is not None and spec.tune is None
+    taken = free.wait(1 if grows else number or 1, wait_s, pause)
+    return (slots, free) if grows and not free.complete else (taken, None)
 
 
 def grouped(slots: tuple[Slot, ...], spec: RunSpec) -> tuple[tuple[Slot, ...], tuple[str, ...]]:

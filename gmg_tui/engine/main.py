@@ -173,7 +173,10 @@ class Engine:
             scheduler = PlainScheduler(slots, workplace, recorder)
         else:
             queue = queue_of(folder / sessions.STORE, spec.sweep, count, self._store, tried)
-            scheduler = jobs = QueueScheduler(SlotBoard(slots, queue), workplace, recorder, self._changed)
+            board = SlotBoard(slots, queue)
+            if hardware.awaited is not None:
+                board.set_awaited(hardware.awaited.take())
+            scheduler = jobs = QueueScheduler(board, workplace, recorder, self._changed)
             if spec.tune is not None:
                 jobs.source = TrialSource(search_of(spec, spec.tune, hardware), spec, jobs, recorder)
         self._supervisor = Supervisor(session, slots, scheduler, jobs, faults)
@@ -267,8 +270,14 @@ class Engine:
                 self._egl.begin()
             await self._watchdog.start(self._supervisor.session.id)
             self._store.start()
-            async with _beside(self._observer.run(self._pipes.read, self._server.send)):
+            async with _beside(self._observer.run(self._pipes.read, self._server.send)), _beside(self._collect()):
                 await self._supervisor.run()
+
+    async def _collect(self) -> None:
+        """Takes the GPUs that were in use at the start of a sweep, as they become free."""
+        jobs, gpus = self._supervisor.queue, self._hardware.awaited
+        if jobs is not None and gpus is not None:
+            await self._supervisor.faults.forever("free GPUs", lambda: jobs.collect(gpus, self._spec.wait_s or 0.0))
 
     async def _done(self) -> None:
         """Returns when the workers have ended, and the clients have seen it."""

@@ -17,11 +17,15 @@ from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.job_run import JobRun
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
+from gmg_tui.machine.blocking_calls import in_daemon_thread
+from gmg_tui.machine.gpu.free import FreeGpus
 from gmg_tui.model import JobRecord, Queue, QueueAction, RankGroup, Tuning, WorkerState
 from gmg_tui.model.errors import GmgError
 
 _log = logging.getLogger(__name__)
 
+_COLLECT_S = 2.0
+"""Between two looks at GPUs that others use."""
 _UNREADY_PAUSE_S = 5.0
 """Pause of a slot after its GPU has not answered."""
 
@@ -209,6 +213,18 @@ class QueueScheduler:
         if self.source is not None:
             self.source.beat()
 
+    async def collect(self, gpus: FreeGpus, wait_s: float) -> None:
+        """Opens slots as their GPUs become free, until it has those that it wants, and after `wait_s` gives up."""
+        until = time.monotonic() + wait_s
+        while not gpus.complete and time.monotonic() < until:
+            if self.board.set_awaited(await in_daemon_thread(gpus.take)):
+                self._queue.version += 1
+                self._wake.set()
+            await asyncio.sleep(_COLLECT_S)
+        if not gpus.complete:
+            self.board.give_up(wait_s)
+            self._wake.set()
+
     # State
 
     def groups(self) -> tuple[RankGroup, ...]:
@@ -225,7 +241,6 @@ class QueueScheduler:
         queue = self._queue
         occupied_s = {record.number: seconds for record, seconds in self._occupants()}
         benched = self.board.benched()
-        lanes = sum(self.board.used(name) and name not in benched for name in self._slots)
         return Queue(
             waiting=queue.waiting,
             running=queue.occupying,
@@ -233,7 +248,7 @@ class QueueScheduler:
             failed=queue.ended(WorkerState.FAILED),
             stopped=queue.ended(WorkerState.STOPPED),
             version=queue.version,
-            eta_s=None if self.board.ending else queue.eta_s(occupied_s, lanes),
+            eta_s=None if self.board.ending else queue.eta_s(occupied_s, self.board.lanes),
             before_s=queue.before_s,
             ended=self.ended,
             benched=benched,

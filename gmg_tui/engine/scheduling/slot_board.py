@@ -74,6 +74,8 @@ class _Card:
     """True if the user disabled it for jobs."""
     benched: str | None = None
     """The reason to start no job until the user allows it: early failures, a lost GPU, or wrong numbers."""
+    awaited: str | None = None
+    """The wait reason while others use the GPU."""
     unready: str | None = None
     """The reason to start no job for a while: it has not answered."""
     failed: list[int] = field(default_factory=list)
@@ -133,6 +135,25 @@ class SlotBoard:
     def set_unready(self, slot: str, why: str | None) -> None:
         """Closes a slot and its GPU's others to jobs, or (None) opens them."""
         self._card(self.slots[slot]).unready = why
+
+    def set_awaited(self, reasons: Mapping[str, str]) -> bool:
+        """Closes the slots of GPUs that others use, by UUID, and opens the others. Returns True if that changes any."""
+        changed = [uuid for uuid, card in self._cards.items() if card.awaited != reasons.get(uuid)]
+        for uuid in changed:
+            self._cards[uuid].awaited = reasons.get(uuid)
+        return bool(changed)
+
+    def give_up(self, waited_s: float) -> None:
+        """Benches the GPUs that others still use."""
+        for card in self._cards.values():
+            if card.awaited is not None:
+                card.benched, card.awaited = f"not free after {units.span(waited_s)}: {card.awaited}", None
+
+    @property
+    def lanes(self) -> int:
+        """Number of slots where jobs run, now or after the next."""
+        cards = [self._card(engine_slot) for engine_slot in self.slots.values()]
+        return sum(not card.disabled and card.benched is None and card.awaited is None for card in cards)
 
     def benched(self) -> dict[str, str]:
         """Returns the slots whose GPU is benched, and why."""
@@ -272,6 +293,8 @@ class SlotBoard:
         card = self._card(engine_slot)
         if card.benched is not None:
             return f"benched: {card.benched}"
+        if card.awaited is not None:
+            return card.awaited
         if engine_slot.away is not None:
             return f"for its node: {engine_slot.away}"
         return f"for a while: {card.unready}" if card.unready is not None else None

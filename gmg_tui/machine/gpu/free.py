@@ -37,36 +37,53 @@ class FreeGpus:
         number: How many it wants; None for all that are free.
         free_mib: Memory in use on a GPU that counts as free.
         leases: The session's.
+        read: Reads a GPU.
     """
 
-    def __init__(self, slots: Sequence[Slot], number: int | None, free_mib: float, leases: Leases) -> None:
-        self._slots, self._number, self._free_mib, self._leases = slots, number, free_mib, leases
+    def __init__(self, slots: Sequence[Slot], number: int | None, free_mib: float, leases: Leases, read: Read) -> None:
+        self._slots, self._number, self._free_mib, self._leases, self._read = slots, number, free_mib, leases, read
         self._taken: dict[str, Slot] = {}
         self._told: dict[str, Hashable] = {}
 
-    def wait(self, read: Read, wait_s: float, pause: Pause) -> tuple[Slot, ...]:
-        """Takes as many GPUs as are wanted, at least one, once they are free, and returns them.
+    @property
+    def taken(self) -> tuple[Slot, ...]:
+        """Those that it has."""
+        return tuple(slot for slot in self._slots if slot.name in self._taken)
+
+    @property
+    def complete(self) -> bool:
+        """True if it wants no more."""
+        return len(self._taken) == (self._number or len(self._slots))
+
+    def wait(self, need: int, wait_s: float, pause: Pause) -> tuple[Slot, ...]:
+        """Takes the wanted GPUs that are free, once there are `need`, and returns them.
 
         Raises:
             GmgError: They are not free, nor after `wait_s`; it lists who uses them.
         """
-        need, until = self._number or 1, time.monotonic() + wait_s
+        until = time.monotonic() + wait_s
         while True:
-            uses = self._choose(read, need, collect=wait_s > 0)
+            uses = self._choose(need, collect=wait_s > 0)
             if len(self._taken) >= need:
                 self._leases.end_collecting()
-                return tuple(slot for slot in self._slots if slot.name in self._taken)
+                return self.taken
             if time.monotonic() >= until:
                 raise self._too_few(need, uses, wait_s)
             free = min(need, len(self._slots) - len(uses))
             text = f"{free} of {units.count(need, 'GPU')} {'is' if free == 1 else 'are'} free; waiting (ctrl+c cancels)"
             pause(text, [*([] if self._told else [text]), *self._news(uses)])
 
-    def take(self, read: Read) -> dict[str, Use]:
-        """Takes the wanted GPUs that are free now. Returns the uses of the others, by slot."""
-        return self._choose(read, 0, collect=True)
+    def take(self) -> dict[str, str]:
+        """Takes the wanted GPUs that are free now. Returns why it has not the others, by UUID."""
+        uses, reasons = self._choose(0, collect=False), dict[str, str]()
+        for slot in self._slots:
+            if slot.name not in self._taken:
+                used = f"for its GPU: {uses[slot.name].text}" if slot.name in uses else ""
+                enough = f"not needed: {units.count(len(self._taken), 'GPU')} are taken"
+                reasons[_uuid(slot)] = enough if self.complete else used
+        return reasons
 
-    def _choose(self, read: Read, need: int, *, collect: bool) -> dict[str, Use]:
+    def _choose(self, need: int, *, collect: bool) -> dict[str, Use]:
         """Takes GPUs that are free; too few are kept only if they may be collected. Returns the uses of the others."""
         uses: dict[str, Use] = {}
         self._leases.begin_choice()
@@ -74,7 +91,7 @@ class FreeGpus:
             for slot in self._slots:
                 if len(self._taken) == self._number:
                     break
-                if slot.name not in self._taken and (use := self._try(slot, read)) is not None:
+                if slot.name not in self._taken and (use := self._try(slot)) is not None:
                     uses[slot.name] = use
             if len(self._taken) < need and not (collect and self._leases.may_collect(map(_uuid, self._slots))):
                 self._leases.release(*map(_uuid, self._taken.values()))
@@ -83,12 +100,12 @@ class FreeGpus:
             self._leases.end_choice()
         return uses
 
-    def _try(self, slot: Slot, read: Read) -> Use | None:
+    def _try(self, slot: Slot) -> Use | None:
         """Takes a GPU. Returns who uses it, if somebody does."""
         uuid = _uuid(slot)
         if not self._leases.take(uuid):
-            return use_of(read(slot), self._free_mib) or _lease_of(uuid)
-        use = use_of(read(slot), self._free_mib)  # now that no other session can start there
+            return use_of(self._read(slot), self._free_mib) or _lease_of(uuid)
+        use = use_of(self._read(slot), self._free_mib)  # now that no other session can start there
         if use is None:
             self._taken[slot.name] = slot
         else:

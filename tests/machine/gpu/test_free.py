@@ -7,7 +7,7 @@ import os
 import signal
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,17 +32,12 @@ def shared_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def used(uuid: str, **more: object) -> GpuSample:
+def used(uuid: str) -> GpuSample:
     return GpuSample(uuid, memory_used_mib=31744.0, processes=(GpuProcess(1, memory_mib=31744.0, foreign=True),))
 
 
 def free(uuid: str) -> GpuSample:
     return GpuSample(uuid, memory_used_mib=4.0, processes=())
-
-
-def reader(*in_use: int) -> Callable[[Slot], GpuSample]:
-    """Return samples by which these GPUs are in use."""
-    return lambda slot: (used if slot.gpu and slot.gpu.index in in_use else free)(slot.gpu.uuid if slot.gpu else "")
 
 
 def never(text: str, lines: Sequence[str]) -> None:
@@ -53,8 +48,14 @@ def names(slots: Sequence[Slot]) -> list[str]:
     return [slot.name for slot in slots]
 
 
-def gpus(number: int | None, leases: Leases | None = None) -> FreeGpus:
-    return FreeGpus(SLOTS, number, 500.0, leases or Leases())
+def gpus(number: int | None, in_use: Container[int] = (), leases: Leases | None = None) -> FreeGpus:
+    """GPUs of which those in `in_use` are used at the moment."""
+
+    def read(slot: Slot) -> GpuSample:
+        assert slot.gpu is not None
+        return (used if slot.gpu.index in in_use else free)(slot.gpu.uuid)
+
+    return FreeGpus(SLOTS, number, 500.0, leases or Leases(), read)
 
 
 @pytest.mark.parametrize(
@@ -89,11 +90,11 @@ def test_processes_are_named_with_user_command_memory_and_start() -> None:
 
 def test_without_enough_free_gpus_the_error_lists_who_uses_the_others() -> None:
     with pytest.raises(GmgError) as caught:
-        gpus(3).wait(reader(1, 2), 0.0, never)
+        gpus(3, {1, 2}).wait(3, 0.0, never)
     lines = str(caught.value).splitlines()
     assert lines[0] == "--gpus free:3: 2 of 4 GPUs are free; --wait waits for them"
     assert lines[1:] == [f"  gpu{index}: PID 1 of the host, 31.0 GiB" for index in (1, 2)]
-    assert names(gpus(None).wait(reader(1, 2), 0.0, never)) == ["gpu0", "gpu3"]
+    assert names(gpus(None, {1, 2}).wait(1, 0.0, never)) == ["gpu0", "gpu3"]
 
 
 def test_gpus_are_taken_as_they_become_free_and_changes_are_told_once() -> None:
@@ -106,7 +107,7 @@ def test_gpus_are_taken_as_they_become_free_and_changes_are_told_once() -> None:
         if len(told) > 1:
             in_use.discard(1)
 
-    taken = gpus(2, leases).wait(lambda slot: reader(*in_use)(slot), 60.0, pause)
+    taken = gpus(2, in_use, leases).wait(2, 60.0, pause)
     assert names(taken) == ["gpu1", "gpu3"]
     waiting = "1 of 2 GPUs is free; waiting (ctrl+c cancels)"
     assert told == [(waiting, waiting, *(f"gpu{index}: PID 1 of the host, 31.0 GiB" for index in range(3))), (waiting,)]
@@ -125,7 +126,7 @@ def test_of_two_that_wait_for_several_gpus_one_collects() -> None:
         if len(kept) > 1:
             in_use.clear()
 
-    assert len(gpus(4).wait(lambda slot: reader(*in_use)(slot), 60.0, pause)) == 4
+    assert len(gpus(4, in_use).wait(4, 60.0, pause)) == 4
     assert kept == [False, True]
 
 
@@ -136,11 +137,11 @@ def test_a_leased_gpu_is_not_free_and_a_plain_run_shares_its_lease(shared_folder
     if os.getuid() == 0:
         assert holders("GPU-0") == (os.getpid(),)
     with pytest.raises(GmgError, match=r"gpu0: .*a session of gmg-tui"):
-        gpus(4).wait(reader(), 0.0, never)
+        gpus(4).wait(4, 0.0, never)
     for leases in (first, second):
         leases.release_all()
     assert not list(shared_folder.iterdir()), "no file is left"
-    assert len(gpus(4).wait(reader(), 0.0, never)) == 4
+    assert len(gpus(4).wait(4, 0.0, never)) == 4
 
 
 @contextmanager
@@ -176,7 +177,7 @@ def test_of_two_starts_exactly_one_gets_the_gpus_and_a_kill_leaves_no_lease(
 
     def choose() -> bool:
         try:
-            return len(gpus(4).wait(reader(), 0.0, never)) == 4
+            return len(gpus(4).wait(4, 0.0, never)) == 4
         except GmgError:
             return False
 
@@ -231,6 +232,6 @@ def test_users_lease_from_one_another(shared_folder: Path, tmp_path: Path) -> No
         assert not leases.take("GPU-1")
         assert holders("GPU-1") == (pid,)
         with pytest.raises(GmgError, match="gpu1: daemon, a session of gmg-tui"):
-            FreeGpus(SLOTS[:2], 2, 500.0, leases).wait(reader(), 0.0, never)
+            gpus(4, leases=leases).wait(4, 0.0, never)
     assert leases_module._file(shared_folder, "GPU-1").stat().st_uid == 1
     assert leases.take("GPU-1"), "the other user's file is still there, its lease is not"
