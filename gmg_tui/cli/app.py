@@ -8,13 +8,11 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-import gmg_tui
 from gmg_tui.cli.config import Settings
 from gmg_tui.cli.grammar import OPTIONS, Command, ConfiguredCommand, ScriptCommand, own_options
 from gmg_tui.cli.guide import complete_topic
@@ -126,9 +124,7 @@ def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> 
         return
     from gmg_tui.scripts import interpreter
 
-    tree = Path(gmg_tui.__file__).parents[1]
-    commit = interpreter.commit_of(str(tree)) if (tree / ".git").exists() else None
-    click.echo(f"gmg-tui {gmg_tui.__version__}{f' ({commit})' if commit else ''}")
+    click.echo(f"gmg-tui {interpreter.own_version()}")
     ctx.exit()
 
 
@@ -336,6 +332,7 @@ def why(words: tuple[str, ...], *, stacks: bool, as_json: bool) -> int:
 @_names
 @click.option("--json", "as_json", is_flag=True, help="Print the detailed results (JSON).")
 @click.option("--html", metavar="FILE", help="Write a page with charts.")
+@click.option("--bundle", is_flag=True, help="Write a zip archive for a bug report, without secrets.")
 @click.option("--show-env", is_flag=True, help="On a terminal: show the values of variables that sound like secrets.")
 @click.option("--best", metavar="COLUMN", help="Sort by COLUMN; -COLUMN: smallest first.")
 @click.option(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 import shutil
 import subprocess
 from collections import Counter
@@ -131,6 +132,9 @@ def doctor(python: str | None, *, as_json: bool) -> int:
 
 def _examine(python: str | None, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Run all checks, and yield each finding as it is made; `python` is the value of `--python`."""
+    yield Finding(
+        "gmg-tui", OK, f"{interpreter.own_version()}, Python {platform.python_version()}, {platform.platform()}"
+    )
     given = "--python" if python is not None else None
     try:
         settings = settings_of("run")

@@ -6,7 +6,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from gmg_tui.model.secrets import MASK, masked
+from gmg_tui.model.secrets import sounds_secret
 
 _ENV = re.compile(rb"(?<=\0)(?:--env=|--env\0)([^=\0]+)=([^\0]+)")
 
@@ -19,6 +19,6 @@ def hide_arguments() -> None:
         with Path("/proc/self/mem").open("r+b", buffering=0) as memory:
             memory.seek(start)
             for found in _ENV.finditer(memory.read(end - start)):
-                if masked(found[1].decode(errors="replace"), "x") == MASK:
+                if sounds_secret(found[1].decode(errors="replace")):
                     memory.seek(start + found.start(2))
                     memory.write(b"*" * len(found[2]))

@@ -12,6 +12,7 @@ from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note, print_data, print_json
 from gmg_tui.machine.files import write_atomic
 from gmg_tui.model.errors import GmgError, listed
+from gmg_tui.results import bundle as archive
 from gmg_tui.results import column as columns
 from gmg_tui.results import json_csv_export, metric_curves
 from gmg_tui.results import report as data
@@ -35,6 +36,7 @@ def report(
     as_json: bool,
     csv: str | None,
     html: str | None,
+    bundle: bool,
     best: str | None,
     fail_below: float | None,
 ) -> int:
@@ -46,19 +48,20 @@ def report(
         csv: Print the content of `summary_results.csv`, if not None; `raw`: as in `column.as_csv`; `metrics`: the metrics
             over time instead.
         html: The file to write the page to.
+        bundle: Write an archive for a bug report to the current folder.
         best: The column to order the jobs by, as in `ordered`.
         fail_below: Exit with 1 if a later session is slower than the first by more per cent than this, beyond the noise.
 
     Raises:
         GmgError: There is no such session, store or column, or the page cannot be written.
     """
-    if as_json + (csv is not None) + (html is not None) > 1:
-        raise GmgError("--json, --csv and --html are mutually exclusive; give one of them")
+    if as_json + (csv is not None) + (html is not None) + bundle > 1:
+        raise GmgError("--json, --csv, --html and --bundle are mutually exclusive; give one of them")
     if html is not None and find_spec("plotly") is None:
         raise GmgError(f"--html needs plotly; get it with: {interpreter.install_command(sys.executable, 'plotly')}", 1)
     if len(names) > 1:
-        if best is not None:
-            raise GmgError("--best orders the jobs of one session; give one name")
+        if best is not None or bundle:
+            raise GmgError(f"{'--bundle' if bundle else '--best'} is for one session; give one name")
         made = _compare(names, as_json=as_json, csv=csv, html=html)
         if fail_below is None or not (slower := made.slower(fail_below)):
             return 0
@@ -67,6 +70,15 @@ def report(
     if fail_below is not None:
         raise GmgError("--fail-below compares sessions; give two names")
     entry = sessions.find(names[0] if names else None, running=False)
+    if bundle:
+        _write(archive.bundle(entry), f"gmg-tui-{entry.name}.zip", "--bundle")
+    else:
+        _print(entry, as_json=as_json, csv=csv, html=html, best=best)
+    return 0
+
+
+def _print(entry: SessionEntry, *, as_json: bool, csv: str | None, html: str | None, best: str | None) -> None:
+    """Print what one session did, or write it as a page."""
     with open_store(entry.folder / STORE) as stored:
         collected = data.collect(entry, stored)
         jobs = collected.jobs if best is None else data.ordered(collected.jobs, best)[0]
@@ -82,7 +94,6 @@ def report(
             _write(page.page(collected, stored, best), html)
         else:
             _show(collected, entry, best)
-    return 0
 
 
 def _compare(names: Sequence[str], *, as_json: bool, csv: str | None, html: str | None) -> Comparison:
@@ -118,9 +129,9 @@ def _show(of: ReportData, entry: SessionEntry, best: str | None) -> None:
         print(remark)
 
 
-def _write(content: bytes, path: str) -> None:
+def _write(content: bytes, path: str, option: str = "--html") -> None:
     try:
         write_atomic(Path(path), content)
     except OSError as error:
-        raise GmgError(f"--html {path}: {error.strerror}", 1) from error
+        raise GmgError(f"{option} {path}: {error.strerror}", 1) from error
     print(path)

@@ -16,9 +16,14 @@ def show() -> None:
     _shown = True
 
 
+def sounds_secret(name: str) -> bool:
+    """True if a variable or option of that name may hold a secret."""
+    return _NAME.search(name) is not None
+
+
 def masked(name: str, value: str) -> str:
     """Returns the value of a variable as it may be shown: `MASK` if its name sounds like a secret."""
-    return MASK if value and not _shown and _NAME.search(name) else value
+    return MASK if value and not _shown and sounds_secret(name) else value
 
 
 def mask(variables: Mapping[str, str]) -> dict[str, str]:

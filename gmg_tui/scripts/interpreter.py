@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import gmg_tui
 from gmg_tui.model import Versions
 from gmg_tui.model.errors import GmgError
 
@@ -125,6 +126,13 @@ def commit_of(folder: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return None
     return done.stdout.strip() or None if done.returncode == 0 else None
+
+
+def own_version() -> str:
+    """Returns the version of gmg-tui, in a working tree with its commit."""
+    tree = Path(gmg_tui.__file__).parents[1]
+    commit = commit_of(str(tree)) if (tree / ".git").exists() else None
+    return f"{gmg_tui.__version__}{f' ({commit})' if commit else ''}"
 
 
 def install_command(python: str, *packages: str) -> str:

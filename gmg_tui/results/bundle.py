@@ -1,0 +1,105 @@
+"""`report --bundle`: what a bug report needs of a session, without secrets, as a zip archive."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import io
+import os
+import platform
+import re
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from heapq import nlargest
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gmg_tui import session as sessions
+from gmg_tui.machine.files import reading
+from gmg_tui.machine.user_folders import home, passwd_home
+from gmg_tui.model.secrets import MASK, sounds_secret
+from gmg_tui.scripts import interpreter
+from gmg_tui.session import SessionEntry
+
+_TAIL_BYTES = 2 << 20
+_MAX_LOGS = 50
+_MIN_VALUE = 6
+"""A shorter value of a variable is masked beside its name only: elsewhere it may be a common word."""
+_PAIR = re.compile(r"""(?<![\w-])([\w-]{1,64})(["']?\s{0,8}[=:]\s{0,8}["']?)([^\s"',;&]+)""")
+_OPTION = re.compile(r"""(?<![\w-])(--?\w[\w-]{0,64})(["']?,?\s{1,16}["']?)([^\s"',;&-][^\s"',;&]*)""")
+_USER = re.compile(r"(?<![\w.])/(?:home|Users)/[^/\s\"':,]+")
+
+
+def bundle(entry: SessionEntry) -> bytes:
+    """Returns the archive: the session's record, summary and logs, the newest, each with its last 2 MB, and versions."""
+    hide = _scrubber(entry.record.session.spec.env)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in (sessions.RECORD, sessions.SUMMARY, sessions.TUNE):
+            with suppress(OSError, msgspec.MsgspecError), reading(entry.folder / name) as file:
+                document = _masked(msgspec.json.decode(file.read()))
+                archive.writestr(name, hide(msgspec.json.format(msgspec.json.encode(document)).decode()))
+        for path in _logs(entry.folder):
+            with suppress(OSError), reading(path) as file:
+                file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+                text = file.read(_TAIL_BYTES).decode(errors="replace")
+                archive.writestr(str(path.relative_to(entry.folder)), hide(text))
+        archive.writestr("versions.json", msgspec.json.format(msgspec.json.encode(_versions(entry))))
+    return buffer.getvalue()
+
+
+def _logs(folder: Path) -> Iterator[Path]:
+    yield folder / sessions.ENGINE_LOG
+    with suppress(OSError):
+        yield from nlargest(_MAX_LOGS, (folder / sessions.LOGS).glob("*.log"), key=lambda path: path.lstat().st_mtime)
+
+
+def _versions(entry: SessionEntry) -> dict[str, Any]:
+    """Returns the versions of gmg-tui, its libraries, and what the workers ran on."""
+    libraries = {}
+    for name in ("click", "google-re2", "msgspec", "nvidia-ml-py", "psutil", "rich", "textual"):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            libraries[name] = importlib.metadata.version(name)
+    return {
+        "gmg_tui": interpreter.own_version(),
+        "engine": entry.record.session.version,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "libraries": libraries,
+        "workers": entry.record.session.versions,
+    }
+
+
+def _masked(document: Any) -> Any:
+    """Returns a JSON document without the values of variables."""
+    if isinstance(document, list):
+        return [_masked(each) for each in document]
+    if not isinstance(document, dict):
+        return document
+    return {
+        key: dict.fromkeys(value, MASK) if key in {"env", "extra_env"} and isinstance(value, dict) else _masked(value)
+        for key, value in document.items()
+    }
+
+
+def _scrubber(env: Mapping[str, str]) -> Callable[[str], str]:
+    """Returns what masks secrets, values of `env` and paths of home folders in a text."""
+    values = {value for name, value in os.environ.items() if sounds_secret(name)} | set(env.values())
+    known = sorted((value for value in values if len(value) >= _MIN_VALUE), key=len, reverse=True)
+    folders = [folder for folder in (home(), passwd_home()) if folder is not None]
+    homes = {path for folder in folders for path in (str(folder), os.path.realpath(folder))} - {"/"}
+    paths = re.compile(
+        "|".join(rf"{re.escape(path)}(?![\w.-])" for path in sorted(homes, key=len, reverse=True)) or "(?!)"
+    )
+
+    def pair(match: re.Match[str]) -> str:
+        return f"{match[1]}{match[2]}{MASK}" if sounds_secret(match[1]) else match[0]
+
+    def hide(text: str) -> str:
+        for value in known:
+            text = text.replace(value, MASK)
+        return _USER.sub("/home/…", paths.sub("~", _OPTION.sub(pair, _PAIR.sub(pair, text))))
+
+    return hide

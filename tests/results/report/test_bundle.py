@@ -1,0 +1,60 @@
+"""`report --bundle`: an archive for a bug report, without secrets."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from gmg_tui import session as sessions
+from gmg_tui.session import ENGINE_LOG
+from tests.cli.scripted import gmg
+
+_SCRIPT = """
+import sys
+print("x" * 3_000_000)
+print("token: t0ken HF_TOKEN=t0ken", "plain-value", "/home/alice/runs", sys.argv)
+print("Authorization: fromtheshell")
+"""
+
+
+@pytest.mark.usefixtures("own_folders")
+def test_a_bundle_has_the_end_of_each_log_and_neither_secrets_nor_homes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "myhome"))
+    (tmp_path / "sim.py").write_text(_SCRIPT)
+    words = [
+        "--env",
+        "NAME=plain-value",
+        "--env",
+        "FLAG=1",
+        "sim.py",
+        "--api-key",
+        "k3y",
+        "--out",
+        f"{tmp_path}/myhome/o",
+    ]
+    assert gmg("--cpu", "1", "--headless", "--name", "it", *words).returncode == 0
+    folder = sessions.find("it", running=False).folder
+    (folder / "logs" / "link.log").symlink_to("/dev/zero")
+    done = gmg("report", "it", "--bundle", WANDB_API_KEY="fromtheshell", XDG_STATE_HOME=os.environ["XDG_STATE_HOME"])
+    assert (done.stdout, done.stderr, done.returncode) == ("gmg-tui-it.zip\n", "", 0)
+    with zipfile.ZipFile("gmg-tui-it.zip") as archive:
+        texts = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert set(texts) == {"session.json", "summary.json", ENGINE_LOG, "logs/cpu0.log", "versions.json"}
+    assert len(texts["logs/cpu0.log"]) <= 2 << 20
+    assert "--api-key" in texts["logs/cpu0.log"]
+    for secret in ("t0ken", "plain-value", "k3y", "fromtheshell", "alice", "myhome"):
+        assert not [name for name, text in texts.items() if secret in text], secret
+    assert json.loads(texts["session.json"])["session"]["spec"]["env"] == {"NAME": "***", "FLAG": "***"}
+    assert json.loads(texts["versions.json"])["engine"]
+
+
+def test_a_bundle_is_of_one_session() -> None:
+    done = gmg("report", "a", "b", "--bundle")
+    assert (done.stderr, done.returncode) == ("gmg-tui: --bundle is for one session; give one name\n", 2)
