@@ -15,7 +15,7 @@ from textual.geometry import Size
 
 from gmg_tui.model import Answer, Trial, TrialKind, TrialState, Tuning, WorkerState
 from gmg_tui.results import tuning_text as tune_words
-from gmg_tui.ui.canvas import AXIS_ROWS, GUTTER, Canvas, bottom_axis, fitted, joined
+from gmg_tui.ui.charts import AXIS_ROWS, GUTTER, Canvas, bottom_axis, fitted, joined
 from gmg_tui.ui.drawing import SIGNS, Row
 
 _COLOURS: Final = ("fps", "warn", "ok", "vram", "title", "text", "error")

@@ -15,7 +15,7 @@ from textual.widgets import Input
 
 from gmg_tui.session import worker_log
 from gmg_tui.session.client import Source
-from gmg_tui.ui import clipboard, keys
+from gmg_tui.ui import keys, terminal
 from gmg_tui.ui.header import header_rows
 from gmg_tui.ui.pane.pane import Pane
 from gmg_tui.ui.rows import KeysFooter, Lines, is_seen
@@ -354,6 +354,6 @@ class MainScreen(TrueSizeScreen[None]):
     async def action_copy_line(self) -> None:
         """Copy the selected text, or else a line of the log."""
         if text := self.get_selected_text() or self.log_view.line:
-            self.app.say(await clipboard.copy(self.app, text))
+            self.app.say(await terminal.copy(self.app, text))
         else:
             self.app.say("There is no line to copy.")

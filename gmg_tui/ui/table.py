@@ -126,6 +126,8 @@ class Table(Rows, Generic[T], can_focus=True):
     def use(self, columns: Iterable[Column[T]]) -> None:
         """Has these columns, if they are for a screen, from the next rows on."""
         self._all = {column.name: column for column in columns if Where.SCREEN in column.where}
+        self._drawn: dict[str, tuple[T, object, Strip]] = {}
+        """The visible rows by key: what was drawn, how, and the result."""
 
     # Rows
 
@@ -235,31 +237,39 @@ class Table(Rows, Generic[T], can_focus=True):
 
     # Drawing
 
-    def cell_text(self, row: T, column: Column[T]) -> str:
-        """The text of a cell."""
-        missing = "" if column.left else units.NOT_KNOWN
-        return safe(column.text(row)) if column.value(row) is not None else missing
+    def _texts(self, row: T) -> list[str]:
+        """Returns the texts of a row's cells."""
+        return [
+            safe(column.text(row)) if column.value(row) is not None else "" if column.left else units.NOT_KNOWN
+            for column in self.shown_columns
+        ]
 
     def make_strips(self, width: int, height: int) -> list[Strip]:
-        """Returns the headings, and the visible rows below."""
+        """Returns the headings, and the visible rows below; those that are as before are not made again."""
         top, left = round(self.scroll_y), round(self.scroll_x)
-        shown, columns = [self._rows[key] for key in self._keys[top : top + height - 1]], self.shown_columns
-        texts = [[self.cell_text(row, column) for column in columns] for row in shown]
-        before = dict(self._widths)
-        for number, column in enumerate(columns):
-            widest = max((cell_len(cells[number]) for cells in texts), default=0)
+        keys, before = self._keys[top : top + height - 1], dict(self._widths)
+        new = {key: row for key in keys if (row := self._rows[key]) is not self._drawn.get(key, (None,))[0]}
+        texts = {key: self._texts(row) for key, row in new.items()}
+        for number, column in enumerate(self.shown_columns):
+            widest = max((cell_len(cells[number]) for cells in texts.values()), default=0)
             self._widths[column.name] = min(column.limit, max(self._widths[column.name], widest))
         if before != self._widths:
             self.call_next(self._fit)
         full = max(width, self._full_width)
-        if not self._keys:
+        if not keys:
             return [Row(width).add(self.empty, "dim").strip(self.appearance)]
-        strips = [self._heading(full).strip(self.appearance)]
-        for number, (row, cells) in enumerate(zip(shown, texts, strict=True), top):
-            here = number == self.cursor_row
-            cursor = self.get_component_rich_style("table--cursor") if here else None
-            strips.append(self._line(row, cells, full, pointer=here).strip(self.appearance, cursor))
-        return [strip.crop(left, left + width) for strip in strips]
+        drawn, look = self._drawn, (self.app.theme, width, left, tuple(self._widths.items()))
+        self._drawn = {}
+        for number, key in enumerate(keys, top):
+            row, here = self._rows[key], number == self.cursor_row
+            if key in new or drawn[key][1] != (look, here):
+                line = self._line(row, texts.get(key) or self._texts(row), full, pointer=here)
+                cursor = self.get_component_rich_style("table--cursor") if here else None
+                self._drawn[key] = row, (look, here), line.strip(self.appearance, cursor).crop(left, left + width)
+            else:
+                self._drawn[key] = drawn[key]
+        heading = self._heading(full).strip(self.appearance).crop(left, left + width)
+        return [heading, *(self._drawn[key][2] for key in keys)]
 
     def _heading(self, width: int) -> Row:
         row, start = Row(width), _POINTER_CELLS

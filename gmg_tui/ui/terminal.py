@@ -1,4 +1,4 @@
-"""The terminal: its driver, the pager, a watch that notices its loss, and notifications."""
+"""The terminal: its driver, the pager, a watch that notices its loss, notifications, and the clipboard."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import signal
 import sys
 import termios
 import threading
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Event, Resize
 from textual.screen import Screen
 
-from gmg_tui.model import Occurrence
+from gmg_tui.model import Occurrence, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean
 
@@ -290,3 +291,36 @@ def _text(new: tuple[Occurrence, ...]) -> str:
 def _osc(body: str, *, tmux: bool) -> str:
     whole = f"{_ESCAPE}]{body}{_BELL}"
     return f"{_ESCAPE}Ptmux;{whole.replace(_ESCAPE, _ESCAPE * 2)}{_END}" if tmux else whole
+
+
+# The clipboard
+
+_TMUX_S: Final = 2.0
+
+
+async def copy(app: App[Any], text: str) -> str:
+    """Copies `text`; returns what was done. A terminal does not confirm OSC 52, and may ignore it."""
+    amount = units.count(text.count("\n") + 1, "line")
+    app.copy_to_clipboard(text)
+    if not app.is_web and "TMUX" in os.environ and await _load_into_tmux(text):
+        return f"Copied {amount}, also to tmux's paste buffer."
+    if app.is_web:
+        return "A page in a browser has no clipboard here; select the text with the browser."
+    return f"Sent {amount} to the terminal (OSC 52)."
+
+
+async def _load_into_tmux(text: str) -> bool:
+    """Sets tmux's newest buffer, and the clipboard of its terminal: by default tmux ignores OSC 52 of programs."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "tmux", "load-buffer", "-w", "-", stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL
+        )
+    except OSError:
+        return False
+    try:
+        async with asyncio.timeout(_TMUX_S):
+            await process.communicate(text.encode())
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+    return process.returncode == 0

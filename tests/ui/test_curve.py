@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from gmg_tui.model import Answer, Edge, MemoryLine, Trial, TrialKind, TrialState, Tuning
 from gmg_tui.results import tuning_text as tune_words
-from gmg_tui.ui import canvas, charts
+from gmg_tui.ui import charts
 from gmg_tui.ui.curve import curve
 from tests import tunings
 
@@ -151,7 +151,7 @@ _finite = st.floats(0.05, 1e13) | st.floats(-1e13, -0.05) | st.just(0.0)
 
 @given(st.lists(_finite, max_size=30), st.integers(1, 12))
 def test_an_axis_holds_its_values_and_labels_its_ticks_apart(values: list[float], intervals: int) -> None:
-    axis = canvas.fitted(values, intervals)
+    axis = charts.fitted(values, intervals)
     assert axis.low < axis.high
     assert all(value <= axis.high for value in values)
     assert sum(value < axis.low for value in values) <= 0.05 * len(values)

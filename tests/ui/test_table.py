@@ -50,7 +50,7 @@ async def test_only_visible_rows_are_formatted_of_a_long_table() -> None:
         app.written = 0
         app.table.replace([Job(3, 33.5), Job(COUNT - 1, 7.0)])
         await play.sees(pilot, "33.5")
-        assert 0 < app.written < 100
+        assert 0 < app.written <= 2, "a row that is as before was formatted"
         app.table.go("end")
         await play.sees(pilot, "19,999", "7.0")
 

@@ -6,6 +6,7 @@ earlier. Everything here blocks, so it runs in threads; `os.pread` needs no lock
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import weakref
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.files import open_regular, start_of_last
 from gmg_tui.model.text import MAX_LINE_BYTES, clean, visible
 from gmg_tui.scripts.genesis.output.line_patterns import FPS_ALONE, is_mere
@@ -32,6 +34,8 @@ _CHUNK_BYTES: Final = 2 << 20
 _OVERLAP_BYTES: Final = 4096
 """A match may begin this far before the end of a chunk."""
 _NEARBY_LINES: Final = 500
+_REPORT_S: Final = 0.1
+"""Seconds between two reports of a search's progress."""
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 
 
@@ -304,3 +308,65 @@ def _joined(raw: bytes, tail: bytes, more: bytes) -> tuple[bytes, bytes]:
     if len(raw) + len(more) <= _LINE_BYTES and not tail:
         return raw + more, b""
     return (raw + more)[:_LINE_BYTES], ((tail or raw) + more)[-MAX_LINE_BYTES:]
+
+
+class FileSearch:
+    """The matches of a query in a log file.
+
+    Attributes:
+        file: The file searched.
+        found: Offsets of the lines that match, the last first.
+        running: True until the beginning of the file, or the limit of matches, is reached.
+    """
+
+    def __init__(self, file: LogFile, query: Query) -> None:
+        self.file = file
+        self.found: list[int] = []
+        self.running = True
+        self._query = query
+        self._size = file.size
+        self._at = self._size
+        self._stopped = False
+
+    @property
+    def is_full(self) -> bool:
+        """True if there are more matches than are collected."""
+        return len(self.found) >= MAX_MATCHES
+
+    @property
+    def searched_pct(self) -> int:
+        """Percent of the file searched."""
+        return 100 if not self._size else int(100 * (self._size - self._at) / self._size)
+
+    def stop(self) -> None:
+        """Cancel the search."""
+        self._stopped = True
+
+    async def run(self, on_progress: Callable[[], object]) -> None:
+        """Search from the end to the beginning. Raises `OSError`."""
+        searching = asyncio.ensure_future(
+            in_daemon_thread(self.file.search, self._query, 0, self._size, self._report, lambda: self._stopped)
+        )
+        try:
+            while not searching.done():
+                await asyncio.wait({searching}, timeout=_REPORT_S)
+                if not searching.done():
+                    on_progress()
+            await searching
+        finally:
+            self.stop()
+            self.running = False
+
+    async def catch_up(self) -> None:
+        """Search what has been written since. Raises `OSError`."""
+        start, self._size = self._size, self.file.size
+        if start < self._size:
+            newer: list[int] = []
+            await in_daemon_thread(
+                self.file.search, self._query, start, self._size, lambda found, _: newer.extend(found), lambda: False
+            )
+            self.found[:0] = newer
+
+    def _report(self, found: list[int], at: int) -> None:
+        self.found += found
+        self._at = at

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gmg_tui.machine.blocking_calls import in_daemon_thread
+from gmg_tui.model import units
+from gmg_tui.ui.drawing import SIGNS
 from gmg_tui.ui.log.buffer import NO_RANKS, LogBuffer
 from gmg_tui.ui.log.rows import LogRow, Query, index_of
 
 if TYPE_CHECKING:
-    from gmg_tui.ui.log.file import LogFile, Page
+    from gmg_tui.ui.log.file import FileSearch, LogFile, Page
 
 _PAGE_ROWS: Final = 500
 """Rows read from the file at once."""
@@ -115,3 +118,25 @@ class LogPages:
         """Returns the offset in the file after a row of the buffer; the end of the file if it is unknown."""
         at = await in_daemon_thread(file.locate, row.text, self.buffer.printed - row.end)
         return at if at >= 0 else file.size
+
+
+def paused_text(pages: LogPages, last: int) -> str:
+    """Returns where the log is paused; `last` is the last visible row."""
+    if pages.file is not None:
+        size, rows = pages.file.size, pages.rows[: last + 1]
+        return f"paused at {100 * rows[-1].end / max(size, 1):.0f} % of {units.size(size)}"
+    below = sum(row.lines for row in islice(pages.rows, last + 1, None)) + pages.buffer.below
+    return f"paused, {units.count(below, 'line')} below {SIGNS.down}" if below > 0 else "paused"
+
+
+def search_text(ends: Sequence[int], match: int | None, search: FileSearch | None, buffer: LogBuffer) -> str:
+    """Returns which match is shown of how many, and the progress of the search."""
+    running = search is not None and search.running
+    progress = f"searching, {search.searched_pct} %" if search is not None and running else ""
+    if not ends and (running or search is not None or not buffer.has_gap):
+        return progress or "no match"
+    if not ends:
+        return f"no match in the newest {units.count(buffer.printed - buffer.rows[0].lines, 'line')}"
+    number = f"{ends.index(match) + 1:,}" if match in ends else SIGNS.ellipsis
+    more = "+" if search is not None and search.is_full else ""
+    return f"match {number} of {len(ends):,}{more}{', ' if progress else ''}{progress}"

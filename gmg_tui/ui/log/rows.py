@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from rich.cells import chop_cells
+from rich.cells import cell_len, chop_cells
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
@@ -147,14 +147,11 @@ def pieces(row: LogRow, width: int) -> list[str]:
 
 def highlighted(strip: Strip, start: int, end: int, style: Style) -> Strip:
     """Returns a strip with a style on the characters from `start` to `end`; -1: to the last one."""
-    segments, at = list[Segment](), 0
-    for text, own, _ in strip:
-        begin = max(0, min(start - at, len(text)))
-        stop = len(text) if end < 0 else max(begin, min(end - at, len(text)))
-        marked = style if own is None else own + style
-        segments += [Segment(text[:begin], own), Segment(text[begin:stop], marked), Segment(text[stop:], own)]
-        at += len(text)
-    return Strip([segment for segment in segments if segment.text], strip.cell_length)
+    text = strip.text
+    begin = cell_len(text[:start])
+    stop = strip.cell_length if end < 0 else max(begin, cell_len(text[:end]))
+    marked = Strip(Segment.apply_style(strip.crop(begin, stop), post_style=style))
+    return Strip.join([strip.crop(0, begin), marked, strip.crop(stop)])
 
 
 def part_of(row: LogRow, width: int, marks: Sequence[tuple[int, int]]) -> int:

@@ -16,14 +16,12 @@ from gmg_tui.model import units
 from gmg_tui.session.protocol import Lines
 from gmg_tui.ui.drawing import WHEEL_ROWS, Piece, Row
 from gmg_tui.ui.log.buffer import NO_RANKS, LogBuffer
-from gmg_tui.ui.log.pages import LogPages
+from gmg_tui.ui.log.pages import LogPages, paused_text, search_text
 from gmg_tui.ui.log.rows import LogRow, Position, Query, back, forth, highlighted, index_of, next_of, part_of, wrapped
-from gmg_tui.ui.log.status import paused_text, search_text
 from gmg_tui.ui.rows import Rows
 
 if TYPE_CHECKING:
-    from gmg_tui.ui.log.file import LogFile
-    from gmg_tui.ui.log.search import FileSearch
+    from gmg_tui.ui.log.file import FileSearch, LogFile
 
 _UNASKED_PAGES: Final = 32
 """Pages read without a scroll, to fill the view with what precedes a long run of progress."""
@@ -333,7 +331,7 @@ class LogView(Rows):
             elif not self.following:
                 rows = self.rows[: self._forth(self._top, self._page).row]
                 origin = await self.pages.offset_of(rows[-1], file) if rows else origin
-            from gmg_tui.ui.log.search import FileSearch  # the first frame needs none
+            from gmg_tui.ui.log.file import FileSearch  # the first frame needs none
 
             self._search = search = FileSearch(file, query)
             await search.run(lambda: self._show_progress(search, origin))

@@ -13,7 +13,7 @@ from textual.containers import Container, Vertical
 from gmg_tui.model import Answer, Best, Trial, TrialState, Tuning, units
 from gmg_tui.results import tuning_text as tune_words
 from gmg_tui.session.client import Source
-from gmg_tui.ui import clipboard
+from gmg_tui.ui import terminal
 from gmg_tui.ui.curve import curve
 from gmg_tui.ui.drawing import Piece, Row
 from gmg_tui.ui.facts import Fact, Facts
@@ -166,7 +166,7 @@ class TuningPage(JobsPage[Trial]):
         if self._best is None:
             self.app.say("There is no command line yet.")
         else:
-            self.app.say(await clipboard.copy(self.app, self._command(self._best)))
+            self.app.say(await terminal.copy(self.app, self._command(self._best)))
 
     def selected_job(self) -> SelectedJob | None:
         """The selected trial."""

@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from gmg_tui.model import Curve, units
 from gmg_tui.model.curves import rank
 from gmg_tui.results.column import Column
-from gmg_tui.ui.canvas import AXIS_ROWS, GUTTER, Canvas, axis, bottom_axis, fitted, joined
+from gmg_tui.ui.charts import AXIS_ROWS, GUTTER, Canvas, axis, bottom_axis, fitted, joined
 from gmg_tui.ui.drawing import Row, braille_line
 from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.rows import Lines

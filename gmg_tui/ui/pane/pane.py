@@ -142,8 +142,7 @@ class Pane(Vertical):
                     lambda curves: metrics.show(
                         curves or {},
                         self._facts(),
-                        self._waiting
-                        or "The script has reported no metric. `gmg-tui guide other-scripts` says how it can.",
+                        self._waiting or "No metric has been reported; see `gmg-tui guide other-scripts`.",
                     ),
                     partial(self._ask_metrics, metrics),
                 )

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from gmg_tui.model import WorkerState
-from gmg_tui.ui.canvas import Canvas
+from gmg_tui.ui.charts import Canvas
 from gmg_tui.ui.drawing import SIGNS, Row, Values
 from gmg_tui.ui.slots import SlotView, buckets
 

@@ -16,7 +16,7 @@ def table(app: App[Any]) -> Table[Any]:
 
 def _cells(app: App[Any]) -> list[list[str]]:
     of = table(app)
-    return [[of.cell_text(of._rows[key], column) for column in of.shown_columns] for key in of._keys]
+    return [of._texts(of._rows[key]) for key in of._keys]
 
 
 def rows(app: App[Any]) -> list[str]:
