@@ -52,3 +52,10 @@ def test_architecture_is_short_and_names_only_existing_paths() -> None:
     assert len(text.encode()) <= 7000
     assert len(paths) > 40
     assert [path for path in paths if not (root / path).exists() and path != "pyproject.toml"] == []
+
+
+def test_contributing_names_only_existing_paths() -> None:
+    root = Path(gmg_tui.__file__).parents[1]
+    paths = re.findall(r"`((?:gmg_tui|tests|\.ci)/[\w/.]+)`", (root / ".github/CONTRIBUTING.md").read_text("utf-8"))
+    assert len(paths) > 15
+    assert [path for path in paths if not (root / path).exists()] == []

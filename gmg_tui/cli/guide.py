@@ -12,7 +12,7 @@ from gmg_tui.model.errors import GmgError, nearest
 GUIDE = Path(__file__).parents[1] / "guide"
 TOPICS = (
     *("running", "screen", "alerts", "why", "tuning", "sweeps", "checkpoints", "groups", "sharing"),
-    *("many-machines", "metrics", "other-scripts", "troubleshooting", "files", "security", "options"),
+    *("many-machines", "metrics", "other-scripts", "troubleshooting", "files", "security", "options", "changes"),
 )
 """The pages of the manual, in reading order."""
 
