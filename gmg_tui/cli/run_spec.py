@@ -63,6 +63,7 @@ def check(options: Options) -> dict[str, Any]:
         "on": alert_actions(options.on),
         "summary": None if options.summary is None else _summary(options.summary),
         "ddp": _groups(options),
+        "pin": not options.no_pin,
         "probe": not options.no_probe,
         "nodes": _nodes(options),
         "start": None if options.start is None else StartMode(options.start),

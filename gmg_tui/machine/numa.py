@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 
+from gmg_tui.model import Slot
+
 _SYS = Path("/sys")
+BINDING_VARIABLES = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND")
+"""A user who sets one chooses cores himself."""
 
 
 def node_of(pci_bus_id: str | None, sys: Path = _SYS) -> int | None:
@@ -25,9 +30,57 @@ def remote(cpus: Iterable[int], node: int | None, sys: Path = _SYS) -> tuple[int
     if node is None:
         return ()
     with suppress(OSError, ValueError):
-        near = _listed((sys / f"devices/system/node/node{node}/cpulist").read_text())
+        near = _of_node(node, sys)
         return tuple(cpu for cpu in cpus if cpu not in near)
     return ()
+
+
+def near_cores(slots: Iterable[Slot], sys: Path = _SYS) -> dict[str, frozenset[int]]:
+    """Returns the cores of the NUMA node of each slot's GPU that this process may use, by slot.
+
+    Without those that it may use all of, as on a machine with one node, or none of, and without CPU slots.
+    """
+    usable, cores = os.sched_getaffinity(0), dict[str, frozenset[int]]()
+    for slot in slots:
+        node = node_of(slot.gpu.pci_bus_id, sys) if slot.gpu is not None else None
+        with suppress(OSError, ValueError):
+            near = frozenset(_of_node(node, sys) if node is not None else ()) & usable
+            if near and near < usable:
+                cores[slot.name] = near
+    return cores
+
+
+def cores_together(names: Iterable[str], near: Mapping[str, frozenset[int]]) -> frozenset[int] | None:
+    """Returns the cores near any of these slots; None if those of one are not known."""
+    known = [near.get(name) for name in names]
+    return None if None in known else frozenset().union(*(each for each in known if each is not None)) or None
+
+
+def pin(pid: int, cores: Set[int]) -> None:
+    """Keeps a process that has just been started, and all that it starts, on these cores."""
+    with suppress(OSError):  # it has ended
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - names, no paths
+            with suppress(OSError):
+                os.sched_setaffinity(int(thread), cores)
+
+
+def cores_text(cores: Set[int]) -> str:
+    """Returns cores as the kernel lists them: `0-15,32`."""
+    parts: list[str] = []
+    first = last = -2
+    for core in (*sorted(cores), -1):
+        if core == last + 1:
+            last = core
+            continue
+        if first >= 0:
+            parts.append(f"{first}-{last}" if last > first else str(first))
+        first = last = core
+    return ",".join(parts)
+
+
+def _of_node(node: int, sys: Path) -> set[int]:
+    """Returns the CPUs of a node. Raises `OSError` or `ValueError`."""
+    return _listed((sys / f"devices/system/node/node{node}/cpulist").read_text())
 
 
 def _listed(text: str) -> set[int]:

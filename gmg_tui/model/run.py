@@ -99,6 +99,8 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     patterns: tuple[str, ...] = ()
     readers: dict[str, dict[str, Any]] = {}
     """The tables `[readers.NAME]` of the settings, for `readers.formats`."""
+    pin: bool = True
+    """True if a worker is kept on the CPU cores near its GPU."""
     probe: bool = True
     """True if steps are counted in the workers' interpreters."""
     interval_s: float = 1.0

@@ -221,6 +221,8 @@ class Details(Struct, frozen=True, omit_defaults=True):
     """The worker's arguments before placeholders were filled in."""
     extra_env: dict[str, str] = {}
     """The worker's `--env` before placeholders were filled in."""
+    cpus: str = ""
+    """The CPU cores near its GPU, which it is kept on, such as `0-31`; empty if it is not."""
 
 
 class Series(Struct, frozen=True, omit_defaults=True):

@@ -190,6 +190,7 @@ RUN = (
     Opt("on", str, "ALERT=ACTION", "When an alert is raised: show, notify, stop or restart; repeatable.", RESUMED, ()),
     Opt("pattern", str, "REGEX", "How to parse the script's progress lines.", SWEEP, (), "patterns"),
     Opt("no_probe", bool, "", "Do not count steps inside the script.", default=False),
+    Opt("no_pin", bool, "", "Do not keep workers on the CPU cores near their GPU.", COMPARED | RESUMED, False, "pin"),
     Opt("headless", bool, "", "Print lines instead of a screen.", RESUMED, False),
     Opt("detach", bool, "", "Start, print the session's name, return.", RESUMED, False),
     Opt("summary", str, "FILE", "Also write the summary (JSON) to FILE.", RESUMED),

@@ -1,4 +1,4 @@
-"""`--gpus free` and `--wait`, with a real engine on simulated GPUs that other processes use."""
+"""GPUs and CPUs shared with others: `--gpus free`, `--wait`, who uses what, and the cores near a GPU."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import subprocess
 import time
 import uuid
 from datetime import datetime
+from pathlib import Path
 
 import psutil
 import pytest
@@ -110,6 +111,48 @@ def test_a_wait_can_be_cancelled_and_leaves_nothing(number: signal.Signals, sim:
     assert process.returncode == (130 if number is signal.SIGINT else -number)
     wait_until(lambda: not list(sessions.sessions_folder().iterdir()))
     assert gmg("--headless", "--gpus", "free:2", *_RUN, **sim.env()).returncode == 0
+
+
+_two_cpus = pytest.mark.skipif(
+    os.getuid() != 0 or len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs, and root to mount"
+)
+
+
+def _on_two_nodes(sim: Sim, folder: Path, *words: str) -> dict[str, tuple[str, ...]]:
+    """Run a script where two GPUs have a NUMA node with one CPU each: the CPUs and threads of each worker."""
+    usable = sorted(os.sched_getaffinity(0))[:2]
+    (script := folder / "cpus.py").write_text(
+        "import os\nprint('cpus', *os.sched_getaffinity(0), 'threads', os.environ['OMP_NUM_THREADS'])"
+    )
+    for gpu, node, cpu in zip(sim.gpus[2:], "01", usable, strict=True):
+        gpu.pci_bus_id = f"00000000:0{node}:00.0"
+        (device := folder / f"devices/0000:0{node}:00.0").mkdir(parents=True)
+        (device / "numa_node").write_text(node)
+        (cpus := folder / f"nodes/node{node}").mkdir(parents=True)
+        (cpus / "cpulist").write_text(str(cpu))
+    sim.write()
+    mounts = "mount --bind $0/devices /sys/bus/pci/devices && mount --bind $0/nodes /sys/devices/system/node"
+    command = ["unshare", "--mount", "sh", "-c", f'{mounts} || exit 77; exec "$@"', str(folder), *COMMAND]
+    command += ["--headless", "--gpus", "2,3", *words, str(script)]
+    done = subprocess.run(command, env=environ(**sim.env()), capture_output=True, text=True)
+    if done.returncode == 77:
+        pytest.skip(f"nothing can be mounted here: {done.stderr}")
+    seen = re.findall(r"^(gpu\d) │ cpus (.+) threads (\d+)$", done.stdout, re.MULTILINE)
+    assert len(seen) == 2, done.stdout + done.stderr
+    return {slot: (cpus, threads) for slot, cpus, threads in seen}
+
+
+@_two_cpus
+def test_a_worker_is_kept_on_the_cores_near_its_gpu(sim: Sim, tmp_path: Path) -> None:
+    first, second, *_ = sorted(os.sched_getaffinity(0))
+    assert _on_two_nodes(sim, tmp_path) == {"gpu2": (f"{first}", "1"), "gpu3": (f"{second}", "1")}
+
+
+@_two_cpus
+@pytest.mark.parametrize("words", ["--no-pin", "--env OMP_PLACES=cores"])
+def test_pinning_is_switched_off(words: str, sim: Sim, tmp_path: Path) -> None:
+    usable = " ".join(map(str, os.sched_getaffinity(0)))
+    assert [cpus for cpus, _ in _on_two_nodes(sim, tmp_path, *words.split()).values()] == [usable] * 2
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ class LocalAttempt:
         folder, env = readings.counts.folder, launch.environment.full
         env = env if folder is None else {**env, probe.FOLDER: str(folder)}
         try:
-            await self._process.start(launch.command, cwd=self._host.spec.cwd, env=env)
+            await self._process.start(launch.command, cwd=self._host.spec.cwd, env=env, cores=launch.cores)
         except (OSError, RuntimeError) as error:
             self.life = Life.CLEARED
             why = error.strerror if isinstance(error, OSError) else str(error)
@@ -379,9 +379,8 @@ class LocalAttempt:
         """Returns its command line and environment."""
         launch = self.readings.launch
         env, unset = dict(launch.environment.set), launch.environment.unset
-        return Details(
-            self.order.slot.name, launch.command, self._host.spec.cwd, env, unset, egl=launch.egl_note, attempts=()
-        )
+        slot, cwd = self.order.slot.name, self._host.spec.cwd
+        return Details(slot, launch.command, cwd, env, unset, launch.egl_note, attempts=(), cpus=launch.cpus)
 
     def known_curves(self) -> dict[str, Curve]:
         """Returns its metrics over time, by name."""

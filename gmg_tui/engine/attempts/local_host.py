@@ -21,6 +21,7 @@ from gmg_tui.engine.output.logs import Log, LogWriter
 from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.engine.watchdog.client import WatchdogClient
 from gmg_tui.jobs.argument_placeholders import checkpoint_values, fill, fill_some, values_for
+from gmg_tui.machine import numa
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.cgroup import usable_cpus
 from gmg_tui.machine.gpu import silence
@@ -85,6 +86,13 @@ class Launch(NamedTuple):
     """The arguments with only the job's values filled in, which are the same for all workers that do the same."""
     given_env: Mapping[str, str] = MappingProxyType({})
     """The worker's own environment, with only the job's values filled in."""
+    cores: frozenset[int] | None = None
+    """The CPU cores that it is kept on; None for all."""
+
+    @property
+    def cpus(self) -> str:
+        """These cores as the kernel lists them; empty for all."""
+        return numa.cores_text(self.cores) if self.cores is not None else ""
 
 
 class PendingCalls:
@@ -152,6 +160,8 @@ class LocalHost:
         self._robosuite = has_robosuite(spec.python)
         self._session_id, self._count, self._logs, self._nvml, self._egl = session.id, count, logs, nvml, egl
         self._calls = PendingCalls()
+        self._near = numa.near_cores(session.slots) if spec.pin and spec.simulate is None else {}
+        """The CPU cores near each slot's GPU, as far as that matters."""
 
     @property
     def stop_steps(self) -> tuple[Step, ...]:
@@ -219,6 +229,7 @@ class LocalHost:
         if checkpoint is not None:
             resume_values = {**values, **checkpoint_values(Path(checkpoint.path))}
             args += tuple(fill(arg, resume_values) for arg in task.resume_args)
+        cores = self._cores(slot, task, {**os.environ, **env})
         job = {"GMG_JOB": str(task.job), "GMG_JOB_NAME": task.name} if task.job is not None else {}
         environment = worker_environment(
             os.environ,
@@ -230,7 +241,7 @@ class LocalHost:
             attempt=number,
             gpu_index=gpu_index,
             egl_index=egl_index,
-            threads=threads_each(usable_cpus(), self._count),
+            threads=self._threads(cores),
             robosuite=self._robosuite,
             extra={name: fill(value, values) for name, value in env.items()} | self._simulation(),
             more=({} if meeting is None else variables(meeting, {**os.environ, **env})) | job,
@@ -269,7 +280,22 @@ class LocalHost:
             not_continued,
             given=tuple(fill_some(arg, task.own_values) for arg in order.args),
             given_env={name: fill_some(value, task.own_values) for name, value in env.items()},
+            cores=cores,
         )
+
+    def _cores(self, slot: Slot, task: Task, environ: Mapping[str, str]) -> frozenset[int] | None:
+        """Returns the cores near the GPUs of an attempt; None for all, also if the user binds threads to cores."""
+        if any(name in environ for name in numa.BINDING_VARIABLES):
+            return None
+        own = (slot,) if task.rank is not None or not task.cards else task.cards
+        return numa.cores_together((each.name for each in own), self._near)
+
+    def _threads(self, cores: frozenset[int] | None) -> int:
+        """Returns the share of the CPUs of an attempt that is kept on some cores, or (None) on none."""
+        threads = threads_each(usable_cpus(), self._count)
+        if cores is None:
+            return threads
+        return min(threads, threads_each(len(cores), sum(not cores.isdisjoint(each) for each in self._near.values())))
 
     async def _checkpoint(self, task: Task, report: Report) -> tuple[Checkpoint | None, str | None]:
         """Returns the checkpoint from which an attempt continues, or why it continues from none that there are."""

@@ -9,12 +9,12 @@ import logging
 import os
 import shutil
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
 from gmg_tui.engine.output.pipes import Pipe, Pipes
-from gmg_tui.machine import process_tree
+from gmg_tui.machine import numa, process_tree
 from gmg_tui.machine.process_tree import ROUND_S, Proc, Scans
 from gmg_tui.model import units
 
@@ -102,8 +102,10 @@ class Process:
         """The first process's exit code, negative for a signal; None while it lives."""
         return None if self._process is None else self._process.returncode
 
-    async def start(self, command: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> None:
-        """Starts the process, with standard input from `/dev/null`.
+    async def start(
+        self, command: Sequence[str], *, cwd: str, env: Mapping[str, str], cores: Set[int] | None = None
+    ) -> None:
+        """Starts the process, with standard input from `/dev/null`, on some cores alone or (None) on all.
 
         Raises:
             OSError: It cannot be started.
@@ -125,6 +127,8 @@ class Process:
                 start_new_session=True,
                 **more,
             )
+            if cores is not None:
+                numa.pin(self.pid, cores)
         finally:
             if self._process is None:
                 self.close_pipes()

@@ -240,6 +240,8 @@ def setup_facts(details: Details, log: str | None, log_command: str) -> Iterator
     yield from _env_facts("set", details.env)
     yield Fact("unset", " ".join(details.unset) or "nothing")
     yield Fact("EGL", details.egl)
+    if details.cpus:
+        yield Fact("CPU cores", f"{details.cpus}, near its GPU; --no-pin lets it use all")
 
 
 def _env_facts(label: str, env: Mapping[str, str]) -> Iterator[Fact]:
