@@ -1,7 +1,7 @@
 """`config.toml`: defaults of options, keys, and formats of lines.
 
 A key above all tables is an option's long name, for each command that has it; in a table named like a command it counts
-for that command alone. `[keys]` gives actions of the screen other keys; `[readers.NAME]` describes lines of output.
+for that command alone. `[keys]` gives actions of the screen other keys, `[readers.NAME]` describes lines of output, `[themes.NAME]` has colours.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gmg_tui.machine.user_folders import config_folder
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.session.options import LINE, TABLES, Opt
 
-_TABLES = ("keys", "readers")
+_TABLES = ("keys", "readers", "themes")
 
 
 class Settings(NamedTuple):
@@ -27,6 +27,8 @@ class Settings(NamedTuple):
     """By the names of actions."""
     readers: dict[str, Any]
     """By name, as written."""
+    themes: dict[str, dict[str, str]]
+    """Colours by name, as written."""
 
 
 def path() -> Path | None:
@@ -49,6 +51,7 @@ def read(file: Path, command: str) -> Settings:
     class _Tables(msgspec.Struct):
         keys: dict[str, str | tuple[str, ...]] = {}
         readers: dict[str, dict[str, Any]] = {}
+        themes: dict[str, dict[str, str]] = {}
 
     try:
         with reading(file) as stream:
@@ -74,7 +77,7 @@ def read(file: Path, command: str) -> Settings:
     if "env" in specific:
         specific["env"] = (*shared.get("env", ()), *specific["env"])  # of a variable given twice the last counts
     keys = {name.replace("_", "-"): (key,) if isinstance(key, str) else key for name, key in tables.keys.items()}
-    return Settings(file, shared | specific, keys, tables.readers)
+    return Settings(file, shared | specific, keys, tables.readers, tables.themes)
 
 
 def _values(table: dict[str, Any], options: Iterable[Opt], where: str, tables: Iterable[str] = ()) -> dict[str, Any]:

@@ -149,6 +149,10 @@ def settings_of(command: str) -> Settings | None:
             from gmg_tui.ui import keys
 
             keys.remap(settings.keys)
+        if settings.themes:
+            from gmg_tui.ui import themes
+
+            themes.add(settings.themes)
         if settings.readers:
             from gmg_tui.scripts.readers import formats
 

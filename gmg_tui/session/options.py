@@ -103,6 +103,15 @@ class Seconds(FloatRange):
         return super().convert(seconds, param, ctx)
 
 
+class ThemeName(Choice[str]):
+    """A theme of gmg-tui's, or one of the settings."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Returns the name. Raises `click.BadParameter`."""
+        own = getattr(ctx.obj, "themes", ()) if ctx is not None else ()
+        return str(value) if value in own else super().convert(value, param, ctx)
+
+
 class Opt(click.Option):
     """An option as it is declared.
 
@@ -205,7 +214,7 @@ RUN = (
     Opt("orphan_wait", Seconds(1, _DAY_S), "S", "Grace period before orphaned workers stop.", CONFIG, 60),
     Opt("ddp", str, "[N]", "Groups of N ranks, as torchrun starts them.", COMPARED, bare="all"),
     Opt("virtual_local_rank", bool, "", "Each rank sees only its GPU.", SWEEP, False),
-    Opt("theme", Choice(THEMES), "NAME", "Colour theme: dark, light, ansi or contrast.", _USUAL),
+    Opt("theme", ThemeName(THEMES), "NAME", "Colour theme: dark, light, ansi, contrast, or your own.", _USUAL),
     Opt("show_env", bool, "", "Show the values of variables that sound like secrets.", _USUAL, False),
     Opt("ascii_only", bool, "", "Draw with ASCII characters only.", _USUAL, False, flag="--ascii"),
     Opt("no_mouse", bool, "", "Leave the mouse to the terminal.", _USUAL, False),

@@ -19,7 +19,6 @@ from textual.screen import Screen
 
 from gmg_tui.model import Snapshot
 from gmg_tui.session.client import Source
-from gmg_tui.session.options import THEMES
 from gmg_tui.session.protocol import Bye, Lines, Update
 from gmg_tui.ui import keys, themes
 from gmg_tui.ui.dialogs import Palette
@@ -30,7 +29,7 @@ from gmg_tui.ui.terminal import sequences
 
 
 class GmgApp(SessionApp, inherit_bindings=False):
-    """The interface of one session; `theme` is one of `options.THEMES`, or None for the first."""
+    """The interface of one session; `theme` is one of `themes.names()`, or None for the first."""
 
     TITLE = "gmg-tui"
     CSS_PATH = Path(__file__).with_name("style.tcss")
@@ -182,7 +181,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
             owner = screen if hasattr(screen, f"action_{name}") else self
             if owner.check_action(name, ()):
                 yield SystemCommand(title, text, partial(self.run_action, action, owner))
-        for name in THEMES:
+        for name in themes.names():
             use = partial(setattr, self, "theme", themes.textual_name(name, no_color=self.no_color))
             yield SystemCommand(f"Theme: {name}", f"Use the colours of {name}.", use)
 

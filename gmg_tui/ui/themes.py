@@ -15,17 +15,19 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.app import App
-from textual.color import Color
+from textual.color import Color, ColorParseError
 from textual.filter import LineFilter
 from textual.theme import BUILTIN_THEMES, Theme
 
+from gmg_tui.model.errors import GmgError, listed, nearest
 from gmg_tui.model.text import safe
 from gmg_tui.session.options import THEMES
 from gmg_tui.ui.drawing import ATTRIBUTES, STYLES, Appearance
 
 _PREFIX = "gmg-"
+_BRIGHT = 0.5
 _FIELDS = ("primary", "secondary", "accent", "success", "warning", "error", "foreground", "background")
-_COLORS = {
+_COLORS: dict[str, tuple[Sequence[str], Mapping[str, str], Mapping[str, str]]] = {
     "dark": (
         ("#87afff", "#87afd7", "#5fd7ff", "#87d787", "#ffd75f", "#ff8787", "#d0d0d0", "#121212"),
         {"surface": "#1c1c1c", "panel": "#262626"},
@@ -43,6 +45,35 @@ _COLORS = {
     ),
 }
 """The colours of each theme for `_FIELDS`, its backgrounds, and variables that replace the ones Textual derives."""
+
+
+def names() -> tuple[str, ...]:
+    """Returns the names of all themes."""
+    return (*THEMES, *(name for name in _COLORS if name not in THEMES))
+
+
+def add(tables: Mapping[str, Mapping[str, str]]) -> None:
+    """Adds the themes of the settings, by name: the colours that differ from those of `base`. Raises `GmgError`."""
+    for name, table in tables.items():
+        base = table.get("base", THEMES[0])
+        if name in THEMES or base not in _COLORS or base not in THEMES:
+            why = "is a theme of gmg-tui" if name in THEMES else f"base = {base!r}: give dark, light or contrast"
+            raise GmgError(f"[themes.{name}] {why}; choose another")
+        colors, *others = _COLORS[base]
+        levels = [dict(zip(_FIELDS, colors, strict=True)), *map(dict, others)]
+        for key, value in table.items():
+            level = next((level for level in levels if key in level), None)
+            if level is None and key != "base":
+                known = ["base", *(key for level in levels for key in level)]
+                raise GmgError(
+                    f"[themes.{name}] {key} is no colour of a theme{nearest(key, known)}; there are: {listed(known)}"
+                )
+            if level is not None:
+                try:
+                    level[key] = Color.parse(value).hex6
+                except ColorParseError:
+                    raise GmgError(f"[themes.{name}] {key} = {value!r} is no colour; give #rrggbb") from None
+        _COLORS[name] = (tuple(levels[0].values()), levels[1], levels[2])
 
 
 def textual_name(name: str | None, *, no_color: bool) -> str:
@@ -85,7 +116,13 @@ def _theme(name: str, colors: Sequence[str], grounds: Mapping[str, Any], variabl
     named: dict[str, Any] = dict(zip(_FIELDS, colors, strict=True))
     derived = {**variables, "block-cursor-foreground": named["background"]}
     derived |= {f"footer-{part}background": named["background"] for part in ("", "key-", "item-", "description-")}
-    return Theme(_PREFIX + name, **named, **grounds, dark=name != "light", variables=derived)
+    return Theme(
+        _PREFIX + name,
+        **named,
+        **grounds,
+        dark=Color.parse(named["background"]).brightness < _BRIGHT,
+        variables=derived,
+    )
 
 
 def _ansi() -> Theme:

@@ -149,3 +149,15 @@ def test_a_row_under_the_cursor_has_the_cursors_colours() -> None:
 def test_states_have_distinct_symbols() -> None:
     signs = [in_ascii(sign) for sign in (*SIGNS.states.values(), SIGNS.warn)]
     assert len(set(signs)) == len(signs)
+
+
+async def test_a_theme_of_the_settings_is_drawn_and_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(themes, "_COLORS", dict(themes._COLORS))
+    themes.add({"mine": {"base": "light", "background": "#fdf6e3", "text-muted": "teal"}})
+    app = play.app_of(play.engine_of(sessions.varied_snapshot()), theme="mine")
+    async with app.run_test(size=(160, 48)) as pilot:
+        await play.sees(pilot, "400 lines")
+        assert app.screen.styles.background.hex == "#FDF6E3"
+        assert app.current_theme.variables["text-muted"] == "#008080"
+        assert not app.current_theme.dark
+        assert any("mine" in command.title for command in app.get_system_commands(app.screen))
