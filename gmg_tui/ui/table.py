@@ -288,10 +288,10 @@ class Table(Rows, Generic[T], can_focus=True):
 
     def _put(self, row: Row, start: int, column: Column[T], text: str, style: str, click: OnClick | None = None) -> int:
         width = self._widths[column.name]
-        if not column.left:
-            start += max(0, width - cell_len(text))
-            width = min(width, cell_len(text))
-        row.to(start).add(text, style, limit=width, click=click)
+        if column.left:
+            row.to(start).add(text, style, limit=width, click=click)
+        elif start + width <= round(self.scroll_x) + self.room.width:  # a part of a number is another number
+            row.to(start + max(0, width - cell_len(text))).add(text, style, limit=width, click=click)
         return start + width + _GAP
 
 

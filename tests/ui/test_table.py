@@ -68,3 +68,13 @@ async def test_a_click_on_a_heading_sorts_and_the_cursor_stays_on_its_row() -> N
         app.table.replace([Job(2, 1.0)])
         await pilot.pause()
         assert [row.split()[-1] for row in play.screen(app)[1:4]] == ["1.0", "5.0", "9.0"]
+
+
+async def test_a_number_that_does_not_fit_is_not_cut() -> None:
+    app = Shown()
+    async with app.run_test(size=(17, 12)) as pilot:
+        app.table.show([Job(1_234_567, 7_654_321.0)])
+        await play.sees(pilot, "1,234,567")
+        assert "7" not in play.screen(app)[1].replace("1,234,567", "")
+        await pilot.resize_terminal(40, 12)
+        await play.sees(pilot, "7,654,321.0")

@@ -89,7 +89,7 @@ class TuningPage(JobsPage[Trial]):
         """Shows the newest state of the tuning."""
         self.show_title()
         self._answers.show(tune_words.values_of(self._tuning.answer, self._tuning.spec))
-        self.listing.show(self._tuning.trials, "No trial has started yet.")
+        self.listing.show(sorted(self._tuning.trials, key=lambda trial: trial.number), "No trial has started yet.")
         self._notes.show(self._facts(self._tuning, self._tuning.answer))
         self.on_table_moved()
 

@@ -66,7 +66,7 @@ async def opened(engine: FakeEngine, *texts: str, size: tuple[int, int] = SMALL)
 
 async def test_each_set_of_arguments_is_listed_with_its_rate_best_first() -> None:
     async with opened(engine(), "5 sets of arguments") as pilot:
-        assert tables.headings(pilot.app).startswith("state envs FPS↓ VRAM GiB FPS/W GPU % W slots arguments time")
+        assert tables.headings(pilot.app).startswith("state envs FPS↓ VRAM GiB FPS/W GPU % W slots arguments")
         first, second, *_, last = tables.rows(pilot.app)
         assert first.startswith("best running 16,384 24,910,400 13.1 40.7k 97 612 8 slots -B 16384 --seed {seed}")
         assert second.startswith("32,768 22,014,000 25.7")
