@@ -59,6 +59,7 @@ _MAIN: Final = (
     Binding("exclamation_mark", "trouble", "Next problem", id="trouble", tooltip=_TROUBLE),
     Binding("space", "mark", "Mark", id="mark", tooltip="Mark the worker: actions apply to all marked."),
     Binding("p", "show_tab('Processes')", "Processes", id="processes", tooltip="Show the processes on the GPU."),
+    Binding("w", "show_tab('Why')", "Why", id="why", tooltip="Say why the worker is slow; enter takes stacks there."),
     Binding("t", "view", "View", id="view", tooltip="Switch between tiles and table."),
     Binding("f", "follow", "Follow", id="follow", tooltip="Follow the end of the log, or pause it."),
     Binding("y", "copy_line", "Copy", id="copy", tooltip=_COPY),

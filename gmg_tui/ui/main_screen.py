@@ -167,8 +167,18 @@ class MainScreen(TrueSizeScreen[None]):
             self.app.refresh_view()
 
     async def action_details(self) -> None:
-        """Give the pane the whole screen, there edit with the selected attempt's settings; a folded node is unfolded."""
-        if self._view.maximized:
+        """Give the pane the whole screen, there edit with the selected attempt's settings; a folded node is unfolded.
+
+        In the Why tab, take stacks.
+        """
+        if (
+            self._view.selected
+            and not self._view.folded_node
+            and not self.app.why_not("stacks")
+            and self.pane.take_stacks()
+        ):
+            self._maximize(on=True)
+        elif self._view.maximized:
             if self.pane.toggle_chart():
                 self.refresh_bindings()
             elif self.pane.settings is not None:

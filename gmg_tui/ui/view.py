@@ -33,6 +33,7 @@ class Tab(StrEnum):
     PROCESSES = "Processes"
     ATTEMPTS = "Attempts"
     SETUP = "Setup"
+    WHY = "Why"
     EVENTS = "Events"
 
 

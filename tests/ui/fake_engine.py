@@ -8,14 +8,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from gmg_tui.model import (
     Curve,
     Details,
+    HotSpot,
     JobRecord,
     Occurrence,
     QueueAction,
     Series,
     Session,
     Snapshot,
+    SpeedFacts,
     Stacks,
     Tried,
+    WorkerState,
 )
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import EngineClient
@@ -58,6 +61,7 @@ class FakeEngine(EngineClient):
         self.tried_so_far: tuple[Tried, ...] = ()
         self.events_so_far: tuple[Occurrence, ...] = ()
         self.stacks_of: tuple[Stacks, ...] = ()
+        self.speed_of = SpeedFacts("gpu0", WorkerState.RUNNING)
         self._events: asyncio.Queue[Update | Lines | Bye] = asyncio.Queue()
 
     def push(self, event: Update | Lines | Bye | Snapshot) -> None:
@@ -135,6 +139,14 @@ class FakeEngine(EngineClient):
     async def stacks(self, slot: str) -> tuple[Stacks, ...]:
         await self._hear("stacks", slot)
         return self.stacks_of
+
+    async def speed(self, slot: str) -> SpeedFacts:
+        await self._hear("speed", slot)
+        return self.speed_of
+
+    async def hot_spot(self, slot: str) -> HotSpot | None:
+        await self._hear("hot_spot", slot)
+        return HotSpot("compute_reward", "/home/me/train.py", 212, 44.0, 18, 10.0)
 
     async def act_on_jobs(self, action: QueueAction, *jobs: int) -> None:
         await self._hear(action, *jobs)

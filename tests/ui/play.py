@@ -32,7 +32,7 @@ from tests.ui.fake_engine import FakeEngine
 
 LOG_LINES = 400
 _TRY_S = 0.01
-LOOKS = {"follow", "details", "series", "queue", "tried", "happened", "close"}
+LOOKS = {"follow", "details", "series", "queue", "tried", "happened", "speed", "close"}
 """Requests that change nothing."""
 
 

@@ -12,7 +12,16 @@ from textual import work
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from gmg_tui.model import Attempt, Curve, Details, GpuProcess, JobRecord, Series, Settings, units
+from gmg_tui.model import (
+    Attempt,
+    Curve,
+    Details,
+    GpuProcess,
+    JobRecord,
+    Series,
+    Settings,
+    units,
+)
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import LOGS
 from gmg_tui.session.client import Source
@@ -22,6 +31,7 @@ from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.log.view import LogView
 from gmg_tui.ui.pane import worker_facts as facts
 from gmg_tui.ui.pane.metrics_tab import HISTORY_POINTS, MetricsTab, Named
+from gmg_tui.ui.pane.why_tab import SPEED_GAP_S, WhyTab
 from gmg_tui.ui.pane.worker_charts import chart_rows
 from gmg_tui.ui.rows import Lines, is_seen
 from gmg_tui.ui.table import DescribedTable, Table
@@ -43,6 +53,8 @@ class PaneTab(NamedTuple):
     """Shows the newest snapshot and the engine's answer, None before there is one."""
     ask: Callable[[str], Awaitable[object]] | None = None
     """Asks the engine for what snapshots do not have of a slot. Raises `GmgError`."""
+    period_s: float | None = None
+    """Seconds from an answer to the next query; None for those of the pane."""
 
 
 class Pane(Vertical):
@@ -135,6 +147,9 @@ class Pane(Vertical):
             case Tab.SETUP:
                 setup = Facts(block_width=70)
                 return PaneTab(setup, lambda answer: setup.show(self._setup(answer)), self._ask_setup)
+            case Tab.WHY:
+                why = WhyTab(self._view, engine, self.update)
+                return PaneTab(why, why.show_verdict, why.ask, SPEED_GAP_S)
             case _:
                 metrics = MetricsTab()
                 return PaneTab(
@@ -183,6 +198,13 @@ class Pane(Vertical):
         tab.open_chart("" if tab.chart else self._view.metric)
         self._poll()
         return True
+
+    def take_stacks(self) -> bool:
+        """Takes stacks of the selected worker. Returns False if the Why tab is not shown."""
+        widget = self._tabs[self._view.tab].widget
+        if isinstance(widget, WhyTab) and self._slot:
+            widget.take_stacks()
+        return isinstance(widget, WhyTab)
 
     def on_table_chosen(self) -> None:
         """Shows the chart of the metric that was clicked again."""
@@ -249,7 +271,7 @@ class Pane(Vertical):
                 except GmgError as error:
                     self._failure = str(error)
                 self.update()
-            await asyncio.sleep(self.PERIOD_S)
+            await asyncio.sleep(self._tabs[tab].period_s or self.PERIOD_S)
 
     # What tabs show
 

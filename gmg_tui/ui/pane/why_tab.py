@@ -1,0 +1,66 @@
+"""The tab with the verdict on a worker's speed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from msgspec import structs
+from textual import work
+
+from gmg_tui.diagnosis.verdicts import judge
+from gmg_tui.model import HotSpot, SpeedFacts
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session.client import Source
+from gmg_tui.ui import keys
+from gmg_tui.ui.facts import Fact, Facts
+from gmg_tui.ui.view import View
+
+SPEED_GAP_S: Final = 0.2
+"""Seconds between two questions for facts about the speed, which take nearly a second."""
+
+
+class WhyTab(Facts):
+    """The verdict on the selected worker, its figures, and the function that takes its time once stacks were taken."""
+
+    def __init__(self, view: View, engine: Source, changed: Callable[[], None]) -> None:
+        super().__init__()
+        self._view, self._engine, self._changed = view, engine, changed
+        self._stacks: tuple[str, str | None, HotSpot | None] = "", None, None
+        """The slot whose stacks were taken, what went wrong, and the function."""
+
+    async def ask(self, slot: str) -> SpeedFacts:
+        """Asks for the facts about a worker's speed. Raises `GmgError`."""
+        return await self._engine.speed(slot)
+
+    def show_verdict(self, speed: SpeedFacts | None) -> None:
+        """Shows the verdict; None before the facts are known."""
+        self.show(self._rows(speed) if speed is not None else (Fact("", "Waiting for the engine", "dim"),))
+
+    def _rows(self, speed: SpeedFacts) -> Iterator[Fact]:
+        slot, trouble, spot = self._stacks
+        here = slot == self._view.selected
+        verdict = judge(structs.replace(speed, hot_spot=spot) if here else speed)
+        yield Fact("verdict", verdict.text, "strong" if verdict.certain else "text")
+        if verdict.advice:
+            yield Fact("try", verdict.advice)
+        yield from (Fact("" if number else "figures", text) for number, text in enumerate(verdict.evidence))
+        key = keys.displayed(self.app)["details"]
+        if here and trouble is not None:
+            yield Fact("stacks", trouble, "dim")
+        elif speed.state.live and not self._view.readonly and not (here and spot):
+            yield Fact("stacks", f"{key} takes 20 within two seconds, to name the slowest function", "dim")
+
+    @work(exclusive=True, group="stacks")
+    async def take_stacks(self) -> None:
+        """Takes stacks of the selected worker."""
+        slot = self._view.selected
+        self._stacks = slot, "taken now", None
+        self._changed()
+        try:
+            spot = await self._engine.hot_spot(slot)
+        except GmgError as error:
+            self._stacks = slot, str(error), None
+        else:
+            self._stacks = slot, None if spot is not None else "all are within the simulator's steps", spot
+        self._changed()
