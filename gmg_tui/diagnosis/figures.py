@@ -27,6 +27,9 @@ def coreless_pct(facts: SpeedFacts) -> float:
 def evidence(facts: SpeedFacts) -> Iterator[str]:
     """Yields the figures, the most telling first."""
     if not facts.state.live:
+        if facts.recorded is not None:
+            yield f"its last attempt: {facts.recorded.text}"
+            yield from facts.recorded.evidence
         return
     load, shares, spot = load_of(facts), facts.shares, facts.hot_spot
     if shares is not None:

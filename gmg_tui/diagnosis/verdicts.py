@@ -64,8 +64,10 @@ def _script_decides(facts: SpeedFacts) -> bool:
 def _state(facts: SpeedFacts) -> Verdict | None:
     if facts.state.live and facts.state is not WorkerState.STOPPING:
         return None
-    word = "waiting" if facts.state is WorkerState.WAITING else facts.state.value
-    return Verdict(facts.state.value, f"{word}{f': {facts.reason}' if facts.reason else ''}")
+    advice = facts.recorded.advice if facts.recorded is not None else ""
+    return Verdict(
+        facts.state.value, f"{facts.state.value}{f': {facts.reason}' if facts.reason else ''}", advice=advice
+    )
 
 
 def _stopped(facts: SpeedFacts) -> Verdict | None:

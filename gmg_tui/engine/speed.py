@@ -31,7 +31,6 @@ from gmg_tui.model import (
     units,
 )
 from gmg_tui.model.errors import GmgError
-from gmg_tui.scripts.probe.counts import Times
 
 _MEAN_S = 10
 """Seconds over which the GPU's figures are averaged."""
@@ -59,20 +58,11 @@ async def facts_of(slot: EngineSlot, group: Iterable[EngineSlot], owners: dict[i
             pid = attempt.readings.counts.stepping_pid or view.pid or 0
             load = await in_daemon_thread(process_load.measure, attempt.pids, pid)
             sharers = await in_daemon_thread(_sharers, slot.sample, attempt.pids, view.pid, owners)
-            known = structs.replace(
-                known, load=load, shares=shares_of(attempt.readings.counts.times(now)), sharers=sharers
-            )
+            known = structs.replace(known, load=load, shares=attempt.readings.counts.shares(now), sharers=sharers)
             known = _on_nodes(known, slot, load)
         case RemoteAttempt() as attempt if view.state.live:
             known = structs.replace(await attempt.speed(), slot=slot.slot.name)
     return structs.replace(known, waits_for=_rank_behind(slot, group, known, now))
-
-
-def shares_of(times: Times | None) -> Shares | None:
-    """Returns the shares of the time; None if that is unknown."""
-    if times is None:
-        return None
-    return Shares(*(100 * part / times.wall for part in (times.simulator, times.learning, times.rendering)))
 
 
 async def hot_spot_of(slot: EngineSlot) -> HotSpot | None:
@@ -104,6 +94,7 @@ def _known(slot: EngineSlot, view: Worker, now: float) -> SpeedFacts:
         misplaced=alerts.get("cpu") or alerts.get("misplaced"),
         n_envs=view.newest.n_envs,
         has_gpu=slot.slot.gpu is not None,
+        recorded=view.newest.verdict,
     )
     sample = slot.sample
     if sample is None or not view.state.live:
@@ -178,7 +169,7 @@ def _rank_behind(slot: EngineSlot, group: Iterable[EngineSlot], facts: SpeedFact
             return f"{rank}, which is {view.phase.value or view.state.value}"
         attempt = other.worker.newest if other.worker is not None else None
         if busy_pct is not None and isinstance(attempt, LocalAttempt) and attempt.life is Life.ALIVE:
-            other_pct = _busy_pct(shares_of(attempt.readings.counts.times(now)))
+            other_pct = _busy_pct(attempt.readings.counts.shares(now))
             if other_pct is not None and other_pct >= busy_pct + _MIN_STRAGGLE_PCT:
                 return f"{rank}, which is busy between updates {other_pct:.0f} % of the time, this one {busy_pct:.0f} %"
     return None

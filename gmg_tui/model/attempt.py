@@ -7,6 +7,7 @@ import math
 from msgspec import Struct, structs
 
 from gmg_tui.model.alert import Alert
+from gmg_tui.model.speed import Verdict
 from gmg_tui.model.states import WorkerState
 
 
@@ -128,6 +129,8 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     """Modes that change what a step computes: those Genesis prints, such as `performance_mode`, and torch's `deterministic`."""
     alerts: tuple[Alert, ...] = ()
     """The alerts at its end; empty before."""
+    verdict: Verdict | None = None
+    """The bound of its speed over its whole time, once it has ended; None if unknown."""
 
     @property
     def numbers(self) -> dict[str, float]:

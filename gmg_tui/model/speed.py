@@ -125,6 +125,8 @@ class SpeedFacts(Struct, frozen=True, omit_defaults=True):
     """The GPU's."""
     hot_spot: HotSpot | None = None
     """None before stacks were taken."""
+    recorded: Verdict | None = None
+    """The verdict on its last attempt, once that has ended."""
 
 
 class Verdict(Struct, frozen=True, omit_defaults=True):

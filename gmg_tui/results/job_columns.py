@@ -87,6 +87,7 @@ def columns(jobs: Sequence[JobRecord]) -> list[Column[JobRecord]]:
         _C("env_steps", _of("last.fps.env_steps"), where=FILES),
         _C("n_envs", _of("last.n_envs"), *ENVS, 35, _unless("n_envs" in named)),
         _C("gpu_util_mean_pct", _of("last.gpu_util_mean_pct"), *GPU, 30),
+        _C("why", _why, priority=28, left=True),
         _C("power_mean_w", _of("last.power_mean_w"), *POWER, 10),
         _C("energy_j", _of("energy_j"), "energy", "", units.energy, 12),
         _C("env_steps_per_j", _of("last.fps.env_steps_per_j"), *FPS_PER_WATT, 14),
@@ -147,6 +148,12 @@ def _cell(of: Callable[[JobRecord, str], Any], name: str, job: JobRecord) -> Cel
 
 def _args(job: JobRecord) -> Cell:
     return shlex.join(job.last.args) or None
+
+
+def _why(job: JobRecord) -> Cell:
+    """The bound of its speed in a word, with a question mark if that is not certain."""
+    verdict = job.last.verdict
+    return None if verdict is None else f"{verdict.kind}{'' if verdict.certain else '?'}"
 
 
 def _slots(names: str) -> str:

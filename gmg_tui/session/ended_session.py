@@ -135,7 +135,7 @@ class EndedSession(Source):
         worker = self.welcome.snapshot.worker(slot)
         if worker is None:
             raise GmgError(f"no job has run on {slot}", 1)
-        return SpeedFacts(slot, worker.state, reason=worker.reason, n_envs=worker.newest.n_envs)
+        return SpeedFacts(slot, worker.state, reason=worker.reason, recorded=worker.newest.verdict)
 
     def _tried(self) -> tuple[Tried, ...]:
         with open_store(self._folder / STORE) as stored:

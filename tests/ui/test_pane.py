@@ -251,7 +251,15 @@ async def test_tab_the_mouse_and_keys_show_each_tab_below_the_workers() -> None:
     app.engine.log = {"gpu0": sessions.log_of(30)}
     async with app.run_test(size=(120, 36)) as pilot:
         await play.sees(pilot, "gpu0 log", "30 lines")
-        for text in ("lowest", "SM clock", "Xorg", "2  running", "Command line", "unknown: the facts", "Nothing has happened yet."):
+        for text in (
+            "lowest",
+            "SM clock",
+            "Xorg",
+            "2  running",
+            "Command line",
+            "unknown: the facts",
+            "Nothing has happened yet.",
+        ):
             await press(pilot, "tab")
             await play.sees(pilot, text, "H100")
         await press(pilot, "tab", "shift+tab")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import structs
 
 from gmg_tui import model
+from gmg_tui.diagnosis.verdicts import judge
 from gmg_tui.engine.attempts.attempt import RankActivity
 from gmg_tui.engine.attempts.curves import Curves
 from gmg_tui.engine.attempts.gpu_use import GpuMemory, Meter
@@ -19,7 +20,18 @@ from gmg_tui.engine.output.lines import LineSplitter, RingBuffer
 from gmg_tui.engine.output.logs import Log
 from gmg_tui.machine.process_activity import Activity
 from gmg_tui.machine.process_tree import Proc
-from gmg_tui.model import Checkpoint, Fps, GpuSample, Phase, Severity, Sign, WorkerState, units
+from gmg_tui.model import (
+    Checkpoint,
+    Fps,
+    GpuSample,
+    Phase,
+    Severity,
+    Sign,
+    SpeedFacts,
+    Verdict,
+    WorkerState,
+    units,
+)
 from gmg_tui.model.text import SEPARATOR, clean
 from gmg_tui.model.tried import SETTLE_S
 from gmg_tui.scripts import checkpoints, env_count
@@ -71,6 +83,7 @@ class Readings:
         self._warm = self._remembered.kernels_saved
         self._log, self._ring, self._printed = log, ring, printed
         self._splitters = (LineSplitter(), LineSplitter())
+        self._verdict: Verdict | None = None
 
     # Output
 
@@ -160,6 +173,7 @@ class Readings:
             self._parse(block)
         self._count()
         self.counts.close()
+        self._verdict = self._judged()
         self.reader.is_complete = exit_code == 0
         self.unclean = self.reader.uncaught() if exit_code == 0 else None
         self.mark_ended()
@@ -265,9 +279,23 @@ class Readings:
             memory_rss_peak_mib=self.activity.memory_rss_peak_mib,
             checkpoints=self.checkpoints,
             continued_from=self.launch.continued_from,
+            verdict=self._verdict,
             simulator=reader.genesis.mode
             | ({"deterministic": self.counts.determinism} if self.counts.determinism else {}),
         )
+
+    def _judged(self) -> Verdict | None:
+        """Returns the verdict on its whole time, from the few facts that are always gathered; None if there is none."""
+        facts = SpeedFacts(
+            self.launch.slot.name,
+            WorkerState.RUNNING,
+            n_envs=self.n_envs,
+            shares=self.counts.shares(),
+            has_gpu=self.launch.slot.gpu is not None,
+            gpu_util_pct=self.meter.gpu_util_pct.value,
+        )
+        verdict = judge(facts)
+        return verdict if verdict.kind != "unknown" else None
 
     def rank_activity(self, *, settled: bool, lives: bool) -> RankActivity:
         """Returns its activity for the check of its group; for its fields see `RankActivity`."""

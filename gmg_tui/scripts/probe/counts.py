@@ -16,7 +16,7 @@ from msgspec import structs
 
 from gmg_tui.machine.files import open_regular
 from gmg_tui.machine.folders import LockedFolder, make_locked, remove_abandoned, runtime_folder
-from gmg_tui.model import Fps, Phase
+from gmg_tui.model import Fps, Phase, Shares
 from gmg_tui.scripts.probe.reports import Reports
 from gmg_tui.scripts.probe.site import gmg_probe as probe
 
@@ -45,7 +45,7 @@ _PHASES = (
 """Those of `gmg_probe.PHASES`."""
 
 
-class Times(NamedTuple):
+class _Times(NamedTuple):
     """Seconds of a period; the script has the rest."""
 
     wall: float = 0.0
@@ -130,7 +130,7 @@ class _Counter:
         rate = (steps - before) / (last - first) if last > first else -1.0
         return rate if 0 <= rate <= MAX_RATE else None
 
-    def times(self, now: float) -> Times | None:
+    def times(self, now: float) -> _Times | None:
         """Returns the time of the last seconds, shared out; None if unknown, as in a pause longer than usual."""
         if self.words["steps"] < 2 or self._pauses(now):
             return None
@@ -138,7 +138,7 @@ class _Counter:
         return _between(self._before(moments, moments[-1].at), moments[-1])
 
     @property
-    def all_times(self) -> Times | None:
+    def all_times(self) -> _Times | None:
         """The time from the first step to the last; None before the second reading with more steps."""
         return _between(self._first, self._last[-1]) if self._first is not None else None
 
@@ -164,7 +164,7 @@ class _Counter:
         os.close(self._descriptor)
 
 
-def _between(first: _Moment, last: _Moment) -> Times | None:
+def _between(first: _Moment, last: _Moment) -> _Times | None:
     """Returns the time between two moments, shared out; None if the probe cannot have written it."""
     wall = last.at - first.at
     parts = [(after - before) / 1e9 for before, after in zip(first.times_ns, last.times_ns, strict=True)]
@@ -172,7 +172,7 @@ def _between(first: _Moment, last: _Moment) -> Times | None:
     if wall <= 0 or min(parts) < -0.1 * wall or sum(parts) > 1.1 * wall:
         return None
     scale = min(1.0, wall / max(sum(parts), 1e-9))
-    return Times(wall, *(max(0.0, part) * scale for part in parts))
+    return _Times(wall, *(max(0.0, part) * scale for part in parts))
 
 
 def _is_plausible(words: dict[str, int]) -> bool:
@@ -220,8 +220,8 @@ class Counts:
         self.env_steps = self.seconds = self.quiet_s = 0.0
         self.last_at: float | None = None
         self.determinism: str | None = None
-        self._times: Times | None = None
-        """All times, once it is closed."""
+        self._shares: Shares | None = None
+        """The shares of its whole time, once it is closed."""
         self._greatest: float | None = None
 
     @property
@@ -287,14 +287,17 @@ class Counts:
         if self.rate is not None and self.seconds >= _MIN_RATE_S:
             self._greatest = max(self.rate, self._greatest or 0.0)
 
-    def times(self, now: float | None = None) -> Times | None:
-        """Returns the time of the processes that step, shared out: of the last seconds, or without `now` since the first step.
+    def shares(self, now: float | None = None) -> Shares | None:
+        """Returns how the time of its processes was shared out: of the last seconds, or without `now` of all since a first step.
 
         None if unknown.
         """
         each = [counter.all_times if now is None else counter.times(now) for _, counter in self._outermost]
         known = [times for times in each if times is not None]
-        return Times(*map(sum, zip(*known, strict=True))) if known else None if self._counters else self._times
+        if not known:
+            return None if self._counters else self._shares
+        wall, *parts = map(sum, zip(*known, strict=True))
+        return Shares(*(100 * part / wall for part in parts))
 
     @property
     def _outermost(self) -> list[tuple[str, _Counter]]:
@@ -312,7 +315,7 @@ class Counts:
         """Remove them; the rate stays as in the last seconds with steps, without the time the script took to end."""
         if self.last_at is not None:
             self.read(self.last_at)
-        self._times = self.times()
+        self._shares = self.shares()
         for counter in self._counters.values():
             counter.close()
         self._counters.clear()
