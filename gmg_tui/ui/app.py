@@ -18,6 +18,7 @@ from textual.keys import format_key
 from textual.screen import Screen
 
 from gmg_tui.model import Snapshot
+from gmg_tui.model.text import safe
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Bye, Lines, Update
 from gmg_tui.ui import keys, themes
@@ -42,7 +43,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
     def __init__(
         self, engine: Source, *, theme: str | None = None, ascii_only: bool = False, web: bool = False
     ) -> None:
-        self._filters_of_text = [themes.SafeFilter(), *([themes.AsciiFilter()] if ascii_only else [])]
+        self._filters_of_text = [themes.TextFilter(safe), *([themes.TextFilter(themes.in_ascii)] if ascii_only else [])]
         super().__init__(engine, web=web)
         for each in themes.all_themes():
             self.register_theme(each)

@@ -38,6 +38,14 @@ class Axis(NamedTuple):
         """Returns the place of a value, from 0 at the low end to 1; beyond the ends too."""
         return (value - self.low) / (self.high - self.low)
 
+    def row(self, value: float, height: int) -> int:
+        """Returns the row of a value in a plot of `height` rows; values beyond an end are on it."""
+        return round((1 - max(0.0, min(1.0, self.fraction(value)))) * (height * 4 - 1)) // 4
+
+    def labels(self, height: int, unit: str = "") -> dict[int, str]:
+        """Returns the labels of the ticks by row."""
+        return {self.row(tick, height): f"{self.label(tick)} {unit}".rstrip() for tick in self.ticks}
+
     @property
     def ticks(self) -> list[float]:
         """The round values from the low end to the high one."""
@@ -106,6 +114,12 @@ class Canvas:
             for column, character in enumerate(row):
                 if character != " ":
                     self.put(column, number, character, styles[column])
+
+    def plot(self, fractions: Values, labels: Mapping[int, str], columns: Iterable[int], style: str) -> list[Row]:
+        """Returns the rows of a line on a grid, with labels by row."""
+        self.grid(labels, columns)
+        self.line(fractions, [style] * self.width)
+        return self.rows(labels)
 
     def rows(self, labels: Mapping[int, str] | None = None) -> list[Row]:
         """Returns the rows, right of an axis with `labels` by row if there are any."""
@@ -234,16 +248,9 @@ def _body(track: Track, plot: int, height: int, columns: Sequence[int]) -> list[
         return canvas.rows({})
     steps = max(1, (height - 1) // _ROWS_PER_STEP)
     scale = fitted(known, steps) if not track.high else axis(0.0, track.high, steps)
-    labels = {
-        round((1 - scale.fraction(tick)) * (height * 4 - 1)) // 4: f"{scale.label(tick)} {track.unit}".rstrip()
-        for tick in scale.ticks
-    }
-    canvas.grid(labels, columns)
-    fractions = [
-        None if value is None else scale.fraction(value) for value in spread(track.values, 2 * plot, track.how)
-    ]
-    canvas.line(fractions, [track.style] * plot)
-    return canvas.rows(labels)
+    shown = spread(track.values, 2 * plot, track.how)
+    fractions = [None if value is None else scale.fraction(value) for value in shown]
+    return canvas.plot(fractions, scale.labels(height, track.unit), columns, track.style)
 
 
 def spread(values: Values, columns: int, how: Reduction) -> list[float | None]:

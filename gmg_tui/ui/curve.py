@@ -15,7 +15,7 @@ from textual.geometry import Size
 
 from gmg_tui.model import Answer, Trial, TrialKind, TrialState, Tuning, WorkerState
 from gmg_tui.results import tuning_text as tune_words
-from gmg_tui.ui.charts import AXIS_ROWS, GUTTER, Canvas, bottom_axis, fitted, joined
+from gmg_tui.ui.charts import AXIS_ROWS, GUTTER, Axis, Canvas, bottom_axis, fitted, joined
 from gmg_tui.ui.drawing import SIGNS, Row
 
 _COLOURS: Final = ("fps", "warn", "ok", "vram", "title", "text", "error")
@@ -129,22 +129,18 @@ class _Plot:
         missing = max(0.0, _MIN_OCTAVES - (right - left)) / 2
         left, right = left - missing, right + missing
         pad = (right - left) * _PAD
-        self._left, self._right = left - pad, right + pad
+        self._values = Axis(left - pad, right + pad, 1.0)
         self._signs: set[tuple[int, int]] = set()
         ends = [rate for trial in points for rate in (trial.rate or 0.0, *_ends(trial))]
         if all((trial.rate or 0.0) >= 0 for trial in points):
             ends = [max(0.0, rate) for rate in ends]  # a wide interval reaches below what can be
         self._rates = fitted(ends if len(points) > 1 else [0.0, *ends], max(1, height // _ROWS_PER_TICK))
-        self.labels = {self.row(tick): self._rates.label(tick) for tick in self._rates.ticks}
+        self.labels = self._rates.labels(height)
         self.canvas.grid(self.labels, ())
 
     def _x(self, value: float) -> float:
         """Returns the place of a value, from 0 at the left to 1."""
-        return (math.log2(value) - self._left) / (self._right - self._left)
-
-    def _height(self, rate: float) -> float:
-        """Returns the place of a rate, from 0 at the lower edge to 1."""
-        return max(0.0, min(1.0, self._rates.fraction(rate)))
+        return self._values.fraction(math.log2(value))
 
     def column(self, value: float) -> int:
         """Returns the column of a value."""
@@ -152,11 +148,11 @@ class _Plot:
 
     def row(self, rate: float) -> int:
         """Returns the row of a rate."""
-        return round((1 - self._height(rate)) * (self.canvas.height * 4 - 1)) // 4
+        return self._rates.row(rate, self.canvas.height)
 
     def join(self, points: Sequence[tuple[int, float]]) -> None:
         """Joins the means of the rates of each value."""
-        places, heights = [self._x(value) for value, _ in points], [self._height(rate) for _, rate in points]
+        places, heights = [self._x(value) for value, _ in points], [self._rates.fraction(rate) for _, rate in points]
         self.canvas.line(joined(places, heights, 2 * self.canvas.width), ["dim"] * self.canvas.width)
 
     def sign(self, column: int, row: int, sign: str, style: str) -> int:
@@ -178,9 +174,13 @@ class _Plot:
 
     def ticks(self, low: int) -> list[int]:
         """Returns values for the axis: the least one, `low`, times powers of two, with room for their labels."""
-        gap = (len(f"{int(2**self._right):,}") + 2) / (self.canvas.width - 1) * (self._right - self._left)
+        gap = (
+            (len(f"{int(2**self._values.high):,}") + 2)
+            / (self.canvas.width - 1)
+            * (self._values.high - self._values.low)
+        )
         first = max(0.0, math.log2(max(1, low)))
-        powers = range(max(0, math.ceil(self._left - first)), math.floor(self._right - first) + 1)
+        powers = range(max(0, math.ceil(self._values.low - first)), math.floor(self._values.high - first) + 1)
         each = max(1, math.ceil(gap))
         return [max(1, low) << power for power in powers if power % each == 0]
 

@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 
 from rich.cells import cell_len
 from textual.content import Content
+from textual.geometry import Size
 
 from gmg_tui.ui.drawing import Row, safe
-from gmg_tui.ui.rows import Scrolled
+from gmg_tui.ui.rows import Rows
 
 _LABEL_MIN: Final = 13
 _LABEL_MAX: Final = 30
@@ -48,10 +49,10 @@ def fact_rows(facts: Iterable[Fact], width: int) -> list[Row]:
     return rows
 
 
-class Facts(Scrolled):
+class Facts(Rows):
     """Facts, whose blocks stand side by side where a block has at least `block_width` cells."""
 
-    DEFAULT_CSS = "Facts { height: auto; width: 1fr; }"
+    DEFAULT_CSS = "Facts { height: auto; width: 1fr; overflow-y: auto; scrollbar-size-vertical: 1; }"
 
     def __init__(self, facts: Sequence[Fact] = (), *, block_width: int = 0, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -68,8 +69,23 @@ class Facts(Scrolled):
                 self.refresh(layout=True)
             self.update_rows()
 
-    def make_all(self, width: int) -> list[Row]:
-        """Returns the rows of all facts."""
+    def make_rows(self, width: int, height: int) -> Sequence[Row]:
+        """Returns the rows from the scroll offset on."""
+        rows = self._all_rows(width)
+        self.virtual_size = Size(width, len(rows))
+        return rows[self.scroll_offset.y :][:height]
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Returns the number of rows."""
+        return len(self._all_rows(width))
+
+    def go(self, direction: str) -> None:
+        """Scrolls a line (`line-up`, `line-down`) or a page (`up`, `down`), or to an end (`home`, `end`)."""
+        page = max(1, self.size.height - 1)
+        steps = {"line-up": -1, "line-down": 1, "up": -page, "down": page, "home": -1e9, "end": 1e9}
+        self.scroll_relative(y=steps[direction], animate=False)
+
+    def _all_rows(self, width: int) -> list[Row]:
         count = max(1, (width + _GAP) // (self._block_width + _GAP)) if self._block_width else 1
         blocks = [list[Fact]()]
         for fact in self._facts:

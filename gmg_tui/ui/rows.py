@@ -152,32 +152,6 @@ class Lines(Rows):
         return needed
 
 
-class Scrolled(Rows):
-    """Rows of which a part is visible."""
-
-    DEFAULT_CSS = "Scrolled { overflow-y: auto; scrollbar-size-vertical: 1; }"
-
-    def make_all(self, width: int) -> Sequence[Row]:
-        """Returns all rows, from the top."""
-        raise NotImplementedError
-
-    def make_rows(self, width: int, height: int) -> Sequence[Row]:
-        """Returns the rows from the scroll offset on."""
-        rows = self.make_all(width)
-        self.virtual_size = Size(width, len(rows))
-        return rows[self.scroll_offset.y :][:height]
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Returns the number of rows."""
-        return len(self.make_all(width))
-
-    def go(self, direction: str) -> None:
-        """Scrolls a line (`line-up`, `line-down`) or a page (`up`, `down`), or to an end (`home`, `end`)."""
-        page = max(1, self.size.height - 1)
-        steps = {"line-up": -1, "line-down": 1, "up": -page, "down": page, "home": -1e9, "end": 1e9}
-        self.scroll_relative(y=steps[direction], animate=False)
-
-
 class KeysFooter(Rows):
     """The keys that have room, dim where they are not possible now."""
 

@@ -320,7 +320,3 @@ class DescribedTable(Vertical, Generic[T]):
         """Describes the row under the cursor."""
         row = self.table.selected
         self._facts.show(self._describe(row) if row is not None else ())
-
-    def update_rows(self) -> None:
-        """Redraws what has changed."""
-        self.table.update_rows()

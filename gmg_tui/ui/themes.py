@@ -6,7 +6,7 @@ the screen looks the same with 256 colours and with 16 million.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -20,7 +20,6 @@ from textual.filter import LineFilter
 from textual.theme import BUILTIN_THEMES, Theme
 
 from gmg_tui.model.errors import GmgError, listed, nearest
-from gmg_tui.model.text import safe
 from gmg_tui.session.options import THEMES
 from gmg_tui.ui.drawing import ATTRIBUTES, STYLES, Appearance
 
@@ -167,28 +166,23 @@ _IN_ASCII = {
 @lru_cache(4096)
 def in_ascii(text: str) -> str:
     """Returns `text` in ASCII with the same width; `?` replaces unknown characters."""
+    if text.isascii():
+        return text
     return "".join(
         character if character.isascii() else "?" * cell_len(character) for character in text.translate(_IN_ASCII)
     )
 
 
-class SafeFilter(LineFilter):
-    """Makes every line of the screen safe."""
+class TextFilter(LineFilter):
+    """Rewrites the text of every line, including Textual's own frames, bars and buttons."""
+
+    def __init__(self, rewrite: Callable[[str], str]) -> None:
+        super().__init__()
+        self._rewrite = rewrite
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Returns the segments with safe texts."""
+        """Returns the segments with rewritten texts."""
         return [
-            segment if (text := safe(segment.text)) is segment.text else Segment(text, segment.style, segment.control)
-            for segment in segments
-        ]
-
-
-class AsciiFilter(LineFilter):
-    """Replaces the characters of every line, including Textual's own frames, bars and buttons."""
-
-    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Returns the segments in ASCII."""
-        return [
-            segment if segment.text.isascii() else Segment(in_ascii(segment.text), segment.style, segment.control)
+            segment if (text := self._rewrite(segment.text)) is segment.text else Segment(text, *segment[1:])
             for segment in segments
         ]

@@ -164,17 +164,16 @@ def chart_rows(name: str, curve: Curve, width: int, height: int) -> list[Row]:
         ]
     by_step = all(point.step is not None for point in points)
     places = [float(point.step or 0) if by_step else point.time - points[0].time for point in points]
-    canvas, scale = Canvas(plot, height), fitted([point.value for point in points], max(1, height // _TICK_ROWS))
-    labels = {round((1 - scale.fraction(tick)) * (height * 4 - 1)) // 4: scale.label(tick) for tick in scale.ticks}
+    scale = fitted([point.value for point in points], max(1, height // _TICK_ROWS))
     low, high = min(places), max(places)
     across = axis(low, high if high > low else low + 1, max(1, plot // _TICK_CELLS))
     columns = {round(across.fraction(tick) * (plot - 1)): tick for tick in across.ticks}
-    canvas.grid(labels, columns)
     values = [scale.fraction(point.value) for point in points]
-    canvas.line(joined([across.fraction(x) for x in places], values, 2 * plot), ["fps"] * plot)
+    line = joined([across.fraction(x) for x in places], values, 2 * plot)
+    rows = Canvas(plot, height).plot(line, scale.labels(height), columns, "fps")
     write = (lambda tick: across.label(tick)) if by_step else units.span
     ticks = {column: write(tick) for column, tick in columns.items()}
-    return [_heading(name, curve, width), *canvas.rows(labels), *bottom_axis(plot, ticks)]
+    return [_heading(name, curve, width), *rows, *bottom_axis(plot, ticks)]
 
 
 def _heading(name: str, curve: Curve, width: int) -> Row:
