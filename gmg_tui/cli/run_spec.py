@@ -41,10 +41,8 @@ def check(options: Options) -> dict[str, Any]:
     for other in ("gpus", "simulate"):
         if options.cpu is not None and getattr(options, other) is not None:
             raise GmgError(f"--{other} and --cpu are mutually exclusive; give one of them")
-    if "wait" in options.given and not wants_free(options.gpus) and not getattr(options, "resume", None):
-        raise GmgError("--wait is for GPUs that are in use; give --gpus free or free:4 too")
-    if options.nodes is not None and wants_free(options.gpus) and options.wait:
-        raise GmgError("--wait waits for GPUs of this machine alone; leave it out, or --nodes")
+    if not hasattr(options, "sets"):  # a sweep's file may have the GPUs
+        check_wait(options, options.gpus)
     formats.check(options.pattern)
     if not all(how.strip() for how in options.notify):
         raise GmgError("--notify is empty; give bell, osc9, osc777 or a command")
@@ -71,6 +69,14 @@ def check(options: Options) -> dict[str, Any]:
         "restart": RestartMode(options.restart),
         "readers": options.readers,
     }
+
+
+def check_wait(options: Options, gpus: str | None) -> None:
+    """Raise `GmgError` if `--wait` does not go with these GPUs."""
+    if "wait" in options.given and not wants_free(gpus) and getattr(options, "resume", None) is None:
+        raise GmgError("--wait is for GPUs that are in use; give --gpus free or free:4 too")
+    if options.nodes is not None and wants_free(gpus) and options.wait is not None:
+        raise GmgError("--wait waits for GPUs of this machine alone; leave it out, or --nodes")
 
 
 def check_queued(options: Options) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from gmg_tui.cli.run_spec import (
     alert_actions,
     check_queued,
     check_script,
+    check_wait,
     describe,
     environment,
     groups_of,
@@ -81,6 +82,7 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
     if program is not None:
         upper = structs.replace(upper, script=program.script, args=program.args, module=program.module)
     settings = lower.under(Settings() if file is None else read(file)).under(upper)
+    check_wait(options, settings.gpus_text)
     alert_actions(f"{kind}={action}" for kind, action in settings.on.items())
     made = plan.make(settings, file or "sweep", values, check_script)
     fields["ddp"] = groups_of(options, made.jobs)

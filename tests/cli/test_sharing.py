@@ -103,6 +103,16 @@ def test_a_plain_run_on_a_gpu_in_use_says_so(sim: Sim) -> None:
     assert done.returncode == 0
 
 
+def test_a_sweep_whose_file_wants_free_gpus_waits_for_them(sim: Sim, tmp_path: Path) -> None:
+    (file := tmp_path / "sweep.toml").write_text(
+        f"script = {WORKER!r}\nargs = ['--lines', '3']\ngpus = 'free:1'\n[grid]\nx = [1, 2]\n"
+    )
+    done = gmg("sweep", "--headless", "--wait", str(file), **sim.env())
+    assert (done.returncode, _slots(done.stdout)) == (0, {"gpu2"})
+    done = gmg("sweep", "--headless", "--wait", "--gpus", "1,", str(file), **sim.env())
+    assert done.stderr == "gmg-tui: --wait is for GPUs that are in use; give --gpus free or free:4 too\n"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_wait_can_be_cancelled_and_leaves_nothing(number: signal.Signals, sim: Sim, nothing_is_left: None) -> None:
     process = _waiting(sim)

@@ -7,7 +7,10 @@ import uuid
 
 import pytest
 
-from gmg_tui.model import Snapshot, WorkerState
+from gmg_tui.engine.scheduling.slot_board import Allotment, SlotBoard
+from gmg_tui.engine.workers.slot import EngineSlot
+from gmg_tui.jobs.job_queue import JobQueue
+from gmg_tui.model import Attempt, Gpu, GpuSample, JobRecord, Slot, Snapshot, WorkerState
 from tests.nvml_sim import Process, Sim
 
 from .harness import program, running, sweep_for
@@ -54,3 +57,45 @@ async def test_after_the_wait_the_gpus_in_use_are_benched(sim: Sim) -> None:
         assert snapshot.queue is not None
         assert snapshot.queue.benched["gpu0"].startswith("not free after 1 s: for its GPU: ")
         assert {*snapshot.queue.benched} == {"gpu0"}
+
+
+def _needs(number: int, peak_mib: float | None, state: WorkerState = WorkerState.STOPPED) -> JobRecord:
+    return JobRecord(number, f"job-{number}", last=Attempt(1, (), state=state, memory_peak_mib=peak_mib))
+
+
+def _board(used_mib: float, *jobs: JobRecord) -> SlotBoard:
+    """A board with two slots on one GPU of 80,000 MiB, and one on an equal one that nobody uses."""
+    slots = {}
+    for index, (name, uuid_, used) in enumerate((("a-1", "A", used_mib), ("a-2", "A", used_mib), ("b", "B", 4.0))):
+        slot = slots[name] = EngineSlot(Slot(name, Gpu(index, uuid_, "H100")), index, 3)
+        slot.sample = GpuSample(uuid_, memory_used_mib=used, memory_free_mib=80_000 - used)
+    return SlotBoard(slots, JobQueue(jobs))
+
+
+@pytest.mark.parametrize(
+    ("used_mib", "job", "slot"),
+    [
+        (4.0, _needs(1, 79_996.0), "a-1"),
+        (32_000.0, _needs(1, 48_000.0), "a-1"),
+        (32_000.0, _needs(1, None), "a-1"),
+        (32_000.0, _needs(1, 60_000.0), "b"),
+        (32_000.0, _needs(1, 47_000.0, WorkerState.FAILED), "b"),  # it wanted more
+        (32_000.0, _needs(1, 99_000.0), "b"),  # no GPU is larger
+    ],
+)
+def test_a_job_starts_where_its_memory_fits_beside_what_others_use(used_mib: float, job: JobRecord, slot: str) -> None:
+    assert _board(used_mib, job).next() == Allotment(1, (slot,))
+
+
+def test_a_job_that_fits_nowhere_waits_and_lets_others_pass() -> None:
+    board = _board(32_000.0, _needs(1, 60_000.0), _needs(2, 20_000.0), _needs(3, 40_000.0))
+    board.slots["b"].sample = GpuSample("B", memory_used_mib=70_000, memory_free_mib=10_000)
+    assert board.next() == Allotment(2, ("a-1",))
+    board.jobs["a-1"] = 2
+    board.queue.occupy(2)
+    assert board.next() == Allotment(), "20,000 MiB of the free 48,000 are for job 2"
+    board.update()
+    lack = "58.6 GiB, as before, and 27.3 GiB are free"
+    assert board.slots["a-2"].idle_reason == f"job 1 needs {lack}"
+    assert board.wait_reason(1) == f"for memory: it needs {lack}"
+    assert board.wait_reason(2) is None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gmg_tui.engine import clock
+from gmg_tui.engine.scheduling.memory_fit import lacks, room_mib
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.jobs.job_queue import JobQueue
@@ -277,9 +278,28 @@ class SlotBoard:
         return self._reserved
 
     def _may_run(self, job: JobRecord, slot: str) -> bool:
-        """Returns False on the GPU that is suspected for the job, and on any suspected one for other jobs than witnesses."""
+        """Returns False on the GPU that is suspected for the job, and on any suspected one for other jobs than witnesses.
+
+        So it does where the memory is too small beside what others use.
+        """
         card = self._card(self.slots[slot])
-        return self._witnesses.get(job.number) is not card and (card.suspected is None or job.number in self._witnesses)
+        if self._witnesses.get(job.number) is card or (
+            card.suspected is not None and job.number not in self._witnesses
+        ):
+            return False
+        return self._lacks(job, slot) is None
+
+    def _lacks(self, job: JobRecord, slot: str) -> str | None:
+        """Returns the memory that a job lacks on a slot; None if it may fit."""
+        if job.last.memory_peak_mib is None:
+            return None
+        uuid, states = self.slots[slot].gpu_uuid, self.slots
+        beside = [
+            (states[name], self.queue.records[number])
+            for name, number in self.jobs.items()
+            if name != slot and states[name].gpu_uuid == uuid
+        ]
+        return lacks(job, room_mib(states[slot], beside))
 
     def open(self) -> Iterator[EngineSlot]:
         """Yields the slots that are ready for a job, if there were one: the last one's memory is released."""
@@ -337,13 +357,18 @@ class SlotBoard:
             return f"{suspected}; they run on another GPU to show if it is broken"
         if reserved.missing and name in reserved.slots:
             return f"kept for job {reserved.job}, which needs {units.count(reserved.missing, 'more slot')}"
+        first = next(self.queue.next_jobs())
+        if (lack := self._lacks(first, name)) is not None:
+            return f"job {first.number} needs {lack}"
         return f"the jobs that wait need {units.count(min(widths), 'slot')} at once"
 
     def wait_reason(self, number: int) -> str | None:
-        """Returns the wait reason of the job that slots are reserved for; None for any other."""
-        reserved = self._reserved
+        """Returns the wait reason of the job that slots are reserved for, or that has no room on any GPU; None for others."""
+        reserved, record = self._reserved, self.queue.records[number]
         if not reserved.missing or reserved.job != number:
-            return None
+            waits = record.state is WorkerState.WAITING
+            lack = [self._lacks(record, name) for name in self.slots if name not in self.jobs] if waits else []
+            return f"for memory: it needs {lack[0]}" if lack and None not in lack else None
         verb = "is" if len(reserved.slots) == 1 else "are"
         kept = f"; {' and '.join(reserved.slots)} {verb} kept for it" if reserved.slots else ""
         return f"for {units.count(reserved.missing, 'more slot')}{kept}"
