@@ -59,10 +59,10 @@ class Hardware:
         if spec.sweep is not None and spec.sweep.per_gpu > 1:
             numbers = range(1, spec.sweep.per_gpu + 1)
             slots = tuple(structs.replace(slot, name=f"{slot.name}-{number}") for slot in slots for number in numbers)
-        hardware = cls(slots, nvml, (left_out,) if left_out else (), idle, leases, awaited)
+        hardware = cls(slots, nvml, (), idle, leases, awaited)
         if not selection.wants_free(spec.gpus):
             hardware.take_leases()
-        return hardware
+        return replace(hardware, warnings=tuple(filter(None, (left_out, leases.warning))))
 
     def on_node(self, node: str) -> Self:
         """Returns the same hardware with the slots' names as a session of several machines has them: `n1/gpu0`."""

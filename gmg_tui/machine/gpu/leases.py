@@ -13,15 +13,18 @@ import re
 import stat
 import time
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from gmg_tui.machine.folders import distrust, make_private
-from gmg_tui.machine.user_folders import state_folder
+from gmg_tui.machine.user_folders import state_folder, user_name
 
 SHARED_FOLDERS = (Path("/run/lock"), Path("/tmp"))  # noqa: S108 - the same for all users, whatever their TMPDIR
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MAX_TRIES = 50
+_READABLE = stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH
+_NEW_S = 1.0
+"""A younger file may be one that is being made."""
 _PAUSE_S = 0.01
 """Another process creates the file at this moment, or a cleaner has removed it."""
 _CHOOSING = "choosing"
@@ -31,13 +34,19 @@ _CHOICE_S = 5.0
 
 
 class Leases:
-    """The leases that this process holds, by the GPUs' UUIDs."""
+    """The leases that this process holds, by the GPUs' UUIDs.
+
+    Attributes:
+        warning: Why some of them do not bind other users; None if all do.
+    """
 
     def __init__(self) -> None:
         state = state_folder()
         self._own = state / "gmg-tui" / "leases" if state is not None else None
         """For this user alone, where no shared folder has locks."""
-        self._held: dict[str, int] = {}
+        self.warning: str | None = None
+        self._held: dict[str, tuple[Path, int]] = {}
+        """The file of each, and its descriptor with the lock."""
 
     def take(self, uuid: str, *, shared: bool = False) -> bool:
         """Takes the lease of a GPU, alone or with others that do not need it alone. Returns False if others have it.
@@ -46,28 +55,34 @@ class Leases:
         """
         if uuid in self._held:
             return True
-        lock = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        lock, in_the_way = fcntl.LOCK_SH if shared else fcntl.LOCK_EX, self.warning
         for folder in (*filter(_is_common, SHARED_FOLDERS), *([self._own] if self._own is not None else [])):
             private = folder == self._own
+            file = _file(folder, uuid)
             try:
                 if private:
                     make_private(folder)
-                self._held[uuid] = _lock(_file(folder, uuid), lock, private)
+                self._held[uuid] = file, _lock(file, lock, private)
             except BlockingIOError:
                 return False
             except OSError:
+                in_the_way = self.warning or _warning(file)
                 continue
+            self.warning = in_the_way if private else self.warning
             return True
+        self.warning = in_the_way
         return True
 
     def release(self, *uuids: str) -> None:
         """Releases the leases of these GPUs."""
         for uuid in uuids:
-            if (descriptor := self._held.pop(uuid, None)) is None:
+            if uuid not in self._held:
                 continue
-            with suppress(OSError):  # others share it, or the file is another user's
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                Path(f"/proc/self/fd/{descriptor}").readlink().unlink()
+            file, descriptor = self._held.pop(uuid)
+            if os.fstat(descriptor).st_uid == os.geteuid():  # another user may have moved a file of theirs
+                with suppress(OSError):  # others share it
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    file.unlink()
             os.close(descriptor)
 
     def release_all(self) -> None:
@@ -114,6 +129,14 @@ def _file(folder: Path, uuid: str) -> Path:
     return folder / f"gmg-tui-{re.sub('[^A-Za-z0-9-]', '_', uuid)}.lock"
 
 
+def _warning(file: Path) -> str | None:
+    """Returns the warning about a file of another user in the place of a lease's; None if there is none."""
+    with suppress(OSError):
+        if (owner := file.lstat().st_uid) != os.geteuid():
+            return f"leases of GPUs do not bind other users: {file} of {user_name(owner)} is in the way"
+    return None
+
+
 def _is_common(folder: Path) -> bool:
     """True for root's folder where all users can make files and nobody can replace another's."""
     with suppress(OSError):
@@ -128,28 +151,26 @@ def _lock(path: Path, lock: int, private: bool) -> int:
 
     Raises:
         BlockingIOError: Another process has it.
-        OSError: There are no locks, or the file is not an empty plain file.
+        OSError: There are no locks, or the file is not an empty plain file that all users can read.
     """
     for _ in range(_MAX_TRIES):
-        try:
+        with ExitStack() as stack, suppress(PermissionError, FileNotFoundError):  # not readable yet; or just removed
             descriptor = _open(path, private)
-        except (PermissionError, FileNotFoundError):  # just made, and not readable yet; or just removed
-            time.sleep(_PAUSE_S)
-            continue
-        try:
+            stack.callback(os.close, descriptor)
             about = os.fstat(descriptor)
             if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1 or about.st_size:
-                raise FileExistsError(f"{path} is not an empty plain file")
+                break
+            if not private and about.st_mode & _READABLE != _READABLE:  # root, too, takes only what all users can take
+                raise PermissionError
             fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
             if os.path.samestat(about, path.lstat()):
+                stack.pop_all()
                 return descriptor
-            os.close(descriptor)
-        except FileNotFoundError:  # removed in between
-            os.close(descriptor)
-        except BaseException:
-            os.close(descriptor)
-            raise
-    raise PermissionError(f"{path} cannot be opened")
+        with suppress(FileNotFoundError):
+            if time.time() - path.lstat().st_ctime > _NEW_S:
+                break
+        time.sleep(_PAUSE_S)
+    raise FileExistsError(f"{path} is no lease")
 
 
 def _open(path: Path, private: bool) -> int:

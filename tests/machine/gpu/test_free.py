@@ -211,7 +211,37 @@ def test_what_another_user_has_put_there_is_not_used(shared_folder: Path, tmp_pa
     assert not list(shared_folder.iterdir())
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
+
+
+@as_root
+def test_a_file_that_its_owner_moves_is_not_removed(shared_folder: Path, tmp_path: Path) -> None:
+    own, moved = leases_module._file(shared_folder, "GPU-0"), tmp_path / "passwd"
+    for file in (own, moved):
+        file.touch(0o444)
+        os.chown(file, 1, 1)
+    leases = Leases()
+    assert leases.take("GPU-0")
+    own.rename(moved)
+    leases.release_all()
+    assert moved.exists()
+
+
+@as_root
+def test_users_agree_on_the_files_that_are_leases_and_are_told_who_is_in_the_way(shared_folder: Path) -> None:
+    own = leases_module._file(shared_folder, "GPU-0")
+    own.touch()
+    os.chown(own, 1, 1)
+    own.chmod(0o600)
+    leases = Leases()
+    assert leases.take("GPU-0")
+    assert own.exists()
+    assert leases.warning == f"leases of GPUs do not bind other users: {own} of daemon is in the way"
+    assert leases.take("GPU-1")
+    assert leases.warning
+
+
+@as_root
 def test_users_lease_from_one_another(shared_folder: Path, tmp_path: Path) -> None:
     for folder in (tmp_path, *tmp_path.parents):
         if folder.stat().st_mode & 0o055 != 0o055:
