@@ -266,6 +266,7 @@ class Observer:
             worker = slot.worker if view.attempt else None
             over = self._faults.guard("alerts", slot.diagnose, view, now, worker)
             if worker is not None:
+                self._faults.guard("records", self._recorder.seen, worker, view.newest)
                 for alert in over or ():
                     self._recorder.recovered(worker, alert)
 
@@ -298,10 +299,7 @@ class Observer:
         return Snapshot(
             time=clock.unix(now),
             elapsed_s=self._work.elapsed_s(now),
-            workers=tuple(
-                guard("views", engine_slot.view, now) or engine_slot.bare_view()
-                for engine_slot in self._work.slots.values()
-            ),
+            workers=tuple(guard("views", each.view, now) or each.bare_view() for each in self._work.slots.values()),
             samples=guard("samples", self._current_samples, now) or (),
             nvml_error=self._nvml_error,
             clients=self.clients,
@@ -352,9 +350,7 @@ class Observer:
         """The metrics of the newest attempt on a slot over time, by name. Raises `GmgError`."""
         engine_slot = self._work.engine_slot(slot)
         worker = (engine_slot.lead or engine_slot).worker
-        if worker is None or worker.newest is None or worker.attempt is None:
-            return {}
-        return await worker.newest.curves()
+        return await worker.newest.curves() if worker is not None and worker.newest is not None else {}
 
     async def details(self, slot: str) -> Details:
         """Returns the content of the details page. Raises `GmgError` if there is no such slot, or no job has run there."""

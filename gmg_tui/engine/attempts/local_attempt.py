@@ -341,11 +341,6 @@ class LocalAttempt:
         """The values reported by `gmg:result` lines."""
         return dict(self.readings.reported.values)
 
-    @property
-    def memory(self) -> GpuMemory:
-        """Its share of its GPU's memory."""
-        return self.readings.memory
-
     def record(self) -> model.Attempt:
         """Returns its record for clients, the store and schedulers."""
         readings, known = self.readings, self.readings.record()

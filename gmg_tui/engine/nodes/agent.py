@@ -63,7 +63,7 @@ class AssignedAttempt:
         worker, now = self.worker, time.monotonic()
         has_ended = worker.concluded.is_set()
         curves = {}
-        if worker.newest is not None and worker.attempt is not None and (has_ended or now >= self._curves_due):
+        if worker.newest is not None and (has_ended or now >= self._curves_due):
             self._curves_due, curves = now + _CURVES_S, worker.newest.known_curves()
         return AttemptReport(
             self.assignment.key,

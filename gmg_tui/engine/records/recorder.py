@@ -51,6 +51,8 @@ class _Occupant:
         self.since = time.monotonic()
         self.running_since: float | None = None
         """When its first process on these slots was started, monotonic seconds."""
+        self.saved = 0.0
+        """Unix time of the newest checkpoint that is in its record, seconds."""
         self.energy_j: float | None = None
         """Energy of its attempts on these slots that have ended."""
 
@@ -242,6 +244,13 @@ class Recorder:
         self._faults.guard(
             "notifications", self._notify, kind, worker, f"{text}{ends}", alert.text, alert=alert.kind, quiet=quiet
         )
+
+    def seen(self, worker: Worker, attempt: Attempt) -> None:
+        """Writes the record of a job that has saved a file since: another engine may have to continue from it."""
+        occupant, checkpoint = self._occupants.get(worker.slot.name), attempt.checkpoint
+        if occupant is not None and checkpoint is not None and checkpoint.saved > occupant.saved:
+            occupant.saved = checkpoint.saved
+            self._update(worker)
 
     def recovered(self, worker: Worker, alert: Alert) -> None:
         """Records that an alert is over while its process lives."""

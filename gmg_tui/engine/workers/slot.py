@@ -75,13 +75,13 @@ class EngineSlot:
     @property
     def memory(self) -> GpuMemory | None:
         """The GPU memory of its newest attempt; None if none has run here."""
-        return self.attempt.memory if self.attempt is not None else None
+        return self.attempt.readings.memory if self.attempt is not None else None
 
     def attach(self, attempt: Attempt | None) -> None:
         """Attaches an attempt that is about to start: the GPU's memory in use until now is not its own."""
         if isinstance(attempt, LocalAttempt):
             self.attempt = attempt
-            attempt.memory.measure(self.sample, frozenset(), live=False)
+            attempt.readings.memory.measure(self.sample, frozenset(), live=False)
 
     def measure(self, sample: GpuSample | None, now: float, sharers: int) -> None:
         """Applies a sample of its GPU at `now` (monotonic seconds), shared by `sharers` live workers."""

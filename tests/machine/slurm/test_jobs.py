@@ -21,6 +21,13 @@ from .cluster import Cluster
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 _TESTS = Path(__file__).parents[2]
+_WAITS = """
+import pathlib, sys, time
+from torch.serialization import save
+save(b"state", sys.argv[1] + ".pt")
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.1)
+"""
 _STEADY = ("--lines", "240", "--fps", "24000", "--steady", "-B", "4096")
 
 
@@ -40,11 +47,14 @@ def test_the_guides_batch_script_continues_a_sweep_when_slurm_requeues_it(
     file.write_text(guide.split("```bash\n", 1)[1].split("```", 1)[0])
     go = tmp_path / "go"
     script = tmp_path / "waits.py"
-    script.write_text("import pathlib, sys, time\nwhile not pathlib.Path(sys.argv[1]).exists():\n    time.sleep(0.1)\n")
+    script.write_text(_WAITS)
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").touch()
+    (tmp_path / "torch/serialization.py").write_text("def save(obj, f): open(f, 'wb').write(obj)\n")
     done = tmp_path / "done"
     done.touch()
     (tmp_path / "sweep.toml").write_text(
-        f"script = {str(script)!r}\nargs = ['{{file}}']\n[grid]\nfile = [{str(done)!r}, {str(go)!r}]\n"
+        f"script = {str(script)!r}\nargs = ['{{file}}']\nresume_args = '--from {{checkpoint}}'\n[grid]\nfile = [{str(done)!r}, {str(go)!r}]\n"
     )
     settings = Path(os.environ["XDG_CONFIG_HOME"], "gmg-tui", "config.toml")
     settings.parent.mkdir(parents=True)
@@ -66,4 +76,6 @@ def test_the_guides_batch_script_continues_a_sweep_when_slurm_requeues_it(
     wait_until(lambda: not slurm.ask("squeue", "-h", "-j", number).strip())
     with reader.open_store(store) as stored:
         assert len(stored.attempts[1]) == 1, "a finished job is not run again"
-        assert len(stored.attempts[2]) == 2
+        before, after = (ran.attempt for ran in stored.attempts[2])
+    assert (before.continued_from, after.continued_from) == (None, f"{go}.pt")
+    assert after.args == (str(go), "--from", f"{go}.pt")
