@@ -68,6 +68,7 @@ def test_the_guides_batch_script_continues_a_sweep_when_slurm_requeues_it(
         return [job.state for job in jobs_so_far(store)]
 
     wait_until(lambda: states()[:1] == [WorkerState.FINISHED] and states()[1].live)
+    wait_until(Path(f"{go}.pt").exists)
     slurm.ask("scontrol", "requeue", number)
     wait_until(lambda: "PENDING" in slurm.ask("squeue", "-h", "-o", "%T", "-j", number))
     go.touch()
