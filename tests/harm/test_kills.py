@@ -16,13 +16,14 @@ from gmg_tui.model import JobRecord, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import STORE, find, sessions_folder
 from gmg_tui.session.store import reader
+from gmg_tui.session.store.database import StoreError
 from tests.cli.scripted import COMMAND, in_process
 from tests.patience import LONG_S, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 KILLS = int(os.environ.get("GMG_TEST_KILLS", "5"))
-JOBS, ITERATIONS = 6, 8 * KILLS
+JOBS, ITERATIONS = 6, 10 * KILLS
 _TORCH = """
 import io, time, zipfile
 
@@ -80,7 +81,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def _jobs() -> list[JobRecord]:
-    with suppress(reader.StoreError):
+    with suppress(StoreError):
         return reader.load_jobs(sessions_folder() / "kills" / STORE)
     return []
 

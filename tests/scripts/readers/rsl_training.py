@@ -18,6 +18,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("file", type=Path)
 parser.add_argument("--num-envs", type=int, default=8)
 parser.add_argument("--max_iterations", type=int, default=20)
+parser.add_argument("--log-dir")
 args = parser.parse_args()
 times: list[float] = []
 
@@ -55,6 +56,6 @@ config = {
     "critic": model,
 }
 with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # without one it prints nothing
-    OnPolicyRunner(Poles(), config, log_dir=folder, device="cpu").learn(args.max_iterations)
+    OnPolicyRunner(Poles(), config, log_dir=args.log_dir or folder, device="cpu").learn(args.max_iterations)
 steps, seconds = args.num_envs * (len(times) - 1), times[-1] - times[0]
 args.file.write_text(json.dumps({"steps": steps, "rate": steps / seconds}))

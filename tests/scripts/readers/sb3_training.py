@@ -16,6 +16,7 @@ parser.add_argument("file", type=Path)
 parser.add_argument("--num-envs", type=int, default=8)
 parser.add_argument("--total-timesteps", type=int, default=8192)
 parser.add_argument("--lr", type=float, default=3e-4)
+parser.add_argument("--log-dir")
 args = parser.parse_args()
 times: list[float] = []
 
@@ -30,7 +31,7 @@ def timed_step(actions: Any) -> Any:
 
 
 env.step = timed_step  # type: ignore[method-assign]
-agent = PPO("MlpPolicy", env, learning_rate=args.lr, n_steps=128, verbose=1, device="cpu")
+agent = PPO("MlpPolicy", env, learning_rate=args.lr, n_steps=128, verbose=1, device="cpu", tensorboard_log=args.log_dir)
 agent.learn(args.total_timesteps)
 steps, seconds = args.num_envs * (len(times) - 1), times[-1] - times[0]
 args.file.write_text(json.dumps({"steps": steps, "rate": steps / seconds}))

@@ -22,6 +22,7 @@ parser.add_argument("file", type=Path)
 parser.add_argument("--num-envs", type=int, default=8)
 parser.add_argument("--timesteps", type=int, default=512)
 parser.add_argument("--lr", type=float, default=1e-3)
+parser.add_argument("--log-dir")
 args = parser.parse_args()
 times: list[float] = []
 
@@ -74,7 +75,7 @@ models = {"policy": Policy(**spaces), "value": Value(**spaces)}
 config = PPO_CFG(rollouts=64, learning_epochs=2, mini_batches=2, learning_rate=args.lr)
 config.experiment.write_interval, config.experiment.checkpoint_interval = 128, 0
 with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-    config.experiment.directory = folder
+    config.experiment.directory = args.log_dir or folder
     memory = RandomMemory(memory_size=64, num_envs=args.num_envs, device="cpu")
     agent = Reporting(models=models, memory=memory, cfg=config, **spaces)
     SequentialTrainer(env=env, agents=agent, cfg={"timesteps": args.timesteps, "headless": True}).train()

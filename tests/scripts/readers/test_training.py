@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import subprocess
 from pathlib import Path
@@ -96,3 +97,37 @@ def test_a_training_is_tuned(package: str, script: str, option: str, total: int,
     assert "measured" in first
     assert document["fastest"]["value"] == 16
     assert document["fastest"]["rate"] > 0
+
+
+@pytest.mark.parametrize(
+    ("package", "script", "options"),
+    [
+        ("rsl_rl", "rsl_training.py", ("--max_iterations", "8")),
+        ("stable_baselines3", "sb3_training.py", ("--total-timesteps", "4096")),
+        ("skrl", "skrl_training.py", ("--timesteps", "512")),
+    ],
+)
+async def test_the_metrics_are_those_that_tensorboard_reads(
+    package: str, script: str, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    pytest.importorskip(package)
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    args = (str(tmp_path / "counted"), *options, "--log-dir", str(tmp_path / "logs"))
+    async with running(spec_for(*args, script=str(_HERE / script))) as run:
+        snapshot = await run.until(lambda snapshot: snapshot.ended, timeout_s=840)
+        curves = await run.client.curves("cpu0")
+    (folder,) = {path.parent for path in (tmp_path / "logs").rglob("events.out.*")}
+    read = events.EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    read.Reload()
+    names = read.Tags()["scalars"]
+    assert len(names) >= 5
+    for name in names:
+        curve, scalars = curves[name], read.Scalars(name)
+        known = [(scalar.step, pytest.approx(scalar.value, rel=1e-6, abs=1e-30, nan_ok=True)) for scalar in scalars]
+        assert curve.count == len(scalars), name
+        assert all((step, value) in known for _, step, value in curve.points), name
+        assert (curve.steps[-1], curve.last) == known[-1]
+        values = [scalar.value for scalar in scalars if math.isfinite(scalar.value)]
+        ends = [point.value for point in (curve.lowest, curve.highest) if point is not None]
+        assert ends == pytest.approx([min(values), max(values)] if values else [], rel=1e-6)
+        assert snapshot.workers[0].newest.numbers[name] == known[-1][1]

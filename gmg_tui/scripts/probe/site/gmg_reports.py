@@ -102,6 +102,11 @@ def scalar(_, tag, scalar_value, global_step=None, *__, **___):
     _metric(tag, scalar_value, global_step)
 
 
+def keywords(_, *, tag, value, timestep=None, **__):
+    """Reports a metric of skrl's `SummaryWriter.add_scalar`."""
+    _metric(tag, value, timestep)
+
+
 def scalars(_, main_tag, tag_scalar_dict, global_step=None, *__, **___):
     """Reports the metrics of `SummaryWriter.add_scalars`."""
     for tag, value in tag_scalar_dict.items():
@@ -115,7 +120,7 @@ def mapping(_, data, step=None, *__, **___):
             _metric(name, value, step)
 
 
-METRICS = {"scalar": scalar, "scalars": scalars, "mapping": mapping}
+METRICS = {"scalar": scalar, "keywords": keywords, "scalars": scalars, "mapping": mapping}
 
 
 def saved(kind, env_steps, place):
