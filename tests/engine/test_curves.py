@@ -12,9 +12,9 @@ from gmg_tui.engine.attempts.curves import MAX_NAMES, MAX_POINTS, Curves
 from gmg_tui.model import WorkerState
 from gmg_tui.scripts.probe.reports import Metric
 from gmg_tui.session import STORE
-from gmg_tui.session.store.reader import open_store
+from gmg_tui.session.store.reader import load_jobs, open_store
 
-from .harness import running, spec_for
+from .harness import program, running, spec_for, sweep_for
 
 _WRITER = """
 class SummaryWriter:
@@ -88,3 +88,13 @@ def test_of_too_many_names_the_first_stay() -> None:
     for number in range(MAX_NAMES + 5):
         curves.add([Metric(f"m{number}", 1.0, None, 1.0)])
     assert list(curves.view()) == [f"m{number}" for number in range(MAX_NAMES)]
+
+
+async def test_a_result_that_the_script_reports_is_not_replaced_by_a_printed_number(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    result, after = 'gmg:result {"loss": 1.0005008}', "iteration 3/3 loss: 7.5"
+    script.write_text(f"print('iteration 1/3 loss: 1.0005\\n{result}', flush=True)\nprint('{after}')\n")
+    async with running(sweep_for([{}], program(script=str(script)), cpu=1)) as run:
+        await run.until_done()
+    (job,) = load_jobs(run.folder / STORE)
+    assert job.result == {"loss": 1.0005008}

@@ -116,12 +116,12 @@ class Readings:
     def _read(self, block: bytes) -> None:
         if block:
             self._ring.feed(block)
-            if script_results.MARK in block:
-                self._add([(name, value, self._step) for name, value in self.reported.read(block).items()])
             self.reader.feed(block, time.monotonic())
-            if metrics := self.reader.fresh_metrics():
+            if metrics := [each for each in self.reader.fresh_metrics() if each[0] not in self.reported.explicit]:
                 self.reported.add({name: value for name, value, _ in metrics})
                 self._add(metrics)
+            if script_results.MARK in block:
+                self._add([(name, value, self._step) for name, value in self.reported.read(block).items()])
             if self.reader.had_progress:
                 self._remembered.meshes_written = True
             self._printed()

@@ -42,12 +42,14 @@ class Reported:
 
     Attributes:
         values: By name.
+        explicit: The names of `gmg:result` lines, whose values are not replaced by what is read in other lines.
         trouble: The last line that was ignored, and the reason; None if there was none.
     """
 
     def __init__(self, names: set[str] | None = None) -> None:
         self._names = set() if names is None else names
         self.values: dict[str, Any] = {}
+        self.explicit: set[str] = set()
         self.trouble: str | None = None
         self._sizes: dict[str, int] = {}
         self._size = 0
@@ -57,7 +59,9 @@ class Reported:
         numbers: dict[str, float] = {}
         for text, meant in marked(block, MARK):
             try:
-                numbers |= self.add(_encodable(json_object(text), _MAX_LEVELS))
+                values = _encodable(json_object(text), _MAX_LEVELS)
+                numbers |= self.add(values)
+                self.explicit |= values.keys() & self.values.keys()
             except _NO_OBJECT as error:
                 if meant:
                     self._ignore(f"a gmg:result line is no JSON object: {error}")
