@@ -78,7 +78,7 @@ def test_a_training_is_swept_and_its_jobs_are_sorted_by_reward(
         assert job["metrics"].keys() >= {"reward", "episode_length"}
     rewards = {job["number"]: job["metrics"]["reward"] for job in jobs}
     table = gmg("report", "swept").stdout
-    order = [int(line.split()[0]) for line in table.splitlines() if " lr=" in line]
+    order = [int(line.split()[0]) for line in table.splitlines() if " lr=" in line and line[0].isdigit()]
     assert order == sorted(rewards, key=lambda number: (-rewards[number], order.index(number)))
     assert "by reward, the largest first" in table
 
