@@ -29,6 +29,7 @@ from gmg_tui.engine.observer import Observer
 from gmg_tui.engine.output.logs import LogWriter
 from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.engine.records.recorder import Recorder
+from gmg_tui.engine.scheduling.packing import Packing
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.scheduler import PlainScheduler, Scheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
@@ -182,6 +183,8 @@ class Engine:
         self._supervisor = Supervisor(session, slots, scheduler, jobs, faults)
         self._supervisor.fleet, self._supervisor.agent = fleet, agent
         self._observer = Observer(self._supervisor, recorder, host.scans, tried, host.script_times.save)
+        if jobs is not None and spec.sweep is not None and spec.sweep.per_gpu > 1:
+            jobs.packing = Packing(spec.sweep.per_gpu, partial(self._supervisor.note, "packing"))
         if host.warning is not None:
             self._supervisor.note("patterns", host.warning)
         if fleet is None and hardware.warnings:

@@ -21,7 +21,7 @@ from gmg_tui.engine.output.history import STEP_S
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.records.session_files import SessionFiles
 from gmg_tui.engine.supervisor import Supervisor
-from gmg_tui.engine.workers.slot import EngineSlot
+from gmg_tui.engine.workers.slot import EngineSlot, find_others
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.processes import describe
 from gmg_tui.machine.gpu.silence import LATE_S, NO_ANSWER, SILENT_S
@@ -190,7 +190,7 @@ class Observer:
                 for attempt in here:
                     self._faults.guard("the scan of processes", attempt.inspect, table, now)
                 self._find_misplaced(here)
-                await self._find_sharers(here)
+                await find_others(self._work.slots.values(), self._work.session.spec)
                 if now - self._files_read_at >= _FILES_INTERVAL_S:
                     self._files_read_at = now
                     self._written = {each.order.slot.name: written(each.pids) for each in here}
@@ -228,17 +228,6 @@ class Observer:
             others = ", ".join(each.name for each in seen) if slot not in seen else ""
             is_whole = slot.gpu is not None and not slot.is_mig
             attempt.observed.misplaced = f"runs on {others} instead of {slot.name}" if others and is_whole else None
-
-    async def _find_sharers(self, attempts: Iterable[LocalAttempt]) -> None:
-        """Finds the processes of others on the GPUs."""
-        spec, own = self._work.session.spec, {pid for attempt in attempts for pid in attempt.pids}
-        name = spec.agent.session if spec.agent is not None else spec.name
-        for slot in self._work.slots.values():
-            sample = self._samples.newest.get(slot.gpu_uuid or "")
-            seen = sample.processes or () if sample is not None else ()
-            others = tuple(each for each in seen if not (each.foreign or each.graphics or each.pid in own))
-            described = await in_daemon_thread(describe, others) if others else ()
-            slot.others = tuple(each for each in described if each.session != name)
 
     def _diagnose(self) -> None:
         """Raises the alerts of all workers, and acts on new ones."""

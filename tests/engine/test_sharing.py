@@ -7,6 +7,7 @@ import uuid
 
 import pytest
 
+from gmg_tui.engine.scheduling.packing import Packing, Running
 from gmg_tui.engine.scheduling.slot_board import Allotment, SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs.job_queue import JobQueue
@@ -99,3 +100,28 @@ def test_a_job_that_fits_nowhere_waits_and_lets_others_pass() -> None:
     assert board.slots["a-2"].idle_reason == f"job 1 needs {lack}"
     assert board.wait_reason(1) == f"for memory: it needs {lack}"
     assert board.wait_reason(2) is None
+
+
+def _packing(per_gpu: int, *phases: tuple[int, int | None, float]) -> list[str]:
+    """The reports on a GPU that runs for a minute each: a number of jobs, the environments of each, and their rate."""
+    reported: list[str] = []
+    packing, now = Packing(per_gpu, reported.append), 0.0
+    for phase, (count, n_envs, rate) in enumerate(phases):
+        for _ in range(60):
+            packing.add("A", [Running((phase, job), n_envs, rate) for job in range(count)], now := now + 1.0)
+    return list(dict.fromkeys(reported))
+
+
+@pytest.mark.parametrize(
+    ("phases", "reports"),
+    [
+        ([(2, 4096, 485.0), (1, 8192, 1000.0)], ["2 × 4,096 is 3 % slower than 1 × 8,192: do not pack"]),
+        ([(1, 4096, 600.0), (2, 4096, 485.0)], ["2 × 4,096 is 62 % faster than 1 × 4,096: packing pays"]),
+        ([(2, None, 50.0), (1, None, 100.0)], ["2 jobs are as fast as 1 job: packing gains nothing"]),
+        ([(2, 4096, 485.0), (1, 2048, 1000.0), (3, 4096, 1.0)], []),
+    ],
+)
+def test_packing_is_compared_with_one_job_after_some_seconds_of_both(
+    phases: list[tuple[int, int | None, float]], reports: list[str]
+) -> None:
+    assert _packing(2, *phases) == reports

@@ -15,6 +15,7 @@ from gmg_tui import session as sessions
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.job_run import JobRun
+from gmg_tui.engine.scheduling.packing import Packing
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
 from gmg_tui.machine.blocking_calls import in_daemon_thread
@@ -66,12 +67,14 @@ class QueueScheduler:
         board: The slots.
         runs: The jobs that occupy slots, by number.
         source: Adds jobs as results arrive; None for a sweep.
+        packing: Compares several jobs on a GPU with one; None if there are none.
     """
 
     def __init__(self, board: SlotBoard, workplace: Workplace, recorder: Recorder, changed: Callable[[], None]) -> None:
         self.board, self._queue, self._slots = board, board.queue, board.slots
         self.runs: dict[int, JobRun] = {}
         self.source: JobSource | None = None
+        self.packing: Packing | None = None
         self._workplace, self._recorder, self._changed = workplace, recorder, changed
         self._wake = asyncio.Event()
         self._jobs = board.jobs
@@ -212,6 +215,8 @@ class QueueScheduler:
             run.check()
         if self.source is not None:
             self.source.beat()
+        if self.packing is not None:
+            self.packing.watch(self._slots.values(), time.monotonic())
 
     async def collect(self, gpus: FreeGpus, wait_s: float) -> None:
         """Opens slots as their GPUs become free, until it has those that it wants, and after `wait_s` gives up."""

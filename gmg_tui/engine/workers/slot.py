@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,8 @@ from gmg_tui.engine.attempts.local_host import LocalHost
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.output.history import History, Point
 from gmg_tui.engine.output.lines import RingBuffer
+from gmg_tui.machine.blocking_calls import in_daemon_thread
+from gmg_tui.machine.gpu.processes import describe
 from gmg_tui.model import Alert, GpuProcess, GpuSample, RunSpec, Session, Sign, Slot, WorkerState
 from gmg_tui.model.text import clean
 from gmg_tui.scripts.torchrun import LOOPBACK, free_port
@@ -166,6 +168,17 @@ def _signs(worker: Worker, view: model.Worker) -> Iterator[Sign]:
         yield Sign("stuck", worker.stuck, "the stacks show where it waits; r restarts it")
     if worker.raced and view.newest.had_progress and view.state is not WorkerState.FAILED:
         yield Sign("cache", "recovered from a race with another worker by a restart")
+
+
+async def find_others(slots: Iterable[EngineSlot], spec: RunSpec) -> None:
+    """Finds the processes on the slots' GPUs that do not belong to the session."""
+    each_slot, name = tuple(slots), spec.agent.session if spec.agent is not None else spec.name
+    own = {pid for slot in each_slot if slot.attempt is not None for pid in slot.attempt.pids}
+    for slot in each_slot:
+        seen = slot.sample.processes or () if slot.sample is not None else ()
+        others = tuple(each for each in seen if not (each.foreign or each.graphics or each.pid in own))
+        described = await in_daemon_thread(describe, others) if others else ()
+        slot.others = tuple(each for each in described if each.session != name)
 
 
 async def on_this_machine(slots: Sequence[str]) -> tuple[str, int]:
