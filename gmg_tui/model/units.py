@@ -85,6 +85,11 @@ def whole(value: float | None) -> str:
     return NOT_SUPPORTED if value is None else f"{value:.0f}"
 
 
+def figure(value: float | None, unit: str, missing: str = NOT_SUPPORTED) -> str:
+    """Returns a metric without decimals, with its unit: `97 %`."""
+    return missing if value is None else f"{value:,.0f} {unit}".rstrip()
+
+
 def change(pct: float | None) -> str:
     """Returns a measured change in per cent, with its sign and one decimal: `−8.2 %`, `+84.0 %`."""
     return NOT_KNOWN if pct is None else f"{pct:+.1f} %".replace("-0.0 %", "+0.0 %").replace("-", "−")
@@ -146,6 +151,11 @@ def seconds(text: str, *, bare: bool) -> float | None:
 def iso(moment: float) -> str:
     """Returns a moment (Unix seconds) as `2026-11-21T07:00:00Z`."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
+
+
+def time_of_day(moment: float) -> str:
+    """Returns a moment (Unix seconds) in local time: `02:13:05`."""
+    return time.strftime("%H:%M:%S", time.localtime(moment))
 
 
 def since(moment: float) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
 from gmg_tui.jobs.argument_placeholders import join_args
-from gmg_tui.model import Tried
+from gmg_tui.model import Tried, units
 from gmg_tui.model.secrets import mask
 from gmg_tui.results import column
 from gmg_tui.results.column import Column
@@ -43,7 +42,7 @@ def columns(rows: Iterable[Tried]) -> list[Column[Row]]:
         Column("arguments", lambda row: arguments(row.tried), left=True, limit=200),
         Column("elapsed_s", lambda row: row.tried.elapsed_s, *column.TIME),
         Column("attempts", lambda row: row.tried.attempts),
-        Column("started", lambda row: row.tried.started, "last start", write=_clock),
+        Column("started", lambda row: row.tried.started, "last start", write=units.time_of_day),
     ]
 
 
@@ -68,7 +67,3 @@ def _metric(name: str, row: Row) -> float | None:
 def _slots(row: Row) -> str:
     slots = row.tried.slots
     return slots[0] if len(slots) == 1 else f"{len(slots)} slots"
-
-
-def _clock(at: float) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(at))

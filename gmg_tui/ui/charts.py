@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 from statistics import fmean
@@ -273,7 +272,7 @@ def spread(values: Values, columns: int, how: Reduction) -> list[float | None]:
 def _time_ticks(width: int, seconds: float, end: float) -> dict[int, str]:
     """Returns the labels of the time axis by column: the clock at its end, before it round spans of time."""
     step_s = next((each for each in _TIMES_S if each / seconds * width >= _TICK_CELLS), 86400 * 7)
-    ticks = {width - 1: time.strftime("%H:%M:%S", time.localtime(end))}
+    ticks = {width - 1: units.time_of_day(end)}
     for number in range(1, int(seconds / step_s) + 1):
         ticks[max(0, width - 1 - round(number * step_s / seconds * (width - 1)))] = f"−{units.span(number * step_s)}"
     return ticks

@@ -255,7 +255,7 @@ def share(value: float | None, whole: float | None) -> float | None:
 
 def load_style(load: str, value: float | None) -> str:
     """The style of a value by how high it is; `load` is a key of `_LOADS`."""
-    return "dim" if value is None else next(style for limit, style in _LOADS[load] if value < limit)
+    return "dim" if value is None else next((style for limit, style in _LOADS[load] if value < limit), "dim")
 
 
 WHEEL_ROWS: Final = 3

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gmg_tui.jobs.argument_placeholders import as_text
@@ -72,7 +71,7 @@ def lost_s(entry: SlotView) -> float | None:
 
 def lost_text(since: float | None) -> str:
     """Since when a node is lost, in this machine's time: `lost since 12:03:04`; empty while it is not."""
-    return "" if since is None else f"lost since {time.strftime('%H:%M:%S', time.localtime(since))}"
+    return "" if since is None else f"lost since {units.time_of_day(since)}"
 
 
 def getting_ready(worker: Worker) -> bool:
@@ -126,11 +125,6 @@ def beside_rate(entry: SlotView) -> Note:
     if worker.fps_in_rank_0 and worker.fps is not None:
         return Note(COUNTED, "text")
     return Note("", "text")
-
-
-def known(value: float | None, write: Callable[[float], str]) -> str:
-    """Formats a value with `write`; a sign stands for an unknown one."""
-    return units.NOT_KNOWN if value is None else write(value)
 
 
 def last_line(worker: Worker) -> str:

@@ -212,9 +212,9 @@ def test_unknown_values_are_named_and_not_drawn_as_zero() -> None:
     silent = GpuSample(sessions.gpu(0).uuid, gpu_util_pct=3.0)
     lost = GpuSample(sessions.gpu(0).uuid, lost=True, error="GPU is lost (Xid 79)")
     for sample, why, now in (
-        (None, "no sample yet", "GPU  n/a %"),
+        (None, "no sample yet", "GPU  n/a"),
         (silent, "n/a: not reported by the GPU", "GPU  3 %"),
-        (lost, "GPU is lost (Xid 79)", "GPU  n/a %"),
+        (lost, "GPU is lost (Xid 79)", "GPU  n/a"),
     ):
         rows = _charts(series=unknown, worker=worker, sample=sample)
         assert sum(why in row for row in rows) == 3

@@ -61,7 +61,7 @@ def tracks(entry: SlotView, series: Series) -> Iterator[Track]:
     vram = [None if value is None else value / 1024 for value in series.memory_used_mib]
     full_gib = full_mib / 1024 if full_mib else None
     limit_w = now.power_limit_w or gpu.power_limit_w
-    util, power = f"{units.whole(now.gpu_util_pct)} %", f"{units.whole(now.power_w)} of {units.whole(limit_w)} W"
+    util, power = units.figure(now.gpu_util_pct, "%"), f"{units.whole(now.power_w)} of {units.whole(limit_w)} W"
     memory = f"{units.gib(now.memory_used_mib)} of {units.gib(full_mib)} GiB"
     yield Track("GPU", util, series.gpu_util_pct, 100.0, "%", "ok", fmean, missing)
     if series.sm_pct:

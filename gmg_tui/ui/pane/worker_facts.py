@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -31,17 +30,15 @@ def worker_facts(entry: SlotView) -> Iterator[Fact]:
     if worker.group is not None:
         yield Fact("group", worker_text.rank_name(worker.group))
     yield from _rates(entry)
-    yield Fact("envs", worker_text.known(worker.newest.n_envs, "{:,}".format))
+    yield Fact("envs", units.figure(worker.newest.n_envs, "", units.NOT_KNOWN))
     if worker_text.getting_ready(worker):
         usual = worker_text.usual(entry)
         phase = f"{worker_text.phase_of(worker)} for {units.span(worker_text.phase_s(entry))}"
         yield Fact("phase", f"{phase}, {usual}" if usual else phase)
     if worker.newest.progress is not None:
         yield Fact("progress", worker_text.progress_text(worker.newest.progress))
-    cpu, memory = (
-        worker_text.known(worker.cpu_pct, "{:.0f} %".format),
-        worker_text.known(worker.memory_rss_mib, units.mib),
-    )
+    cpu = units.figure(worker.cpu_pct, "%", units.NOT_KNOWN)
+    memory = units.NOT_KNOWN if worker.memory_rss_mib is None else units.mib(worker.memory_rss_mib)
     yield Fact("processes", f"CPU {cpu}, RAM {memory}")
     yield Fact("Genesis", _genesis(worker))
 
@@ -84,13 +81,13 @@ def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, over: bool 
         yield Fact("GPU", "no sample yet", "dim")
         return
     full_mib, limit_w = sample.memory_total_mib or gpu.memory_total_mib, sample.power_limit_w or gpu.power_limit_w
-    memory = "" if over else f", memory {_with_unit(sample.memory_util_pct, '%')}"
-    yield Fact("GPU", f"{_with_unit(sample.gpu_util_pct, '%')}{memory}")
+    memory = "" if over else f", memory {units.figure(sample.memory_util_pct, '%')}"
+    yield Fact("GPU", f"{units.figure(sample.gpu_util_pct, '%')}{memory}")
     if sample.sm_pct is not None:
-        yield Fact("SMs busy", _pct(sample.sm_pct))
+        yield Fact("SMs busy", units.figure(sample.sm_pct, "%"))
     yield Fact("VRAM", f"{units.gib(sample.memory_used_mib)} of {units.gib(full_mib)} GiB")
     yield Fact("power", f"{units.whole(sample.power_w)} of {units.whole(limit_w)} W")
-    yield Fact("temperature", _with_unit(sample.temperature_c, "°C"))
+    yield Fact("temperature", units.figure(sample.temperature_c, "°C"))
     if not over:
         yield from _clock_facts(sample)
     yield Fact(
@@ -105,7 +102,7 @@ def _clock_facts(sample: GpuSample) -> Iterator[Fact]:
         yield Fact("throttled", ", ".join(sample.throttle), "warn")
     else:
         yield Fact("throttled", units.NOT_SUPPORTED if sample.throttle is None else "no")
-    yield Fact("fan", _pct(sample.fan_pct))
+    yield Fact("fan", units.figure(sample.fan_pct, "%"))
     is_reported = sample.pcie_rx_mib_s is not None or sample.pcie_tx_mib_s is not None
     transfer = f"in {units.whole(sample.pcie_rx_mib_s)}, out {units.whole(sample.pcie_tx_mib_s)} MiB/s"
     yield Fact("PCIe", transfer if is_reported else units.NOT_SUPPORTED)
@@ -129,26 +126,19 @@ def health_facts(health: GpuHealth) -> Iterator[Fact]:
     for trouble in health.troubles:
         style = "error" if trouble.fatal else "warn"
         yield Fact("", f"{trouble.text}; {trouble.advice}", style)
-    yield Fact("ECC errors", f"{_n(health.ecc_uncorrected)} uncorrected, {_n(health.ecc_corrected)} corrected")
-    yield Fact("HBM", _with_unit(health.memory_temperature_c, "°C"))
-    width = f"x{_n(health.pcie_width)} of x{_n(health.pcie_width_max)}"
-    yield Fact("PCIe link", f"generation {_n(health.pcie_gen)} of {_n(health.pcie_gen_max)}, {width}")
+    yield Fact(
+        "ECC errors",
+        f"{units.figure(health.ecc_uncorrected, '')} uncorrected, {units.figure(health.ecc_corrected, '')} corrected",
+    )
+    yield Fact("HBM", units.figure(health.memory_temperature_c, "°C"))
+    width = f"x{units.figure(health.pcie_width, '')} of x{units.figure(health.pcie_width_max, '')}"
+    yield Fact(
+        "PCIe link",
+        f"generation {units.figure(health.pcie_gen, '')} of {units.figure(health.pcie_gen_max, '')}, {width}",
+    )
     for number, xid in enumerate(reversed(health.xids)):
-        at = time.strftime("%H:%M:%S", time.localtime(xid.time))
-        text = f"{xid.code} at {at}, {units.count(xid.count, 'time')}: {xids.meaning(xid.code).text}"
+        text = f"{xid.code} at {units.time_of_day(xid.time)}, {units.count(xid.count, 'time')}: {xids.meaning(xid.code).text}"
         yield Fact("" if number else "Xids", text)
-
-
-def _n(value: int | None) -> str:
-    return units.NOT_SUPPORTED if value is None else f"{value:,}"
-
-
-def _with_unit(value: float | None, unit: str) -> str:
-    return units.NOT_SUPPORTED if value is None else f"{value:.0f} {unit}"
-
-
-def _pct(value: float | None) -> str:
-    return _with_unit(value, "%")
 
 
 # Its processes and attempts
@@ -179,7 +169,7 @@ PROCESS_COLUMNS: Final = (
     Column[GpuProcess]("command", process_command, left=True, limit=200),
 )
 EVENT_COLUMNS: Final = (
-    Column[Occurrence]("time", lambda event: time.strftime("%H:%M:%S", time.localtime(event.time)), left=True),
+    Column[Occurrence]("time", lambda event: units.time_of_day(event.time), left=True),
     Column[Occurrence]("slot", lambda event: event.slot or None, left=True),
     Column[Occurrence]("event", lambda event: event.kind.value, left=True),
     Column[Occurrence]("text", lambda event: event.text.removeprefix(f"{event.slot}: "), left=True, limit=300),

@@ -281,7 +281,7 @@ def _processor_row(entry: SlotView, row: Row) -> Row:
     """Adds utilisation, power and temperature of the GPU, or the cores used by a CPU slot."""
     sample, worker = entry.sample, entry.worker
     if entry.slot.gpu is None:
-        row.add("CPU".ljust(_LABEL), "dim").add(_percent(worker.cpu_pct, units.NOT_KNOWN, 6))
+        row.add("CPU".ljust(_LABEL), "dim").add(units.figure(worker.cpu_pct, "%", units.NOT_KNOWN).rjust(6))
         return row.end(f" pid {worker.pid}" if worker.pid is not None else "", "dim")
     row.add("GPU".ljust(_LABEL), "dim")
     if sample is None:
@@ -291,19 +291,17 @@ def _processor_row(entry: SlotView, row: Row) -> Row:
     row.end(f"{units.whole(sample.temperature_c):>4} {SIGNS.degree}C", hot)
     row.end(f"/{sample.power_limit_w:.0f} W" if sample.power_limit_w is not None else " W")
     row.end(f"{units.whole(power_w):>4}", load_style("power", share(power_w, sample.power_limit_w)))
-    row.add(f"{_percent(busy_pct, units.NOT_SUPPORTED, 5)} ", load_style("busy", busy_pct))
+    row.add(f"{units.figure(busy_pct, '%'):>5} ", load_style("busy", busy_pct))
     full, rest = bar((busy_pct or 0.0) / 100, max(0, row.room - 1))
     return row.add(full, load_style("busy", busy_pct)).add(rest, "border") if busy_pct is not None else row
-
-
-def _percent(value: float | None, missing: str, width: int) -> str:
-    return (missing if value is None else f"{value:.0f} %").rjust(width)
 
 
 def _memory_row(entry: SlotView, row: Row) -> Row:
     sample, worker = entry.sample, entry.worker
     if entry.slot.gpu is None:
-        return row.add("RAM".ljust(_LABEL), "dim").add(worker_text.known(worker.memory_rss_mib, units.mib).rjust(8))
+        return row.add("RAM".ljust(_LABEL), "dim").add(
+            (units.mib(used) if (used := worker.memory_rss_mib) is not None else units.NOT_KNOWN).rjust(8)
+        )
     row.add("VRAM".ljust(_LABEL), "dim")
     used, total = (sample.memory_used_mib, sample.memory_total_mib) if sample is not None else (None, None)
     if used is None or not total:
