@@ -128,7 +128,8 @@ def _figures(lines: _Lines, colours: tuple[str, ...]) -> Iterator[Figure]:
                     **edge,
                 )
             line = {"color": colour, "width": 1.5}
-            figure.add_scatter(x=places, y=values, mode="lines", name=escape(label), line=line)
+            mode = "lines" if len(places) > 1 else "markers"  # a line of one point cannot be seen
+            figure.add_scatter(x=places, y=values, mode=mode, name=escape(label), line=line)
         figure.update_layout(title={"text": escape(name), "x": 0}, showlegend=len(lines[name]) > 1)
         figure.update_xaxes(title_text="step" if by_step else "hours")
         yield figure
