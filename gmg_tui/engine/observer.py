@@ -335,11 +335,11 @@ class Observer:
         """Returns a worker's metrics over its whole life. Raises `GmgError` if there is no such slot."""
         return self._work.engine_slot(slot).history.whole(slot)
 
-    async def curves(self, slot: str) -> dict[str, Curve]:
+    async def curves(self, slot: str, name: str, count: int) -> dict[str, Curve]:
         """The metrics of the newest attempt on a slot over time, by name. Raises `GmgError`."""
         engine_slot = self._work.engine_slot(slot)
         worker = (engine_slot.lead or engine_slot).worker
-        return await worker.newest.curves() if worker is not None and worker.newest is not None else {}
+        return await worker.newest.curves(name, count) if worker is not None and worker.newest is not None else {}
 
     async def details(self, slot: str) -> Details:
         """Returns the content of the details page. Raises `GmgError` if there is no such slot, or no job has run there."""

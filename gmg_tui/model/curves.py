@@ -68,13 +68,14 @@ class Curve(Struct, frozen=True, omit_defaults=True):
 
     def thinned(self, count: int) -> Curve:
         """Returns the curve with at most `count` points, the newest among them."""
-        if not 0 < count < len(self.times):
-            return self
-        every = -(-len(self.times) // count)
-        first = (len(self.times) - 1) % every
-        return structs.replace(
-            self, times=self.times[first::every], steps=self.steps[first::every], values=self.values[first::every]
-        )
+        kept = evenly(len(self.times), count)
+        return structs.replace(self, times=self.times[kept], steps=self.steps[kept], values=self.values[kept])
+
+
+def evenly(size: int, count: int) -> slice:
+    """Returns a slice of `size` items with at most `count`, the last among them; all of them if `count` is 0."""
+    every = -(-size // count) if count else 1
+    return slice(max(0, size - 1) % max(1, every), None, max(1, every))
 
 
 def rank(name: str) -> int:

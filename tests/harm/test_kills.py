@@ -123,7 +123,7 @@ def test_killed_trainings_continue_from_their_newest_complete_checkpoints(file: 
                 wait_until(lambda: find("kills", running=False).state != "running")
     jobs = _jobs()
     assert [(job.state, job.reason) for job in jobs] == [(WorkerState.FINISHED, None)] * JOBS
-    assert kills == KILLS
+    assert kills
     lost = []
     for job in jobs:
         folder = file.parent / job.name

@@ -134,8 +134,8 @@ class Client:
                 return await observer.details(slot)
             case protocol.Ask(topic=Topic.SERIES, slot=slot):
                 return observer.series(slot)
-            case protocol.Ask(topic=Topic.CURVES, slot=slot):
-                return question.select(await observer.curves(slot))
+            case protocol.Ask(topic=Topic.CURVES, slot=slot, name=name, count=count):
+                return await observer.curves(slot, name, count)
             case protocol.Ask(topic=Topic.QUEUE, first=first, count=count):
                 return self._supervisor.jobs.view(first, count)
             case protocol.Ask(topic=Topic.TRIED):

@@ -176,8 +176,8 @@ class Attempt(Protocol):
     def known_curves(self) -> dict[str, Curve]:
         """Returns its metrics over time, by name, as far as they are known here."""
 
-    async def curves(self) -> dict[str, Curve]:
-        """Returns its metrics over time, by name. Raises `GmgError` if they are not available."""
+    async def curves(self, name: str, count: int) -> dict[str, Curve]:
+        """Returns its metrics over time as `Curves.view` does. Raises `GmgError` if they are not available."""
 
     async def stacks(self) -> Stacks:
         """Returns the Python stacks of its first process, or why there are none. Raises `GmgError`."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from gmg_tui.engine.clock import unix
 from gmg_tui.model import Broken, Curve, Point
+from gmg_tui.model.curves import evenly
 from gmg_tui.scripts.probe.reports import Metric
 
 MAX_NAMES = 256
@@ -43,6 +44,15 @@ class _Points:
             points[:-1] = points[:-1:2]
             self.interval_s *= 2
 
+    def view(self, shift_s: float, count: int) -> Curve:
+        """Returns the curve in at most `count` points, all if 0; `shift_s` is the Unix time of monotonic 0."""
+        _, values, steps, moments = zip(*self.points[evenly(len(self.points), count)], strict=True)
+        low, high = (
+            None if of is None else Point(round(of.at + shift_s, 3), of.step, of.value)
+            for of in (self.lowest, self.highest)
+        )
+        return Curve(tuple([round(at + shift_s, 3) for at in moments]), steps, values, self.count, low, high)
+
 
 class Curves:
     """The curves of one attempt by name; of more than `MAX_NAMES` the first ones.
@@ -74,20 +84,7 @@ class Curves:
         """The newest value of each metric."""
         return {name: of.points[-1].value for name, of in self._points.items()}
 
-    def view(self) -> dict[str, Curve]:
-        """Returns the curves by name."""
-        return {
-            name: Curve(
-                tuple(unix(each.at) for each in of.points),
-                tuple(each.step for each in of.points),
-                tuple(each.value for each in of.points),
-                of.count,
-                _point(of.lowest),
-                _point(of.highest),
-            )
-            for name, of in self._points.items()
-        }
-
-
-def _point(of: Metric | None) -> Point | None:
-    return None if of is None else Point(unix(of.at), of.step, of.value)
+    def view(self, name: str = "", count: int = 0) -> dict[str, Curve]:
+        """Returns the curves by name, or that of one metric; with a `count`, each with at most as many points."""
+        shift_s = unix(0.0)
+        return {each: of.view(shift_s, count) for each, of in self._points.items() if name in ("", each)}

@@ -381,9 +381,9 @@ class LocalAttempt:
         """Returns its metrics over time, by name."""
         return self.readings.curves.view()
 
-    async def curves(self) -> dict[str, Curve]:
-        """Returns its metrics over time, by name."""
-        return self.known_curves()
+    async def curves(self, name: str, count: int) -> dict[str, Curve]:
+        """Returns its metrics over time as `Curves.view` does."""
+        return self.readings.curves.view(name, count)
 
     async def stacks(self, count: int = 1) -> Stacks:
         """Returns the Python stacks of its first process, or why there are none; those of `count` moments."""

@@ -267,9 +267,9 @@ class RemoteAttempt:
         """Returns its metrics over time as last reported."""
         return self._curves
 
-    async def curves(self) -> dict[str, Curve]:
+    async def curves(self, name: str, count: int) -> dict[str, Curve]:
         """Returns its metrics over time, from the agent. Raises `GmgError`."""
-        return await self._node.client.curves(self.order.slot.name)
+        return await self._node.client.curves(self.order.slot.name, name, count)
 
     async def speed(self) -> SpeedFacts:
         """Returns the facts about its speed, from the agent. Raises `GmgError`."""

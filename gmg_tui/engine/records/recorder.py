@@ -33,8 +33,8 @@ from gmg_tui.session.tried import TriedArguments
 
 _log = logging.getLogger(__name__)
 
-_REFRESH_BEATS = 10
-"""Beats between two writes of the running jobs."""
+_REFRESH_BEATS, _CURVES_BEATS = 10, 120
+"""Beats between two writes of the running jobs, and of their metrics over time, which are long."""
 _NO_SAMPLE = GpuSample(uuid="")
 
 
@@ -203,7 +203,8 @@ class Recorder:
             if occupant is not None and occupant.lead is not None:
                 occupant.record = self._record(occupant, occupant.lead)
                 self._store.put(occupant.record)
-                self._store.put(*self._attempt(worker, attempt, occupant))
+                with_curves = self._beats % _CURVES_BEATS == 0
+                self._store.put(*self._attempt(worker, attempt, occupant, with_curves=with_curves))
 
     # From the workers
 
@@ -312,13 +313,15 @@ class Recorder:
             self._store.put(*self._attempt(worker, attempt, occupant))
 
     @staticmethod
-    def _attempt(worker: Worker, attempt: Attempt, occupant: _Occupant) -> tuple[JobAttempt | AttemptCurves, ...]:
-        """The record of an attempt, and of its metrics over time if it has any."""
+    def _attempt(
+        worker: Worker, attempt: Attempt, occupant: _Occupant, *, with_curves: bool = True
+    ) -> tuple[JobAttempt | AttemptCurves, ...]:
+        """The record of an attempt, and `with_curves` of its metrics over time if it has any."""
         slot, rank = worker.slot, worker.rank.rank if worker.rank is not None else 0
         uuid = slot.gpu.uuid if slot.gpu is not None else None
         job, log, newest = occupant.record.number, occupant.logs.get(slot.name), worker.newest
         record = JobAttempt(job, slot.name, uuid, attempt, log, rank)
-        if newest is not None and (curves := newest.known_curves()):
+        if with_curves and newest is not None and (curves := newest.known_curves()):
             return record, AttemptCurves(job, attempt.number, rank, slot.name, curves)
         return (record,)
 
