@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 MASK = "***"
-_NAME = re.compile("KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+_NAME = re.compile("KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|COOKIE", re.IGNORECASE)
 _shown = False
 
 

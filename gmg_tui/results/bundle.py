@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import io
+import json
 import os
 import platform
 import re
@@ -12,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from heapq import nlargest
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -20,6 +22,7 @@ from gmg_tui import session as sessions
 from gmg_tui.machine.files import reading
 from gmg_tui.machine.user_folders import home, passwd_home
 from gmg_tui.model.secrets import MASK, sounds_secret
+from gmg_tui.model.text import safe
 from gmg_tui.scripts import interpreter
 from gmg_tui.session import SessionEntry
 
@@ -27,8 +30,17 @@ _TAIL_BYTES = 2 << 20
 _MAX_LOGS = 50
 _MIN_VALUE = 6
 """A shorter value of a variable is masked beside its name only: elsewhere it may be a common word."""
-_PAIR = re.compile(r"""(?<![\w-])([\w-]{1,64})(["']?\s{0,8}[=:]\s{0,8}["']?)([^\s"',;&]+)""")
+_PAIR = re.compile(
+    r"""(?<![\w-])([\w-]{1,64})(["']?\s{0,8}[=:]\s{0,8})((["'])(?:(?!\4)[^\\\n]|\\.){0,500}\4|["']?[^\s"',;&]+)"""
+)
 _OPTION = re.compile(r"""(?<![\w-])(--?\w[\w-]{0,64})(["']?,?\s{1,16}["']?)([^\s"',;&-][^\s"',;&]*)""")
+_BARE = re.compile(
+    r"\b(?:Bearer|Basic)\s{1,8}[\w.+/=~-]{8,}"  # of an HTTP header
+    r"|(?<=://)[^\s/@\"']{1,200}@"  # of a URL: user and password
+    r"|\b(?:gh[a-z]_|github_pat_|glpat-|hf_|sk-|xox[a-z]-|AKIA|ASIA)[\w-]{10,}"
+    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:(?!-----END).|\n){0,8000}"
+)
+"""Secrets that are known by their form."""
 _USER = re.compile(r"(?<![\w.])/(?:home|Users)/[^/\s\"':,]+")
 
 
@@ -38,16 +50,24 @@ def bundle(entry: SessionEntry) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in (sessions.RECORD, sessions.SUMMARY, sessions.TUNE):
-            with suppress(OSError, msgspec.MsgspecError), reading(entry.folder / name) as file:
+            with suppress(OSError, msgspec.MsgspecError), _reading(entry.folder / name, entry.folder) as file:
                 document = _masked(msgspec.json.decode(file.read()))
                 archive.writestr(name, hide(msgspec.json.format(msgspec.json.encode(document)).decode()))
         for path in _logs(entry.folder):
-            with suppress(OSError), reading(path) as file:
-                file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            with suppress(OSError), _reading(path, entry.folder) as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
                 text = file.read(_TAIL_BYTES).decode(errors="replace")
                 archive.writestr(str(path.relative_to(entry.folder)), hide(text))
         archive.writestr("versions.json", msgspec.json.format(msgspec.json.encode(_versions(entry))))
     return buffer.getvalue()
+
+
+def _reading(path: Path, folder: Path) -> BinaryIO:
+    """Returns a file of a session, open to be read. Raises `OSError`, also for a link: it may lead to any file."""
+    relative = path.relative_to(folder)
+    if os.path.realpath(path) != os.path.join(os.path.realpath(folder), relative) or safe(path.name) != path.name:  # noqa: PTH118
+        raise OSError(errno.EINVAL, "no file of the session", str(path))
+    return reading(path)
 
 
 def _logs(folder: Path) -> Iterator[Path]:
@@ -87,6 +107,7 @@ def _masked(document: Any) -> Any:
 def _scrubber(env: Mapping[str, str]) -> Callable[[str], str]:
     """Returns what masks secrets, values of `env` and paths of home folders in a text."""
     values = {value for name, value in os.environ.items() if sounds_secret(name)} | set(env.values())
+    values |= {json.dumps(value, ensure_ascii=False)[1:-1] for value in values}  # as in the session's record
     known = sorted((value for value in values if len(value) >= _MIN_VALUE), key=len, reverse=True)
     folders = [folder for folder in (home(), passwd_home()) if folder is not None]
     homes = {path for folder in folders for path in (str(folder), os.path.realpath(folder))} - {"/"}
@@ -95,11 +116,13 @@ def _scrubber(env: Mapping[str, str]) -> Callable[[str], str]:
     )
 
     def pair(match: re.Match[str]) -> str:
-        return f"{match[1]}{match[2]}{MASK}" if sounds_secret(match[1]) else match[0]
+        quote = match[3][0] if match[3][0] in "\"'" else ""
+        end = quote if match[3].endswith(quote) else ""
+        return f"{match[1]}{match[2]}{quote}{MASK}{end}" if sounds_secret(match[1]) else match[0]
 
     def hide(text: str) -> str:
         for value in known:
             text = text.replace(value, MASK)
-        return _USER.sub("/home/…", paths.sub("~", _OPTION.sub(pair, _PAIR.sub(pair, text))))
+        return _USER.sub("/home/…", paths.sub("~", _BARE.sub(MASK, _OPTION.sub(pair, _PAIR.sub(pair, text)))))
 
     return hide

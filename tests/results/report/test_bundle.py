@@ -18,6 +18,8 @@ import sys
 print("x" * 3_000_000)
 print("token: t0ken HF_TOKEN=t0ken", "plain-value", "/home/alice/runs", sys.argv)
 print("Authorization: fromtheshell")
+print("Authorization: Bearer be4rer123", "https://me:urlp4ss@host/x", "'password': 'two w0rds'", "ghp_0123456789abcdef")
+print("-----BEGIN PRIVATE KEY-----", "MIIE", "-----END PRIVATE KEY-----", "after", sep="\\n")
 """
 
 
@@ -32,16 +34,20 @@ def test_a_bundle_has_the_end_of_each_log_and_neither_secrets_nor_homes(
         "--env",
         "NAME=plain-value",
         "--env",
+        'QUOTED=a"quoted value',
+        "--env",
         "FLAG=1",
         "sim.py",
         "--api-key",
         "k3y",
+        '--x=a"quoted value',
         "--out",
         f"{tmp_path}/myhome/o",
     ]
     assert gmg("--cpu", "1", "--headless", "--name", "it", *words).returncode == 0
     folder = sessions.find("it", running=False).folder
     (folder / "logs" / "link.log").symlink_to("/dev/zero")
+    (folder / "logs" / "more.log").symlink_to(tmp_path / "sim.py")
     done = gmg("report", "it", "--bundle", WANDB_API_KEY="fromtheshell", XDG_STATE_HOME=os.environ["XDG_STATE_HOME"])
     assert (done.stdout, done.stderr, done.returncode) == ("gmg-tui-it.zip\n", "", 0)
     with zipfile.ZipFile("gmg-tui-it.zip") as archive:
@@ -49,9 +55,13 @@ def test_a_bundle_has_the_end_of_each_log_and_neither_secrets_nor_homes(
     assert set(texts) == {"session.json", "summary.json", ENGINE_LOG, "logs/cpu0.log", "versions.json"}
     assert len(texts["logs/cpu0.log"]) <= 2 << 20
     assert "--api-key" in texts["logs/cpu0.log"]
-    for secret in ("t0ken", "plain-value", "k3y", "fromtheshell", "alice", "myhome"):
+    assert "after" in texts["logs/cpu0.log"]
+    shown = ("t0ken", "plain-value", "k3y", "fromtheshell", "alice", "myhome", "quoted")
+    for secret in (*shown, "be4rer", "urlp4ss", "w0rds", "ghp_", "MIIE"):
         assert not [name for name, text in texts.items() if secret in text], secret
-    assert json.loads(texts["session.json"])["session"]["spec"]["env"] == {"NAME": "***", "FLAG": "***"}
+    assert json.loads(texts["session.json"])["session"]["spec"]["env"] == dict.fromkeys(
+        ("NAME", "QUOTED", "FLAG"), "***"
+    )
     assert json.loads(texts["versions.json"])["engine"]
 
 
