@@ -58,6 +58,10 @@ def _script_decides(facts: SpeedFacts) -> bool:
     return facts.shares is not None and facts.shares.simulator < 100 - _SURE_PCT and _gpu_below(facts, _IDLE_PCT)
 
 
+def _cores(number: float) -> str:
+    return f"{number:g} core{'' if number == 1 else 's'}"
+
+
 # Not running
 
 
@@ -123,7 +127,7 @@ def _quota(facts: SpeedFacts) -> Verdict | None:
     used_pct = (load.cpu_pct or 0.0) / load.quota
     if load.throttled_pct < 25 or used_pct < 70 or lost < 10:
         return None
-    text = f"CPU quota: paused in {pct(load.throttled_pct)} of the periods, with {load.quota:g} cores allowed"
+    text = f"CPU quota: paused in {pct(load.throttled_pct)} of the periods, with {_cores(load.quota)} allowed"
     certain = load.throttled_pct >= 50 and lost >= 20
     return Verdict(
         "quota", text, certain, advice="allow more cores (docker --cpus, Slurm --cpus-per-task), or fewer threads"
@@ -151,7 +155,7 @@ def _threads(facts: SpeedFacts) -> Verdict | None:
     load = load_of(facts)
     if load.cores is None or load.ready is None or load.threads is None or not _gpu_below(facts, _BUSY_PCT):
         return None
-    cores, lock = f"{load.cores:g} core{'s' if load.cores != 1 else ''}", load.waits_pct.get("lock", 0.0)
+    cores, lock = _cores(load.cores), load.waits_pct.get("lock", 0.0)
     advice = "set OMP_NUM_THREADS, or the number of the script's threads, to the cores"
     waits = max(coreless_pct(facts), lock)
     if load.ready >= max(1.5 * load.cores, load.cores + 1) and waits >= 20:
@@ -189,7 +193,7 @@ def _throttled(facts: SpeedFacts) -> Verdict | None:
 def _shared(facts: SpeedFacts) -> Verdict | None:
     if not facts.sharers or _gpu_below(facts, 40) or _script_decides(facts):
         return None
-    text = f"slowed by others on its GPU: {', '.join(facts.sharers[:3])}; together they use {pct(facts.gpu_util_pct)}"
+    text = f"slowed by others on its GPU: {', '.join(facts.sharers[:3])}; together they keep it busy {pct(facts.gpu_util_pct)} of the time"
     return Verdict("shared", text, certain=False, advice="move one of them to another GPU")
 
 
@@ -309,7 +313,9 @@ def _simulator(facts: SpeedFacts) -> Verdict | None:
     few = facts.n_envs is not None and facts.n_envs <= _FEW_ENVS
     if facts.has_gpu or few:
         text = f"host-bound: {pct(share)} of the time is the simulator's own host code{envs}, too few to fill the {'GPU' if facts.has_gpu else 'cores'}"
-        busy = (load.main_cpu_pct or 0.0) >= 60 and (not facts.has_gpu or facts.gpu_util_pct is not None)
+        busy = (load.main_cpu_pct or 0.0) + coreless_pct(facts) >= 60 and (
+            not facts.has_gpu or facts.gpu_util_pct is not None
+        )
         certain = share >= _SURE_PCT and busy and _gpu_below(facts, 50) and _saturated(load) is None
         return Verdict("simulator", text, certain, advice=_more_envs(facts))
     cores = _saturated(load)

@@ -101,7 +101,7 @@ def _known(slot: EngineSlot, view: Worker, now: float) -> SpeedFacts:
         return facts
     health = sample.health
     recent = slot.history.recent(slot.slot.name)
-    seconds = min(_MEAN_S, int(view.attempt_s(unix(now)) or 1) or 1)
+    seconds = max(1, min(_MEAN_S, int(facts.phase_s)))  # no figures of the start
     rates = [rate for rate in (sample.pcie_rx_mib_s, sample.pcie_tx_mib_s) if rate is not None]
     return structs.replace(
         facts,

@@ -39,7 +39,7 @@ def _waits(**waits_pct: float) -> dict[str, Any]:
         ("limit", "GPU-bound: 97 %; this is what the card can do", _facts(shares=_SCRIPT, gpu_util_pct=97.0)),
         ("learning", "learning-bound: 60 % of the time", _facts(shares=Shares(25.0, 60.0, 0.0), gpu_util_pct=95.0)),
         ("rendering", "rendering-bound: 80 % of the time", _facts(shares=Shares(15.0, 0.0, 80.0))),
-        ("quota", "paused in 80 % of the periods, with 1 cores", _facts(quota=1.0, cores=1.0, throttled_pct=80.0, main_cpu_pct=50.0)),
+        ("quota", "paused in 80 % of the periods, with 1 core allowed", _facts(quota=1.0, cores=1.0, throttled_pct=80.0, main_cpu_pct=50.0)),
         ("threads", "64 want to run on 2 cores", _facts(shares=_SIMULATOR, cores=2.0, ready=64.0, threads=64, main_delay_pct=90.0)),
         ("numa", "its GPU is on node 1", _facts(remote_cpus=(1,), numa_node=1, gpu_util_pct=70.0)),
         ("pcie", "PCIe-bound: 800 MiB/s are 85 % of the link", _facts(pcie_mib_s=800.0, pcie_gen=3, pcie_width=1)),

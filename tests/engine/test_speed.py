@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from msgspec import structs
 
 from gmg_tui.diagnosis.verdicts import judge
 from gmg_tui.model import Load, RunSpec, SpeedFacts, WorkerState
-from tests.patience import LONG_S
+from gmg_tui.session.protocol import Action
+from gmg_tui.simulation import FOLDER, SCRIPT
+from tests.patience import LONG_S, wait_until
 
 from .harness import Running, running, spec_for
 
@@ -42,6 +45,8 @@ def compute_reward():
     end = time.thread_time() + 0.005
     while time.thread_time() < end: pass
 what, scene, count = sys.argv[1], Scene(), 0
+if what == "threads":
+    burn = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(12)]
 while True:
     scene.step()
     count += 1
@@ -63,12 +68,17 @@ def _spec(folder: Path, *args: str) -> RunSpec:
 
 async def _facts(run: Running, slot: str, holds: Callable[[SpeedFacts], object]) -> SpeedFacts:
     """The facts about a worker, once they are known; the load of others on this machine does not count."""
+    facts = await _raw_facts(run, slot, holds)
+    load = facts.load or Load()
+    return structs.replace(facts, load=structs.replace(load, main_delay_pct=0.0, ready_pct=load.main_cpu_pct))
+
+
+async def _raw_facts(run: Running, slot: str, holds: Callable[[SpeedFacts], object]) -> SpeedFacts:
     await run.until_state(slot, WorkerState.RUNNING)
     async with asyncio.timeout(LONG_S):
         while not holds(facts := await run.client.speed(slot)):
             pass
-    load = facts.load or Load()
-    return structs.replace(facts, load=structs.replace(load, main_delay_pct=0.0, ready_pct=load.main_cpu_pct))
+    return facts
 
 
 @pytest.mark.parametrize(
@@ -100,3 +110,72 @@ async def test_a_blocked_read_is_a_wait_for_io(tmp_path: Path) -> None:
             await run.client.end(kill=True)
     finally:
         os.close(holder)
+
+
+async def test_too_many_threads_want_the_cores(tmp_path: Path) -> None:
+    async with running(_spec(tmp_path, "threads")) as run:
+        many = len(os.sched_getaffinity(0)) * 2.5
+        verdict = judge(await _raw_facts(run, "cpu0", lambda facts: facts.load and (facts.load.ready or 0) > many))
+        assert verdict.kind == "threads", verdict
+        await run.client.end(kill=True)
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Path]:
+    """A cgroup with a fifth of a core."""
+    roots = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))
+    root = next((each for each in roots if (each / "cpu.shares").exists() or (each / "cpu.max").exists()), roots[1])
+    folder = root / f"gmg-test-{os.getpid()}"
+    try:
+        folder.mkdir()
+        if (folder / "cpu.max").exists():
+            (folder / "cpu.max").write_text("20000 100000")
+        else:
+            (folder / "cpu.cfs_quota_us").write_text("20000")
+    except OSError:
+        pytest.skip("no cgroup can be made here")
+    yield folder
+    wait_until(lambda: not (folder / "cgroup.procs").read_text())
+    folder.rmdir()
+
+
+async def test_a_quota_of_the_cgroup_is_found(tmp_path: Path, cgroup: Path) -> None:
+    async with running(_spec(tmp_path, "few")) as run:
+        (cgroup / "cgroup.procs").write_text(str(await run.pid("cpu0")))
+        quota = lambda facts: facts.load and (facts.load.throttled_pct or 0) > 50  # noqa: E731
+        verdict = judge(await _raw_facts(run, "cpu0", quota))
+        assert verdict.kind == "quota", verdict
+        assert "with 0.2 cores allowed" in verdict.text
+        await run.client.end(kill=True)
+
+
+async def test_a_hot_gpu_and_one_with_others_are_told_apart_from_one_that_just_works() -> None:
+    spec = spec_for("-B", "4096", cpu=None, script=str(SCRIPT), simulate=3)
+    async with running(spec) as run:
+        for slot in ("gpu0", "gpu1", "gpu2"):
+            await run.until_state(slot, WorkerState.RUNNING)
+        other = await asyncio.create_subprocess_exec("sleep", str(LONG_S))
+        use = json.dumps({"index": 0, "mib": 3000.0, "util_pct": 50.0})
+        Path(spec.folder, FOLDER, str(other.pid)).write_text(use)
+        try:
+            shared = judge(await _raw_facts(run, "gpu0", lambda facts: facts.sharers))
+            hot = judge(await _raw_facts(run, "gpu2", lambda facts: facts.throttle))
+            cool = judge(await _raw_facts(run, "gpu1", lambda facts: facts.load))
+        finally:
+            other.kill()
+            await other.wait()
+        assert (shared.kind, hot.kind, cool.kind) == ("shared", "throttled", "unknown")
+        assert "throttled by heat: thermal, 1,872 of 2,100 MHz" in hot.text
+        assert f"sleep (PID {other.pid}, 2.9 GiB)" in shared.text
+        await run.client.end(kill=True)
+
+
+async def test_the_verdict_stays_with_the_attempt(tmp_path: Path) -> None:
+    async with running(_spec(tmp_path, "spin")) as run:
+        await _facts(run, "cpu0", lambda facts: facts.shares)
+        await run.client.act(Action.STOP, "cpu0")
+        await run.until_state("cpu0", WorkerState.STOPPED)
+        verdict = run.worker("cpu0").newest.verdict
+        assert verdict is not None
+        assert verdict.kind == "script"
+        assert judge(await run.client.speed("cpu0")).evidence[0] == f"its last attempt: {verdict.text}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
-from gmg_tui.model import Phase, RestartMode, Snapshot, StartMode, Worker, WorkerState
+from gmg_tui.model import Phase, RestartMode, Shares, Snapshot, StartMode, Worker, WorkerState
 from gmg_tui.session.protocol import Action
 from tests.engine.harness import running, spec_for
 
@@ -27,7 +28,7 @@ _BEFORE_MESHES = (Phase.NONE, Phase.IMPORTING, Phase.INITIALISING)
 
 def _check(worker: Worker, file: Path) -> None:
     """The worker's rate is that of the script's own count, of whole periods over windows of several lengths."""
-    periods = [(float(steps), float(end)) for steps, end in map(str.split, file.read_text().splitlines())]
+    periods = [(float(steps), float(end)) for steps, end, *_ in map(str.split, file.read_text().splitlines())]
     last, ended = periods[-1]
     rates: list[float] = []
     for done, end in periods:  # script and engine do not see exactly the same seconds
@@ -41,6 +42,18 @@ def _check(worker: Worker, file: Path) -> None:
     assert worker.fps.settled is not None
     print(f"{file.name}: {worker.fps.settled:.2f} by the probe, {min(rates):.2f} to {max(rates):.2f} by the script")
     assert 0.99 * min(rates) < worker.fps.settled < 1.01 * max(rates), (worker.fps, rates)
+
+
+def _check_shares(shares: Shares | None, asked: float, file: Path) -> None:
+    """The shares of stepping and learning are those of the script's own timers, within 5 points."""
+    periods = [tuple(map(float, line.split()[1:])) for line in file.read_text().splitlines()]
+    assert shares is not None
+    ends = [each for each in periods if asked - 4 < each[0] < asked]
+    pairs = [(end, next(each for each in reversed(periods) if end[0] - each[0] >= 10)) for end in ends]
+    for position, share in ((1, shares.simulator), (2, shares.learning)):
+        own = [100 * (end[position] - begin[position]) / (end[0] - begin[0]) for end, begin in pairs]
+        print(f"{share:.1f} % by the probe, {min(own):.1f} to {max(own):.1f} % by the script")
+        assert min(own) - 5 < share < max(own) + 5
 
 
 async def test_the_rate_is_steps_by_wall_time_whatever_is_printed(tmp_path: Path) -> None:
@@ -77,8 +90,10 @@ async def test_two_seeds_of_rsl_rl_on_a_cold_mesh_cache_build_in_turn_and_train_
         assert [(worker.state, worker.phase, worker.reason) for worker in snapshot.workers] == [
             (WorkerState.RUNNING, Phase.RUNNING, None)
         ] * 2
+        speed, asked = await run.client.speed("cpu0"), time.monotonic()
         await run.client.act(Action.STOP, "cpu0", "cpu1")
         snapshot = await run.until(lambda snapshot: snapshot.ended)
+    _check_shares(speed.shares, asked, tmp_path / "0")
     assert "for cpu0 to write the mesh caches" in reasons
     for worker, name in zip(snapshot.workers, "01", strict=True):
         assert worker.state is WorkerState.STOPPED, worker.reason

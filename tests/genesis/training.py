@@ -1,12 +1,15 @@
 """A Genesis script that trains with rsl_rl until it is interrupted, and prints its iterations alone.
 
-It writes to FILE when each iteration had stepped, and how many environment steps were done then.
+It writes to FILE how many environment steps were done when each iteration had stepped, when that was, and the seconds
+spent until then in the simulator's steps and in learning.
 """
 
 import argparse
 import contextlib
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import genesis as gs
@@ -33,6 +36,15 @@ for i in range(4):  # the scene of light.py, whose kernels are compiled already
     box = scene.add_entity(gs.morphs.Box(size=(0.2, 0.2, 0.2), pos=(0.05 * i, 0.0, 0.5 + 0.3 * i)))
 scene.build(n_envs=args.num_envs)
 periods: list[str] = []
+spent_s = {"stepping": 0.0, "learning": 0.0}
+
+
+def timed(what: str, call: Callable[[], object]) -> object:
+    """Call it, and add up how long it took."""
+    began = time.monotonic()
+    result = call()
+    spent_s[what] += time.monotonic() - began
+    return result
 
 
 class Boxes(VecEnv):  # type: ignore[misc]
@@ -48,10 +60,11 @@ class Boxes(VecEnv):  # type: ignore[misc]
         return TensorDict({"policy": box.get_pos().clone()}, batch_size=[args.num_envs])
 
     def step(self, actions: torch.Tensor) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
-        scene.step()
+        timed("stepping", scene.step)
         self.steps += 1
         if self.steps % 24 == 0:
-            periods.append(f"{args.num_envs * self.steps} {time.monotonic()}")
+            times = f"{time.monotonic()} {spent_s['stepping']} {spent_s['learning']}"
+            periods.append(f"{args.num_envs * self.steps} {times}")
         self.episode_length_buf += 1
         done = self.episode_length_buf >= self.max_episode_length
         self.episode_length_buf[done] = 0
@@ -70,6 +83,7 @@ config = {
 # Without a folder it prints nothing; its writer's thread may write into it to the last.
 with contextlib.suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
     runner = OnPolicyRunner(Boxes(), config, log_dir=args.log_dir or folder, device="cpu")
+    runner.alg.update = partial(timed, "learning", runner.alg.update)
     if args.checkpoint:
         runner.load(args.checkpoint)
     runner.learn(args.iterations - runner.current_learning_iteration)
