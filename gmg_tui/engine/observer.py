@@ -355,7 +355,7 @@ class Observer:
     async def speed(self, slot: str) -> SpeedFacts:
         """Returns the facts about the speed of the worker on a slot. Raises `GmgError`."""
         group = map(self._work.engine_slot, self._work.scheduler.group_slots(slot))
-        return await speed.facts_of(self._with_worker(slot), group, self._owners())
+        return await speed.facts_of(self._with_worker(slot), group, self._owners(), self._work.session.spec)
 
     async def hot_spot(self, slot: str) -> HotSpot | None:
         """Returns where the script on a slot spends its time, by its stacks. Raises `GmgError`."""

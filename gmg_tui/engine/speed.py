@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from functools import cache
 from statistics import fmean
 
 from msgspec import structs
@@ -23,6 +24,7 @@ from gmg_tui.model import (
     GpuSample,
     HotSpot,
     Load,
+    RunSpec,
     Shares,
     SpeedFacts,
     Stacks,
@@ -31,6 +33,7 @@ from gmg_tui.model import (
     units,
 )
 from gmg_tui.model.errors import GmgError
+from gmg_tui.session.tuned import program_of, tuned_envs
 
 _MEAN_S = 10
 """Seconds over which the GPU's figures are averaged."""
@@ -40,13 +43,17 @@ _DESKTOP = frozenset({"Xorg", "Xwayland", "X", "gnome-shell", "kwin_wayland", "k
 _MIN_STRAGGLE_PCT = 20.0
 
 
-async def facts_of(slot: EngineSlot, group: Iterable[EngineSlot], owners: dict[int, str]) -> SpeedFacts:
+_tuned_envs = cache(tuned_envs)  # reads the records of all sessions
+
+
+async def facts_of(slot: EngineSlot, group: Iterable[EngineSlot], owners: dict[int, str], spec: RunSpec) -> SpeedFacts:
     """Returns the facts about the worker on a slot, which takes a second.
 
     Args:
         slot: The slot.
         group: The slots of all ranks of its group.
         owners: The slots of this session's processes by PID.
+        spec: The session's.
 
     Raises `GmgError` if its node does not answer.
     """
@@ -62,7 +69,9 @@ async def facts_of(slot: EngineSlot, group: Iterable[EngineSlot], owners: dict[i
             known = _on_nodes(known, slot, load)
         case RemoteAttempt() as attempt if view.state.live:
             known = structs.replace(await attempt.speed(), slot=slot.slot.name)
-    return structs.replace(known, waits_for=_rank_behind(slot, group, known, now))
+    gpu = slot.slot.gpu.name if slot.slot.gpu is not None else None
+    tuned = await in_daemon_thread(_tuned_envs, program_of(spec), gpu) if view.state.live else None
+    return structs.replace(known, tuned_envs=tuned, waits_for=_rank_behind(slot, group, known, now))
 
 
 async def hot_spot_of(slot: EngineSlot) -> HotSpot | None:
