@@ -21,7 +21,7 @@ def load_of(facts: SpeedFacts) -> Load:
 def coreless_pct(facts: SpeedFacts) -> float:
     """Returns the share of the time that the main thread was ready and had no core, per cent."""
     load = load_of(facts)
-    return max(load.main_delay_pct or 0.0, (load.ready_pct or 0.0) - (load.main_cpu_pct or 0.0))
+    return max(min(100.0, load.main_delay_pct or 0.0), (load.ready_pct or 0.0) - (load.main_cpu_pct or 0.0))
 
 
 def evidence(facts: SpeedFacts) -> Iterator[str]:

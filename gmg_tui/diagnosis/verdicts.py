@@ -155,6 +155,8 @@ def _threads(facts: SpeedFacts) -> Verdict | None:
     load = load_of(facts)
     if load.cores is None or load.ready is None or load.threads is None or not _gpu_below(facts, _BUSY_PCT):
         return None
+    if facts.state is not WorkerState.RUNNING and facts.phase is not Phase.BUILT:  # imports and compilers use many
+        return None
     cores, lock = _cores(load.cores), load.waits_pct.get("lock", 0.0)
     advice = "set OMP_NUM_THREADS, or the number of the script's threads, to the cores"
     waits = max(coreless_pct(facts), lock)
@@ -352,7 +354,7 @@ def _host(facts: SpeedFacts) -> Verdict | None:
 
 
 TABLE: tuple[Callable[[SpeedFacts], Verdict | None], ...] = (
-    *(_state, _stopped, _misplaced, _starting, _rank, _swap, _quota, _io, _stuck, _threads),
+    *(_state, _stopped, _misplaced, _swap, _quota, _io, _threads, _rank, _stuck, _starting),
     *(_throttled, _shared, _rendering, _learning, _pcie, _gpu_limit, _script, _numa, _no_core, _simulator, _host),
 )
 """The first that finds its cause has the verdict."""

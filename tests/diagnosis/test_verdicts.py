@@ -54,6 +54,9 @@ def _waits(**waits_pct: float) -> dict[str, Any]:
         ("stopped", "stopped by a signal", _facts(stopped=True)),
         ("finished", "finished", structs.replace(_FACTS, state=WorkerState.FINISHED)),
         ("starting", "compiling kernels for 1:14, usually 1:20", structs.replace(_FACTS, state=WorkerState.COMPILING, phase=Phase.COMPILING, phase_s=74.0, phase_usual_s=80.0)),
+        ("stuck", "stuck: no output", structs.replace(_facts(stuck="no output for 80 s"), state=WorkerState.COMPILING)),
+        ("io", "of the time in /nfs/a.py", structs.replace(_facts(file="/nfs/a.py", **_waits(file=85.0)), state=WorkerState.STARTING)),
+        ("starting", "importing", structs.replace(_facts(cores=2.0, ready=64.0, main_delay_pct=90.0), state=WorkerState.STARTING, phase=Phase.IMPORTING)),
         ("limit", "on all 16 cores", _facts(shares=_SIMULATOR, has_gpu=False, gpu_util_pct=None, cpu_pct=1590.0, ready=16.0)),
     ],
 )  # fmt: skip
