@@ -5,7 +5,8 @@ Each picture is the interface itself, drawn by Textual without a terminal, on a 
 `tiles` and `table` show eight GPUs of the simulated driver in `tests/nvml_sim`, with `tests/fake_worker.py` as the
 script; `nodes` shows two agents of this machine as two nodes, with these eight each. `tune` and `queue` show a tuning
 and the shipped sweep with the real Genesis; when the sweep has ended its report is made and taken as a PNG by Chromium,
-as are `main` and `tiles`, where there is one. `browser` is what `gmg-tui serve` shows there.
+as are `main` and `tiles`, where there is one. `browser` is what `gmg-tui serve` shows there. `film` is an animated SVG of
+two sessions: a run in which one worker recovers and another is restarted, and a tuning.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from gmg_tui.model import Snapshot, WorkerState  # noqa: E402
 from gmg_tui.session.client import EngineClient  # noqa: E402
 from gmg_tui.session.protocol import Action  # noqa: E402
 from gmg_tui.ui.app import GmgApp  # noqa: E402
+from screenshots.film import Film  # noqa: E402
 from tests.nvml_sim import Sim, build  # noqa: E402
 from tests.nvml_sim.__main__ import animate  # noqa: E402
 
@@ -164,7 +166,7 @@ def _gmg(*words: str, env: Mapping[str, str]) -> str:
 
 @asynccontextmanager
 async def _stage(picture: Picture, env: Mapping[str, str]) -> AsyncIterator[Stage]:
-    head = int(picture.command[0] in {"sweep", "tune"})  # options follow the command
+    head = int(picture.command[0] in {"demo", "sweep", "tune"})  # options follow the command
     words = (*picture.command[:head], "--detach", *picture.command[head:])
     name = await asyncio.to_thread(_gmg, *words, env=env)
     client = await EngineClient.connect(Path(session.find(name, running=True).record.session.spec.socket))
@@ -174,7 +176,8 @@ async def _stage(picture: Picture, env: Mapping[str, str]) -> AsyncIterator[Stag
             yield Stage(app, pilot, client)
     finally:
         await client.close()
-        await asyncio.to_thread(_gmg, "stop", name, env=env)
+        with suppress(subprocess.CalledProcessError):  # it has ended by itself
+            await asyncio.to_thread(_gmg, "stop", name, env=env)
 
 
 async def _in_browser(picture: Picture, env: Mapping[str, str], to: Path) -> None:
@@ -232,6 +235,37 @@ async def take(name: str, folder: Path) -> None:
     print(HERE / f"{name}.svg")
 
 
+_FILM = (120, 30)
+_FILM_RUN = Picture(("demo", "--simulate", "6"), _FILM, _main)
+_FILM_TUNING = Picture(("tune", "--simulate", "6", "--settle", "1.5"), _FILM, _tune)
+
+
+async def _roll(film: Film, stage: Stage, frames: int, *keys: str, shown_s: float = 1.0) -> None:
+    """Press keys, and film the screen, a frame a second."""
+    await stage.pilot.press(*keys)
+    for _ in range(frames):
+        await stage.seconds(1.0)
+        film.shoot(stage.app, shown_s)
+
+
+async def take_film() -> None:
+    """Take the film: a start, a recovery, a restart by key, the answer of a tuning."""
+    film = Film()
+    async with _stage(_FILM_RUN, dict(os.environ)) as stage:
+        await _roll(film, stage, 10, shown_s=0.8)
+        await _roll(film, stage, 2, "l", "l")
+        await _roll(film, stage, 1, "r")
+        await _roll(film, stage, 4, "y")
+    async with _stage(_FILM_TUNING, dict(os.environ)) as stage:
+        while (tuning := stage.app.view.snapshot.tuning) is None or not tuning.ended:
+            await stage.seconds(6.0)
+            film.shoot(stage.app, 0.4)
+        await _roll(film, stage, 1, shown_s=5.0)
+    (HERE / "film.svg").write_text(film.svg())
+    _without_our_folders(HERE / "film.svg")
+    print(HERE / "film.svg", f"{film.seconds:.1f} s")
+
+
 def _without_our_folders(svg: Path) -> None:
     """Name a user's folders instead of this checkout and home, in as many characters, as SVG text has a length."""
     text = svg.read_text()
@@ -277,11 +311,11 @@ def _size(svg: str) -> tuple[int, int]:
 
 def main() -> None:
     """Take the pictures named on the command line, or all."""
-    names = sys.argv[1:] or list(PICTURES)
+    names = sys.argv[1:] or [*PICTURES, "film"]
     with tempfile.TemporaryDirectory(prefix="gmg-") as folder:
         os.environ |= {"XDG_STATE_HOME": f"{folder}/state", "XDG_RUNTIME_DIR": folder}
         for name in names:
-            asyncio.run(take(name, Path(folder)))
+            asyncio.run(take_film() if name == "film" else take(name, Path(folder)))
     for name in {"main", "tiles"}.intersection(names):
         _png(name)
 

@@ -81,6 +81,8 @@ class Trial(Struct, frozen=True, omit_defaults=True):
     """From its start to its first rate."""
     measured_s: float | None = None
     """Seconds in which its rate was measured."""
+    disturbance: str | None = None
+    """What else used the GPU or the CPU while it was measured."""
     reason: str | None = None
     """One line on why it failed or was skipped."""
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +127,22 @@ for i in range(100_000):
     assert done.returncode == 0, done.stdout
     assert (document["metric"], document["recommended"]["value"]) == ("reward", 10)
     assert document["recommended"]["rate"] == pytest.approx(100)
+
+
+@pytest.mark.slow
+def test_other_processes_that_compute_beside_the_trials_are_named() -> None:
+    count = 1 + len(os.sched_getaffinity(0)) // 4
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        done = tune("--cpu", "1", "--settle", "1", "--var", "n_envs=256..256", WORKER, "-B", "{n_envs}")
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    assert re.search(
+        r"warning: \d trials? of \d shared the machine; in #1 other processes used [\d.]+ of \d+ cores?", done.stdout
+    )
+    assert done.returncode == 0
 
 
 @pytest.mark.slow

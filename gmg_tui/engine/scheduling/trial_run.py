@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+from statistics import fmean
 
 from msgspec import structs
 
@@ -10,6 +12,9 @@ from gmg_tui.engine import clock
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.jobs.tune.settling import Settling
 from gmg_tui.model import FPS, NO_ATTEMPT, Attempt, Trial, TrialState, TuneSpec, WorkerState, units
+
+_MIN_CORES, _MIN_SHARE = 0.5, 0.1
+"""Other processes that use fewer cores, or a smaller share of all, do not matter."""
 
 
 class TrialRun:
@@ -33,6 +38,10 @@ class TrialRun:
         """Integral of that metric over time."""
         self._start_s: float | None = None
         """When its rate was first known, in seconds of the attempt."""
+        self._gpu_users: str | None = None
+        """The alert on others that use its GPU; None if there was none while it was measured."""
+        self._other_cores: list[float] = []
+        """Cores that other processes used, each second while it was measured."""
 
     @property
     def measures(self) -> bool:
@@ -44,10 +53,13 @@ class TrialRun:
         """True if its rate is precise enough."""
         return self._settling.is_done
 
-    def check(self, worker: Worker, *, counts: bool) -> None:
+    def check(self, worker: Worker, *, counts: bool, other_cores: float | None) -> None:
         """Measures its rate; called each second while it runs.
 
-        `counts` is True if that is part of the measurement: trials of all slots at once wait for the last to begin.
+        Args:
+            worker: Its worker.
+            counts: True if that is part of the measurement: trials of all slots at once wait for the last to begin.
+            other_cores: Cores that are busy with other processes than workers; None if unknown.
         """
         attempt = worker.attempt
         if attempt is None or worker.state is not WorkerState.RUNNING:
@@ -55,6 +67,7 @@ class TrialRun:
         if attempt.number != self._attempt:
             self._attempt, self._start_s, self._read_at_s, self._integral = attempt.number, None, None, 0.0
             self._settling = Settling(self._spec, self.trial.kind)
+            self._gpu_users, self._other_cores = None, []
         printed = attempt.printed_envs
         if self._spec.variable == "n_envs" and printed not in (None, self.trial.value):
             self.ignores_value = (
@@ -68,6 +81,17 @@ class TrialRun:
                 self._start_s = elapsed_s
             if counts:
                 self._settling.add(*done)
+                users = (alert.text for alert in worker.alerts if alert.kind == "shared")
+                self._gpu_users = self._gpu_users or next(users, None)
+                self._other_cores += [other_cores] if other_cores is not None else []
+
+    @property
+    def _disturbance(self) -> str | None:
+        """What else used its GPU or, on average, a good part of the CPU."""
+        cores, total = fmean(self._other_cores or (0.0,)), os.cpu_count() or 1
+        if self._gpu_users is not None or cores < max(_MIN_CORES, _MIN_SHARE * total):
+            return self._gpu_users
+        return f"other processes used {cores:.1f} of {units.count(total, 'core')}"
 
     def _amount_done(self, worker: Worker, attempt: Attempt, elapsed_s: float) -> tuple[float, float] | None:
         """Returns the environment steps, or the integral of the metric, and the seconds; None if unknown."""
@@ -98,6 +122,7 @@ class TrialRun:
             power_w=attempt.power_mean_w,
             start_s=self._start_s,
             measured_s=self._settling.measured_s or None,
+            disturbance=self._disturbance,
         )
 
     def conclude(self, worker: Worker, *, skipped: str | None) -> Trial:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from pathlib import Path
 
+import psutil
 from msgspec import structs
 
 from gmg_tui import session as sessions
@@ -135,8 +137,9 @@ class TrialSource:
         together = [run for run, _ in running if run.trial.kind is TrialKind.TOGETHER]
         expected = sum(run.trial.kind is TrialKind.TOGETHER for run in self._trial_runs.values())
         all_measure = len(together) == expected and all(run.measures for run in together)
+        other_cores = self._other_cores()
         for run, worker in running:
-            run.check(worker, counts=all_measure or run not in together)
+            run.check(worker, counts=all_measure or run not in together, other_cores=other_cores)
         all_measured = all_measure and all(run.measured for run in together)
         for run, worker in running:
             done = all_measured if run in together else run.measured
@@ -145,6 +148,14 @@ class TrialSource:
         self._skip_unused()
         if not self._search.ended and any(self._board.open()):
             self._scheduler.wake()  # the search may have waited for a slot that is gone
+
+    def _other_cores(self) -> float | None:
+        """Returns how many cores were busy since the last call, without the workers; None if these are elsewhere, too."""
+        if self._run_spec.nodes is not None:
+            return None
+        now, all_pct = time.monotonic(), float(psutil.cpu_percent()) * (os.cpu_count() or 1)
+        own_pct = sum(engine_slot.view(now).cpu_pct or 0.0 for engine_slot in self._board.slots.values())
+        return max(0.0, all_pct - own_pct) / 100
 
     def _running_trials(self) -> list[tuple[TrialRun, Worker]]:
         """Returns the trials that occupy their slots, and their workers."""

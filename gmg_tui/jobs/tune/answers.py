@@ -8,6 +8,7 @@ from statistics import fmean
 
 from gmg_tui.jobs.tune.curve import Point
 from gmg_tui.jobs.tune.trial_results import Record, is_out_of_memory, model_of
+from gmg_tui.model import units
 from gmg_tui.model.tuning import FPS, Answer, Best, MemoryLine, Together, TrialKind, TrialState
 
 _DOUBT = 0.3
@@ -136,6 +137,9 @@ def _warnings(record: Record) -> Iterator[str]:
         yield f"{chosen:,} leaves too little memory free on {', '.join(tight)}."
     if record.fit.freedom and record.fit.spread > _NOISY:
         yield f"The same value differs by {100 * record.fit.spread:.0f} % from trial to trial."
+    if disturbed := [trial for trial in record.trials if trial.disturbance is not None]:
+        count, first = units.count(len(disturbed), "trial"), disturbed[0]
+        yield f"{count} of {len(record.trials)} shared the machine; in #{first.number} {first.disturbance}."
     if record.spec.settle_s < _SHORT_S:
         yield f"Trials were measured for {record.spec.settle_s:g} s; a rate needs {_SHORT_S:g} s to be trusted."
     at_once = [trial for trial in record.trials if (trial.value, trial.kind) == (chosen, TrialKind.TOGETHER)]

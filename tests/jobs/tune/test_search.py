@@ -285,6 +285,15 @@ def test_short_trials_and_noise_cause_warnings() -> None:
     assert not tune(CASES["plateau"].world()).answer.warnings
 
 
+def test_trials_beside_other_work_are_mentioned() -> None:
+    search = Search(TuneSpec(), FRANKA.world().tune_slots())
+    (plan,) = search.plan(["gpu0"], 0)
+    search.add(
+        replace(FRANKA.world().run(plan, 1, 0, TuneSpec())[1], disturbance="other processes used 3.0 of 4 cores")
+    )
+    assert "1 trial of 1 shared the machine; in #1 other processes used 3.0 of 4 cores." in search.answer().warnings
+
+
 @pytest.mark.parametrize("slots", [1, 8])
 def test_the_time_left_is_known_from_the_first_trial_on(slots: int) -> None:
     world = FRANKA.world(slots=slots)

@@ -320,7 +320,7 @@ async def test_a_tuning_shows_trials_and_answer_unless_sorted() -> None:
         (["--html", "/nowhere/at/all.html"], "--html /nowhere/at/all.html: No such file", 1),
         (["--best", "nope"], "no column nope; there are: job, name, lr", 2),
         (["sim-1", "sim-1"], "sim-1 is named twice", 2),
-        (["sim-1", "other", "--best", "job"], "--best orders the jobs of one session", 2),
+        (["sim-1", "other", "--best", "job"], "--best is for one session; give one name", 2),
     ],
 )
 async def test_invalid_requests_are_reported_in_one_line(words: list[str], error: str, status: int) -> None:
