@@ -7,7 +7,7 @@ terminal control, and none is ever parsed as markup, because a `Segment` has non
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, Self, TypeAlias
 
@@ -17,7 +17,7 @@ from rich.style import Style
 from textual.content import Content
 from textual.strip import Strip
 
-from gmg_tui.model import WorkerState
+from gmg_tui.model import GpuSample, WorkerState
 from gmg_tui.model.text import clean
 from gmg_tui.model.text import safe as make_safe
 
@@ -239,23 +239,27 @@ def bar(fraction: float, width: int) -> tuple[str, str]:
     return full, SIGNS.bar[1] * (width - len(full))
 
 
-_LOADS: Final = {
-    "busy": ((10.0, "dim"), (60.0, "warn"), (math.inf, "ok")),
-    "memory": ((0.8, "ok"), (0.95, "warn"), (math.inf, "error")),
-    "power": ((0.9, "ok"), (math.inf, "warn")),
-    "temperature": ((70.0, "ok"), (85.0, "warn"), (math.inf, "error")),
+_LOADS: Final[Mapping[str, tuple[Callable[[GpuSample], float | None], Sequence[tuple[float, str]]]]] = {
+    "gpu_util_pct": (lambda gpu: gpu.gpu_util_pct, ((10.0, "dim"), (60.0, "warn"), (math.inf, "ok"))),
+    "memory": (
+        lambda gpu: _share(gpu.memory_used_mib, gpu.memory_total_mib),
+        ((0.8, "ok"), (0.95, "warn"), (math.inf, "error")),
+    ),
+    "power_w": (lambda gpu: _share(gpu.power_w, gpu.power_limit_w), ((0.9, "ok"), (math.inf, "warn"))),
+    "temperature_c": (lambda gpu: gpu.temperature_c, ((70.0, "ok"), (85.0, "warn"), (math.inf, "error"))),
 }
-"""By load, the least upper limits with their styles."""
+"""The load that a column shows, and upper limits with their styles, the least first."""
 
 
-def share(value: float | None, whole: float | None) -> float | None:
-    """Returns a value as a share of the whole; None if either is unknown or the whole is 0."""
+def _share(value: float | None, whole: float | None) -> float | None:
     return value / whole if value is not None and whole else None
 
 
-def load_style(load: str, value: float | None) -> str:
-    """The style of a value by how high it is; `load` is a key of `_LOADS`."""
-    return "dim" if value is None else next((style for limit, style in _LOADS[load] if value < limit), "dim")
+def load_style(sample: GpuSample, column: str) -> str:
+    """The style of a GPU's metric by how high it is; `column` is a key of `_LOADS`."""
+    load, limits = _LOADS[column]
+    value = load(sample)
+    return "dim" if value is None else next((style for limit, style in limits if value < limit), "dim")
 
 
 WHEEL_ROWS: Final = 3

@@ -9,7 +9,7 @@ from textual.content import Content
 
 from gmg_tui.model import WorkerState, units
 from gmg_tui.ui import worker_text
-from gmg_tui.ui.drawing import SIGNS, WHEEL_ROWS, Row, bar, load_style, safe, share
+from gmg_tui.ui.drawing import SIGNS, WHEEL_ROWS, Row, bar, load_style, safe
 from gmg_tui.ui.rows import Rows
 from gmg_tui.ui.slots import SlotView
 from gmg_tui.ui.view import Band, View
@@ -287,13 +287,13 @@ def _processor_row(entry: SlotView, row: Row) -> Row:
     if sample is None:
         return row.add("no figures yet", "dim")
     busy_pct, power_w = sample.gpu_util_pct, sample.power_w
-    hot = "warn" if sample.throttle else load_style("temperature", sample.temperature_c)
+    hot = "warn" if sample.throttle else load_style(sample, "temperature_c")
     row.end(f"{units.whole(sample.temperature_c):>4} {SIGNS.degree}C", hot)
     row.end(f"/{sample.power_limit_w:.0f} W" if sample.power_limit_w is not None else " W")
-    row.end(f"{units.whole(power_w):>4}", load_style("power", share(power_w, sample.power_limit_w)))
-    row.add(f"{units.figure(busy_pct, '%'):>5} ", load_style("busy", busy_pct))
+    row.end(f"{units.whole(power_w):>4}", load_style(sample, "power_w"))
+    row.add(f"{units.figure(busy_pct, '%'):>5} ", load_style(sample, "gpu_util_pct"))
     full, rest = bar((busy_pct or 0.0) / 100, max(0, row.room - 1))
-    return row.add(full, load_style("busy", busy_pct)).add(rest, "border") if busy_pct is not None else row
+    return row.add(full, load_style(sample, "gpu_util_pct")).add(rest, "border") if busy_pct is not None else row
 
 
 def _memory_row(entry: SlotView, row: Row) -> Row:
@@ -303,13 +303,15 @@ def _memory_row(entry: SlotView, row: Row) -> Row:
             (units.mib(used) if (used := worker.memory_rss_mib) is not None else units.NOT_KNOWN).rjust(8)
         )
     row.add("VRAM".ljust(_LABEL), "dim")
-    used, total = (sample.memory_used_mib, sample.memory_total_mib) if sample is not None else (None, None)
+    if sample is None:
+        return row
+    used, total = sample.memory_used_mib, sample.memory_total_mib
     if used is None or not total:
-        return row.add(units.NOT_SUPPORTED if sample is not None else "")
+        return row.add(units.NOT_SUPPORTED)
     whole = units.gib(total)
     row.end(f" {units.gib(used):>{len(whole)}} / {whole} GiB")
     full, rest = bar(used / total, row.room)
-    return row.add(full, load_style("memory", used / total)).add(rest, "border")
+    return row.add(full, load_style(sample, "memory")).add(rest, "border")
 
 
 def _note_rows(entry: SlotView, inner: int, most: int) -> list[Row]:

@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 
 from rich.cells import cell_len
 
-from gmg_tui.model import GpuSample, WorkerState, total_fps, units
+from gmg_tui.model import WorkerState, total_fps, units
 from gmg_tui.results.column import Column
 from gmg_tui.results.live_columns import WORKERS, Live
 from gmg_tui.ui import worker_text
-from gmg_tui.ui.drawing import SIGNS, OnClick, Piece, Row, load_style, share
+from gmg_tui.ui.drawing import SIGNS, OnClick, Piece, Row, load_style
 from gmg_tui.ui.header import states
 from gmg_tui.ui.slots import Order, SlotView, in_trouble, severity
 from gmg_tui.ui.view import Band, View
@@ -113,23 +113,11 @@ def _cell(entry: SlotView, column: Column[SlotView] | Column[Live]) -> Piece:
         case "fps" if worker.fps_in_rank_0 and worker.state is WorkerState.RUNNING:
             return "in rank 0", "dim"
         case name if name in _GPU and entry.sample is not None:
-            style = load_style(*_load(entry.sample, name))
+            style = load_style(entry.sample, name)
             return (
                 (units.NOT_SUPPORTED, "dim") if text == units.NOT_KNOWN else (text, "text" if style == "ok" else style)
             )
     return text, "dim" if text == units.NOT_KNOWN else "text"
-
-
-def _load(sample: GpuSample, name: str) -> tuple[str, float | None]:
-    """Returns the load of a column, as `load_style` takes it."""
-    match name:
-        case "memory":
-            return "memory", share(sample.memory_used_mib, sample.memory_total_mib)
-        case "power_w":
-            return "power", share(sample.power_w, sample.power_limit_w)
-        case "temperature_c":
-            return "temperature", sample.temperature_c
-    return "busy", sample.gpu_util_pct
 
 
 def _time(entry: SlotView) -> str:
