@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
@@ -38,6 +39,8 @@ class Hardware:
     """Those of its GPUs."""
     awaited: FreeGpus | None = None
     """Takes those of its GPUs that were in use at the start of a sweep; None if it has all."""
+    _released: set[str] = field(default_factory=set)
+    """UUIDs of the GPUs whose leases it does not need."""
 
     @classmethod
     def find(cls, spec: RunSpec, pause: Pause) -> Self:
@@ -59,10 +62,10 @@ class Hardware:
         if spec.sweep is not None and spec.sweep.per_gpu > 1:
             numbers = range(1, spec.sweep.per_gpu + 1)
             slots = tuple(structs.replace(slot, name=f"{slot.name}-{number}") for slot in slots for number in numbers)
-        hardware = cls(slots, nvml, (), idle, leases, awaited)
-        if not selection.wants_free(spec.gpus):
-            hardware.take_leases()
-        return replace(hardware, warnings=tuple(filter(None, (left_out, leases.warning))))
+        if not selection.wants_free(spec.gpus) and spec.simulate is None:
+            for slot in slots:
+                leases.take(slot.gpu.uuid if slot.gpu is not None else "", shared=True)
+        return cls(slots, nvml, tuple(filter(None, (left_out, leases.warning))), idle, leases, awaited)
 
     def on_node(self, node: str) -> Self:
         """Returns the same hardware with the slots' names as a session of several machines has them: `n1/gpu0`."""
@@ -70,11 +73,16 @@ class Hardware:
             self, slots=tuple(structs.replace(slot, name=f"{node}/{slot.name}", node=node) for slot in self.slots)
         )
 
-    def take_leases(self) -> None:
-        """Takes the leases of its GPUs, as far as no session has them alone: from now on none that wants free GPUs gets them."""
-        if not isinstance(self.nvml, SimulatedNvml):
-            for gpu in self.gpus:
-                self.leases.take(gpu.uuid, shared=True)
+    def update_leases(self, needed: Set[str | None]) -> None:
+        """Releases the leases of GPUs that are not needed any more, and shares those that are needed again."""
+        if self.nvml is None or isinstance(self.nvml, SimulatedNvml):
+            return
+        unneeded = {gpu.uuid for gpu in self.gpus} - needed
+        for uuid in self._released - unneeded:
+            self.leases.take(uuid, shared=True)
+        self.leases.release(*unneeded)
+        self._released.intersection_update(unneeded)
+        self._released.update(unneeded)
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:

@@ -305,9 +305,8 @@ class Engine:
         self._supervisor.changed()
         if self._supervisor.all_ended.is_set() and not ended:
             self._supervisor.faults.guard("notifications", self._notify_of_end)
-            self._hardware.leases.release_all()
-        elif ended and not self._supervisor.all_ended.is_set():
-            self._hardware.take_leases()
+        slots = () if self._supervisor.all_ended.is_set() else self._supervisor.slots.values()
+        self._hardware.update_leases({slot.gpu_uuid for slot in slots if not slot.drained})
         self._server.soon()
         self._observer.session_files.changed()
 

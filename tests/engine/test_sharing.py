@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import uuid
 
 import pytest
@@ -11,10 +12,13 @@ from gmg_tui.engine.scheduling.packing import Packing, Running
 from gmg_tui.engine.scheduling.slot_board import Allotment, SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs.job_queue import JobQueue
+from gmg_tui.machine.gpu.leases import Leases
 from gmg_tui.model import Attempt, Gpu, GpuSample, JobRecord, Slot, Snapshot, WorkerState
+from gmg_tui.session.protocol import Action
 from tests.nvml_sim import Process, Sim
+from tests.patience import eventually
 
-from .harness import program, running, sweep_for
+from .harness import program, running, spec_for, sweep_for
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +53,16 @@ async def test_it_takes_no_more_than_wanted_and_ends_without_the_others(sim: Sim
         queue = await run.until_done()
     assert (queue.finished, queue.jobs, queue.benched) == (3, 3, {})
     assert {worker.slot for worker in run.snapshot.workers} == {"gpu1", "gpu2"}
+
+
+async def test_a_sweep_releases_a_gpu_that_it_has_no_more_jobs_for(sim: Sim) -> None:
+    jobs = [{"x": seconds} for seconds in ("0.1", "0.1", "600")]
+    async with running(sweep_for(jobs, program("--s", "{x}", gpus="free:2")), sim.env()) as run:
+        await run.until(lambda s: s.queue is not None and s.queue.finished == 2)
+        (busy,) = [worker.index for worker in run.snapshot.workers if worker.state.live]
+        uuids = [slot.gpu.uuid for slot in run.client.welcome.session.slots if slot.gpu is not None]
+        await eventually(lambda: Leases().take(uuids[1 - busy]))
+        assert not Leases().take(uuids[busy])
 
 
 async def test_after_the_wait_the_gpus_in_use_are_benched(sim: Sim) -> None:
@@ -125,3 +139,21 @@ def test_packing_is_compared_with_one_job_after_some_seconds_of_both(
     phases: list[tuple[int, int | None, float]], reports: list[str]
 ) -> None:
     assert _packing(2, *phases) == reports
+
+
+async def test_a_session_leases_its_gpus_while_workers_run_however_it_ends(sim: Sim) -> None:
+    others, uuid_ = Leases(), sim.gpus[1].uuid
+    async with running(spec_for("--lines", "0", cpu=None, gpus="free:1"), sim.env()) as run:
+        await run.until_state("gpu1", WorkerState.RUNNING)
+        assert not others.take(uuid_)
+        await run.client.act(Action.STOP, "gpu1")
+        await run.until_state("gpu1", WorkerState.STOPPED)
+        assert others.take(uuid_), "the engine lives on for its client"
+        others.release_all()
+        await run.client.act(Action.RESTART, "gpu1")
+        await run.until_state("gpu1", WorkerState.RUNNING)
+        assert not others.take(uuid_)
+        os.kill(run.process.pid, signal.SIGKILL)
+        await run.process.wait()
+        assert others.take(uuid_)
+        others.release_all()
