@@ -60,15 +60,20 @@ def _followed(path: Path) -> Path:
         path = Path(os.path.realpath(path.parent), path.name)
         if not path.is_symlink():
             return path
-        owner, folder = path.lstat().st_uid, path.parent.stat()
-        if (
-            folder.st_mode & stat.S_ISVTX
-            and folder.st_mode & stat.S_IWOTH
-            and owner not in (os.geteuid(), folder.st_uid)
-        ):
+        if is_strangers(path.lstat(), path.parent):
             raise PermissionError(errno.EACCES, "a link of another user in a shared folder", str(path))
         path = path.parent / path.readlink()
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+
+
+def is_strangers(about: os.stat_result, folder: Path) -> bool:
+    """True for what another user has put into a shared folder, by the rule of the kernel's `protected_symlinks`.
+
+    Raises `OSError`.
+    """
+    shared = folder.stat()
+    is_shared = shared.st_mode & stat.S_ISVTX and shared.st_mode & stat.S_IWOTH
+    return bool(is_shared) and about.st_uid not in (os.geteuid(), shared.st_uid)
 
 
 def open_regular(path: Path | str, flags: int = os.O_RDONLY, *, folder: int | None = None) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from gmg_tui.machine.files import is_strangers
 from gmg_tui.model import Attempt, Checkpoint
 
 MAX_KEPT = 20
@@ -46,7 +47,11 @@ def before_nan(attempt: Attempt) -> tuple[Checkpoint, ...]:
 def unreadable(checkpoints: Sequence[Checkpoint]) -> str:
     """Returns why none of a ledger can be continued from."""
     newest = checkpoints[-1].path
-    why = "is incomplete or cannot be read" if Path(newest).exists() else f"is not on {socket.gethostname()}"
+    why = (
+        "is incomplete, another user's, or cannot be read"
+        if Path(newest).exists()
+        else f"is not on {socket.gethostname()}"
+    )
     return f"it started from the beginning: {newest} {why}"
 
 
@@ -81,6 +86,8 @@ def _is_complete(path: str, size_bytes: int | None) -> bool:
         with os.fdopen(descriptor, "rb") as file:
             about = os.fstat(descriptor)
             if not stat.S_ISREG(about.st_mode) or not about.st_size or about.st_size != (size_bytes or about.st_size):
+                return False
+            if is_strangers(about, Path(path).parent):  # a script that loads it may run code in it
                 return False
             is_zip = file.read(2) == b"PK"  # `torch.save` and Stable-Baselines3; its directory is at the end
             return not is_zip or zipfile.is_zipfile(file)
