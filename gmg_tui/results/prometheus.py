@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from gmg_tui import session as sessions
 from gmg_tui.model import Alert, Gpu, GpuSample, Session, Slot, Snapshot, Worker, WorkerState, fps_per_watt, total_fps
 from gmg_tui.model.errors import GmgError
+from gmg_tui.model.text import safe
 from gmg_tui.session import SessionEntry
 from gmg_tui.session.client import EngineClient
 from gmg_tui.session.store.reader import open_store
@@ -94,7 +95,10 @@ async def _view(entry: SessionEntry) -> Seen:
 
 
 class _Scrape:
-    """The metrics of one scrape. A value that is None, and a label that is empty, are left out."""
+    """The metrics of one scrape. A value that is None, and a label that is empty, are left out.
+
+    Labels have no control characters: parsers differ on a NUL or carriage return, and may refuse the whole scrape.
+    """
 
     def __init__(self) -> None:
         self.metrics: dict[str, Metric] = {}
@@ -103,7 +107,7 @@ class _Scrape:
         """Adds a sample of `value` times `scale`: of a counter if the name ends in `_total`, else of a gauge."""
         if value is not None:
             family, kind = name.removesuffix("_total"), "counter" if name.endswith("_total") else "gauge"
-            nonempty = {key: label for key, label in labels.items() if label}
+            nonempty = {key: safe(label) for key, label in labels.items() if label}
             self.metrics.setdefault(family, Metric(family, text, kind)).add_sample(name, nonempty, float(value * scale))
 
 
@@ -170,7 +174,7 @@ def _write_worker(scrape: _Scrape, worker: Worker, of_slot: dict[str, str]) -> N
     scrape.add("gmg_worker_phase", "1 for the phase that the script is in.", 1, **labels, phase=worker.phase.value)
     for name, text, value, scale in _WORKER:
         scrape.add(name, text, value(worker), scale, **labels)
-    for metric, number in worker.newest.numbers.items():
+    for metric, number in {safe(metric): number for metric, number in worker.newest.numbers.items()}.items():
         scrape.add("gmg_worker_metric", "A named number that the script prints.", number, **labels, metric=metric)
 
 

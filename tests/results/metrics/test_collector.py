@@ -100,6 +100,13 @@ def test_an_outdated_rate_is_absent(scrape: Scrape) -> None:
     assert scrape("gmg_worker_metric", slot="gpu0", metric="reward") == 1.5
 
 
+def test_names_with_control_characters_break_no_scrape(scrape: Scrape) -> None:
+    scrape.update(_worker(0, metrics={"a\0b\r\x1b[31m": 1.0, "a\0b\r": 2.0, 'x"} 3\n': 4.0, "\x1b[2J": 5.0}))
+    assert not {"\0", "\r", "\x1b"} & set(scrape.text)
+    assert scrape("gmg_worker_metric", metric='x"} 3\n') == 4.0
+    assert len(samples(scrape.text, "gmg_worker_metric")) == 3, "no two samples with the same labels"
+
+
 def test_nodes_jobs_and_ranks_are_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     scrape = Scrape(monkeypatch, node="n1")
     ranks = (_worker(rank, job=7, group=Rank("g0", rank, 2)) for rank in range(2))
