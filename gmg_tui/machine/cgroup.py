@@ -79,6 +79,10 @@ def throttled_periods(proc: Path = _SELF) -> list[tuple[int, int]]:
     return periods
 
 
+_UNLIMITED_MIB = 2.0**40
+"""A cgroup of version 1 without a limit has nearly 2^63 bytes as such."""
+
+
 class MemoryRoom(NamedTuple):
     """RAM that processes may use, and what is used of it by all that share it."""
 
@@ -94,6 +98,12 @@ class Memory:
 
     def __init__(self, process: Path = _SELF, proc: Path = _SELF.parent) -> None:
         self._proc, self._folders = proc, list(folders("memory", process))
+        rooms = (room for folder in self._folders if (room := _room(folder)) is not None)
+        self.is_limited = any(room.limit_mib < _UNLIMITED_MIB for room in rooms)
+        """True if a cgroup has a limit, so that what the kernel kills there is this session's."""
+        events = (folder / name for folder in self._folders for name in ("memory.events", "memory.oom_control"))
+        innermost = next((file for file in events if _oom_kills(file) is not None), None)
+        self._events = innermost if innermost is not None and self.is_limited else proc / "vmstat"
 
     def room(self) -> MemoryRoom | None:
         """Returns the limit that will be reached first; None if none can be read."""
@@ -104,13 +114,14 @@ class Memory:
         return min(rooms, key=lambda room: room.limit_mib - room.used_mib, default=None)
 
     def oom_kills(self) -> int:
-        """Returns how many processes the kernel has killed for lack of memory, in the cgroups and on the machine."""
-        files = [folder / name for folder in self._folders for name in ("memory.events", "memory.oom_control")]
-        counts = [0]
-        for file in (*files, self._proc / "vmstat"):
-            with suppress(OSError, KeyError, ValueError):
-                counts.append(_field(file, "oom_kill"))
-        return max(counts)
+        """Returns how many processes the kernel has killed for lack of memory: in a cgroup with a limit, else on the machine."""
+        return _oom_kills(self._events) or 0
+
+
+def _oom_kills(file: Path) -> int | None:
+    with suppress(OSError, KeyError, ValueError):
+        return _field(file, "oom_kill")
+    return None
 
 
 def _room(folder: Path) -> MemoryRoom | None:

@@ -68,3 +68,29 @@ def test_threads_come_from_quota_and_affinity(
     files = {"fs/cpu.max": f"{quota} 100000"}
     assert cgroup.usable_cpus(_proc(tmp_path, "0::/\n", {"fs": "/ cgroup2 rw"}, files)) == usable
     assert cgroup.usable_cpus(tmp_path / "absent") == cpus
+
+
+@pytest.mark.parametrize(
+    ("memberships", "mounts", "events", "limit"),
+    [
+        ("0::/job/task\n", {"fs": "/ cgroup2 rw"}, "fs/job/task/memory.events", "fs/job/memory.max"),
+        (_V1, {"m": "/ cgroup rw,memory"}, "m/docker/x/memory.oom_control", "m/docker/x/memory.limit_in_bytes"),
+    ],
+)
+def test_only_kills_in_its_own_cgroup_count_if_that_has_a_limit(
+    memberships: str, mounts: dict[str, str], events: str, limit: str, tmp_path: Path
+) -> None:
+    folder = Path(limit).parent
+    used = {f"{folder}/{name}": "1\n" for name in ("memory.current", "memory.usage_in_bytes")}
+    used |= {f"{folder}/memory.stat": "inactive_file 0\ntotal_inactive_file 0\n", limit: f"{512 << 20}\n"}
+    elsewhere = {"fs/memory.events": "oom 9\noom_kill 9\n", "vmstat": "oom_kill 9\n", events: "oom_kill 0\n"}
+    process = _proc(tmp_path, memberships, mounts, used | elsewhere)
+    memory = cgroup.Memory(process, process)
+    assert (memory.is_limited, memory.oom_kills()) == (True, 0)
+    (tmp_path / "vmstat").write_text("oom_kill 10\n")
+    assert memory.oom_kills() == 0
+    (tmp_path / events).write_text("low 0\noom 1\noom_kill 1\n")
+    assert memory.oom_kills() == 1
+    (tmp_path / limit).unlink()
+    machine = cgroup.Memory(process, process)
+    assert (machine.is_limited, machine.oom_kills()) == (False, 10)

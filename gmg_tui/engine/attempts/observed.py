@@ -63,7 +63,7 @@ class Observed:
         """Returns the facts at `now`, monotonic seconds."""
         observed = (
             ("misplaced", self.misplaced, "check CUDA_VISIBLE_DEVICES, and the device that the script chooses"),
-            ("memory", self._oom or self.memory_kept, ""),
+            ("memory", (self._oom if self._memory and self._memory.is_limited else None) or self.memory_kept, ""),
             ("disk", self._log.trouble, ""),
             ("leftover", self._process.survivors or self.left_behind, ""),
         )
