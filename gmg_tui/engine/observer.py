@@ -25,7 +25,7 @@ from gmg_tui.engine.workers.slot import EngineSlot, find_others
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.processes import describe
 from gmg_tui.machine.gpu.silence import LATE_S, NO_ANSWER, SILENT_S
-from gmg_tui.machine.open_files import written
+from gmg_tui.machine.open_files import resolved, written
 from gmg_tui.machine.process_tree import Scans, Table
 from gmg_tui.machine.slurm import AllocationWatch
 from gmg_tui.model import (
@@ -124,7 +124,7 @@ class Observer:
         self._scans = scans
         self._zombies: frozenset[int] = frozenset()
         self._written: dict[str, set[str]] = {}
-        """The files that each slot's worker has had open for writing lately."""
+        """The files that each slot's worker has had open for writing lately, or says that it has saved."""
         self._files_read_at = -math.inf
         """When they were read last, monotonic seconds."""
         self._allocation = AllocationWatch()
@@ -193,7 +193,10 @@ class Observer:
                 await find_others(self._work.slots.values(), self._work.session.spec)
                 if now - self._files_read_at >= _FILES_INTERVAL_S:
                     self._files_read_at = now
-                    self._written = {each.order.slot.name: written(each.pids) for each in here}
+                    self._written = {
+                        each.order.slot.name: written(each.pids) | resolved(each.readings.reader.saved.paths, each.pids)
+                        for each in here
+                    }
             await asyncio.sleep(_SCAN_INTERVAL_S if self.watched else _UNWATCHED_SCAN_INTERVAL_S)
 
     async def _check_arguments(self) -> None:

@@ -79,10 +79,6 @@ def throttled_periods(proc: Path = _SELF) -> list[tuple[int, int]]:
     return periods
 
 
-_UNLIMITED_MIB = 2.0**40
-"""A cgroup of version 1 without a limit has nearly 2^63 bytes as such."""
-
-
 class MemoryRoom(NamedTuple):
     """RAM that processes may use, and what is used of it by all that share it."""
 
@@ -98,8 +94,7 @@ class Memory:
 
     def __init__(self, process: Path = _SELF, proc: Path = _SELF.parent) -> None:
         self._proc, self._folders = proc, list(folders("memory", process))
-        rooms = (room for folder in self._folders if (room := _room(folder)) is not None)
-        self.is_limited = any(room.limit_mib < _UNLIMITED_MIB for room in rooms)
+        self.is_limited = any(_room(folder) is not None for folder in self._folders)
         """True if a cgroup has a limit, so that what the kernel kills there is this session's."""
         events = (folder / name for folder in self._folders for name in ("memory.events", "memory.oom_control"))
         innermost = next((file for file in events if _oom_kills(file) is not None), None)

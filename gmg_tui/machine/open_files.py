@@ -30,6 +30,16 @@ def written(pids: Iterable[int]) -> set[str]:
     return paths
 
 
+def resolved(paths: Iterable[str], pids: Iterable[int]) -> set[str]:
+    """Returns absolute paths for those that processes print; without relative ones if their working directories differ."""
+    folders = set[str]()
+    for pid in pids:
+        with suppress(OSError):  # it is gone, or another user's
+            folders.add(os.readlink(f"/proc/{pid}/cwd"))  # noqa: PTH115
+    cwd = folders.pop() if len(folders) == 1 else ""
+    return {os.path.normpath(f"{cwd}/{path}" if path[0] != "/" else path) for path in paths if cwd or path[0] == "/"}
+
+
 def _flags(pid: int, number: str) -> int:
     with open(f"/proc/{pid}/fdinfo/{number}", "rb") as file:  # noqa: PTH123
         return int(file.read(256).split(b"flags:", 1)[1].split()[0], 8)

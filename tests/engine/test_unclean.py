@@ -1,4 +1,4 @@
-"""Scripts that end with exit code 0 after an exception, or report numbers that are not finite."""
+"""Scripts that end with exit code 0 after an exception, report numbers that are not finite, or save to one file."""
 
 from __future__ import annotations
 
@@ -60,3 +60,12 @@ async def test_a_diverged_job_shows_it_and_ranks_last(tmp_path: Path) -> None:
     assert ",nan" in (run.folder / "summary_results.csv").read_text()
     results = json.loads((run.folder / "detailed_results.json").read_text())["jobs"][0]["result"]
     assert results == {"reward": None, "score": None}
+
+
+async def test_workers_that_say_they_have_saved_the_same_file_collide(tmp_path: Path) -> None:
+    script = tmp_path / "saves.py"
+    script.write_text("import time\nprint('Saved model to runs/model_1.pt', flush=True)\ntime.sleep(1000)\n")
+    async with running(spec_for(script=str(script), cwd=str(tmp_path), cpu=2)) as run:
+        snapshot = await run.until(lambda _: all(run.worker(slot).alerts for slot in ("cpu0", "cpu1")))
+    for worker in snapshot.workers:
+        assert texts(worker.alerts) == (f"cpu0 and cpu1 write {tmp_path}/runs/model_1.pt",)

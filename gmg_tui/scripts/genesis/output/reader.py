@@ -15,6 +15,7 @@ from gmg_tui.scripts.readers.formats import Format, FormatLines, PatternHint, Re
 from gmg_tui.scripts.readers.interface import Figures, LineReader
 from gmg_tui.scripts.readers.overflows import Overflows
 from gmg_tui.scripts.readers.pairs import PairLines
+from gmg_tui.scripts.readers.saved_paths import SavedPaths
 
 _MAX_METRICS = 64
 _MAX_READ = 8192
@@ -83,6 +84,7 @@ class Reader:
         pace: When it reported progress.
         metrics: The newest of each named number.
         n_envs: Environments, as printed; None if they were not.
+        saved: The files that it says it has saved.
         is_complete: True once the script has ended by itself.
     """
 
@@ -125,6 +127,7 @@ class Reader:
         self._fresh: list[tuple[str, float, int | None]] = []
         self._tail = Tail()
         self._overflows = Overflows()
+        self.saved = SavedPaths()
         self._now = 0.0
         self._clock_known = started is not None
         self._running_s = 0.0
@@ -140,6 +143,7 @@ class Reader:
         self._now = now
         self._tail.add(block)
         self._overflows.feed(block)
+        self.saved.feed(block)
         if self.fps is None:
             self._hint.feed(block, now)
         ordered, at = self.genesis.in_order(block), 0
