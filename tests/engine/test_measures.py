@@ -256,8 +256,9 @@ async def test_a_rate_without_recent_lines_is_marked_and_leaves_a_gap() -> None:
         try:
             await run.until(lambda _: run.worker("cpu0").alert("silent"))
             silent, other = run.worker("cpu0"), run.worker("cpu1")
-            (alert,) = silent.alerts
-            assert run.snapshot.time - alert.since >= 5
+            alert = silent.alert("silent")
+            assert alert is not None
+            assert run.snapshot.time - alert.since > 4.9  # two clocks
             assert (silent.state, silent.current_fps) == (WorkerState.RUNNING, None)
             assert silent.fps is not None
             assert other.fps is not None

@@ -73,6 +73,15 @@ def _cache(variable: str, name: str, environ: Mapping[str, str], cwd: str) -> Pa
     return Path(cwd, base, name) if base is not None else None
 
 
+def mesh_count(environ: Mapping[str, str], cwd: str) -> int:
+    """Returns the number of files in the mesh cache; each is named by a hash of what it was made from."""
+    cache = mesh_cache(environ, cwd)
+    try:
+        return sum(1 for _ in cache.glob("*/*")) if cache is not None else 0
+    except OSError:
+        return 0
+
+
 def exist(environ: Mapping[str, str], cwd: str) -> bool:
     """Returns True if there are any compiled kernels; whether they are this script's is not visible from outside."""
     cache = kernel_cache(environ, cwd)

@@ -47,6 +47,8 @@ class _Stored(msgspec.Struct):
     """Of Genesis and its compiler, when the rest was recorded."""
     meshes_written: bool = False
     kernels_saved: bool = False
+    meshes: int = 0
+    meshes_vary: bool = False
     cold: dict[str, float] = {}
     warm: dict[str, float] = {}
 
@@ -57,6 +59,8 @@ class PhaseTimes:
     Attributes:
         meshes_written: Whether a run of this script has got past preparing its meshes.
         kernels_saved: Whether a run of this script has simulated, and ended in order.
+        meshes: Number of files in the mesh cache when it was last written.
+        meshes_vary: True if other arguments have made other meshes.
     """
 
     def __init__(self, folder: Path, key: str, versions: str = "", *, caches_exist: bool = True) -> None:
@@ -70,6 +74,7 @@ class PhaseTimes:
             stored = _Stored(key, versions)
         self.meshes_written = stored.meshes_written and caches_exist
         self.kernels_saved = stored.kernels_saved and caches_exist
+        self.meshes, self.meshes_vary = stored.meshes, stored.meshes_vary
         self._stored = stored
         self._written = msgspec.json.encode(stored)
 
@@ -85,6 +90,7 @@ class PhaseTimes:
     def save(self) -> None:
         """Write any changes. Raises `OSError`."""
         self._stored.meshes_written, self._stored.kernels_saved = self.meshes_written, self.kernels_saved
+        self._stored.meshes, self._stored.meshes_vary = self.meshes, self.meshes_vary
         data = msgspec.json.encode(self._stored)
         if data == self._written:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -53,12 +54,19 @@ async def test_an_engine_that_cannot_listen_leaves_no_agent() -> None:
     nothing_left(spec)
 
 
+def _node_of(process: psutil.Process) -> str | None:
+    with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+        return str(process.environ().get("GMG_NODE"))
+    return None
+
+
 async def test_an_engine_that_is_ended_while_its_nodes_start_leaves_no_agent() -> None:
     spec = on_nodes(where=nodes(orphan_wait_s=3600.0))
     starting = asyncio.create_task(spawn(spec))
 
     def second() -> list[psutil.Process]:
-        return [each for each in psutil.Process().children(recursive=True) if each.environ().get("GMG_NODE") == "n2"]
+        found = {each.pid: each for each in psutil.Process().children(recursive=True) if _node_of(each) == "n2"}
+        return [each for each in found.values() if each.ppid() not in found]  # without what it has just forked
 
     await eventually(second)
     (bridge_of_second,) = second()

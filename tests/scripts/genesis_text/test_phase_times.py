@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.model import Phase
+from gmg_tui.model import Phase, RunSpec, StartMode
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.genesis.phase_times import MAX_SCRIPTS, PhaseTimes, key_of
+from gmg_tui.scripts.genesis.script_times import ScriptTimes
 
 
 def _record(folder: Path, key: str, seconds: float, *, warm: bool = False) -> None:
@@ -130,3 +131,33 @@ def test_caches_are_searched_in_the_folders_of_the_worker(tmp_path: Path) -> Non
     environ = {"QD_OFFLINE_CACHE_FILE_PATH": str(kernels.parent), "TI_OFFLINE_CACHE_FILE_PATH": str(before.parent)}
     assert caches.remove_stale_locks({"HOME": str(tmp_path)}) == ()
     assert set(caches.remove_stale_locks({**environ, "HOME": "/nonexistent"})) == {kernels, before}
+
+
+def test_other_arguments_start_together_until_some_have_made_other_meshes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, meshes = tmp_path / "venv/lib/python3.12/site-packages", tmp_path / "genesis/gsd"
+    (site / "genesis_world-1.4.5.dist-info").mkdir(parents=True)
+    (tmp_path / "quadrants/qdcache/any").mkdir(parents=True)
+    meshes.mkdir(parents=True)
+    (tmp_path / "sim.py").write_text("import genesis")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def run(*args: str, writes: str = "") -> StartMode:
+        python = str(tmp_path / "venv/bin/python")
+        spec = RunSpec("sim", str(tmp_path), "", "sim.py", args, str(tmp_path), python)
+        times = ScriptTimes(spec, tmp_path, on_gpu=True)
+        mode = times.start_mode(spec)
+        if writes:
+            (meshes / writes).touch()
+        times.of(spec.args).meshes_written = True
+        times.save()
+        return mode
+
+    assert run("--exp", "a", writes="franka") is StartMode.GATED
+    assert run("--exp", "b") is StartMode.TOGETHER
+    (meshes / "franka").unlink()
+    assert run("--exp", "c", writes="franka") is StartMode.GATED
+    assert run("--robot", "go2", writes="go2") is StartMode.TOGETHER
+    assert run("--exp", "d") is StartMode.GATED
+    assert run("--exp", "d") is StartMode.TOGETHER
