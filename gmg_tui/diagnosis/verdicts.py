@@ -34,7 +34,7 @@ _WAITING = {
 }
 _KINDS_OF_NAMES = (
     ("rendering", ("render", "draw", "imshow", "imwrite")),
-    ("learning", ("learn", "update", "backward", "optim")),
+    ("learning", ("learn", "train", "backward", "optimi", "update_policy", "policy_update")),
 )
 
 

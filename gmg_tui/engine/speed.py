@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from statistics import fmean
 
@@ -16,12 +16,10 @@ from gmg_tui.engine.attempts.stacks import SAMPLES, stacks_of
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.engine.workers.slot import EngineSlot
-from gmg_tui.machine import numa, process_load, process_tree
+from gmg_tui.machine import numa, process_load
 from gmg_tui.machine.blocking_calls import in_daemon_thread
-from gmg_tui.machine.gpu.processes import describe
 from gmg_tui.model import (
     GpuProcess,
-    GpuSample,
     HotSpot,
     Load,
     RunSpec,
@@ -38,8 +36,6 @@ from gmg_tui.session.tuned import program_of, tuned_envs
 _MEAN_S = 10
 """Seconds over which the GPU's figures are averaged."""
 _MIN_SHARER_MIB = 256.0
-_DESKTOP = frozenset({"Xorg", "Xwayland", "X", "gnome-shell", "kwin_wayland", "kwin_x11", "plasmashell", "sunshine"})
-"""Processes that hold memory on a GPU and compute little."""
 _MIN_STRAGGLE_PCT = 20.0
 
 
@@ -61,11 +57,12 @@ async def facts_of(slot: EngineSlot, group: Iterable[EngineSlot], owners: dict[i
     view = slot.view(now)
     known = _known(slot, view, now)
     match slot.worker.newest if slot.worker is not None else None:
-        case LocalAttempt() as attempt if attempt.life is Life.ALIVE and attempt.pids:
-            pid = attempt.readings.counts.stepping_pid or view.pid or 0
+        case LocalAttempt() as attempt if attempt.life is Life.ALIVE and view.pid:
+            pid = attempt.readings.counts.stepping_pid or view.pid
             load = await in_daemon_thread(process_load.measure, attempt.pids, pid)
-            sharers = await in_daemon_thread(_sharers, slot.sample, attempt.pids, view.pid, owners)
-            known = structs.replace(known, load=load, shares=attempt.readings.counts.shares(now), sharers=sharers)
+            known = structs.replace(
+                known, load=load, shares=attempt.readings.counts.shares(now), sharers=_sharers(slot, owners)
+            )
             known = _on_nodes(known, slot, load)
         case RemoteAttempt() as attempt if view.state.live:
             known = structs.replace(await attempt.speed(), slot=slot.slot.name)
@@ -142,26 +139,15 @@ def _on_nodes(facts: SpeedFacts, slot: EngineSlot, load: Load | None) -> SpeedFa
     return structs.replace(facts, numa_node=node, remote_cpus=cpus)
 
 
-def _sharers(
-    sample: GpuSample | None, own: frozenset[int], leader: int | None, owners: dict[int, str]
-) -> tuple[str, ...]:
-    """Returns the other processes that compute on a GPU. Host's PIDs, which a container gets, tell nothing."""
-    return tuple(_name(process, owners) for process in _sharing(sample, own, leader))
+def _sharers(slot: EngineSlot, owners: dict[int, str]) -> tuple[str, ...]:
+    """Returns what else computes on its GPU: other workers of this session, and other programs."""
+    listed = slot.sample.processes if slot.sample is not None else None
+    workers = {owners.get(process.own_pid or 0) for process in listed or ()} - {slot.slot.name, None}
+    programs = (_name(each) for each in slot.others if each.memory_mib is None or each.memory_mib >= _MIN_SHARER_MIB)
+    return (*(f"{name}'s worker" for name in sorted(filter(None, workers))), *programs)
 
 
-def _sharing(sample: GpuSample | None, own: frozenset[int], leader: int | None) -> Iterator[GpuProcess]:
-    listed = sample.processes if sample is not None and sample.processes is not None else ()
-    for process in describe(tuple(each for each in listed if each.own_pid not in {None, *own})):
-        started = process_tree.read(process.pid)
-        is_own = started is not None and leader in (started.parent, started.group, started.session)  # since the scan
-        is_small = process.memory_mib is not None and process.memory_mib < _MIN_SHARER_MIB
-        if started is not None and not is_own and not is_small and process.name not in _DESKTOP:
-            yield process
-
-
-def _name(process: GpuProcess, owners: dict[int, str]) -> str:
-    if process.pid in owners:
-        return f"{owners[process.pid]}'s worker"
+def _name(process: GpuProcess) -> str:
     memory = f", {units.mib(process.memory_mib)}" if process.memory_mib is not None else ""
     return f"{process.name or 'a process'} (PID {process.pid}{memory})"
 

@@ -308,8 +308,8 @@ class Counts:
 
     @property
     def stepping_pid(self) -> int | None:
-        """The process that steps, the first of several; None before the first step."""
-        return min((int(name) for name, _ in self._outermost), default=None)
+        """The process that has stepped last; None before the first step."""
+        return max(((each.words["last_ns"], int(name)) for name, each in self._outermost), default=(0, None))[1]
 
     def close(self) -> None:
         """Remove them; the rate stays as in the last seconds with steps, without the time the script took to end."""
