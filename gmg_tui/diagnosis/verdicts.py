@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import PurePath
 
 from gmg_tui.diagnosis.figures import coreless_pct, evidence, load_of, pct
-from gmg_tui.model import Load, Phase, SpeedFacts, Verdict, WorkerState, units
+from gmg_tui.model import Phase, SpeedFacts, Verdict, WorkerState, units
 
 _BUSY_PCT, _IDLE_PCT = 90.0, 60.0
 """GPU utilisation that bounds the speed, and the highest that certainly does not."""
@@ -312,30 +312,21 @@ def _simulator(facts: SpeedFacts) -> Verdict | None:
         return None
     load = load_of(facts)
     envs = f" with {units.count(facts.n_envs, 'environment')}" if facts.n_envs else ""
-    few = facts.n_envs is not None and facts.n_envs <= _FEW_ENVS
-    if facts.has_gpu or few:
-        text = f"host-bound: {pct(share)} of the time is the simulator's own host code{envs}, too few to fill the {'GPU' if facts.has_gpu else 'cores'}"
-        busy = (load.main_cpu_pct or 0.0) + coreless_pct(facts) >= 60 and (
-            not facts.has_gpu or facts.gpu_util_pct is not None
+    full = load.cores is not None and load.cores >= 1.5 and (load.cpu_pct or 0.0) >= 85 * load.cores
+    if facts.has_gpu or (facts.n_envs or _FEW_ENVS + 1) <= _FEW_ENVS:
+        what = "GPU" if facts.has_gpu else "cores"
+        text = (
+            f"host-bound: {pct(share)} of the time is the simulator's own host code{envs}, too few to fill the {what}"
         )
-        certain = share >= _SURE_PCT and busy and _gpu_below(facts, 50) and _saturated(load) is None
-        return Verdict("simulator", text, certain, advice=_more_envs(facts))
-    cores = _saturated(load)
-    if cores is not None:
+        busy = (load.main_cpu_pct or 0.0) + coreless_pct(facts) >= 60
+        is_idle = _gpu_below(facts, 50) and (not facts.has_gpu or facts.gpu_util_pct is not None)
         return Verdict(
-            "limit",
-            f"CPU-bound: {pct(share)} of the time is the simulator's{envs}, on {cores}",
-            certain=facts.n_envs is not None,
+            "simulator", text, share >= _SURE_PCT and busy and is_idle and not full, advice=_more_envs(facts)
         )
-    text = f"CPU-bound: {pct(share)} of the time is the simulator's{envs}, on {(load.cpu_pct or 0.0) / 100:.1f} of {load.cores or 0:g} cores"
-    return Verdict("limit", text, certain=False, advice="allow more threads, or run it on a GPU")
-
-
-def _saturated(load: Load) -> str | None:
-    """Returns the cores if it uses all that are allowed, and more than one."""
-    if load.cores is None or load.cpu_pct is None or load.cores < 1.5 or load.cpu_pct < 85 * load.cores:
-        return None
-    return f"all {load.cores:g} cores"
+    used = f", on {(load.cpu_pct or 0.0) / 100:.1f} of {_cores(load.cores)}" if load.cores is not None else ""
+    text = f"CPU-bound: {pct(share)} of the time is the simulator's{envs}{used}"
+    advice = "" if full else "allow it more threads, or run it on a GPU"
+    return Verdict("limit", text, full and facts.n_envs is not None, advice=advice)
 
 
 def _host(facts: SpeedFacts) -> Verdict | None:

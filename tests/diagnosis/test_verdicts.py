@@ -57,7 +57,7 @@ def _waits(**waits_pct: float) -> dict[str, Any]:
         ("stuck", "stuck: no output", structs.replace(_facts(stuck="no output for 80 s"), state=WorkerState.COMPILING)),
         ("io", "of the time in /nfs/a.py", structs.replace(_facts(file="/nfs/a.py", **_waits(file=85.0)), state=WorkerState.STARTING)),
         ("starting", "importing", structs.replace(_facts(cores=2.0, ready=64.0, main_delay_pct=90.0), state=WorkerState.STARTING, phase=Phase.IMPORTING)),
-        ("limit", "on all 16 cores", _facts(shares=_SIMULATOR, has_gpu=False, gpu_util_pct=None, cpu_pct=1590.0, ready=16.0)),
+        ("limit", "on 15.9 of 16 cores", _facts(shares=_SIMULATOR, has_gpu=False, gpu_util_pct=None, cpu_pct=1590.0, ready=16.0)),
     ],
 )  # fmt: skip
 def test_the_cause_has_the_verdict(kind: str, text: str, facts: SpeedFacts) -> None:

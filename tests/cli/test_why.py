@@ -1,0 +1,38 @@
+"""`why` on the command line: of a session that has ended, the verdicts that were recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from msgspec import structs
+
+from gmg_tui.model import Verdict, WorkerState
+from tests.cli.conftest import Gmg
+from tests.results.report import stored
+
+_VERDICT = Verdict(
+    "script", "host-bound: 71 % of each step is the script", True, ("time: script 71 %",), "vectorise it"
+)
+
+
+def test_an_ended_session_has_the_verdicts_of_its_attempts(gmg: Gmg) -> None:
+    snapshot = stored.snapshot(gpu0=24e6, gpu1=23e6)
+    first, other = snapshot.workers
+    workers = structs.replace(first, newest=structs.replace(first.newest, verdict=_VERDICT)), other
+    asyncio.run(stored.session("sim-1", stored.jobs(2), snapshot=structs.replace(snapshot, workers=workers)))
+    assert gmg("why").stdout == (
+        "gpu0  stopped\n"
+        "      its last attempt: host-bound: 71 % of each step is the script · time: script 71 %\n"
+        "      try: vectorise it\n"
+        "gpu1  stopped\n"
+    )
+    assert gmg("why", "sim-1", "gpu1").stdout == gmg("why", "gpu1").stdout == "gpu1  stopped\n"
+    (answer,) = json.loads(gmg("why", "gpu0", "--json").stdout)
+    assert answer["verdict"]["kind"] == WorkerState.STOPPED
+    assert answer["facts"]["recorded"]["text"] == _VERDICT.text
+    wrong = gmg("why", "gpu9")
+    assert (wrong.returncode, wrong.stderr) == (
+        2,
+        "gmg-tui: there is no session or worker gpu9; sim-1 has gpu0, gpu1\n",
+    )
