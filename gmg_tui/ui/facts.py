@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from rich.cells import cell_len
+from textual.binding import BindingType
 from textual.content import Content
 from textual.geometry import Size
 
+from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import Row, safe
 from gmg_tui.ui.rows import Rows
 
@@ -54,6 +56,8 @@ class Facts(Rows):
 
     DEFAULT_CSS = "Facts { height: auto; width: 1fr; overflow-y: auto; scrollbar-size-vertical: 1; }"
 
+    BINDINGS: ClassVar[list[BindingType]] = [*keys.SCROLL]
+
     def __init__(self, facts: Sequence[Fact] = (), *, block_width: int = 0, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._facts = tuple(facts)
@@ -78,12 +82,6 @@ class Facts(Rows):
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Returns the number of rows."""
         return len(self._all_rows(width))
-
-    def go(self, direction: str) -> None:
-        """Scrolls a line (`line-up`, `line-down`) or a page (`up`, `down`), or to an end (`home`, `end`)."""
-        page = max(1, self.size.height - 1)
-        steps = {"line-up": -1, "line-down": 1, "up": -page, "down": page, "home": -1e9, "end": 1e9}
-        self.scroll_relative(y=steps[direction], animate=False)
 
     def _all_rows(self, width: int) -> list[Row]:
         count = max(1, (width + _GAP) // (self._block_width + _GAP)) if self._block_width else 1

@@ -43,6 +43,16 @@ SESSION: Final = (
 )
 """Keys of every screen but dialogs."""
 
+SCROLL: Final = (
+    Binding("up,k", "go('line-up')", "Up", show=False, id="up"),
+    Binding("down,j", "go('line-down')", "Down", show=False, id="down"),
+    Binding("pageup", "go('up')", "Page up", show=False, id="page-up"),
+    Binding("pagedown", "go('down')", "Page down", show=False, id="page-down"),
+    Binding("home", "go('home')", "First", show=False, id="first"),
+    Binding("end", "go('end')", "Last", show=False, id="last"),
+)
+"""Keys of what has the focus on a page: a table, or a text."""
+
 _TROUBLE: Final = "Select the next worker that has failed or has an alert."
 _COPY: Final = "Copy the selected text, or the match, or the newest visible line."
 _MAIN: Final = (

@@ -182,7 +182,7 @@ class MainScreen(TrueSizeScreen[None]):
             if self.pane.toggle_chart():
                 self.refresh_bindings()
             elif self.pane.settings is not None:
-                await self.app.edit(self.pane.settings)
+                await self.app.action_edit(self.pane.settings)
         elif self._view.folded_node:
             self.action_fold_node()
         elif self._view.selected:

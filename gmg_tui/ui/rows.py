@@ -9,7 +9,7 @@ from typing import ClassVar
 from rich.style import Style
 from textual.events import MouseScrollDown, MouseScrollUp
 from textual.geometry import Region, Size
-from textual.screen import ModalScreen, Screen
+from textual.screen import ModalScreen
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
@@ -119,6 +119,16 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         event.prevent_default().stop()
         self.wheel(1)
 
+    def go(self, direction: str) -> None:
+        """Scrolls a line (`line-up`, `line-down`) or a page (`up`, `down`), or to an end (`home`, `end`)."""
+        page = max(1, self.size.height - 1)
+        steps = {"line-up": -1, "line-down": 1, "up": -page, "down": page, "home": -1e9, "end": 1e9}
+        self.scroll_relative(y=steps[direction], animate=False)
+
+    def action_go(self, direction: str) -> None:
+        """Scrolls."""
+        self.go(direction)
+
     def render_line(self, y: int) -> Strip:
         """Returns a row in full width."""
         if self._made_for != self._key:
@@ -159,10 +169,7 @@ class KeysFooter(Rows):
 
     def on_mount(self) -> None:
         """Follows the bindings."""
-        self.screen.bindings_updated_signal.subscribe(self, self._bindings_changed)
-
-    def _bindings_changed(self, screen: Screen[object]) -> None:
-        self.update_rows()
+        self.screen.bindings_updated_signal.subscribe(self, lambda _: self.update_rows())
 
     def make_rows(self, width: int, height: int) -> Sequence[Row]:
         """Returns the one row."""

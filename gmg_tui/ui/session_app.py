@@ -254,11 +254,7 @@ class SessionApp(TerminalApp[Outcome], inherit_bindings=False):
             await self.engine.use_slot(slot, used=used)
         self.say(f"{'Jobs start again' if used else 'No more jobs start'} on {', '.join(slots)}.")
 
-    async def action_edit(self) -> None:
-        """Edit arguments and environment, then restart."""
-        await self.edit()
-
-    async def edit(self, start: Settings | None = None) -> None:
+    async def action_edit(self, start: Settings | None = None) -> None:
         """Open the edit dialog, which begins with other settings than the present ones, if any are given."""
         from gmg_tui.ui.edit import EditScreen
 

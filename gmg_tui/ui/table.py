@@ -16,6 +16,7 @@ from textual.strip import Strip
 
 from gmg_tui.model import units
 from gmg_tui.results.column import Column, Where, ranked
+from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import SIGNS, OnClick, Row, safe
 from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.rows import Rows
@@ -45,14 +46,9 @@ class Table(Rows, Generic[T], can_focus=True):
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {"table--cursor"}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "go('line-up')", "Up", show=False, id="up"),
-        Binding("down,j", "go('line-down')", "Down", show=False, id="down"),
+        *keys.SCROLL,
         Binding("left,h", "scroll_columns(-1)", "Left", show=False, id="left"),
         Binding("right,l", "scroll_columns(1)", "Right", show=False, id="right"),
-        Binding("pageup", "go('up')", "Page up", show=False, id="page-up"),
-        Binding("pagedown", "go('down')", "Page down", show=False, id="page-down"),
-        Binding("home", "go('home')", "First", show=False, id="first"),
-        Binding("end", "go('end')", "Last", show=False, id="last"),
     ]
 
     class Moved(Message):
@@ -206,10 +202,6 @@ class Table(Rows, Generic[T], can_focus=True):
         steps = {"line-up": -1, "line-down": 1, "up": -page, "down": page}
         end = 0 if direction == "home" else len(self._keys)
         self.move_to(self.cursor_row + steps[direction] if direction in steps else end)
-
-    def action_go(self, direction: str) -> None:
-        """Moves the cursor."""
-        self.go(direction)
 
     def action_scroll_columns(self, step: int) -> None:
         """Scrolls sideways."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 
 from gmg_tui.model import Stacks
 from gmg_tui.model.errors import GmgError
@@ -14,8 +12,6 @@ from gmg_tui.session.client import Source
 from gmg_tui.ui.drawing import Piece
 from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.pages.page import Page
-
-_KEYS = {"up,k": "line-up", "down,j": "line-down", "pageup": "up", "pagedown": "down", "home": "home", "end": "end"}
 
 
 class StacksPage(Page):
@@ -25,13 +21,13 @@ class StacksPage(Page):
     """
 
     DEFAULT_CSS = "StacksPage Facts { height: 1fr; padding: 1 1 0 1; }"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding(key, f"go({to!r})", show=False) for key, to in _KEYS.items()]
 
     def __init__(self, engine: Source, slot: str) -> None:
         super().__init__()
         self._engine = engine
         self._slot = slot
         self._facts = Facts([Fact("", "Waiting for the worker", "dim")])
+        self._facts.can_focus = True
 
     def body(self) -> ComposeResult:
         """The stacks, one after another."""
@@ -52,10 +48,6 @@ class StacksPage(Page):
             self._facts.show([Fact("", str(error), "warn")])
         else:
             self._facts.show([fact for each in stacks for fact in _facts(each)])
-
-    def action_go(self, direction: str) -> None:
-        """Scrolls."""
-        self._facts.go(direction)
 
 
 def _facts(stacks: Stacks) -> Iterator[Fact]:

@@ -82,4 +82,4 @@ class TriedPage(TablePage[Row]):
         """Open the edit dialog with the selected arguments."""
         row = self.table.selected
         if row is not None:
-            await self.app.edit(Settings(row.tried.args, row.tried.env))
+            await self.app.action_edit(Settings(row.tried.args, row.tried.env))
