@@ -123,7 +123,7 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         """Scrolls a line (`line-up`, `line-down`) or a page (`up`, `down`), or to an end (`home`, `end`)."""
         page = max(1, self.size.height - 1)
         steps = {"line-up": -1, "line-down": 1, "up": -page, "down": page, "home": -1e9, "end": 1e9}
-        self.scroll_relative(y=steps[direction], animate=False)
+        self.scroll_relative(y=steps[direction], animate=False, force=True)
 
     def action_go(self, direction: str) -> None:
         """Scrolls."""
