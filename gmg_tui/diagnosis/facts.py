@@ -38,6 +38,8 @@ class Facts(NamedTuple):
     """The GPU memory of its own processes."""
     broken: Mapping[str, Broken] = {}
     """The metrics that are not finite, by name."""
+    newest_line: str = ""
+    """The newest line of output; empty if its worker has that as its last line."""
     is_bar: bool = False
     """True if a bar reports its progress, which may be for anything."""
     below_median_pct: float | None = None

@@ -86,7 +86,7 @@ def _gpu(facts: Facts, past: Past) -> Sign | None:
 def _done(facts: Facts, past: Past) -> Sign | None:
     progress, phase = facts.worker.newest.progress, facts.worker.phase
     complete = progress is not None and 0 < progress.total <= progress.done
-    said = _SAID_DONE.fullmatch(facts.worker.last_line) is not None
+    said = _SAID_DONE.fullmatch(facts.newest_line or facts.worker.last_line) is not None
     if not (complete or said) or phase is Phase.SAVING or facts.worker.state is WorkerState.STOPPING:
         return None
     quiet_s, newest = facts.now - past.quiet_since, facts.worker.newest

@@ -103,6 +103,9 @@ def test_work_that_is_complete_must_end() -> None:
     assert _raised(lambda now: Facts(now, complete, is_bar=True), 280) == {}  # it may have loaded something
     said = changed(_RUNNING, last_line="Training finished.")
     assert "done" in _raised(lambda now: Facts(now, said), 100)
+    # A worker with metrics has these as its last line.
+    said = changed(_RUNNING, last_line="epoch 10 of 10, loss 0.1")
+    assert "done" in _raised(lambda now: Facts(now, said, newest_line="Training complete"), 300)
     assert _raised(lambda now: Facts(now, changed(_RUNNING, last_line="Epoch 1 done, evaluating")), 300) == {}
 
 

@@ -12,6 +12,7 @@ from gmg_tui.engine.clock import unix
 from gmg_tui.engine.output.logs import Log
 from gmg_tui.machine.cgroup import Memory, MemoryRoom
 from gmg_tui.model import Sign, Worker, units
+from gmg_tui.model.text import clean
 from gmg_tui.scripts.genesis.output.failures import Failure
 
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
@@ -78,6 +79,7 @@ class Observed:
             room=self._room,
             vram_mib=readings.vram_mib,
             broken=readings.curves.broken,
+            newest_line=clean(readings.newest_line),
             is_bar=readings.reader.is_bar,
             limit=Limit(unix(readings.started_clock) + timeout_s, "--timeout") if timeout_s is not None else None,
         )
