@@ -47,7 +47,7 @@ def sweep_add(options: Options, file: str | None, program: Program | None) -> in
     spec = session.spec
     if spec.sweep is None or spec.tune is not None:
         raise GmgError(f"{spec.name} is no sweep; --add needs one that runs", 1)
-    if entry.state != "running":
+    if entry.state != "running" or entry.away:
         raise GmgError(entry.remark or f"{spec.name} has ended; start another sweep", 1)
     given = Settings() if file is None else read(file)
     if program is not None:
@@ -64,6 +64,8 @@ def sweep_add(options: Options, file: str | None, program: Program | None) -> in
     settings = structs.replace(settings, script=spec.script, module=spec.module, defaults=defaults)
     taken = {job.name for job in before}
     made = plan.make(settings, file or f"--add {spec.name}", values, lambda *_: None, taken)
+    if len(before) + len(made.jobs) > plan.MAX_JOBS:
+        raise GmgError(f"{spec.name} has {len(before):,} jobs; a sweep has at most {plan.MAX_JOBS:,}")
     if made.warning:
         note(f"gmg-tui: {made.warning}")
     args = tuple(map(as_text, settings.args or ()))
