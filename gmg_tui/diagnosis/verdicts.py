@@ -246,6 +246,10 @@ def _gpu_limit(facts: SpeedFacts) -> Verdict | None:
     return Verdict("limit", text, facts.gpu_util_pct >= 95, advice=_more_envs(facts) if below else "")
 
 
+def _has_few_envs(facts: SpeedFacts) -> bool:
+    return facts.n_envs is not None and facts.n_envs <= _FEW_ENVS
+
+
 def _more_envs(facts: SpeedFacts) -> str:
     if facts.tuned_envs is not None and (facts.n_envs or 0) < facts.tuned_envs:
         return f"raise n_envs; tune found {facts.tuned_envs:,}"
@@ -298,7 +302,7 @@ def _numbers(cpus: tuple[int, ...]) -> str:
 
 def _no_core(facts: SpeedFacts) -> Verdict | None:
     lost = coreless_pct(facts)
-    if lost < _MAJORITY_PCT or not _gpu_below(facts, _IDLE_PCT):
+    if lost < _MAJORITY_PCT or not _gpu_below(facts, _IDLE_PCT) or (_has_few_envs(facts) and facts.shares is not None):
         return None
     text = f"short of CPU: the main thread is ready and has no core {pct(lost)} of the time; other processes have them"
     return Verdict(
@@ -313,12 +317,13 @@ def _simulator(facts: SpeedFacts) -> Verdict | None:
     load = load_of(facts)
     envs = f" with {units.count(facts.n_envs, 'environment')}" if facts.n_envs else ""
     full = load.cores is not None and load.cores >= 1.5 and (load.cpu_pct or 0.0) >= 85 * load.cores
-    if facts.has_gpu or (facts.n_envs or _FEW_ENVS + 1) <= _FEW_ENVS:
+    if facts.has_gpu or _has_few_envs(facts):
         what = "GPU" if facts.has_gpu else "cores"
         text = (
             f"host-bound: {pct(share)} of the time is the simulator's own host code{envs}, too few to fill the {what}"
         )
-        busy = (load.main_cpu_pct or 0.0) + coreless_pct(facts) >= 60
+        lost = coreless_pct(facts)
+        busy = (load.main_cpu_pct or 0.0) + lost >= 60 and lost < _MAJORITY_PCT
         is_idle = _gpu_below(facts, 50) and (not facts.has_gpu or facts.gpu_util_pct is not None)
         return Verdict(
             "simulator", text, share >= _SURE_PCT and busy and is_idle and not full, advice=_more_envs(facts)

@@ -81,6 +81,7 @@ def test_the_cause_has_the_verdict(kind: str, text: str, facts: SpeedFacts) -> N
         ({"cpu"}, _facts(main_cpu_pct=40.0, main_delay_pct=60.0)),
         ({"simulator"}, _facts(shares=_SIMULATOR, has_gpu=False, gpu_util_pct=None, n_envs=4, cpu_pct=1590.0)),
         ({"limit"}, _facts(shares=_SIMULATOR, has_gpu=False, gpu_util_pct=None)),
+        ({"simulator"}, _facts(shares=_SIMULATOR, n_envs=4, main_cpu_pct=40.0, main_delay_pct=60.0)),
         ({"threads"}, _facts(cores=2.0, threads=65, waits_pct={"lock": 95.0}, cpu_pct=100.0, gpu_util_pct=None)),
         ({"rendering"}, _facts(shares=_SCRIPT, hot_spot=HotSpot("render_views", "a.py", 3, 90.0, 20, 0.0))),
     ],
