@@ -114,6 +114,18 @@ async def test_edit_restarts_with_other_arguments() -> None:
         assert details.attempts[0].state is WorkerState.STOPPED
 
 
+@pytest.mark.parametrize(("args", "env"), [(("a\0b",), {}), ((), {"A=B": "x"}), ((), {"A": "x\0"})])
+async def test_settings_that_no_program_can_be_given_fail_the_attempt(
+    args: tuple[str, ...], env: dict[str, str]
+) -> None:
+    async with running(spec_for(*NEVER, cpu=1)) as run:
+        await run.until_state("cpu0", WorkerState.RUNNING)
+        await run.client.edit(("cpu0",), args, env)
+        failed = await run.until_state("cpu0", WorkerState.FAILED)
+        assert "cannot start" in (failed.reason or "")
+        assert not [alert for alert in run.snapshot.alerts if alert.kind == "internal"]
+
+
 async def test_a_stop_cancels_a_pending_restart() -> None:
     async with running(spec_for(*NEVER, "--ignore-sigint", cpu=1)) as run:
         await run.until_state("cpu0", WorkerState.RUNNING)

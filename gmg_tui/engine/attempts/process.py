@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import errno
 import logging
 import os
 import shutil
@@ -129,6 +130,8 @@ class Process:
             )
             if cores is not None:
                 numa.pin(self.pid, cores)
+        except ValueError as error:  # a NUL character, or a variable with `=` in its name
+            raise OSError(errno.EINVAL, str(error)) from error
         finally:
             if self._process is None:
                 self.close_pipes()
