@@ -42,6 +42,13 @@ MAX_MESSAGE_BYTES, MAX_BYTES_PER_S = 16 << 10, 4 << 10
 """Limits of one message, and of keys, from a page."""
 MAX_CELLS = 1000
 """Limits the width and the height of a page's screen."""
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+"""Keep the address, which holds the token, and the page from other sites."""
 _FOREIGN_LINK = re.compile(r'<link[^>]*href="https://[^>]*>')
 
 
@@ -170,7 +177,11 @@ async def _serve(listening: socket.socket, name: str) -> None:
             doorkeeper.let_in(request.protocol)
         return await handler(request)
 
+    async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
+        response.headers.update(_HEADERS)
+
     application = web.Application(middlewares=[let_in])
+    application.on_response_prepare.append(add_headers)
     aiohttp_jinja2.setup(application, loader=jinja2.FileSystemLoader(server.templates_path))
     application.add_routes(
         [

@@ -45,6 +45,8 @@ async def test_the_page_loads_no_external_resources() -> None:
     async with ScriptedEngine(), serving() as served, aiohttp.ClientSession() as web:
         async with web.get(served.url) as answer:
             page = await answer.text()
+            assert answer.headers["Referrer-Policy"] == "no-referrer"
+            assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
         assert f"{served.url.replace('http:', 'ws:')}ws" in page
         assert "https://" not in page
         assert await _status(web, f"{served.url}static/js/textual.js") == 200
