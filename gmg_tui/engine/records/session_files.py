@@ -120,7 +120,7 @@ class SessionFiles:
         folder = Path(self._session.spec.folder)
         with suppress(FileNotFoundError):
             if sessions.restore_rights(folder) or sessions.restore_rights(folder / sessions.LOGS):
-                _log.warning("%s: a script had taken the rights to it, which were restored", folder)
+                self._note("rights", f"{folder}: a script had taken the rights to it, which were restored")
 
     def write(self, snapshot: Snapshot, *, ended: bool = False) -> bool:
         """Writes all files. Returns True if that succeeded; if not, a note has the reason."""
