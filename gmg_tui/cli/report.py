@@ -71,7 +71,10 @@ def report(
         raise GmgError("--fail-below compares sessions; give two names")
     entry = sessions.find(names[0] if names else None, running=False)
     if bundle:
-        _write(archive.bundle(entry), f"gmg-tui-{entry.name}.zip", "--bundle")
+        path = f"gmg-tui-{entry.name}.zip"
+        if Path(path).is_symlink():  # its name is known to all who can write to the folder
+            raise GmgError(f"--bundle: {path} is a link; remove it, or go to another folder", 1)
+        _write(archive.bundle(entry), path, "--bundle")
     else:
         _print(entry, as_json=as_json, csv=csv, html=html, best=best)
     return 0

@@ -63,6 +63,9 @@ def test_a_bundle_has_the_end_of_each_log_and_neither_secrets_nor_homes(
         ("NAME", "QUOTED", "FLAG"), "***"
     )
     assert json.loads(texts["versions.json"])["engine"]
+    Path("gmg-tui-it.zip").rename("elsewhere.zip")
+    Path("gmg-tui-it.zip").symlink_to("elsewhere.zip")
+    assert "gmg-tui-it.zip is a link" in gmg("report", "it", "--bundle").stderr
 
 
 def test_a_bundle_is_of_one_session() -> None:
