@@ -345,11 +345,13 @@ class Observer:
         return await worker.newest.curves(name, count) if worker is not None and worker.newest is not None else {}
 
     async def details(self, slot: str) -> Details:
-        """Returns the content of the details page. Raises `GmgError` if there is no such slot, or no job has run there."""
-        worker = self._with_worker(slot).worker
-        assert worker is not None
-        details = await worker.details()
-        sample = worker.sample
+        """Returns the content of the details page; of a slot without a worker, who uses its GPU. Raises `GmgError`."""
+        engine_slot = self._work.engine_slot(slot)
+        found = engine_slot.lead or engine_slot
+        details = Details(slot, (), self._work.session.spec.cwd, {}, (), "not asked yet", ())
+        if found.worker is not None:
+            details = await found.worker.details()
+        sample = found.sample
         if sample is None or sample.processes is None or self._work.fleet is not None:
             return details
         described = await in_daemon_thread(describe, sample.processes)

@@ -42,6 +42,7 @@ async def test_a_sweep_begins_on_free_gpus_and_takes_others_as_they_come(sim: Si
         await run.until_state("gpu2", WorkerState.STARTING)
         await run.until(lambda s: _reason(s, "gpu0").startswith("for its GPU: "))
         assert ", 31.0 GiB, since " in _reason(run.snapshot, "gpu0")
+        assert [process.pid for process in (await run.client.details("gpu0")).processes or ()] == [os.getpid()]
         sim.gpus[0].processes = []
         sim.write()
         await run.until_state("gpu0", WorkerState.STARTING)

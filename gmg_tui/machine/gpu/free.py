@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import structs
+
 from gmg_tui.machine.gpu.leases import Leases, holders
 from gmg_tui.machine.gpu.processes import describe
 from gmg_tui.model import GpuProcess, GpuSample, Slot, units
@@ -163,5 +165,5 @@ def _lease_of(uuid: str) -> Use:
     """Returns who has a GPU's lease, without a process on it yet."""
     pids = holders(uuid)
     sessions = describe(tuple(GpuProcess(pid) for pid in pids[:_MAX_PROCESSES]))
-    texts = [f"{each.user or f'PID {each.pid}'}, a session of gmg-tui" for each in sessions]
-    return Use(("lease", pids), "; ".join(dict.fromkeys(texts)) or "a session of gmg-tui")
+    texts = [process_text(structs.replace(each, command="a session of gmg-tui")) for each in sessions]
+    return Use(("lease", pids), "; ".join(texts) or "a session of gmg-tui")
