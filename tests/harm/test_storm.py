@@ -57,11 +57,11 @@ LIVE = {
         "", (f"moment {MOMENTS}",), (*ARROWS, *"hjklfnN! ", *PAGES, SHIFT_LEFT, SHIFT_RIGHT), (*TO_GPU0, ESCAPE)
     ),
     "details": Under(
-        f"{BACKTAB}{BACKTAB}{ENTER}",
+        f"{BACKTAB}{BACKTAB}{BACKTAB}{ENTER}",
         (PAGE, "gmg-tui logs"),
         (UP, DOWN, *"hljk", *PAGES),
         (*"hhhhhhhh", HOME),
-        close=(TAB, TAB, ESCAPE),
+        close=(TAB, TAB, TAB, ESCAPE),
     ),
     "processes": Under(
         "p", ("owner",), (*ARROWS, *"hjkl", *PAGES, REDRAW), (*TO_GPU0, HOME), close=(BACKTAB, BACKTAB, BACKTAB)
