@@ -45,7 +45,8 @@ def evidence(facts: SpeedFacts) -> Iterator[str]:
         tuned = f" (tuned: {facts.tuned_envs:,})" if facts.tuned_envs is not None else ""
         yield f"{units.count(facts.n_envs, 'environment')}{tuned}"
     yield from _load_figures(load, coreless_pct(facts))
-    yield from (f"{name} {pct(share)}" for name, share in load.waits_pct.items() if share >= 10)
+    if waits := [f"{name} {pct(share)}" for name, share in load.waits_pct.items() if share >= 10]:
+        yield f"waiting: {', '.join(waits)}"
     if facts.throttle:
         yield f"clocks limited by {', '.join(facts.throttle)}"
     if facts.power_w is not None and facts.power_limit_w is not None:
