@@ -72,7 +72,7 @@ def _points(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[_Point]:
 def charts(jobs: Iterable[JobRecord], stored: Stored, colours: tuple[str, ...]) -> Iterator[Figure]:
     """Yields a chart of each metric over the script's steps, or over hours if it names none; rewards come first.
 
-    The attempts of a job are one line; where one attempt repeats steps of the one before, those of the later count.
+    The attempts of a job are one line; of steps that an attempt repeats, the later values count.
     """
     lines: _Lines = {}
     _add(lines, stored, ((job, job.name) for job in jobs))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gmg_tui.model import JobRecord, WorkerState
@@ -86,6 +87,15 @@ def _jobs() -> list[JobRecord]:
     return []
 
 
+def _is_training(pid: int) -> bool:
+    """True if the process is one of this test's trainings: a record may be of an attempt that has ended."""
+    try:
+        process = psutil.Process(pid)
+        return any("train.py" in word for word in process.cmdline()) and process.environ().get("GMG_SESSION") == "kills"
+    except psutil.Error:
+        return False
+
+
 def _starts(of: Path) -> Iterator[tuple[int, int]]:
     for line in (of / "starts").read_text().splitlines():
         first, best = line.split()
@@ -103,7 +113,7 @@ def test_killed_trainings_continue_from_their_newest_complete_checkpoints(file: 
             while run.poll() is None and kills < KILLS and not engine_dies:
                 with suppress(subprocess.TimeoutExpired):
                     run.wait(chance.uniform(0.3, 1.5))
-                live = [job for job in _jobs() if job.state.live and job.last.pid]
+                live = [pid for job in _jobs() if job.state.live and (pid := job.last.pid) and _is_training(pid)]
                 try:
                     engine = find("kills", running=True).record.session.engine_pid
                 except GmgError:  # it is only starting, or has just ended
@@ -113,7 +123,7 @@ def test_killed_trainings_continue_from_their_newest_complete_checkpoints(file: 
                 what, kills = chance.choice(("worker", "engine", "both")), kills + 1
                 engine_dies = what != "worker"
                 pids = [engine] if engine_dies else []
-                pids += [chance.choice(live).last.pid or 0] if what != "engine" else []
+                pids += [chance.choice(live)] if what != "engine" else []
                 for pid in pids:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
