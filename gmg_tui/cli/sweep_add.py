@@ -18,7 +18,7 @@ from gmg_tui.jobs.sweep.settings import Settings, read, sets
 from gmg_tui.model import JobRecord, RunSpec, Session, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import STORE
-from gmg_tui.session.client import EngineClient
+from gmg_tui.session.client import EngineClient, answering
 from gmg_tui.session.options import Options, Program
 from gmg_tui.session.store.reader import load_jobs
 
@@ -98,16 +98,6 @@ def _of_session(spec: RunSpec, jobs: Sequence[JobRecord]) -> Settings:
 
 async def _add(session: Session, jobs: Sequence[JobRecord]) -> None:
     client = await EngineClient.connect(Path(session.spec.socket), session.id)
-
-    async def listen() -> None:
-        async for _ in client.events():  # answers arrive with them
-            pass
-
-    async with asyncio.TaskGroup() as tasks:
-        listening = tasks.create_task(listen())
-        try:
-            for first in range(0, len(jobs), _BATCH):
-                await client.add_jobs(*jobs[first : first + _BATCH])
-        finally:
-            await client.close()
-            listening.cancel()
+    async with answering(client):
+        for first in range(0, len(jobs), _BATCH):
+            await client.add_jobs(*jobs[first : first + _BATCH])

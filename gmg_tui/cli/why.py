@@ -15,7 +15,7 @@ from gmg_tui.diagnosis.verdicts import judge
 from gmg_tui.model import SpeedFacts, Verdict
 from gmg_tui.model.errors import GmgError, listed
 from gmg_tui.session import SessionEntry
-from gmg_tui.session.client import EngineClient, Source
+from gmg_tui.session.client import EngineClient, Source, answering
 from gmg_tui.session.ended_session import EndedSession
 
 _WIDTH = 116
@@ -60,21 +60,12 @@ async def _ask(entry: SessionEntry, slot: str | None, *, stacks: bool) -> list[t
         client: Source = await EngineClient.connect(Path(session.spec.socket), session.id)
     else:
         client = await EndedSession.open(entry.folder, session, loss=entry.remark)
-    listening = asyncio.create_task(_listen(client))
-    try:
+    async with answering(client):
         slots = [worker.slot for worker in client.welcome.snapshot.workers]
         if slot is not None and slot not in slots:
             raise GmgError(f"there is no session or worker {slot}; {entry.name} has {listed(slots) or 'no worker yet'}")
         wanted = slots if slot is None else [slot]
         return list(await asyncio.gather(*(_answer(client, each, stacks=stacks) for each in wanted)))
-    finally:
-        listening.cancel()
-        await client.close()
-
-
-async def _listen(client: Source) -> None:
-    async for _ in client.events():
-        pass
 
 
 async def _answer(client: Source, slot: str, *, stacks: bool) -> tuple[SpeedFacts, Verdict]:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from itertools import count as numbers_from
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -324,6 +325,22 @@ class EngineClient(Source):
             if not future.done():
                 future.set_exception(GmgError(reason, 1))
         self._answers.clear()
+
+
+@asynccontextmanager
+async def answering(client: Source) -> AsyncIterator[None]:
+    """Within the context answers arrive, and events are dropped; at its end the client disconnects."""
+
+    async def listen() -> None:
+        async for _ in client.events():
+            pass
+
+    listening = asyncio.create_task(listen())
+    try:
+        yield
+    finally:
+        listening.cancel()
+        await client.close()
 
 
 def _is_missing(path: Path) -> bool:
