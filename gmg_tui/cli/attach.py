@@ -133,7 +133,7 @@ def conclude(spec: RunSpec, status: int, best: str | None = None) -> int:
     _check_summary(spec)
     if spec.tune is not None:
         if status == _INTERRUPTED:
-            note(sessions.going_on(spec))
+            note(sessions.resume_hint(spec))
         elif status:
             note(f"no answer; for what was tried: gmg-tui report {spec.name}")
     elif spec.sweep is not None:
@@ -148,7 +148,7 @@ def conclude(spec: RunSpec, status: int, best: str | None = None) -> int:
             note(f"gmg-tui: {error}")
             return status or 1
         if left := sum(not job.state.ended for job in report.jobs):
-            note(f"{units.count(left, 'job')} left; {sessions.going_on(spec)}")
+            note(f"{units.count(left, 'job')} left; {sessions.resume_hint(spec)}")
             return status or 1  # what a full disk has not recorded counts as not done
     return status
 

@@ -197,7 +197,7 @@ async def _serve(listening: socket.socket, name: str) -> None:
     try:
         await asyncio.get_running_loop().create_server(doorkeeper.connect, sock=listening, backlog=MAX_UNKNOWN)
         print(f"{root}/{token}/", flush=True)
-        note(f"{name} is displayed there, read-only; ctrl+c ends that")
+        note(f"serving {name} read-only; ctrl+c stops")
         await ended.wait()
     finally:
         await runner.cleanup()

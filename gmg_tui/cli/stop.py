@@ -124,9 +124,9 @@ async def _end(entry: SessionEntry, clients: set[EngineClient]) -> None:
     if stuck := [f"{worker.slot} {worker.reason}" for worker in snapshot.workers if _survives(worker)]:
         raise GmgError("; ".join(stuck), 1)
     if snapshot.tuning is not None and snapshot.tuning.stopped:
-        note(sessions.going_on(session.spec))
+        note(sessions.resume_hint(session.spec))
     elif snapshot.tuning is None and snapshot.queue is not None and snapshot.queue.waiting:
-        note(f"{units.count(snapshot.queue.waiting, 'job')} left; {sessions.going_on(session.spec)}")
+        note(f"{units.count(snapshot.queue.waiting, 'job')} left; {sessions.resume_hint(session.spec)}")
 
 
 def _survives(worker: Worker) -> bool:

@@ -190,7 +190,7 @@ RUN = (
         "stuck_after",
         Seconds(2, _DAY_S),
         "S",
-        "Silence without CPU time that means stuck.",
+        "Seconds without output or CPU time before a worker is stuck.",
         RESUMED,
         60,
         "stuck_after_s",
@@ -243,7 +243,7 @@ _SETTLE = "Seconds a trial is measured; up to three times as long while its rate
 TUNE_ONLY = (
     Opt("var", str, "NAME=LOW..HIGH", "The number to tune, {NAME} in ARGS.", LINE, "n_envs=64.."),
     Opt("metric", str, "KEY", "fps, or a metric of the script to maximise.", default="fps"),
-    Opt("headroom", FloatRange(0, 90), "PCT", "VRAM in percent that stays free.", TUNE, 10, "headroom_pct"),
+    Opt("headroom", FloatRange(0, 90), "PCT", "Percent of VRAM to keep free.", TUNE, 10, "headroom_pct"),
     Opt(
         "knee", FloatRange(0, 50), "PCT", "Recommend the smallest value within PCT of the fastest.", TUNE, 3, "knee_pct"
     ),

@@ -171,7 +171,7 @@ class SessionEntry(Struct, frozen=True):
         moment = time.strftime(" at about %Y-%m-%d %H:%M:%S", time.localtime(died)) if died else " unexpectedly"
         where = "" if self.here else f" on {self.host}"
         lost = f"{self.name} was lost{where}: its engine died{moment}; its logs are in {self.folder / LOGS}"
-        return "; ".join(filter(None, (lost, going_on(self.record.session.spec))))
+        return "; ".join(filter(None, (lost, resume_hint(self.record.session.spec))))
 
 
 def job_log(job: JobRecord) -> str:
@@ -187,7 +187,7 @@ def worker_log(worker: Worker) -> str:
     return f"{LOGS}/{worker.job:04}-{worker.job_name}{rank}.log"
 
 
-def going_on(spec: RunSpec) -> str:
+def resume_hint(spec: RunSpec) -> str:
     """Returns the hint on how to continue a sweep or tuning that was cut off; empty for a plain run."""
     command = "sweep" if spec.tune is None else "tune"
     return f"continue with: gmg-tui {command} --resume {spec.name}" if spec.sweep is not None else ""
@@ -197,7 +197,7 @@ def parting_text(session: Session, reason: str) -> str:
     """Returns the message on an engine that ended, for that `reason`, while its workers ran."""
     log = Path(session.spec.folder) / ENGINE_LOG
     lost = f"the engine of session {session.spec.name} was lost: {reason}; its watchdog ends its workers; see {log}"
-    return "; ".join(filter(None, (lost, going_on(session.spec))))
+    return "; ".join(filter(None, (lost, resume_hint(session.spec))))
 
 
 def write_record(record: Record) -> None:
