@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 import uuid
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import psutil
 import pytest
 
 from gmg_tui import session as sessions
+from gmg_tui.machine.gpu.leases import SHARED_FOLDERS
 from tests.cli.scripted import COMMAND, WORKER, environ, gmg
 from tests.nvml_sim import Process, Sim
 from tests.patience import wait_until
@@ -24,7 +26,7 @@ _RUN = (WORKER, "--lines", "3", "--backend", "cuda")
 
 
 @pytest.fixture(autouse=True)
-def machine(sim: Sim) -> Sim:
+def machine(sim: Sim) -> Iterator[None]:
     """Four GPUs that no other test has; this process is on the first two, with 31 GiB and, idle, with 642 MiB."""
     sim.gpus = sim.gpus[:4]
     for gpu in sim.gpus:
@@ -32,7 +34,12 @@ def machine(sim: Sim) -> Sim:
     for gpu, memory_mib in ((sim.gpus[0], 31744), (sim.gpus[1], 642)):
         gpu.processes, gpu.memory_used_mib = [Process(os.getpid(), memory_mib)], memory_mib
     sim.write()
-    return sim
+    uuids = [gpu.uuid for gpu in sim.gpus]
+    yield
+    for file in (
+        file for folder in SHARED_FOLDERS for uuid_ in uuids for file in folder.glob(f"gmg-tui-*{uuid_}.lock")
+    ):
+        file.unlink()  # of an engine that was killed
 
 
 def _slots(stdout: str) -> set[str]:

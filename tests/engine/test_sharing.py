@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import uuid
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,7 +13,7 @@ from gmg_tui.engine.scheduling.packing import Packing, Running
 from gmg_tui.engine.scheduling.slot_board import Allotment, SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs.job_queue import JobQueue
-from gmg_tui.machine.gpu.leases import Leases
+from gmg_tui.machine.gpu.leases import SHARED_FOLDERS, Leases
 from gmg_tui.model import Attempt, Gpu, GpuSample, JobRecord, Slot, Snapshot, WorkerState
 from gmg_tui.session.protocol import Action
 from tests.nvml_sim import Process, Sim
@@ -22,13 +23,19 @@ from .harness import program, running, spec_for, sweep_for
 
 
 @pytest.fixture(autouse=True)
-def machine(sim: Sim) -> None:
+def machine(sim: Sim) -> Iterator[None]:
     """Three GPUs that no other test has; this process is on the first."""
     sim.gpus = sim.gpus[:3]
     for gpu in sim.gpus:
         gpu.uuid, gpu.memory_used_mib = f"GPU-{uuid.uuid4()}", 4
     sim.gpus[0].processes = [Process(os.getpid(), 31744)]
     sim.write()
+    uuids = [gpu.uuid for gpu in sim.gpus]
+    yield
+    for file in (
+        file for folder in SHARED_FOLDERS for uuid_ in uuids for file in folder.glob(f"gmg-tui-*{uuid_}.lock")
+    ):
+        file.unlink()  # of an engine that was killed
 
 
 def _reason(snapshot: Snapshot, slot: str) -> str:
