@@ -3,119 +3,25 @@
 from __future__ import annotations
 
 import importlib
-import io
 import os
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from gmg_tui.cli.config import Settings
-from gmg_tui.cli.grammar import OPTIONS, Command, ConfiguredCommand, ScriptCommand, own_options
+from gmg_tui.cli.command_group import CommandGroup
+from gmg_tui.cli.grammar import OPTIONS, ConfiguredCommand, ScriptCommand, own_options
 from gmg_tui.cli.guide import complete_topic
 from gmg_tui.cli.own_arguments import hide_arguments
-from gmg_tui.cli.printing import make_streams_safe, note
+from gmg_tui.cli.printing import note
 from gmg_tui.model import secrets
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.session.options import Opt, Options, Program, complete_session, span
 
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
-_INTERRUPTED = 130
-_COMPLETE = "_GMG_TUI_COMPLETE"
-"""Set by a shell that asks for completions."""
-_BARE = """\
-gmg-tui runs a Genesis script on every GPU of this machine and shows what each one does.
-
-  gmg-tui sim.py -B 4096                    run sim.py on every GPU
-  gmg-tui tune sim.py -B {n_envs}           find the best number of environments
-  gmg-tui sweep sweep.toml                  run many jobs, one per GPU at a time
-  gmg-tui demo --simulate 8                 try it on eight simulated GPUs
-  gmg-tui ls, attach, logs, stop, report    what runs and what has run
-  gmg-tui --help                            all commands
-  gmg-tui guide                             the manual
-  gmg-tui doctor                            what this machine has and lacks"""
-_MAIN_OPTIONS = ("gpus", "cpu", "env", "restart", "headless", "detach", "nodes", "ddp")
-"""Options of `run` in the main help."""
 _LIBRARIES = {"metrics": "prometheus_client", "serve": "textual-serve"}
 """The library of each command that has an extra of its own."""
-
-
-class _Group(click.Group):
-    """The commands. Words that begin with none of them belong to `run`."""
-
-    command_class = Command
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Returns the commands in the order of their declaration."""
-        return list(self.commands)
-
-    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The two ways to call it."""
-        formatter.write_usage(ctx.command_path, "[OPTIONS] SCRIPT [ARGS]...")
-        formatter.write_usage(ctx.command_path, "COMMAND ...", prefix="       ")
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands, and the options of `run` that one machine needs most."""
-        self.format_commands(ctx, formatter)
-        main = [opt for opt in self.commands["run"].params if opt.name in _MAIN_OPTIONS]
-        with formatter.section("Options of run (all: gmg-tui run --help)"):
-            rows = [opt.get_help_record(ctx) for opt in (*main, *self.get_params(ctx))]
-            formatter.write_dl([row for row in rows if row])
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `run` before words that begin with no command."""
-        if not args and not ctx.resilient_parsing:
-            click.echo(_BARE)
-            ctx.exit(2)
-        if args and args[0] not in self.commands and args[0] not in {"-h", "--help", "--version"}:
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        """Returns what may be the first word: a command or a script."""
-        from click.shell_completion import CompletionItem  # only for a shell's question
-
-        return [*super().shell_complete(ctx, incomplete), CompletionItem(incomplete, "file")]
-
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
-        """Run a command line, by default this process's, and exit with its status; an error is one line."""
-        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-            if getattr(sys, name) is None:  # it is closed
-                setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - as long as the program lives
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="replace")  # where its encoding lacks a character
-        make_streams_safe()
-        if _COMPLETE in os.environ:
-            importlib.import_module("gmg_tui.cli.completion")
-        try:
-            status = super().main(args, prog_name or "gmg-tui", **{**extra, "standalone_mode": False})
-            sys.stdout.flush()
-        except (click.ClickException, GmgError) as error:
-            note(f"gmg-tui: {_text(error)}")
-            status = error.exit_code
-        except (KeyboardInterrupt, click.Abort):
-            status = _INTERRUPTED
-        except OSError as error:  # such as that standard output is full
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # which is flushed again at the end
-            if not isinstance(error, BrokenPipeError):
-                note(f"gmg-tui: {error}")
-            status = 1
-        sys.exit(status)
-
-
-def _text(error: click.ClickException | GmgError) -> str:
-    """Returns an error as a line that begins with its option, and with the settings file if the option is set there."""
-    if not isinstance(error, click.BadParameter) or not isinstance(error.param, click.Option):
-        return error.format_message() if isinstance(error, click.ClickException) else str(error)
-    text, ctx = f"{error.param.opts[0]} {error.message.rstrip('.')}", error.ctx
-    if ctx is None or ctx.get_parameter_source(error.param.name or "") is not ParameterSource.DEFAULT_MAP:
-        return text
-    return f"{ctx.ensure_object(Settings).path}: {text}"
 
 
 def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
@@ -129,7 +35,7 @@ def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> 
 
 
 @click.group(
-    cls=_Group,
+    cls=CommandGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     invoke_without_command=True,
 )

@@ -61,6 +61,7 @@ def test_the_reference_matches_the_declared_options() -> None:
     assert text[text.index("\n## ") :] == _reference()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("page", [*_PAGES, _ROOT / "README.md"], ids=lambda page: page.stem)
 def test_commands_in_the_manual_run(
     page: Path, folder: Path, gmg: Gmg, asked: Asked, monkeypatch: pytest.MonkeyPatch

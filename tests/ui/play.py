@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +24,7 @@ from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.drawing import Row
 from gmg_tui.ui.slots import SlotView
 from gmg_tui.ui.terminal import TerminalApp, crop_chops_at_their_left
+from gmg_tui.ui.view import Tab
 from gmg_tui.ui.workers import grid, table
 from gmg_tui.ui.workers.rate_line import rate_lines
 from tests.patience import LONG_S
@@ -175,3 +176,15 @@ async def until(pilot: Pilot[Any], holds: Callable[[], bool], wanted: object = "
 async def sees(pilot: Pilot[Any], *texts: str) -> None:
     """Wait until the screen shows all of `texts`."""
     await until(pilot, lambda: all(text in shown(pilot.app) for text in texts), texts)
+
+
+@asynccontextmanager
+async def enlarged(
+    tab: Tab, engine: FakeEngine | None = None, *keys: str, size: tuple[int, int] = (80, 24), slot: str = ""
+) -> AsyncIterator[Pilot[Any]]:
+    """The pane on the whole screen, with a tab of a worker."""
+    app = app_of(engine or edited_engine())
+    async with app.run_test(size=size) as pilot:
+        app.view.choose(slot)
+        await press(pilot, "enter", f"do:screen.show_tab({tab.value!r})", *keys)
+        yield pilot

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
-from textual.pilot import Pilot
 from textual.widgets import TextArea
 
 from gmg_tui.model import (
-    Curve,
     Fps,
     GpuProcess,
     GpuSample,
     Occurrence,
     OccurrenceKind,
-    Point,
     Series,
     Slot,
     Worker,
@@ -37,18 +33,6 @@ from tests.ui.fake_engine import FakeEngine
 from tests.ui.pages import tables
 from tests.ui.play import asked, click, press
 from tests.workers import alerts, changed, reached
-
-
-@asynccontextmanager
-async def enlarged(
-    tab: Tab, engine: FakeEngine | None = None, *keys: str, size: tuple[int, int] = (80, 24), slot: str = ""
-) -> AsyncIterator[Pilot[Any]]:
-    """The pane on the whole screen, with a tab of a worker."""
-    app = play.app_of(engine or play.edited_engine())
-    async with app.run_test(size=size) as pilot:
-        app.view.choose(slot)
-        await press(pilot, "enter", f"do:screen.show_tab({tab.value!r})", *keys)
-        yield pilot
 
 
 def _texts(of: list[Fact]) -> list[str]:
@@ -83,57 +67,6 @@ def test_an_ended_worker_has_no_current_values() -> None:
     assert not any("now" in text for text in texts)
     sample = sessions.edited_snapshot().samples[0]
     assert _texts(list(facts.gpu_facts(sessions.gpu(0), sample, worker, over=True)))[0] == "GPU at the end"
-
-
-def _reported(*names: str) -> FakeEngine:
-    engine, steps = play.edited_engine(), range(0, 100, 10)
-    for number, name in enumerate(names):
-        values = [float(number + step) for step in steps]
-        times = [sessions.NOW - 90 + step for step in steps]
-        low, high = Point(times[0], 0, values[0]), Point(times[-1], 90, values[-1])
-        curve = Curve(tuple(times), tuple(steps), tuple(values), 1234, low, high)
-        engine.curves_of.setdefault("gpu0", {})[name] = curve
-    return engine
-
-
-async def test_metrics_are_listed_by_group_with_history_best_and_range_rewards_first() -> None:
-    async with enlarged(Tab.METRICS, _reported("Loss/value", "Train/mean_reward", "lr"), size=(120, 30)) as pilot:
-        await play.sees(pilot, "SM clock", "progress")
-        assert tables.headings(pilot.app) == "group metric value history best at step lowest highest"
-        assert tables.rows(pilot.app) == [
-            "Train mean_reward 91 ⣀⠤⠔⠒⠉ 91 90 1 91",
-            "Loss value 90 ⣀⠤⠔⠒⠉ 0 0 0 90",
-            "lr 92 ⣀⠤⠔⠒⠉ 92 90 2 92",
-        ]
-
-
-async def test_enter_shows_the_chart_of_a_metric_which_charts_then_shows_beside_the_rate() -> None:
-    async with enlarged(Tab.METRICS, _reported("Loss/value", "Train/mean_reward"), size=(100, 30)) as pilot:
-        await play.sees(pilot, "mean_reward")
-        await press(pilot, "enter")
-        await play.sees(pilot, "Train/mean_reward  91   best 91 at step 90  1,234 values", "100", "1 of 4")
-        await press(pilot, "escape")
-        await play.sees(pilot, "lowest", "SM clock")
-        await press(pilot, "shift+tab")
-        await play.sees(pilot, "FPS  24,013,029", "Train/mean_reward  91 ")
-
-
-async def test_slash_filters_a_hundred_metrics_and_escape_shows_all_again() -> None:
-    engine = _reported(*(f"Episode/rew_{number}" for number in range(100)), "Loss/value")
-    async with enlarged(Tab.METRICS, engine, size=(100, 30)) as pilot:
-        await play.sees(pilot, "rew_0")
-        await press(pilot, "slash", *"loss", "enter")
-        await play.sees(pilot, "value", "SM clock")
-        assert [row.split()[0] for row in tables.rows(pilot.app)] == ["Loss"]
-        await press(pilot, "escape", "end", "end", "home", "home")
-        assert len(tables.rows(pilot.app)) == 101
-
-
-async def test_metrics_are_asked_for_only_while_they_are_shown() -> None:
-    engine = _reported("lr")
-    async with enlarged(Tab.CHARTS, engine) as pilot:
-        await play.sees(pilot, "lowest")
-        assert not [request for request in engine.asked if request[0] == "curves"]
 
 
 # The GPU
@@ -287,7 +220,7 @@ async def test_enter_and_a_click_on_the_selected_worker_enlarge_the_pane_and_esc
 
 
 async def test_keys_scroll_what_is_shown() -> None:
-    async with enlarged(Tab.SETUP, size=(60, 12)) as pilot:
+    async with play.enlarged(Tab.SETUP, size=(60, 12)) as pilot:
         await play.sees(pilot, "Command line")
         await press(pilot, "end")
         await play.sees(pilot, "EGL device 0 is the card")
@@ -296,7 +229,7 @@ async def test_keys_scroll_what_is_shown() -> None:
 
 
 async def test_the_tab_stays_when_a_dialog_over_it_closes() -> None:
-    async with enlarged(Tab.CHARTS) as pilot:
+    async with play.enlarged(Tab.CHARTS) as pilot:
         for close in (("X", "n"), ("e", "escape")):
             await press(pilot, *close)
             await pilot.pause()
@@ -305,7 +238,7 @@ async def test_the_tab_stays_when_a_dialog_over_it_closes() -> None:
 
 async def test_a_tab_asks_the_engine_only_while_it_is_shown() -> None:
     engine = play.edited_engine()
-    async with enlarged(Tab.SETUP, engine) as pilot:
+    async with play.enlarged(Tab.SETUP, engine) as pilot:
         await play.sees(pilot, "Command line")
         assert ("series", "gpu0") not in engine.asked
         engine.refuse = "the engine is busy"
@@ -322,7 +255,7 @@ async def test_setup_shows_command_environment_log_and_why_there_is_no_egl_devic
     engine.details_of["gpu1"] = msgspec.structs.replace(
         sessions.details("gpu1"), egl="unset: it is not open to this user"
     )
-    async with enlarged(Tab.SETUP, engine, slot="gpu1", size=(120, 36)) as pilot:
+    async with play.enlarged(Tab.SETUP, engine, slot="gpu1", size=(120, 36)) as pilot:
         await play.sees(
             pilot,
             "/opt/venv/bin/python franka.py -B 4096 -e run-1 --seed 1",
@@ -357,7 +290,7 @@ def _process(pid: int) -> GpuProcess:
 
 
 async def test_each_row_has_the_owner_of_its_process() -> None:
-    async with enlarged(Tab.PROCESSES) as pilot:
+    async with play.enlarged(Tab.PROCESSES) as pilot:
         await play.sees(pilot, "not visible")
         assert tables.rows(pilot.app) == [
             "5200 me 39:12 29.4 GiB gpu0 worker /opt/venv/bin/python franka.py -B 4096",
@@ -369,7 +302,7 @@ async def test_each_row_has_the_owner_of_its_process() -> None:
 async def test_the_cursor_stays_on_its_process_while_others_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pane, "PERIOD_S", 0.2)
     engine = _with(_process(10), _process(20), _process(30))
-    async with enlarged(Tab.PROCESSES, engine) as pilot:
+    async with play.enlarged(Tab.PROCESSES, engine) as pilot:
         await play.sees(pilot, "job-30")
         await press(pilot, "j")
         for left, pid, gone in (((20, 30), "20", "job-10"), ((30,), "30", "job-20")):
@@ -385,9 +318,9 @@ async def test_the_cursor_stays_on_its_process_while_others_come_and_go(monkeypa
 async def test_without_a_list_of_processes_the_reason_is_shown() -> None:
     engine = play.edited_engine()
     engine.details_of["gpu0"] = msgspec.structs.replace(sessions.details(), processes=None)
-    async with enlarged(Tab.PROCESSES, engine) as pilot:
+    async with play.enlarged(Tab.PROCESSES, engine) as pilot:
         await play.sees(pilot, "The driver does not report this GPU's processes.")
-    async with enlarged(Tab.PROCESSES, play.engine_of(sessions.cpu_snapshot(), cpus=2)) as pilot:
+    async with play.enlarged(Tab.PROCESSES, play.engine_of(sessions.cpu_snapshot(), cpus=2)) as pilot:
         await play.sees(pilot, "cpu0 is a share of the CPU and has no GPU.")
 
 
@@ -397,7 +330,7 @@ async def test_events_list_all_that_happened_with_their_number_on_the_tab() -> N
         Occurrence(1, sessions.NOW, OccurrenceKind.STARTED, "gpu0 has started attempt 1", "gpu0", quiet=True),
         Occurrence(2, sessions.NOW + 1, OccurrenceKind.FAILED, "gpu0 has failed: out of memory [/", "gpu0"),
     )
-    async with enlarged(Tab.EVENTS, engine) as pilot:
+    async with play.enlarged(Tab.EVENTS, engine) as pilot:
         engine.push(changed(engine.snapshot, events=2))
         await play.sees(pilot, "Events 2", "out of memory [/", "started")
         assert tables.rows(pilot.app)[0].endswith("gpu0 failed gpu0 has failed: out of memory [/"), (
@@ -440,7 +373,7 @@ def _four_attempts() -> FakeEngine:
 
 
 async def test_attempts_are_explained_and_enter_edits_with_the_settings_of_an_earlier_one() -> None:
-    async with enlarged(Tab.ATTEMPTS, _four_attempts(), size=(160, 36)) as pilot:
+    async with play.enlarged(Tab.ATTEMPTS, _four_attempts(), size=(160, 36)) as pilot:
         await play.sees(pilot, "17,000,000", "1:40")
         await press(pilot, "down")
         await play.sees(pilot, "out of memory [/")
@@ -458,7 +391,7 @@ async def test_attempts_are_explained_and_enter_edits_with_the_settings_of_an_ea
 
 
 async def test_left_and_right_show_the_neighbour_and_select_it() -> None:
-    async with enlarged(Tab.SETUP) as pilot:
+    async with play.enlarged(Tab.SETUP) as pilot:
         await press(pilot, "l", "right", "h")
         await play.sees(pilot, "gpu1", "-e run-1")
         assert pilot.app.view.selected == "gpu1"  # type: ignore[attr-defined]
@@ -470,7 +403,7 @@ async def test_left_and_right_show_the_neighbour_and_select_it() -> None:
 
 async def test_keys_act_on_the_worker_shown_and_not_on_the_marked() -> None:
     engine = play.edited_engine()
-    async with enlarged(Tab.CHARTS, engine, "escape", "space", "enter", "l", "r", "x", "X", "y") as pilot:
+    async with play.enlarged(Tab.CHARTS, engine, "escape", "space", "enter", "l", "r", "x", "X", "y") as pilot:
         assert asked(engine) == [("restart", "gpu1"), ("stop", "gpu1"), ("kill", "gpu1")]
         await play.sees(pilot, "2 of 4")
 
@@ -480,7 +413,7 @@ async def test_keys_act_on_the_worker_shown_and_not_on_the_marked() -> None:
 
 async def test_each_snapshot_is_shown_with_its_problems_at_the_top() -> None:
     engine = play.edited_engine()
-    async with enlarged(Tab.CHARTS, engine) as pilot:
+    async with play.enlarged(Tab.CHARTS, engine) as pilot:
         await play.sees(pilot, "FPS  24,013,029", "attempt 2")
         engine.push(
             sessions.edited_snapshot(
@@ -506,7 +439,7 @@ async def test_a_slot_without_a_worker_is_shown() -> None:
     engine.welcome = msgspec.structs.replace(
         engine.welcome, session=msgspec.structs.replace(sessions.session(4), slots=slots)
     )
-    async with enlarged(Tab.METRICS, engine, slot="gpu9") as pilot:
+    async with play.enlarged(Tab.METRICS, engine, slot="gpu9") as pilot:
         await play.sees(pilot, "gpu9", "waiting", "5 of 5")
         await press(pilot, "tab", "h")
         await play.sees(pilot, "4 of 5")

@@ -11,7 +11,6 @@ from gmg_tui.ui.view import Tab
 from tests.ui import play
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.play import press
-from tests.ui.test_pane import enlarged
 
 _SPEED = SpeedFacts(
     "gpu0", WorkerState.RUNNING, Phase.RUNNING, n_envs=4096, shares=Shares(29.0, 0.0, 0.0), gpu_util_pct=38.0
@@ -26,7 +25,7 @@ def _count(engine: FakeEngine, name: str) -> int:
 async def test_the_verdict_is_refreshed_and_enter_takes_stacks_once() -> None:
     engine = play.edited_engine()
     engine.speed_of = _SPEED
-    async with enlarged(Tab.LOG, engine, "escape", "w") as pilot:
+    async with play.enlarged(Tab.LOG, engine, "escape", "w") as pilot:
         await play.sees(
             pilot, "host-bound: 71 % of each step is the script", "GPU 38 %", "enter takes 20 within two seconds"
         )
@@ -45,7 +44,7 @@ async def test_the_verdict_is_refreshed_and_enter_takes_stacks_once() -> None:
 
 async def test_nothing_is_asked_while_another_tab_is_shown() -> None:
     engine = play.edited_engine()
-    async with enlarged(Tab.WHY, engine) as pilot:
+    async with play.enlarged(Tab.WHY, engine) as pilot:
         await play.sees(pilot, "unknown: the facts fit no single cause")
         await press(pilot, "do:screen.show_tab('Log')")
         count = _count(engine, "speed")

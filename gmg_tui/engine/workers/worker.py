@@ -124,11 +124,7 @@ class Worker:
         order = Order(self.slot, self.task, number, self.args, self.env)
         attempt = self._attempt = self._workplace.attempt(self._engine_slot, order, self)
         self._wait()
-        try:
-            outcome = await attempt.run()
-        finally:
-            if attempt.life is not Life.ENDED:
-                _log.error("%s: an attempt is left in phase %s", self.slot.name, attempt.life)
+        outcome = await attempt.run()
         self.unready = attempt.unready
         if self._group is not None:
             if attempt is self.newest:
@@ -397,5 +393,5 @@ class Worker:
     async def stacks(self) -> Stacks:
         """Returns the Python stacks of its process, or why there are none. Raises `GmgError`."""
         if self._attempt is None:
-            return Stacks(self.slot.name, self.rank.rank if self.rank is not None else None, error="no process runs")
+            return Stacks(self.slot.name, self._rank if self.rank is not None else None, error="no process runs")
         return await self._attempt.stacks()
