@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from gmg_tui.model.states import Moment
+
 
 class Severity(StrEnum):
     """The urgency of an alert."""
@@ -37,7 +39,7 @@ class Alert(Struct, frozen=True, omit_defaults=True):
     severity: Severity
     text: str
     """One sentence, with its figures."""
-    since: float
+    since: Moment
     """Unix time at which it began, seconds."""
     advice: str = ""
     """The next step, one line."""
@@ -51,7 +53,7 @@ class Sign(NamedTuple):
     advice: str = ""
     severity: Severity | None = None
     """None for that of the kind."""
-    since: float | None = None
+    since: Moment | None = None
     """Unix time at which it began, seconds; None if it began when it was first seen."""
 
     @classmethod

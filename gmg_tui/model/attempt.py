@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 
 from gmg_tui.model.alert import Alert
 from gmg_tui.model.speed import Verdict
-from gmg_tui.model.states import WorkerState
+from gmg_tui.model.states import Moment, WorkerState
 
 
 class Fps(Struct, frozen=True, omit_defaults=True):
@@ -61,7 +61,7 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True):
 
     path: str
     """Absolute."""
-    saved: float
+    saved: Moment
     """Unix time, seconds."""
     size_bytes: int | None = None
     """None if the script may not have written it to its end then."""
@@ -82,9 +82,9 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     args: tuple[str, ...] = ()
     """As its script got them."""
     pid: int | None = None
-    started: float = 0.0
+    started: Moment = 0.0
     """Unix time, seconds."""
-    ended: float | None = None
+    ended: Moment | None = None
     exit_code: int | None = None
     """As asyncio's `returncode`: negative for the number of a signal."""
     state: WorkerState = WorkerState.STARTING

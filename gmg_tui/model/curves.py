@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
+from gmg_tui.model.states import Moment
+
 _MINIMISED = ("loss", "error", "cost", "perplexity", "regret")
 """Less is better of metrics whose names have these words."""
 _FIRST = ("reward", "return", "success", "loss")
@@ -17,7 +19,7 @@ _FIRST = ("reward", "return", "success", "loss")
 class Point(NamedTuple):
     """A value of a metric."""
 
-    time: float
+    time: Moment
     """Unix time, seconds."""
     step: int | None
     """The script's, such as its iteration; None if it names none."""
@@ -32,14 +34,14 @@ class Broken(NamedTuple):
     """Its last finite value; None if it never had one."""
     at: str
     """The progress at which it broke, such as `iteration 212`; empty if unknown."""
-    since: float = 0.0
+    since: Moment = 0.0
     """Unix time, seconds."""
 
 
 class Curve(Struct, frozen=True, omit_defaults=True):
     """A metric of one attempt, thinned evenly as it grows: the newest value is always there. All tuples are as long."""
 
-    times: tuple[float, ...] = ()
+    times: tuple[Moment, ...] = ()
     """Unix time of each point, seconds."""
     steps: tuple[int | None, ...] = ()
     """The script's step of each point, such as its iteration; None if it names none."""
@@ -50,6 +52,10 @@ class Curve(Struct, frozen=True, omit_defaults=True):
     lowest: Point | None = None
     """The first of the least finite values of all that were reported; None without any."""
     highest: Point | None = None
+
+    def __post_init__(self) -> None:
+        if not len(self.times) == len(self.steps) == len(self.values):
+            raise ValueError("a curve has as many times as steps and values")
 
     @property
     def points(self) -> Iterator[Point]:

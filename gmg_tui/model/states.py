@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
+
+Moment = Annotated[float, Meta(ge=0.0, lt=253_402_300_800.0)]
+"""Unix time, seconds; what a node reports is refused beyond the year 9999, which no calendar here has."""
 
 
 class WorkerState(StrEnum):

@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from gmg_tui.model.alert import Alert
 from gmg_tui.model.attempt import NO_ATTEMPT, Attempt, Fps, Progress
-from gmg_tui.model.states import Phase, WorkerState
+from gmg_tui.model.states import Moment, Phase, WorkerState
 
 _SAVING = "saving"
 """Displayed for its state while Genesis saves its kernels at the end, whatever it has done before."""
@@ -38,10 +38,10 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     index: int
     """0, 1, 2 … among the session's workers."""
     state: WorkerState
-    state_since: float = 0.0
+    state_since: Moment = 0.0
     """Unix time since which it is in this state, seconds."""
     phase: Phase = Phase.NONE
-    phase_since: float = 0.0
+    phase_since: Moment = 0.0
     """Unix time since which it is in this phase, seconds; without meaning where the phase is `NONE`."""
     phase_usual_s: float | None = None
     """Usual duration of this phase in a start like this one, cold or warm; None if unknown."""
@@ -60,7 +60,7 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     """Its alerts and those of its GPU, the worst first."""
     stopping: str | None = None
     """Which signal was sent, and how long its effect is waited for."""
-    restart_at: float | None = None
+    restart_at: Moment | None = None
     """Unix time of the next attempt's automatic start, seconds; None if none is due."""
     cpu_pct: float | None = None
     """CPU of the whole process tree, per cent of one core."""
@@ -75,7 +75,7 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     job_name: str = ""
     group: Rank | None = None
     """None for a worker that is no rank of a group."""
-    lost_since: float | None = None
+    lost_since: Moment | None = None
     """Unix time since which its node is lost; None while it is not."""
     fps_in_rank_0: bool = False
     """True if rank 0 reports for the whole group, this other rank included; `fps` is then this rank's, or None."""
@@ -172,13 +172,13 @@ class RankGroup(Struct, frozen=True, omit_defaults=True):
     """The slots of its ranks, by rank."""
     state: WorkerState
     """The state of its ranks together: while it starts, the state of the rank furthest behind."""
-    state_since: float = 0.0
+    state_since: Moment = 0.0
     """Unix time since which it is in this state, seconds."""
     job: int | None = None
     """Number of its job in the queue, from 1; None in a plain run."""
     restarts: int = 0
     """Number of restarts, automatic or by the user."""
-    restart_at: float | None = None
+    restart_at: Moment | None = None
     """Unix time of the next attempt's automatic start, seconds; None if none is due."""
     fps: float | None = None
     """Environment steps per second of the whole group; None unless it runs and reports it."""

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from gmg_tui import model
 from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, Stop
+from gmg_tui.engine.attempts.curves import MAX_NAMES as MAX_CURVES
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.model.jobs import MAX_NAMES
 
@@ -39,7 +40,7 @@ class AttemptReport(Struct, frozen=True, omit_defaults=True):
     """Only for a rank. Moments are seconds before the report."""
     outcome: Outcome | None = None
     """None before its end."""
-    curves: dict[str, model.Curve] = {}
+    curves: Annotated[dict[str, model.Curve], Meta(max_length=MAX_CURVES)] = {}
     """Its metrics over time, now and then and at its end; empty in other reports."""
 
 

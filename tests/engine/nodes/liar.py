@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import sys
 import threading
 import time
@@ -12,7 +13,7 @@ import msgspec
 from msgspec import structs
 
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport, Report
-from gmg_tui.model import NO_ATTEMPT, GpuSample, RunSpec, Session, Slot, Snapshot, Worker, WorkerState
+from gmg_tui.model import NO_ATTEMPT, Curve, GpuSample, Point, RunSpec, Session, Slot, Snapshot, Worker, WorkerState
 from gmg_tui.session import AGENT_MARK, protocol
 from gmg_tui.session.protocol import Answer, Lines, Message, Numbered, Request, SetSlot, SlotReports, Update, Welcome
 
@@ -51,8 +52,23 @@ def report() -> None:
     began = structs.replace(NO_ATTEMPT, number=1, pid=1, started=time.time(), state=WorkerState.RUNNING)
     reason = "x" * (8 << 20) if kind == "large" else None
     views = {slot: Worker(slot, 0, WorkerState.RUNNING, reason=reason, newest=began) for slot in assigned}
-    reports = tuple(AttemptReport(assigned[slot].key, view) for slot, view in views.items())
-    send(SlotReports(msgspec.Raw(msgspec.msgpack.encode(Report(reports)))))
+    if kind == "moments":
+        views = {
+            slot: structs.replace(view, newest=structs.replace(began, started=1e300)) for slot, view in views.items()
+        }
+    reports = tuple(AttemptReport(assigned[slot].key, view, curves=_curves()) for slot, view in views.items())
+    content = msgspec.msgpack.encode(Report(reports))
+    if kind == "curves":  # fewer values than times
+        content = content.replace(b"\xa6values\x91", b"\xa6values\x90").replace(_VALUE, b"", 1)
+    send(SlotReports(msgspec.Raw(content)))
+
+
+_VALUE = b"\xcb" + struct.pack(">d", 2.5)
+
+
+def _curves() -> dict[str, Curve]:
+    at = {"moments": 1e300}.get(kind, 1.0)
+    return {"reward": Curve((at,), (1,), (2.5,), 1, Point(at, 1, 7.5))} if kind in {"curves", "moments"} else {}
 
 
 def main() -> None:

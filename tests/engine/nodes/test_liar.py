@@ -34,9 +34,15 @@ async def test_it_neither_prints_nor_measures_for_others(kind: str) -> None:
         assert not run.snapshot.samples
 
 
-@pytest.mark.parametrize("kind", ["slots", "no slots", "twice", "large"], indirect=True)
+_TROUBLE = {
+    "large": "it sent something that is no message",
+    **dict.fromkeys(("curves", "moments"), "its agent reports something else"),
+}
+
+
+@pytest.mark.parametrize("kind", ["slots", "no slots", "twice", "large", "curves", "moments"], indirect=True)
 async def test_what_no_agent_sends_ends_its_connection(kind: str) -> None:
-    trouble = "it sent something that is no message" if kind == "large" else "its slots are none that gmg-tui has"
+    trouble = _TROUBLE.get(kind, "its slots are none that gmg-tui has")
     async with running(spec_for(*ENDLESS, nodes=_NODES)) as run:
         await run.until(lambda snapshot: trouble in str(snapshot.nodes))
         await run.until_state("good/cpu0", WorkerState.RUNNING)
