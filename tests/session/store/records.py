@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Struct, structs
 
 from gmg_tui.model import Attempt, Fps, JobRecord, RunSpec, Session, Slot, WorkerState
+from gmg_tui.model.states import Moment
 from gmg_tui.session.store.database import JobAttempt, StoreError
 from gmg_tui.session.store.reader import load_jobs
 
@@ -29,6 +30,7 @@ _texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 _whole = st.integers(-(2**63), 2**63 - 1)
 _plain: dict[object, st.SearchStrategy[Any]] = {
     float: _floats,
+    Moment: st.floats(0.0, 2.5e11),
     str: _texts,
     int: _whole,
     bool: st.booleans(),
@@ -48,7 +50,9 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:
     if isinstance(kind, type) and issubclass(kind, Enum):
         return st.sampled_from(kind)
     if isinstance(kind, type) and issubclass(kind, Struct | tuple):
-        return st.builds(kind, **{name: _values(hint) for name, hint in get_type_hints(kind).items()})
+        return st.builds(
+            kind, **{name: _values(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
+        )
     origin, of = get_origin(kind), get_args(kind)
     if origin is tuple:
         return st.lists(_values(of[0]), max_size=3).map(tuple)
