@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 import aiohttp_jinja2
 import jinja2
@@ -163,6 +164,8 @@ async def _serve(listening: socket.socket, name: str) -> None:
 
     async def websocket(request: web.Request) -> web.StreamResponse:
         nonlocal viewers
+        if urlsplit(request.headers.get("Origin", root)).hostname not in {_HOST, "localhost"}:
+            raise web.HTTPForbidden  # another site's page
         if viewers >= MAX_VIEWERS:
             raise web.HTTPServiceUnavailable
         viewers += 1

@@ -50,6 +50,8 @@ async def test_the_page_loads_no_external_resources() -> None:
         assert f"{served.url.replace('http:', 'ws:')}ws" in page
         assert "https://" not in page
         assert await _status(web, f"{served.url}static/js/textual.js") == 200
+        with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+            await web.ws_connect(f"{served.url}ws", origin="https://elsewhere.example")
         for path in ("static/../server.py", "static/%2e%2e/server.py", "static/", "templates/app_index.html"):
             assert await _status(web, f"{served.url}{path}") in {403, 404}, path
 
