@@ -45,6 +45,7 @@ def test_a_port_in_use_is_reported_in_one_line() -> None:
     assert "it is in use" in done.stderr
 
 
+@pytest.mark.process
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     monkeypatch.delitem(sys.modules, "gmg_tui.cli.metrics", raising=False)

@@ -115,6 +115,7 @@ async def test_a_port_in_use_is_reported_in_one_line() -> None:
     assert done.stderr.endswith("it is in use; 0 takes a free one\n")
 
 
+@pytest.mark.process
 def test_without_textual_serve_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("textual_serve", "textual_serve.server"):
         monkeypatch.setitem(sys.modules, name, None)
