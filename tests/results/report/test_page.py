@@ -144,6 +144,7 @@ def test_the_section_of_a_tuning_escapes_its_text() -> None:
     assert text.count("&lt;b&gt;x&lt;/b&gt;") > 4
 
 
+@pytest.mark.process
 async def test_without_plotly_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     await stored.session("sim-1", stored.jobs(3))
     monkeypatch.setitem(sys.modules, "plotly", None)
