@@ -98,7 +98,7 @@ def _through_all_screens(terminal: Terminal, last_words: str, gate: Path) -> byt
     for key in ("t", "t", "f", "f"):
         terminal.press(key)
     terminal.press(ENTER)
-    for text in ("FPS", "Worker", "share of the CPU", "state", "Command line", "event", "cpu0 log"):
+    for text in ("FPS", "Worker", "share of the CPU", "state", "Command line", "verdict", "event", "cpu0 log"):
         terminal.press("\t")
         terminal.until("PID", text)
     terminal.press(ESCAPE)
