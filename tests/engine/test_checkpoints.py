@@ -100,7 +100,7 @@ for step in range(first, 6):
     print(f"step {step} loss={loss}", flush=True)
     if loss == "nan":
         open(f"out/seen-{first}", "w").close()
-        time.sleep(0.1)
+        time.sleep(1.0)  # the engine has read the line by then, also on a busy machine
         for later in (6, 7):
             save(b"content", f"out/model_{later}.pt")
         time.sleep(1000)
