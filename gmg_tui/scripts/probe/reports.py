@@ -99,7 +99,8 @@ class ReportFile:
 def _decoded(record: tuple[int, int, int, float, int, bytes]) -> Metric | SavedFile | None:
     kind, first, second, value, at_ns, name = record
     at = min(at_ns / 1e9, time.monotonic())
-    if not name or at < 0:
+    most_bytes = ring.MAX_NAME_BYTES if kind == ring.METRIC else ring.MAX_PATH_BYTES
+    if not 0 < len(name) <= most_bytes or at < 0:  # a longer one was not written by the probe
         return None
     if kind == ring.METRIC:
         return Metric(name.decode("utf-8", "replace"), value, first if abs(first) < _MAX_STEP else None, at)

@@ -38,6 +38,24 @@ class SummaryWriter:
     return sandbox
 
 
+def test_names_that_the_probe_cannot_have_written_are_ignored(tmp_path: Path) -> None:
+    """256 of them, of 64 kB each, would make a snapshot that no client takes: nobody could stop the session."""
+    data, end = bytearray(ring.CAPACITY), 0
+    for number, size in enumerate((ring.MAX_NAME_BYTES, ring.MAX_NAME_BYTES + 8, 65_000)):
+        whole = (ring.RECORD.size + size + 7) & ~7
+        data[end : end + ring.RECORD.size] = ring.RECORD.pack(whole, ring.METRIC, number, number, 0, 1.5, 1)
+        data[end + ring.RECORD.size : end + ring.RECORD.size + size] = b"x" * size
+        end += whole
+    (tmp_path / f"1{ring.SUFFIX}").write_bytes(ring.HEADER.pack(ring.MAGIC, end, 0, 3) + data)
+    reports, folder = Reports(), os.open(tmp_path, os.O_RDONLY)
+    try:
+        reports.open(f"1{ring.SUFFIX}", folder)
+        assert [len(each.name) for each in reports.read() if isinstance(each, Metric)] == [ring.MAX_NAME_BYTES]
+    finally:
+        reports.close()
+        os.close(folder)
+
+
 def reported(sandbox: Sandbox) -> tuple[list[Metric | SavedFile], int]:
     """What is read of all processes, and how many records were lost."""
     reports, folder = Reports(), os.open(sandbox.folder, os.O_RDONLY)
