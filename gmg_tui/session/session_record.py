@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 SILENT_S = 120.0
 """A running engine writes its record at least every 30 s; after this time one on another machine counts as lost."""
 _ROOM_BYTES = 2048
+_MAX_BYTES = 64 << 20
+"""A larger record was not written by an engine; to read it could take all memory."""
 _GONE_S = 5.0
 """Seconds that the kernel may take to end a killed process; one that waits for a driver may never end."""
 _POLL_S = 0.05
@@ -221,8 +223,11 @@ def read_record(folder: Path) -> tuple[Record, float] | None:
     """Returns the content of `session.json`, and the Unix time of its last write; None if it cannot be read."""
     try:
         with reading(folder / RECORD) as file:
-            written = os.fstat(file.fileno()).st_mtime
-            record = msgspec.json.decode(file.read(), type=Record)
+            about = os.fstat(file.fileno())
+            written = about.st_mtime
+            if about.st_size > _MAX_BYTES:
+                return None
+            record = msgspec.json.decode(file.read(_MAX_BYTES), type=Record)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return record, written

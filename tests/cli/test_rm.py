@@ -57,6 +57,17 @@ def test_nothing_is_removed_without_a_terminal_or_yes() -> None:
     assert _left() == ["sim-1"]
 
 
+def test_a_record_without_bounds_costs_no_other_session() -> None:
+    """A script can make it: read at once, it would take all memory of each command."""
+    for name in ("sim-1", "sim-2"):
+        folder = _ended(name)
+    os.truncate(folder / sessions.RECORD, 1 << 43)
+    os.utime(folder, (0, 0))
+    assert [entry.name for entry in sessions.listing()] == ["sim-1"]
+    assert in_process("rm", "--yes", "sim-2").returncode == 0
+    assert _left() == ["sim-1"]
+
+
 @pytest.mark.parametrize(("answer", "left", "status"), [("n", ["sim-1"], 1), ("", ["sim-1"], 1), ("y", [], 0)])
 def test_a_terminal_asks_for_confirmation(answer: str, left: list[str], status: int) -> None:
     _ended("sim-1")
