@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -14,6 +16,10 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.session import LOGS
 from gmg_tui.session.protocol import LogPart
 
+_log = logging.getLogger(__name__)
+
+_SLACK_BYTES = 64 << 20
+"""A log may be larger than its limit by this: as much waits for a node's disk (`MAX_QUEUED_BYTES`), and some more."""
 _PART_BYTES = 256 << 10
 """Size of one message: on a slow line reports come between two, before the node counts as lost."""
 
@@ -55,16 +61,20 @@ def _read(file: Path, offset: int) -> LogPart:
 
 
 class LogCopies:
-    """The copies of one node's logs in the session's `folder`."""
+    """The copies of one node's logs in the session's `folder`, each of `most_bytes`, and a little more, at most."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, most_bytes: int | None = None) -> None:
         self._folder = folder
+        # The agent, whose limit is the same, cuts a log out only once it is too large.
+        self._most_bytes = most_bytes + _SLACK_BYTES if most_bytes is not None else sys.maxsize
         self._copied: dict[str, tuple[int, int]] = {}
         """Bytes of each log that are here, and the inode of its file, which changes when its middle is cut out."""
         self._grown: dict[str, None] = {}
         """Logs that may have grown, the next first."""
         self._marks: dict[str, object] = {}
         """The worker's mark when each log last grew."""
+        self._refused: set[str] = set()
+        """Logs that were too large."""
         self._copying = asyncio.Lock()
 
     def check(self, path: str, mark: object) -> None:
@@ -96,6 +106,11 @@ class LogCopies:
             await in_daemon_thread(_shorten, self._folder / path, copied)
             self._copied[path] = 0, 0
             return True
+        if copied + len(part.data) > self._most_bytes:
+            if path not in self._refused:
+                _log.warning("%s: the node does not keep to --log-max; the rest is not copied", path)
+            self._refused.add(path)
+            return False
         if part.data:
             await in_daemon_thread(_append, self._folder / path, part.data)
             self._copied[path] = copied + len(part.data), part.file

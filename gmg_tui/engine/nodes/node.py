@@ -11,9 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from gmg_tui.engine import clock
-from gmg_tui.engine.launchers.launcher import Connection, Launcher
+from gmg_tui.engine.launchers.launcher import MAX_TROUBLE_BYTES, Connection, Launcher
 from gmg_tui.engine.nodes.logs import LogCopies
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.engine.nodes.states import Report
@@ -38,8 +39,10 @@ _TAIL_LINES = 1000
 """Lines of a worker that are sent when it is first followed."""
 _SLOT = re.compile(r"[a-z]{3}\d{1,4}[a-z0-9.-]{0,20}")
 MAX_SLOTS = 4096
-MAX_BYTES, MAX_SLOT_BYTES = 4 << 20, 2 << 20
-"""Limits a message of an agent: for itself, and for each of its slots, with a result of up to 1 MiB."""
+MAX_BYTES, MAX_SLOT_BYTES, MAX_REPORT_BYTES = 4 << 20, 2 << 20, 256 << 20
+"""Limits a message of an agent: for itself, and for each of its slots, with a result of up to 1 MiB; and in all."""
+MAX_SHOWN_BYTES = 256 << 10
+"""Limits what clients are sent of an attempt: a snapshot beyond `MAX_MESSAGE_BYTES` none of them takes."""
 
 
 class Node:
@@ -87,7 +90,7 @@ class Node:
         self._to_send = asyncio.Event()
         self._address = ("", 0)
         self._address_reported = asyncio.Event()
-        self._logs = LogCopies(Path(spec.folder))
+        self._logs = LogCopies(Path(spec.folder), spec.log_max_bytes)
         self._keeps_logs = False
         """True if its agent keeps the workers' logs, as it does not see the session's folder."""
         self._followed: tuple[str, ...] = ()
@@ -120,6 +123,7 @@ class Node:
                     self.answered.set_result(GmgError(trouble, 1))
             if last:
                 return
+            trouble = trouble[:MAX_TROUBLE_BYTES]  # an agent may have chosen it
             if trouble != self._trouble and not self._ending.is_set():
                 self._trouble = trouble
                 self._changed()
@@ -161,7 +165,7 @@ class Node:
         names = {slot.name.rpartition("/")[2] for slot in session.slots}
         if not 0 < len(names) == len(session.slots) <= MAX_SLOTS or not all(map(_SLOT.fullmatch, names)):
             raise GmgError("its slots are none that gmg-tui has", 1)
-        client.max_bytes = MAX_BYTES + MAX_SLOT_BYTES * len(names)
+        client.max_bytes = min(MAX_BYTES + MAX_SLOT_BYTES * len(names), MAX_REPORT_BYTES)
         if self.expected is not None and kinds(session.slots) != self.expected:
             self.gone = "it has other slots than the first node, and can only join with the same"
             raise GmgError(self.gone, 1)
@@ -192,6 +196,7 @@ class Node:
                 self._received_at = time.monotonic()
                 match event:
                     case Update(snapshot=snapshot):
+                        _check_size(snapshot, MAX_BYTES)
                         self.snapshot = snapshot
                     case Lines(slot=slot) if slot.startswith(f"{self.name}/"):
                         self._lines(event)
@@ -216,6 +221,7 @@ class Node:
             attempt = self.attempts.get(each.view.slot)
             if attempt is None:
                 continue
+            _check_size(structs.replace(each, result={}, curves={}), MAX_SHOWN_BYTES)
             try:
                 attempt.apply_report(each)
             except Exception:  # an internal error in one attempt must not take down the node
@@ -266,7 +272,7 @@ class Node:
         try:
             await client.set_slot(slot, msgspec.Raw(msgspec.msgpack.encode(assignment)))
         except (GmgError, OSError) as error:
-            return str(error)
+            return str(error)[:MAX_TROUBLE_BYTES]
         return None
 
     def assign(self, attempt: RemoteAttempt) -> None:
@@ -362,6 +368,12 @@ class Node:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _check_size(message: msgspec.Struct, most_bytes: int) -> None:
+    """Raises `GmgError`, which ends the connection, if an agent reports more than clients can be sent."""
+    if (size := len(msgspec.msgpack.encode(message))) > most_bytes:
+        raise GmgError(f"its agent reports too much: {size:,} bytes", 1)
 
 
 def kinds(slots: Sequence[Slot]) -> list[tuple[str, str | None]]:

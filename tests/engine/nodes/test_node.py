@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from unittest.mock import AsyncMock, MagicMock
 
@@ -15,23 +15,24 @@ import psutil
 import pytest
 from msgspec import structs
 
-from gmg_tui.engine.attempts.attempt import Order, RankActivity, Stop, StopCause
+from gmg_tui.engine.attempts.attempt import Order, Outcome, RankActivity, Stop, StopCause
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.launchers.launcher import Launcher, Local
 from gmg_tui.engine.nodes.agent import Agent
 from gmg_tui.engine.nodes.logs import KeptLogs, LogCopies
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
-from gmg_tui.engine.nodes.states import Assignment, AttemptReport
+from gmg_tui.engine.nodes.states import Assignment, AttemptReport, Report
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
 from gmg_tui.machine import files
-from gmg_tui.model import NO_ATTEMPT, AgentSpec, NodesSpec, Rank, Session, Slot, Worker, WorkerState
+from gmg_tui.model import NO_ATTEMPT, AgentSpec, NodesSpec, Rank, Session, Slot, Snapshot, Worker, WorkerState
 from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.session import AGENT_MARK
-from gmg_tui.session.protocol import Action, SetSlot
+from gmg_tui.session.protocol import Action, LogPart, SetSlot, Update
 from tests.engine.harness import running, spec_for
 from tests.engine.nodes.fleets import SLOTS, nothing_left, on_nodes
-from tests.patience import eventually
+from tests.patience import LONG_S, eventually
 from tests.workers import alerts
 
 _GREETED = f"""echo '{AGENT_MARK}{{"ok":true}}'; """
@@ -92,6 +93,16 @@ async def test_a_node_that_closes_each_connection_is_tried_ever_less_often(monke
     monkeypatch.setattr(asyncio, "timeout", at_once)
     await node._run(b"")
     assert pauses_s[:6] == [0.5, 1.0, 2.0, 4.0, 8.0, 15.0]
+
+
+async def test_what_an_agent_says_as_it_leaves_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    def changed() -> None:
+        node.gone = "gone"
+
+    node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), changed, lambda _: None)
+    monkeypatch.setattr(node, "_connect", AsyncMock(return_value="x" * 1_000_000))
+    await node._run(b"")
+    assert len(node._trouble or "") == 1000
 
 
 async def test_a_silent_node_is_lost_unless_the_engine_itself_was_stopped() -> None:
@@ -202,6 +213,49 @@ async def test_a_log_whose_middle_is_cut_out_is_copied_again(tmp_path: Path) -> 
             assert await kept.all_sent()
             files.cut_log(there, 1 << 20)
             there.write_bytes(there.read_bytes() + b"and more\n" * 1_000_000)
+
+
+async def test_a_node_that_does_not_keep_to_the_limit_of_logs_fills_no_disk(tmp_path: Path) -> None:
+    async def read(path: str, offset: int) -> LogPart:
+        return LogPart(bytes(8 << 20), file=1)
+
+    copies = LogCopies(tmp_path, 1 << 20)
+    copies.check(_LOG, 1)
+    async with asyncio.timeout(LONG_S):
+        await copies.catch_up(read)
+    assert (tmp_path / _LOG).stat().st_size <= 65 << 20
+
+
+@pytest.mark.parametrize("part", ["view", "outcome", "snapshot"])
+async def test_a_node_that_reports_more_than_clients_can_be_sent_is_cut_off(part: str) -> None:
+    """Its texts would make snapshots that no client takes: nobody could stop the session."""
+    node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
+    node.attempts["n1/cpu0"] = attempt = MagicMock()
+    text = "x" * (5 << 20 if part == "snapshot" else 1 << 20)
+    view = Worker("n1/cpu0", 0, WorkerState.RUNNING, last_line=text if part == "view" else "")
+    outcome = Outcome(Failure(FailureKind.UNKNOWN, text, "")) if part == "outcome" else None
+    reports = Report(
+        (AttemptReport(1, view, {"kept": "x" * (1 << 20)}, outcome=outcome),) if part != "snapshot" else ()
+    )
+    client = MagicMock(events=lambda: _events(Update(Snapshot(0.0, 0.0, (), nvml_error=text))), set_slot=AsyncMock())
+    with pytest.raises(GmgError, match="its agent reports too much"):  # noqa: PT012
+        node._apply_report(msgspec.Raw(msgspec.msgpack.encode(reports)))
+        await node._exchange(client)
+    assert not attempt.apply_report.called
+
+
+async def _events(*events: Update) -> AsyncIterator[Update]:
+    for event in events:
+        yield event
+
+
+async def test_a_node_with_many_slots_may_not_send_gigabytes_at_once() -> None:
+    spec = spec_for(nodes=NodesSpec("local"))
+    node = Node("n1", spec, Shell("true"), lambda: None, lambda _: None)
+    slots = tuple(Slot(f"cpu{number}") for number in range(4096))
+    client = MagicMock(welcome=MagicMock(session=Session(spec, slots, 0, 0.0, "")))
+    node._begin(client)
+    assert client.max_bytes <= 256 << 20
 
 
 async def test_a_disk_that_does_not_answer_blocks_no_event_loop(tmp_path: Path) -> None:
