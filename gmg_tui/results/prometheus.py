@@ -22,6 +22,8 @@ from gmg_tui.session.store.reader import open_store
 _MIB = float(1 << 20)
 _ANSWER_S = 3.0
 """Timeout of an engine's answer; a scrape may take 10 s."""
+_STORE_S = 1.0
+"""Time limit for reading a session's store, which takes milliseconds: a script may lock it, or make it huge."""
 _LOST_S = 900.0
 """Seconds after its loss in which a session is exported as one whose engine does not answer."""
 
@@ -147,7 +149,7 @@ def _write_session(scrape: _Scrape, session: Session, snapshot: Snapshot) -> Non
 def _write_totals(scrape: _Scrape, session: Session) -> None:
     """Returns the counts of the session's store for each slot. Raises `StoreError`."""
     name = session.spec.name
-    with open_store(Path(session.spec.folder) / sessions.STORE) as stored:
+    with open_store(Path(session.spec.folder) / sessions.STORE, _STORE_S) as stored:
         ran = [each for attempts in stored.attempts.values() for each in attempts]
         used = [(job.slot, job.energy_j) for job in stored.each_job() if job.energy_j is not None]
     failed = Counter(each.slot for each in ran if each.attempt.state is WorkerState.FAILED)

@@ -31,6 +31,8 @@ _UPDATE = "; update gmg-tui"
 _BUSY_S = 5.0
 """Timeout of another process's lock, after which it counts as an error."""
 _STALE_S = 60.0
+_PROGRESS_STEPS = 10_000
+"""Instructions of SQLite between two looks at the clock; some 100 microseconds."""
 
 
 class StoreError(GmgError):
@@ -206,8 +208,10 @@ def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:
     return db
 
 
-def open_for_reading(path: Path) -> sqlite3.Connection:
+def open_for_reading(path: Path, within_s: float | None = None) -> sqlite3.Connection:
     """Opens the store at `path` without changing its content, also while an engine writes it.
+
+    With `within_s` it is read for so many seconds at most, and then interrupted.
 
     Raises:
         sqlite3.Error: It cannot be read: locked, damaged.
@@ -216,8 +220,13 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     if not path.exists():
         raise StoreError(f"{path}: there is no store; it was removed, or the session had none")
     # Writable where it can be: what a killed engine left unfinished is rolled back.
-    db = _connect(path)
+    db = _connect(path, _BUSY_S if within_s is None else within_s)
     try:
+        if within_s is not None:
+            until = time.monotonic() + within_s
+            db.set_progress_handler(lambda: time.monotonic() > until, _PROGRESS_STEPS)
+        if db.execute("SELECT 1 FROM main.sqlite_master WHERE type IN ('view', 'trigger')").fetchone():
+            raise StoreError(f"{path}: it has a view or a trigger, which may run for ever, and which no gmg-tui makes")
         if _version(db, path) == 0:
             raise StoreError(f"{path}: the store is empty: its engine ended before it could write")
         if missing := _missing(db):
@@ -230,14 +239,14 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path, timeout_s: float = _BUSY_S) -> sqlite3.Connection:
     """Connects to a store that exists. Without record locks a folder beside it, `store.sqlite.lock`, is the lock."""
     options = "mode=rw"
     if record_lock_trouble(path.parent) is not None:
         options += "&vfs=unix-dotfile"
         _remove_stale(path.with_name(f"{path.name}.lock"))
     uri = f"file:{quote(os.fsencode(path))}?{options}"
-    return sqlite3.connect(uri, timeout=_BUSY_S, isolation_level=None, check_same_thread=False, uri=True)
+    return sqlite3.connect(uri, timeout=timeout_s, isolation_level=None, check_same_thread=False, uri=True)
 
 
 def _remove_stale(lock: Path) -> None:

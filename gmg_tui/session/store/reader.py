@@ -82,14 +82,14 @@ def load_jobs(path: Path) -> list[JobRecord]:
 
 
 @contextmanager
-def open_store(path: Path) -> Iterator[Stored]:
-    """Opens the store at `path` as it is at one moment.
+def open_store(path: Path, within_s: float | None = None) -> Iterator[Stored]:
+    """Opens the store at `path` as it is at one moment, with `within_s` for so many seconds at most.
 
     Raises:
         StoreError: There is no store, it is damaged, another version made it, or it holds a value that none writes.
     """
     try:
-        with closing(database.open_for_reading(path)) as db:
+        with closing(database.open_for_reading(path, within_s)) as db:
             db.execute("BEGIN")
             yield Stored(db)
     except sqlite3.Error as error:

@@ -68,7 +68,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
     attempts: list[SimpleNamespace] = []
     job = SimpleNamespace(slot="gpu0", energy_j=300.0)
     stored = SimpleNamespace(attempts={1: attempts}, each_job=lambda: [job])
-    monkeypatch.setattr(collector, "open_store", lambda _: nullcontext(stored))
+    monkeypatch.setattr(collector, "open_store", lambda *_: nullcontext(stored))
     return attempts
 
 

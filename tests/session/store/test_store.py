@@ -108,6 +108,29 @@ def test_a_store_of_another_version_or_with_an_unknown_value_is_reported_in_one_
         _ = stored.jobs, stored.states()
 
 
+def test_a_view_in_a_store_is_refused_and_a_long_query_interrupted(tmp_path: Path) -> None:
+    """A script can replace its session's store: then no other session must have to wait for it."""
+    forever = "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x) SELECT n FROM x WHERE n < 0"
+    path = tmp_path / STORE
+    create(path, ())
+    with pytest.raises(StoreError, match="interrupted"), open_store(path, 0.1) as stored:
+        stored._db.execute(forever).fetchone()
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("DROP TABLE attempts")
+        db.execute(f"CREATE VIEW attempts AS SELECT n AS job, n AS number, n AS rank, '' AS record FROM ({forever})")
+    with pytest.raises(StoreError, match="it has a view or a trigger"), open_store(path):
+        pass
+
+
+def test_a_store_that_a_script_has_locked_keeps_no_scrape_waiting(tmp_path: Path) -> None:
+    path = tmp_path / STORE
+    create(path, ())
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreError, match="locked"), open_store(path, 0.1):
+            pass
+
+
 def test_many_metrics_are_thinned_evenly_and_states_are_changes(tmp_path: Path) -> None:
     create(tmp_path / STORE, [])
     backlog = writer._Backlog()
