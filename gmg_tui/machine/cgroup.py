@@ -134,4 +134,7 @@ def _room(folder: Path) -> MemoryRoom | None:
 
 def _field(file: Path, name: str) -> int:
     """Returns the number after a name, on a line of its own. Raises `OSError`, `KeyError` or `ValueError`."""
-    return int(dict(line.split()[:2] for line in file.read_text().splitlines() if " " in line)[name])
+    for line in file.read_text().splitlines():
+        if line.startswith(name) and (words := line.split())[0] == name and len(words) > 1:
+            return int(words[1])
+    raise KeyError(name)

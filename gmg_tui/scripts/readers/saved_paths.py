@@ -29,8 +29,9 @@ class SavedPaths:
 
     def feed(self, block: bytes) -> None:
         """Reads whole lines."""
-        if any(word in block for word in _WORDS):
-            for raw in block.splitlines()[-_MAX_PATHS:]:
+        newest = block[-_MAX_PATHS * _MAX_LINE :]
+        if any(word in newest for word in _WORDS):
+            for raw in newest.splitlines()[-_MAX_PATHS:]:
                 text = visible(raw[:_MAX_LINE]).decode("utf-8", "replace")
                 if (match := _SAVED.search(text)) is not None and match["path"] not in self.paths:
                     self.paths.append(match["path"])
