@@ -51,6 +51,7 @@ def test_why_an_interpreter_was_chosen_is_known(tmp_path: Path) -> None:
     assert interpreter.origin(conda, {}) == conda
 
 
+@pytest.mark.process
 def test_the_command_that_installs_packages_works_without_pip_and_beside_the_systems_packages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
