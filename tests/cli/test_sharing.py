@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from gmg_tui import session as sessions
-from gmg_tui.machine.gpu.leases import SHARED_FOLDERS
 from tests.cli.scripted import COMMAND, WORKER, environ, gmg
+from tests.lease_files import remove_leases
 from tests.nvml_sim import Process, Sim
 from tests.patience import wait_until
 
@@ -36,10 +36,7 @@ def machine(sim: Sim) -> Iterator[None]:
     sim.write()
     uuids = [gpu.uuid for gpu in sim.gpus]
     yield
-    for file in (
-        file for folder in SHARED_FOLDERS for uuid_ in uuids for file in folder.glob(f"gmg-tui-*{uuid_}.lock")
-    ):
-        file.unlink()  # of an engine that was killed
+    remove_leases(uuids)
 
 
 def _slots(stdout: str) -> set[str]:

@@ -13,9 +13,10 @@ from gmg_tui.engine.scheduling.packing import Packing, Running
 from gmg_tui.engine.scheduling.slot_board import Allotment, SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs.job_queue import JobQueue
-from gmg_tui.machine.gpu.leases import SHARED_FOLDERS, Leases
+from gmg_tui.machine.gpu.leases import Leases
 from gmg_tui.model import Attempt, Gpu, GpuSample, JobRecord, Slot, Snapshot, WorkerState
 from gmg_tui.session.protocol import Action
+from tests.lease_files import remove_leases
 from tests.nvml_sim import Process, Sim
 from tests.patience import eventually
 
@@ -32,10 +33,7 @@ def machine(sim: Sim) -> Iterator[None]:
     sim.write()
     uuids = [gpu.uuid for gpu in sim.gpus]
     yield
-    for file in (
-        file for folder in SHARED_FOLDERS for uuid_ in uuids for file in folder.glob(f"gmg-tui-*{uuid_}.lock")
-    ):
-        file.unlink()  # of an engine that was killed
+    remove_leases(uuids)
 
 
 def _reason(snapshot: Snapshot, slot: str) -> str:

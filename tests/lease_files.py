@@ -1,0 +1,13 @@
+"""The files of GPU leases that engines leave behind when a test kills them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gmg_tui.machine.gpu.leases import SHARED_FOLDERS
+
+
+def remove_leases(uuids: Iterable[str]) -> None:
+    """Remove the lease files of these GPUs."""
+    for file in (file for folder in SHARED_FOLDERS for uuid in uuids for file in folder.glob(f"gmg-tui-*{uuid}.lock")):
+        file.unlink()
