@@ -182,5 +182,5 @@ class KeysFooter(Rows):
                 break
             seen.add(text)
             styles, click = ("title", "text") if active.enabled else ("dim", "dim"), ("app.simulate_key", key)
-            row.add(display, styles[0], click=click).add(f" {text} ", styles[1], click=click)
+            row.add(display, styles[0], click=click).add(f" {text}", styles[1], click=click).add(" ")
         return [row]

@@ -206,7 +206,7 @@ def matches(entry: SlotView, text: str) -> bool:
 
 def gpu_name(slot: Slot) -> str:
     """The GPU's name without its vendor, as far as it distinguishes GPUs; `CPU` for a CPU slot."""
-    return "CPU" if slot.gpu is None else slot.gpu.name.removeprefix("NVIDIA ").removeprefix("Simulated ")
+    return "CPU" if slot.gpu is None else slot.gpu.name.removeprefix("NVIDIA ")
 
 
 # Ranks

@@ -214,11 +214,13 @@ def tile(entry: SlotView, width: int, height: int, line: RateLine, position: str
     failed = entry.worker.state is WorkerState.FAILED  # reason and arguments matter more than the past
     notes = _note_rows(entry, inner, middle if failed else middle - 1)
     has_line = not worker_text.getting_ready(entry.worker) and any(each is not None for each in line.deviations)
-    history = line_rows(line, middle - len(notes)) if has_line else [Row(0)] * (middle - len(notes))
+    history = line_rows(line, middle - len(notes)) if has_line else []
+    blank = [Row(inner)] * (middle - len(notes) - len(history))
     rows = [
         _rate_row(entry, line, Row(inner)),
         *(Row(inner).to(inner - row.width).append(row) for row in history),
         *notes,
+        *blank,
         _processor_row(entry, Row(inner)),
         _memory_row(entry, Row(inner)),
     ]
