@@ -333,9 +333,7 @@ async def test_events_list_all_that_happened_with_their_number_on_the_tab() -> N
     async with play.enlarged(Tab.EVENTS, engine) as pilot:
         engine.push(changed(engine.snapshot, events=2))
         await play.sees(pilot, "Events 2", "out of memory [/", "started")
-        assert tables.rows(pilot.app)[0].endswith("gpu0 failed gpu0 has failed: out of memory [/"), (
-            "the newest is first"
-        )
+        assert tables.rows(pilot.app)[0].endswith("gpu0 failed has failed: out of memory [/"), "the newest is first"
 
 
 # Attempts
