@@ -204,6 +204,8 @@ class Engine:
         done = asyncio.create_task(self._done())
         try:
             await asyncio.wait([living, done], return_when=asyncio.FIRST_COMPLETED)
+            if self._fleet is not None and not living.done():  # clients see that it takes long
+                await self._fleet.end(kill=not self._supervisor.all_ended.is_set())
         finally:
             for task in (living, done, self._egl):
                 task.cancel()

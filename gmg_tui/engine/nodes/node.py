@@ -352,7 +352,12 @@ class Node:
     # The end
 
     async def end(self, *, kill: bool, within_s: float) -> None:
-        """Has the agent end its workers, copies the logs that it keeps, and lets it end; all of that within `within_s`."""
+        """Has the agent end its workers, copies the logs that it keeps, and lets it end; all of that within `within_s`.
+
+        Does nothing the second time.
+        """
+        if self._ending.is_set():
+            return
         self._ending.set()
         try:
             if self.gone is None and (self.session is not None or not self.answered.done()):

@@ -15,11 +15,22 @@ from msgspec import structs
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport, Report
 from gmg_tui.model import NO_ATTEMPT, Curve, GpuSample, Point, RunSpec, Session, Slot, Snapshot, Worker, WorkerState
 from gmg_tui.session import AGENT_MARK, protocol
-from gmg_tui.session.protocol import Answer, Lines, Message, Numbered, Request, SetSlot, SlotReports, Update, Welcome
+from gmg_tui.session.protocol import (
+    Answer,
+    End,
+    Lines,
+    Message,
+    Numbered,
+    Request,
+    SetSlot,
+    SlotReports,
+    Update,
+    Welcome,
+)
 
 kind, host, command = sys.argv[1], sys.argv[-2], sys.argv[-1]
 assigned: dict[str, Assignment] = {}
-lock = threading.Lock()
+lock, requested_end = threading.Lock(), threading.Event()
 
 
 def send(message: Message) -> None:
@@ -43,6 +54,8 @@ def listen() -> None:
                 assignment = msgspec.msgpack.decode(question.assignment, type=Assignment | None)
                 if assignment is not None:
                     assigned[question.slot] = assignment
+            elif isinstance(question, End):
+                requested_end.set()
             send(Answer(request.id))
     os._exit(0)
 
@@ -51,7 +64,10 @@ def report() -> None:
     """Report that everything runs, for ever."""
     began = structs.replace(NO_ATTEMPT, number=1, pid=1, started=time.time(), state=WorkerState.RUNNING)
     reason = "x" * (8 << 20) if kind == "large" else None
-    views = {slot: Worker(slot, 0, WorkerState.RUNNING, reason=reason, newest=began) for slot in assigned}
+    line = "asked to end" if requested_end.is_set() else ""
+    views = {
+        slot: Worker(slot, 0, WorkerState.RUNNING, reason=reason, newest=began, last_line=line) for slot in assigned
+    }
     if kind == "moments":
         views = {
             slot: structs.replace(view, newest=structs.replace(began, started=1e300)) for slot, view in views.items()

@@ -54,6 +54,7 @@ async def test_the_session_ends_although_it_reports_no_end(kind: str) -> None:
         await run.until_state("evil/cpu0", WorkerState.RUNNING)
         await run.client.act(Action.KILL, "good/cpu0")
         await run.client.end(kill=True)
+        await run.until(lambda _: run.worker("evil/cpu0").last_line == "asked to end")  # clients hear of its end
         assert await run.process.wait() == 0
         assert run.record().ended is not None
         assert [worker.state.ended for worker in run.record().workers] == [True, True]
