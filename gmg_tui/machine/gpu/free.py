@@ -65,7 +65,7 @@ class FreeGpus:
         """
         until = time.monotonic() + wait_s
         while True:
-            uses = self._choose(need, collect=wait_s > 0)
+            uses = self._choose(need, collect=wait_s > 0, pause=pause)
             if len(self._taken) >= need:
                 self._leases.end_collecting()
                 return self.taken
@@ -85,10 +85,15 @@ class FreeGpus:
                 reasons[_uuid(slot)] = enough if self.complete else used
         return reasons
 
-    def _choose(self, need: int, *, collect: bool) -> dict[str, Use]:
+    def _choose(self, need: int, *, collect: bool, pause: Pause | None = None) -> dict[str, Use]:
         """Takes GPUs that are free; too few are kept only if they may be collected. Returns the uses of the others."""
         uses: dict[str, Use] = {}
-        self._leases.begin_choice()
+
+        def wait(pids: tuple[int, ...]) -> None:
+            if pause is not None:
+                pause(text := f"waiting while others choose GPUs: {_sessions(pids)}", [text])
+
+        self._leases.begin_choice(wait if pause is not None else None)
         try:
             for slot in self._slots:
                 if len(self._taken) == self._number:
@@ -164,6 +169,11 @@ def process_text(process: GpuProcess) -> str:
 def _lease_of(uuid: str) -> Use:
     """Returns who has a GPU's lease, without a process on it yet."""
     pids = holders(uuid)
+    return Use(("lease", pids), _sessions(pids))
+
+
+def _sessions(pids: tuple[int, ...]) -> str:
+    """Returns the sessions with these engines."""
     sessions = describe(tuple(GpuProcess(pid) for pid in pids[:_MAX_PROCESSES]))
     texts = [process_text(structs.replace(each, command="a session of gmg-tui")) for each in sessions]
-    return Use(("lease", pids), "; ".join(texts) or "a session of gmg-tui")
+    return "; ".join(texts) or "a session of gmg-tui"

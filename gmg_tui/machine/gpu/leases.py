@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from gmg_tui.machine.folders import distrust, make_private
 from gmg_tui.machine.user_folders import state_folder, user_name
 
 SHARED_FOLDERS = (Path("/run/lock"), Path("/tmp"))  # noqa: S108 - the same for all users, whatever their TMPDIR
+_LOCKS = Path("/proc/locks")
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MAX_TRIES = 50
 _READABLE = stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH
@@ -31,6 +32,7 @@ _CHOOSING = "choosing"
 _COLLECTING = "collecting-"
 _CHOICE_S = 5.0
 """Limit of the wait for another session's choice, which takes a fraction of it."""
+_USUAL_CHOICE_S = 0.5
 
 
 class Leases:
@@ -89,11 +91,17 @@ class Leases:
         """Releases all leases."""
         self.release(*self._held)
 
-    def begin_choice(self) -> None:
-        """Waits until no other session chooses: two that take GPUs at once could both get too few."""
-        until = time.monotonic() + _CHOICE_S
-        while not self.take(_CHOOSING) and time.monotonic() < until:
-            time.sleep(_PAUSE_S)
+    def begin_choice(self, pause: Callable[[tuple[int, ...]], None] | None = None) -> None:
+        """Waits until no other session chooses: two that take GPUs at once could both get too few.
+
+        If that takes long, `pause` is called with the PIDs of those that choose, and waits in its place.
+        """
+        begun = time.monotonic()
+        while not self.take(_CHOOSING) and (waited_s := time.monotonic() - begun) < _CHOICE_S:
+            if pause is not None and waited_s > _USUAL_CHOICE_S:
+                pause(holders(_CHOOSING))
+            else:
+                time.sleep(_PAUSE_S)
 
     def end_choice(self) -> None:
         """Lets other sessions choose."""
@@ -117,10 +125,11 @@ def holders(uuid: str) -> tuple[int, ...]:
     pids = []
     for folder in filter(_is_common, SHARED_FOLDERS):
         with suppress(OSError, ValueError):
-            inode = str(_file(folder, uuid).lstat().st_ino)
-            for line in Path("/proc/locks").read_text("ascii").splitlines():
+            about = _file(folder, uuid).lstat()
+            file = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"
+            for line in _LOCKS.read_text("ascii").splitlines():
                 fields = line.split()
-                if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == inode and int(fields[4]) > 0:
+                if fields[1] == "FLOCK" and fields[5] == file and int(fields[4]) > 0:
                     pids.append(int(fields[4]))
     return tuple(dict.fromkeys(pids))
 

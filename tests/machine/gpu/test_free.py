@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import signal
 import stat
 import time
@@ -142,6 +143,35 @@ def test_a_leased_gpu_is_not_free_and_a_plain_run_shares_its_lease(shared_folder
         leases.release_all()
     assert not list(shared_folder.iterdir()), "no file is left"
     assert len(gpus(4).wait(4, 0.0, never)) == 4
+
+
+def test_a_lock_of_another_file_system_is_no_lease(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leases, locks = Leases(), shared_folder / "locks"
+    assert leases.take("GPU-0")
+    about = next(shared_folder.iterdir()).stat()
+    device = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}"
+    locks.write_text(
+        "".join(
+            f"{pid}: FLOCK  ADVISORY  WRITE {pid} {where}:{about.st_ino} 0 EOF\n"
+            for pid, where in ((1, "ff:ff"), (2, device))
+        )
+    )
+    monkeypatch.setattr(leases_module, "_LOCKS", locks)
+    assert holders("GPU-0") == (2,)
+    leases.release_all()
+
+
+def test_a_long_choice_of_another_session_is_told() -> None:
+    other, told = Leases(), list[str]()
+    other.begin_choice()
+
+    def pause(text: str, lines: Sequence[str]) -> None:
+        told.append(text)
+        other.end_choice()
+
+    assert len(gpus(4).wait(4, 0.0, pause)) == 4
+    assert len(told) == 1
+    assert re.fullmatch("waiting while others choose GPUs: .*a session of gmg-tui.*", told[0])
 
 
 @contextmanager
