@@ -67,7 +67,7 @@ def _distrust(about: os.stat_result, *, own: bool) -> str | None:
         return None
     if about.st_mode & stat.S_IWOTH:
         return "can be changed by all users"
-    if about.st_mode & stat.S_IWGRP and about.st_uid == user and not _is_own_group(about.st_gid):
+    if about.st_mode & stat.S_IWGRP and about.st_gid != 0 and not _is_own_group(about.st_gid):
         return f"can be changed by the group {about.st_gid}"
     return None
 

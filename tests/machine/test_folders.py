@@ -120,6 +120,15 @@ def test_a_folder_that_others_can_change_is_not_trusted(mode: int, trusted: bool
 
 
 @as_root
+def test_a_folder_of_root_that_a_group_can_change_is_not_trusted(shared: Path) -> None:
+    (folder := shared / "group").mkdir()
+    folder.chmod(0o775)
+    assert distrust(folder / "mine") is None
+    os.chown(folder, 0, STRANGER)
+    assert distrust(folder / "mine") is not None
+
+
+@as_root
 def test_without_a_runtime_folder_of_its_own_the_probe_writes_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = Path(os.environ["XDG_RUNTIME_DIR"])
     for owner, parent in ((0, runtime), (STRANGER, Path("/dev/shm"))):
