@@ -135,11 +135,14 @@ def _write(path: Path, registry: CollectorRegistry) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: ended.set())
     note(f"gmg-tui: metrics in {path}, every {_EVERY_S:.0f} s")
+    written = False
     try:
         while not ended.is_set():
             write_atomic(path, generate_latest(registry), mode=0o644)
+            written = True
             ended.wait(_EVERY_S)
     except OSError as error:
         raise GmgError(f"--textfile {path}: cannot be written: {error.strerror}", 1) from error
     finally:
-        path.unlink(missing_ok=True)
+        if written:
+            path.unlink(missing_ok=True)

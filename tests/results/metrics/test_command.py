@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import stat
 import sys
@@ -36,6 +37,12 @@ def test_wrong_input_is_reported_in_one_line(words: tuple[str, ...], error: str,
     done = in_process("metrics", *words)
     assert error in done.stderr
     assert (done.stdout, done.stderr.count("\n"), done.returncode) == ("", 1, status)
+
+
+def test_what_is_no_regular_file_is_neither_written_nor_removed(tmp_path: Path) -> None:
+    os.mkfifo(fifo := tmp_path / "gmg.prom")
+    done = in_process("metrics", "--textfile", str(fifo))
+    assert (done.returncode, fifo.is_fifo()) == (1, True), done.stderr
 
 
 def test_a_port_in_use_is_reported_in_one_line() -> None:
