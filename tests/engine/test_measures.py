@@ -193,6 +193,7 @@ def test_numbers_that_the_probe_cannot_have_written_are_ignored(tmp_path: Path) 
     }
     os.mkfifo(folder.path / "8")
     (folder.path / "9").symlink_to("7")
+    (folder.path / "²").write_bytes(gmg_probe.WORDS.pack(*good.values()))
     for wrong in (
         {},
         {"environments": -5},
@@ -204,6 +205,7 @@ def test_numbers_that_the_probe_cannot_have_written_are_ignored(tmp_path: Path) 
         (folder.path / "7").write_bytes(gmg_probe.WORDS.pack(*(good | {"steps": 101 + len(wrong)} | wrong).values()))
         counts.read(now_ns / SECOND_NS)
         assert (counts.n_envs, counts.rate, counts.steps) == (8, pytest.approx(400), 101)
+        assert counts.stepping_pid == 7
     for printed, greatest in ((3.0, 400.0), (500.0, 500.0)):  # such as each environment's rate
         fps = counts.fps(Fps(last=3.0, mean=3.0, max=printed, samples=1))
         assert fps is not None

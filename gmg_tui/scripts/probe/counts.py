@@ -255,7 +255,7 @@ class Counts:
     def _open_new(self, folder: int) -> None:
         with os.scandir(folder) as entries:
             for entry in islice(entries, MAX_FILES):
-                if entry.name.isdigit() and entry.name not in self._counters:
+                if entry.name.isascii() and entry.name.isdecimal() and entry.name not in self._counters:
                     with contextlib.suppress(OSError):  # no regular file, or removed by the script
                         self._counters[entry.name] = _Counter(entry.name, folder)
                 else:

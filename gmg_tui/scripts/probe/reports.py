@@ -125,7 +125,7 @@ class Reports:
     def open(self, name: str, folder: int) -> None:
         """Opens the file `name` in an open folder if it is a process's ring."""
         pid, _, suffix = name.partition(".")
-        if pid.isdigit() and f".{suffix}" == ring.SUFFIX and name not in self._files and len(self._files) < MAX_FILES:
+        if pid.isdecimal() and f".{suffix}" == ring.SUFFIX and name not in self._files and len(self._files) < MAX_FILES:
             with suppress(OSError):  # no regular file, or removed by the script
                 self._files[name] = ReportFile(name, folder)
 
