@@ -294,24 +294,20 @@ class MainScreen(TrueSizeScreen[None]):
 
     # The log
 
-    def open_log(self, *, anew: bool = False) -> None:
-        """Show the log of the selected worker, or of its group, unless it is shown and not asked for `anew`."""
+    def open_log(self) -> None:
+        """Show the log of the selected worker, or of its group, unless it is shown."""
         name, ranks = self._view.log
-        if anew or self.log_view.source != (name, ranks):
-            if not anew:
-                self.log_view.open(name, ranks, self._log_path)
+        source = self.log_view.source
+        if (source.name, source.ranks) != (name, ranks):
+            self.log_view.open(name, ranks, self._log_path)
             slots = ranks or ((name,) if name else ())
             self.app.request(lambda: self.app.engine.follow(*slots, tail=LOG_TAIL))
 
     def _log_path(self) -> Path | None:
         """The log file of the worker whose log is shown; None for a group, whose ranks have one each."""
-        name, ranks = self.log_view.source
-        worker = None if ranks else self._view.worker_on(name)
+        source = self.log_view.source
+        worker = None if source.ranks else self._view.worker_on(source.name)
         return None if worker is None else Path(self._view.session.spec.folder, worker_log(worker))
-
-    def on_log_view_behind(self) -> None:
-        """Ask for the newest lines again."""
-        self.open_log(anew=True)
 
     async def action_follow(self) -> None:
         """Follow the log or pause it; it is shown first."""

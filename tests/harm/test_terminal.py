@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from gmg_tui import session as sessions
-from gmg_tui.ui.log.buffer import MAX_FOLLOWED_ROWS as KEPT_LINES
+from gmg_tui.ui.log.source import MAX_LIVE_ROWS as KEPT_LINES
 from tests.engine.harness import FAKE
 from tests.patience import wait_until
 from tests.terminal.screen import Terminal

@@ -17,7 +17,7 @@ WARNING = "[Genesis] [07:00:34] [WARNING] Neutral robot position (qpos0) exceeds
 
 
 def _more(app: FakedApp, number: int, text: str = "later") -> None:
-    first = app.main.log_view.buffer.printed
+    first = app.main.log_view.source.printed
     app.engine.push(Lines("gpu0", first, tuple(f"{text} {i}" for i in range(number))))
 
 
@@ -82,7 +82,7 @@ async def test_search_highlights_counts_and_steps_through_matches() -> None:
         await play.sees(pilot)
         assert "match " not in _log(app)[0]
         await press(pilot, "slash", *"step", "enter")
-        count = len(app.main.log_view._match_ends())
+        count = len(app.main.log_view.matches())
         await play.sees(pilot, f"of {count}")
         await press(pilot, "N", "N")
         await play.sees(pilot, f"match {count - 2} of {count}")
@@ -112,7 +112,7 @@ async def test_the_match_stays_on_its_line_when_the_log_is_paused_and_followed_a
     async with app.run_test(size=(120, 40)) as pilot:
         await press(pilot, "do:screen.group_log")
         log = app.main.log_view
-        slots = tuple(log.source[1])
+        slots = tuple(log.source.ranks)
         for number, slot in enumerate(slots):
             log.add_lines(Lines(slot, 10_000, (f"needle {number}", *["other"] * 5)))
         await press(pilot, "slash", *"needle", "enter")

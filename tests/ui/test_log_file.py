@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from gmg_tui.model.text import clean
+from gmg_tui.scripts.genesis.output.line_patterns import is_mere
 from gmg_tui.session.protocol import Lines
 from gmg_tui.ui.log import file as log_files
-from gmg_tui.ui.log import pages as log_pages
-from gmg_tui.ui.log.file import LogFile
-from gmg_tui.ui.log.rows import LogRow, Query, fold
+from gmg_tui.ui.log import source as log_sources
+from gmg_tui.ui.log.file import FileSearch, LogFile
+from gmg_tui.ui.log.rows import LogRow, Query, fold, join
 from tests.ui import play
 from tests.ui.play import FakedApp, press
 from tests.ui.sessions import fps_line
@@ -35,10 +37,10 @@ def _texts(rows: list[LogRow]) -> list[str]:
     return [row.text for row in rows]
 
 
-def _found(file: LogFile, text: str, start: int = 0, end: int | None = None) -> list[int]:
-    found: list[int] = []
-    file.search(Query(text), start, file.size if end is None else end, lambda new, _: found.extend(new), lambda: False)
-    return found
+async def _found(file: LogFile, text: str) -> list[int]:
+    search = FileSearch(file, Query(text))
+    await search.run(lambda: None)
+    return search.found
 
 
 _pieces = st.sampled_from(
@@ -56,22 +58,27 @@ def test_pages_up_and_down_have_each_line_once(
         patch.setattr(log_files, "_BLOCK_BYTES", block)
         file = _file(tmp_path_factory.mktemp("log"), data)
         *finished, rest = data.split(b"\n")
+        lines = [clean(_displayed(line)) for line in [*finished, *([rest] if rest else [])]]
         down, at = list[LogRow](), 0
-        while (page := file.after(at, count)).rows:
-            down, at = down + page.rows, page.end
-        assert _summary(down) == _summary(_rows(finished))
-        assert at == len(data) - len(rest)
+        while (page := file.after(at, count)) and page[-1].end > at:
+            down, at = join(down, page), page[-1].end
+        assert _summary(down) == _summary(_folded(lines))
+        assert at == len(data)
         up, at = list[LogRow](), len(data)
         while at:
             page = file.before(at, count)
-            up, at = page.rows + up, page.start
-        assert _summary(up) == _summary(_rows([*finished, *([rest] if rest else [])]))
+            up, at = join(page, up), page[0].start
+        assert up == down
 
 
-def _rows(lines: list[bytes]) -> list[LogRow]:
+def _displayed(line: bytes) -> bytes:
+    return next(filter(None, reversed(line.split(b"\r"))), b"")
+
+
+def _folded(lines: list[str]) -> list[LogRow]:
     rows = list[LogRow]()
     for line in lines:
-        fold(rows, log_files._Line(0, 0, line).row())
+        fold(rows, LogRow(line, 0, 0, progress=is_mere(line)))
     return rows
 
 
@@ -82,12 +89,12 @@ def _summary(rows: list[LogRow]) -> list[tuple[str, int]]:
 def test_long_lines_and_overwritten_ones_are_shown_as_on_a_terminal(tmp_path: Path) -> None:
     long = b"x" * 1_000_000
     file = _file(tmp_path, b"first\n" + long + b"\n 1%|#| 1/9\r 99%|#| 9/9\rdone\n" + b"bar\r" * 50_000 + b"\nlast")
-    rows = file.before(file.size, 10).rows
+    rows = file.before(file.size, 10)
     assert [row.text[:10] for row in rows] == ["first", "x" * 10, "done", "bar", "last"]
-    assert [row.text[:10] for row in file.after(0, 10).rows] == ["first", "x" * 10, "done", "bar"]
+    assert [row.text[:10] for row in file.after(0, 10)] == ["first", "x" * 10, "done", "bar", "last"]
 
 
-def test_a_search_finds_what_is_shown_across_blocks_colours_and_bad_bytes_and_far_into_long_lines(
+async def test_a_search_finds_what_is_shown_across_blocks_colours_and_bad_bytes_and_far_into_long_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_files, "_CHUNK_BYTES", 10_000)
@@ -100,30 +107,27 @@ def test_a_search_finds_what_is_shown_across_blocks_colours_and_bad_bytes_and_fa
     lines[-1] = b"needle"
     file = _file(tmp_path, b"\n".join(lines))
     starts = [len(b"\n".join(lines[:number])) + 1 for number in (3, 900, 7000, len(lines) - 1)]
-    assert _found(file, "needle") == starts[::-1]
-    assert len(_found(file, "Running at")) == 1
-    assert _found(file, "needle", end=starts[2]) == starts[1::-1]
-    row = next(row for row in file.around(starts[2], 5, Query("needle")).rows if row.offset == starts[2])
+    assert await _found(file, "needle") == starts[::-1]
+    assert len(await _found(file, "Running at")) == 1
+    row = next(row for row in file.around(starts[2], 5, Query("needle")) if row.start == starts[2])
     assert "needle" in row.shown
 
 
 def test_a_file_that_was_truncated_or_replaced_ends_earlier(tmp_path: Path) -> None:
     file = _file(tmp_path, b"line\n" * 1000)
     os.truncate(tmp_path / "gpu0.log", 10)
-    assert _texts(file.before(5000, 10).rows) == ["line", "line"]
-    assert file.after(4000, 10).rows == []
+    assert _texts(file.before(5000, 10)) == ["line", "line"]
+    assert file.after(4000, 10) == []
     (tmp_path / "new").write_bytes(b"other\n")
     (tmp_path / "new").replace(tmp_path / "gpu0.log")
-    assert _texts(file.before(file.size, 10).rows) == ["line", "line"]
+    assert _texts(file.before(file.size, 10)) == ["line", "line"]
 
 
 def test_a_line_is_located_by_its_text_and_the_lines_after_it(tmp_path: Path) -> None:
     file = _file(tmp_path, b"".join(f"line {number % 700}\n".encode() for number in range(5000)))
     at = file.locate("line 650", 5000 - 651 - 700 + 3)
-    assert _texts(file.after(at, 1).rows) == ["line 651"]
-    assert file.before(at, 1).rows[0].offset == len(
-        b"".join(f"line {number % 700}\n".encode() for number in range(1350))
-    )
+    assert _texts(file.after(at, 1)) == ["line 651"]
+    assert file.before(at, 1)[0].start == len(b"".join(f"line {number % 700}\n".encode() for number in range(1350)))
     assert file.locate("absent", 100) == -1
 
 
@@ -155,8 +159,8 @@ async def test_a_warning_before_thousands_of_progress_lines_is_shown_and_found(t
 
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_pages, "_PAGE_ROWS", 100)
-    monkeypatch.setattr(log_files, "MAX_ROWS", 300)
+    monkeypatch.setattr(log_sources, "_PAGE_ROWS", 100)
+    monkeypatch.setattr(log_sources, "MAX_ROWS", 300)
 
 
 async def test_home_and_paging_reach_every_line_of_the_file_and_the_end_follows_again(

@@ -56,8 +56,8 @@ async def test_a_line_in_transit_does_not_replace_the_log() -> None:
         log.open("gpu0")
         log.add_lines(Lines("gpu0", 400, ("under way",)))
         log.add_lines(Lines("gpu0", 0, tuple(f"line {number}" for number in range(401))))
-        assert len(log.buffer.rows) == log.buffer.printed == 401
-        assert [row.end for row in log.buffer.rows] == sorted({row.end for row in log.buffer.rows})
+        assert len(log.source.rows) == log.source.printed == 401
+        assert [row.end for row in log.source.rows] == sorted({row.end for row in log.source.rows})
 
 
 async def test_no_key_affects_another_worker_when_the_slot_of_the_details_is_removed() -> None:

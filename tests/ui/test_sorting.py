@@ -129,7 +129,7 @@ async def test_the_filter_is_shown_and_esc_clears_it() -> None:
         await press(pilot, "do:screen.filter_workers", *"failed", "enter")
         await play.sees(pilot, "1 of 8 shown")
         assert app.view.slots == (app.view.selected,) == ("gpu3",)
-        assert app.main.log_view.source[0] == "gpu3"
+        assert app.main.log_view.source.name == "gpu3"
         await press(pilot, "escape")
         assert app.view.slots == app.view.present
         assert "shown ·" not in play.shown(app)

@@ -10,20 +10,18 @@ import asyncio
 import os
 import re
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.files import open_regular, start_of_last
 from gmg_tui.model.text import MAX_LINE_BYTES, clean, visible
-from gmg_tui.scripts.genesis.output.line_patterns import FPS_ALONE, is_mere
-from gmg_tui.ui.log.rows import MAX_SHOWN, LogRow, Query, fold
+from gmg_tui.scripts.genesis.output.line_patterns import FPS_ALONE, REPORTED, is_mere
+from gmg_tui.ui.log.rows import MAX_SHOWN, LogRow, Query, join
 
-PAGE_BYTES: Final = 2 << 20
-"""Bytes read for one page at most; a longer run of progress continues on the next page."""
-MAX_ROWS: Final = 4000
-"""Rows kept in memory."""
+MAX_PAGE_BYTES: Final = 2 << 20
+"""Bytes read for one page; a longer run of progress continues on the next page."""
 MAX_MATCHES: Final = 100_000
 """A search stops after this many."""
 _BLOCK_BYTES: Final = 1 << 16
@@ -32,50 +30,23 @@ _LINE_BYTES: Final = 1 << 16
 _CHUNK_BYTES: Final = 2 << 20
 """Bytes searched between two reports of the progress."""
 _OVERLAP_BYTES: Final = 4096
-"""A match may begin this far before the end of a chunk."""
+"""Overlap of two parts of a long line, so that a match is whole in one of them."""
 _NEARBY_LINES: Final = 500
 _REPORT_S: Final = 0.1
 """Seconds between two reports of a search's progress."""
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
-
-
-class Page(NamedTuple):
-    """Rows of the file between two offsets."""
-
-    rows: list[LogRow]
-    start: int
-    end: int
-
-    def followed_by(self, page: Page, *, keep_last: bool = False) -> Page:
-        """Returns both pages as one, of whose rows the first, or the last ones, are kept."""
-        rows, first = [*self.rows], True
-        for row in page.rows:
-            if first and rows and row.end > rows[-1].end:
-                fold(rows, row)
-                first = False
-            elif not first:
-                rows.append(row)
-        if (extra := len(rows) - MAX_ROWS) <= 0:
-            return Page(rows, self.start, page.end)
-        return (
-            Page(rows[extra:], rows[extra].offset, page.end)
-            if keep_last
-            else Page(rows[:-extra], self.start, rows[-extra].offset)
-        )
+_MAYBE_PROGRESS: Final = re.compile(rb"%\||Running at |" + REPORTED.encode())
 
 
 class _Line(NamedTuple):
     start: int
     end: int
-    """The offset of its line end."""
+    """The offset of the next line; of an unfinished one, of the file's end."""
     raw: bytes
     """The line, or the first `_LINE_BYTES` of it."""
     tail: bytes = b""
     """The end of a longer line."""
-
-    @property
-    def is_long(self) -> bool:
-        return bool(self.tail)
+    finished: bool = True
 
     @property
     def displayed(self) -> bytes:
@@ -84,13 +55,39 @@ class _Line(NamedTuple):
         return next(filter(None, reversed(raw.split(b"\r"))), b"") if b"\r" in raw else raw
 
     @property
-    def is_rate(self) -> bool:
-        """True if it is a progress line as Genesis prints it: found without making a row."""
-        return FPS_ALONE.fullmatch(self.raw) is not None
+    def text(self) -> str:
+        return clean(self.displayed[: MAX_LINE_BYTES * 2])
+
+    @property
+    def is_progress(self) -> bool:
+        """True if it is finished and holds only progress; the lines of Genesis are found without cleaning them."""
+        return self.finished and (
+            FPS_ALONE.fullmatch(self.raw) is not None
+            or (_MAYBE_PROGRESS.search(self.raw) is not None and is_mere(self.text))
+        )
+
+
+class _Run(NamedTuple):
+    """A line, or consecutive progress lines."""
+
+    start: int
+    newest: _Line
+    lines: int
+    progress: bool
 
     def row(self) -> LogRow:
-        text = clean(self.displayed[: MAX_LINE_BYTES * 2])
-        return LogRow(text, self.start + 1, progress=is_mere(text), offset=self.start)
+        return LogRow(self.newest.text, self.start, self.newest.end, self.lines, self.progress)
+
+
+def _runs(lines: Iterable[_Line]) -> list[_Run]:
+    runs = list[_Run]()
+    for line in lines:
+        progress = line.is_progress
+        if progress and runs and runs[-1].progress:
+            runs[-1] = _Run(runs[-1].start, line, runs[-1].lines + 1, progress)
+        else:
+            runs.append(_Run(line.start, line, 1, progress))
+    return runs
 
 
 class LogFile:
@@ -106,201 +103,91 @@ class LogFile:
         return os.fstat(self._file).st_size
 
     @property
-    def inode(self) -> int:
-        """Identifies the file: another one replaces it once its middle was cut out."""
-        return os.fstat(self._file).st_ino
+    def identity(self) -> tuple[int, int]:
+        """Differs from that of the file that replaces it once its middle was cut out."""
+        status = os.fstat(self._file)
+        return status.st_dev, status.st_ino
 
-    def before(self, end: int, count: int) -> Page:
+    def before(self, end: int, count: int) -> list[LogRow]:
         """Returns the last `count` rows before `end`, which is the start of a line or the file's end."""
-        rows, start = list[LogRow](), min(end, self.size)
-        run = 0
-        """Progress lines that precede the last of `rows`, which is one."""
-        for line in self._up(start):
-            in_run = bool(rows) and rows[-1].progress
-            if in_run and (line.is_rate or line.row().progress):
-                run += 1
-            elif len(rows) == count:
-                break
-            else:
-                _lengthen(rows, run, start)
-                rows.append(line.row())
-                run = 0
-            start = line.start
-            if end - start > PAGE_BYTES:
-                break
-        _lengthen(rows, run, start)
-        return Page(rows[::-1], start, end)
+        end, size = min(end, self.size), _BLOCK_BYTES
+        while True:
+            start = self.start_of_line(end - size)
+            runs = _runs(self.lines(start, end))
+            if len(runs) > count or start == 0 or size >= MAX_PAGE_BYTES:
+                return [run.row() for run in runs[-count:]]
+            size *= 4
 
-    def after(self, start: int, count: int) -> Page:
-        """Returns the first `count` rows from `start`, the start of a line; an unfinished line does not count."""
-        rows, end = list[LogRow](), start
-        run, newest = 0, None
-        """Progress lines that follow the last of `rows`, which is one, and the last of them."""
-        for line in self._down(start):
-            in_run = bool(rows) and rows[-1].progress
-            if in_run and line.is_rate:
-                run, newest = run + 1, line
-            elif len(rows) == count and not (in_run and line.row().progress):
-                break
-            else:
-                _replace_newest(rows, run, newest)
-                fold(rows, line.row())
-                run = 0
-            end = line.end + 1
-            if end - start > PAGE_BYTES:
-                break
-        _replace_newest(rows, run, newest)
-        return Page(rows, start, end)
+    def after(self, start: int, count: int) -> list[LogRow]:
+        """Returns the first `count` rows from the line at `start`."""
+        start, size = self.start_of_line(start), _BLOCK_BYTES
+        while True:
+            runs = _runs(self.lines(start, start + size))
+            if len(runs) > count or start + size >= self.size or size >= MAX_PAGE_BYTES:
+                return [run.row() for run in runs[:count]]
+            size *= 4
 
-    def around(self, offset: int, count: int, query: Query) -> Page:
-        """Returns `count` rows before and after `offset`; a match of `query` in its line is among what is shown."""
-        first, last = self.before(offset, count), self.after(offset, count)
-        if last.rows and last.rows[0].offset == offset and query.text and not query.marks(last.rows[0]):
-            last.rows[0] = self._excerpt(last.rows[0], query)
-        rows = first.rows
-        for row in last.rows or self.before(self.size, 1).rows:
-            fold(rows, row)
-        return Page(rows, first.start, max(last.end, offset))
+    def around(self, offset: int, count: int, query: Query) -> list[LogRow]:
+        """Returns `count` rows before and after the line at `offset`; a match of `query` in it is among what is shown."""
+        offset = self.start_of_line(min(offset, self.size))
+        below = self.after(offset, count)
+        if below and query.text and not query.marks(below[0]):
+            line = next(self.lines(offset, offset + 1))
+            hidden = next(self.hidden_matches(line, query), None)
+            if hidden is not None:
+                below[0] = below[0]._replace(text=clean(f"… {hidden} …".encode()))
+        return join(self.before(offset, count), below)
 
     def locate(self, text: str, lines: int) -> int:
         """Returns the offset after the line `text`, followed by about that number of `lines`; -1 if it is not found."""
-        skipped = max(0, lines - _NEARBY_LINES)
-        found: tuple[int, int] | None = None
-        for number, line in enumerate(self._up(start_of_last(self._file, skipped)), skipped):
-            if number > lines + _NEARBY_LINES:
-                break
-            distance = abs(number - lines)
-            if (found is None or distance < found[0]) and line.row().text == text:
-                found = distance, min(line.end + 1, self.size)
-        return found[1] if found is not None else -1
+        start, end = (start_of_last(self._file, max(0, lines + near)) for near in (_NEARBY_LINES, -_NEARBY_LINES))
+        nearby = [*self.lines(start, end)]
+        below = len(nearby) + max(0, lines - _NEARBY_LINES)
+        found = [(abs(below - number - lines), line.end) for number, line in enumerate(nearby, 1) if line.text == text]
+        return min(found, default=(0, -1))[1]
 
-    # Search
-
-    def search(
-        self, query: Query, start: int, end: int, report: Callable[[list[int], int], None], stopped: Callable[[], bool]
-    ) -> None:
-        """Find the rows with a match between two offsets, the last first.
-
-        `report` gets the offsets of a chunk's matches, and how far the search has come.
-        """
-        letters = max(_WORD.findall(query.text), key=len, default="").lower()
-        word = re.compile("|".join([letters, *(f"{letters[:cut]}\x1b" for cut in range(1, len(letters)))]).encode())
-        left, count, at = end, 0, end
-        while at > start and not stopped():
-            begin = max(start, at - _CHUNK_BYTES)
-            found = list[int]()
-            if self._may_match(word, begin, min(end, at + _OVERLAP_BYTES)):
-                for line in self._matches(query, self._line_end(at, end), begin, stopped):
-                    if line < left:
-                        found.append(line)
-                        left = line
-            count, at = count + len(found), begin
-            report(found, at)
-            if count >= MAX_MATCHES:
-                return
-
-    def _may_match(self, word: re.Pattern[bytes], begin: int, end: int) -> bool:
-        """False if no line between two offsets contains `word`, or a part of it before a colour: cheap, for gigabytes."""
-        data = os.pread(self._file, end - begin, begin).lower()
-        return word.search(data) is not None or b"\b" in data
-
-    def _matches(self, query: Query, end: int, begin: int, stopped: Callable[[], bool]) -> Iterator[int]:
-        """Yields the offsets of lines before `end`, up to the one that contains `begin`, that are shown and match."""
-        below = next(self._down(end), None)
-        in_run = below is not None and below.row().progress
-        for line in self._up(end):
-            if stopped():
-                return
-            row = line.row()
-            if not (row.progress and in_run) and (
-                query.pattern.search(row.shown) or any(self._beyond(line, row, query))
-            ):
-                yield line.start
-            in_run = row.progress
-            if line.start <= begin:
-                return
-
-    def _beyond(self, line: _Line, row: LogRow, query: Query) -> Iterator[str]:
-        """Yields what surrounds matches in the part of a line that is not shown."""
-        if len(row.text) <= MAX_SHOWN and not line.is_long:
+    def hidden_matches(self, line: _Line, query: Query) -> Iterator[str]:
+        """Yields the surroundings of matches in a line that is not shown whole."""
+        if len(line.raw) <= MAX_SHOWN or (not line.tail and len(line.text) <= MAX_SHOWN):
             return
         if b"\r" in line.raw or b"\r" in line.tail:
             texts: Iterator[bytes] = iter([line.displayed])
         else:
-            texts = (
-                os.pread(self._file, min(_LINE_BYTES + _OVERLAP_BYTES, line.end - at), at)
-                for at in range(line.start, line.end, _LINE_BYTES)
-            )
+            texts = self.parts(line.start, line.end, _LINE_BYTES)
         for raw in texts:
             text = visible(raw).decode(errors="replace")
             if found := query.pattern.search(text):
                 yield text[max(0, found.start() - MAX_SHOWN // 3) : found.start() + MAX_SHOWN // 3]
 
-    def _excerpt(self, row: LogRow, query: Query) -> LogRow:
-        """Returns the row of a long line with the text around the first match."""
-        line = next(self._down(row.offset))
-        text = next(self._beyond(line, row, query), None)
-        return row if text is None else row._replace(text=clean(f"… {text} …".encode()))
+    def parts(self, start: int, end: int, size: int) -> Iterator[bytes]:
+        """Yields the bytes between two offsets in parts that overlap."""
+        for at in range(start, end, size):
+            yield os.pread(self._file, min(size + _OVERLAP_BYTES, end - at), at)
 
-    # Lines
+    def start_of_line(self, offset: int) -> int:
+        """Returns the start of the line that contains `offset`, which it is if a line starts there."""
+        while offset > 0:
+            begin = max(0, offset - _BLOCK_BYTES)
+            if (found := os.pread(self._file, offset - begin, begin).rfind(b"\n")) >= 0:
+                return begin + found + 1
+            offset = begin
+        return 0
 
-    def _line_end(self, offset: int, limit: int) -> int:
-        """Returns the offset after the line that contains `offset`, `limit` at most; `offset` if a line starts there."""
-        at = offset - 1
-        while at < limit and (block := os.pread(self._file, min(_BLOCK_BYTES, limit - at), at)):
-            if (found := block.find(b"\n")) >= 0:
-                return at + found + 1
-            at += len(block)
-        return limit
-
-    def _up(self, end: int) -> Iterator[_Line]:
-        """Yields the lines before `end`, which is the start of a line or the file's end, the last first."""
-        first, at, rest, tail = end, end, b"", b""
-        while at > 0:
-            begin = max(0, at - _BLOCK_BYTES)
-            block = os.pread(self._file, at - begin, begin)
-            if len(block) < at - begin:  # it was truncated
-                return
-            if at == first and block.endswith(b"\n"):
-                end, block = end - 1, block[:-1]
-            piece, *others = block.split(b"\n")
-            start = begin + len(block)
-            for other in reversed(others):
-                start -= len(other)
-                yield _Line(start, end, other + rest, tail)
-                rest, tail, end = b"", b"", start - 1
-                start -= 1
-            rest = piece + rest
-            if len(rest) > _LINE_BYTES:
-                rest, tail = rest[:_LINE_BYTES], tail or rest[-MAX_LINE_BYTES:]
-            at = begin
-        if first > 0:
-            yield _Line(0, end, rest, tail)
-
-    def _down(self, start: int) -> Iterator[_Line]:
-        """Yields the finished lines from `start`, the start of a line."""
+    def lines(self, start: int, stop: int) -> Iterator[_Line]:
+        """Yields the lines that begin between `start`, the start of a line, and `stop`; the last may be unfinished."""
         at, raw, tail = start, b"", b""
-        while block := os.pread(self._file, _BLOCK_BYTES, at):
+        while start < stop and (block := os.pread(self._file, _BLOCK_BYTES, at)):
             *pieces, rest = block.split(b"\n")
             for piece in pieces:
                 at += len(piece) + 1
-                raw, tail = _joined(raw, tail, piece)
-                yield _Line(start, at - 1, raw, tail)
+                yield _Line(start, at, *_joined(raw, tail, piece))
                 start, raw, tail = at, b"", b""
+                if start >= stop:
+                    return
             at += len(rest)
             raw, tail = _joined(raw, tail, rest)
-
-
-def _lengthen(rows: list[LogRow], lines: int, start: int) -> None:
-    """Count further lines, from the offset `start`, to the last row."""
-    if lines:
-        rows[-1] = rows[-1]._replace(lines=rows[-1].lines + lines, offset=start)
-
-
-def _replace_newest(rows: list[LogRow], lines: int, newest: _Line | None) -> None:
-    """Add further lines, up to `newest`, to the last row."""
-    if lines and newest is not None:
-        fold(rows, newest.row()._replace(lines=lines))
+        if at > start:
+            yield _Line(start, at, raw, tail, finished=False)
 
 
 def _joined(raw: bytes, tail: bytes, more: bytes) -> tuple[bytes, bytes]:
@@ -315,7 +202,7 @@ class FileSearch:
 
     Attributes:
         file: The file searched.
-        found: Offsets of the lines that match, the last first.
+        found: Offsets of the lines that match, the last first; of consecutive progress lines only the newest counts.
         running: True until the beginning of the file, or the limit of matches, is reached.
     """
 
@@ -324,8 +211,11 @@ class FileSearch:
         self.found: list[int] = []
         self.running = True
         self._query = query
-        self._size = file.size
-        self._at = self._size
+        letters = max(_WORD.findall(query.text), key=len, default="").lower()
+        parts = (f"{letters[:cut]}\x1b" for cut in range(1, len(letters)))
+        self._word = re.compile("|".join([letters, *parts, "\b"]).encode())
+        """Found in each matching line: a word, or a part of it before a colour, or a backspace."""
+        self._size = self._at = file.size
         self._stopped = False
 
     @property
@@ -339,14 +229,12 @@ class FileSearch:
         return 100 if not self._size else int(100 * (self._size - self._at) / self._size)
 
     def stop(self) -> None:
-        """Cancel the search."""
+        """Cancels the search."""
         self._stopped = True
 
     async def run(self, on_progress: Callable[[], object]) -> None:
-        """Search from the end to the beginning. Raises `OSError`."""
-        searching = asyncio.ensure_future(
-            in_daemon_thread(self.file.search, self._query, 0, self._size, self._report, lambda: self._stopped)
-        )
+        """Searches from the end to the beginning. Raises `OSError`."""
+        searching = asyncio.ensure_future(in_daemon_thread(self._search))
         try:
             while not searching.done():
                 await asyncio.wait({searching}, timeout=_REPORT_S)
@@ -358,15 +246,30 @@ class FileSearch:
             self.running = False
 
     async def catch_up(self) -> None:
-        """Search what has been written since. Raises `OSError`."""
+        """Searches what has been written since. Raises `OSError`."""
         start, self._size = self._size, self.file.size
         if start < self._size:
-            newer: list[int] = []
-            await in_daemon_thread(
-                self.file.search, self._query, start, self._size, lambda found, _: newer.extend(found), lambda: False
-            )
-            self.found[:0] = newer
+            start = self.file.start_of_line(start)
+            newer = await in_daemon_thread(lambda: self._matches(start, self._size))
+            self.found[:0] = [offset for offset in newer if not self.found or offset > self.found[0]]
 
-    def _report(self, found: list[int], at: int) -> None:
-        self.found += found
-        self._at = at
+    def _search(self) -> None:
+        while self._at > 0 and not self._stopped and not self.is_full:
+            start = self.file.start_of_line(self._at - _CHUNK_BYTES)
+            self.found += self._matches(start, self._at)
+            self._at = start
+
+    def _matches(self, start: int, end: int) -> list[int]:
+        """Returns the matches between two starts of lines, the last first."""
+        if not any(self._word.search(part.lower()) for part in self.file.parts(start, end, _CHUNK_BYTES)):
+            return []
+        runs = _runs(self.file.lines(start, end))
+        following = next(self.file.lines(end, end + 1), None)
+        if runs and runs[-1].progress and following is not None and following.is_progress:
+            runs.pop()
+        return [run.newest.start for run in reversed(runs) if self._is_match(run)]
+
+    def _is_match(self, run: _Run) -> bool:
+        if self._query.pattern.search(run.row().shown):
+            return True
+        return next(self.file.hidden_matches(run.newest, self._query), None) is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -17,6 +17,8 @@ from gmg_tui.ui.drawing import SIGNS, Row, safe
 
 MAX_SHOWN: Final = 610
 """Characters of a line that are shown."""
+LIVE: Final = 1 << 60
+"""Position of the first line of the engine; lower positions are offsets in the log file."""
 _STYLES: Final = {Severity.NONE: "text", Severity.WARNING: "warn", Severity.ERROR: "error"}
 
 
@@ -24,8 +26,10 @@ class LogRow(NamedTuple):
     """A line, a marker of skipped lines, or a run of progress lines, represented by the newest."""
 
     text: str
-    end: int = 0
-    """Identifies the row and grows from row to row: the number of lines up to here, or an offset in the log file."""
+    start: int
+    """Position of its first line."""
+    end: int
+    """Position after its last line."""
     lines: int = 1
     """Number of lines it represents."""
     progress: bool = False
@@ -34,8 +38,6 @@ class LogRow(NamedTuple):
     """True if it marks skipped lines."""
     prefix: str = ""
     """The rank that printed it, in the log of a group."""
-    offset: int = -1
-    """The offset of its first line in the log file; -1 if unknown."""
 
     @property
     def shown(self) -> str:
@@ -49,25 +51,31 @@ class LogRow(NamedTuple):
         return self.prefix + safe(text)
 
 
-def fold(rows: list[LogRow], row: LogRow, closed: int = 0) -> None:
-    """Append a row; progress lines in sequence are one row. The first `closed` rows do not change."""
-    last = rows[-1] if len(rows) > closed else None
-    if last is not None and last.progress and row.progress and last.prefix == row.prefix:
-        rows.pop()
-        row = row._replace(lines=last.lines + row.lines, offset=last.offset)
-    rows.append(row)
+def fold(rows: list[LogRow], row: LogRow) -> None:
+    """Appends a row; progress lines in sequence are one row."""
+    if rows and (last := rows[-1]).progress and row.progress and last.prefix == row.prefix:
+        rows[-1] = row._replace(start=last.start, lines=last.lines + row.lines)
+    else:
+        rows.append(row)
 
 
-def index_of(rows: Sequence[LogRow], end: int) -> int:
-    """Returns the index of the first row whose `end` is greater; the last row if there is none."""
-    return max(0, min(bisect_right(rows, end, key=lambda row: row.end), len(rows) - 1))
+def join(above: Sequence[LogRow], below: Sequence[LogRow]) -> list[LogRow]:
+    """Returns both; a row above that has grown to the first one below is replaced by it."""
+    rows = [*above]
+    if not below:
+        return rows
+    first = below[0]
+    if rows and first.start < rows[-1].end:
+        last = rows.pop()
+        if last.progress:
+            first = first._replace(start=last.start, lines=last.lines + first.end - last.end)
+    fold(rows, first)
+    return [*rows, *below[1:]]
 
 
-def next_of(ends: Sequence[int], direction: str, origin: int) -> int | None:
-    """Returns the nearest of some rows' `end` above or below the origin, wrapping around; None if there are none."""
-    if not ends:
-        return None
-    return ends[bisect_right(ends, origin) % len(ends) if direction == "down" else bisect_left(ends, origin) - 1]
+def index_of(rows: Sequence[LogRow], position: int) -> int:
+    """Returns the index of the row with a position; of the last row if all end before."""
+    return max(0, min(bisect_right(rows, position, key=lambda row: row.end), len(rows) - 1))
 
 
 class Query:
@@ -82,7 +90,10 @@ class Query:
         return [match.span() for match in self.pattern.finditer(row.shown)] if self.text else []
 
 
-class Position(NamedTuple):
+# Wrapping
+
+
+class Place(NamedTuple):
     """A screen row in a log whose rows may be wrapped."""
 
     row: int
@@ -90,24 +101,16 @@ class Position(NamedTuple):
     """The index among the pieces that the row is wrapped into."""
 
 
-def back(rows: Sequence[LogRow], width: int, position: Position, count: int) -> Position:
-    """Returns the position `count` screen rows above, at most the first."""
-    index, part = position
-    part -= count
+def moved(rows: Sequence[LogRow], width: int, place: Place, count: int) -> Place:
+    """Returns the place `count` screen rows below, above if negative: from the first to the one after the last."""
+    index, part = place.row, place.part + count
     while part < 0 and index > 0:
         index -= 1
         part += len(pieces(rows[index], width))
-    return Position(index, max(0, part))
-
-
-def forth(rows: Sequence[LogRow], width: int, position: Position, count: int) -> Position:
-    """Returns the position `count` screen rows below, at most the one after the last."""
-    (index, part), end = position, len(rows)
-    part += count
-    while index < end and part >= (parts := len(pieces(rows[index], width))):
+    while index < len(rows) and part >= (parts := len(pieces(rows[index], width))):
         part -= parts
         index += 1
-    return Position(index, part if index < end else 0)
+    return Place(index, max(0, part) if index < len(rows) else 0)
 
 
 def wrapped(row: LogRow, width: int, marks: Sequence[tuple[int, int]], *, here: bool = False) -> list[Row]:
@@ -145,15 +148,6 @@ def pieces(row: LogRow, width: int) -> list[str]:
     return [text[start : start + width] for start in range(0, len(text), width)] or [""]
 
 
-def highlighted(strip: Strip, start: int, end: int, style: Style) -> Strip:
-    """Returns a strip with a style on the characters from `start` to `end`; -1: to the last one."""
-    text = strip.text
-    begin = cell_len(text[:start])
-    stop = strip.cell_length if end < 0 else max(begin, cell_len(text[:end]))
-    marked = Strip(Segment.apply_style(strip.crop(begin, stop), post_style=style))
-    return Strip.join([strip.crop(0, begin), marked, strip.crop(stop)])
-
-
 def part_of(row: LogRow, width: int, marks: Sequence[tuple[int, int]]) -> int:
     """Returns the index of the piece with the start of the first mark; 0 without marks."""
     end = 0
@@ -162,3 +156,11 @@ def part_of(row: LogRow, width: int, marks: Sequence[tuple[int, int]]) -> int:
         if marks and marks[0][0] < end:
             return number
     return 0
+
+
+def highlighted(strip: Strip, start: int, end: int, style: Style) -> Strip:
+    """Returns a strip with a style on the characters from `start` to `end`; -1: to the last one."""
+    begin = cell_len(strip.text[:start])
+    stop = strip.cell_length if end < 0 else max(begin, cell_len(strip.text[:end]))
+    marked = Strip(Segment.apply_style(strip.crop(begin, stop), post_style=style))
+    return Strip.join([strip.crop(0, begin), marked, strip.crop(stop)])

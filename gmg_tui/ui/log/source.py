@@ -1,0 +1,226 @@
+"""The rows of a log by position: the newest as the engine sends them, all others from the log file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from gmg_tui.machine.blocking_calls import in_daemon_thread
+from gmg_tui.ui.log.rows import LIVE, LogRow, Query, fold, index_of, join
+
+if TYPE_CHECKING:
+    from gmg_tui.ui.log.file import LogFile
+
+MAX_LIVE_ROWS: Final = 2000
+"""Rows kept while the log is followed; they are dropped in batches, above this number times `_SLACK`."""
+_SLACK: Final = 1.125
+MAX_ROWS: Final = 4000
+"""Rows kept while the log is paused; those at the other end give way to those read from the file."""
+_PAGE_ROWS: Final = 500
+"""Rows read from the file at once."""
+NO_RANKS: Final[Mapping[str, int]] = MappingProxyType({})
+"""The ranks in the log of one worker."""
+
+
+class LogSource:
+    """The log of one worker, or with `ranks` (by slot) of all of them, in order of arrival.
+
+    A run of progress lines is one row. While the log is followed, `rows` ends with the newest line. While it is paused,
+    `rows` is another list, to which rows are added above and below; the positions in it only grow.
+
+    Attributes:
+        name: The slot or group.
+        ranks: The group's ranks by slot.
+        rows: The rows that can be scrolled through without reading.
+        file: The file of all offsets in the rows; None before it is read.
+    """
+
+    def __init__(
+        self, name: str, ranks: Mapping[str, int] = NO_RANKS, path: Callable[[], Path | None] = lambda: None
+    ) -> None:
+        """`path` returns the path of the log file; None if there is none."""
+        self.name, self.ranks = name, ranks
+        width = len(str(max(ranks.values(), default=0)))
+        self._prefixes = {slot: f"[{rank:>{width}}] " for slot, rank in ranks.items()}
+        self._path = path
+        self.file: LogFile | None = None
+        self._numbers: dict[str, tuple[int, int]] = {}
+        """The number of each worker's first line that arrived, and of its next one."""
+        self._live: list[LogRow] = []
+        self._end = LIVE
+        """The position after the newest line."""
+        self.rows = self._live
+
+    @property
+    def following(self) -> bool:
+        """True if new lines appear in the rows."""
+        return self.rows is self._live
+
+    @property
+    def printed(self) -> int:
+        """The number of lines printed so far."""
+        return sum(following for _, following in self._numbers.values())
+
+    @property
+    def has_above(self) -> bool:
+        """True if the first row is not the first one of the log."""
+        return bool(self.rows) and (self.rows[0].gap or self.rows[0].start not in {0, LIVE})
+
+    @property
+    def has_below(self) -> bool:
+        """True if lines are known that are newer than the last row, or may be in the file."""
+        return not self.following and bool(self.rows) and (self.rows[-1].end != self._end)
+
+    # Lines of the engine
+
+    def extend(self, first: int, lines: Sequence[str], *, slot: str = "") -> None:
+        """Adds lines, numbered from `first`, of a group's rank on `slot`; known ones are skipped."""
+        from gmg_tui.scripts.genesis.output import line_patterns  # the first frame needs no expressions
+
+        prefix, rows = self._prefixes.get(slot, ""), self._live
+        begin, expected = self._numbers.get(slot, (first, -1))
+        if first < begin:
+            # Lines that were on their way when this log was opened again came before the requested ones.
+            rows[:] = [row for row in rows if row.prefix != prefix]
+            self._end = rows[-1].end if rows else LIVE
+            begin, expected = first, -1
+        known = max(0, expected)
+        if missing := max(0, first - known):
+            self._end += missing
+            rows.append(_gap(missing, self._end, "earlier lines" if expected < 0 else "lines skipped", prefix))
+        for line in lines[max(0, known - first) :]:
+            self._end += 1
+            progress = line_patterns.is_mere(line)
+            fold(rows, LogRow(line, self._end - 1, self._end, progress=progress, prefix=prefix))
+        self._numbers[slot] = begin, max(known, first + len(lines))
+        if len(rows) > MAX_LIVE_ROWS * _SLACK:
+            del rows[:-MAX_LIVE_ROWS]
+            self._mark_missing()
+
+    def _mark_missing(self) -> None:
+        if self._live and (missing := self._live[0].start - LIVE) > 0:
+            self._live.insert(0, _gap(missing, self._live[0].start, "earlier lines"))
+
+    def lines_below(self, index: int) -> int | None:
+        """Returns the number of lines below a row; None if it is read from the file."""
+        row = self.rows[index]
+        return max(0, self._end - row.end) if row.end >= LIVE else None
+
+    # Following
+
+    def pause(self) -> None:
+        """Keeps the rows as they are until `follow`."""
+        if self.following:
+            self.rows = [*self._live]
+
+    def follow(self) -> None:
+        """Shows new lines again."""
+        self.rows = self._live
+
+    def catch_up(self) -> None:
+        """Adds the lines that have arrived since the last row, unless some of them are only in the file."""
+        newer = self._newer()
+        if newer and not _lacks_lines(newer, self._last_end) and len(self.rows) < MAX_ROWS:
+            self.rows = join(self.rows, newer)
+
+    @property
+    def _last_end(self) -> int:
+        return self.rows[-1].end if self.rows else LIVE
+
+    def _newer(self) -> list[LogRow]:
+        """Returns the rows of the engine that are newer than the last row, unless that is one of the file."""
+        end = self._last_end
+        return [] if self.following or end < LIVE else [row for row in self._live if row.end > end]
+
+    # Lines of the file
+
+    async def open(self) -> LogFile | None:
+        """Returns the log file; None if there is none that can be read."""
+        from gmg_tui.ui.log.file import LogFile  # the first frame needs no expressions
+
+        path = self._path()
+        try:
+            file = None if path is None else await in_daemon_thread(LogFile, path)
+        except OSError:
+            return self.file
+        is_known = file is not None and self.file is not None and file.identity == self.file.identity
+        return self.file if is_known else file
+
+    async def load_above(self) -> bool:
+        """Reads what precedes the first row; False if nothing was found. Raises `OSError`."""
+        rows, skipped = self.rows, int(self.has_above and self.rows[0].gap)
+        if not self.has_above or len(rows) <= skipped:
+            return False
+        top, first = rows[0], rows[skipped]
+        file = self.file if first.start < LIVE else await self.open()
+        if file is None:
+            return False
+        at = first.start if first.start < LIVE else await self._locate(first, file)
+        page = await in_daemon_thread(file.before, at, _PAGE_ROWS) if at >= 0 else []
+        if not page or rows is not self.rows or rows[0] is not top or rows[skipped].start != first.start:
+            return False
+        if first.start >= LIVE:
+            page[-1] = page[-1]._replace(end=first.end)  # it is the same row
+        self.file = file
+        rows[:] = join(page, rows[skipped:])
+        if not self.following:
+            del rows[MAX_ROWS:]
+        return True
+
+    async def load_below(self) -> bool:
+        """Reads what follows the last row of a paused log; False if nothing does. Raises `OSError`."""
+        rows, last = self.rows, self.rows[-1]
+        page, file = self._newer(), self.file
+        if last.end < LIVE and file is not None:
+            page = await in_daemon_thread(file.after, last.end, _PAGE_ROWS)
+        elif page and _lacks_lines(page, last.end) and (file := await self.open()) is not None:
+            at = await self._locate(last, file)
+            page = await in_daemon_thread(file.after, at, _PAGE_ROWS) if at >= 0 else page
+        if not page or page[-1].end == last.end or rows is not self.rows:
+            return False
+        self.rows = join(rows, page)[-MAX_ROWS:]
+        return True
+
+    async def jump(self, offset: int, query: Query, file: LogFile | None = None) -> bool:
+        """Pauses at the rows around an offset of the file; False if it has none. Raises `OSError`."""
+        file = file or await self.open()
+        page = await in_daemon_thread(file.around, offset, _PAGE_ROWS, query) if file is not None else []
+        if not page:
+            return False
+        if file is not self.file:
+            self._forget_file()
+        self.rows, self.file = page, file
+        return True
+
+    async def offset_of(self, row: LogRow, file: LogFile) -> int:
+        """Returns the offset in the file after a row; the end of the file if it is unknown. Raises `OSError`."""
+        at = row.end if row.end < LIVE else await self._locate(row, file)
+        return at if at >= 0 else file.size
+
+    def has(self, position: int, file: LogFile | None) -> bool:
+        """True if a position, an offset in `file` if there is one, is in the rows."""
+        if not self.rows or (file is not None and file is not self.file):
+            return False
+        row = self.rows[index_of(self.rows, position)]
+        return row.start <= position < row.end and (file is None or row.end < LIVE)
+
+    async def _locate(self, row: LogRow, file: LogFile) -> int:
+        """Returns the offset in the file after a row of the engine; -1 if it is unknown. Raises `OSError`."""
+        return await in_daemon_thread(file.locate, row.text, self._end - row.end)
+
+    def _forget_file(self) -> None:
+        """Leaves out the rows of the file that was open."""
+        kept = [row._replace(start=max(row.start, LIVE)) for row in self._live if row.end > LIVE]
+        self._live[:] = kept
+        self._mark_missing()
+
+
+def _lacks_lines(newer: Sequence[LogRow], end: int) -> bool:
+    """True if lines after a position have been dropped since."""
+    return newer[0].gap and newer[0].start < end
+
+
+def _gap(missing: int, end: int, what: str, prefix: str = "") -> LogRow:
+    return LogRow(f"… {missing:,} {what}", end - missing, end, missing, gap=True, prefix=prefix)
