@@ -17,6 +17,7 @@ from gmg_tui.session import worker_log
 from gmg_tui.session.client import Source
 from gmg_tui.ui import keys, terminal
 from gmg_tui.ui.header import header_rows
+from gmg_tui.ui.log.source import LogSource
 from gmg_tui.ui.pane.pane import Pane
 from gmg_tui.ui.rows import KeysFooter, Lines, is_seen
 from gmg_tui.ui.session_app import SessionApp
@@ -299,7 +300,7 @@ class MainScreen(TrueSizeScreen[None]):
         name, ranks = self._view.log
         source = self.log_view.source
         if (source.name, source.ranks) != (name, ranks):
-            self.log_view.open(name, ranks, self._log_path)
+            self.log_view.open(LogSource(name, ranks, self._log_path))
             slots = ranks or ((name,) if name else ())
             self.app.request(lambda: self.app.engine.follow(*slots, tail=LOG_TAIL))
 
@@ -315,7 +316,7 @@ class MainScreen(TrueSizeScreen[None]):
         if self._view.tab is not Tab.LOG:
             await self.action_show_tab(Tab.LOG)
         else:
-            (log.pause if log.following else log.follow)()
+            (log.pause if log.source.following else log.follow)()
 
     def action_go(self, direction: str) -> None:
         """Scroll the pane, or move the cursor of its table."""

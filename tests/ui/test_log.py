@@ -82,7 +82,9 @@ async def test_search_highlights_counts_and_steps_through_matches() -> None:
         await play.sees(pilot)
         assert "match " not in _log(app)[0]
         await press(pilot, "slash", *"step", "enter")
-        count = len(app.main.log_view.matches())
+        found = app.main.log_view.found
+        assert found is not None
+        count = len(found.found)
         await play.sees(pilot, f"of {count}")
         await press(pilot, "N", "N")
         await play.sees(pilot, f"match {count - 2} of {count}")

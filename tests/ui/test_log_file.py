@@ -16,8 +16,9 @@ from gmg_tui.scripts.genesis.output.line_patterns import is_mere
 from gmg_tui.session.protocol import Lines
 from gmg_tui.ui.log import file as log_files
 from gmg_tui.ui.log import source as log_sources
-from gmg_tui.ui.log.file import FileSearch, LogFile
+from gmg_tui.ui.log.file import LogFile
 from gmg_tui.ui.log.rows import LogRow, Query, fold, join
+from gmg_tui.ui.log.source import LogSource, Search
 from tests.ui import play
 from tests.ui.play import FakedApp, press
 from tests.ui.sessions import fps_line
@@ -38,8 +39,9 @@ def _texts(rows: list[LogRow]) -> list[str]:
 
 
 async def _found(file: LogFile, text: str) -> list[int]:
-    search = FileSearch(file, Query(text))
-    await search.run(lambda: None)
+    search = Search(Query(text), file, ())
+    while search.running:
+        await search.step()
     return search.found
 
 
@@ -97,7 +99,7 @@ def test_long_lines_and_overwritten_ones_are_shown_as_on_a_terminal(tmp_path: Pa
 async def test_a_search_finds_what_is_shown_across_blocks_colours_and_bad_bytes_and_far_into_long_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_files, "_CHUNK_BYTES", 10_000)
+    monkeypatch.setattr(log_sources, "_SEARCHED_BYTES", 10_000)
     lines = [f"step {number}".encode() for number in range(20_000)]
     lines[3] = b"bad \xff NEEDLE"
     lines[900] = b"\x1b[1mnee\x1b[0mdle"
@@ -107,7 +109,7 @@ async def test_a_search_finds_what_is_shown_across_blocks_colours_and_bad_bytes_
     lines[-1] = b"needle"
     file = _file(tmp_path, b"\n".join(lines))
     starts = [len(b"\n".join(lines[:number])) + 1 for number in (3, 900, 7000, len(lines) - 1)]
-    assert await _found(file, "needle") == starts[::-1]
+    assert await _found(file, "needle") == [file.after(start, 1)[0].position for start in starts[::-1]]
     assert len(await _found(file, "Running at")) == 1
     row = next(row for row in file.around(starts[2], 5, Query("needle")) if row.start == starts[2])
     assert "needle" in row.shown
@@ -172,7 +174,7 @@ async def test_home_and_paging_reach_every_line_of_the_file_and_the_end_follows_
         await press(pilot, "home")
         await play.sees(pilot, "line 0 ", "paused at ")
         seen = set[int]()
-        while not app.main.log_view.following:
+        while not app.main.log_view.source.following:
             seen |= _numbers(app)
             await press(pilot, "pagedown")
             await play.until(pilot, lambda: app.main.log_view._loading is None)
@@ -228,3 +230,16 @@ async def test_a_log_without_a_readable_file_is_searched_as_far_as_it_is_known(t
         await play.sees(pilot, "match 1 of 1")
         await press(pilot, "home")
         await play.sees(pilot, "earlier lines")
+
+
+async def test_a_search_goes_on_in_the_log_of_another_worker(tmp_path: Path) -> None:
+    app = _app(tmp_path, ["needle", *(f"line {number}" for number in range(3000))])
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "line 2999")
+        await press(pilot, "slash", *"needle", "enter")
+        await play.sees(pilot, "match 1 of 1")
+        app.main.log_view.open(LogSource("gpu0", path=lambda: tmp_path / "logs/gpu0.log"))
+        app.engine.push(Lines("gpu0", 3000, ("later",)))
+        await play.sees(pilot, "following", "/needle", "later")
+        await press(pilot, "n")
+        await play.sees(pilot, "match 1 of 1", "paused")

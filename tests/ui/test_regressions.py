@@ -10,6 +10,7 @@ import pytest
 
 from gmg_tui.model import Fps
 from gmg_tui.session.protocol import Lines
+from gmg_tui.ui.log.source import LogSource
 from gmg_tui.ui.slots import History, SlotView
 from gmg_tui.ui.terminal import run_pager
 from tests.patience import LONG_S
@@ -53,7 +54,7 @@ async def test_a_line_in_transit_does_not_replace_the_log() -> None:
     async with app.run_test(size=WIDE) as pilot:
         await play.sees(pilot, "400 lines")
         log = app.main.log_view
-        log.open("gpu0")
+        log.open(LogSource("gpu0"))
         log.add_lines(Lines("gpu0", 400, ("under way",)))
         log.add_lines(Lines("gpu0", 0, tuple(f"line {number}" for number in range(401))))
         assert len(log.source.rows) == log.source.printed == 401

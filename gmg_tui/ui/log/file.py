@@ -1,4 +1,4 @@
-"""A log file as rows: those before and after an offset, and the search through all of it.
+"""A log file as rows: those before and after an offset, and those that match a search.
 
 Offsets stay valid when the file is replaced, since the old file remains open, and a file that was truncated just ends
 earlier. Everything here blocks, so it runs in threads; `os.pread` needs no lock.
@@ -6,35 +6,29 @@ earlier. Everything here blocks, so it runs in threads; `os.pread` needs no lock
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.files import open_regular, start_of_last
 from gmg_tui.model.text import MAX_LINE_BYTES, clean, visible
 from gmg_tui.scripts.genesis.output.line_patterns import FPS_ALONE, REPORTED, is_mere
 from gmg_tui.ui.log.rows import MAX_SHOWN, LogRow, Query, join
 
-MAX_PAGE_BYTES: Final = 2 << 20
+_PAGE_BYTES: Final = 1 << 21
 """Bytes read for one page; a longer run of progress continues on the next page."""
-MAX_MATCHES: Final = 100_000
-"""A search stops after this many."""
 _BLOCK_BYTES: Final = 1 << 16
 _LINE_BYTES: Final = 1 << 16
 """Only the beginning and the end of a longer line are kept in memory."""
-_CHUNK_BYTES: Final = 2 << 20
-"""Bytes searched between two reports of the progress."""
+_PART_BYTES: Final = 1 << 20
 _OVERLAP_BYTES: Final = 4096
 """Overlap of two parts of a long line, so that a match is whole in one of them."""
 _NEARBY_LINES: Final = 500
-_REPORT_S: Final = 0.1
-"""Seconds between two reports of a search's progress."""
-_WORD: Final = re.compile(r"[A-Za-z0-9]+")
 _MAYBE_PROGRESS: Final = re.compile(rb"%\||Running at |" + REPORTED.encode())
 
 
@@ -67,27 +61,16 @@ class _Line(NamedTuple):
         )
 
 
-class _Run(NamedTuple):
-    """A line, or consecutive progress lines."""
-
-    start: int
-    newest: _Line
-    lines: int
-    progress: bool
-
-    def row(self) -> LogRow:
-        return LogRow(self.newest.text, self.start, self.newest.end, self.lines, self.progress)
-
-
-def _runs(lines: Iterable[_Line]) -> list[_Run]:
-    runs = list[_Run]()
-    for line in lines:
-        progress = line.is_progress
-        if progress and runs and runs[-1].progress:
-            runs[-1] = _Run(runs[-1].start, line, runs[-1].lines + 1, progress)
+def _rows(lines: Iterable[_Line]) -> list[LogRow]:
+    """Returns lines as rows; of consecutive progress lines only the newest is made into text."""
+    rows = list[LogRow]()
+    for progress, group in groupby(lines, attrgetter("is_progress")):
+        run = [*group]
+        if progress:
+            rows.append(LogRow(run[-1].text, run[0].start, run[-1].end, len(run), progress=True))
         else:
-            runs.append(_Run(line.start, line, 1, progress))
-    return runs
+            rows += [LogRow(line.text, line.start, line.end) for line in run]
+    return rows
 
 
 class LogFile:
@@ -113,56 +96,58 @@ class LogFile:
         end, size = min(end, self.size), _BLOCK_BYTES
         while True:
             start = self.start_of_line(end - size)
-            runs = _runs(self.lines(start, end))
-            if len(runs) > count or start == 0 or size >= MAX_PAGE_BYTES:
-                return [run.row() for run in runs[-count:]]
-            size *= 4
+            rows = self.rows(start, end)
+            if len(rows) > count or start == 0 or size >= _PAGE_BYTES:
+                return rows[-count:]
+            size = min(8 * size, _PAGE_BYTES)
 
     def after(self, start: int, count: int) -> list[LogRow]:
         """Returns the first `count` rows from the line at `start`."""
         start, size = self.start_of_line(start), _BLOCK_BYTES
         while True:
-            runs = _runs(self.lines(start, start + size))
-            if len(runs) > count or start + size >= self.size or size >= MAX_PAGE_BYTES:
-                return [run.row() for run in runs[:count]]
-            size *= 4
+            rows = self.rows(start, start + size)
+            if len(rows) > count or start + size >= self.size or size >= _PAGE_BYTES:
+                return rows[:count]
+            size = min(8 * size, _PAGE_BYTES)
 
     def around(self, offset: int, count: int, query: Query) -> list[LogRow]:
         """Returns `count` rows before and after the line at `offset`; a match of `query` in it is among what is shown."""
         offset = self.start_of_line(min(offset, self.size))
         below = self.after(offset, count)
-        if below and query.text and not query.marks(below[0]):
-            line = next(self.lines(offset, offset + 1))
-            hidden = next(self.hidden_matches(line, query), None)
-            if hidden is not None:
-                below[0] = below[0]._replace(text=clean(f"… {hidden} …".encode()))
+        if below and query.text and not query.marks(below[0]) and (text := self.hidden_match(below[0], query)):
+            below[0] = below[0]._replace(text=clean(f"… {text} …".encode()))
         return join(self.before(offset, count), below)
 
     def locate(self, text: str, lines: int) -> int:
         """Returns the offset after the line `text`, followed by about that number of `lines`; -1 if it is not found."""
         start, end = (start_of_last(self._file, max(0, lines + near)) for near in (_NEARBY_LINES, -_NEARBY_LINES))
-        nearby = [*self.lines(start, end)]
+        nearby = [*self._lines(start, end)]
         below = len(nearby) + max(0, lines - _NEARBY_LINES)
         found = [(abs(below - number - lines), line.end) for number, line in enumerate(nearby, 1) if line.text == text]
         return min(found, default=(0, -1))[1]
 
-    def hidden_matches(self, line: _Line, query: Query) -> Iterator[str]:
-        """Yields the surroundings of matches in a line that is not shown whole."""
-        if len(line.raw) <= MAX_SHOWN or (not line.tail and len(line.text) <= MAX_SHOWN):
-            return
-        if b"\r" in line.raw or b"\r" in line.tail:
-            texts: Iterator[bytes] = iter([line.displayed])
-        else:
-            texts = self.parts(line.start, line.end, _LINE_BYTES)
-        for raw in texts:
-            text = visible(raw).decode(errors="replace")
-            if found := query.pattern.search(text):
-                yield text[max(0, found.start() - MAX_SHOWN // 3) : found.start() + MAX_SHOWN // 3]
+    def rows(self, start: int, stop: int) -> list[LogRow]:
+        """Returns the rows of the lines that begin between `start`, the start of a line, and `stop`."""
+        return _rows(self._lines(start, stop))
 
-    def parts(self, start: int, end: int, size: int) -> Iterator[bytes]:
+    def may_match(self, query: Query, start: int, end: int) -> bool:
+        """False if nothing between two offsets matches: cheap, for gigabytes."""
+        parts = (part.lower() for part in self._parts(start, end))
+        return any(query.raw.search(part) is not None or b"\b" in part for part in parts)
+
+    def hidden_match(self, row: LogRow, query: Query) -> str:
+        """Returns the surroundings of the first match in a line that is not shown whole; empty if there is none."""
+        if len(row.text) > MAX_SHOWN:
+            for raw in self._parts(row.start, row.end):
+                text = row.text if b"\r" in raw else visible(raw).decode(errors="replace")
+                if found := query.pattern.search(text):
+                    return text[max(0, found.start() - MAX_SHOWN // 3) : found.start() + MAX_SHOWN // 3]
+        return ""
+
+    def _parts(self, start: int, end: int) -> Iterator[bytes]:
         """Yields the bytes between two offsets in parts that overlap."""
-        for at in range(start, end, size):
-            yield os.pread(self._file, min(size + _OVERLAP_BYTES, end - at), at)
+        for at in range(start, end, _PART_BYTES):
+            yield os.pread(self._file, min(_PART_BYTES + _OVERLAP_BYTES, end - at), at)
 
     def start_of_line(self, offset: int) -> int:
         """Returns the start of the line that contains `offset`, which it is if a line starts there."""
@@ -173,7 +158,7 @@ class LogFile:
             offset = begin
         return 0
 
-    def lines(self, start: int, stop: int) -> Iterator[_Line]:
+    def _lines(self, start: int, stop: int) -> Iterator[_Line]:
         """Yields the lines that begin between `start`, the start of a line, and `stop`; the last may be unfinished."""
         at, raw, tail = start, b"", b""
         while start < stop and (block := os.pread(self._file, _BLOCK_BYTES, at)):
@@ -195,81 +180,3 @@ def _joined(raw: bytes, tail: bytes, more: bytes) -> tuple[bytes, bytes]:
     if len(raw) + len(more) <= _LINE_BYTES and not tail:
         return raw + more, b""
     return (raw + more)[:_LINE_BYTES], ((tail or raw) + more)[-MAX_LINE_BYTES:]
-
-
-class FileSearch:
-    """The matches of a query in a log file.
-
-    Attributes:
-        file: The file searched.
-        found: Offsets of the lines that match, the last first; of consecutive progress lines only the newest counts.
-        running: True until the beginning of the file, or the limit of matches, is reached.
-    """
-
-    def __init__(self, file: LogFile, query: Query) -> None:
-        self.file = file
-        self.found: list[int] = []
-        self.running = True
-        self._query = query
-        letters = max(_WORD.findall(query.text), key=len, default="").lower()
-        parts = (f"{letters[:cut]}\x1b" for cut in range(1, len(letters)))
-        self._word = re.compile("|".join([letters, *parts, "\b"]).encode())
-        """Found in each matching line: a word, or a part of it before a colour, or a backspace."""
-        self._size = self._at = file.size
-        self._stopped = False
-
-    @property
-    def is_full(self) -> bool:
-        """True if there are more matches than are collected."""
-        return len(self.found) >= MAX_MATCHES
-
-    @property
-    def searched_pct(self) -> int:
-        """Percent of the file searched."""
-        return 100 if not self._size else int(100 * (self._size - self._at) / self._size)
-
-    def stop(self) -> None:
-        """Cancels the search."""
-        self._stopped = True
-
-    async def run(self, on_progress: Callable[[], object]) -> None:
-        """Searches from the end to the beginning. Raises `OSError`."""
-        searching = asyncio.ensure_future(in_daemon_thread(self._search))
-        try:
-            while not searching.done():
-                await asyncio.wait({searching}, timeout=_REPORT_S)
-                if not searching.done():
-                    on_progress()
-            await searching
-        finally:
-            self.stop()
-            self.running = False
-
-    async def catch_up(self) -> None:
-        """Searches what has been written since. Raises `OSError`."""
-        start, self._size = self._size, self.file.size
-        if start < self._size:
-            start = self.file.start_of_line(start)
-            newer = await in_daemon_thread(lambda: self._matches(start, self._size))
-            self.found[:0] = [offset for offset in newer if not self.found or offset > self.found[0]]
-
-    def _search(self) -> None:
-        while self._at > 0 and not self._stopped and not self.is_full:
-            start = self.file.start_of_line(self._at - _CHUNK_BYTES)
-            self.found += self._matches(start, self._at)
-            self._at = start
-
-    def _matches(self, start: int, end: int) -> list[int]:
-        """Returns the matches between two starts of lines, the last first."""
-        if not any(self._word.search(part.lower()) for part in self.file.parts(start, end, _CHUNK_BYTES)):
-            return []
-        runs = _runs(self.file.lines(start, end))
-        following = next(self.file.lines(end, end + 1), None)
-        if runs and runs[-1].progress and following is not None and following.is_progress:
-            runs.pop()
-        return [run.newest.start for run in reversed(runs) if self._is_match(run)]
-
-    def _is_match(self, run: _Run) -> bool:
-        if self._query.pattern.search(run.row().shown):
-            return True
-        return next(self.file.hidden_matches(run.newest, self._query), None) is not None

@@ -19,6 +19,7 @@ MAX_SHOWN: Final = 610
 """Characters of a line that are shown."""
 LIVE: Final = 1 << 60
 """Position of the first line of the engine; lower positions are offsets in the log file."""
+_WORD: Final = re.compile(r"[A-Za-z0-9]+")
 _STYLES: Final = {Severity.NONE: "text", Severity.WARNING: "warn", Severity.ERROR: "error"}
 
 
@@ -38,6 +39,11 @@ class LogRow(NamedTuple):
     """True if it marks skipped lines."""
     prefix: str = ""
     """The rank that printed it, in the log of a group."""
+
+    @property
+    def position(self) -> int:
+        """A position in its newest line, which stays valid when rows are folded."""
+        return self.end - 1
 
     @property
     def shown(self) -> str:
@@ -79,11 +85,18 @@ def index_of(rows: Sequence[LogRow], position: int) -> int:
 
 
 class Query:
-    """A text to search for, ignoring case; an empty one matches nothing."""
+    """A text to search for, ignoring case; an empty one matches nothing.
+
+    Attributes:
+        pattern: Found in the text of matching rows.
+        raw: Found in all matching lines without backspaces, in lower case: a word, or its beginning before a colour.
+    """
 
     def __init__(self, text: str = "") -> None:
         self.text = text
         self.pattern = re.compile(re.escape(text) if text else r"(?!)", re.IGNORECASE)
+        word = max(_WORD.findall(text), key=len, default="").lower()
+        self.raw = re.compile("|".join([word, *(f"{word[:cut]}\x1b" for cut in range(1, len(word)))]).encode())
 
     def marks(self, row: LogRow) -> list[tuple[int, int]]:
         """Returns the start and end of each match in the row as shown."""

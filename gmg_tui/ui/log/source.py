@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
+from operator import neg
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -18,6 +21,10 @@ MAX_LIVE_ROWS: Final = 2000
 _SLACK: Final = 1.125
 MAX_ROWS: Final = 4000
 """Rows kept while the log is paused; those at the other end give way to those read from the file."""
+MAX_MATCHES: Final = 100_000
+"""A search stops after this many."""
+_SEARCHED_BYTES: Final = 4 << 20
+"""Bytes searched at once."""
 _PAGE_ROWS: Final = 500
 """Rows read from the file at once."""
 NO_RANKS: Final[Mapping[str, int]] = MappingProxyType({})
@@ -112,7 +119,7 @@ class LogSource:
 
     def pause(self) -> None:
         """Keeps the rows as they are until `follow`."""
-        if self.following:
+        if self.following and self.rows:
             self.rows = [*self._live]
 
     def follow(self) -> None:
@@ -120,19 +127,22 @@ class LogSource:
         self.rows = self._live
 
     def catch_up(self) -> None:
-        """Adds the lines that have arrived since the last row, unless some of them are only in the file."""
-        newer = self._newer()
-        if newer and not _lacks_lines(newer, self._last_end) and len(self.rows) < MAX_ROWS:
+        """Adds the lines that have arrived since the last row, up to the first that the engine skipped."""
+        newer = [*takewhile(lambda row: not row.gap, self._newer())]
+        if newer and len(self.rows) < MAX_ROWS:
             self.rows = join(self.rows, newer)
 
-    @property
-    def _last_end(self) -> int:
-        return self.rows[-1].end if self.rows else LIVE
-
     def _newer(self) -> list[LogRow]:
-        """Returns the rows of the engine that are newer than the last row, unless that is one of the file."""
-        end = self._last_end
-        return [] if self.following or end < LIVE else [row for row in self._live if row.end > end]
+        """Returns the rows of the engine that follow the last row of a paused log."""
+        if self.following or not self.rows or (end := self.rows[-1].end) < LIVE:
+            return []
+        return [row for row in self._live if row.end > end]
+
+    def cut_at_gap(self, index: int) -> None:
+        """Leaves out what precedes the last gap above a row, so that the gap is filled from the file."""
+        gap = next((number for number in range(index, 0, -1) if self.rows[number].gap), 0)
+        if not self.following and gap and self._path() is not None:
+            del self.rows[:gap]
 
     # Lines of the file
 
@@ -175,7 +185,7 @@ class LogSource:
         page, file = self._newer(), self.file
         if last.end < LIVE and file is not None:
             page = await in_daemon_thread(file.after, last.end, _PAGE_ROWS)
-        elif page and _lacks_lines(page, last.end) and (file := await self.open()) is not None:
+        elif page and page[0].gap and (file := await self.open()) is not None:
             at = await self._locate(last, file)
             page = await in_daemon_thread(file.after, at, _PAGE_ROWS) if at >= 0 else page
         if not page or page[-1].end == last.end or rows is not self.rows:
@@ -199,12 +209,12 @@ class LogSource:
         at = row.end if row.end < LIVE else await self._locate(row, file)
         return at if at >= 0 else file.size
 
-    def has(self, position: int, file: LogFile | None) -> bool:
-        """True if a position, an offset in `file` if there is one, is in the rows."""
-        if not self.rows or (file is not None and file is not self.file):
-            return False
-        row = self.rows[index_of(self.rows, position)]
-        return row.start <= position < row.end and (file is None or row.end < LIVE)
+    def index(self, position: int, file: LogFile | None) -> int | None:
+        """Returns the index of the row with a position, which in a `file` is an offset; None if there is none."""
+        if not self.rows or file not in {None, self.file}:
+            return None
+        row = self.rows[index := index_of(self.rows, position)]
+        return index if row.start <= position < row.end and (file is None or row.end < LIVE) else None
 
     async def _locate(self, row: LogRow, file: LogFile) -> int:
         """Returns the offset in the file after a row of the engine; -1 if it is unknown. Raises `OSError`."""
@@ -217,9 +227,73 @@ class LogSource:
         self._mark_missing()
 
 
-def _lacks_lines(newer: Sequence[LogRow], end: int) -> bool:
-    """True if lines after a position have been dropped since."""
-    return newer[0].gap and newer[0].start < end
+class Search:
+    """The matches of a query in a log file, or in some rows if there is none.
+
+    Attributes:
+        found: Positions of the matches, the last first.
+    """
+
+    def __init__(self, query: Query, file: LogFile | None, rows: Sequence[LogRow]) -> None:
+        self.query, self.file = query, file
+        self.found = self._matches(rows) if file is None else []
+        self._size = self._left = file.size if file is not None else 0
+
+    @property
+    def is_full(self) -> bool:
+        """True if there are more matches than are collected."""
+        return len(self.found) >= MAX_MATCHES
+
+    @property
+    def running(self) -> bool:
+        """True if there is more to search."""
+        return self._left > 0 and not self.is_full
+
+    @property
+    def searched_pct(self) -> int:
+        """Percent of the file searched."""
+        return 100 - 100 * self._left // max(1, self._size)
+
+    async def step(self) -> None:
+        """Searches the next part of the file, from its end to its beginning. Raises `OSError`."""
+        if self.file is not None and self.running:
+            try:
+                start = await in_daemon_thread(self.file.start_of_line, self._left - _SEARCHED_BYTES)
+                self.found += await in_daemon_thread(self._search, self.file, start, self._left)
+                self._left = start
+            except OSError:
+                self._left = 0
+                raise
+
+    async def catch_up(self) -> None:
+        """Searches what has been written since. Raises `OSError`."""
+        if self.file is not None and (size := self.file.size) > self._size:
+            start, self._size = self.file.start_of_line(self._size), size
+            newer = await in_daemon_thread(self._search, self.file, start, size)
+            self.found = [*newer, *(position for position in self.found if position < start)]
+
+    def _search(self, file: LogFile, start: int, end: int) -> list[int]:
+        if not file.may_match(self.query, start, end):
+            return []
+        rows, below = file.rows(start, end), file.after(end, 1)
+        if rows and rows[-1].progress and below and below[0].progress:  # it goes on
+            rows.pop()
+        return self._matches(rows)
+
+    def _matches(self, rows: Sequence[LogRow]) -> list[int]:
+        return [row.position for row in reversed(rows) if self._is_match(row)]
+
+    def _is_match(self, row: LogRow) -> bool:
+        is_shown = self.query.pattern.search(row.shown) is not None
+        return is_shown or (self.file is not None and bool(self.file.hidden_match(row, self.query)))
+
+    def nearest(self, direction: str, origin: int) -> int | None:
+        """Returns the nearest match `up` or `down` from a position, wrapping around; None if there are none."""
+        if not self.found:
+            return None
+        if direction == "up":
+            return self.found[bisect_right(self.found, -origin, key=neg) % len(self.found)]
+        return self.found[bisect_left(self.found, -origin, key=neg) - 1]
 
 
 def _gap(missing: int, end: int, what: str, prefix: str = "") -> LogRow:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from textual import work
@@ -16,12 +15,12 @@ from textual.strip import Strip
 from gmg_tui.model import units
 from gmg_tui.session.protocol import Lines
 from gmg_tui.ui.drawing import SIGNS, WHEEL_ROWS, Piece, Row
-from gmg_tui.ui.log.rows import LogRow, Place, Query, highlighted, index_of, moved, part_of, wrapped
-from gmg_tui.ui.log.source import NO_RANKS, LogSource
+from gmg_tui.ui.log.rows import LIVE, Place, Query, highlighted, index_of, moved, part_of, wrapped
+from gmg_tui.ui.log.source import LogSource, Search
 from gmg_tui.ui.rows import Rows
 
 if TYPE_CHECKING:
-    from gmg_tui.ui.log.file import FileSearch, LogFile
+    from gmg_tui.ui.log.file import LogFile
 
 _UNASKED_PAGES: Final = 32
 """Pages read without a scroll, to fill the view with what precedes a long run of progress."""
@@ -34,6 +33,7 @@ class LogView(Rows):
         empty: The text shown without lines.
         source: The log of a slot or group.
         sought: The text searched for.
+        found: The matches found so far; None without a search.
         match: The position of the current match.
     """
 
@@ -49,21 +49,19 @@ class LogView(Rows):
         self.source = LogSource("")
         self.sought = Query()
         self.match: int | None = None
-        self._search: FileSearch | None = None
-        self._top_end, self._top_part = 0, 0
-        """The `LogRow.end` of the first visible row, and the index of its first visible piece."""
+        self.found: Search | None = None
+        self._top_position, self._top_part = 0, 0
+        """The position of the first visible row, and the index of its first visible piece."""
         self._loading: Callable[[], Awaitable[object]] | None = None
         self._pages_left = _UNASKED_PAGES
         self._continued: list[bool] = []
         """For each screen row, whether it continues the line above."""
 
-    def open(
-        self, name: str, ranks: Mapping[str, int] = NO_RANKS, path: Callable[[], Path | None] = lambda: None
-    ) -> None:
-        """Shows the log of the slot `name`, or of a group's `ranks`; `path` returns the path of its file."""
-        self._stop_search()
-        self.source = LogSource(name, ranks, path)
-        self._top_end, self._top_part, self.match, self._loading = 0, 0, None, None
+    def open(self, source: LogSource) -> None:
+        """Shows another log."""
+        self.workers.cancel_group(self, "search")
+        self.source = source
+        self._top_position, self._top_part, self.found, self.match, self._loading = 0, 0, None, None, None
         self._pages_left = _UNASKED_PAGES
         self.update_rows()
 
@@ -77,16 +75,6 @@ class LogView(Rows):
         if is_first:
             self.update_rows()
 
-    @property
-    def rows(self) -> Sequence[LogRow]:
-        """The rows that can be scrolled through without reading the file."""
-        return self.source.rows
-
-    @property
-    def following(self) -> bool:
-        """True if the newest lines are visible; otherwise the visible rows stay."""
-        return self.source.following
-
     # Drawing
 
     def update_rows(self) -> None:
@@ -96,11 +84,11 @@ class LogView(Rows):
 
     def make_rows(self, width: int, height: int) -> list[Row]:
         """Returns the visible lines."""
-        rows, match = self.rows, self._match_index
+        rows, match = self.source.rows, self._match_index
         if not rows:
             return [Row(width).add(f" {self.empty}", "dim")]
         lowest = self._moved(Place(len(rows), 0), -self._page)
-        top = lowest if self.following else min(self._top, lowest)
+        top = lowest if self.source.following else min(self._top, lowest)
         self._place_top(top)
         lines, continued = list[Row](), list[bool]()
         for index in range(top.row, len(rows)):
@@ -120,33 +108,35 @@ class LogView(Rows):
         name, ranks = self.source.name, self.source.ranks
         if not name:
             return []
-        state = ("following", "ok") if self.following else (self._paused_text(), "warn")
+        state = ("following", "ok") if self.source.following else (self._paused_text(), "warn")
         title = (f"{name} log, {len(ranks)} ranks" if ranks else f"{name} log", "title")
         if self.sought.text:
             return [(self._search_text(), "strong"), state, title]
         count = (units.count(self.source.printed, "line"), "dim")
-        return [count, title, state] if self.following else [state, count, title]
+        return [count, title, state] if self.source.following else [state, count, title]
 
     def _paused_text(self) -> str:
-        if not self.rows:
+        if not self.source.rows:
             return "paused"
-        last, file = min(self._bottom, len(self.rows)) - 1, self.source.file
+        last, file = min(self._bottom, len(self.source.rows)) - 1, self.source.file
         below = self.source.lines_below(last)
         if below is None and file is not None:
-            return f"paused at {100 * self.rows[last].end / max(file.size, 1):.0f} % of {units.size(file.size)}"
+            return f"paused at {100 * self.source.rows[last].end / max(file.size, 1):.0f} % of {units.size(file.size)}"
         return f"paused, {units.count(below, 'line')} below {SIGNS.down}" if below else "paused"
 
     def _search_text(self) -> str:
         """Returns which match is shown of how many, and the progress of the search."""
-        matches, search = self.matches(), self._search
-        progress = f"searching, {search.searched_pct} %" if search is not None and search.running else ""
-        if not matches and search is None and self.source.has_above:
-            return f"no match in the newest {units.count(self.source.printed - self.rows[0].lines, 'line')}"
-        if not matches:
-            return progress or "no match"
-        number = f"{matches.index(self.match) + 1:,}" if self.match in matches else SIGNS.ellipsis
-        more = "+" if search is not None and search.is_full else ""
-        return f"match {number} of {len(matches):,}{more}{', ' if progress else ''}{progress}"
+        source, found = self.source, self.found
+        if found is None:
+            return f"/{self.sought.text}"
+        progress = f"searching, {found.searched_pct} %" if found.running else ""
+        if not found.found:
+            if found.file is not None or not source.has_above:
+                return progress or "no match"
+            return f"no match in the newest {units.count(source.printed - source.rows[0].lines, 'line')}"
+        count, more = len(found.found), "+" if found.is_full else ""
+        number = f"{count - found.found.index(self.match):,}" if self.match in found.found else SIGNS.ellipsis
+        return f"match {number} of {count:,}{more}{', ' if progress else ''}{progress}"
 
     # Selection
 
@@ -171,14 +161,14 @@ class LogView(Rows):
 
     def selection_updated(self, selection: Selection | None) -> None:
         """Pauses: selected rows must not move."""
-        if selection is not None and self.following:
+        if selection is not None and self.source.following:
             self.pause()
         super().selection_updated(selection)
 
     @property
     def line(self) -> str:
         """The line of the current match, or else the newest visible one; empty if there is none."""
-        rows, match = self.rows, self._match_index
+        rows, match = self.source.rows, self._match_index
         if match is not None:
             return rows[match].text
         return next((row.text for row in reversed(rows[: self._bottom]) if not row.gap), "")
@@ -190,16 +180,17 @@ class LogView(Rows):
         return max(0, self.size.height)
 
     def _moved(self, place: Place, count: int) -> Place:
-        return moved(self.rows, self.size.width, place, count)
+        return moved(self.source.rows, self.size.width, place, count)
 
     @property
     def _top(self) -> Place:
         """The first visible row, which stays the same when rows are added or dropped."""
-        return Place(index_of(self.rows, self._top_end - 1), self._top_part)
+        return Place(index_of(self.source.rows, self._top_position), self._top_part)
 
     def _place_top(self, place: Place) -> None:
-        if self.rows:
-            self._top_end, self._top_part = self.rows[min(place.row, len(self.rows) - 1)].end, place.part
+        if self.source.rows:
+            row = self.source.rows[min(place.row, len(self.source.rows) - 1)]
+            self._top_position, self._top_part = row.position, place.part
 
     @property
     def _bottom(self) -> int:
@@ -209,7 +200,7 @@ class LogView(Rows):
 
     def follow(self) -> None:
         """Shows the newest lines from now on."""
-        if not self.following:
+        if not self.source.following:
             self.source.follow()
             self._pages_left = _UNASKED_PAGES
         self.match = None
@@ -226,30 +217,30 @@ class LogView(Rows):
         self.source.pause()
         self.source.catch_up()
         self._place_top(self._moved(self._top, count))
-        if count > 0 and self._moved(self._top, self._page).row >= len(self.rows):
+        if count > 0 and self._moved(self._top, self._page).row >= len(self.source.rows):
             if self.source.has_below:
                 self._load(self._load_below)
             else:
                 self.follow()
-        elif count < 0 and self._top.row == 0 and self.source.has_above:
-            self._load(self._load_above)
+        elif count < 0:
+            self.source.cut_at_gap(min(self._bottom, len(self.source.rows)) - 1)
+            if self._top.row == 0 and self.source.has_above:
+                self._load(self._load_above)
         self.update_rows()
 
     def go(self, direction: str) -> None:
-        """Scrolls by a page `up` or `down`, or to the first (`home`) or last row (`end`)."""
-        match direction:
-            case "end":
-                self.follow()
-            case "home":
-                self.pause()
-                self._place_top(Place(0, 0))
-                if self.source.has_above:
-                    self._load(partial(self._jump, 0), replaces=True)
-                self.update_rows()
-            case "line-up" | "line-down":
-                self.scroll_lines(1 if direction == "line-down" else -1)
-            case _:
-                self.scroll_lines((self._page - 1) * (1 if direction == "down" else -1))
+        """Scrolls a line or a page, or to the first (`home`) or last row (`end`)."""
+        page = self._page - 1
+        if direction == "end":
+            self.follow()
+        elif direction != "home":
+            self.scroll_lines({"line-up": -1, "line-down": 1, "up": -page, "down": page}[direction])
+        else:
+            self.pause()
+            self._place_top(Place(0, 0))
+            if self.source.has_above:
+                self._load(partial(self._jump, 0), replaces=True)
+            self.update_rows()
 
     def wheel(self, steps: int) -> None:
         """Scrolls."""
@@ -265,14 +256,18 @@ class LogView(Rows):
 
     @work(group="log", exclusive=True)
     async def _finish(self, read: Callable[[], Awaitable[object]]) -> None:
-        try:
+        with self._errors_shown():
             await read()
+        if self._loading is read:
+            self._loading = None
+        self.update_rows()
+
+    @contextmanager
+    def _errors_shown(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             self.notify(f"The log file cannot be read: {error.strerror}.", markup=False)
-        finally:
-            if self._loading is read:
-                self._loading = None
-        self.update_rows()
 
     async def _load_above(self) -> None:
         """Reads what precedes the first row, and scrolls up by a row."""
@@ -299,7 +294,7 @@ class LogView(Rows):
 
     def _show(self, position: int, *, above: int) -> None:
         """Scrolls to the first match in the row with a position, or else to the row, below `above` others."""
-        row = self.rows[index := index_of(self.rows, position)]
+        row = self.source.rows[index := index_of(self.source.rows, position)]
         part = part_of(row, self.size.width, self.sought.marks(row))
         self._place_top(self._moved(Place(index, part), -above))
 
@@ -308,100 +303,65 @@ class LogView(Rows):
     @property
     def _match_index(self) -> int | None:
         """The index of the row with the current match; None if it is not among the rows."""
-        file = self._search.file if self._search is not None else None
-        if self.match is None or not self.source.has(self.match, file):
+        if self.match is None or self.found is None:
             return None
-        return index_of(self.rows, self.match)
-
-    def matches(self) -> list[int]:
-        """Returns the positions of all matches, ascending: in the file, or else in the rows."""
-        if self._search is not None:
-            return self._search.found[::-1]
-        return [row.start for row in self.rows if self.sought.marks(row)]
+        return self.source.index(self.match, self.found.file)
 
     def search(self, text: str) -> None:
         """Searches from the newest visible row upwards; an empty text ends the search and follows again."""
-        self._stop_search()
-        self.sought, self.match = Query(text), None
+        self.workers.cancel_group(self, "search")
+        self.sought, self.found, self.match = Query(text), None, None
         if text:
-            self._start_search(self.sought)
+            self._search(self.sought)
         else:
             self.follow()
         self.screen.refresh_bindings()  # `esc` ends the search
 
     @work(group="search", exclusive=True)
-    async def _start_search(self, query: Query) -> None:
-        """Searches the file, or what the engine has sent if there is none."""
-        try:
-            file, rows = await self.source.open(), self.rows[: self._bottom]
-            if query is not self.sought:
-                return
-            if file is None or not file.size:
-                self._visit(_next(self.matches(), "up", rows[-1].end if rows else 0))
-                return
-            origin = file.size if self.following or not rows else await self.source.offset_of(rows[-1], file)
-            from gmg_tui.ui.log.file import FileSearch  # the first frame needs none
+    async def _search(self, query: Query) -> None:
+        """Visits the first match above the newest visible row, or below it if there is none above."""
+        with self._errors_shown():
+            source, rows, origin = self.source, self.source.rows[: self._bottom], 2 * LIVE
+            if (file := await source.open()) is not None and not file.size:
+                file = None
+            if not source.following and rows:
+                origin = await source.offset_of(rows[-1], file) if file is not None else rows[-1].end
+            self.found = found = Search(query, file, source.rows)
+            while True:
+                if self.match is None and found.found and (found.found[-1] < origin or not found.running):
+                    self._visit(found.nearest("up", origin))
+                self.update_rows()
+                if not found.running:
+                    return
+                await found.step()
 
-            self._search = search = FileSearch(file, query)
-            await search.run(lambda: self._show_progress(search, origin))
-            self._show_progress(search, origin)
-        except OSError as error:
-            self.notify(f"The log file cannot be searched: {error.strerror}.", markup=False)
-
-    def _show_progress(self, search: FileSearch, origin: int) -> None:
-        """Visits the first match above the origin, or below it if there is none above."""
-        if search is not self._search:
-            search.stop()
-        elif self.match is None and search.found and (search.found[-1] < origin or not search.running):
-            self._visit(_next(self.matches(), "up", origin))
-        else:
-            self.update_rows()
-
-    def _stop_search(self) -> None:
-        if self._search is not None:
-            self._search.stop()
-        self._search = None
-
-    def search_next(self, direction: str) -> None:
-        """Goes to the next match `up` or `down`."""
-        search, matches = self._search, self.matches()
-        if not self.sought.text or not matches:
+    @work
+    async def search_next(self, direction: str) -> None:
+        """Goes to the next match `up` or `down`; below the newest to one written since, or else to the first."""
+        found, origin = self.found, self.match
+        if self.sought.text and found is None:  # another log is shown since
+            self._search(self.sought)
+        if found is None or not found.found:
             return
-        is_last = self.match == matches[-1 if direction == "down" else 0]
-        if search is not None and search.running and is_last and direction == "up":
-            return  # more may be found
-        if search is not None and not search.running and is_last and direction == "down":
-            self._catch_up(search)
-            return
-        origin = self.match
         if origin is None:
-            origin = self.rows[self._top.row].start if self.rows else 0
-        self._visit(_next(matches, direction, origin))
-
-    @work(group="search", exclusive=True)
-    async def _catch_up(self, search: FileSearch) -> None:
-        """Goes on to a match that was written since the search, or to the first one."""
-        await search.catch_up()
-        if search is self._search and self.match is not None:
-            self._visit(_next(self.matches(), "down", self.match))
+            origin = self.source.rows[self._top.row].position if self.source.rows else 0
+        if direction == "up" and origin == found.found[-1] and found.running:
+            return  # more may be found
+        if direction == "down" and origin == found.found[0] and not found.running:
+            with self._errors_shown():
+                await found.catch_up()
+        if found is self.found:
+            self._visit(found.nearest(direction, origin))
 
     def _visit(self, match: int | None) -> None:
         """Makes a match the current one, and shows it."""
-        self.match, index = match, None
-        if match is not None and (index := self._match_index) is not None and self.sought.marks(self.rows[index]):
-            self.pause()
-            row = self.rows[index]
+        self.match = match
+        index, file = self._match_index, self.found.file if self.found is not None else None
+        if index is not None and self.sought.marks(row := self.source.rows[index]):
+            self.source.pause()
             place = Place(index, part_of(row, self.size.width, self.sought.marks(row)))
             if not self._top <= place < self._moved(self._top, self._page):
-                self._show(match, above=self._page // 2)
-        elif match is not None and self._search is not None:
-            self._load(partial(self._jump, match, self._search.file), replaces=True)
+                self._show(row.position, above=self._page // 2)
+        elif match is not None and file is not None:
+            self._load(partial(self._jump, match, file), replaces=True)
         self.update_rows()
-
-
-def _next(matches: Sequence[int], direction: str, origin: int) -> int | None:
-    """Returns the nearest match above or below the origin, wrapping around; None if there are none."""
-    if not matches:
-        return None
-    number = bisect_right(matches, origin) % len(matches) if direction == "down" else bisect_left(matches, origin) - 1
-    return matches[number]
