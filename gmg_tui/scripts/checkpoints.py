@@ -38,7 +38,7 @@ def before_nan(attempt: Attempt) -> tuple[Checkpoint, ...]:
     nan = next((alert for alert in attempt.alerts if alert.kind == "nan"), None)
     if nan is None:
         return attempt.checkpoints
-    sound = [each for each in attempt.checkpoints if each.saved < nan.since]
+    sound = [each for each in attempt.checkpoints if each.saved <= nan.since]
     if not any(each.saved >= attempt.started for each in sound):
         sound = [each for each in sound if each.path != attempt.continued_from]
     return tuple(sound)

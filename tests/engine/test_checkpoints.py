@@ -124,6 +124,8 @@ def test_a_checkpoint_that_leads_to_nan_is_not_used_again() -> None:
     more = structs.replace(again, checkpoints=(*saved, Checkpoint("/new.pt", 11.0), Checkpoint("/bad.pt", 12.5)))
     assert [each.path for each in before_nan(more)][-2:] == ["/model_3.pt", "/new.pt"]
     assert before_nan(structs.replace(more, alerts=())) == more.checkpoints
+    same_moment = structs.replace(again, checkpoints=(*saved, Checkpoint("/just.pt", 12.0)))
+    assert before_nan(same_moment)[-1].path == "/just.pt"  # saved before the line was read, to the millisecond
 
 
 async def test_a_restart_by_key_continues_and_without_a_checkpoint_the_arguments_stay(tmp_path: Path) -> None:

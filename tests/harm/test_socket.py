@@ -171,6 +171,7 @@ async def test_many_silent_connections_leave_descriptors_for_clients_and_workers
         with _descriptors(300):
             run = await stack.enter_async_context(running(spec_for(*NEVER, cpu=2)))
         await stack.enter_async_context(_watched(run))
+        await run.until_state("cpu1", WorkerState.RUNNING)
         for attempt in (2, 3):
             crowd = [await asyncio.open_unix_connection(run.spec.socket) for _ in range(500)]
             await run.client.act(Action.RESTART, "cpu1")

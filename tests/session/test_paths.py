@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pwd
+import shutil
 import stat
 import tempfile
 import threading
@@ -78,12 +79,17 @@ def test_two_engines_do_not_run_in_one_folder(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
-def test_a_stranger_cannot_keep_an_engine_from_listening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stranger_cannot_keep_an_engine_from_listening(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o1777)
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     monkeypatch.setattr(tempfile, "tempdir", str(shared))
+    state = tempfile.mkdtemp(prefix="gmg-", dir="/tmp")  # short: a socket's path has room for 107 bytes
+    request.addfinalizer(lambda: shutil.rmtree(state))
+    monkeypatch.setenv("XDG_STATE_HOME", state)
     sessions.create("mine", "sim.py")
     assert sessions.socket_path("mine").parent == shared / f"gmg-tui-{os.getuid()}"
     os.chown(shared / f"gmg-tui-{os.getuid()}", 65534, -1)
