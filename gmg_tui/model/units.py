@@ -96,10 +96,12 @@ def change(pct: float | None) -> str:
 
 
 def energy(joules: float | None) -> str:
-    """Returns energy in watt-hours, as on a bill: `6.2 Wh`, `73 Wh`, `1.4 kWh`."""
+    """Returns energy in watt-hours, as on a bill: `6.2 Wh`, `73 Wh`, `1.4 kWh`; less than a tenth of one in joules."""
     if joules is None:
         return NOT_SUPPORTED
     hours = joules / 3600
+    if hours < 0.1:
+        return f"{joules:.0f} J"
     if hours >= 1000:
         return f"{hours / 1000:.1f} kWh"
     return f"{hours:.0f} Wh" if hours >= 10 else f"{hours:.1f} Wh"

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -50,8 +51,8 @@ _FLAG = "yes"
 """The value of an option that has none."""
 
 
-class Blocks(dict[tuple[str, int | None], list[float]]):
-    """The rates of a session over time, by slot and job, as `Stored.rate_blocks` has them."""
+Blocks = Mapping[tuple[str, int | None], Sequence[float]]
+"""The rates of a session over time, by slot and job, as `Stored.rate_blocks` has them."""
 
 
 class Row(NamedTuple):
@@ -60,10 +61,6 @@ class Row(NamedTuple):
     name: str
     values: tuple[Any, ...]
     """One for each session; None if unknown."""
-
-    def value(self, index: int) -> Any:
-        """Returns the value of a session."""
-        return self.values[index]
 
     def change_pct(self, index: int) -> float | None:
         """Returns the change of a session's rate against the first session's."""
@@ -93,7 +90,8 @@ class Comparison:
         queued = any(data.queued for data in sessions)
         self.unit = "value" if all(data.tuning for data in sessions) else "job" if queued else "slot"
         self.differences = [row for row in _rows(map(_settings, sessions)) if len(set(row.values)) > 1]
-        rates = list(map(_rates, sessions))
+        runs = list(map(_measured, sessions, blocks or [{}] * len(sessions)))
+        rates = [{key: run.rate for key, run in of.items()} for of in runs]
         self.rows = _rows(rates)
         self.totals = [
             sum(of.values()) if of and not data.queued else None for data, of in zip(sessions, rates, strict=True)
@@ -101,9 +99,7 @@ class Comparison:
         self.figures = [row for row in _rows(map(_figures, sessions)) if any(row.values)]
         self.metrics = _rows({of.name: of for of in data.metrics} for data in sessions)
         self.doubts = list(self._doubts())
-        known = blocks or [Blocks()] * len(sessions)
-        first, *others = map(_measured, sessions, known)
-        self.changes = [None if self.doubts else change(first, other) for other in others]
+        self.changes = [None if self.doubts else change(runs[0], other) for other in runs[1:]]
         verdicts = map(self._verdict, sessions[1:], self.changes)
         left_out = (remark for data in sessions for remark in _remarks(data))
         self.remarks = [*self.doubts, *filter(None, verdicts), *left_out]
@@ -146,33 +142,36 @@ class Comparison:
     @property
     def setting_columns(self) -> list[Column[Row]]:
         """The columns of the table of `differences`; a session without any setting keeps its column."""
-        result = [Column[Row]("name", lambda row: row.name, "what differs", priority=100, left=True)]
-        for index, data in enumerate(self.sessions):
-            value = partial(_setting, index)
-            result.append(Column(f"session_{index}", value, data.name, "", str, 90 - index, left=True, limit=32))
-        return result
+        return self._columns(Column("name", lambda row: row.name, "what differs", left=True), _setting, str)
 
     @property
     def rate_columns(self) -> list[Column[Row]]:
         """The columns of the table of `rate_rows`."""
-        result = [Column[Row]("key", lambda row: row.name, self.unit, priority=100, left=True)]
-        for index, data in enumerate(self.sessions):
-            value, change = partial(Row.value, index=index), partial(Row.change_pct, index=index)
-            result.append(Column(f"{data.name}_fps", value, data.name, "", units.fps, 90 - index))
-            if index:
-                result.append(Column(f"{data.name}_change_pct", change, "change", "", units.change, 90 - index))
-        return result
+        return self._columns(Column("key", lambda row: row.name, self.unit, left=True), _value, units.fps, changes=True)
 
     @property
     def figure_columns(self) -> list[Column[Row]]:
         """The columns of the table of `figures`."""
-        result = [Column[Row]("name", lambda row: _TITLES[row.name], "", priority=100, left=True)]
+        named = Column[Row]("name", lambda row: _TITLES[row.name], "", left=True)
+        return self._columns(named, _figure_text, str, changes=True)
+
+    def _columns(
+        self,
+        named: Column[Row],
+        value: Callable[[int, Row], Any],
+        write: Callable[[Any], str],
+        *,
+        changes: bool = False,
+    ) -> list[Column[Row]]:
+        """Returns a column with the rows' names, and for each session its value, with `changes` that against the first."""
+        result, left = [replace(named, priority=100)], not changes
         for index, data in enumerate(self.sessions):
-            text = partial(_figure_text, index)
-            result.append(Column(f"session_{index}", text, data.name, "", str, 90 - index))
-            if index:
-                pct = partial(Row.change_pct, index=index)
-                result.append(Column(f"change_{index}", pct, "change", "", units.change, 90 - index))
+            priority = 90 - index
+            of = partial(value, index)
+            result.append(Column(f"{data.name}_fps", of, data.name, "", write, priority, left=left, limit=32))
+            if changes and index:
+                of = partial(Row.change_pct, index=index)
+                result.append(Column(f"{data.name}_change_pct", of, "change", "", units.change, priority))
         return result
 
     @property
@@ -247,7 +246,7 @@ class Comparison:
 def load(entry: SessionEntry) -> tuple[ReportData, Blocks]:
     """A session, and its rates over time. Raises `StoreError`."""
     with open_store(entry.folder / STORE) as stored:
-        return collect(entry, stored), Blocks(stored.rate_blocks(BLOCK_S))
+        return collect(entry, stored), stored.rate_blocks(BLOCK_S)
 
 
 def _change_json(of: Change | None) -> dict[str, Any]:
@@ -272,6 +271,10 @@ def _of_metric(index: int, value: Callable[[Summary], Any], row: Row) -> Any:
     return None if row.values[index] is None else value(row.values[index])
 
 
+def _value(index: int, row: Row) -> Any:
+    return row.values[index]
+
+
 def _setting(index: int, row: Row) -> str:
     return row.values[index] or units.NOT_KNOWN
 
@@ -285,11 +288,6 @@ def _rows(of: Iterable[Mapping[str, Any]]) -> list[Row]:
 def _key(data: ReportData, job: JobRecord) -> str:
     """Returns the row of a job: its name; in a tuning the value, which another session may measure on another slot."""
     return job.name.partition(",")[0] if data.tuning is not None else job.name
-
-
-def _rates(data: ReportData) -> dict[str, float]:
-    """The rates that can be compared, by slot, job or value."""
-    return {key: of.rate for key, of in _measured(data, Blocks()).items()}
 
 
 def _measured(data: ReportData, blocks: Blocks) -> dict[str, Measured]:

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import islice
+from operator import attrgetter
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,29 +32,20 @@ MAX_LINES = 60
 
 
 class _Point(NamedTuple):
-    """A metric of one process of a job at one moment."""
+    """A metric of one process of a job at one moment: a row of the CSV file, named as its columns."""
 
-    job: JobRecord
+    job: int
+    name: str
     slot: str
     attempt: int
     rank: int
-    name: str
-    time: float
+    metric: str
+    time: str | None
     step: int | None
     value: float
 
 
-_COLUMNS = (
-    Column[_Point]("job", lambda point: point.job.number),
-    Column[_Point]("name", lambda point: point.job.name),
-    Column[_Point]("slot", lambda point: point.slot),
-    Column[_Point]("attempt", lambda point: point.attempt),
-    Column[_Point]("rank", lambda point: point.rank),
-    Column[_Point]("metric", lambda point: point.name),
-    Column[_Point]("time", lambda point: moment(point.time)),
-    Column[_Point]("step", lambda point: point.step),
-    Column[_Point]("value", lambda point: point.value),
-)
+_COLUMNS = [Column[_Point](name, attrgetter(name)) for name in _Point._fields]
 
 
 def csv(jobs: Iterable[JobRecord], stored: Stored, *, raw: bool = False) -> Iterator[bytes]:
@@ -66,7 +58,8 @@ def _points(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[_Point]:
         for ran in stored.curves_of(job.number):
             for name, curve in ran.curves.items():
                 for time, step, value in curve.points:
-                    yield _Point(job, ran.slot, ran.number, ran.rank, name, time, step, value)
+                    at = moment(time)
+                    yield _Point(job.number, job.name, ran.slot, ran.number, ran.rank, name, at, step, value)
 
 
 def charts(jobs: Iterable[JobRecord], stored: Stored, colours: tuple[str, ...]) -> Iterator[Figure]:

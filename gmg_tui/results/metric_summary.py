@@ -44,7 +44,8 @@ class Summary(NamedTuple):
 
 def settings(job: JobRecord) -> object:
     """Returns what is equal for jobs that differ in their seed only."""
-    return job.last.given, tuple(pair for pair in job.values.items() if pair[0] != "seed")
+    given = job.args if job.values else job.last.given  # a sweep's jobs have one command, with their values filled in
+    return given, tuple(pair for pair in job.values.items() if pair[0] != "seed")
 
 
 def summaries(jobs: Iterable[JobRecord], best: Mapping[int, Mapping[str, Point]]) -> list[Summary]:

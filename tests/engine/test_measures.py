@@ -78,6 +78,15 @@ def test_power_of_the_counted_seconds_excludes_building_and_ending() -> None:
     assert Meter().counted_power_w is None
 
 
+def test_power_of_a_few_samples_is_unknown() -> None:
+    meter = Meter()
+    for second in range(4):  # 2 s at 300 W begin between two samples
+        counted = (1.9, min(second, 3.4)) if second > 1 else None
+        energy_j = 9000.0 + 20.0 * min(second, 1.9) + 300.0 * max(0.0, second - 1.9)
+        meter.add(GpuSample("u", energy_j=energy_j), running=True, now=float(second), counted=counted)
+    assert meter.counted_power_w is None
+
+
 def test_workers_on_one_gpu_share_its_power_and_its_energy() -> None:
     alone, meters = Meter(), (Meter(), Meter())
     for second, energy_j in enumerate((5000.0, 5600.0, 6200.0)):

@@ -162,7 +162,10 @@ def test_a_cell_is_shown_literally_and_is_harmless(text: str) -> None:
         (units.clock, {None: "–", 0.4: "00:00:00", 59.9: "00:00:59", 3720: "01:02:00", 183_845: "2d 03:04:05"}),
         (units.size, {None: "–", 0: "0", 1: "1 KiB", 1 << 20: "1 MiB", (1 << 20) - 1: "1 MiB"}),
         (units.size, {(1 << 30) - 1: "1.0 GiB", 1.25 * (1 << 30): "1.2 GiB", 1023.99 * (1 << 30): "1.0 TiB"}),
-        (units.energy, {None: "n/a", 0: "0.0 Wh", 22_400: "6.2 Wh", 263_000: "73 Wh", 5_040_000: "1.4 kWh"}),
+        (
+            units.energy,
+            {None: "n/a", 0: "0 J", 302.4: "302 J", 22_400: "6.2 Wh", 263_000: "73 Wh", 5_040_000: "1.4 kWh"},
+        ),
     ],
 )
 def test_numbers_are_formatted_for_people(write: Callable[[Any], str], texts: dict[float | None, str]) -> None:

@@ -12,6 +12,7 @@ from gmg_tui.model import GpuSample, units
 MEMORY_WAIT_S = 30.0
 """Seconds from the end of an attempt that the next one waits for its memory."""
 
+_MIN_COUNTED_SAMPLES = 5
 _RELEASED_MARGIN_MIB = 64.0
 _RELEASED_MARGIN_SHARE = 0.05
 """Memory that may remain of an attempt that counts as released: drivers round, and other users' use varies."""
@@ -143,6 +144,8 @@ class Meter:
         """When the sample before was taken, monotonic seconds, and `energy_j` then."""
         self._counted: tuple[tuple[float, float], tuple[float, float]] | None = None
         """The same at the first and the last count of environment steps, between two samples."""
+        self._counted_samples = 0
+        """Samples between the two."""
 
     def memory_peak_mib(self, before_mib: float = 0.0) -> float | None:
         """Returns the peak of the attempt's own processes, MiB.
@@ -156,8 +159,11 @@ class Meter:
 
     @property
     def counted_power_w(self) -> float | None:
-        """The mean power between the first and the last count of environment steps; None if unknown."""
-        if self._counted is None:
+        """The mean power between the first and the last count of environment steps.
+
+        None if unknown, or if there are few samples between them: the power between two samples is not known.
+        """
+        if self._counted is None or self._counted_samples < _MIN_COUNTED_SAMPLES:
             return None
         (began, from_j), (ended, to_j) = self._counted
         return (to_j - from_j) / (ended - began) if ended > began else None
@@ -217,6 +223,7 @@ class Meter:
         began = self._counted[0] if self._counted is not None else at(first)
         if self._counted is None or last > then[0]:
             self._counted = began, at(last)
+            self._counted_samples += 1
 
 
 def _greater(first: float | None, second: float | None) -> float | None:

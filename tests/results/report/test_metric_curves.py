@@ -48,10 +48,14 @@ async def test_metrics_over_time_as_csv_and_as_charts(tmp_path: Path) -> None:
 
 
 async def _seeds(name: str, *rewards: list[float]) -> None:
-    """A session with a job for each list of rewards; the jobs have equal settings."""
+    """A session with a job for each list of rewards; the jobs differ in their seed only."""
     jobs = [
-        structs.replace(job, values={}, last=structs.replace(job.last, given=(), metrics={"reward": values[-1]}))
-        for job, values in zip(stored.jobs(len(rewards)), rewards, strict=True)
+        structs.replace(
+            job,
+            values={"lr": 0.5, "seed": seed},
+            last=structs.replace(job.last, given=("--seed", str(seed)), metrics={"reward": values[-1]}),
+        )
+        for seed, (job, values) in enumerate(zip(stored.jobs(len(rewards)), rewards, strict=True))
     ]
     curves = [
         AttemptCurves(job.number, 1, 0, "cpu0", {"reward": curve([*range(len(values))], values)})
