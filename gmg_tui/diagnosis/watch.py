@@ -7,6 +7,9 @@ from gmg_tui.diagnosis.kinds import KINDS, Kind, Scope
 from gmg_tui.model import Alert, Sign
 from gmg_tui.model.alert import by_urgency
 
+_SOUGHT = tuple((name, kind.find) for name, kind in KINDS.items() if kind.find is not None)
+"""The kinds whose signs are found here, and how."""
+
 
 class Watch:
     """The alerts of one attempt, or of a slot on which none has run.
@@ -26,17 +29,25 @@ class Watch:
     def update(self, facts: Facts) -> tuple[list[Alert], list[Alert]]:
         """Takes the facts of a moment. Returns the alerts that are new, and those that are over."""
         self._past.update(facts)
+        signs = {sign.kind: sign for sign in reversed(facts.signs)}
+        for name, find in _SOUGHT:
+            if name not in signs and (found := find(facts, self._past)) is not None:
+                signs[name] = found
         before = {alert.kind: alert for alert in self.alerts}
-        judged = (self._judge(kind, facts, before.get(name)) for name, kind in KINDS.items())
+        if not (signs or before or self._first):
+            return [], []
+        names = {*signs, *before, *self._first}  # all other kinds have no alert, as before
+        judged = (
+            self._judge(kind, facts, signs.get(name), before.get(name)) for name, kind in KINDS.items() if name in names
+        )
         self.alerts = by_urgency(alert for alert in judged if alert is not None)
         now = {alert.kind for alert in self.alerts}
         over = [alert for kind, alert in before.items() if kind not in now]
         return [alert for alert in self.alerts if alert.kind not in before], over
 
-    def _judge(self, kind: Kind, facts: Facts, before: Alert | None) -> Alert | None:
+    def _judge(self, kind: Kind, facts: Facts, sign: Sign | None, before: Alert | None) -> Alert | None:
         applies = kind.scope is not Scope.LIVE or facts.is_live
-        sign = self._sign(kind, facts) if applies else None
-        if sign is None:
+        if sign is None or not applies:
             self._first.pop(kind.name, None)
             over_s = facts.now - self._last.get(kind.name, facts.now)
             return before if applies and over_s < kind.clear_s else None
@@ -46,7 +57,3 @@ class Watch:
         if before is None and sign.since is None and facts.now - first < kind.after_s:
             return None
         return Alert(kind.name, sign.severity or kind.severity, sign.text, since, sign.advice)
-
-    def _sign(self, kind: Kind, facts: Facts) -> Sign | None:
-        observed = next((sign for sign in facts.signs if sign.kind == kind.name), None)
-        return observed if observed is not None or kind.find is None else kind.find(facts, self._past)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -90,27 +91,36 @@ class MemoryRoom(NamedTuple):
 
 
 class Memory:
-    """The memory limits of the process whose folder in `/proc` is `process`; they can be read after its end too."""
+    """The memory limits of the cgroups at `folders`, and of the machine; they can be read after a process's end too.
 
-    def __init__(self, process: Path = _SELF, proc: Path = _SELF.parent) -> None:
-        self._proc, self._folders = proc, list(folders("memory", process))
+    Attributes:
+        room: The limit that will be reached first, at the last `read`; None if none can be read.
+        oom_kills: How many processes the kernel had killed for lack of memory by then: in a cgroup with a limit, else
+            on the machine.
+    """
+
+    def __init__(self, folders: Iterable[Path], proc: Path = _SELF.parent) -> None:
+        self._proc, self._folders = proc, list(folders)
+        self._read_at = -math.inf
+        self.room: MemoryRoom | None = None
+        self.oom_kills = 0
         self.is_limited = any(_room(folder) is not None for folder in self._folders)
         """True if a cgroup has a limit, so that what the kernel kills there is this session's."""
         events = (folder / name for folder in self._folders for name in ("memory.events", "memory.oom_control"))
         innermost = next((file for file in events if _oom_kills(file) is not None), None)
         self._events = innermost if innermost is not None and self.is_limited else proc / "vmstat"
 
-    def room(self) -> MemoryRoom | None:
-        """Returns the limit that will be reached first; None if none can be read."""
+    def read(self, now: float) -> None:
+        """Reads them as they are at `now` (monotonic seconds), once for all processes that share them."""
+        if now <= self._read_at:
+            return
+        self._read_at = now
         rooms = [room for folder in self._folders if (room := _room(folder)) is not None]
         with suppress(OSError, KeyError, ValueError):
             total, available = (_field(self._proc / "meminfo", name) / 1024 for name in ("MemTotal:", "MemAvailable:"))
             rooms.append(MemoryRoom(total, total - available, "machine"))
-        return min(rooms, key=lambda room: room.limit_mib - room.used_mib, default=None)
-
-    def oom_kills(self) -> int:
-        """Returns how many processes the kernel has killed for lack of memory: in a cgroup with a limit, else on the machine."""
-        return _oom_kills(self._events) or 0
+        self.room = min(rooms, key=lambda room: room.limit_mib - room.used_mib, default=self.room)
+        self.oom_kills = _oom_kills(self._events) or 0
 
 
 def _oom_kills(file: Path) -> int | None:

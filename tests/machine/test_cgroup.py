@@ -85,12 +85,19 @@ def test_only_kills_in_its_own_cgroup_count_if_that_has_a_limit(
     used |= {f"{folder}/memory.stat": "inactive_file 0\ntotal_inactive_file 0\n", limit: f"{512 << 20}\n"}
     elsewhere = {"fs/memory.events": "oom 9\noom_kill 9\n", "vmstat": "oom_kill 9\n", events: "oom_kill 0\n"}
     process = _proc(tmp_path, memberships, mounts, used | elsewhere)
-    memory = cgroup.Memory(process, process)
-    assert (memory.is_limited, memory.oom_kills()) == (True, 0)
+    folders = list(cgroup.folders("memory", process))
+    memory = cgroup.Memory(folders, process)
+    memory.read(1.0)
+    assert (memory.is_limited, memory.oom_kills) == (True, 0)
     (tmp_path / "vmstat").write_text("oom_kill 10\n")
-    assert memory.oom_kills() == 0
+    memory.read(2.0)
+    assert memory.oom_kills == 0
     (tmp_path / events).write_text("low 0\noom 1\noom_kill 1\n")
-    assert memory.oom_kills() == 1
+    memory.read(2.0)
+    assert memory.oom_kills == 0, "it is read once at each moment, whichever worker asks"
+    memory.read(3.0)
+    assert memory.oom_kills == 1
     (tmp_path / limit).unlink()
-    machine = cgroup.Memory(process, process)
-    assert (machine.is_limited, machine.oom_kills()) == (False, 10)
+    machine = cgroup.Memory(folders, process)
+    machine.read(4.0)
+    assert (machine.is_limited, machine.oom_kills) == (False, 10)

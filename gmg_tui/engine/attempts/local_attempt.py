@@ -151,7 +151,7 @@ class LocalAttempt:
             why = error.strerror if isinstance(error, OSError) else str(error)
             return Outcome(Failure(FailureKind.CONFIG, f"cannot start {launch.command[0]}: {why}", ""))
         pid = self._process.pid
-        self.observed.begin(pid)
+        self.observed.begin(self._host.memory_of(pid))
         _log.info("%s: attempt %d is process %d", self.order.slot.name, launch.number, pid)
         self._host.watchdog.began(pid)
         self._worker.began()
@@ -293,7 +293,7 @@ class LocalAttempt:
         if self.life is not Life.ALIVE or not self._process.started:
             return
         self.readings.inspect(self._process.members(table), now)
-        self.observed.measure()
+        self.observed.measure(now)
         activity = self.readings.activity
         is_idle = activity.idle_for_s(now) >= self._host.spec.stuck_after_s and self.stopped is None
         if is_idle:

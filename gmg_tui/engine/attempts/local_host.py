@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
 from gmg_tui import session as sessions
 from gmg_tui.engine.attempts.attempt import Order, Report
@@ -23,7 +24,7 @@ from gmg_tui.engine.watchdog.client import WatchdogClient
 from gmg_tui.jobs.argument_placeholders import checkpoint_values, fill, fill_some, values_for
 from gmg_tui.machine import numa
 from gmg_tui.machine.blocking_calls import in_daemon_thread
-from gmg_tui.machine.cgroup import usable_cpus
+from gmg_tui.machine.cgroup import Memory, folders, usable_cpus
 from gmg_tui.machine.gpu import silence
 from gmg_tui.machine.gpu.driver import Driver
 from gmg_tui.machine.gpu.egl import EglMap
@@ -160,6 +161,7 @@ class LocalHost:
         self._robosuite = has_robosuite(spec.python)
         self._session_id, self._count, self._logs, self._nvml, self._egl = session.id, count, logs, nvml, egl
         self._calls = PendingCalls()
+        self._memories: WeakValueDictionary[tuple[Path, ...], Memory] = WeakValueDictionary()
         self._near = numa.near_cores(session.slots) if spec.pin and spec.simulate is None else {}
         """The CPU cores near each slot's GPU, as far as that matters."""
 
@@ -180,6 +182,13 @@ class LocalHost:
         if not self.spec.probe:
             return Counts(None)
         return Counts(await self.from_disk("the folder of the probe's counts", make_folder, report, object()))
+
+    def memory_of(self, pid: int) -> Memory:
+        """Returns the memory that a process may use; processes in the same cgroups share it."""
+        cgroups = tuple(folders("memory", Path(f"/proc/{pid}")))
+        if (memory := self._memories.get(cgroups)) is None:
+            memory = self._memories[cgroups] = Memory(cgroups)
+        return memory
 
     def open_log(self, path: str) -> Log:
         """Returns a worker's log, at a path in the session's folder."""

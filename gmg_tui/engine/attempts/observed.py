@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
+import time
 
 from gmg_tui.diagnosis.facts import Facts, Limit
 from gmg_tui.engine.attempts.process import Process
 from gmg_tui.engine.attempts.readings import Readings
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.output.logs import Log
-from gmg_tui.machine.cgroup import Memory, MemoryRoom
+from gmg_tui.machine.cgroup import Memory
 from gmg_tui.model import Sign, Worker, units
 from gmg_tui.model.text import clean
 from gmg_tui.scripts.genesis.output.failures import Failure
@@ -33,29 +33,29 @@ class Observed:
         self.memory_kept: str | None = None
         self.left_behind: str | None = None
         self._memory: Memory | None = None
-        self._room: MemoryRoom | None = None
-        """The RAM that it may use, at the last scan."""
+        """Of its cgroups; None before the start."""
         self._kills_before = 0
         self._oom: str | None = None
         """The text about a process that the kernel killed for lack of RAM."""
 
-    def begin(self, pid: int) -> None:
-        """Takes its first process."""
-        self._memory = Memory(Path(f"/proc/{pid}"))
-        self._kills_before = self._memory.oom_kills()
+    def begin(self, memory: Memory) -> None:
+        """Takes the memory that its first process may use."""
+        memory.read(time.monotonic())
+        self._memory, self._kills_before = memory, memory.oom_kills
 
-    def measure(self) -> None:
-        """Reads the limits of its RAM, and what is used."""
+    def measure(self, now: float) -> None:
+        """Reads the limits of its RAM, and what is used, at `now` (monotonic seconds)."""
         if self._memory is None:
             return
-        self._room = self._memory.room() or self._room
-        if self._oom is None and self._memory.oom_kills() > self._kills_before:
-            limit = f" ({self._room.owner}, {units.mib(self._room.limit_mib)})" if self._room is not None else ""
+        self._memory.read(now)
+        if self._oom is None and self._memory.oom_kills > self._kills_before:
+            room = self._memory.room
+            limit = f" ({room.owner}, {units.mib(room.limit_mib)})" if room is not None else ""
             self._oom = f"the kernel killed a process for lack of RAM{limit}"
 
     def explain(self, failure: Failure, exit_code: int | None) -> Failure:
         """Returns `failure` with the lack of RAM as its reason, if that is why it was killed."""
-        self.measure()
+        self.measure(time.monotonic())
         if self._oom is None or exit_code not in _KILLED:
             return failure
         return failure._replace(reason=f"SIGKILL: {self._oom}", advice="use less RAM, or fewer workers")
@@ -76,7 +76,7 @@ class Observed:
                 *(Sign(kind, text, advice) for kind, text, advice in observed if text is not None),
                 *readings.signs(view.state, now),
             ),
-            room=self._room,
+            room=self._memory.room if self._memory is not None else None,
             vram_mib=readings.vram_mib,
             broken=readings.curves.broken,
             newest_line=clean(readings.newest_line),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from gmg_tui import model
@@ -174,11 +175,15 @@ async def find_others(slots: Iterable[EngineSlot], spec: RunSpec) -> None:
     """Finds the processes on the slots' GPUs that do not belong to the session."""
     each_slot, name = tuple(slots), spec.agent.session if spec.agent is not None else spec.name
     own = {pid for slot in each_slot if slot.attempt is not None for pid in slot.attempt.pids}
-    for slot in each_slot:
-        seen = slot.sample.processes or () if slot.sample is not None else ()
-        others = tuple(each for each in seen if not (each.foreign or each.graphics or each.pid in own))
-        described = await in_daemon_thread(describe, others) if others else ()
-        slot.others = tuple(each for each in described if each.session != name)
+    seen = {slot: slot.sample.processes or () if slot.sample is not None else () for slot in each_slot}
+    others = {
+        slot: [each for each in processes if not (each.foreign or each.graphics or each.pid in own)]
+        for slot, processes in seen.items()
+    }
+    listed = tuple(chain.from_iterable(others.values()))
+    described = iter(await in_daemon_thread(describe, listed) if listed else ())
+    for slot, processes in others.items():
+        slot.others = tuple(each for each in islice(described, len(processes)) if each.session != name)
 
 
 async def on_this_machine(slots: Sequence[str]) -> tuple[str, int]:
