@@ -82,3 +82,13 @@ def test_a_known_trainer_or_a_pattern_with_metrics_is_read_alone() -> None:
     reader.feed(b"fps step: 7 fps total: 15 epoch: 1/12 frames: 256\nepoch 2/12 loss: 0.5\n", 1.0)
     reader.feed(b"epoch 3/12 loss: 0.5\n", 2.0)
     assert reader.fresh_metrics() == []
+
+
+def test_lines_between_genesis_rates_are_read_however_many_rates_follow() -> None:
+    rate = b"[Genesis] [07:00:23] [INFO] Running at 1,000.00 FPS (10.00 FPS per env, 100 envs).\n"
+    reader = Reader(started=0.0)
+    reader.feed(rate, 1.0)  # while it starts, it is read line by line
+    reader.feed(b"epoch 3/10 loss 0.5\n" + 150 * rate, 2.0)
+    assert (reader.metrics, reader.n_envs) == ({"loss": 0.5}, 100)
+    assert reader.fps is not None
+    assert reader.fps.samples == 151

@@ -74,6 +74,7 @@ class GenesisLines(LineReader):
         backend: `cuda`, `cpu` …
         version: Genesis'.
         mode: The options of `gs.init` that it prints, by name.
+        rest: The last block without its progress lines, for the readers that come after.
     """
 
     def __init__(self, found: Signs) -> None:
@@ -81,6 +82,7 @@ class GenesisLines(LineReader):
         self.backend: str | None = None
         self.version: str | None = None
         self.mode: dict[str, str] = {}
+        self.rest = b""
         self._found = found
 
     @property
@@ -91,10 +93,13 @@ class GenesisLines(LineReader):
     def read(self, block: bytes) -> Iterator[Figures]:
         """Yields the figures of a block."""
         if self.in_order(block):
+            self.rest = block
             for line in block.splitlines(keepends=True):
                 yield from self._read_line(line)
         else:
-            yield from _rates(line_patterns.FPS.findall(block))
+            parts = line_patterns.FPS.split(block)
+            self.rest = b"".join(dict.fromkeys(parts[::4]))  # mostly the logger's prefix, over and over
+            yield from _rates(list(zip(parts[1::4], parts[2::4], parts[3::4], strict=True)))
 
     @staticmethod
     def in_order(block: bytes) -> int:
@@ -128,9 +133,9 @@ class GenesisLines(LineReader):
             yield Figures(phase=phase)
 
 
-def _rates(matches: list[tuple[bytes, bytes, bytes]]) -> Iterator[Figures]:
+def _rates(matches: list[tuple[bytes | None, ...]]) -> Iterator[Figures]:
     """Yields the figures of matches of `line_patterns.FPS`, without those that the root logger repeats."""
     plain = [match for match in matches if not match[0]]
     for n_envs, group in itertools.groupby(plain, operator.itemgetter(2)):
-        rates = [line_patterns.number(rate) for _, rate, _ in group]
+        rates = [line_patterns.number(rate or b"") for _, rate, _ in group]
         yield Figures(rates=rates, n_envs=int(line_patterns.number(n_envs)) if n_envs else None)

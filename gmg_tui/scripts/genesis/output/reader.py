@@ -161,9 +161,12 @@ class Reader:
 
     def _read(self, block: bytes) -> None:
         before = self.phase
+        unread = block
         for position, reader in enumerate(self._readers):
-            for figures in reader.read(block):
+            for figures in reader.read(unread):
                 self._apply(position, reader, figures)
+            if reader is self.genesis:
+                unread = self.genesis.rest
         if self.phase is before and before in _SILENT and self._is_own(block):
             self._enter(Phase.RUNNING)
 
