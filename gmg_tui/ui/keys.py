@@ -102,6 +102,7 @@ COMMANDS: Final = (
 MAIN_COMMANDS: Final = (
     ("Filter workers", "Show workers with some words: of slot, node, state, job, group, reason.", "filter_workers"),
     ("Fold node", "Fold the selected worker's node into one line, or unfold it.", "fold_node"),
+    ("Log of the attempt", "Show the log where the attempt that is selected in Attempts begins.", "attempt_log"),
     ("Log of all ranks", "Show the lines of all ranks of the group together, or those of one rank.", "group_log"),
     *((f"Show {tab.lower()}", "Show this tab of the pane.", f"show_tab({tab!r})") for tab in _TABS),
 )

@@ -322,6 +322,17 @@ class MainScreen(TrueSizeScreen[None]):
         """Scroll the pane, or move the cursor of its table."""
         self.pane.go(direction)
 
+    async def action_attempt_log(self) -> None:
+        """Show the log where the selected attempt begins."""
+        if (attempt := self.pane.attempt) is None:
+            self.app.say("No attempt is selected: the tab Attempts lists them.")
+            return
+        await self.action_show_tab(Tab.LOG)
+        if attempt.number > 1:
+            self.log_view.search(f"attempt {attempt.number} · ")
+        else:  # no line of ours precedes it
+            self.log_view.go("home")
+
     def action_group_log(self) -> None:
         """Show the log of all ranks of the selected one's group, or of that one alone again."""
         view = self._view

@@ -21,6 +21,7 @@ from gmg_tui.model import (
     Worker,
     WorkerState,
 )
+from gmg_tui.model.text import SEPARATOR
 from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.pane import worker_facts as facts
 from gmg_tui.ui.pane.pane import Pane
@@ -383,6 +384,24 @@ async def test_attempts_are_explained_and_enter_edits_with_the_settings_of_an_ea
         await press(pilot, "enter")
         assert asked(pilot.app.engine) == [("edit", ("gpu0",), ("-B", "2048"), {"A": "{i}"})]  # type: ignore[attr-defined]
         await play.sees(pilot, "17,000,000")
+
+
+async def test_the_log_of_an_attempt_is_shown_where_it_begins() -> None:
+    engine = _four_attempts()
+    engine.log = {
+        "gpu0": [
+            f"{SEPARATOR}attempt {n} · now" if n > 1 and not i else f"line {n}-{i}"
+            for n in (1, 2, 3, 4)
+            for i in range(100)
+        ]
+    }
+    async with play.enlarged(Tab.ATTEMPTS, engine, size=(100, 36)) as pilot:
+        await play.sees(pilot, "17,000,000")
+        await press(pilot, "down", "do:screen.attempt_log")
+        await play.sees(pilot, "attempt 3 · now", "line 2-99", "line 3-1", "match 1 of 1")
+        await press(pilot, "escape", "do:screen.show_tab('Attempts')", "end")
+        await play.click(pilot, "13,000,000")
+        await play.sees(pilot, "line 1-0", "paused")
 
 
 # Keys

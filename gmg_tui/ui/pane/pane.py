@@ -12,16 +12,7 @@ from textual import work
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from gmg_tui.model import (
-    Attempt,
-    Curve,
-    Details,
-    GpuProcess,
-    JobRecord,
-    Series,
-    Settings,
-    units,
-)
+from gmg_tui.model import Attempt, Curve, Details, GpuProcess, JobRecord, Series, Settings, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import LOGS
 from gmg_tui.session.client import Source
@@ -173,8 +164,13 @@ class Pane(Vertical):
     @property
     def settings(self) -> Settings | None:
         """The settings of the selected attempt; None where no attempts are shown."""
-        attempt = self._selected_row
-        return Settings(attempt.given, attempt.env) if isinstance(attempt, Attempt) else None
+        attempt = self.attempt
+        return None if attempt is None else Settings(attempt.given, attempt.env)
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The selected attempt; None where no attempts are shown."""
+        return row if isinstance(row := self._selected_row, Attempt) else None
 
     @property
     def _selected_row(self) -> object:
@@ -207,8 +203,11 @@ class Pane(Vertical):
         return isinstance(widget, WhyTab)
 
     def on_table_chosen(self) -> None:
-        """Shows the chart of the metric that was clicked again."""
-        self.toggle_chart()
+        """Shows the chart of the metric that was clicked again, or the log of the attempt."""
+        if self.attempt is not None:
+            self.app.call_later(self.screen.run_action, "attempt_log")
+        else:
+            self.toggle_chart()
 
     @property
     def can_go_back(self) -> bool:
