@@ -1,4 +1,4 @@
-"""The dialog that edits the arguments and the environment of one worker or of the marked ones, and restarts them."""
+"""The dialog that edits the arguments and the environment of workers, and restarts them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.widgets import Button, RadioButton, RadioSet, Static, TextArea
+from textual.widgets import Button, Static, TextArea
 
 from gmg_tui.jobs import argument_placeholders as placeholders
 from gmg_tui.model import JobRecord, Settings, Slot
@@ -80,8 +80,7 @@ class EditScreen(Dialog[None]):
     Args:
         engine: The session's.
         view: The session as it is shown; what runs there now is what is meant.
-        slot: Whose settings are edited.
-        marked: The marked slots, which the settings can be applied to as well; then that is the default.
+        slots: The slots of the workers to restart. The settings of the first are edited.
         start: The settings to begin with; None for the present ones.
         question: What to ask before the workers on some slots are restarted; empty for nothing.
     """
@@ -89,9 +88,6 @@ class EditScreen(Dialog[None]):
     DEFAULT_CSS = """
     EditScreen {
         & > #box { border-subtitle-align: left; }
-        #scope { height: 1; margin-top: 1; & > Static { width: auto; margin-right: 2; } }
-        RadioSet { layout: horizontal; & > RadioButton { width: auto; margin-right: 2; } }
-        RadioSet > RadioButton.-on > .toggle--label { text-style: bold underline; }
         #preview { max-height: 6; color: $text-muted; margin-top: 1; }
     }
     """
@@ -105,19 +101,17 @@ class EditScreen(Dialog[None]):
         self,
         engine: Source,
         view: View,
-        slot: str,
+        slots: Sequence[str],
         *,
-        marked: Sequence[str] = (),
         start: Settings | None = None,
         question: Callable[[Sequence[str]], str] = lambda slots: "",
     ) -> None:
         super().__init__()
-        worker = view.snapshot.worker(slot)
+        self._slots, self._slot = tuple(slots), slots[0]
+        worker = view.snapshot.worker(self._slot)
         self._engine = engine
         self._view = view
-        self._slot = slot
-        self._title = (together_text([worker]) if worker is not None else "") or slot
-        self._marked = tuple(marked) if set(marked) - {slot} else ()
+        self._title = (together_text([worker]) if worker is not None else "") or self._slot
         self._start = start
         self._question = question
         self._seen = {each.slot: Seen(each.job) for each in view.snapshot.workers}
@@ -133,15 +127,8 @@ class EditScreen(Dialog[None]):
         self.heading = f"Edit {self._title}"
 
     def contents(self) -> ComposeResult:
-        """The fields, which workers they are for, the preview, and the buttons."""
-        yield from (self._args, self._env)
-        if self._marked:
-            with Horizontal(id="scope"):
-                yield Static("Apply to:")
-                with RadioSet(compact=True):
-                    yield RadioButton(f"this ({self._slot})")
-                    yield RadioButton(f"marked ({len(self._marked)})", value=True)
-        yield self._preview
+        """The fields, the preview, and the buttons."""
+        yield from (self._args, self._env, self._preview)
         with Horizontal(classes="buttons"):
             yield Button("Restart (ctrl+s)", action="screen.apply", compact=True)
             yield Button("Cancel (esc)", action="screen.cancel", compact=True)
@@ -175,21 +162,15 @@ class EditScreen(Dialog[None]):
 
     # What is written
 
-    @property
-    def _slots(self) -> tuple[str, ...]:
-        """Those that the settings are for."""
-        return self._marked if self._marked and self.query_one(RadioSet).pressed_index == 1 else (self._slot,)
-
     def _settings(self) -> Settings:
         """Returns the settings as written, placeholders not filled in. Raises `GmgError` if they cannot be parsed."""
         before = (self._present.env if self._present else {}) | (self._start.env if self._start else {})
         return Settings(split_args(self._args.text), unmask(split_env(self._env.text), before))
 
     def _unchanged(self, settings: Settings) -> bool:
-        return settings == self._present and self._slots == (self._slot,)
+        return settings == self._present and len(self._slots) == 1
 
     @on(TextArea.Changed)
-    @on(RadioSet.Changed)
     def _review(self) -> None:
         """Preview what this worker would get, and what would be restarted."""
         if self._waiting:
@@ -225,18 +206,18 @@ class EditScreen(Dialog[None]):
         if self._unchanged(settings):
             self.notify("Nothing has been changed.", markup=False)
         else:
-            self._apply(self._slots, settings)
+            self._apply(settings)
 
     @work
-    async def _apply(self, slots: tuple[str, ...], settings: Settings) -> None:
+    async def _apply(self, settings: Settings) -> None:
         """Close once the engine has accepted the settings."""
-        question = self._question(slots)
+        question = self._question(self._slots)
         if question and not await self.app.push_screen_wait(ConfirmScreen(question)):
             return
         self._waiting = True
-        seen = {slot: self._seen[slot] for slot in slots if slot in self._seen}
+        seen = {slot: self._seen[slot] for slot in self._slots if slot in self._seen}
         try:
-            await self._engine.edit(slots, settings.args, settings.env, seen)
+            await self._engine.edit(self._slots, settings.args, settings.env, seen)
         except GmgError as error:
             self._waiting = False
             self.notify(str(error), severity="error", markup=False)

@@ -14,7 +14,7 @@ from gmg_tui.model import Queue, RankGroup, Tuning, Worker, WorkerState, fps_per
 from gmg_tui.model.alert import urgent
 from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import SIGNS, Piece, Row, bar
-from gmg_tui.ui.slots import Order
+from gmg_tui.ui.slots import ORDERS, SLOT_ORDER
 from gmg_tui.ui.view import View
 from gmg_tui.ui.worker_text import Note
 
@@ -168,8 +168,8 @@ def progress(queue: Queue, elapsed_s: float, width: int, tuning: Tuning | None =
 def arrangement(view: View, width: int) -> Row:
     """Returns the filter with the number of workers it shows, and the order at the right."""
     line = Row(width)
-    if view.order is not Order.SLOT:
-        line.end(f"sorted by {view.order} ", "title")
+    if view.order != SLOT_ORDER:
+        line.end(f"sorted by {ORDERS[view.order].heading} ", "title")
     if view.filter:
         line.add(f" {len(view.slots)} of {len(view.present)} shown", "warn")
         also = " or marked" if view.marked else ""

@@ -21,7 +21,7 @@ from gmg_tui.ui.log.source import LogSource
 from gmg_tui.ui.pane.pane import Pane
 from gmg_tui.ui.rows import KeysFooter, Lines, is_seen
 from gmg_tui.ui.session_app import SessionApp
-from gmg_tui.ui.slots import Order
+from gmg_tui.ui.slots import ORDERS
 from gmg_tui.ui.terminal import TrueSizeScreen
 from gmg_tui.ui.view import Tab, View
 from gmg_tui.ui.workers.grid import Grid
@@ -155,7 +155,7 @@ class MainScreen(TrueSizeScreen[None]):
     @property
     def palette(self) -> tuple[tuple[str, str, str], ...]:
         """Yields the palette's entries of this screen that have no key: title, explanation and action."""
-        sort = ((f"Sort by {order.value}", "Sort the workers.", f"sort_by({order.value!r})") for order in Order)
+        sort = ((f"Sort by {each.heading}", "Sort the workers.", f"sort_by({name!r})") for name, each in ORDERS.items())
         return (*keys.MAIN_COMMANDS, *sort)
 
     # Workers
@@ -266,8 +266,8 @@ class MainScreen(TrueSizeScreen[None]):
     # Order, filter, folds
 
     def action_sort_by(self, name: str) -> None:
-        """Sort by the `Order` called `name`."""
-        self._view.sort_by(Order(name))
+        """Sort by the column called `name`."""
+        self._view.sort_by(name)
         self.grid.go_to_top()
         self.app.refresh_view()
 

@@ -258,12 +258,9 @@ class SessionApp(TerminalApp[Outcome], inherit_bindings=False):
         """Open the edit dialog, which begins with other settings than the present ones, if any are given."""
         from gmg_tui.ui.edit import EditScreen
 
-        view = self.view
         if slots := [worker.slot for worker in self._targets(None)]:
-            slot = view.selected if view.selected in slots else slots[0]
-            marked = slots if view.marked and self._marks else ()
-            screen = EditScreen(self.engine, view, slot, marked=marked, start=start, question=self._edit_question)
-            await self.push_screen(screen)
+            slots.sort(key=lambda slot: slot != self.view.selected)
+            await self.push_screen(EditScreen(self.engine, self.view, slots, start=start, question=self._edit_question))
 
     def _edit_question(self, slots: Sequence[str]) -> str:
         """Returns the question before workers restart with other settings; empty if little is lost."""

@@ -6,15 +6,16 @@ This module knows no Textual.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from enum import StrEnum
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from statistics import median
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gmg_tui.model import GpuSample, Series, Severity, Slot, Worker, WorkerState
 from gmg_tui.model.alert import urgent
 from gmg_tui.model.tried import arguments_of
+from gmg_tui.results.column import VRAM, Column
+from gmg_tui.results.live_columns import WORKERS
 
 KEPT_S = 900
 """Seconds that a history reaches back."""
@@ -69,19 +70,6 @@ def buckets(points: deque[float | None], end: int, width: int, seconds: int) -> 
     return means
 
 
-class Order(StrEnum):
-    """Orders of the workers, the most urgent or greatest first. The value is its name in the palette."""
-
-    SLOT = "slot"
-    STATE = "state"
-    FPS = "FPS"
-    ENVS = "envs"
-    UTILISATION = "utilisation"
-    MEMORY = "memory"
-    TEMPERATURE = "temperature"
-    POWER = "power"
-
-
 class SlotView(NamedTuple):
     """A slot with all that is known of it at the time of a snapshot."""
 
@@ -104,15 +92,6 @@ class SlotView(NamedTuple):
         return self.time - time
 
 
-_FIGURES: Final[Mapping[Order, Callable[[SlotView], float | None]]] = {
-    Order.STATE: lambda each: -severity(each),
-    Order.FPS: lambda each: each.worker.rate,
-    Order.ENVS: lambda each: each.worker.newest.n_envs,
-    Order.UTILISATION: lambda each: each.sample.gpu_util_pct if each.sample else each.worker.cpu_pct,
-    Order.MEMORY: lambda each: each.sample.memory_used_mib if each.sample else each.worker.memory_rss_mib,
-    Order.TEMPERATURE: lambda each: each.sample.temperature_c if each.sample else None,
-    Order.POWER: lambda each: each.sample.power_w if each.sample else None,
-}
 _TROUBLES: Final = 4
 
 
@@ -144,7 +123,10 @@ def median_rates(slots: Mapping[str, Slot], workers: Iterable[Worker]) -> dict[s
     return {name: median(group.values()) for group in groups.values() if len(group) >= 3 for name in group}
 
 
-def sort_key(order: Order, entry: SlotView) -> float:
-    """Returns the key that a worker is sorted by; unknown figures come last."""
-    figure = _FIGURES[order](entry)
-    return float("inf") if figure is None else -figure
+SLOT_ORDER: Final = "slot"
+"""The order of the slots' own numbers; other orders have the names of columns."""
+ORDERS: Final[Mapping[str, Column[Any]]] = WORKERS | {
+    "state": Column[Any]("state", lambda each: -severity(each)),
+    "memory": Column[Any]("memory", lambda each: each.sample and each.sample.memory_used_mib, *VRAM),
+}
+"""The columns that sort workers, by name: the most urgent or greatest first."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from functools import partial
 from typing import Final, NamedTuple
 
 from gmg_tui.model import GpuSample, JobRecord, Queue, Slot, Snapshot, Worker, WorkerState
+from gmg_tui.results.column import ranked
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Welcome
-from gmg_tui.ui.slots import History, Order, SlotView, in_trouble, median_rates, sort_key
+from gmg_tui.ui.slots import ORDERS, SLOT_ORDER, History, SlotView, in_trouble, median_rates
 from gmg_tui.ui.worker_text import matches
 
 SORT_S: Final = 5.0
@@ -59,7 +59,7 @@ class View:
         selected: Name of the slot that keys act on; empty where there is none.
         marked: The slots that keys act on instead of the selected one, where there are any.
         filter: The words that the workers shown have.
-        order: What the slots are sorted by.
+        order: The column that the slots are sorted by.
         nodes: The slots of each node, in their own order; empty in a session of one machine.
         folded: The nodes that are folded into a line each.
         tiles: Whether the user wants tiles; None for tiles where all fit, and else the table.
@@ -87,7 +87,7 @@ class View:
         self.silent_s = 0
         self.marked: set[str] = set()
         self.filter = ""
-        self.order = Order.SLOT
+        self.order = SLOT_ORDER
         self._sorted_at = float("-inf")
         self._slots = {slot.name: slot for slot in self.session.slots}
         self._numbers = {name: number for number, name in enumerate(self._slots)}
@@ -182,15 +182,15 @@ class View:
     @property
     def is_arranged(self) -> bool:
         """True unless all slots are shown in their own order."""
-        return bool(self.filter) or self.order is not Order.SLOT
+        return bool(self.filter) or self.order != SLOT_ORDER
 
     def show_only(self, text: str) -> None:
         """Show only the workers that a filter's `text` matches, and those that are marked."""
         self.filter = " ".join(text.split())
         self._arrange(keep_selected=False)
 
-    def sort_by(self, order: Order) -> None:
-        """Sort the slots by `order`; the selection stays."""
+    def sort_by(self, order: str) -> None:
+        """Sort the slots by the column called `order`; the selection stays."""
         self.order = order
         self._arrange()
 
@@ -206,11 +206,11 @@ class View:
         self._sorted_at = self.snapshot.time
         kept = self.marked | {self.selected} if keep_selected else self.marked
         slots = self.present
-        if self.order is not Order.SLOT:
+        if self.order != SLOT_ORDER:
             rank = {name: number for number, name in enumerate(self.slots)}  # equal ones stay in their order
             entries = sorted(self._of(slots), key=lambda each: rank.get(each.slot.name, len(rank)))
-            entries.sort(key=partial(sort_key, self.order))
-            slots = tuple(each.slot.name for each in entries)
+            column = ORDERS[self.order]
+            slots = tuple(each.slot.name for each in ranked(column, entries, descending=not column.left))
         if self.filter:
             matching = {each.slot.name for each in self._of(slots) if matches(each, self.filter)}
             slots = tuple(name for name in slots if name in matching or name in kept)
@@ -238,7 +238,7 @@ class View:
     @property
     def has_node_lines(self) -> bool:
         """True if nodes have lines: sorted by a figure, the workers of all nodes are one list."""
-        return bool(self.nodes) and self.order is Order.SLOT
+        return bool(self.nodes) and self.order == SLOT_ORDER
 
     def of_node(self, node: str) -> tuple[str, ...]:
         """The shown slots of a node."""

@@ -206,16 +206,14 @@ async def test_a_refusal_is_shown_and_nothing_typed_is_lost() -> None:
         assert not dialog.open
 
 
-async def test_with_marked_workers_the_scope_can_be_chosen() -> None:
+async def test_marked_workers_restart_with_the_settings_of_the_selected_one() -> None:
     app = play.edited()
     async with app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, "space", "down", "space")
-        for keys, slots in (("", ("gpu0", "gpu1")), ("tab tab space", ("gpu1",))):
-            await press(pilot, "e")
-            await play.sees(pilot, "Apply to:", "this (gpu1)", "marked (2)", "2 marked workers restart")
-            await write(pilot, "0")
-            await press(pilot, *keys.split(), "ctrl+s")
-            assert asked(app.engine)[-1][1] == slots
+        await press(pilot, "space", "down", "space", "e")
+        await play.sees(pilot, "Edit gpu1", "2 marked workers restart")
+        await write(pilot, "0")
+        await press(pilot, "ctrl+s")
+        assert asked(app.engine)[-1][1] == ("gpu1", "gpu0")
 
 
 # Text

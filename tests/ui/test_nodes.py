@@ -141,7 +141,7 @@ async def test_going_to_the_next_trouble_unfolds_its_node() -> None:
 async def test_sorting_by_a_metric_lists_the_workers_of_all_nodes_together() -> None:
     app = nodes.busy()
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "do:screen.fold_node", "do:screen.sort_by('FPS')")
+        await press(pilot, "do:screen.fold_node", "do:screen.sort_by('fps')")
         assert _drawn(app) == app.view.slots
         assert not app.view.folded_node
         await press(pilot, "do:screen.sort_by('slot')")

@@ -38,12 +38,12 @@ async def test_an_edit_of_workers_that_have_run_for_long_asks_first() -> None:
         await play.until(pilot, lambda: bool(asked(app.engine)))
 
 
-async def test_the_scope_of_an_edit_is_not_remembered() -> None:
+async def test_an_edit_after_one_of_marked_workers_is_of_the_selected_one() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "space", "right", "space", "e", "1", "ctrl+s")
         await play.until(pilot, lambda: bool(asked(app.engine)))
-        assert asked(app.engine)[-1][1] == ("gpu0", "gpu1")
+        assert asked(app.engine)[-1][1] == ("gpu1", "gpu0")
         await press(pilot, "escape", "right", "e", "2", "ctrl+s")
         await play.until(pilot, lambda: len(asked(app.engine)) == 2)
         assert asked(app.engine)[-1][1] == ("gpu2",)

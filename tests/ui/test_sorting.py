@@ -14,7 +14,7 @@ from gmg_tui.model import Fps, GpuHealth, Snapshot, Worker, WorkerState
 from gmg_tui.session.protocol import Action
 from gmg_tui.ui import Outcome, worker_text
 from gmg_tui.ui.drawing import Row
-from gmg_tui.ui.slots import History, Order, SlotView, in_trouble
+from gmg_tui.ui.slots import ORDERS, History, SlotView, in_trouble
 from gmg_tui.ui.view import SORT_S, View
 from gmg_tui.ui.workers import table
 from tests.ui import nodes, play, sessions
@@ -55,7 +55,7 @@ def _in_sight(app: FakedApp) -> list[str]:
 async def test_sorted_workers_are_reordered_at_a_limited_rate() -> None:
     app = play.app_of(play.engine_of(_rates(5, 9, 7)))
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "t", "do:screen.sort_by('FPS')")
+        await press(pilot, "t", "do:screen.sort_by('fps')")
         assert app.view.slots == ("gpu1", "gpu2", "gpu0")
         assert "sorted by FPS" in play.shown(app)
         await _push(pilot, app, _rates(20, 9, 7, second=SORT_S - 1))
@@ -66,10 +66,10 @@ async def test_sorted_workers_are_reordered_at_a_limited_rate() -> None:
 
 def test_the_worst_sort_first_and_unknown_values_last() -> None:
     view = View(play.engine_of(sessions.varied_snapshot()).welcome)
-    view.sort_by(Order.STATE)
+    view.sort_by("state")
     assert view.slots[:3] == ("gpu3", "gpu4", "gpu7"), "failed, stuck, lost"
     view = View(play.engine_of(_rates(None, 2, 1)).welcome)
-    view.sort_by(Order.FPS)
+    view.sort_by("fps")
     assert view.slots == ("gpu1", "gpu2", "gpu0")
 
 
@@ -114,7 +114,7 @@ def test_a_filter_shows_workers_that_match_all_its_words(text: str, shown: set[s
 async def test_sorting_by_fps_keeps_the_selection() -> None:
     app = play.app_of(play.engine_of(_rates(5, 9, None, 7)))
     async with app.run_test(size=(60, 12)) as pilot:
-        await press(pilot, "do:screen.sort_by('FPS')")
+        await press(pilot, "do:screen.sort_by('fps')")
         assert app.view.slots == ("gpu1", "gpu3", "gpu0", "gpu2")
         assert app.view.selected == "gpu0"
         assert "sorted by FPS" in play.shown(app)
@@ -141,7 +141,7 @@ async def test_a_filter_without_matches_shows_a_message_and_keys_do_nothing() ->
         await press(pilot, "do:screen.filter_workers", *"nobody", "enter")
         await play.sees(pilot, "No worker matches the filter.", "0 of 8 shown")
         keys = ("x", "X", "r", "e", "space", "enter", "p", "do:stacks", "down", "exclamation_mark", "t")
-        await press(pilot, *keys, "do:screen.sort_by('FPS')")
+        await press(pilot, *keys, "do:screen.sort_by('fps')")
         assert not asked(app.engine)
         await press(pilot, "escape")
         assert app.view.selected == "gpu0"
@@ -216,7 +216,7 @@ async def test_a_key_draws_only_the_visible_of_512_workers(monkeypatch: pytest.M
     monkeypatch.setattr(table, "row", row)
     app = play.busy(512)
     async with app.run_test(size=WIDE) as pilot:
-        for key in ("down", "do:screen.sort_by('FPS')", "down"):
+        for key in ("down", "do:screen.sort_by('fps')", "down"):
             drawn.clear()
             await press(pilot, key)
             assert 0 < len(drawn) <= 6 * WIDE[1]
@@ -241,7 +241,7 @@ KEYS = (
         "pageup",
         "question_mark",
     ),
-    *("do:screen.fold_node", "do:screen.group_log", *(f"do:screen.sort_by({each.value!r})" for each in Order)),
+    *("do:screen.fold_node", "do:screen.group_log", *(f"do:screen.sort_by({each!r})" for each in ORDERS)),
 )
 
 

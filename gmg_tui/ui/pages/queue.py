@@ -118,19 +118,11 @@ class JobsPage(TablePage[T], Generic[T]):
 # Jobs
 
 
-def _live(job: JobRecord, worker: Worker, group_fps: float | None, earlier: float | None, now: float) -> JobRecord:
-    """Returns the job with the state and figures of its worker.
-
-    Args:
-        job: Its record.
-        worker: The one on its first slot.
-        group_fps: The rate of all its ranks, if it runs as a group.
-        earlier: The rate of its last ended attempt, shown until there is a new one.
-        now: Unix time, seconds.
-    """
+def _live(job: JobRecord, worker: Worker, group_fps: float | None, now: float) -> JobRecord:
+    """Returns the job with the figures of its first worker, and the rate of all ranks if it runs as a group."""
     fps, newest, lasted_s = worker.fps, worker.newest, worker.attempt_s(now)
     rate = group_fps if job.world_size is not None else fps.settled if fps is not None else None
-    shown = Fps(None, earlier if rate is None else rate, None, 0)
+    shown = Fps(None, rate, None, 0)
     return structs.replace(
         job,
         state=worker.state,
@@ -178,8 +170,6 @@ class QueuePage(JobsPage[JobRecord]):
         """The jobs by number."""
         self._version = -1
         """Version of the queue at the last query."""
-        self._rates: dict[int, float | None] = {}
-        """The rate of the last ended attempt of each job, by number."""
         self._names: set[str] = set()
         """Names of the results that have columns, and the empty one; none before the columns are known."""
         self._live: set[int] = set()
@@ -203,8 +193,6 @@ class QueuePage(JobsPage[JobRecord]):
         parts = [await self._engine.queue(first, PART) for first in range(0, queue.jobs, PART)]
         self._version = queue.version
         self._records = {job.number: job for part in parts for job in part}  # one that moves may be in two parts
-        ended = (job for job in self._records.values() if job.state.ended)
-        self._rates |= {job.number: job.last.fps.mean for job in ended if job.last.fps}
         self._names.clear()
         self.update_snapshot()
 
@@ -224,7 +212,7 @@ class QueuePage(JobsPage[JobRecord]):
         workers = {worker.job: worker for worker in reversed(snapshot.workers) if not worker.state.ended}
         groups = {group.job: group.fps for group in snapshot.groups}
         live = {
-            number: _live(job, worker, groups.get(number), self._rates.get(number), snapshot.time)
+            number: _live(job, worker, groups.get(number), snapshot.time)
             for number, worker in workers.items()
             if number is not None and (job := records.get(number)) is not None
         }

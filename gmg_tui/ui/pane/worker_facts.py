@@ -172,7 +172,12 @@ EVENT_COLUMNS: Final = (
     Column[Occurrence]("time", lambda event: units.time_of_day(event.time), left=True),
     Column[Occurrence]("slot", lambda event: event.slot or None, left=True),
     Column[Occurrence]("event", lambda event: event.kind.value, left=True),
-    Column[Occurrence]("text", lambda event: event.text.removeprefix(event.slot).lstrip(": "), left=True, limit=300),
+    Column[Occurrence](
+        "text",
+        lambda event: event.text.removeprefix(f"{event.slot}: ").removeprefix(f"{event.slot} "),
+        left=True,
+        limit=300,
+    ),
 )
 """The columns of the session's events."""
 

@@ -13,7 +13,7 @@ from gmg_tui.results.live_columns import WORKERS, Live
 from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import SIGNS, OnClick, Piece, Row, load_style
 from gmg_tui.ui.header import states
-from gmg_tui.ui.slots import Order, SlotView, in_trouble, severity
+from gmg_tui.ui.slots import ORDERS, SlotView, in_trouble, severity
 from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.worker_text import Note
 from gmg_tui.ui.workers.rate_line import RateLine, line_rows
@@ -47,19 +47,6 @@ _WIDTHS: Final = {
     "memory_rss_mib": 9,
 }
 """Cells of a column, with one that stays empty beside the text."""
-
-
-_ORDERS: Final = {
-    "slot": Order.SLOT,
-    "state": Order.STATE,
-    "fps": Order.FPS,
-    "n_envs": Order.ENVS,
-    **dict.fromkeys(("gpu_util_pct", "cpu_pct"), Order.UTILISATION),
-    **dict.fromkeys(("memory", "memory_rss_mib"), Order.MEMORY),
-    "temperature_c": Order.TEMPERATURE,
-    "power_w": Order.POWER,
-}
-"""The orders of the columns that sort."""
 
 
 class Placed(NamedTuple):
@@ -134,8 +121,8 @@ def heading(placed: Sequence[Placed], width: int) -> Row:
     """The row above the table; a click on a heading sorts."""
     line = Row(width)
     for place in placed:
-        text, order = place.column.heading, _ORDERS.get(place.column.name)
-        click = ("screen.sort_by", order.value) if order is not None else None
+        text, name = place.column.heading, place.column.name
+        click = ("screen.sort_by", name) if name in ORDERS else None
         _put(line, place, text if place.width > len(text) else "", "dim", click)
     return line
 

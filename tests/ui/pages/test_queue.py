@@ -122,7 +122,7 @@ async def test_a_long_queue_is_requested_only_when_it_changes() -> None:
         assert queue.actions == [(QueueAction.RETRY, 1)]
 
 
-async def test_a_skipped_job_is_labelled_so_and_one_that_runs_again_keeps_its_rate_until_it_has_another() -> None:
+async def test_a_skipped_job_is_labelled_so_and_one_that_runs_again_has_no_rate_yet() -> None:
     ran = Attempt(1, state=WorkerState.FINISHED, fps=Fps(9.0, 7500.0, 9.0, 3, settled=9.0))
     jobs = [
         JobRecord(1, "skipped", state=WorkerState.STOPPED, reason=SKIPPED, last=ran),
@@ -133,7 +133,7 @@ async def test_a_skipped_job_is_labelled_so_and_one_that_runs_again_keeps_its_ra
         building = changed(sessions.running(0), state=WorkerState.BUILDING, fps=None, job=2, attempt=2)
         again = structs.replace(jobs[1], state=WorkerState.BUILDING, last=Attempt(2))
         await queue.change([jobs[0], again], workers=(building,))
-        assert queue.row(2).startswith("2 again building 7,500 0.0 s gpu0")
+        assert queue.row(2).startswith("2 again building – 0.0 s gpu0")
 
 
 async def test_results_are_columns_with_that_of_the_sweep_first_and_its_best_job_above() -> None:
