@@ -9,9 +9,11 @@ from pathlib import Path
 
 from msgspec import structs
 
-from gmg_tui.model import JobRecord, QueueAction, SweepSpec, WorkerState, units
+from gmg_tui.model import Attempt, JobRecord, QueueAction, SweepSpec, WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import SKIPPED
+from gmg_tui.scripts.checkpoints import ledger
+from gmg_tui.scripts.probe.counts import saved_unseen
 from gmg_tui.session.store.reader import open_store
 from gmg_tui.session.store.writer import StoreWriter
 from gmg_tui.session.tried import TriedArguments
@@ -214,8 +216,8 @@ def _bare(record: JobRecord) -> JobRecord:
 def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried: TriedArguments) -> JobQueue:
     """Returns the queue of a sweep on this number of slots, from its store. Raises `StoreError`.
 
-    Jobs that a killed engine left running wait again, and failed ones where that is asked for; `tried` is given all
-    attempts.
+    Jobs that a killed engine left running wait again, with what they had saved by then, and failed ones where that is
+    asked for; `tried` is given all attempts.
     """
     with open_store(path) as stored:
         before, attempts = stored.jobs, [ran for those in stored.attempts.values() for ran in those]
@@ -224,7 +226,7 @@ def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried
         attempt = ran.attempt
         if attempt.ended is None and not attempt.state.ended:
             ended = max(attempt.started, maxima[ran.slot].time if ran.slot in maxima else 0.0)
-            attempt = structs.replace(attempt, state=WorkerState.STOPPED, reason=_KILLED, ended=ended)
+            attempt = structs.replace(_with_unseen(attempt), state=WorkerState.STOPPED, reason=_KILLED, ended=ended)
             store.put(structs.replace(ran, attempt=attempt))
         tried.add(ran.slot, attempt)
     records = [_resumed(record, slots, retry_failed=sweep.retry_failed) for record in before]
@@ -237,10 +239,16 @@ def _resumed(record: JobRecord, slots: int, *, retry_failed: bool) -> JobRecord:
     if retry_failed and record.state is WorkerState.FAILED:
         record = structs.replace(record, state=WorkerState.WAITING, reason=None, ended=None)
     elif not record.state.ended and record.state is not WorkerState.WAITING:
-        record = structs.replace(record, state=WorkerState.WAITING, reason=_KILLED)
+        record = structs.replace(record, state=WorkerState.WAITING, reason=_KILLED, last=_with_unseen(record.last))
     if record.state.ended or record.width <= slots:
         return record
     return structs.replace(record, state=WorkerState.FAILED, reason=_too_wide(record, slots))
+
+
+def _with_unseen(attempt: Attempt) -> Attempt:
+    """Returns an attempt with the files that it has saved since its engine, which was killed, had last looked."""
+    saved = (each for each in saved_unseen().get(attempt.pid or 0, ()) if each.saved >= attempt.started)
+    return structs.replace(attempt, checkpoints=ledger(attempt.checkpoints, saved))
 
 
 def _too_wide(record: JobRecord, slots: int) -> str:

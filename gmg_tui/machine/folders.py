@@ -12,7 +12,7 @@ import os
 import pwd
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import cache
 from itertools import islice
@@ -126,13 +126,15 @@ def make_locked(parent: Path, prefix: str) -> LockedFolder:
     raise OSError(errno.EBUSY, "another process removes new folders", str(parent))
 
 
-def remove_abandoned(parent: Path, prefix: str) -> None:
-    """Removes this user's folders in `parent` whose process has ended without doing so."""
+def remove_abandoned(parent: Path, prefix: str, inspect: Callable[[int], object] | None = None) -> None:
+    """Removes this user's folders in `parent` whose process has ended without doing so; `inspect` gets each, open, before."""
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in islice(entries, _MAX_LISTED):
             if not entry.name.startswith(prefix) or entry.stat(follow_symlinks=False).st_uid != os.getuid():
                 continue
             if (folder := _lock(Path(entry.path))) is not None:
+                if inspect is not None:
+                    inspect(folder.descriptor)
                 folder.remove(_MAX_LEFT)
 
 

@@ -163,6 +163,37 @@ async def test_a_sweep_continues_each_job_also_with_another_engine(tmp_path: Pat
         assert (job.state, job.last.continued_from) == (WorkerState.FINISHED, f"{tmp_path}/job-{number}/model_2.pt")
 
 
+_LAST_MOMENT = """
+import os, sys, time
+from torch.serialization import save
+if "--resume" in sys.argv:
+    sys.exit()
+save(b"content", "model_1.pt")
+print("iteration 1/9", flush=True)
+try:
+    time.sleep(1000)
+except KeyboardInterrupt:  # the watchdog ends it, once its engine is killed
+    save(b"content", "model_2.pt")
+"""
+
+
+async def test_what_a_job_saves_after_its_engine_was_killed_is_what_it_continues_from(tmp_path: Path) -> None:
+    given = sweep_for(
+        [{}],
+        program(script=script(tmp_path, _LAST_MOMENT), resume_args=("--resume", "{checkpoint}")),
+        cwd=str(tmp_path),
+        cpu=1,
+    )
+    async with running(given) as run:
+        await run.until(lambda _: run.worker("cpu0").newest.checkpoints)
+        run.process.kill()
+    (tmp_path / "model_2.pt").stat()
+    async with running(given) as run:
+        await run.until_done()
+        (job,) = (await run.jobs()).values()
+    assert (job.state, job.last.continued_from) == (WorkerState.FINISHED, str(tmp_path / "model_2.pt"))
+
+
 def test_the_ledger_keeps_the_newest_of_each_path() -> None:
 
     many = [Checkpoint(f"/{number}", number) for number in range(30)]

@@ -21,7 +21,6 @@ from gmg_tui.engine.output.logs import Log
 from gmg_tui.machine.process_activity import Activity
 from gmg_tui.machine.process_tree import Proc
 from gmg_tui.model import (
-    Checkpoint,
     Fps,
     GpuSample,
     Phase,
@@ -154,13 +153,7 @@ class Readings:
             self.curves.add(metrics)
             done = self.reader.progress
             progress = f"{done.unit} {done.done:,.0f}" if done is not None else None
-            saved = (
-                Checkpoint(
-                    each.path, unix(each.at), each.size_bytes, each.inode, each.env_steps, progress, each.is_export
-                )
-                for each in reports
-                if not isinstance(each, Metric)
-            )
+            saved = (each.checkpoint(unix(each.at), progress) for each in reports if not isinstance(each, Metric))
             self.checkpoints = checkpoints.ledger(self.checkpoints, saved)
         if self.counts.phase is not None and self.reader.reach(*self.counts.phase):
             self._printed()

@@ -7,6 +7,7 @@ import os
 import tempfile
 import time
 from collections import deque
+from collections.abc import Mapping
 from functools import cache
 from itertools import islice, pairwise
 from pathlib import Path
@@ -16,8 +17,8 @@ from msgspec import structs
 
 from gmg_tui.machine.files import open_regular
 from gmg_tui.machine.folders import LockedFolder, make_locked, remove_abandoned, runtime_folder
-from gmg_tui.model import Fps, Phase, Shares
-from gmg_tui.scripts.probe.reports import Reports
+from gmg_tui.model import Checkpoint, Fps, Phase, Shares
+from gmg_tui.scripts.probe.reports import Reports, SavedFile
 from gmg_tui.scripts.probe.site import gmg_probe as probe
 
 PREFIX = "gmg-probe-"
@@ -330,16 +331,38 @@ def make_folder() -> LockedFolder | None:
 
     None if there is no room at all: the attempt then goes without a probe. Folders of killed engines are removed.
     """
-    own, shared = runtime_folder(), (Path("/dev/shm"), Path(tempfile.gettempdir()))  # noqa: S108 - made private below
-    parents = shared if own is None else (own, *shared)
-    _remove_abandoned(*parents)
-    for parent in parents:
+    saved_unseen()
+    for parent in _parents():
         with contextlib.suppress(OSError):
             return make_locked(parent, PREFIX)
     return None
 
 
+def _parents() -> tuple[Path, ...]:
+    own, shared = runtime_folder(), (Path("/dev/shm"), Path(tempfile.gettempdir()))  # noqa: S108 - made private below
+    return shared if own is None else (own, *shared)
+
+
 @cache  # once per engine
-def _remove_abandoned(*parents: Path) -> None:
-    for parent in parents:
-        remove_abandoned(parent, PREFIX)
+def saved_unseen() -> Mapping[int, tuple[Checkpoint, ...]]:
+    """Removes the folders of killed engines. Returns what the processes there have saved, by their PIDs.
+
+    An engine may be killed before it has read of a file, and its workers may save another one as they end.
+    """
+    saved: dict[int, tuple[Checkpoint, ...]] = {}
+    offset_s = time.time() - time.monotonic()
+
+    def inspect(folder: int) -> None:
+        reports, names = Reports(), []
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            names = [entry.name for entry in islice(entries, MAX_FILES)]
+        for name in names:
+            reports.open(name, folder)
+        files = [each for each in reports.read() if isinstance(each, SavedFile)]
+        reports.close()
+        checkpoints = tuple(each.checkpoint(round(each.at + offset_s, 3)) for each in files)
+        saved.update((int(name), checkpoints) for name in names if name.isdigit() and checkpoints)
+
+    for parent in _parents():
+        remove_abandoned(parent, PREFIX, inspect)
+    return saved

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from gmg_tui.machine.files import open_regular
+from gmg_tui.model import Checkpoint
 from gmg_tui.scripts.probe.site import gmg_reports as ring
 
 MAX_FILES = 64
@@ -41,6 +42,10 @@ class SavedFile(NamedTuple):
     """True if a script cannot continue from it."""
     at: float
     """Monotonic seconds."""
+
+    def checkpoint(self, saved: float, progress: str | None = None) -> Checkpoint:
+        """Returns it as a checkpoint, saved at that Unix time."""
+        return Checkpoint(self.path, saved, self.size_bytes, self.inode, self.env_steps, progress, self.is_export)
 
 
 class ReportFile:
