@@ -24,13 +24,12 @@ from hypothesis.stateful import (
 )
 
 from gmg_tui.engine.attempts import local_attempt
-from gmg_tui.engine.attempts.attempt import Life, Order, Outcome, Stop, StopCause
+from gmg_tui.engine.attempts.attempt import Life, Order, Outcome, Stop, StopCause, Task
 from gmg_tui.engine.attempts.gate import Gate
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.attempts.local_host import Launch
 from gmg_tui.engine.attempts.preparation import Prepared
 from gmg_tui.engine.attempts.process import KILL, LEFTOVERS, TERMINATED, Step
-from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.output.lines import RingBuffer
 from gmg_tui.machine.process_tree import Proc
 from gmg_tui.model import RunSpec, Slot, StartMode, WorkerState

@@ -16,10 +16,9 @@ import msgspec
 import pytest
 
 import gmg_tui
-from gmg_tui.engine.api.client import Client
+from gmg_tui.engine.api.client import Client, Updates
 from gmg_tui.engine.api.listener import Listener
 from gmg_tui.engine.api.server import Server
-from gmg_tui.engine.api.updates import Updates
 from gmg_tui.engine.faults import Faults
 from gmg_tui.model import QueueAction, RunSpec, Session, Snapshot, Tried, WorkerState
 from gmg_tui.model.errors import GmgError

@@ -1,20 +1,25 @@
-"""One connection of a client: its requests, their answers, and the lines and snapshots that it gets."""
+"""One connection of a client: its requests, their answers, and the lines and snapshots that it gets.
+
+Each snapshot is made once for all clients, and is sent with only the workers that have changed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from gmg_tui.engine.api.updates import Updates
+from msgspec import structs
+
 from gmg_tui.engine.observer import Observer
 from gmg_tui.engine.supervisor import Supervisor
+from gmg_tui.model import Snapshot, Worker
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean
 from gmg_tui.session import protocol
-from gmg_tui.session.protocol import Answer, Command, Follow, Hello, Lines, Question, Topic, Welcome
+from gmg_tui.session.protocol import Answer, Command, Follow, Hello, Lines, Question, Topic, Update, Welcome
 
 _log = logging.getLogger(__name__)
 
@@ -231,3 +236,53 @@ def _newest(lines: list[bytes]) -> list[bytes]:
     """Returns the newest of `lines` with no more than `_MAX_LINES_BYTES` together, at least one."""
     sizes = accumulate(len(line) for line in reversed(lines))
     return lines[-max(1, sum(1 for size in sizes if size <= _MAX_LINES_BYTES)) :]
+
+
+class Updates:
+    """Numbers the snapshots that `make_snapshot` returns, and encodes the changes between any two of them."""
+
+    def __init__(self, make_snapshot: Callable[[], Snapshot]) -> None:
+        self._make_snapshot = make_snapshot
+        self._snapshot: Snapshot | None = None
+        """The newest since the last `expire`; None before a client has asked."""
+        self._frames: dict[int, bytes] = {}
+        """Its frames, by the number of the snapshot that the client has."""
+        self._number = 0
+        """Number of the snapshot, from 1."""
+        self._workers: dict[str, Worker] = {}
+        """Workers of the newest snapshot, by slot."""
+        self._changed: dict[str, int] = {}
+        """Number of the snapshot with each worker's last change."""
+        self._complete = 0
+        """The number of the first snapshot with the same slots: older ones are followed by all workers."""
+
+    def expire(self) -> None:
+        """Has the next call make a new snapshot."""
+        self._snapshot = None
+        self._frames.clear()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The current snapshot, made once for all clients."""
+        if self._snapshot is None:
+            self._snapshot = self._make_snapshot()
+            self._number += 1
+            workers = {worker.slot: worker for worker in self._snapshot.workers}
+            if workers.keys() != self._workers.keys():
+                self._complete = self._number
+            changed = [slot for slot, worker in workers.items() if worker != self._workers.get(slot)]
+            self._changed.update(dict.fromkeys(changed, self._number))
+            self._workers = workers
+        return self._snapshot
+
+    def frame(self, has: int) -> tuple[bytes, int]:
+        """Returns the frame with the changes since snapshot number `has`, and the number of the current one."""
+        snapshot = self.snapshot
+        partial = has >= self._complete
+        if not partial:
+            has = 0
+        if has not in self._frames:
+            workers = tuple(worker for worker in snapshot.workers if self._changed[worker.slot] > has)
+            update = Update(structs.replace(snapshot, workers=workers), partial)
+            self._frames[has] = protocol.frame(update)
+        return self._frames[has], self._number

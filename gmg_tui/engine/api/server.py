@@ -7,9 +7,8 @@ import logging
 import os
 
 from gmg_tui import session as sessions
-from gmg_tui.engine.api.client import Client
+from gmg_tui.engine.api.client import Client, Updates
 from gmg_tui.engine.api.listener import Listener
-from gmg_tui.engine.api.updates import Updates
 from gmg_tui.engine.observer import Observer
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.session import protocol

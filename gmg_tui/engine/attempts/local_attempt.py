@@ -14,14 +14,13 @@ from msgspec import structs
 
 from gmg_tui import model
 from gmg_tui.diagnosis.facts import Facts
-from gmg_tui.engine.attempts import leftovers
 from gmg_tui.engine.attempts.attempt import Life, Order, Outcome, RankActivity, Stop, StopCause
 from gmg_tui.engine.attempts.failure import of_gpu, of_preparation, outcome_of
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.local_host import LocalHost
 from gmg_tui.engine.attempts.observed import Observed
 from gmg_tui.engine.attempts.preparation import Prepared, prepare
-from gmg_tui.engine.attempts.process import KILL, LEFTOVERS, TERMINATED, Process, Step
+from gmg_tui.engine.attempts.process import KILL, LEFTOVERS, TERMINATED, Process, Step, leftovers
 from gmg_tui.engine.attempts.readings import Readings
 from gmg_tui.engine.attempts.stacks import stacks_of
 from gmg_tui.engine.clock import unix
@@ -197,7 +196,7 @@ class LocalAttempt:
     async def _clear(self) -> None:
         """Waits for the processes that the script has left behind, and ends them if they do not end by themselves."""
         if not self._process.is_ending:
-            what = await leftovers.remaining(self._process, self._stop_requested, self._report_leftovers)
+            what = await leftovers(self._process, self._stop_requested, self._report_leftovers)
             if what is not None:
                 self.observed.left_behind = f"ended {what}"
                 self._worker.waits(f"ending {what}")

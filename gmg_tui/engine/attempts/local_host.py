@@ -14,10 +14,9 @@ from typing import NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from gmg_tui import session as sessions
-from gmg_tui.engine.attempts.attempt import Order, Report
+from gmg_tui.engine.attempts.attempt import Order, Report, Task
 from gmg_tui.engine.attempts.gate import Gate
 from gmg_tui.engine.attempts.process import Step
-from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.output.logs import Log, LogWriter
 from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.engine.watchdog.client import WatchdogClient

@@ -10,9 +10,8 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from gmg_tui import model
-from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, Stop
+from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, Stop, Task
 from gmg_tui.engine.attempts.curves import MAX_NAMES as MAX_CURVES
-from gmg_tui.engine.attempts.task import Task
 from gmg_tui.model.jobs import MAX_NAMES
 
 

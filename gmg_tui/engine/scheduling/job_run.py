@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gmg_tui.engine.attempts.task import Task
+from gmg_tui.engine.attempts.attempt import Task
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.workers.group import Group
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace

@@ -1,4 +1,4 @@
-"""The scheduler of a queue: gives the jobs of a sweep, or those that a source adds, to the slots, one to each."""
+"""The scheduler of a queue: gives the jobs of a sweep, or those that a tuning's source adds, to the slots, one to each."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from gmg_tui import session as sessions
-from gmg_tui.engine.attempts.task import Task
+from gmg_tui.engine.attempts.attempt import Task
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.job_run import JobRun
 from gmg_tui.engine.scheduling.packing import Packing
@@ -20,8 +20,11 @@ from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.free import FreeGpus
-from gmg_tui.model import JobRecord, Queue, QueueAction, RankGroup, Tuning, WorkerState
+from gmg_tui.model import JobRecord, Queue, QueueAction, RankGroup, WorkerState
 from gmg_tui.model.errors import GmgError
+
+if TYPE_CHECKING:
+    from gmg_tui.engine.scheduling.trial_source import TrialSource
 
 _log = logging.getLogger(__name__)
 
@@ -31,49 +34,20 @@ _UNREADY_PAUSE_S = 5.0
 """Pause of a slot after its GPU has not answered."""
 
 
-class JobSource(Protocol):
-    """Adds jobs to a queue as results arrive; a sweep has none, as its jobs are known from the start."""
-
-    @property
-    def ended(self) -> bool:
-        """True if it adds no more jobs."""
-
-    def refill(self) -> None:
-        """Adds jobs for the slots that are free."""
-
-    def outcome(self, run: JobRun) -> tuple[WorkerState, str | None] | None:
-        """Returns a job's final state and the reason; None to record its worker's."""
-
-    def released(self, record: JobRecord) -> None:
-        """Handles the end of a job before it leaves its slots."""
-
-    def beat(self) -> None:
-        """Checks the running jobs, once a second."""
-
-    def act(self, action: QueueAction, number: int) -> bool:
-        """Carries out an action on a job. Returns False if that is the queue's part; raises `GmgError` if not possible."""
-
-    def end(self, reason: str | None) -> None:
-        """Adds no more jobs, as the session ends."""
-
-    def tuning(self) -> Tuning:
-        """Returns the progress, as clients see it."""
-
-
 class QueueScheduler:
     """Runs the jobs of the board's queue; `changed` is called when something that is displayed has changed.
 
     Attributes:
         board: The slots.
         runs: The jobs that occupy slots, by number.
-        source: Adds jobs as results arrive; None for a sweep.
+        source: Adds a tuning's trials as results arrive; None for a sweep, whose jobs are known from the start.
         packing: Compares several jobs on a GPU with one; None if there are none.
     """
 
     def __init__(self, board: SlotBoard, workplace: Workplace, recorder: Recorder, changed: Callable[[], None]) -> None:
         self.board, self._queue, self._slots = board, board.queue, board.slots
         self.runs: dict[int, JobRun] = {}
-        self.source: JobSource | None = None
+        self.source: TrialSource | None = None
         self.packing: Packing | None = None
         self._workplace, self._recorder, self._changed = workplace, recorder, changed
         self._wake = asyncio.Event()

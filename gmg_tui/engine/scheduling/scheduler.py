@@ -9,7 +9,7 @@ from typing import Protocol
 from msgspec import structs
 
 from gmg_tui import session as sessions
-from gmg_tui.engine.attempts.task import Task
+from gmg_tui.engine.attempts.attempt import Task
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.job_run import JobRun
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace

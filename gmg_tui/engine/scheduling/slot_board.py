@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gmg_tui.engine import clock
-from gmg_tui.engine.scheduling.memory_fit import lacks, room_mib
+from gmg_tui.engine.scheduling.packing import lacks, room_mib
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.jobs.job_queue import JobQueue

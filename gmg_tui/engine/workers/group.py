@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, Report
-from gmg_tui.engine.attempts.task import Task
+from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, Report, Task
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot import Workplace

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from gmg_tui import model
-from gmg_tui.engine.attempts.attempt import Attempt, Life, Order, Outcome, RankActivity, Stop, StopCause
-from gmg_tui.engine.attempts.task import Task
+from gmg_tui.engine.attempts.attempt import Attempt, Life, Order, Outcome, RankActivity, Stop, StopCause, Task
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace

@@ -15,8 +15,7 @@ import psutil
 import pytest
 from msgspec import structs
 
-from gmg_tui.engine.attempts.attempt import Order, Outcome, RankActivity, Stop, StopCause
-from gmg_tui.engine.attempts.task import Task
+from gmg_tui.engine.attempts.attempt import Order, Outcome, RankActivity, Stop, StopCause, Task
 from gmg_tui.engine.launchers.launcher import Launcher, Local
 from gmg_tui.engine.nodes import logs
 from gmg_tui.engine.nodes.agent import Agent
