@@ -31,6 +31,7 @@ from gmg_tui.engine.attempts.local_host import Launch
 from gmg_tui.engine.attempts.preparation import Prepared
 from gmg_tui.engine.attempts.process import KILL, LEFTOVERS, TERMINATED, Step
 from gmg_tui.engine.output.lines import RingBuffer
+from gmg_tui.machine.cgroup import Memory
 from gmg_tui.machine.process_tree import Proc
 from gmg_tui.model import RunSpec, Slot, StartMode, WorkerState
 from gmg_tui.model.errors import GmgError
@@ -169,6 +170,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
             formats=[],
             make_counts=mock.AsyncMock(return_value=Counts(None)),
             torchrun=False,
+            memory_of=lambda _: Memory(()),
             stop_steps=_STEPS,
             group_steps=LEFTOVERS,
         )
