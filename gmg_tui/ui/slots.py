@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from statistics import median
 from typing import Any, Final, NamedTuple
 
@@ -58,16 +57,11 @@ def buckets(points: deque[float | None], end: int, width: int, seconds: int) -> 
     the same in between, which is what makes it cheap on a slow line. `points` are values at every second, the newest
     last, at the Unix time `end` in whole seconds.
     """
-    newest = end % seconds + 1  # points in the last span, which is not over
-    latest = list(islice(reversed(points), newest + (width - 1) * seconds)) if width > 0 else []
-    if not latest:
-        return []
-    spans = [latest[max(0, start) : start + seconds] for start in range(newest - seconds, len(latest), seconds)]
-    means = []
-    for span in reversed(spans):
-        present = [value for value in span if value is not None]
-        means.append(sum(present) / len(present) if present else None)
-    return means
+    start, spans = (end // seconds - width + 1) * seconds, dict[int, list[float | None]]()
+    for second, value in zip(range(end, start - 1, -1), reversed(points), strict=False):
+        spans.setdefault(second // seconds, []).append(value)
+    known = [[value for value in spans[number] if value is not None] for number in sorted(spans)]
+    return [sum(each) / len(each) if each else None for each in known]
 
 
 class SlotView(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from gmg_tui.model import Curve, units
+from gmg_tui.model import Curve, Point, units
 from gmg_tui.model.curves import rank
 from gmg_tui.results.column import Column
 from gmg_tui.ui.charts import AXIS_ROWS, GUTTER, Canvas, axis, bottom_axis, fitted, joined
@@ -39,6 +39,11 @@ class Named(NamedTuple):
         """Its name up to the first slash, as TensorBoard groups metrics; empty without one."""
         return self.name.partition("/")[0] if "/" in self.name else ""
 
+    @property
+    def best(self) -> Point | None:
+        """Its greatest value, or its least if less is better; None if unknown."""
+        return self.curve.best(self.name)
+
 
 def _history(of: Named) -> str | None:
     """Returns a line from the least to the greatest value; None if all are equal."""
@@ -51,23 +56,13 @@ def _history(of: Named) -> str | None:
     return braille_line(fractions, (len(values) + 1) // 2, 1)[0]
 
 
-def _best(of: Named) -> float | None:
-    best = of.curve.best(of.name)
-    return None if best is None else best.value
-
-
-def _best_step(of: Named) -> int | None:
-    best = of.curve.best(of.name)
-    return None if best is None else best.step
-
-
 _COLUMNS: Final = (
     Column[Named]("group", lambda of: of.group or None, left=True, limit=24),
     Column[Named]("metric", lambda of: of.name.removeprefix(f"{of.group}/"), left=True, limit=36),
     Column[Named]("value", lambda of: of.curve.last),
     Column[Named]("history", _history, left=True),
-    Column[Named]("best", _best),
-    Column[Named]("best_step", _best_step, "at step"),
+    Column[Named]("best", lambda of: of.best and of.best.value),
+    Column[Named]("best_step", lambda of: of.best and of.best.step, "at step"),
     Column[Named]("lowest", lambda of: of.curve.lowest and of.curve.lowest.value),
     Column[Named]("highest", lambda of: of.curve.highest and of.curve.highest.value),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -29,9 +29,8 @@ from gmg_tui.ui.table import DescribedTable, Table
 from gmg_tui.ui.view import Tab, View, job_on
 
 _MAX_NOTES: Final = 4
-_GAPS: Final = (3, 2, 1)
-"""Cells between two tabs; the first that leaves room for the status."""
 _STATUS_CELLS: Final = 22
+"""Cells beside the tabs from which these have lines between them."""
 _URGENT: Final = frozenset({"warn", "strong"})
 """Styles of states that take room from the tabs."""
 
@@ -343,32 +342,24 @@ class Pane(Vertical):
         return self.log_view.status() if self._view.tab is Tab.LOG else [(self._slot, "title")]
 
     def _tab_rows(self, width: int, height: int) -> Sequence[Row]:
-        row, status = Row(width, SIGNS.line[0], "border"), self._status()
-        for gap, tab, name in self._fitting_tabs(width, status):
-            row.add(f" {SIGNS.line[0] * (gap - 2)} " if gap > 2 else " " * gap, "border")
-            row.add(name, "tab" if tab is self._view.tab else "dim", click=("screen.show_tab", tab.value))
+        row, status, names = Row(width, SIGNS.line[0], "border"), self._status(), {tab: tab.value for tab in Tab}
+        if events := self._view.snapshot.events:
+            names[Tab.EVENTS] += f" {events:,}"
+        wide = sum(len(name) + 3 for name in names.values()) + _STATUS_CELLS <= width
+        gap, room = f" {SIGNS.line[0]} " if wide else " ", width - 1
+        room -= sum(len(text) + 2 for text, style in status if style in _URGENT)
+        tabs, active = list(Tab), list(Tab).index(self._view.tab)
+        for tab in (*tabs[:active:-1], *tabs[:active]):  # the active one always has room
+            if sum(len(gap + name) for name in names.values()) > room:
+                del names[tab]
+        for tab, name in names.items():
+            style = "tab" if tab is self._view.tab else "dim"
+            row.add(gap, "border").add(name, style, click=("screen.show_tab", tab.value))
         row.add(" ")
         for text, style in status:  # the most important first
             text = cut(text, row.room - 2) if style in _URGENT else text
             row.end(f" {text} " if text else "", style)
         return [row]
-
-    def _fitting_tabs(self, width: int, status: Sequence[Piece]) -> Iterator[tuple[int, Tab, str]]:
-        """Yields the gap before each tab that has room, the tab and its name; the active one always has."""
-        active, names = self._view.tab, {tab: tab.value for tab in Tab}
-        if events := self._view.snapshot.events:
-            names[Tab.EVENTS] += f" {events:,}"
-        needed = sum(map(len, names.values())) + _STATUS_CELLS
-        gap = next((gap for gap in _GAPS if needed + gap * (len(names) + 1) <= width), 1)
-        room = width - 1 - sum(len(text) + 2 for text, style in status if style in _URGENT)
-        tabs = list(names)
-        while tabs[0] is not active and sum(gap + len(names[tab]) for tab in tabs[: tabs.index(active) + 1]) > room:
-            del tabs[0]
-        for tab in tabs:
-            room -= gap + len(names[tab])
-            if room < 0 and tab is not active:
-                return
-            yield gap, tab, names[tab]
 
 
 def _described(table: Table[Any], describe: Callable[[Any], Iterable[Fact]]) -> DescribedTable[Any]:

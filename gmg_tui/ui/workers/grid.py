@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from textual.content import Content
-
 from gmg_tui.model import WorkerState, units
-from gmg_tui.ui import worker_text
-from gmg_tui.ui.drawing import SIGNS, WHEEL_ROWS, Row, bar, load_style, safe
+from gmg_tui.ui import facts, worker_text
+from gmg_tui.ui.drawing import SIGNS, WHEEL_ROWS, Row, bar, load_style
 from gmg_tui.ui.rows import Rows
 from gmg_tui.ui.slots import SlotView
 from gmg_tui.ui.view import Band, View
@@ -333,6 +331,6 @@ def _note_rows(entry: SlotView, inner: int, most: int) -> list[Row]:
 
 def wrapped(note: Note, width: int, rows: int) -> list[Row]:
     """Returns a note in at most `rows` rows, broken at spaces and cut at the end."""
-    parts = [line.plain for line in Content(safe(note.text)).wrap(max(2, width))]  # 2: the room of a wide character
+    parts = facts.wrapped(note.text, width)
     lines = [*parts[: rows - 1], " ".join(parts[rows - 1 :])][:rows] if rows > 0 else []
     return [Row(width).add(part, note.style) for part in lines if part]

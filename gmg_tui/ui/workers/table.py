@@ -75,6 +75,9 @@ def columns(view: View, width: int) -> list[Placed]:
     while right and sum(map(widths.__getitem__, right)) > free:
         right.pop()
     widths["history"] = free - sum(map(widths.__getitem__, right))
+    if "job" in left and widths["history"] < _HISTORY_MIN:  # too narrow for a line
+        widths["job"] += widths["history"]
+        widths["history"] = 0
     placed, start = list[Placed](), _CURSOR
     for name in (*left, "history", *right):
         placed.append(Placed(start, widths[name], {"for": _FOR, "history": _HISTORY}.get(name) or WORKERS[name]))
