@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from gmg_tui.model import TERMINAL_WAYS, Occurrence, OccurrenceKind, RunSpec, Snapshot, WorkerState, units
-from gmg_tui.model.text import clean
+from gmg_tui.model.text import one_line
 
 TIMEOUT_S = 30.0
 """Time limit of a command."""
@@ -57,8 +57,8 @@ class Notifications:
         if kind is OccurrenceKind.JOB_FAILED and self._spec.tune is not None:
             return  # trials that run out of memory are how a tuning finds the largest value that runs
         number = self.events[-1].number + 1 if self.events else 1
-        why = _one_line(reason or "")
-        occurrence = Occurrence(number, time.time(), kind, _one_line(text), slot, job, job_name, why, alert, quiet)
+        why = one_line(reason or "")
+        occurrence = Occurrence(number, time.time(), kind, one_line(text), slot, job, job_name, why, alert, quiet)
         self.events.append(occurrence)
         if quiet:
             return
@@ -130,7 +130,3 @@ def how_it_ended(snapshot: Snapshot) -> str:
         states = Counter({WorkerState(state): getattr(queue, state) for state in names})
         jobs = f"{units.count(queue.jobs, 'job')}, "
     return jobs + ", ".join(f"{count} {state.value}" for state in WorkerState if (count := states[state]))
-
-
-def _one_line(text: str) -> str:
-    return clean(text.encode(errors="replace"))

@@ -93,6 +93,11 @@ def compact(raw: bytes) -> bytes:
     return visible(raw[:end]) + kept
 
 
+def one_line(text: str) -> str:
+    """Returns a text as `clean` does."""
+    return clean(text.encode(errors="replace"))
+
+
 def clean(raw: bytes) -> str:
     """One line of output, without its line end, as text that is safe on any terminal.
 

@@ -22,7 +22,7 @@ from typing import Any, Generic, TypeVar
 
 from gmg_tui.model import units
 from gmg_tui.model.errors import GmgError
-from gmg_tui.model.text import clean, safe
+from gmg_tui.model.text import one_line, safe
 
 T = TypeVar("T")
 Cell = bool | int | float | str | None
@@ -91,13 +91,13 @@ class Column(Generic[T]):
     @property
     def heading(self) -> str:
         """Title and unit, safe on any terminal: a script may have chosen the name."""
-        return clean(f"{self.title or self.name} {self.unit}".rstrip().encode(errors="replace"))
+        return one_line(f"{self.title or self.name} {self.unit}".rstrip())
 
     def text(self, row: T) -> str:
         """A row's cell for people, safe on any terminal."""
         value = self.value(row)
         if isinstance(value, str):
-            return clean(self.write(value).encode(errors="replace"))
+            return one_line(self.write(value))
         return units.NOT_KNOWN if value is None else self.write(value)
 
 
@@ -127,7 +127,7 @@ def find(columns: Sequence[Column[T]], name: str) -> Column[T]:
     if named:
         return named[0]
     names = ", ".join(column.name for column in columns)
-    raise GmgError(clean(f"no column {name}; there are: {names}".encode(errors="replace")))
+    raise GmgError(one_line(f"no column {name}; there are: {names}"))
 
 
 def ranked(

@@ -19,7 +19,7 @@ from msgspec import structs
 from gmg_tui.model import JobRecord, NodesSpec, Versions, WorkerState, units
 from gmg_tui.model.errors import GmgError, listed
 from gmg_tui.model.secrets import mask
-from gmg_tui.model.text import clean
+from gmg_tui.model.text import one_line
 from gmg_tui.model.tried import SETTLE_S, comparable_rate
 from gmg_tui.results import table as tables
 from gmg_tui.results.column import Column, cell
@@ -198,14 +198,15 @@ class Comparison:
         shown = self.metrics[: None if width is None else MAX_ROWS]
         return "\n".join(
             [
-                *_clean(data.heading for data in self.sessions),
+                *(one_line(data.heading) for data in self.sessions),
                 "",
                 *(tables.terminal(self.setting_columns, self.differences, width=width, colour=colour) or [_NOTHING]),
                 "",
                 *tables.terminal(self.rate_columns, self.rate_rows, width=width, colour=colour, empty=True),
                 *(["", *tables.terminal(self.figure_columns, self.figures, width=width)] if self.figures else []),
                 *(["", *tables.terminal(self.metric_columns, shown, width=width)] if shown else []),
-                *_clean(["", *self.remarks] if self.remarks else []),
+                *([""] if self.remarks else []),
+                *map(one_line, self.remarks),
             ]
         )
 
@@ -312,10 +313,6 @@ def _remarks(data: ReportData) -> Iterator[str]:
     short = dict.fromkeys(_key(data, job) for job in sound if comparable_rate(job.last) is None)
     if short:
         yield f"{data.name}: ran for less than {SETTLE_S:.0f} s and left out: {listed(short)}"
-
-
-def _clean(lines: Iterable[str]) -> list[str]:
-    return [clean(line.encode(errors="replace")) for line in lines]
 
 
 def _settings(data: ReportData) -> dict[str, str | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
@@ -103,8 +103,10 @@ def _add(lines: _Lines, stored: Stored, jobs: Iterable[tuple[JobRecord, str]]) -
 def _figures(lines: _Lines, colours: tuple[str, ...]) -> Iterator[Figure]:
     from plotly.graph_objects import Figure
 
-    for name in sorted(lines, key=lambda name: (rank(name), name))[:MAX_CHARTS]:
-        figure, every = Figure(), [curve for runs in lines[name].values() for curves in runs for curve in curves]
+    # A metric with one value of each run is in the tables, and in the charts by job.
+    drawn = [name for name, by_label in lines.items() if any(len(curve.times) > 1 for curve in _curves(by_label))]
+    for name in sorted(drawn, key=lambda name: (rank(name), name))[:MAX_CHARTS]:
+        figure, every = Figure(), list(_curves(lines[name]))
         by_step = all(None not in curve.steps for curve in every)
         for number, (label, runs) in enumerate(lines[name].items()):
             joined, colour = [_joined(curves, by_step=by_step) for curves in runs], colours[number % len(colours)]
@@ -123,9 +125,16 @@ def _figures(lines: _Lines, colours: tuple[str, ...]) -> Iterator[Figure]:
             line = {"color": colour, "width": 1.5}
             mode = "lines" if len(places) > 1 else "markers"  # a line of one point cannot be seen
             figure.add_scatter(x=places, y=values, mode=mode, name=escape(label), line=line)
-        figure.update_layout(title={"text": escape(name), "x": 0}, showlegend=len(lines[name]) > 1)
+        figure.update_layout(
+            title={"text": escape(name), "x": 0}, showlegend=len(lines[name]) > 1, legend={"traceorder": "normal"}
+        )
         figure.update_xaxes(title_text="step" if by_step else "hours")
         yield figure
+
+
+def _curves(by_label: dict[str, list[list[Curve]]]) -> Iterator[Curve]:
+    """Yields the curves of all runs."""
+    return chain.from_iterable(chain.from_iterable(by_label.values()))
 
 
 def _band(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections import Counter
@@ -32,7 +33,7 @@ from gmg_tui.model.worker import added_up
 from gmg_tui.results.column import Column, find, is_known, ranked
 from gmg_tui.results.job_columns import columns, results_of
 from gmg_tui.results.metric_summary import Summary, summaries
-from gmg_tui.session import ENGINE_DIED, STORE, Record, SessionEntry
+from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
 from gmg_tui.session.store.database import JobAttempt
 from gmg_tui.session.store.reader import Stored, open_store
 
@@ -256,38 +257,34 @@ def collect(entry: SessionEntry, stored: Stored) -> ReportData:
     moments = [session.started, snapshot.time if snapshot else 0.0, entry.record.ended or 0.0]
     moments += [ran.attempt.ended or ran.attempt.started for each in attempts.values() for ran in each]
     until = max(moments)
-    if entry.state == "lost":
-        queued = session.spec.sweep is not None
-        jobs = [_after_loss(job, until, queued=queued) for job in jobs]
-        if snapshot is not None:
-            elapsed_s = snapshot.elapsed_s + until - snapshot.time
-            snapshot = structs.replace(snapshot.after_loss(ENGINE_DIED), time=until, elapsed_s=elapsed_s)
-    elif entry.state == "ended":
-        jobs = [_settled(job, entry.record) for job in jobs]
-        snapshot = snapshot and entry.record.with_ends(snapshot)
+    if entry.state != "running":
+        jobs = [_concluded(job, entry, until) for job in jobs]
+    if snapshot is not None and entry.state == "lost":
+        elapsed_s = snapshot.elapsed_s + until - snapshot.time
+        snapshot = structs.replace(snapshot.after_loss(ENGINE_DIED), time=until, elapsed_s=elapsed_s)
+    elif snapshot is not None and entry.state == "ended":
+        snapshot = entry.record.with_ends(snapshot)
     metrics = tuple(summaries(jobs, stored.best()))
     return ReportData(entry.name, entry.folder, entry.state, session, until, jobs, attempts, snapshot, metrics)
 
 
-def _settled(job: JobRecord, record: Record) -> JobRecord:
-    """The job of a session that has ended, whose end a full disk may have kept from the store, but not from the record."""
+def _concluded(job: JobRecord, entry: SessionEntry, until: float) -> JobRecord:
+    """The job of a session without an engine; one whose end is not in the store has failed, or waits in a sweep.
+
+    A killed engine has written no end. Where one has ended, a full disk may have kept a worker's end from the store, but not
+    from the session's record.
+    """
     if not job.state.live and job.state is not WorkerState.RESTARTING:
         return job
-    if record.session.spec.sweep is not None:
-        return structs.replace(job, state=WorkerState.WAITING, reason=_NOT_RECORDED)
-    end = next((worker for worker in record.workers if worker.slot == job.slot and worker.state.ended), None)
-    if end is None:
-        return structs.replace(job, state=WorkerState.FAILED, reason=_NOT_RECORDED)
-    return structs.replace(job, state=end.state, reason=end.reason)
-
-
-def _after_loss(job: JobRecord, until: float, *, queued: bool) -> JobRecord:
-    """The job as its engine's death left it: a plain run's has failed, a sweep's runs again when it is continued."""
-    if not job.state.live and job.state is not WorkerState.RESTARTING:
-        return job
-    # The engine had no time to write how long it ran.
-    elapsed_s = job.elapsed_s if job.started is None else max(job.elapsed_s or 0.0, until - job.started)
-    state, reason = (WorkerState.WAITING, _INTERRUPTED) if queued else (WorkerState.FAILED, ENGINE_DIED)
+    lost, queued = entry.state == "lost", entry.record.session.spec.sweep is not None
+    state = WorkerState.WAITING if queued else WorkerState.FAILED
+    reason: str | None = (_INTERRUPTED if queued else ENGINE_DIED) if lost else _NOT_RECORDED
+    elapsed_s = job.elapsed_s
+    if lost and job.started is not None:
+        elapsed_s = max(elapsed_s or 0.0, until - job.started)
+    elif not lost and not queued:
+        ends = (worker for worker in entry.record.workers if worker.slot == job.slot and worker.state.ended)
+        state, reason = next(((end.state, end.reason) for end in ends), (state, reason))
     return structs.replace(job, state=state, reason=reason, elapsed_s=elapsed_s)
 
 
@@ -335,7 +332,9 @@ def ordered(rows: Sequence[JobRecord], best: str | None) -> tuple[list[JobRecord
         return list(rows), None, f"{UNSORTED}; to sort: --best COLUMN or -COLUMN ({names})" if names else UNSORTED
     column, smallest = find(columns(rows), best.removeprefix("-")), best.startswith("-")
     text = f"by {column.heading}, the {'smallest' if smallest else 'largest'} first"
-    order = ranked(column, rows, descending=not smallest, behind=lambda row: row.state is WorkerState.FAILED)
+    # Of equal values the first job leads everywhere; jobs that wait stay in the order of the queue.
+    listed = sorted(rows, key=lambda row: row.number if row.state.ended else math.inf)
+    order = ranked(column, listed, descending=not smallest, behind=lambda row: row.state is WorkerState.FAILED)
     return order, column, text
 
 

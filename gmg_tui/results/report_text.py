@@ -9,7 +9,7 @@ from pathlib import Path
 from shlex import join
 
 from gmg_tui.model import Session, Severity, Snapshot, TrialState, Tuning, WorkerState, units
-from gmg_tui.model.text import clean
+from gmg_tui.model.text import one_line
 from gmg_tui.results import metric_summary, report
 from gmg_tui.results import table as tables
 from gmg_tui.results import tuning_text as tune_words
@@ -77,9 +77,9 @@ def render(data: ReportData, best: str | None, width: int | None, colour: bool) 
     if not data.jobs:
         lines.append("no jobs")
     elif kind == "job" or order != report.UNSORTED or len(chosen) < len(listed) or len(listed) > len(data.jobs):
-        lines.append(clean(f"{what}, {order}".encode(errors="replace")))
+        lines.append(one_line(f"{what}, {order}"))
     lines += _metrics(data, width, colour)
-    return "\n".join([*lines, *(clean(line.encode(errors="replace")) for line in _below(data))])
+    return "\n".join([*lines, *map(one_line, _below(data))])
 
 
 def _metrics(data: ReportData, width: int | None, colour: bool) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from rich.cells import cell_len
 
-from gmg_tui.results.column import Column, Where, is_known, with_values
+from gmg_tui.results.column import Cell, Column, Where, is_known, with_values
 
 T = TypeVar("T")
 
@@ -102,8 +102,10 @@ def output() -> tuple[int | None, bool]:
 def html(columns: Sequence[Column[T]], rows: Sequence[T], *, kind: Callable[[T], str] = lambda row: "") -> str:
     """A table that a page's script can sort, each row of the class `kind`; `data-value` has a number in full."""
     filled = with_values(columns, rows)
+    texts = {column.name for column in filled if column.left or all(_is_text(column.value(row)) for row in rows)}
     head = "".join(
-        f'<th scope="col" aria-sort="none"><button type="button">{in_html(column.heading)}</button></th>'
+        f'<th scope="col" class="{"text" if column.name in texts else "number"}" aria-sort="none">'
+        f'<button type="button">{in_html(column.heading)}</button></th>'
         for column in filled
     )
     body = "\n".join(
@@ -120,7 +122,11 @@ def _html_cell(column: Column[T], row: T) -> str:
         return f'<td class="text state">{text}</td>'
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f'<td data-value="{value if is_known(value) else "NaN"}">{text}</td>'
-    return f'<td class="text">{text}</td>' if column.left or isinstance(value, str) else f"<td>{text}</td>"
+    return f'<td class="text">{text}</td>' if column.left or _is_text(value) else f"<td>{text}</td>"
+
+
+def _is_text(value: Cell) -> bool:
+    return value is None or isinstance(value, str)
 
 
 def in_html(text: str) -> str:

@@ -17,8 +17,8 @@ class Row(NamedTuple):
     """A row of the table of all that was tried."""
 
     tried: Tried
-    best: bool
-    """True if no other is faster; in a tuning, if it has the recommended value."""
+    mark: str = ""
+    """`fastest` if no other is faster; in a tuning, `recommended` if it has that value."""
 
     @property
     def key(self) -> str:
@@ -53,11 +53,10 @@ def arguments(tried: Tried) -> str:
 
 
 def _state(row: Row) -> str:
-    """Returns `failed`, `running` or `best`, if any applies."""
+    """Returns `failed`, or the mark and `running`, if any applies."""
     if row.tried.failed == row.tried.attempts:
         return "failed"
-    notable = [*(["best"] if row.best else []), *(["running"] if row.tried.running else [])]
-    return " ".join(notable)
+    return " ".join(filter(None, (row.mark, "running" if row.tried.running else "")))
 
 
 def _metric(name: str, row: Row) -> float | None:

@@ -151,10 +151,10 @@ class EndedSession(Source):
             ran = [(each.slot, self._concluded(each.attempt)) for of in stored.attempts.values() for each in of]
         events = []
         for slot, each in ran:
-            named = f"{slot}, attempt {each.number}"
-            events.append(Occurrence(0, each.started, OccurrenceKind.STARTED, f"{named} has started", slot))
+            began = f"{slot} has started attempt {each.number}"
+            events.append(Occurrence(0, each.started, OccurrenceKind.STARTED, began, slot))
             if each.ended is not None and each.state.ended:
-                text = f"{named} has {each.state.value}{f': {each.reason}' if each.reason else ''}"
+                text = f"{slot} has {each.state.value}{f': {each.reason}' if each.reason else ''}"
                 events.append(Occurrence(0, each.ended, OccurrenceKind(each.state.value), text, slot))
         events.sort(key=lambda event: event.time)
         return tuple(structs.replace(event, number=number) for number, event in enumerate(events, 1))

@@ -30,7 +30,7 @@ from gmg_tui.model import (
 )
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.model.run import UnixTime
-from gmg_tui.model.text import clean
+from gmg_tui.model.text import one_line
 from gmg_tui.session.paths import (
     ENGINE_LOG,
     LOGS,
@@ -53,7 +53,7 @@ _MAX_BYTES = 64 << 20
 _GONE_S = 5.0
 """Seconds that the kernel may take to end a killed process; one that waits for a driver may never end."""
 _POLL_S = 0.05
-_COMMAND_BYTES = 200
+_MAX_COMMAND = 200
 ENGINE_DIED = "the engine of its session died"
 """The reason of failure for the workers of a lost session."""
 
@@ -155,7 +155,7 @@ class SessionEntry(Struct, frozen=True):
     @property
     def host(self) -> str:
         """The name of the machine it was started on, safe to print; empty if unknown."""
-        return clean(self.record.session.spec.host.encode(errors="replace"))
+        return one_line(self.record.session.spec.host)
 
     @property
     def away(self) -> bool:
@@ -340,7 +340,7 @@ def _kill(session: Session, report: Callable[[str], None]) -> list[int]:
         for process in left:
             with suppress(psutil.Error):  # it has ended
                 if process.pid not in reported:
-                    command = clean(" ".join(process.cmdline()).encode(errors="replace")[:_COMMAND_BYTES]).strip()
+                    command = one_line(" ".join(process.cmdline())[:_MAX_COMMAND]).strip()
                     report(f"{session.spec.name}: ending process {process.pid} ({command})")
                     reported.add(process.pid)
                 process.kill()  # no other process, should its PID have been reused

@@ -28,7 +28,7 @@ from textual.screen import Screen
 
 from gmg_tui.model import Occurrence, units
 from gmg_tui.model.errors import GmgError
-from gmg_tui.model.text import clean
+from gmg_tui.model.text import one_line
 
 Result = TypeVar("Result")
 
@@ -283,7 +283,7 @@ def sequences(ways: Iterable[str], new: tuple[Occurrence, ...], *, tmux: bool) -
 
 def _text(new: tuple[Occurrence, ...]) -> str:
     more = f" (and {len(new) - 1} more)" if len(new) > 1 else ""
-    text = clean(new[0].text.encode(errors="replace")).replace(";", ",")
+    text = one_line(new[0].text).replace(";", ",")
     room = _MOST - len(more)
     return (text if len(text) <= room else f"{text[: room - 1]}…") + more
 

@@ -178,7 +178,7 @@ async def test_the_last_snapshot_and_the_logs_are_shown_and_nothing_can_be_chang
         await press(pilot, "escape", "enter", "tab")
         await play.sees(pilot, "CUDA out of memory", "failed 1h 01m", "29.0 of 79.6 GiB")
         await press(pilot, "do:screen.show_tab('Events')")
-        await play.sees(pilot, "gpu0, attempt 1 has finished", "gpu1, attempt 1 has started")
+        await play.sees(pilot, "gpu0   finished  has finished", "gpu1   started   has started attempt 1")
         await press(pilot, "escape", "q")
     assert app.return_value is not None
     assert app.return_value.how == "looked"

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from gmg_tui.model.errors import GmgError
-from gmg_tui.model.text import clean
+from gmg_tui.model.text import clean, one_line
 from gmg_tui.session import AGENT_MARK
 
 PROGRAM = (sys.executable, "-P", "-m", "gmg_tui", "agent")
@@ -63,7 +63,7 @@ class Connection:
                     answer = msgspec.json.decode(line[len(mark) :], type=dict[str, Any])
                     if answer.get("ok"):
                         return answer
-                    raise GmgError(clean(str(answer.get("error"))[:MAX_TROUBLE_BYTES].encode(errors="replace")), 1)
+                    raise GmgError(one_line(str(answer.get("error"))[:MAX_TROUBLE_BYTES]), 1)
                 noise += len(line)
                 if noise > _MAX_GREETING_BYTES:
                     raise ValueError

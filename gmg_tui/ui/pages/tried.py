@@ -42,9 +42,9 @@ class TriedPage(TablePage[Row]):
     async def ask(self) -> None:
         """Ask what was tried."""
         rows = await self._engine.tried()
-        best = self._best(rows)
+        best, mark = self._best(rows), "fastest" if self.app.view.snapshot.tuning is None else "recommended"
         self.table.use(columns(rows))
-        self.listing.show([Row(tried, tried is best) for tried in rows], "Nothing has been tried yet.")
+        self.listing.show([Row(tried, mark if tried is best else "") for tried in rows], "Nothing has been tried yet.")
 
     def _best(self, rows: Sequence[Tried]) -> Tried | None:
         """The fastest; in a tuning, which measures more carefully, what it recommends."""

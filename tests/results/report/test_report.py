@@ -119,6 +119,12 @@ def _rows(scores: dict[int, Any]) -> list[JobRecord]:
     return [JobRecord(number, "a", result={"score": score}) for number, score in scores.items()]
 
 
+def test_of_equal_values_the_first_job_leads_and_waiting_jobs_keep_their_order() -> None:
+    ran = [structs.replace(row, state=WorkerState.FINISHED) for row in _rows({2: 0.5, 1: 0.5})]
+    waiting = [JobRecord(4, "a"), JobRecord(3, "a")]
+    assert [row.number for row in ordered([*ran, *waiting], "score")[0]] == [1, 2, 4, 3]
+
+
 @pytest.mark.parametrize(("best", "expected"), [("score", [3, 5, 1, 2, 4, 6, 7]), ("-score", [1, 5, 3, 2, 4, 6, 7])])
 def test_the_best_sort_first_and_diverged_and_unknown_values_last(best: str, expected: list[int]) -> None:
     rows = _rows({1: 0.5, 2: "none", 3: 2**2000, 4: math.nan, 5: True, 6: math.inf, 7: None})
