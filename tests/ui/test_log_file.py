@@ -243,3 +243,21 @@ async def test_a_search_goes_on_in_the_log_of_another_worker(tmp_path: Path) -> 
         await play.sees(pilot, "following", "/needle", "later")
         await press(pilot, "n")
         await play.sees(pilot, "match 1 of 1", "paused")
+
+
+async def test_home_reads_what_the_engine_skipped_and_n_finds_what_was_printed_after_a_search(tmp_path: Path) -> None:
+    lines = [f"line {number}" for number in range(500)]
+    app = _app(tmp_path, lines)
+    app.engine.log = {"gpu0": lines[:10]}
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "line 9")
+        app.engine.push(Lines("gpu0", 490, tuple(lines[490:])))
+        await play.sees(pilot, "480 lines skipped", "line 499")
+        await press(pilot, "home")
+        await play.until(pilot, lambda: _log(app)[1 : len(_log(app))] == lines[: len(_log(app)) - 1])
+        await press(pilot, "slash", *"needle", "enter")
+        await play.sees(pilot, "no match")
+        with (tmp_path / "logs/gpu0.log").open("a") as file:
+            file.write("needle\n")
+        await press(pilot, "n")
+        await play.sees(pilot, "match 1 of 1")

@@ -149,7 +149,7 @@ def test_lines_of_a_group_appear_in_order_of_arrival_with_their_ranks() -> None:
 
 _steps = st.lists(
     st.one_of(
-        st.sampled_from(["above", "below", "catch-up", "pause", "follow", "start", "middle"]),
+        st.sampled_from(["above", "below", "catch-up", "pause", "follow", "start", "middle", "replace"]),
         st.tuples(st.sampled_from(["print", "print-fps", "flood"]), st.integers(1, 150)),
     ),
     max_size=30,
@@ -173,6 +173,7 @@ async def _walk(path: Path, steps: list[str | tuple[str, int]]) -> None:
     log.extend(0, ["first"])
     path.write_text("first\n")
     lines.append("first")
+    replaced = False
     for step in steps:
         match step:
             case (how, count):
@@ -187,13 +188,17 @@ async def _walk(path: Path, steps: list[str | tuple[str, int]]) -> None:
             case "above":
                 log.cut_at_gap(len(log.rows) - 1)
                 had, first = log.has_above, log.rows[0]
-                assert await log.load_above() == had
-                assert not had or log.rows[0] != first
+                assert await log.load_above() == had or replaced
+                assert not had or log.rows[0] != first or replaced
             case "below":
                 known = log.has_below and log.rows[-1].end >= LIVE
-                assert await log.load_below() or not known
+                assert not log.has_below or await log.load_below() or not known or replaced
             case "catch-up":
                 log.catch_up()
+            case "replace":
+                kept, replaced = path.read_text().splitlines(keepends=True), True
+                (path.parent / "new").write_text("".join(kept[len(kept) // 2 :]))
+                (path.parent / "new").replace(path)
             case "pause":
                 log.pause()
             case "follow":

@@ -167,7 +167,7 @@ class LogSource:
         file = self.file if first.start < LIVE else await self.open()
         if file is None:
             return False
-        at = first.start if first.start < LIVE else await self._locate(first, file)
+        at = first.start if first.start < LIVE else await self.offset_after(first, file)
         page = await in_daemon_thread(file.before, at, _PAGE_ROWS) if at >= 0 else []
         if not page or rows is not self.rows or rows[0] is not top or rows[skipped].start != first.start:
             return False
@@ -181,13 +181,11 @@ class LogSource:
 
     async def load_below(self) -> bool:
         """Reads what follows the last row of a paused log; False if nothing does. Raises `OSError`."""
-        rows, last = self.rows, self.rows[-1]
-        page, file = self._newer(), self.file
-        if last.end < LIVE and file is not None:
-            page = await in_daemon_thread(file.after, last.end, _PAGE_ROWS)
-        elif page and page[0].gap and (file := await self.open()) is not None:
-            at = await self._locate(last, file)
-            page = await in_daemon_thread(file.after, at, _PAGE_ROWS) if at >= 0 else page
+        rows, last, page, file = self.rows, self.rows[-1], self._newer(), self.file
+        if last.end >= LIVE:
+            file = await self.open() if page and page[0].gap else None
+        if file is not None and (at := await self.offset_after(last, file)) >= 0:
+            page = await in_daemon_thread(file.after, at, _PAGE_ROWS)
         if not page or page[-1].end == last.end or rows is not self.rows:
             return False
         self.rows = join(rows, page)[-MAX_ROWS:]
@@ -204,10 +202,9 @@ class LogSource:
         self.rows, self.file = page, file
         return True
 
-    async def offset_of(self, row: LogRow, file: LogFile) -> int:
-        """Returns the offset in the file after a row; the end of the file if it is unknown. Raises `OSError`."""
-        at = row.end if row.end < LIVE else await self._locate(row, file)
-        return at if at >= 0 else file.size
+    async def offset_after(self, row: LogRow, file: LogFile) -> int:
+        """Returns the offset in the file after a row; -1 if it is unknown. Raises `OSError`."""
+        return row.end if row.end < LIVE else await in_daemon_thread(file.locate, row.text, self._end - row.end)
 
     def index(self, position: int, file: LogFile | None) -> int | None:
         """Returns the index of the row with a position, which in a `file` is an offset; None if there is none."""
@@ -215,10 +212,6 @@ class LogSource:
             return None
         row = self.rows[index := index_of(self.rows, position)]
         return index if row.start <= position < row.end and (file is None or row.end < LIVE) else None
-
-    async def _locate(self, row: LogRow, file: LogFile) -> int:
-        """Returns the offset in the file after a row of the engine; -1 if it is unknown. Raises `OSError`."""
-        return await in_daemon_thread(file.locate, row.text, self._end - row.end)
 
     def _forget_file(self) -> None:
         """Leaves out the rows of the file that was open."""

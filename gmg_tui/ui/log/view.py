@@ -238,7 +238,7 @@ class LogView(Rows):
         else:
             self.pause()
             self._place_top(Place(0, 0))
-            if self.source.has_above:
+            if self.source.has_above or any(row.gap for row in self.source.rows):
                 self._load(partial(self._jump, 0), replaces=True)
             self.update_rows()
 
@@ -290,13 +290,14 @@ class LogView(Rows):
         """Shows the rows around an offset of the file."""
         self._pages_left = _UNASKED_PAGES
         if await self.source.jump(offset, self.sought, file):
-            self._show(offset, above=self._page // 2 if offset else 0)
+            self._show(offset)
 
-    def _show(self, position: int, *, above: int) -> None:
-        """Scrolls to the first match in the row with a position, or else to the row, below `above` others."""
+    def _show(self, position: int) -> None:
+        """Scrolls to the first match in the row with a position, or else to the row, unless it is visible."""
         row = self.source.rows[index := index_of(self.source.rows, position)]
-        part = part_of(row, self.size.width, self.sought.marks(row))
-        self._place_top(self._moved(Place(index, part), -above))
+        place = Place(index, part_of(row, self.size.width, self.sought.marks(row)))
+        if not self._top <= place < self._moved(self._top, self._page):
+            self._place_top(self._moved(place, -(self._page // 2)))
 
     # Search
 
@@ -325,7 +326,8 @@ class LogView(Rows):
             if (file := await source.open()) is not None and not file.size:
                 file = None
             if not source.following and rows:
-                origin = await source.offset_of(rows[-1], file) if file is not None else rows[-1].end
+                origin = rows[-1].end if file is None else await source.offset_after(rows[-1], file)
+            origin = origin if origin >= 0 else 2 * LIVE
             self.found = found = Search(query, file, source.rows)
             while True:
                 if self.match is None and found.found and (found.found[-1] < origin or not found.running):
@@ -341,13 +343,13 @@ class LogView(Rows):
         found, origin = self.found, self.match
         if self.sought.text and found is None:  # another log is shown since
             self._search(self.sought)
-        if found is None or not found.found:
+        if found is None:
             return
         if origin is None:
             origin = self.source.rows[self._top.row].position if self.source.rows else 0
-        if direction == "up" and origin == found.found[-1] and found.running:
+        if direction == "up" and found.running and found.found[-1:] == [origin]:
             return  # more may be found
-        if direction == "down" and origin == found.found[0] and not found.running:
+        if direction == "down" and not found.running and found.found[:1] in ([], [origin]):
             with self._errors_shown():
                 await found.catch_up()
         if found is self.found:
@@ -355,13 +357,10 @@ class LogView(Rows):
 
     def _visit(self, match: int | None) -> None:
         """Makes a match the current one, and shows it."""
-        self.match = match
-        index, file = self._match_index, self.found.file if self.found is not None else None
-        if index is not None and self.sought.marks(row := self.source.rows[index]):
+        self.match, file = match, self.found.file if self.found is not None else None
+        if (index := self._match_index) is not None and self.sought.marks(self.source.rows[index]):
             self.source.pause()
-            place = Place(index, part_of(row, self.size.width, self.sought.marks(row)))
-            if not self._top <= place < self._moved(self._top, self._page):
-                self._show(row.position, above=self._page // 2)
+            self._show(self.source.rows[index].position)
         elif match is not None and file is not None:
             self._load(partial(self._jump, match, file), replaces=True)
         self.update_rows()
