@@ -10,8 +10,11 @@ from gmg_tui.model import Severity, Sign, units
 
 _EVENTS = "events.out.tfevents."
 """TensorBoard's files have names of their own, and belong to a run by their folder."""
-_SHARED = re.compile(r"/(?:\.?cache|\.nv|\.triton|__pycache__|torchinductor_\w+|wandb|mlruns)/|\.(?:lock|pid|log)$")
-"""Files that programs share on purpose."""
+_SHARED = re.compile(
+    r"/(?:\.?cache|\.nv|\.triton|__pycache__|torchinductor_\w+|wandb|mlruns|gsd|qdcache|python_side_cache)/"
+    r"|\.(?:lock|pid|log|gsd|cvx|ptc|tet|rm|gnd|qdc|qdb|cubin|ptx)$"
+)
+"""Files that programs share on purpose, such as Genesis' caches, wherever `GS_CACHE_FILE_PATH` puts them."""
 _OPTION = re.compile(
     r"""['"](--?(?:seed|(?:log|out|output|save|run|exp|checkpoint|ckpt|results?)[-_]?(?:dir|folder|path|name)|exp_name))['"]"""
 )

@@ -210,6 +210,7 @@ def test_workers_that_write_the_same_places() -> None:
         ("gpu0", "gpu1"), "gpu0 and gpu1 write /r/run"
     )
     assert collisions(written, {"gpu0": "g0", "gpu1": "g0"}) == {}
+    assert places(["/scratch/genesis/cvx/8c.cvx", "/scratch/qd/kernel/8c.qdc"]) == set()
 
 
 def test_workers_with_the_same_arguments_are_noticed_before_they_collide() -> None:
