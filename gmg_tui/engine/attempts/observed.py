@@ -79,7 +79,7 @@ class Observed:
             room=self._memory.room if self._memory is not None else None,
             vram_mib=readings.vram_mib,
             broken=readings.curves.broken,
-            newest_line=clean(readings.newest_line),
+            newest_line=clean(readings.newest_line) if readings.reader.metrics else "",
             is_bar=readings.reader.is_bar,
             limit=Limit(unix(readings.started_clock) + timeout_s, "--timeout") if timeout_s is not None else None,
         )

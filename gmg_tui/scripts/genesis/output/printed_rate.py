@@ -44,15 +44,17 @@ class PrintedRate:
         self._env_steps = self._seconds = 0.0
         self._moments: deque[tuple[float, float]] = deque(maxlen=_MAX_MOMENTS)
         """Times and the environment steps counted by then, of the same scene."""
+        self._fps: Fps | None = None
+        """All rates, until something changes; they are asked for several times a second."""
 
     def new_scene(self) -> None:
         """Start again, as Genesis' average does for another scene or other environments."""
-        self._before = self._at = self._steps_before = None
+        self._before = self._at = self._steps_before = self._fps = None
         self._moments.clear()
 
     def add(self, numbers: Sequence[float], now: float, *, smoothed: bool, n_envs: int | None = None) -> None:
         """Add printed numbers, in their order, which arrived at `now` (monotonic seconds)."""
-        self._samples += len(numbers)
+        self._samples, self._fps = self._samples + len(numbers), None
         self._last, self._max = numbers[-1], max(self._max, *numbers)
         self._plain = not smoothed
         rates = self._unsmoothed(numbers) if smoothed else list(numbers)
@@ -65,7 +67,7 @@ class PrintedRate:
 
     def count(self, steps: float, now: float) -> None:
         """Add how many environment steps the script has counted since its start."""
-        before, self._steps_before = self._steps_before, steps
+        before, self._steps_before, self._fps = self._steps_before, steps, None
         if before is None or steps < before:
             self._at = None
             self._moments.clear()
@@ -73,13 +75,13 @@ class PrintedRate:
 
     def fps(self) -> Fps | None:
         """Returns all rates; None before the first number."""
-        if self._at is None and not self._samples:
-            return None
+        if self._fps is not None or (self._at is None and not self._samples):
+            return self._fps
         settled = only = self._last if self._plain and self._samples else None
         if len(self._moments) > 1:
             (begin, first), (end, last) = self._moments[0], self._moments[-1]
             settled = (last - first) / (end - begin)
-        return Fps(
+        self._fps = Fps(
             self._last if self._samples else None,
             self._env_steps / self._seconds if self._seconds else only,
             self._max if self._samples else None,
@@ -89,6 +91,7 @@ class PrintedRate:
             seconds=self._seconds or None,
             counted="printed",
         )
+        return self._fps
 
     def _unsmoothed(self, numbers: Sequence[float]) -> list[float]:
         """Returns the samples behind the numbers; the first number of an average has none."""

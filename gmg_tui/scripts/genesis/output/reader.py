@@ -143,7 +143,6 @@ class Reader:
         self._now = now
         self._tail.add(block)
         self._overflows.feed(block)
-        self.saved.feed(block)
         if self.fps is None:
             self._hint.feed(block, now)
         ordered, at = self.genesis.in_order(block), 0
@@ -167,6 +166,7 @@ class Reader:
                 self._apply(position, reader, figures)
             if reader is self.genesis:
                 unread = self.genesis.rest
+        self.saved.feed(unread)
         if self.phase is before and before in _SILENT and self._is_own(block):
             self._enter(Phase.RUNNING)
 
