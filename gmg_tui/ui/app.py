@@ -188,13 +188,6 @@ class GmgApp(SessionApp, inherit_bindings=False):
 
     # Pages
 
-    async def action_stacks(self) -> None:
-        """Show the Python stack of the selected worker, or of each rank of its group."""
-        from gmg_tui.ui.pages.stacks import StacksPage
-
-        if slot := self.worker_slot():
-            await self.push_screen(StacksPage(self.engine, slot))
-
     async def action_queue(self) -> None:
         """Show the queue of a sweep, or the tuning."""
         from gmg_tui.ui.pages.queue import QueuePage

@@ -87,7 +87,6 @@ MAIN: Final = tuple(replace(binding, priority=True) for binding in (*_MAIN, *_EV
 _TABS: Final = ("Log", "Charts", "Metrics", "Attempts", "Setup", "Events")
 COMMANDS: Final = (
     ("Restart all that failed", "Restart every worker that has failed or is stuck.", "restart_failed"),
-    ("Python stacks", "Ask the worker, or each rank of its group, for its Python stack.", "stacks"),
     (
         "Do not use this GPU for jobs",
         "Start no more jobs on the worker's GPU; one that runs goes on.",
@@ -102,6 +101,7 @@ COMMANDS: Final = (
 MAIN_COMMANDS: Final = (
     ("Filter workers", "Show workers with some words: of slot, node, state, job, group, reason.", "filter_workers"),
     ("Fold node", "Fold the selected worker's node into one line, or unfold it.", "fold_node"),
+    ("Python stacks", "Ask the worker, or each rank of its group, for its Python stack.", "stacks"),
     ("Log of the attempt", "Show the log where the attempt that is selected in Attempts begins.", "attempt_log"),
     ("Log of all ranks", "Show the lines of all ranks of the group together, or those of one rank.", "group_log"),
     *((f"Show {tab.lower()}", "Show this tab of the pane.", f"show_tab({tab!r})") for tab in _TABS),

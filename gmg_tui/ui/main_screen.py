@@ -207,6 +207,13 @@ class MainScreen(TrueSizeScreen[None]):
         tabs = list(Tab)
         await self.action_show_tab(tabs[(tabs.index(self._view.tab) + step) % len(tabs)])
 
+    async def action_stacks(self) -> None:
+        """Show the Python stack of the selected worker, or of each rank of its group."""
+        if self.app.worker_slot():
+            await self.action_show_tab(Tab.WHY)
+            self._maximize(on=True)
+            self.pane.show_stacks()
+
     def action_mark(self) -> None:
         """Mark the selected worker, or unmark it; of a folded node all, or none once all are."""
         view = self._view

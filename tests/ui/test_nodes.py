@@ -55,7 +55,7 @@ async def test_keys_do_not_act_on_hidden_workers_unless_space_has_marked_them() 
     app = nodes.busy()
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "do:screen.fold_node")
-        for key in ("r", "x", "X", "e", "do:stacks"):
+        for key in ("r", "x", "X", "e", "do:screen.stacks"):
             app.say("")
             await press(pilot, key)
             await play.sees(pilot, "n1 is folded: unfold it, or mark its workers.")

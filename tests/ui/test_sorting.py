@@ -140,7 +140,7 @@ async def test_a_filter_without_matches_shows_a_message_and_keys_do_nothing() ->
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "do:screen.filter_workers", *"nobody", "enter")
         await play.sees(pilot, "No worker matches the filter.", "0 of 8 shown")
-        keys = ("x", "X", "r", "e", "space", "enter", "p", "do:stacks", "down", "exclamation_mark", "t")
+        keys = ("x", "X", "r", "e", "space", "enter", "p", "do:screen.stacks", "down", "exclamation_mark", "t")
         await press(pilot, *keys, "do:screen.sort_by('fps')")
         assert not asked(app.engine)
         await press(pilot, "escape")

@@ -201,6 +201,11 @@ class Pane(Vertical):
             widget.take_stacks()
         return isinstance(widget, WhyTab)
 
+    def show_stacks(self) -> None:
+        """Shows the Python stacks of the selected worker in the Why tab."""
+        if isinstance(widget := self._tabs[self._view.tab].widget, WhyTab):
+            widget.show_stacks()
+
     def on_table_chosen(self) -> None:
         """Shows the chart of the metric that was clicked again, or the log of the attempt."""
         if self.attempt is not None:

@@ -1,4 +1,4 @@
-"""The tab with the verdict on a worker's speed."""
+"""The tab with the verdict on a worker's speed, and its Python stacks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import structs
 from textual import work
 
 from gmg_tui.diagnosis.verdicts import judge
-from gmg_tui.model import HotSpot, SpeedFacts
+from gmg_tui.model import HotSpot, SpeedFacts, Stacks, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import Source
 from gmg_tui.ui import keys
@@ -21,21 +21,36 @@ SPEED_GAP_S: Final = 0.2
 
 
 class WhyTab(Facts):
-    """The verdict on the selected worker, its figures, and the function that takes its time once stacks were taken."""
+    """The verdict on the selected worker, its figures, and what its Python stacks showed once they were taken."""
 
     def __init__(self, view: View, engine: Source, changed: Callable[[], None]) -> None:
         super().__init__()
         self._view, self._engine, self._changed = view, engine, changed
         self._stacks: tuple[str, str | None, HotSpot | None] = "", None, None
-        """The slot whose stacks were taken, what went wrong, and the function."""
+        """The slot whose stacks were sampled, what went wrong, and the function."""
+        self._traces: tuple[str, float, list[Fact]] = "", 0.0, []
+        """The slot whose stacks are shown, when they were taken, and the stacks."""
 
     async def ask(self, slot: str) -> SpeedFacts:
         """Asks for the facts about a worker's speed. Raises `GmgError`."""
         return await self._engine.speed(slot)
 
     def show_verdict(self, speed: SpeedFacts | None) -> None:
-        """Shows the verdict; None before the facts are known."""
-        self.show(self._rows(speed) if speed is not None else (Fact("", "Waiting for the engine", "dim"),))
+        """Shows the verdict, None before the facts are known, and the stacks."""
+        verdict = self._rows(speed) if speed is not None else [Fact("", "Waiting for the engine", "dim")]
+        slot, taken, traces = self._traces
+        if slot != self._view.selected:
+            self.show(verdict)
+            return
+        age = units.span(max(0.0, self._view.snapshot.time - taken))
+        self.show(
+            [
+                *verdict,
+                Fact("Python stacks"),
+                *(traces or [Fact("", "Waiting for the worker", "dim")]),
+                Fact("taken", f"{age} ago", "dim"),
+            ]
+        )
 
     def _rows(self, speed: SpeedFacts) -> Iterator[Fact]:
         slot, trouble, spot = self._stacks
@@ -64,3 +79,26 @@ class WhyTab(Facts):
         else:
             self._stacks = slot, None if spot is not None else "all are within the simulator's steps", spot
         self._changed()
+
+    @work(exclusive=True, group="traces")
+    async def show_stacks(self) -> None:
+        """Shows the stacks of the selected worker and of all ranks of its group, taken once as it interrupts them."""
+        slot, time = self._view.selected, self._view.snapshot.time
+        self._traces = slot, time, []
+        self._changed()
+        try:
+            traces = [fact for each in await self._engine.stacks(slot) for fact in _trace(each)]
+        except GmgError as error:
+            traces = [Fact("", str(error), "warn")]
+        self._traces = slot, time, traces
+        self._changed()
+
+
+def _trace(stacks: Stacks) -> Iterator[Fact]:
+    """Yields the stack of a worker, that of the current thread first."""
+    yield Fact(stacks.slot if stacks.rank is None else f"rank {stacks.rank} · {stacks.slot}")
+    threads = sorted(stacks.text.strip().split("\n\n"), key=lambda text: not text.startswith("Current thread"))
+    if stacks.error:
+        yield Fact("", stacks.error, "warn")
+    elif stacks.text:
+        yield Fact("", "\n\n".join(threads))

@@ -1,4 +1,4 @@
-"""The Python stacks of a worker."""
+"""The Python stacks of a worker in the Why tab."""
 
 from __future__ import annotations
 
@@ -42,18 +42,20 @@ def _engine() -> FakeEngine:
 async def test_the_stacks_of_all_ranks_are_asked_for_once_and_scrolled() -> None:
     engine = _engine()
     app = play.app_of(engine)
-    async with app.run_test(size=(80, 16)) as pilot:
+    async with app.run_test(size=(80, 20)) as pilot:
         engine.answers.clear()
-        await press(pilot, "do:stacks")
+        await press(pilot, "do:screen.stacks")
         await play.sees(pilot, "Waiting for the worker")
         engine.answers.set()
-        await play.sees(pilot, "rank 0 · gpu0", "line 12 in all_reduce", "line 324 in wait")
+        await play.sees(pilot, "rank 0 · gpu0", "line 12 in all_reduce")
+        await press(pilot, "pagedown")
+        await play.sees(pilot, "line 324 in wait")
         text = play.shown(app)
         assert text.index("Current thread") < text.index("Thread 0x00007f12")
         await press(pilot, "end")
         await play.sees(pilot, "line 7 in read_batch", "rank 2 · gpu2", "it is stopped by a signal")
         await press(pilot, "home")
-        await play.sees(pilot, "rank 0 · gpu0")
+        await play.sees(pilot, "verdict")
         assert asked(engine).count(("stacks", "gpu0")) == 1
 
 
@@ -61,5 +63,5 @@ async def test_a_refusal_is_shown() -> None:
     engine = _engine()
     engine.refuse = "no job has run on gpu0 yet"
     async with play.app_of(engine).run_test(size=(100, 30)) as pilot:
-        await press(pilot, "do:stacks")
+        await press(pilot, "do:screen.stacks")
         await play.sees(pilot, "no job has run on gpu0 yet")
