@@ -142,6 +142,7 @@ def resumed(options: Options, command: str, fixed: str) -> Session:
     fields = check_queued(options)
     name, mark = options.resume, SWEEP if command == "sweep" else TUNE
     check_given(options, {opt.name for opt in _OPTIONS if mark in opt.marks}, f"--resume {name}: {fixed} cannot change")
+    sessions.await_end(name, note)
     sessions.clear_lost(note)
     entry = sessions.find(name, running=False)
     if entry.state == "running":

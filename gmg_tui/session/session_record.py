@@ -52,7 +52,7 @@ _MAX_BYTES = 64 << 20
 """A larger record was not written by an engine; to read it could take all memory."""
 _GONE_S = 5.0
 """Seconds that the kernel may take to end a killed process; one that waits for a driver may never end."""
-_POLL_S = 0.05
+_POLL_S, _END_POLL_S = 0.05, 0.5
 _MAX_COMMAND = 200
 ENGINE_DIED = "the engine of its session died"
 """The reason of failure for the workers of a lost session."""
@@ -291,6 +291,23 @@ def find(name: str | None, *, running: bool) -> SessionEntry:
         return named
     ended = f"session {name} has ended; for its logs: gmg-tui logs {name}"
     raise GmgError(named.remark or ended, 1)
+
+
+def await_end(name: str | None, report: Callable[[str], None]) -> SessionEntry:
+    """Returns the session called `name`, or the newest one, once an engine of it that was killed counts as gone.
+
+    Here its watchdog ends its workers within seconds; on another machine it may be killed unless it writes. `report`
+    gets a line before it waits. Raises `GmgError` if there is none.
+    """
+    first = entry = find(name, running=False)
+    while entry.state == "running" and entry.written == first.written:
+        if entry.here and Path(f"/proc/{entry.record.session.engine_pid}").exists():
+            break
+        if entry is first:
+            report(f"waiting for the end of {entry.name}" + (f" on {entry.host}" if entry.away else ""))
+        time.sleep(_END_POLL_S)
+        entry = inspect(entry.folder) or entry
+    return entry
 
 
 def _check_readable(name: str) -> None:
