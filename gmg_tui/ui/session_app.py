@@ -16,7 +16,7 @@ from textual.widget import AwaitMount
 
 from gmg_tui.model import Settings, Snapshot, Worker, WorkerState, units
 from gmg_tui.model.errors import GmgError
-from gmg_tui.session import LOGS
+from gmg_tui.session import LOGS, worker_log
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Action, Seen
 from gmg_tui.ui import keys, worker_text
@@ -272,15 +272,20 @@ class SessionApp(TerminalApp[Outcome], inherit_bindings=False):
     def action_log_pager(self) -> None:
         """Open all that the selected worker has printed in the pager."""
         if (worker := self.view.worker_on(self.worker_slot())) is not None:
-            self.open_log(worker.slot, worker.job)
+            self._open_log(Path(worker_log(worker)), worker.slot if worker.job is None else str(worker.job))
 
-    def open_log(self, slot: str, job: int | None) -> None:
-        """Open all that the worker on `slot` has printed in the pager; in a queue that of the job with this number."""
+    def open_job_log(self, number: int) -> None:
+        """Open all that a job has printed in the pager; of a group, rank 0's log."""
+        folder = Path(self.view.session.spec.folder)
+        paths = (folder / LOGS).glob(f"{number:04}-*.log")
+        path = min(paths, key=lambda file: len(file.name), default=folder / LOGS / f"{number:04}-.log")
+        self._open_log(path, str(number))
+
+    def _open_log(self, path: Path, name: str) -> None:
+        """Open a log in the session's folder, which `gmg-tui logs` finds by a name."""
         spec = self.view.session.spec
-        name, pattern = (slot, f"{slot}.log") if self.view.queue is None else (str(job), f"{job or 0:04}-*.log")
-        # Of a group the shortest name is that of rank 0.
-        path = min(Path(spec.folder, LOGS).glob(pattern), key=lambda file: len(file.name), default=None)
-        if path is None:
+        path = Path(spec.folder, path)
+        if not path.exists():
             self.say("There is no log: nothing has been written.")
         elif self.web:
             self.say(f"`gmg-tui logs {spec.name} {name}` prints the log.")

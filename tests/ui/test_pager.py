@@ -10,7 +10,7 @@ import pytest
 
 from gmg_tui.model import Occurrence, OccurrenceKind
 from gmg_tui.ui.terminal import run_pager, sequences
-from tests.ui import play, sessions, sweeps
+from tests.ui import play, ranks, sessions, sweeps
 from tests.ui.play import FakedApp, press
 from tests.ui.sessions import busy_snapshot
 from tests.workers import changed
@@ -79,7 +79,7 @@ async def test_enter_on_a_job_that_has_left_its_slot_opens_its_log(
 ) -> None:
     """It only said that the job is on no slot now."""
     app = sweeps.app()
-    path = _with_log(app, tmp_path, "0005-a.log", "0005-a-rank1.log", "0006-a.log")
+    path = _with_log(app, tmp_path, "0005-a.log", "0005-a.rank1.log", "0006-a.log")
     command, note = _pager(tmp_path)
     monkeypatch.setenv("PAGER", command)
     async with app.run_test(size=SMALL) as pilot:
@@ -90,6 +90,19 @@ async def test_enter_on_a_job_that_has_left_its_slot_opens_its_log(
         assert note.read_text().startswith(f"{path} ")
         await press(pilot, "down", "down", "enter")
         await play.sees(pilot, "There is no log")
+
+
+@pytest.mark.process
+async def test_the_pager_opens_the_log_of_the_selected_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = tuple(changed(ranks.rank(i, i, "g0", 2), job=5, job_name="a") for i in range(2))
+    app = play.app_of(play.engine_of(ranks.snapshot_of(workers)))
+    _with_log(app, tmp_path, "0005-a.log", "0005-a.rank1.log")
+    command, note = _pager(tmp_path)
+    monkeypatch.setenv("PAGER", command)
+    async with app.run_test(size=SMALL) as pilot:
+        app.view.choose("gpu1")
+        await press(pilot, "do:log_pager")
+        await play.until(pilot, lambda: note.exists() and "0005-a.rank1.log" in note.read_text())
 
 
 @pytest.mark.process

@@ -95,7 +95,7 @@ class JobsPage(TablePage[T], Generic[T]):
     def action_log_pager(self) -> None:
         """Opens the log of the selected job in the pager."""
         if (job := self.selected_job()) is not None:
-            self.app.open_log("", job.number)
+            self.app.open_job_log(job.number)
 
     async def action_skip(self) -> None:
         """Skips the selected job; stops it, after a confirmation, if it is running."""

@@ -43,14 +43,8 @@ class WhyTab(Facts):
             self.show(verdict)
             return
         age = units.span(max(0.0, self._view.snapshot.time - taken))
-        self.show(
-            [
-                *verdict,
-                Fact("Python stacks"),
-                *(traces or [Fact("", "Waiting for the worker", "dim")]),
-                Fact("taken", f"{age} ago", "dim"),
-            ]
-        )
+        traces = traces or [Fact("", "Waiting for the worker", "dim")]
+        self.show([*verdict, Fact(f"Python stacks, {age} ago"), *traces])
 
     def _rows(self, speed: SpeedFacts) -> Iterator[Fact]:
         slot, trouble, spot = self._stacks
