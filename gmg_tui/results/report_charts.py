@@ -154,7 +154,7 @@ def by_job(jobs: Sequence[JobRecord], columns: Sequence[Column[JobRecord]], best
         figure.add_scatter(**points, marker={"color": colours, "size": 10}, showlegend=False, row=1, col=number)
         figure.update_yaxes(rangemode="tozero" if column.unit or column.title == "FPS" else "normal", row=1, col=number)
     figure.update_xaxes(type="category", showticklabels=len(jobs) <= _LABELLED)
-    yield _styled(figure, _BY_JOB_PX)
+    yield _styled(figure, _BY_JOB_PX).update_layout(margin_r=60)  # for the last name, which is slanted
 
 
 def curve(tuning: Tuning) -> Figure:
@@ -170,9 +170,11 @@ def curve(tuning: Tuning) -> Figure:
         marks.append((answer.memory.most, "memory"))
     if answer.edge is not None:
         marks.append((answer.edge.value, "edge"))
-    for value, name in marks:
-        if value > 0:
-            figure.add_vline(value, line={"dash": "dot", "width": 1}, label={"text": name, "textposition": "end"})
+    highest = max((trial.rate or 0.0 for trial in alone), default=0.0)
+    for number, (value, name) in enumerate(marks):
+        if value > 0:  # named in the legend, not beside the lines, which are close to each other
+            line = {"dash": _DASHES[1 + number % (len(_DASHES) - 1)], "width": 1.5, "color": _OTHER_STATE}
+            figure.add_scatter(x=[value, value], y=[0, highest], mode="lines", name=f"{name} {value:,}", line=line)
     figure.update_xaxes(type="log", title_text=plain(tuning.spec.variable))
     figure.update_yaxes(title_text=plain(tune_words.unit(tuning.spec)), rangemode="tozero")
     return _styled(figure, _PLAIN_PX)

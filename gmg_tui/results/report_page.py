@@ -45,6 +45,12 @@ def page(data: ReportData, stored: Stored, best: str | None = None) -> bytes:
     names = results_of(rows)
     charted = [column for column in of_jobs if column.name in _CHARTED or column.title in names]
     charted.sort(key=lambda column: (by is None or column.name != by.name, column.name not in _CHARTED))
+    jobs = [
+        f"<h2>{'Jobs' if data.queued else 'Workers'}</h2>",
+        *_soft([order] if data.queued else []),
+        *map(_chart, charts.by_job(data.jobs, charted, first)),
+        tables.html(of_jobs, rows, kind=lambda row: "best" if row is first else row.state.value),
+    ]
     body = [
         *_headline(data, leaders),
         *(f"<p><b>{in_html(each.who)} failed:</b> {in_html(each.reason)}</p>" for each in data.failures),
@@ -52,10 +58,7 @@ def page(data: ReportData, stored: Stored, best: str | None = None) -> bytes:
         *(f"<p><b>{in_html(name)} {alert.kind}:</b> {in_html(alert.text)}</p>" for name, alert in data.alerts),
         *(tuning(data.tuning) if data.tuning is not None else ()),
         *_soft(data.slow_slots),
-        f"<h2>{'Jobs' if data.queued else 'Workers'}</h2>",
-        *_soft([order] if data.queued else []),
-        *map(_chart, charts.by_job(data.jobs, charted, first)),
-        tables.html(of_jobs, rows, kind=lambda row: "best" if row is first else row.state.value),
+        *(jobs if data.tuning is None or best is not None else ()),  # trials are a tuning's jobs
         *_metrics(data, stored),
         "<h2>Over time</h2>",
         _chart(charts.over_time(data, stored)),

@@ -129,8 +129,18 @@ def test_the_curve_of_a_tuning_has_every_trial(name: str) -> None:
     tuning = getattr(tunings, name)
     drawn = charts.curve(tuning).to_dict()
     trials = [trial for trial in tuning.trials if trial.rate is not None and trial.kind != "together"]
-    points = [point for trace in drawn["data"] for point in zip(trace["x"], trace["y"], strict=True)]
+    traces = [trace for trace in drawn["data"] if trace["mode"] == "lines+markers"]
+    points = [point for trace in traces for point in zip(trace["x"], trace["y"], strict=True)]
     assert sorted(points) == sorted((trial.value, trial.rate) for trial in trials)
+
+
+async def test_the_page_of_a_tuning_has_its_trials_once(tmp_path: Path) -> None:
+    tuned = structs.replace(stored.snapshot(cpu0=100.0), tuning=tunings.ENDED)
+    text = await _page(tmp_path / "page.html", snapshot=tuned)
+    assert ("<h2>Tuning" in text, "<h2>Workers</h2>" in text, "<h2>Jobs</h2>" in text) == (True, False, False)
+    best = tunings.ENDED.answer.recommended
+    assert best is not None
+    assert f'"name":"recommended {best.value:,}"' in text
 
 
 def test_the_section_of_a_tuning_escapes_its_text() -> None:
@@ -158,7 +168,7 @@ async def test_without_plotly_one_line_names_the_extra(monkeypatch: pytest.Monke
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
 async def test_a_browser_without_a_network_draws_it(tmp_path: Path) -> None:
     of_one, comparison = tmp_path / "page.html", tmp_path / "comparison.html"
-    text = await _page(of_one, snapshot=structs.replace(stored.snapshot(cpu0=100.0), tuning=tunings.ENDED))
+    text = await _page(of_one, snapshot=stored.snapshot(cpu0=100.0))
     of_one.write_text(text.replace("<title>", f"{_WATCH}<title>", 1))
     await stored.session("sim-2", stored.jobs(3), attempts=[])
     assert report("sim-1", "sim-2", "--html", str(comparison))[2] == 0
