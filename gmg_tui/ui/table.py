@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, takewhile
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
@@ -25,6 +26,29 @@ T = TypeVar("T")
 _POINTER_CELLS = 2
 _GAP = 2
 """Cells between columns."""
+
+
+class Place(NamedTuple):
+    """A column at its place in a row."""
+
+    column: Column[Any]
+    start: int
+    width: int
+
+    @property
+    def end(self) -> int:
+        """The first cell right of it."""
+        return self.start + self.width
+
+    def put(self, row: Row, text: str, style: str, click: OnClick | None = None) -> None:
+        """Adds the column's text; a number takes free cells at its left if it is wider."""
+        start = self.start if self.column.left else max(row.used, self.end - cell_len(text))
+        row.to(start).add(text, style, limit=self.end - start, click=click)
+
+
+def places(columns: Sequence[Column[Any]], widths: Sequence[int], start: int, gap: int) -> list[Place]:
+    """Returns the columns side by side from a cell on, with free cells between them."""
+    return list(map(Place, columns, accumulate((width + gap for width in widths), initial=start), widths))
 
 
 class Table(Rows, Generic[T], can_focus=True):
@@ -171,8 +195,18 @@ class Table(Rows, Generic[T], can_focus=True):
         self.virtual_size = Size(self._full_width, len(self._keys) + 1)
 
     @property
+    def _places(self) -> list[Place]:
+        shown = self.shown_columns
+        return places(shown, [self._widths[column.name] for column in shown], _POINTER_CELLS, _GAP)
+
+    @property
+    def _visible_places(self) -> Iterator[Place]:
+        edge = round(self.scroll_x) + self.room.width  # a part of a number is another number
+        return takewhile(lambda place: place.column.left or place.end <= edge, self._places)
+
+    @property
     def _full_width(self) -> int:
-        return _POINTER_CELLS + sum(self._widths[column.name] + _GAP for column in self.shown_columns)
+        return max((place.end for place in self._places), default=0) + _GAP
 
     # The cursor
 
@@ -264,27 +298,20 @@ class Table(Rows, Generic[T], can_focus=True):
         return [heading, *(self._drawn[key][2] for key in keys)]
 
     def _heading(self, width: int) -> Row:
-        row, start = Row(width), _POINTER_CELLS
-        for column in self.shown_columns:
-            sign = (SIGNS.down if self._descending else SIGNS.up) if column.name == self._sort_by else ""
-            start = self._put(row, start, column, f"{column.heading}{sign}", "dim", ("sort_by", column.name))
+        row = Row(width)
+        for place in self._visible_places:
+            column, sign = place.column, SIGNS.down if self._descending else SIGNS.up
+            text = f"{column.heading}{sign if column.name == self._sort_by else ''}"
+            place.put(row, text, "dim", ("sort_by", column.name))
         return row
 
     def _line(self, row: T, cells: Sequence[str], width: int, *, pointer: bool) -> Row:
-        line, start = Row(width).add(SIGNS.pointer if pointer else " ", "selected"), _POINTER_CELLS
-        for column, text in zip(self.shown_columns, cells, strict=True):
-            known = column.value(row) is not None
-            style = self._style(row) if column.name in {"state", "reason"} else "text" if known else "dim"
-            start = self._put(line, start, column, text, style)
+        line = Row(width).add(SIGNS.pointer if pointer else " ", "selected")
+        for place, text in zip(self._visible_places, cells, strict=False):
+            known = place.column.value(row) is not None
+            style = self._style(row) if place.column.name in {"state", "reason"} else "text" if known else "dim"
+            place.put(line, text, style)
         return line
-
-    def _put(self, row: Row, start: int, column: Column[T], text: str, style: str, click: OnClick | None = None) -> int:
-        width = self._widths[column.name]
-        if column.left:
-            row.to(start).add(text, style, limit=width, click=click)
-        elif start + width <= round(self.scroll_x) + self.room.width:  # a part of a number is another number
-            row.to(start + max(0, width - cell_len(text))).add(text, style, limit=width, click=click)
-        return start + width + _GAP
 
 
 class DescribedTable(Vertical, Generic[T]):

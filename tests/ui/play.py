@@ -23,6 +23,7 @@ from gmg_tui.ui import Outcome
 from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.drawing import Row
 from gmg_tui.ui.slots import SlotView
+from gmg_tui.ui.table import Place
 from gmg_tui.ui.terminal import TerminalApp, crop_chops_at_their_left
 from gmg_tui.ui.view import Tab
 from gmg_tui.ui.workers import grid, table
@@ -97,7 +98,7 @@ def tile(entry: SlotView, width: int, height: int = grid.TILE_HEIGHT) -> list[Ro
     return grid.tile(entry, width, height, rate_lines([entry], width - 4)[entry.slot.name])
 
 
-def table_row(entry: SlotView, placed: Sequence[table.Placed], width: int) -> Row:
+def table_row(entry: SlotView, placed: Sequence[Place], width: int) -> Row:
     """The row of a table on its own."""
     return table.row(entry, placed, width, rate_lines([entry], table.line_cells(placed))[entry.slot.name])
 

@@ -17,6 +17,7 @@ from gmg_tui.session.protocol import Welcome
 from gmg_tui.ui import drawing as graphs
 from gmg_tui.ui import worker_text
 from gmg_tui.ui.slots import KEPT_S, History, SlotView, buckets
+from gmg_tui.ui.table import Place
 from gmg_tui.ui.view import View
 from gmg_tui.ui.workers import grid, table
 from gmg_tui.ui.workers.rate_line import RateLine, line_rows, rate_lines
@@ -42,7 +43,7 @@ def _tile(shown: SlotView, width: int = 40, height: int = grid.TILE_HEIGHT) -> s
     return "\n".join(rows)
 
 
-def _columns(width: int, session: Session | None = None) -> list[table.Placed]:
+def _columns(width: int, session: Session | None = None) -> list[Place]:
     return table.columns(View(Welcome(session or sessions.session(1), sessions.busy_snapshot(1), ())), width)
 
 

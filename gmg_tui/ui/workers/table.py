@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
-
-from rich.cells import cell_len
+from typing import Final
 
 from gmg_tui.model import WorkerState, total_fps, units
 from gmg_tui.results.column import Column
 from gmg_tui.results.live_columns import WORKERS, Live
 from gmg_tui.ui import worker_text
-from gmg_tui.ui.drawing import SIGNS, OnClick, Piece, Row, load_style
+from gmg_tui.ui.drawing import SIGNS, Piece, Row, load_style
 from gmg_tui.ui.header import states
 from gmg_tui.ui.slots import ORDERS, SlotView, in_trouble, severity
+from gmg_tui.ui.table import Place, places
 from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.worker_text import Note
 from gmg_tui.ui.workers.rate_line import RateLine, line_rows
 
 _CURSOR: Final = 2
 """Columns of the cursor and the mark."""
+_GAP: Final = 1
+"""Cells between columns."""
 _HISTORY_MIN, _HISTORY_MAX = 10, 30
 """Least and most cells of a line of the rate."""
 _ENVS_FROM: Final = 120
@@ -49,17 +50,7 @@ _WIDTHS: Final = {
 """Cells of a column, with one that stays empty beside the text."""
 
 
-class Placed(NamedTuple):
-    """A column at its place."""
-
-    start: int
-    """Its first cell."""
-    width: int
-    """Cells, with one that stays empty beside the text."""
-    column: Column[SlotView] | Column[Live]
-
-
-def columns(view: View, width: int) -> list[Placed]:
+def columns(view: View, width: int) -> list[Place]:
     """The columns of a table `width` cells wide. Metrics that do not fit are left out, the last ones first."""
     ranks = [worker_text.rank_name(each.group) for each in view.snapshot.workers if each.group is not None]
     widths = {
@@ -78,11 +69,9 @@ def columns(view: View, width: int) -> list[Placed]:
     if "job" in left and widths["history"] < _HISTORY_MIN:  # too narrow for a line
         widths["job"] += widths["history"]
         widths["history"] = 0
-    placed, start = list[Placed](), _CURSOR
-    for name in (*left, "history", *right):
-        placed.append(Placed(start, widths[name], {"for": _FOR, "history": _HISTORY}.get(name) or WORKERS[name]))
-        start += widths[name]
-    return placed
+    names = (*left, "history", *right)
+    shown = [{"for": _FOR, "history": _HISTORY}.get(name) or WORKERS[name] for name in names]
+    return places(shown, [widths[name] - _GAP for name in names], _CURSOR, _GAP)
 
 
 def _cell(entry: SlotView, column: Column[SlotView] | Column[Live]) -> Piece:
@@ -120,29 +109,23 @@ def _time(entry: SlotView) -> str:
     return units.span(worker_text.phase_s(entry) if ready else worker_text.state_s(entry))
 
 
-def heading(placed: Sequence[Placed], width: int) -> Row:
+def heading(placed: Sequence[Place], width: int) -> Row:
     """The row above the table; a click on a heading sorts."""
     line = Row(width)
     for place in placed:
         text, name = place.column.heading, place.column.name
         click = ("screen.sort_by", name) if name in ORDERS else None
-        _put(line, place, text if place.width > len(text) else "", "dim", click)
+        place.put(line, text if place.width >= len(text) else "", "dim", click)
     return line
 
 
-def _put(line: Row, place: Placed, text: str, style: str, click: OnClick | None = None) -> None:
-    end = place.start + place.width - 1
-    start = place.start if place.column.left else max(line.used, end - cell_len(text))
-    line.to(start).add(text, style, limit=end - start, click=click)
-
-
-def line_cells(placed: Sequence[Placed]) -> int:
+def line_cells(placed: Sequence[Place]) -> int:
     """Returns the cells of a line of the rate; 0 if there is no room for one."""
-    room = next(place.width for place in placed if place.column.name == "history") - 1
+    room = next(place.width for place in placed if place.column.name == "history")
     return min(room, _HISTORY_MAX, max(_HISTORY_MIN, room // 3)) if room >= _HISTORY_MIN // 2 else 0
 
 
-def row(entry: SlotView, placed: Sequence[Placed], width: int, rates: RateLine) -> Row:
+def row(entry: SlotView, placed: Sequence[Place], width: int, rates: RateLine) -> Row:
     """Returns the row of a worker. Without a rate or with an error, notes replace the rate and its line."""
     notes, line = worker_text.remarks(entry, advice=False), Row(width)
     if worker_text.getting_ready(entry.worker) and not in_trouble(entry):
@@ -150,7 +133,7 @@ def row(entry: SlotView, placed: Sequence[Placed], width: int, rates: RateLine) 
     line.add(SIGNS.pointer if entry.chosen else " ", "selected").add(SIGNS.mark if entry.marked else " ", "warn")
     covered = _cover_rate(entry, notes)
     for place in placed:
-        name, room = place.column.name, place.width - 1
+        name, room = place.column.name, place.width
         if covered and name in {"fps", "n_envs"}:
             continue  # the notes begin here
         if covered and name == "history":
@@ -158,7 +141,7 @@ def row(entry: SlotView, placed: Sequence[Placed], width: int, rates: RateLine) 
         elif name == "history":
             _add_history(line.to(place.start), rates, notes, room)
         else:
-            _put(line, place, *_cell(entry, place.column))
+            place.put(line, *_cell(entry, place.column))
     return line
 
 
