@@ -56,7 +56,7 @@ class _DiedError(GmgError):
 class _Signals:
     """Within the context, signals that end a command are noted, and `check` raises KeyboardInterrupt for them.
 
-    Where SIGTERM ended this process alone, an engine and its workers would go on; a handler that raised at any moment
+    Where SIGTERM ended this process alone, an engine and its workers would keep running; a handler that raised at any moment
     would leave half of a session's folder. SIGUSR1 and SIGUSR2, which make scripts save their state, are passed on.
     SIGHUP, which ends this process, waits until the engine has its order: from then on it removes the folder.
 

@@ -31,7 +31,7 @@ class _Log(NamedTuple):
 
     label: str
     names: tuple[str, ...]
-    """The words for it: a job has its number, its name and its slot, which stands for the slot's newest job."""
+    """The words that select it. For a job: its number, its name, or its slot, which selects the slot's newest job."""
     state: str
     path: Path
     age: tuple[bool, float] = (False, 0.0)
@@ -46,8 +46,8 @@ def logs(words: tuple[str, ...], *, follow: bool, last: int | None = None) -> in
     In a sweep a job's number or name may replace the slot; a slot means the job that runs on it, or last ran there. A
     session's name alone means its only worker or job, or the only one that has failed.
 
-    The bytes are the worker's; only on a terminal they are cleaned, as a worker must not control it. `follow` keeps
-    printing until the session, or the job, has ended; `last` limits the output to the last lines.
+    Bytes are printed as the worker wrote them; on a terminal they are cleaned first, so that a worker cannot control it.
+    `follow` keeps printing until the session, or the job, has ended; `last` limits the output to the last lines.
 
     Raises:
         GmgError: There is no such session, slot, job or log.
@@ -93,17 +93,17 @@ def _chosen(entry: SessionEntry, word: str | None) -> _Log:
             example = f"gmg-tui logs {entry.name} {next((log.names[0] for log in failed or logs), 'SLOT')}"
             raise GmgError(f"{entry.name} has {there}; choose one, as in: {example}")
         return only[0]
-    fitting = [log for log in logs if word in log.names]
-    if not fitting:
+    matches = [log for log in logs if word in log.names]
+    if not matches:
         hint = nearest(word, [folder.name for folder in sessions.folders()])
         raise GmgError(
             f"there is no session, slot or job {word}{hint or f'; {entry.name} has {listed(log.label for log in logs)}'}"
         )
-    return min(fitting, key=lambda log: (log.names.index(word), log.age))
+    return min(matches, key=lambda log: (log.names.index(word), log.age))
 
 
 def _logs(entry: SessionEntry) -> Iterator[_Log]:
-    """The logs of a session: of each worker, or of each job of a sweep."""
+    """Yields the logs of a session: one for each worker, or for each job of a sweep."""
     if entry.record.session.spec.sweep is None:
         states = {worker.slot: worker.state for worker in entry.record.workers}
         for slot in entry.record.session.slots:
@@ -140,17 +140,17 @@ def _blocks(file: BinaryIO, entry: SessionEntry, log: _Log, *, follow: bool) -> 
     """The content of the file; with `follow` until the log has ended."""
     while True:
         # Checked before reading, so that nothing written in between is missed.
-        over = not follow or _has_ended(entry, log)
+        ended = not follow or _has_ended(entry, log)
         replacement = _replacement(file, log.path) if follow else None
         while block := file.read(_BLOCK_BYTES):
             yield block
         if replacement is not None:
-            read_to = file.tell()  # `find` reads, too
+            read_to = file.tell()  # `find_cut` moves it
             offset, cut = files.find_cut(file).in_stream(read_to), files.find_cut(replacement)
             replacement.seek(cut.in_file(offset) if cut.missing else 0)
             file.close()
             file = replacement
-        elif over:
+        elif ended:
             return
         else:
             time.sleep(_POLL_S)

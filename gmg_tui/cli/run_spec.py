@@ -155,7 +155,7 @@ def resumed(options: Options, command: str, fixed: str) -> Session:
     if kind != command:
         again = f"start it again with: gmg-tui {spec.script}"
         other = f"continue it with: gmg-tui {kind} --resume {name}" if kind != "run" else again
-        raise GmgError(f"{name} is no session of gmg-tui {command}; {other}")
+        raise GmgError(f"{name} is not a session of gmg-tui {command}; {other}")
     changed = [opt.spec_field for opt in RUN if opt.name in options.given and opt.spec_field in fields]
     changes = {field: fields[field] for field in changed}
     if options.given.get("virtual_local_rank") and spec.ddp is not None:

@@ -128,7 +128,7 @@ async def _show(request: web.Request, command: str, downloads: DownloadManager) 
                     await service.blur()
                 case ["focus"]:
                     await service.focus()
-    except (ValueError, OSError, RecursionError):  # no message of the page, or it is closed
+    except (ValueError, OSError, RecursionError):  # not a message of the page, or it is closed
         pass
     finally:
         service.stdin.close()  # its process ends with that, also if it is busy

@@ -46,7 +46,7 @@ def sweep_add(options: Options, file: str | None, program: Program | None) -> in
     session = entry.record.session
     spec = session.spec
     if spec.sweep is None or spec.tune is not None:
-        raise GmgError(f"{spec.name} is no sweep; --add needs one that runs", 1)
+        raise GmgError(f"{spec.name} is not a sweep; --add needs a running one", 1)
     if entry.state != "running" or entry.away:
         raise GmgError(entry.remark or f"{spec.name} has ended; start another sweep", 1)
     given = Settings() if file is None else read(file)

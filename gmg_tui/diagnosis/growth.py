@@ -10,7 +10,7 @@ from typing import NamedTuple
 WINDOW_S = 1800.0
 MIN_SPAN_S = 300.0
 _STEP_S = 20.0
-"""Between two points."""
+"""Seconds between two points."""
 _MIN_POINTS = 12
 _MIN_RISING = 0.8
 """Share of the pairs of points that must rise."""

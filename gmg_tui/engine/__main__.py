@@ -34,7 +34,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.environ import WORKER_VARIABLES
 
 _PAUSE_S = 2.0
-"""Between two looks at GPUs that are in use."""
+"""Interval of checks of GPUs that are in use."""
 _GC_THRESHOLD = 20_000
 """Objects before the collector looks for garbage; nearly all go by themselves."""
 

@@ -104,7 +104,7 @@ class Engine:
             self._loop.add_signal_handler(number, starting.cancel)
         async with contextlib.AsyncExitStack() as undo:  # where a part fails, agents and socket are not left behind
             if self._spec.nodes is not None:
-                from gmg_tui.engine.nodes.fleet import Fleet  # most sessions have one machine, and start the sooner
+                from gmg_tui.engine.nodes.fleet import Fleet  # a session on one machine starts faster without
 
                 self._fleet = Fleet(self._spec, self._spec.nodes)
                 undo.push_async_callback(self._fleet.end, kill=True)
@@ -166,7 +166,7 @@ class Engine:
         jobs: QueueScheduler | None = None
         scheduler: Scheduler
         if spec.agent is not None:
-            from gmg_tui.engine.nodes.agent import Agent  # other engines start the sooner
+            from gmg_tui.engine.nodes.agent import Agent  # other engines start faster without
 
             scheduler = agent = Agent(slots, workplace, recorder, self._changed)
             agent.orphaned = lambda reason: self._end(reason, kill=False)

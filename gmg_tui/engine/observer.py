@@ -49,11 +49,11 @@ from gmg_tui.session.tried import TriedArguments
 
 _LATE_INTERVALS = 2.0
 _SILENT_INTERVALS = 3.0
-"""GPUs that are sampled rarely have older samples; these intervals are no silence."""
+"""GPUs that are sampled rarely have older samples; this many intervals do not count as silence."""
 _FILES_INTERVAL_S = 10.0
-"""Between two looks at the files that workers have open."""
+"""Interval of scans of the files that workers have open."""
 _SCAN_INTERVAL_S = 2.0
-"""Between two scans of all processes: a pass over `/proc` costs 10 to 20 microseconds per process."""
+"""Interval of scans of all processes: a pass over `/proc` costs 10 to 20 microseconds per process."""
 _UNWATCHED_SCAN_INTERVAL_S = 5.0
 """The same while there is no client."""
 

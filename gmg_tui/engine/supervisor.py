@@ -120,8 +120,8 @@ class Supervisor:
         """Acts on workers.
 
         Raises:
-            GmgError: There is no such slot, the session is ending, or a slot was left alone because it has something
-                else than was `seen`, or nothing to act on. All other slots are acted on.
+            GmgError: There is no such slot, the session is ending, or a slot was left alone because it no
+                longer has what was `seen`, or nothing to act on. All other slots are acted on.
         """
         command = self.scheduler.restart
         if action is Action.RESTART:

@@ -1,4 +1,4 @@
-"""The queue of a sweep's jobs: waiting, running and ended ones, in their order."""
+"""The queue of a sweep's jobs: ended, running and waiting ones, in this order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class JobQueue:
     Attributes:
         records: The jobs' records, by number, without their results, which may be large: the store has them.
         version: Changes whenever the queue does.
-        before_s: How long jobs had run before the sweep was resumed, seconds.
+        before_s: Seconds that jobs had run before the sweep was resumed.
     """
 
     def __init__(self, records: Iterable[JobRecord], before_s: float = 0.0) -> None:
@@ -87,23 +87,23 @@ class JobQueue:
         """Estimated seconds to the end of all jobs, from the times of those that have finished; None if unknown.
 
         Args:
-            occupied_s: How long each running job has occupied its slots, by number.
-            lanes: How many slots there are for jobs.
+            occupied_s: Seconds that each running job has occupied its slots, by number.
+            lanes: Number of slots for jobs.
         """
         if not self._finished or not lanes:
             return None
         usual_s = self._finished_s / self._finished
         left = [(max(0.0, usual_s - spent_s), self.records[number].width) for number, spent_s in occupied_s.items()]
         if left and not self.waiting and not any(left_s for left_s, _ in left):
-            return None  # what runs takes longer than usual, by an unknown time
+            return None  # the running jobs take longer than usual, nobody knows how long
         waiting_s = usual_s * sum(count * width for (width, _), count in self._kinds.items())
         total_s = waiting_s + sum(left_s * width for left_s, width in left)
         return max([total_s / lanes, *(left_s for left_s, _ in left)])
 
-    # A job's way through the queue
+    # Transitions
 
     def add(self, record: JobRecord) -> None:
-        """Put another job into the queue."""
+        """Adds a job at its position."""
         self.records[record.number] = _bare(record)
         self._insert(record)
 
@@ -133,12 +133,12 @@ class JobQueue:
         return record
 
     def update(self, record: JobRecord) -> None:
-        """Update a job that occupies slots."""
+        """Updates a job that occupies slots."""
         self.records[record.number] = record
         self.version += 1
 
     def release(self, record: JobRecord) -> None:
-        """The job leaves its slots: it has ended, or waits again at its old position."""
+        """Releases a job from its slots: it has ended, or waits again at its old position."""
         record = self.records[record.number] = _bare(record)
         del self._running[record.number]
         (self._end if record.state.ended else self._insert)(record)
@@ -149,7 +149,7 @@ class JobQueue:
         self.version += 1
 
     def _leave(self, record: JobRecord) -> None:
-        """The job does not wait any more."""
+        """Removes a job from the waiting ones."""
         self._waiting.remove(record.number)
         self._kinds -= Counter({(record.width, record.only): 1})
         self.version += 1
@@ -160,7 +160,7 @@ class JobQueue:
         return self.records[self._waiting[0]].position - 1.0 if self._waiting else 0.0
 
     def requeue(self, number: int, reason: str) -> JobRecord | None:
-        """Have a failed job wait again, before all others; None if it has not failed."""
+        """Queues a failed job again, before all others. Returns None if it has not failed."""
         record = self.records[number]
         if record.state is not WorkerState.FAILED:
             return None
@@ -185,7 +185,7 @@ class JobQueue:
     # Commands
 
     def act(self, action: QueueAction, number: int) -> JobRecord:
-        """Act on a job that does not occupy a slot. Returns its new record.
+        """Acts on a job that does not occupy a slot. Returns its new record.
 
         Raises `GmgError` if there is no such job, or the action does not apply to it.
         """
@@ -209,15 +209,15 @@ class JobQueue:
 
 
 def _bare(record: JobRecord) -> JobRecord:
-    """A record without its results."""
+    """Returns a record without its results."""
     return structs.replace(record, result=None)
 
 
 def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried: TriedArguments) -> JobQueue:
     """Returns the queue of a sweep on this number of slots, from its store. Raises `StoreError`.
 
-    Jobs that a killed engine left running wait again, with what they had saved by then, and failed ones where that is
-    asked for; `tried` is given all attempts.
+    Jobs that a killed engine left running wait again, with what they had saved by then, and so do failed ones if
+    requested; `tried` receives all attempts.
     """
     with open_store(path) as stored:
         before, attempts = stored.jobs, [ran for those in stored.attempts.values() for ran in those]
@@ -235,7 +235,7 @@ def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried
 
 
 def _resumed(record: JobRecord, slots: int, *, retry_failed: bool) -> JobRecord:
-    """A job's record when the engine starts; a failed one where it needs more slots than there are."""
+    """Returns a job's record when the engine starts: failed if it needs more slots than there are."""
     if retry_failed and record.state is WorkerState.FAILED:
         record = structs.replace(record, state=WorkerState.WAITING, reason=None, ended=None)
     elif not record.state.ended and record.state is not WorkerState.WAITING:

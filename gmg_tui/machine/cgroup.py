@@ -72,7 +72,7 @@ def _quota(folder: Path) -> float | None:
 
 
 def throttled_periods(proc: Path = _SELF) -> list[tuple[int, int]]:
-    """Returns the periods of each cgroup of a process with a CPU quota, and how many used their quota up."""
+    """Returns, for each cgroup of a process with a CPU quota, its periods, and how many exhausted the quota."""
     periods = []
     for folder in folders("cpu", proc):
         with suppress(OSError, KeyError, ValueError):
@@ -81,7 +81,7 @@ def throttled_periods(proc: Path = _SELF) -> list[tuple[int, int]]:
 
 
 class MemoryRoom(NamedTuple):
-    """RAM that processes may use, and what is used of it by all that share it."""
+    """The RAM that processes may use, and the part that they use with all others that share it."""
 
     limit_mib: float
     used_mib: float
@@ -135,7 +135,7 @@ def _room(folder: Path) -> MemoryRoom | None:
         ("memory.max", "memory.current", "inactive_file"),
         ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     ):
-        with suppress(OSError, KeyError, ValueError):  # "max" is no number
+        with suppress(OSError, KeyError, ValueError):  # "max" is not a number
             limit_mib = int((folder / limit).read_text()) / _MIB
             used = int((folder / usage).read_text()) - _field(folder / "memory.stat", cache)
             return MemoryRoom(limit_mib, max(0, used) / _MIB, "cgroup") if limit_mib < _UNLIMITED_MIB else None

@@ -83,7 +83,7 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY, *, folder: int | No
         Its descriptor.
 
     Raises:
-        OSError: It does not exist, or is no regular file: a pipe may block forever.
+        OSError: It does not exist, or is not a regular file: a pipe may block forever.
     """
     flags |= os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (os.O_NOFOLLOW if folder is not None else 0)
     try:

@@ -112,7 +112,7 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
     samples: tuple[GpuSample, ...] = ()
     """One for each GPU of the session's slots."""
     nvml_error: str | None = None
-    """One line on why no GPU has metrics; None if all is well or no slot is a GPU."""
+    """One line on why no GPU has metrics; None if all metrics are there, or no slot is a GPU."""
     alerts: tuple[Alert, ...] = ()
     """Alerts of the session itself: disk full, node lost …"""
     clients: int = 0

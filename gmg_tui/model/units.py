@@ -137,7 +137,7 @@ def duration(seconds: float | None) -> str:
 
 
 def seconds(text: str, *, bare: bool) -> float | None:
-    """Parses a duration such as `90s`, `1.5h` or `1h30m`; infinity for `none`, None if it is no duration.
+    """Parses a duration such as `90s`, `1.5h` or `1h30m`; infinity for `none`, None if it is not a duration.
 
     A number without a unit is seconds with `bare`, and otherwise refused: `30` could mean days as well.
     """

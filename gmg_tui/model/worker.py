@@ -74,7 +74,7 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     """Number of the job in the queue, from 1; None in a plain run, and on a slot that no job has occupied yet."""
     job_name: str = ""
     group: Rank | None = None
-    """None for a worker that is no rank of a group."""
+    """None for a worker outside a group."""
     lost_since: Moment | None = None
     """Unix time since which its node is lost; None while it is not."""
     fps_in_rank_0: bool = False

@@ -1,4 +1,4 @@
-"""Sessions beside each other: what differs in how they ran, and their rates."""
+"""Sessions side by side: their settings that differ, and their rates."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FIGURES: tuple[tuple[str, Callable[[list[float]], float], str, Callable[[float 
     ("memory_peak_mib", max, "VRAM", units.mib),
     ("memory_rss_peak_mib", max, "RAM", units.mib),
 )
-"""Figures of attempts that are compared besides the rate: field, what sums up several, title and format."""
+"""Figures of attempts to compare besides the rate: field, how to aggregate several, title and format."""
 _TITLES = {field: title for field, _, title, _ in _FIGURES}
 _METRIC_FIGURES: tuple[tuple[str, str, Callable[[Summary], Any]], ...] = (
     ("last", "last", lambda of: of.mean),
@@ -69,7 +69,7 @@ class Row(NamedTuple):
 
 
 class Comparison:
-    """Sessions beside each other; the first is what the others are compared with.
+    """Sessions side by side, each compared with the first.
 
     Attributes:
         sessions: The sessions.
@@ -79,9 +79,9 @@ class Comparison:
         unit: What a row is of: `slot`, `job` or `value`.
         figures: Start time and memory of each session, by the fields of their attempts.
         metrics: The metrics of each session, by name.
-        doubts: Why the rates cannot be compared, in one sentence each.
+        doubts: The reasons that the rates cannot be compared, a sentence each.
         changes: The change of the rate of each session but the first; None if unknown.
-        remarks: The `doubts`, else the `changes`, then what to know of the sessions' rates, in one sentence each.
+        remarks: The `doubts`, else the `changes`, then the sessions' rates that do not count, a sentence each.
     """
 
     def __init__(self, sessions: Sequence[ReportData], blocks: Sequence[Blocks] = ()) -> None:
@@ -107,7 +107,7 @@ class Comparison:
     def _doubts(self) -> Iterator[str]:
         simulated = [data.name for data in self.sessions if data.simulated]
         if len({Path(data.session.spec.script).name for data in self.sessions}) > 1:
-            yield "not a comparison: the scripts are different, and so is the work that a step is"
+            yield "not a comparison: different scripts do different work in a step"
         if simulated and len(simulated) < len(self.sessions):
             yield f"not a comparison: {', '.join(simulated)} simulated, the rest not"
         for row in self.differences:
@@ -120,14 +120,14 @@ class Comparison:
             return ""
         pairs, first = units.count(of.pairs, self.unit), self.sessions[0].name
         if of.interval_pct is None:
-            return f"{data.name}: {units.change(of.pct)} against {first}, of {pairs}; how much runs differ is not known"
+            return f"{data.name}: {units.change(of.pct)} against {first}, of {pairs}; the noise between runs is unknown"
         low, high = of.interval_pct
         sure = "" if high < 0 or low > 0 else ", no difference beyond the noise"
         interval = f"95 %: {units.change(low)} to {units.change(high)}"
         return f"{data.name}: {units.change(of.pct)} against {first} ({interval}), of {pairs}{sure}"
 
     def slower(self, than_pct: float) -> list[str]:
-        """The names of the sessions that are slower than the first by more than that, beyond the noise.
+        """Returns the names of the sessions that are slower than the first by more than `than_pct`, beyond the noise.
 
         Raises:
             GmgError: The sessions cannot be compared, or have measured nothing in common.
@@ -194,7 +194,7 @@ class Comparison:
         return [*self.rows, Row(name, tuple(map(sum, zip(*common, strict=True))))]
 
     def text(self, width: int | None, colour: bool) -> str:
-        """All of it for the terminal, without a line end at the end; `width` and `colour` as in `tables.terminal`."""
+        """Returns everything for the terminal, without a final line end; `width` and `colour` as in `tables.terminal`."""
         shown = self.metrics[: None if width is None else MAX_ROWS]
         return "\n".join(
             [
@@ -211,7 +211,7 @@ class Comparison:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as plain data; unknown values are null."""
+        """Returns everything as plain data; unknown values are null."""
         rows = [
             {
                 self.unit: row.name,
@@ -281,7 +281,7 @@ def _setting(index: int, row: Row) -> str:
 
 
 def _rows(of: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """A row for each name that any of the sessions has, whose values are given by name."""
+    """Returns a row for each name in any of the mappings, one for each session."""
     values = list(of)
     return [Row(name, tuple(each.get(name) for each in values)) for name in dict.fromkeys(chain(*values))]
 
@@ -352,9 +352,9 @@ def _settings(data: ReportData) -> dict[str, str | None]:
 
 
 def arguments(words: Sequence[str]) -> dict[str, str]:
-    """A script's arguments by the names of its options; those without one are `arguments`.
+    """Returns a script's arguments by option name; the others are `arguments`.
 
-    Which words are the values of options only the script defines: a word after an option counts as its value.
+    Only the script knows which options take a value: a word after an option counts as its value.
     """
     by_option: dict[str, list[str]] = {}
     name = ""

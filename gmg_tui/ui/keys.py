@@ -89,7 +89,7 @@ COMMANDS: Final = (
     ("Restart all that failed", "Restart every worker that has failed or is stuck.", "restart_failed"),
     (
         "Do not use this GPU for jobs",
-        "Start no more jobs on the worker's GPU; one that runs goes on.",
+        "Start no more jobs on the worker's GPU; a running one continues.",
         "use_gpu(False)",
     ),
     ("Use this GPU for jobs again", "Let jobs start on the worker's GPU again.", "use_gpu(True)"),

@@ -11,7 +11,7 @@ class Outcome(NamedTuple):
     """The way the interface ended, and the session as it was then."""
 
     how: str
-    """`ended`: all workers had; `stopped`: they were stopped from here; `detached`: they go on; `lost`: the engine is
+    """`ended`: all workers had; `stopped`: they were stopped from here; `detached`: they keep running; `lost`: the engine is
     gone; `looked`: it had ended before the screen was opened."""
     session: Session
     snapshot: Snapshot

@@ -309,7 +309,7 @@ class SessionApp(TerminalApp[Outcome], inherit_bindings=False):
     # Leaving
 
     def finish(self, how: str, reason: str = "") -> None:
-        """End the interface; the engine goes on without it."""
+        """Closes the interface; the engine keeps running."""
         self.exit(Outcome(how, self.view.session, self._newest, reason))
 
     def action_detach(self) -> None:

@@ -65,13 +65,13 @@ def add(tables: Mapping[str, Mapping[str, str]]) -> None:
             if level is None and key != "base":
                 known = ["base", *(key for level in levels for key in level)]
                 raise GmgError(
-                    f"[themes.{name}] {key} is no colour of a theme{nearest(key, known)}; there are: {listed(known)}"
+                    f"[themes.{name}] {key} is not a colour of a theme{nearest(key, known)}; there are: {listed(known)}"
                 )
             if level is not None:
                 try:
                     level[key] = Color.parse(value).hex6
                 except ColorParseError:
-                    raise GmgError(f"[themes.{name}] {key} = {value!r} is no colour; give #rrggbb") from None
+                    raise GmgError(f"[themes.{name}] {key} = {value!r} is not a colour; give #rrggbb") from None
         _COLORS[name] = (tuple(levels[0].values()), levels[1], levels[2])
 
 

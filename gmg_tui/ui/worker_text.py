@@ -50,7 +50,7 @@ def style_of(entry: SlotView) -> str:
 
 
 def _wrong(entry: SlotView) -> str:
-    """The name of the style where a state is not as it should be: what runs may be slow; empty where all is well."""
+    """The name of the style where a state is not as it should be: what runs may be slow; empty if all is in order."""
     worker = entry.worker
     if worker.stuck or worker.lost_since is not None:
         return "error"

@@ -200,7 +200,7 @@ def test_reasons_why_a_sweep_cannot_be_resumed(
     (Path(old.folder) / STORE).unlink()
     session = Session(structs.replace(old, sweep=None), (), 1, 0.0, "0")
     sessions.write_record(sessions.Record(session, (), 1.0))
-    assert error(2) == "old is no session of gmg-tui sweep; start it again with: gmg-tui sim.py"
+    assert error(2) == "old is not a session of gmg-tui sweep; start it again with: gmg-tui sim.py"
 
 
 def test_a_lost_sweep_is_cleaned_up_and_resumed(earlier: Callable[..., RunSpec], spec_of: SpecOf) -> None:

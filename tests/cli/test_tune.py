@@ -95,7 +95,7 @@ def test_the_memory_limit_is_found_and_avoided(sim: Sim, tmp_path: Path) -> None
         ((WORKER, "-B", "{n_envs}", "--ignore"), "it takes no notice of {n_envs}"),
         ((WORKER, "-B", "{n_envs}", "--edge", "1"), "CUDA out of memory"),
         (("--trial-time", "3s", "--metric", "samples", WORKER, "-B", "{n_envs}"), "without a number called 'samples'"),
-        (("--metric", "samples", "text.py", "{n_envs}"), "samples is '12 a second', which is no number"),
+        (("--metric", "samples", "text.py", "{n_envs}"), "samples is '12 a second', which is not a number"),
         (("--metric", "reward", "diverged.py", "{n_envs}"), "reward is nan: the run has diverged"),
     ],
 )

@@ -180,7 +180,7 @@ class Client:
                 supervisor.jobs.use(slot, used=used)
             case protocol.SetSlot():
                 if self._agent is None:
-                    raise GmgError("this engine is no agent of another", 1)
+                    raise GmgError("this engine is not an agent", 1)
                 self._agent.assign(self, command)
             case protocol.End(kill=kill):
                 supervisor.end(kill=kill)

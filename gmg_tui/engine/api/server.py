@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 _SNAPSHOT_DELAY_S = 0.1
 """Delay of a snapshot after a change, so that it includes further changes."""
 _MIN_LINES_GAP_S = 0.25
-"""Between two messages of lines at least."""
+"""Minimum time between two messages with lines."""
 _HELLO_TIMEOUT_S = 5.0
 _MAX_CLIENTS = 64
 """Limits the clients that may steer, and those that may not."""

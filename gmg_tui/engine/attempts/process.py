@@ -193,8 +193,8 @@ class Process:
         """Sends the signals of `steps` in order until no process is left; only `KILL` replaces others that are being sent.
 
         SIGINT goes to the process group alone, as the terminal's ctrl+c does, while the first process lives; the others
-        also reach processes that have left the group. Stopped processes are continued, or they could not apply_stop. The group
-        is signalled first, and looked at then: that needs neither memory, nor a thread, nor a descriptor.
+        also reach processes that have left the group. Stopped processes are continued, or they could not handle it. The group
+        is signalled before it is scanned: signalling needs no memory, thread or descriptor.
         """
         if self._process is None or self.unkillable.is_set():
             return

@@ -67,8 +67,8 @@ class Connection:
                 noise += len(line)
                 if noise > _MAX_GREETING_BYTES:
                     raise ValueError
-        except ValueError:  # a line over the limit, too, or one that is no JSON
-            raise GmgError("it prints something else than the answer of an agent", 1) from None
+        except ValueError:  # a line over the limit, too, or one that is not JSON
+            raise GmgError("its output is not the answer of an agent", 1) from None
         raise EOFError("the connection was closed before its agent answered")
 
     def kill(self) -> None:

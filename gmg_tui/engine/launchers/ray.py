@@ -1,6 +1,6 @@
 """Agents on the nodes of a Ray cluster: `--nodes ray`, or `ray:ADDRESS`.
 
-Ray's client takes threads, signals and memory for itself, so each node has a process that is one: `python -m
+Ray's client takes threads, signals and memory for itself, so each node gets a process of its own for it: `python -m
 gmg_tui.engine.launchers.ray ADDRESS gpu|cpu NODE` runs an agent's program in an actor that holds all of the node's GPUs,
 and connects it to its own standard input and output. Without a NODE (an empty word) it answers with all nodes' names.
 """
@@ -40,7 +40,7 @@ class Ray(Launcher):
         self._kind = "cpu" if cpu else "gpu"
 
     async def nodes(self) -> tuple[str, ...]:
-        """Returns the names of the nodes that have GPUs; of all with CPU slots. Raises `GmgError`."""
+        """Returns the names of the nodes with GPUs, or of all nodes for CPU slots. Raises `GmgError`."""
         driver = await self.connect("")
         try:
             async with asyncio.timeout(_ANSWER_TIMEOUT_S):
@@ -70,14 +70,14 @@ class AgentActor:
         self._process.stdin.write(data)
 
     def read(self) -> bytes:
-        """Returns output of the agent once there is some; no bytes at its end."""
+        """Returns the agent's next output, waiting for it; empty at its end."""
         return os.read(self._process.stdout.fileno(), _CHUNK_BYTES)
 
 
 def _by_name(usable: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Returns the nodes by unique names: of two named `host` the second by address is `host-2`.
+    """Returns the nodes by unique names: if two are named `host`, the one with the higher address is `host-2`.
 
-    Their ids would not do, since a node that left and came back has another one.
+    Node ids are no help: a node that leaves and comes back gets another one.
     """
     names, nodes = {str(node["NodeName"]) for node in usable}, dict[str, dict[str, Any]]()
     for node in sorted(usable, key=lambda node: (str(node.get("NodeManagerAddress")), str(node["NodeID"]))):
@@ -94,7 +94,9 @@ def _forward(ray: Any, node: dict[str, Any], *, cpu: bool) -> NoReturn:
     gpus = 0 if cpu else node["Resources"].get("GPU", 0)
     placed = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
     options = {"num_cpus": 0, "num_gpus": gpus, "scheduling_strategy": placed, "max_concurrency": 3}
-    print(f"waiting for Ray to start an actor with {gpus:g} GPUs, which others may hold", file=sys.stderr, flush=True)
+    print(
+        f"waiting for Ray to start an actor with {gpus:g} GPUs, which other jobs may hold", file=sys.stderr, flush=True
+    )
     actor = ray.remote(AgentActor).options(**options).remote(PROGRAM)
 
     def inward() -> None:
@@ -102,7 +104,7 @@ def _forward(ray: Any, node: dict[str, Any], *, cpu: bool) -> NoReturn:
             while data := os.read(0, _CHUNK_BYTES):
                 ray.get(actor.write.remote(data))
             ray.kill(actor)
-        os._exit(0)  # whatever Ray's client waits for
+        os._exit(0)  # even if Ray's client is waiting for something
 
     threading.Thread(target=inward, daemon=True).start()
     with suppress(Exception):
@@ -131,7 +133,7 @@ def main() -> None:
         answer = {"ok": True, "nodes": sorted(nodes)} if nodes and not name else {"error": error}
     except ImportError:
         answer = {"error": f"Ray is not installed here: {interpreter.install_command(sys.executable, 'ray')}"}
-    except Exception as problem:  # Ray has many
+    except Exception as problem:  # Ray raises many types
         answer = {"error": f"no cluster at {address}: {str(problem).strip().partition(chr(10))[0]}"}
     print(f"{AGENT_MARK}{json.dumps(answer)}", flush=True)
     os._exit(0)

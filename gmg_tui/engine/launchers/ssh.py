@@ -57,7 +57,7 @@ def _hosts(where: str) -> tuple[str, ...]:
         raise GmgError(f"--nodes ssh:{where}: give hosts, as in ssh:a,b")
     for host in hosts:
         if not _HOST.fullmatch(host):
-            raise GmgError(f"--nodes ssh:{where}: {host!r} is no host")
+            raise GmgError(f"--nodes ssh:{where}: {host!r} is not a host")
         if sum(_name(host).casefold() == _name(other).casefold() for other in hosts) > 1:
             raise GmgError(f"--nodes ssh:{where}: {host} is named twice; one agent runs all slots of a host")
     return hosts

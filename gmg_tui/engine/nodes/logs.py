@@ -35,7 +35,7 @@ class KeptLogs:
     async def read(self, path: str, offset: int) -> LogPart:
         """Returns a part of a log, empty at its end; a request for `offset` confirms what precedes it. Raises `GmgError`."""
         if not path.startswith(f"{LOGS}/") or ".." in path:
-            raise GmgError(f"{path} is no log", 1)
+            raise GmgError(f"{path} is not a log", 1)
         file = self._folder / path
         self._sent[file] = offset
         return await in_daemon_thread(_read, file, offset)

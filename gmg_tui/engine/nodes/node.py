@@ -1,4 +1,4 @@
-"""A node of the session: the connection to its agent, its slots' assignments, and its loss."""
+"""A node of the session: the connection to its agent, the assignments of its slots, and its loss."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _START_TIMEOUT_S = 75.0
 _MIN_RETRY_PAUSE_S = 0.5
 _MAX_RETRY_PAUSE_S = 15.0
 _STABLE_CONNECTION_S = 10.0
-"""A connection that lasts as long is followed by the shortest pause."""
+"""After a connection that lasts this long, the next pause is the shortest."""
 _LAST_CONNECT_TIMEOUT_S = 2.0
 """Time limit of a last attempt to connect when the session ends."""
 _LOG_COPY_INTERVAL_S = 1.0
 _TAIL_LINES = 1000
-"""Lines of a worker that are sent when it is first followed."""
+"""Lines of a worker to send when it is first followed."""
 _SLOT = re.compile(r"[a-z]{3}\d{1,4}[a-z0-9.-]{0,20}")
 MAX_SLOTS = 4096
 MAX_BYTES, MAX_SLOT_BYTES, MAX_REPORT_BYTES = 4 << 20, 2 << 20, 256 << 20
 """Limits a message of an agent: for itself, and for each of its slots, with a result of up to 1 MiB; and in all."""
 MAX_SHOWN_BYTES = 256 << 10
-"""Limits what clients are sent of an attempt: a snapshot beyond `MAX_MESSAGE_BYTES` none of them takes."""
+"""Limits the part of an attempt that is sent to clients: they reject a snapshot over `MAX_MESSAGE_BYTES`."""
 
 
 class Node:
@@ -138,7 +138,7 @@ class Node:
     async def _connect(self, order: bytes) -> str:
         """Starts or finds the agent, and exchanges states. Returns why the connection has ended.
 
-        Raises `GmgError` if there is none; nothing is left of it then.
+        Raises `GmgError` if that fails, and leaves nothing behind.
         """
         connection = await self._launcher.connect(self.name)
         try:
@@ -160,11 +160,11 @@ class Node:
             await connection.close()
 
     def _begin(self, client: EngineClient) -> None:
-        """Begins to use an agent that is connected. Raises `GmgError` if it cannot be used."""
+        """Starts using a connected agent. Raises `GmgError` if it cannot be used."""
         session, before = client.welcome.session, self.session
         names = {slot.name.rpartition("/")[2] for slot in session.slots}
         if not 0 < len(names) == len(session.slots) <= MAX_SLOTS or not all(map(_SLOT.fullmatch, names)):
-            raise GmgError("its slots are none that gmg-tui has", 1)
+            raise GmgError("it reports slots that gmg-tui does not know", 1)
         client.max_bytes = min(MAX_BYTES + MAX_SLOT_BYTES * len(names), MAX_REPORT_BYTES)
         if self.expected is not None and kinds(session.slots) != self.expected:
             self.gone = "it has other slots than the first node, and can only join with the same"
@@ -179,7 +179,7 @@ class Node:
         self._connected.set()
         if before is not None and session.id != before.id:
             self._ended.clear()
-            _log.warning("%s is lost: its agent is another one now", self.name)
+            _log.warning("%s is lost: its agent was replaced by another one", self.name)
             for attempt in list(self.attempts.values()):
                 attempt.node_lost(f"{self.name} is lost", replaced=True)
         if not self.answered.done():
@@ -213,7 +213,7 @@ class Node:
         try:
             report = msgspec.msgpack.decode(body, type=Report)
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise GmgError(f"its agent reports something else: {error}", 1) from None
+            raise GmgError(f"its agent's report cannot be read: {error}", 1) from None
         if report.address[0]:
             self._address = report.address
             self._address_reported.set()
@@ -243,17 +243,17 @@ class Node:
                 _log.warning("%s: a log cannot be copied: %s", self.name, error)
             await asyncio.sleep(_LOG_COPY_INTERVAL_S)
 
-    # What its slots are to run
+    # Assignments
 
     async def _send(self, client: EngineClient) -> None:
-        """Sends changed assignments, and an unchanged one at intervals to show the agent that its leader lives."""
+        """Sends changed assignments, and at intervals an unchanged one as a sign of life."""
         any_slot = client.welcome.session.slots[0].name
         followed: tuple[str, ...] = ()
         while True:
             self._to_send.clear()
             if self._followed != followed:
                 followed = self._followed
-                with suppress(GmgError, OSError):  # the connection breaks, and the next one follows them
+                with suppress(GmgError, OSError):  # the connection breaks, and the next connection follows them
                     await client.follow(*followed, tail=_TAIL_LINES)
             due, self._unsent = self._unsent or {any_slot}, set()
             errors = await asyncio.gather(*(self._send_slot(client, slot) for slot in due))
@@ -282,7 +282,7 @@ class Node:
         self._to_send.set()
 
     def dismiss(self, attempt: RemoteAttempt) -> None:
-        """Has its slot run nothing, unless another attempt has it by now."""
+        """Clears its slot, unless another attempt has been assigned to it."""
         slot = attempt.order.slot.name
         if self.attempts.get(slot) is attempt:
             del self.attempts[slot]
@@ -290,7 +290,7 @@ class Node:
             self._to_send.set()
 
     async def meeting_place(self) -> tuple[str, int]:
-        """Returns an address and a free port for ranks to meet, each time another; port 0 if it does not report one."""
+        """Returns an address for the ranks' rendezvous and a free port, a new one each time; port 0 if none is reported."""
         try:
             async with asyncio.timeout(self._lost_after_s):
                 await self._address_reported.wait()
@@ -299,7 +299,7 @@ class Node:
         self._address_reported.clear()
         return self._address
 
-    # Lost, and connected again
+    # Loss and return
 
     def check(self, now: float, *, delayed_s: float) -> None:
         """Checks the node's silence at `now` (monotonic seconds); the last check was `delayed_s` late."""
@@ -352,7 +352,7 @@ class Node:
     # The end
 
     async def end(self, *, kill: bool, within_s: float) -> None:
-        """Has the agent end its workers, copies the logs that it keeps, and lets it end; all of that within `within_s`.
+        """Has the agent end its workers, copies the logs that it keeps, and lets it end, all within `within_s`.
 
         Does nothing the second time.
         """

@@ -175,7 +175,7 @@ class RemoteAttempt:
 
     def stop(self, stop: Stop) -> None:
         """Stops it; an attempt that has ended by itself keeps its outcome."""
-        if self.life is Life.ENDED:  # its group may go on
+        if self.life is Life.ENDED:  # its group may continue
             return
         if self.life is not Life.LEADER_GONE:
             self._stopped = self._stopped or stop

@@ -136,7 +136,7 @@ class Log:
 
     @property
     def trouble(self) -> str | None:
-        """The reason that bytes are not being written; None while all is well."""
+        """The reason that bytes are not being written; None if they are."""
         return self._writer.trouble or self._trouble
 
     def write(self, data: bytes) -> None:

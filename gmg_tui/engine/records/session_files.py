@@ -27,7 +27,7 @@ _NOT_ENDED = "it had not ended when its session did"
 _CHECK_INTERVAL_S = 5.0
 """Interval of checks that the folder exists."""
 _MIN_WRITE_GAP_S = 1.0
-"""Between two writes at least."""
+"""Minimum time between two writes."""
 _METRICS_INTERVAL_S = 30.0
 """Interval of writes for new metrics alone: each write is flushed to the disk."""
 
@@ -36,7 +36,7 @@ class SessionFiles:
     """Writes the session's files after changes, and at intervals.
 
     `save_phase_times` writes the phases' times, if they have changed (raises `OSError`); `note` takes a subject and what
-    the user should know about it, or None when all is well again.
+    the user should know about it, or None once that is over.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _COLLECT_S = 2.0
-"""Between two looks at GPUs that others use."""
+"""Interval of checks of GPUs that others use."""
 _UNREADY_PAUSE_S = 5.0
 """Pause of a slot after its GPU has not answered."""
 

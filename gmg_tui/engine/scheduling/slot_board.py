@@ -231,7 +231,7 @@ class SlotBoard:
     def _suspect(self, engine_slot: EngineSlot, job: int, reason: str) -> tuple[int, ...]:
         """Counts a job that failed at once, perhaps because of the GPU. Returns what `judge` does.
 
-        A text is no proof of a broken GPU: after some in a row the jobs run again on another, if there is one.
+        Output alone does not prove that a GPU is broken: after some failures in a row, the jobs run again on another GPU, if there is one.
         """
         card = self._card(engine_slot)
         card.failed = [*(other for other in card.failed if other != job), job]

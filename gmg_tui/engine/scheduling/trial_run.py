@@ -149,7 +149,7 @@ class TrialRun:
         if worker.state is not finished and not attempt.timed_out:
             return TrialState.FAILED, worker.reason
         if value is not None and _number(value) is None:
-            return TrialState.FAILED, f"{self._spec.metric} is {value!r:.40}, which is no number"
+            return TrialState.FAILED, f"{self._spec.metric} is {value!r:.40}, which is not a number"
         return TrialState.FAILED, self._too_short(attempt)
 
     def _too_short(self, attempt: Attempt) -> str:

@@ -120,7 +120,7 @@ def _end(processes: _Processes) -> list[int]:
             break
         for key in alive:
             _send(key, number)
-            _send(key, signal.SIGCONT)  # a stopped one could not apply_stop
+            _send(key, signal.SIGCONT)  # a stopped process could not handle the signal
         deadline = time.monotonic() + wait_s
         while alive and time.monotonic() < deadline:
             time.sleep(_CHECK_S)

@@ -26,7 +26,7 @@ _MAX_PORT_CONFLICTS = 5
 _MAX_CHECK_GAP_S = 10.0
 """After a longer time without a check, as when the engine was stopped, earlier progress says nothing."""
 _MAX_PROGRESS_GAP_FACTOR = 3.0
-"""So many times the usual interval between two reports of progress may pass without one, however long it is."""
+"""A group is stuck after this many times the usual interval between two reports of progress, however long that is."""
 _STATE_PRECEDENCE = (
     *("stopping", "restarting", "waiting", "starting", "building"),
     *("compiling", "running", "failed", "stopped", "finished"),

@@ -21,7 +21,7 @@ class RestartPolicy:
     """Counts a worker's attempts against what the options allow. The first attempt is due from the beginning.
 
     Attributes:
-        at: When the next attempt starts automatically, monotonic seconds; None when none does.
+        at: When the next attempt starts automatically, monotonic seconds; None if none does.
     """
 
     def __init__(self, spec: RunSpec) -> None:
@@ -33,7 +33,7 @@ class RestartPolicy:
         self._restarts = 0
         """Automatic restarts since the last healthy attempt."""
         self._is_stopped = False
-        """True from a stop to the user's next request: an attempt that ended by itself just then is the last one too."""
+        """True from a stop to the user's next request: no attempt follows, even if the last one had just ended by itself."""
 
     @property
     def pending(self) -> bool:
@@ -53,17 +53,17 @@ class RestartPolicy:
         self.again()
 
     def again(self) -> None:
-        """Requests another attempt at once, which does not count, unless it is stopped."""
+        """Requests another attempt at once, unless the worker is stopped; it does not count as a restart."""
         if not self._is_stopped:
             self.cancel_backoff()
             self._wanted.set()
 
     def begun(self) -> None:
-        """Clears earlier requests, which the attempt that is prepared fulfils."""
+        """Clears earlier requests: the prepared attempt fulfils them."""
         self._wanted.clear()
 
     def never(self) -> None:
-        """Cancels all requests, and those to come but the user's."""
+        """Cancels all requests; only the user can make another."""
         self._is_stopped = True
         self.cancel_backoff()
         self._wanted.clear()

@@ -85,7 +85,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def timeout_s(self) -> float | None:
-        """The time limit of an attempt, seconds; None if it is no duration, infinity for no limit."""
+        """The time limit of an attempt, seconds; None if it is not a duration, infinity for no limit."""
         return units.seconds(str(self.timeout), bare=False)
 
     @property

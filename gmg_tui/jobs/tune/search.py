@@ -30,7 +30,7 @@ _MARGIN = 0.01
 _NEAR = 1.02
 """Values nearer to each other count as the same."""
 _WIDE = 1.25
-"""Gaps next to the best are refined while they are wider, where the metric may be no rate."""
+"""Gaps next to the best are refined while they are wider, if the metric may not be a rate."""
 _MIN_REFINED, _MAX_REFINED = 3, 4
 """Values of one refinement, on few slots and on many."""
 _REFINEMENTS = 3

@@ -196,7 +196,7 @@ def is_out_of_memory(reason: str | None) -> bool:
 
 
 def _checked(trial: Trial) -> Trial:
-    """The trial; as failed where its rate is no number above 0, as only these can be compared by a share."""
+    """The trial; as failed if its rate is not a positive number, as only those can be compared by a share."""
     if trial.state is not TrialState.MEASURED or (trial.rate is not None and 0 < trial.rate < math.inf):
         return trial
     reason = "no rate came" if trial.rate is None else f"the metric was {trial.rate:g}: only numbers above 0 compare"

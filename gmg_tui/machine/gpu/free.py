@@ -1,4 +1,4 @@
-"""Takes GPUs that nobody else uses, and says who uses the others."""
+"""Takes GPUs that nobody else uses, and reports who uses the others."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class FreeGpus:
     """The GPUs that a session takes as they become free.
 
     Args:
-        slots: Those that it may take.
-        number: How many it wants; None for all that are free.
+        slots: The GPUs to choose from.
+        number: The number to take; None for all free ones.
         free_mib: Memory in use on a GPU that counts as free.
         leases: The session's.
         read: Reads a GPU.
@@ -45,23 +45,23 @@ class FreeGpus:
     def __init__(self, slots: Sequence[Slot], number: int | None, free_mib: float, leases: Leases, read: Read) -> None:
         self._slots, self._number, self._free_mib, self._leases, self._read = slots, number, free_mib, leases, read
         self._taken: dict[str, Slot] = {}
-        self._told: dict[str, Hashable] = {}
+        self._reported: dict[str, Hashable] = {}
 
     @property
     def taken(self) -> tuple[Slot, ...]:
-        """Those that it has."""
+        """The GPUs that were taken."""
         return tuple(slot for slot in self._slots if slot.name in self._taken)
 
     @property
     def complete(self) -> bool:
-        """True if it wants no more."""
+        """True if no more are wanted."""
         return len(self._taken) == (self._number or len(self._slots))
 
     def wait(self, need: int, wait_s: float, pause: Pause) -> tuple[Slot, ...]:
         """Takes the wanted GPUs that are free, once there are `need`, and returns them.
 
         Raises:
-            GmgError: They are not free, nor after `wait_s`; it lists who uses them.
+            GmgError: They are still not free after `wait_s`; the text lists who uses them.
         """
         until = time.monotonic() + wait_s
         while True:
@@ -73,10 +73,10 @@ class FreeGpus:
                 raise self._too_few(need, uses, wait_s)
             free = min(need, len(self._slots) - len(uses))
             text = f"{free} of {units.count(need, 'GPU')} {'is' if free == 1 else 'are'} free; waiting (ctrl+c cancels)"
-            pause(text, [*([] if self._told else [text]), *self._news(uses)])
+            pause(text, [*([] if self._reported else [text]), *self._news(uses)])
 
     def take(self) -> dict[str, str]:
-        """Takes the wanted GPUs that are free now. Returns why it has not the others, by UUID."""
+        """Takes the wanted GPUs that are free now. Returns the reasons that the others were not taken, by UUID."""
         uses, reasons = self._choose(0, collect=False), dict[str, str]()
         for slot in self._slots:
             if slot.name not in self._taken:
@@ -108,7 +108,7 @@ class FreeGpus:
         return uses
 
     def _try(self, slot: Slot) -> Use | None:
-        """Takes a GPU. Returns who uses it, if somebody does."""
+        """Takes a GPU. Returns its use if others use it."""
         uuid = _uuid(slot)
         if not self._leases.take(uuid):
             return use_of(self._read(slot), self._free_mib) or _lease_of(uuid)
@@ -121,9 +121,9 @@ class FreeGpus:
 
     def _news(self, uses: Mapping[str, Use]) -> list[str]:
         """Returns a line for each GPU whose use has changed."""
-        told, self._told = self._told, {name: use.key for name, use in uses.items()}
-        lines = [f"{name}: {use.text}" for name, use in uses.items() if told.get(name) != use.key]
-        return lines + [f"{name}: free" for name in told if name not in uses]
+        reported, self._reported = self._reported, {name: use.key for name, use in uses.items()}
+        lines = [f"{name}: {use.text}" for name, use in uses.items() if reported.get(name) != use.key]
+        return lines + [f"{name}: free" for name in reported if name not in uses]
 
     def _too_few(self, need: int, uses: Mapping[str, Use], waited_s: float) -> GmgError:
         wanted = "free" if self._number is None else f"free:{self._number}"
@@ -153,7 +153,7 @@ def use_of(sample: GpuSample, free_mib: float, own: Set[int | None] = frozenset(
 
 
 def process_text(process: GpuProcess) -> str:
-    """Returns a process in one line: its user, command, memory and start, as far as they are known."""
+    """Returns a process as one line: its user, command, memory and start, without what is unknown."""
     hidden = f"PID {process.pid}{' of the host' if process.foreign else ''}"
     command = process.command or process.name or ""
     first, _, rest = command.partition(" ")

@@ -17,7 +17,7 @@ from gmg_tui.machine.gpu.driver import FATAL, UNSUPPORTED, plausible
 from gmg_tui.machine.gpu.nvml_metrics import MAX_PCT
 
 MIN_SAMPLE_GAP_S = 0.9
-"""Between two samples: NVML wants about a second (nvml.h, nvmlGpmMetricsGet)."""
+"""Interval of samples: NVML wants about a second (nvml.h, nvmlGpmMetricsGet)."""
 _MAX_REPORTED_PCT = 150.0
 """A little over 100 % happens (github.com/NVIDIA/DCGM/issues/152)."""
 

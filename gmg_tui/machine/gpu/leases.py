@@ -1,7 +1,7 @@
 """Leases of GPUs: which session has chosen a GPU, long before its processes are there.
 
 A lease is a lock by flock(2) on an empty file for each GPU, in a folder that all users share; it ends with its process,
-however that ends. The folder is root's and sticky: nobody can replace another user's file, and what is no plain file is
+however that ends. The folder is root's and sticky: nobody can replace another user's file, and what is not a plain file is
 not used. Leases bind only gmg-tui.
 """
 
@@ -179,7 +179,7 @@ def _lock(path: Path, lock: int, private: bool) -> int:
             if time.time() - path.lstat().st_ctime > _NEW_S:
                 break
         time.sleep(_PAUSE_S)
-    raise FileExistsError(f"{path} is no lease")
+    raise FileExistsError(f"{path} is not a lease")
 
 
 def _open(path: Path, private: bool) -> int:

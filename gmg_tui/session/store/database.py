@@ -32,7 +32,7 @@ _BUSY_S = 5.0
 """Timeout of another process's lock, after which it counts as an error."""
 _STALE_S = 60.0
 _PROGRESS_STEPS = 10_000
-"""Instructions of SQLite between two looks at the clock; some 100 microseconds."""
+"""SQLite instructions between checks of the clock: about 100 microseconds."""
 
 
 class StoreError(GmgError):

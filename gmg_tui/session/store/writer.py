@@ -22,11 +22,11 @@ from gmg_tui.session.store.thinning import thin
 _log = logging.getLogger(__name__)
 
 MAX_METRICS = 20_000
-"""Rows that may wait: some minutes of 64 slots, some megabytes."""
+"""Limit of rows that wait: some minutes of 64 slots, a few megabytes."""
 _METRICS_S = 5.0
-"""Interval of writes with metrics alone."""
+"""Interval of writes if only metrics wait."""
 _THIN_S = 60.0
-"""Between two passes that thin the metrics."""
+"""Interval of passes that thin the metrics."""
 _RETRY_S = 1.0
 _REFUSED_S = 10.0
 """Seconds that a closing writer keeps trying."""
@@ -72,7 +72,7 @@ class StoreWriter:
 
     Args:
         path: The store's file; created where there is none, continued where there is one.
-        trouble: Called with one line when writing fails, with None once all is well again.
+        trouble: Called with one line when writing fails, with None once it works again.
         export: Generates files from the store, in a thread, once a job's end is written, and at the end. May raise
             `OSError` or `StoreError`.
     """
@@ -90,7 +90,7 @@ class StoreWriter:
         self._task: asyncio.Task[None] | None = None
         self._db: sqlite3.Connection | None = None
         self._is_new = True
-        """True if the store may be created: not again once it was opened, as earlier records would be missing."""
+        """True if the store may be created: never again once it was opened, as earlier records would be missing."""
         self._export_trouble: str | None = None
         self._ended = False
         """True if the end of a job was written since the files were generated."""
@@ -99,14 +99,14 @@ class StoreWriter:
         """When metrics are thinned next, monotonic seconds."""
 
     def start(self) -> None:
-        """Starts to write."""
+        """Starts writing."""
         self._task = asyncio.create_task(self._run())
 
     def put(self, *records: Record) -> None:
         """Stores records: metrics within seconds, all others at once.
 
-        The latest snapshot, job of a number, and attempt of a job, number and rank win, and none is dropped. Of metrics
-        the oldest are when too many wait.
+        The latest snapshot, job of a number, and attempt of a job, number and rank win, and none is dropped; of
+        metrics, the oldest are dropped if too many wait.
         """
         for record in records:
             self._fresh.put(record)
@@ -114,7 +114,7 @@ class StoreWriter:
             self._due.set()
 
     async def close(self) -> None:
-        """Writes the backlog, generates the files once, and ends; gives up when the disk keeps failing."""
+        """Writes the backlog, generates the files once, and ends; gives up if the disk keeps failing."""
         self._closing = True
         self._due.set()
         if self._task is not None:
@@ -146,7 +146,7 @@ class StoreWriter:
                 self._due.set()
 
     async def _write(self) -> str | None:
-        """Writes the backlog. Returns one line on why that is not possible; None if it is."""
+        """Writes the backlog. Returns the error as one line; None if there is none."""
         fresh, self._fresh = self._fresh, _Backlog()
         for record in fresh:
             self._waiting.put(record)
@@ -184,7 +184,7 @@ class StoreWriter:
         self._thin_at = now if more else now + _THIN_S
 
     async def _generate(self, closing: bool) -> str | None:
-        """Generates the files if that is due. Returns one line on why they are out of date; None if they are not."""
+        """Generates the files if they are due. Returns one line on why they are out of date; None if they are current."""
         due = self._ended and time.monotonic() >= self._not_before
         if self._export is None or not (due or closing):
             return self._export_trouble

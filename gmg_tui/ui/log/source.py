@@ -269,7 +269,7 @@ class Search:
         if not file.may_match(self.query, start, end):
             return []
         rows, below = file.rows(start, end), file.after(end, 1)
-        if rows and rows[-1].progress and below and below[0].progress:  # it goes on
+        if rows and rows[-1].progress and below and below[0].progress:  # the run of progress continues
             rows.pop()
         return self._matches(rows)
 

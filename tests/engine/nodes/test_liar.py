@@ -36,13 +36,13 @@ async def test_it_neither_prints_nor_measures_for_others(kind: str) -> None:
 
 _TROUBLE = {
     "large": "it sent something that is no message",
-    **dict.fromkeys(("curves", "moments"), "its agent reports something else"),
+    **dict.fromkeys(("curves", "moments"), "its agent's report cannot be read"),
 }
 
 
 @pytest.mark.parametrize("kind", ["slots", "no slots", "twice", "large", "curves", "moments"], indirect=True)
 async def test_what_no_agent_sends_ends_its_connection(kind: str) -> None:
-    trouble = _TROUBLE.get(kind, "its slots are none that gmg-tui has")
+    trouble = _TROUBLE.get(kind, "it reports slots that gmg-tui does not know")
     async with running(spec_for(*ENDLESS, nodes=_NODES)) as run:
         await run.until(lambda snapshot: trouble in str(snapshot.nodes))
         await run.until_state("good/cpu0", WorkerState.RUNNING)

@@ -159,7 +159,7 @@ async def test_a_group_needs_all_hosts_and_another_version_of_gmg_tui_is_rejecte
 
 def test_no_host_can_be_an_option_of_ssh() -> None:
     for host in ("-V", "-V@h", "-oProxyCommand=x@h"):
-        with pytest.raises(GmgError, match="is no host"):
+        with pytest.raises(GmgError, match="is not a host"):
             Ssh(f"a,{host}")
     command = Ssh("a,me@b").command("b")
     assert command[command.index("--") + 1] == "me@b"

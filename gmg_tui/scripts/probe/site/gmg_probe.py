@@ -186,7 +186,7 @@ def _counting(original, environments_of, kind_name):
                     counts.begin(environments, kind, now)
             if now - counts.last_ns >= counts.long_ns or now > counts.halve_ns:
                 counts.pause(now)
-            # No call between reading and writing a number: another thread would go on there.
+            # No call between reading and writing a number: another thread could run there.
             counts.last_ns = now
             counts.simulator_ns = simulator_ns = counts.simulator_ns + now - began
             counts.steps = steps = counts.steps + 1
