@@ -29,14 +29,14 @@ from gmg_tui.scripts import interpreter, torchrun
 from gmg_tui.session.options import Options
 
 _PATIENCE_S = 1.0
-"""Seconds after which a message reports what is taking time."""
+"""Seconds after which a message names the wait."""
 _POLL_S = 0.1
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGXCPU)
 _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class _Reply(msgspec.Struct, frozen=True):
-    """A line that an engine writes on its standard output: its progress, or at last whether it listens."""
+    """A line that an engine writes to its standard output: progress, or finally the result of its start."""
 
     ok: bool = False
     warnings: tuple[str, ...] = ()
@@ -46,22 +46,22 @@ class _Reply(msgspec.Struct, frozen=True):
     exit_code: int = 2
     progress: str = ""
     lines: tuple[str, ...] = ()
-    """News of its progress, each printed once."""
+    """Progress messages, each printed once."""
 
 
 class _DiedError(GmgError):
-    """An engine died while it started; the session's folder has its log."""
+    """The engine died during startup; the session's folder has its log."""
 
 
 class _Signals:
-    """Within the context, signals that end a command are noted, and `check` raises KeyboardInterrupt for them.
+    """Within the context, records signals that end a command; `check` raises KeyboardInterrupt for them.
 
-    Where SIGTERM ended this process alone, an engine and its workers would keep running; a handler that raised at any moment
-    would leave half of a session's folder. SIGUSR1 and SIGUSR2, which make scripts save their state, are passed on.
-    SIGHUP, which ends this process, waits until the engine has its order: from then on it removes the folder.
+    If SIGTERM ended only this process, the engine and its workers would keep running; a handler that raised at any
+    moment would leave a half-made session folder. SIGUSR1 and SIGUSR2, which make scripts save their state, are passed
+    on. SIGHUP, which ends this process, is held back until the engine has its order: then the engine removes the folder.
 
     Attributes:
-        engine: Gets them, once it listens.
+        engine: Receives them, once it listens.
     """
 
     def __init__(self) -> None:
@@ -80,16 +80,16 @@ class _Signals:
             signal.signal(number, handler)
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if a signal has come."""
+        """Raises KeyboardInterrupt if a signal was received."""
         if self._came:
             raise KeyboardInterrupt
 
     def let_hang_up(self) -> None:
-        """From now on SIGHUP ends this process, also one that has come already."""
+        """Lets SIGHUP end this process, including one that was held back."""
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
 
     def let_through(self) -> None:
-        """From now on each raises KeyboardInterrupt at once. Python's own handler is what asyncio replaces by its own."""
+        """Lets each signal raise KeyboardInterrupt at once, by Python's own handler, which asyncio replaces with its own."""
         for number in _ENDING:
             signal.signal(number, signal.default_int_handler)
 
@@ -111,7 +111,7 @@ def start(options: Options, make: Callable[[], RunSpec], *, engine: PrestartedEn
         engine: The engine's process.
 
     Raises:
-        GmgError: It cannot be started, and a folder without a record is removed; or its engine died.
+        GmgError: It cannot be started (a folder without a record is removed), or its engine died.
     """
     headless = options.headless or not is_terminal()
     if not headless and not options.detach:
@@ -149,7 +149,7 @@ def start(options: Options, make: Callable[[], RunSpec], *, engine: PrestartedEn
 
 
 def _other_python(spec: RunSpec) -> tuple[str, ...]:
-    """That the workers run another interpreter than gmg-tui, where nobody has asked for it."""
+    """Returns a note if the workers run on another interpreter than gmg-tui without being told to."""
     if spec.python_given or spec.simulate is not None or interpreter.is_own(spec.python):
         return ()
     return (f"the script runs on {interpreter.origin(spec.python, os.environ)}; choose another with --python",)
@@ -158,7 +158,7 @@ def _other_python(spec: RunSpec) -> tuple[str, ...]:
 def _launch(
     engine: PrestartedEngine, spec: RunSpec, options: Options, signals: _Signals, *, headless: bool, fresh: bool
 ) -> _Reply:
-    """Have `engine` prepare to run `spec`, and wait until it listens. It starts its workers when it is confirmed.
+    """Sends `engine` the `spec`, and waits until it listens. It starts its workers once confirmed.
 
     Raises:
         GmgError: It cannot be started, or refuses the run.
@@ -188,7 +188,7 @@ def _launch(
 
 
 def _with_order(error: str, spec: RunSpec) -> str:
-    """Returns the error, with the order of words if an option that chooses slots follows the script."""
+    """Returns the error, with the right word order if an option that chooses slots follows the script."""
     option = next((each for each in spec.own_options if each in ("--cpu", "--gpus")), None)
     if option is None or not error.startswith("no GPU"):
         return error
@@ -224,9 +224,9 @@ def _load(*, headless: bool) -> None:
 
 
 def _reply(engine: PrestartedEngine, signals: _Signals, doing: str) -> _Reply | None:
-    """The engine's reply; None when it died. A person sees what takes more than a moment, at first `doing`."""
+    """Returns the engine's reply; None if it died. On a terminal, a long wait is named, at first as `doing`."""
     assert engine.process.stdout is not None
-    # Unbuffered: what has been read is not waited for.
+    # Unbuffered: `select` does not see bytes in a buffer.
     stdout, since = io.FileIO(engine.process.stdout.fileno(), closefd=False), time.monotonic()
     with waiting("") as show:
         while True:

@@ -23,7 +23,7 @@ from gmg_tui.session import SessionEntry, WorkerBrief
 from gmg_tui.session.client import EngineClient
 
 _ANSWER_S = 2.0
-"""Time for an engine to report its workers; after that its record is printed."""
+"""Time limit for an engine to report its workers; after that, its record is printed."""
 _WAITING = (WorkerState.WAITING, WorkerState.RESTARTING, WorkerState.STOPPING)
 _MAX_WAITS = _MAX_ALERTS = 4
 """Lines under the table about one session."""
@@ -31,7 +31,7 @@ _JOB_STATES = ("waiting", "running", "finished", "failed", "stopped")
 
 
 def ls(*, as_json: bool) -> int:
-    """Print the sessions, the newest first, after cleaning up after lost ones; the exit status."""
+    """Prints the sessions, newest first, after cleaning up lost ones. Returns the exit status."""
     sessions.clear_lost(note)
     entries = asyncio.run(_listing())
     if as_json:
@@ -61,7 +61,7 @@ async def _listing() -> list[SessionEntry]:
 
 
 async def _updated(entry: SessionEntry) -> SessionEntry:
-    """The session with its workers and queue as its engine reports them, else as its record has them."""
+    """Returns the session with its workers and queue as its engine reports them, else from its record."""
     if entry.state != "running" or entry.away:
         return entry
     session = entry.record.session
@@ -77,7 +77,7 @@ async def _updated(entry: SessionEntry) -> SessionEntry:
 
 
 def _row(entry: SessionEntry) -> dict[str, Any]:
-    """A session in `gmg-tui ls --json`; only a sweep has jobs, in all and by state."""
+    """Returns a session for `gmg-tui ls --json`; only a sweep has jobs, in total and by state."""
     session, queue = entry.record.session, entry.record.queue
     row: dict[str, Any] = {
         "name": entry.name,
@@ -95,13 +95,13 @@ def _row(entry: SessionEntry) -> dict[str, Any]:
 
 
 def _work(entry: SessionEntry) -> str:
-    """The states of its workers; of a sweep the progress of its jobs."""
+    """Returns the states of its workers; for a sweep, the progress of its jobs."""
     queue = entry.record.queue
     return states(worker.state for worker in entry.record.workers) if queue is None else counts(queue)
 
 
 def _waits(entry: SessionEntry) -> list[str]:
-    """Returns the wait reasons of its workers, each once."""
+    """Returns the distinct wait reasons of its workers."""
     waiting = [worker for worker in entry.record.workers if worker.state in _WAITING and worker.reason]
     reasons = {f"{worker.state}, {worker.reason}" for worker in waiting if entry.state == "running"}
     return [f"{entry.name}: {reason}".replace(", for ", ", waiting for ") for reason in sorted(reasons)[:_MAX_WAITS]]
@@ -117,7 +117,7 @@ def _alerts(entry: SessionEntry) -> list[str]:
 
 
 def _fps(entry: SessionEntry) -> float | None:
-    """The sum of its workers' rates now, a group's once; None for an ended session and a queue, whose jobs differ."""
+    """Returns the sum of its workers' current rates, counting a group once; None for an ended session and for a queue, whose jobs differ."""
     if entry.state != "running" or entry.record.queue is not None:
         return None
     rates = [worker.fps for worker in entry.record.workers if worker.fps is not None]

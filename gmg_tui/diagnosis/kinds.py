@@ -34,7 +34,7 @@ _MAY_BE_NAN = re.compile(r"explained_var", re.IGNORECASE)
 
 
 class Scope(Enum):
-    """Until when an alert of a kind stays."""
+    """The end of an alert of a kind."""
 
     LIVE = 1
     """While the process lives."""

@@ -1,7 +1,7 @@
 """The verdict on what bounds a worker's speed: an ordered table of pure functions of its facts.
 
-A verdict is certain only if no other cause explains the facts as well. The GPU decides first: while it is busy, the time
-outside of steps may be a wait for its kernels.
+A verdict is certain only if no other cause explains the facts equally well. The GPU is judged first: while it is busy, time
+outside of steps may be spent waiting for its kernels.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from gmg_tui.diagnosis.figures import coreless_pct, evidence, load_of, pct
 from gmg_tui.model import Phase, SpeedFacts, Verdict, WorkerState, units
 
 _BUSY_PCT, _IDLE_PCT = 90.0, 60.0
-"""GPU utilisation that bounds the speed, and the highest that certainly does not."""
+"""GPU utilisation above which the GPU bounds the speed, and below which it certainly does not."""
 _LOW_SM_PCT = 40.0
-"""Busy SMs below which a busy GPU runs small kernels."""
+"""Percentage of busy SMs below which a busy GPU runs small kernels."""
 _MAJORITY_PCT, _SURE_PCT = 50.0, 60.0
-"""Share of the time that makes a part the cause, and makes it certain."""
+"""Share of the time above which a part is the cause, and above which that is certain."""
 _FEW_ENVS = 64
 _USUAL_THROTTLES = frozenset({"power cap", "sync boost", "display clock"})
 _POWER = frozenset({"power brake", "board limit", "reliability"})
@@ -39,12 +39,12 @@ _KINDS_OF_NAMES = (
 
 
 def _gpu_below(facts: SpeedFacts, pct: float) -> bool:
-    """True if the GPU is less busy than that, or there is none."""
+    """True if the GPU is less busy than `pct`, or there is none."""
     return facts.gpu_util_pct is None or facts.gpu_util_pct < pct
 
 
 def _largest(facts: SpeedFacts) -> tuple[str, float]:
-    """Returns the largest part of the time; nothing if that is unknown."""
+    """Returns the largest part of the time; empty if unknown."""
     shares = facts.shares
     if shares is None:
         return "", 0.0
@@ -54,7 +54,7 @@ def _largest(facts: SpeedFacts) -> tuple[str, float]:
 
 
 def _script_decides(facts: SpeedFacts) -> bool:
-    """True if the script leaves the GPU idle, whatever else slows that down."""
+    """True if the script leaves the GPU idle, whatever else slows it down."""
     return facts.shares is not None and facts.shares.simulator < 100 - _SURE_PCT and _gpu_below(facts, _IDLE_PCT)
 
 
@@ -89,7 +89,7 @@ def _starting(facts: SpeedFacts) -> Verdict | None:
     kind = "ending" if facts.phase is Phase.SAVING else "starting"
     text = f"{kind}: {phase} for {units.span(facts.phase_s)}{usual}"
     late = usual_s is not None and facts.phase_s > 3 * max(usual_s, 10.0)
-    return Verdict(kind, text, advice="it takes far longer than usual; --stacks shows where it is" if late else "")
+    return Verdict(kind, text, advice="far longer than usual; --stacks shows where it is" if late else "")
 
 
 def _misplaced(facts: SpeedFacts) -> Verdict | None:
@@ -115,7 +115,7 @@ def _swap(facts: SpeedFacts) -> Verdict | None:
     faults, traffic = load.major_faults_per_s or 0.0, load.swapped_mib_per_s or 0.0
     if faults < 50 or traffic < 1 or (load.swap_mib or 0.0) < 16:
         return None
-    text = f"swapping: {faults:,.0f} pages/s are read back, {units.mib(load.swap_mib)} of its memory are in swap"
+    text = f"swapping: {faults:,.0f} pages/s read back, {units.mib(load.swap_mib)} of its memory in swap"
     return Verdict("swap", text, certain=faults >= 200, advice="use less RAM, or fewer workers")
 
 
@@ -140,7 +140,7 @@ def _io(facts: SpeedFacts) -> Verdict | None:
     if waits < 40 or not _gpu_below(facts, _BUSY_PCT):
         return None
     file = f" in {load.file}" if load.file else ""
-    rate = f", {load.read_mib_per_s:.1f} MiB/s are read" if load.read_mib_per_s else ""
+    rate = f", reading {load.read_mib_per_s:.1f} MiB/s" if load.read_mib_per_s else ""
     text = f"waiting for I/O: {pct(waits)} of the time{file}{rate}"
     return Verdict("io", text, certain=waits >= _SURE_PCT, advice="use a faster disk, or read ahead in another process")
 
@@ -214,7 +214,7 @@ def _learning(facts: SpeedFacts) -> Verdict | None:
     name, share = _largest(facts)
     if name != "learning" or share < 40:
         return None
-    text = f"learning-bound: {pct(share)} of the time the learner computes, and nothing steps"
+    text = f"learning-bound: {pct(share)} of the time is spent on learning, without steps"
     return Verdict(
         "learning", text, share >= _MAJORITY_PCT, advice="use larger minibatches, fewer epochs, or a smaller network"
     )
@@ -229,7 +229,7 @@ def _pcie(facts: SpeedFacts) -> Verdict | None:
         return None
     slower = (gen, width) != (facts.pcie_gen_max or gen, facts.pcie_width_max or width)
     link = f"generation {gen}, {width} lanes" + (f" of {facts.pcie_gen_max}, {facts.pcie_width_max}" if slower else "")
-    text = f"PCIe-bound: {facts.pcie_mib_s:,.0f} MiB/s are {pct(share)} of the link ({link})"
+    text = f"PCIe-bound: {facts.pcie_mib_s:,.0f} MiB/s use {pct(share)} of the link ({link})"
     advice = "check the slot and the BIOS: the card can do more" if slower else "keep tensors on the GPU"
     return Verdict("pcie", text, certain=share >= 75, advice=advice)
 
@@ -304,7 +304,7 @@ def _no_core(facts: SpeedFacts) -> Verdict | None:
     lost = coreless_pct(facts)
     if lost < _MAJORITY_PCT or not _gpu_below(facts, _IDLE_PCT) or (_has_few_envs(facts) and facts.shares is not None):
         return None
-    text = f"short of CPU: the main thread is ready and has no core {pct(lost)} of the time; other processes have them"
+    text = f"short of CPU: the main thread is ready but gets no core {pct(lost)} of the time; other processes use them"
     return Verdict(
         "cpu", text, certain=False, advice="run fewer processes on this machine, or give it cores of its own"
     )
@@ -353,11 +353,11 @@ TABLE: tuple[Callable[[SpeedFacts], Verdict | None], ...] = (
     *(_state, _stopped, _misplaced, _swap, _quota, _io, _threads, _rank, _stuck, _starting),
     *(_throttled, _shared, _rendering, _learning, _pcie, _gpu_limit, _script, _numa, _no_core, _simulator, _host),
 )
-"""The first that finds its cause has the verdict."""
+"""The first one that applies gives the verdict."""
 
 
 def judge(facts: SpeedFacts) -> Verdict:
-    """Returns the verdict, with the figures behind it; `unknown` if the facts fit no cause."""
+    """Returns the verdict with its figures; `unknown` if no cause fits the facts."""
     found = next(
         filter(None, (find(facts) for find in TABLE)), Verdict("unknown", "unknown: the facts fit no single cause")
     )

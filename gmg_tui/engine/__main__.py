@@ -36,7 +36,7 @@ from gmg_tui.scripts.genesis.environ import WORKER_VARIABLES
 _PAUSE_S = 2.0
 """Interval of checks of GPUs that are in use."""
 _GC_THRESHOLD = 20_000
-"""Objects before the collector looks for garbage; nearly all go by themselves."""
+"""Objects before the collector looks for garbage; reference counting frees nearly all."""
 
 
 def _answer(**fields: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 MAX_FILES = 256
-"""Of each process."""
+"""Limit for each process."""
 _MEMORY = ("/dev/", "/proc/", "/memfd:", "/tmp/.X", "/run/")  # noqa: S108 - names of what is no result
 
 

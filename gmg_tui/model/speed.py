@@ -68,7 +68,7 @@ class HotSpot(Struct, frozen=True):
     file: str
     line: int
     share_pct: float
-    """Of the stacks outside of the simulator's steps."""
+    """The share of the stacks outside of the simulator's steps."""
     samples: int
     """Number of these stacks."""
     stepping_pct: float

@@ -82,7 +82,7 @@ class Trial(Struct, frozen=True, omit_defaults=True):
     measured_s: float | None = None
     """Seconds in which its rate was measured."""
     disturbance: str | None = None
-    """What else used the GPU or the CPU while it was measured."""
+    """Other users of the GPU or the CPU while it was measured."""
     reason: str | None = None
     """One line on why it failed or was skipped."""
 

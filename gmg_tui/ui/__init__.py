@@ -20,7 +20,7 @@ __all__ = ["Outcome", "load", "run"]
 _SWITCHES = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
 """Read by Textual when it is imported: nothing moves by itself, and scrolling is by whole rows."""
 _GARBAGE = 20_000
-"""Objects before the collector looks for garbage. A redraw makes thousands, nearly all of which go by themselves."""
+"""Objects before the collector looks for garbage. A redraw makes thousands, nearly all of which reference counting frees."""
 
 
 def load() -> None:

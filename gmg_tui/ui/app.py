@@ -134,7 +134,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
             self.set_timer(self.PACE_S, self.publish)
 
     def take_lines(self, lines: Lines) -> None:
-        """Take lines of the log; they are drawn with the next snapshot, where there are any more."""
+        """Receives lines of the log; they are drawn with the next snapshot, if another follows."""
         self.main.log_view.add_lines(lines)
         if self.view.over:
             self.main.log_view.update_rows()
@@ -197,7 +197,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
         await self.push_screen(page(self.engine, self.view))
 
     async def action_tried(self) -> None:
-        """Show all that was tried."""
+        """Shows all arguments that were tried."""
         from gmg_tui.ui.pages.tried import TriedPage
 
         await self.push_screen(TriedPage(self.engine))

@@ -120,7 +120,7 @@ class EditScreen(Dialog[None]):
         self._present = Settings()
         """The worker's settings as the engine has them."""
         self._values: dict[str, object] = {}
-        """Of the placeholders."""
+        """The colour of placeholders."""
         self._args = _Arguments("Arguments")
         self._env = _Field("Environment, one KEY=VALUE per line")
         self._preview = Static(id="preview")

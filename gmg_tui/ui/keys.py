@@ -82,7 +82,7 @@ _MAIN: Final = (
 )
 _EVERYWHERE: Final = tuple(replace(binding, action=f"app.{binding.action}") for binding in SESSION)
 MAIN: Final = tuple(replace(binding, priority=True) for binding in (*_MAIN, *_EVERYWHERE))
-"""Of the main screen. They act before the next key is looked at, which may be meant for what they open."""
+"""Keys of the main screen. They act before the next key is handled, which may be meant for the page that they open."""
 
 _TABS: Final = ("Log", "Charts", "Metrics", "Attempts", "Setup", "Events")
 COMMANDS: Final = (
@@ -99,42 +99,42 @@ COMMANDS: Final = (
 """Palette entries of every screen that have no key: title, explanation, action."""
 
 MAIN_COMMANDS: Final = (
-    ("Filter workers", "Show workers with some words: of slot, node, state, job, group, reason.", "filter_workers"),
+    ("Filter workers", "Show workers that match some words: slot, node, state, job, group, reason.", "filter_workers"),
     ("Fold node", "Fold the selected worker's node into one line, or unfold it.", "fold_node"),
     ("Python stacks", "Ask the worker, or each rank of its group, for its Python stack.", "stacks"),
     ("Log of the attempt", "Show the log where the attempt that is selected in Attempts begins.", "attempt_log"),
-    ("Log of all ranks", "Show the lines of all ranks of the group together, or those of one rank.", "group_log"),
+    ("Log of all ranks", "Show the lines of all ranks of the group together, or of one rank.", "group_log"),
     *((f"Show {tab.lower()}", "Show this tab of the pane.", f"show_tab({tab!r})") for tab in _TABS),
 )
 """Palette entries of the main screen that have no key."""
 
 TYPED_OVER: Final = frozenset(action_of(each) for each in MAIN if each.action.startswith("app."))
-"""Actions that are not available while a text is typed on the main screen."""
+"""Actions that are unavailable while text is being typed on the main screen."""
 
 ON_WORKER: Final = frozenset({"act", "restart_failed", "edit", "stacks", "use_gpu", "log_pager"})
-"""Actions on workers, which a page that shows none does not offer."""
+"""Actions on workers, which pages without workers do not offer."""
 
 _ON_JOBS: Final = frozenset({"skip", "retry", "retry_failed"})
 STEERING: Final = (ON_WORKER | _ON_JOBS | {"mark", "use"}) - {"log_pager"}
 """Actions that change something, which a read-only screen does not offer."""
 
 SIGNS_OF: Final = {"enter": "enter", "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End"}
-"""Display names of keys that Textual writes otherwise."""
+"""Display names of keys that differ from Textual's."""
 _ALIASES: Final = {"esc": "escape", "return": "enter", "pgup": "pageup", "pgdn": "pagedown", "del": "delete"}
 _MODIFIERS: Final = {"ctrl", "alt", "shift"}
 _QUIT: Final = "ctrl+c"
-"""It quits, whatever else does."""
+"""Always quits, whatever the settings say."""
 keymap: Final[dict[str, str]] = {}
-"""The keys that the user has set, by the ids of bindings: `App.set_keymap`."""
+"""The user's keys by binding id, for `App.set_keymap`."""
 
 
 def keys_of(binding: Binding) -> list[str]:
-    """The keys of a binding, also where the user has set them."""
+    """Returns the keys of a binding, with the user's choice applied."""
     return keymap.get(binding.id or "", binding.key).split(",")
 
 
 def ids() -> list[str]:
-    """The ids of all bindings that can have other keys."""
+    """Returns the ids of all bindings that can be remapped."""
     return list(dict.fromkeys(binding.id for binding in MAIN if binding.id))
 
 
@@ -145,7 +145,7 @@ def displayed(app: App[Any]) -> dict[str, str]:
 
 
 async def act_in_order(widget: Widget, event: Key) -> None:
-    """Run the action of a key on a text before the next character is inserted: a slow line delivers several at once."""
+    """Runs the action of a key in a text field before the next character is inserted: a slow line delivers several at once."""
     active = widget.screen.active_bindings.get(event.key) if widget.screen.is_active else None
     if active is not None and not event.is_printable:
         event.prevent_default().stop()
@@ -153,10 +153,10 @@ async def act_in_order(widget: Widget, event: Key) -> None:
 
 
 def remap(choice: Mapping[str, Sequence[str]]) -> None:
-    """Use these keys, by the ids of bindings, from the next start of the screen on.
+    """Uses these keys, by binding id, from the next start of the screen.
 
     Raises:
-        GmgError: A key or binding does not exist, or a key would have two meanings; the text names the binding.
+        GmgError: A key or binding does not exist, or a key would have two actions; the text names the binding.
     """
     if unknown := [name for name in choice if name not in ids()]:
         raise GmgError(f"[keys] there is no action {unknown[0]}{nearest(unknown[0], ids())}")
@@ -172,7 +172,7 @@ def remap(choice: Mapping[str, Sequence[str]]) -> None:
 
 
 def _textual_name(name: str, key: str) -> str:
-    """Textual's name of a key. Raises `GmgError` where there is none."""
+    """Returns Textual's name of a key. Raises `GmgError` if there is none."""
     *modifiers, base = key.split("+") if len(key) > 1 else [key]
     base = base if len(base) == 1 and not modifiers else _ALIASES.get(base.lower(), base.lower())
     exists = (len(base) == 1 and base.isprintable() and base != " ") or base in {each.value for each in Keys}

@@ -109,7 +109,7 @@ class MainScreen(TrueSizeScreen[None]):
         self.share_rows()
 
     def on_resize(self) -> None:
-        """Share the rows of the terminal out anew."""
+        """Redistributes the rows of the terminal."""
         self.share_rows()
 
     def share_rows(self) -> None:
@@ -121,7 +121,7 @@ class MainScreen(TrueSizeScreen[None]):
             self.pane.update()
 
     def on_key(self, event: Key) -> None:
-        """Stop a key that does nothing here, and say so: what has opened meanwhile must not get it."""
+        """Stops a key that does nothing here, with a message, so that a page that has just opened does not receive it."""
         if self.focused is None:
             event.stop()
             for each in keys.MAIN:
@@ -133,7 +133,7 @@ class MainScreen(TrueSizeScreen[None]):
         self.app.refresh_view()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Whether `action` is available."""
+        """Returns True if `action` is available."""
         view = self._view
         if self.focused is not None:  # a text is typed
             return action in {"focus_next", "copy_text"}

@@ -29,7 +29,7 @@ from gmg_tui.ui.view import View
 MESSAGE_S: Final = 8.0
 """Seconds that a message is shown."""
 SHORT_S: Final = 60.0
-"""Up to so many seconds of an attempt may be lost without a question."""
+"""Asks before more than these seconds of an attempt would be lost."""
 
 
 def with_groups(view: View, workers: Sequence[Worker]) -> Sequence[Worker]:
@@ -86,7 +86,7 @@ def _named(workers: Sequence[Worker]) -> str:
 
 
 class SessionApp(TerminalApp[Outcome], inherit_bindings=False):
-    """What screens need of the application: the engine, the view, and actions on workers.
+    """The part of the application that screens use: the engine, the view, and actions on workers.
 
     Actions apply to the selected worker or the marked ones, after a question where much running would be lost. `web`: a
     browser draws it, and there is no terminal.
@@ -135,7 +135,7 @@ class SessionApp(TerminalApp[Outcome], inherit_bindings=False):
 
     @work(group="requests")
     async def request(self, make: Callable[[], Awaitable[object]]) -> None:
-        """Send a request to the engine, and show the error if it fails; keys are answered meanwhile."""
+        """Sends a request to the engine without blocking keys, and shows the error if it fails."""
         try:
             await make()
         except GmgError as error:
@@ -179,7 +179,7 @@ class SessionApp(TerminalApp[Outcome], inherit_bindings=False):
         return not self.view.maximized and all(isinstance(screen, ModalScreen) for screen in self.screen_stack[1:])
 
     def worker_slot(self) -> str:
-        """The slot that an action on one worker applies to; empty, with a message, where there is none."""
+        """The slot that an action on one worker applies to; empty, with a message, if there is none."""
         view = self.view
         if self._marks and (node := view.folded_node):
             self.say(f"{node} is folded: unfold it, or mark its workers.")
@@ -293,7 +293,7 @@ class SessionApp(TerminalApp[Outcome], inherit_bindings=False):
             self.request(partial(self._show_file, path))
 
     async def _show_file(self, path: Path) -> None:
-        """Leave the terminal to the pager on a file; nothing is drawn meanwhile. Raises `GmgError` if it fails."""
+        """Leaves the terminal to the pager on a file, without drawing until it ends. Raises `GmgError` if it fails."""
         command = pager_command(path)
         with self.batch_update(), self.suspend() if self.terminal is not None else nullcontext():
             trouble = await run_pager(command, readonly=self.view.readonly)
@@ -313,7 +313,7 @@ class SessionApp(TerminalApp[Outcome], inherit_bindings=False):
         self.exit(Outcome(how, self.view.session, self._newest, reason))
 
     def action_detach(self) -> None:
-        """Leave; the workers keep running, where there are any."""
+        """Leaves; any workers keep running."""
         self.finish("looked" if self.view.over else "ended" if self.view.disconnected else "detached")
 
     def action_quit_session(self) -> None:

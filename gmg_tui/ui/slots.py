@@ -21,7 +21,7 @@ KEPT_S = 900
 
 
 class History:
-    """Metrics of one worker at every second, the newest last; None where one was not known.
+    """Metrics of one worker at every second, the newest last; None for unknown values.
 
     Attributes:
         end: Unix time of the newest point, whole seconds; 0 before the first.

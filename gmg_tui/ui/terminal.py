@@ -44,7 +44,7 @@ def _render_cropped(update: ChopsUpdate, console: Console) -> str:
 
 
 def crop_chops_at_their_left() -> None:
-    """Sends only the cells of each dirty region: Textual 8.2.8 crops its strips at the right, but not at the left."""
+    """Sends only the cells of each dirty region: Textual 8.2.8 crops its strips on the right, but not on the left."""
     ChopsUpdate.render_segments = _render_cropped  # type: ignore[assignment, method-assign]
 
 
@@ -52,20 +52,20 @@ class TerminalApp(App[Result], inherit_bindings=False):
     """An app that knows its terminal.
 
     Attributes:
-        terminal: What has the terminal; None where there is none: in a browser, and in tests.
+        terminal: The terminal's owner; None without a terminal, as in a browser or in tests.
     """
 
     terminal: TerminalDriver | None = None
 
     def write_to_terminal(self, text: str) -> None:
-        """Write control sequences past what is drawn, where there is a terminal."""
+        """Writes control sequences directly to the terminal, if there is one."""
         if text and self.terminal is not None:
             self.terminal.write(text)
             self.terminal.flush()
 
 
 def _forget_exported_size() -> None:
-    """Let the terminal's own size count: one that a shell exported, as in a container, would stay for ever."""
+    """Ignores an exported size, as containers have: it would override the terminal's own for ever."""
     with contextlib.suppress(OSError):
         if all(os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ is not None else 1)):
             for name in ("COLUMNS", "LINES"):
@@ -73,10 +73,10 @@ def _forget_exported_size() -> None:
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's, with the signals of job control as a program without it needs them.
+    """Textual's driver without job control.
 
-    Textual 8.2.8 starts its driver anew at every SIGCONT, also when it was not stopped by SIGTSTP: then two threads read
-    the keys, and the terminal stays raw in the end. Here no key stops the process.
+    Textual 8.2.8 restarts its driver at every SIGCONT, even if it was not stopped by SIGTSTP: then two threads read the
+    keys, and the terminal stays raw at the end. Here no key stops the process.
     """
 
     def __init__(self, app: TerminalApp[Any], **options: Any) -> None:
@@ -86,39 +86,39 @@ class TerminalDriver(LinuxDriver):
         app.terminal = self
 
     def start_application_mode(self) -> None:
-        """Take the terminal, and draw it again when the process is continued after a stop."""
+        """Takes the terminal, and redraws it when the process is continued after a stop."""
         super().start_application_mode()  # type: ignore[no-untyped-call]
         signal.signal(signal.SIGTSTP, signal.SIG_IGN)
         redraw = partial(self._app.call_later, self._app.run_action, "app.redraw")
         signal.signal(signal.SIGCONT, lambda *_: self._loop.call_soon_threadsafe(redraw))
 
     def stop_application_mode(self) -> None:
-        """Give the terminal back, and leave the signals to the system: a pager can be stopped and continued."""
+        """Gives the terminal back, and restores the default signals: a pager can be stopped and continued."""
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         signal.signal(signal.SIGCONT, signal.SIG_DFL)
         super().stop_application_mode()
 
 
 _FIRST: Final = {"help": 0, "quit": 1, "detach": 2, "back": 3, "queue": 4}
-"""The places of the bindings that come first on every screen, as a narrow footer is cut at its end."""
+"""Positions of the bindings that come first on every screen, since a narrow footer is cut at its end."""
 
 
 class TrueSizeScreen(Screen[Result]):
-    """Corrects stale sizes, and puts keys in order; the base of all screens.
+    """Corrects stale sizes and orders the keys; the base of all screens.
 
-    A screen of Textual 8.2.8 that has been laid out sends itself the size that it was laid out for, behind the next size
-    of the terminal if that has come meanwhile; and of two sizes in the queue only the last counts (`Resize.can_replace`).
+    After a layout, a screen of Textual 8.2.8 posts itself the size that it was laid out for. If the terminal has sent a
+    newer size by then, the stale one is queued behind it, and only the last one counts (`Resize.can_replace`).
     """
 
     async def on_event(self, event: Event) -> None:
-        """Take every change of size for one to the terminal's."""
+        """Replaces every new size by the terminal's."""
         if isinstance(event, Resize) and event.size != self.app.size:
             event = Resize(self.app.size, self.app.size)
         await super().on_event(event)
 
     @property
     def active_bindings(self) -> dict[str, ActiveBinding]:
-        """Textual's, but what helps or leaves comes first, also with the user's keys."""
+        """Textual's bindings, with help, quit and the like first, under the user's keys too."""
         active = super().active_bindings.items()
         return dict(sorted(active, key=lambda item: _FIRST.get(item[1].binding.id or "", len(_FIRST))))
 
@@ -126,11 +126,11 @@ class TrueSizeScreen(Screen[Result]):
 # The pager
 
 _INTERRUPTS: Final = (signal.SIGINT, signal.SIGQUIT)
-"""Signals that the terminal sends to every process in front, while only the pager is meant."""
+"""Signals that the terminal sends to the whole foreground group, although only the pager is meant."""
 
 
 def pager_command(path: Path) -> list[str]:
-    """The command line of `$PAGER`, else of `less`, on a file. Raises `GmgError` where either is missing."""
+    """Returns the command line of `$PAGER`, or else `less`, for a file. Raises `GmgError` if it is missing."""
     configured = os.environ.get("PAGER", "")
     try:
         words = shlex.split(configured) or ["less"]
@@ -142,9 +142,9 @@ def pager_command(path: Path) -> list[str]:
 
 
 async def run_pager(command: Sequence[str], *, readonly: bool = False) -> str:
-    """Run the pager until it ends; within `App.suspend()`, which nothing may leave by an exception. Returns what went wrong.
+    """Runs the pager until it ends, within `App.suspend()`, which no exception may leave. Returns the error; empty for none.
 
-    `LESS=R` shows the colours of Genesis, unless the user wants something else of `less`; with `readonly` it runs no
+    `LESS=R` shows the colours of Genesis, unless `$LESS` is set; with `readonly` it runs no
     other program, and writes no file.
     """
     before = {number: signal.getsignal(number) for number in _INTERRUPTS}
@@ -154,7 +154,7 @@ async def run_pager(command: Sequence[str], *, readonly: bool = False) -> str:
         env = {"LESS": "R", **os.environ, **({"LESSSECURE": "1"} if readonly else {})}
         process = await asyncio.create_subprocess_exec(*command, env=env)
         status = await process.wait()
-        return f"{command[0]}: exit status {status}" if status else ""  # its message was gone with its screen
+        return f"{command[0]}: exit status {status}" if status else ""  # its message has vanished with its screen
     except OSError as error:
         return f"{command[0]}: {error.strerror}"
     finally:
@@ -165,9 +165,9 @@ async def run_pager(command: Sequence[str], *, readonly: bool = False) -> str:
 # A lost terminal
 
 GRACE_S = 1.5
-"""Limits an orderly end once the terminal is lost."""
+"""Time limit for an orderly end once the terminal is lost."""
 EXIT_CODE = 129
-"""Exit status when it had to be ended by force: 128 and the number of SIGHUP, as a shell gives it."""
+"""Exit status after a forced end: 128 plus the number of SIGHUP, as in shells."""
 _SIGNALS = (signal.SIGHUP, signal.SIGTERM)
 _RESTORE_S = 0.3
 _LEAVE = b"\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
@@ -175,7 +175,7 @@ _LEAVE = b"\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<
 
 
 def drop_keys() -> None:
-    """Throw away the keys that nobody has read: they were meant for the interface, not for the shell."""
+    """Discards unread keys: they were meant for the interface, not for the shell."""
     with contextlib.suppress(termios.error):  # the terminal is gone, and its keys with it
         termios.tcflush(0, termios.TCIFLUSH)
 
@@ -184,18 +184,18 @@ def drop_keys() -> None:
 def watch(
     on_lost: Callable[[], object], *, descriptor: int = 0, grace_s: float = GRACE_S, terminal: bool = True
 ) -> Iterator[None]:
-    """End the interface when the terminal at `descriptor` (of the keys) is gone; to be entered in the running event loop.
+    """Ends the interface when the terminal at `descriptor` (its input) is gone. Enter it in the running event loop.
 
     Textual 8.2.8 does not notice a lost terminal: its input thread reads end-of-file again and again
-    (Textualize/textual#6690), and its output blocks the event loop when nobody reads the terminal. So this is a thread
-    of its own that sleeps in `poll(2)`: the kernel reports the hang-up to it, and the handlers of SIGHUP and SIGTERM
-    write to its pipe. Where there is no `terminal`, it is the pipe that keys come through, which is lost when its other
+    (Textualize/textual#6690), and its output blocks the event loop when nobody reads the terminal. So a
+    separate thread sleeps in `poll(2)`: the kernel reports the hang-up to it, and the handlers of SIGHUP and SIGTERM
+    write to its pipe. Without a `terminal`, it watches the pipe that keys come through, which is lost when its other
     end is closed.
 
-    Once it is lost — hung up, no terminal at all, or SIGHUP or SIGTERM came — `on_lost` is called in the event loop,
+    Once it is lost — by a hang-up, SIGHUP or SIGTERM — `on_lost` is called in the event loop,
     once, and the process has `grace_s` seconds to end. Then it is ended by `os._exit`, without the interpreter's
     clean-up, because that would join Textual's writer thread, which may wait for ever in a write to a terminal that
-    nobody reads. This holds also after the context has been left: whoever prints a last word then may hang just so.
+    nobody reads. This holds after the context has been left too, since printing a last line may hang the same way.
     The engine is another process; nothing of the session is lost. `on_lost` must not block.
     """
     loop, lost = asyncio.get_running_loop(), threading.Event()
@@ -203,12 +203,12 @@ def watch(
     reader, writer = os.pipe2(os.O_CLOEXEC)
 
     def is_lost() -> bool:
-        """Wait until the terminal is lost, or the context is left."""
+        """Waits until the terminal is lost or the context is left. Returns True if it is lost."""
         if terminal and settings is None:
             return True
         poll = select.poll()
         poll.register(reader, select.POLLIN)
-        poll.register(descriptor, 0)  # no event asked for: POLLHUP, POLLERR and POLLNVAL come unasked
+        poll.register(descriptor, 0)  # POLLHUP, POLLERR and POLLNVAL are always reported
         return descriptor in dict(poll.poll()) or b"!" in os.read(reader, 64)
 
     def run() -> None:
@@ -219,7 +219,7 @@ def watch(
         lost.set()
         with contextlib.suppress(RuntimeError):  # the loop is closed: the process is on its way out
             loop.call_soon_threadsafe(on_lost)
-        threading.Event().wait(grace_s)  # the interpreter's end takes this daemon thread with it
+        threading.Event().wait(grace_s)  # this daemon thread ends with the interpreter
         if settings is not None:
             # In a thread that may be left behind: a write to a terminal waits for the lock that a blocked write holds.
             restorer = threading.Thread(target=_restore, args=(descriptor, settings), daemon=True)
@@ -250,7 +250,7 @@ def _settings(descriptor: int) -> list[Any] | None:
 def _restore(descriptor: int, settings: list[Any]) -> None:
     try:
         termios.tcsetattr(descriptor, termios.TCSANOW, settings)
-        termios.tcflush(descriptor, termios.TCOFLUSH)  # what nobody has read gives way to what follows
+        termios.tcflush(descriptor, termios.TCOFLUSH)  # drops unread output to make room for what follows
         os.write(descriptor, _LEAVE)
     except (termios.error, OSError):
         return  # there is no terminal left to restore
@@ -260,15 +260,15 @@ def _restore(descriptor: int, settings: list[Any]) -> None:
 
 _ESCAPE, _BELL, _END = "\x1b", "\a", "\x1b\\"
 _MOST = 200
-"""Characters of a notification: desktops show no more."""
+"""Maximum of characters in a notification: desktops show no more."""
 _TITLE = "gmg-tui"
 
 
 def sequences(ways: Iterable[str], new: tuple[Occurrence, ...], *, tmux: bool) -> str:
-    """Returns what to write to notify of an event in each of the terminal's ways; empty for none.
+    """Returns the sequences that notify the terminal of events in these `ways`; empty for none.
 
-    OSC 9 is iTerm2's, kitty's, WezTerm's, Windows Terminal's, OSC 777 urxvt's, foot's, Ghostty's and VTE's. tmux hands
-    such a sequence on where it is wrapped, and `allow-passthrough` is on (tmux(1)); it handles a bell itself.
+    OSC 9 is iTerm2's, kitty's, WezTerm's, Windows Terminal's, OSC 777 urxvt's, foot's, Ghostty's and VTE's. tmux
+    passes such a sequence on if it is wrapped and `allow-passthrough` is on (tmux(1)); it handles a bell itself.
     """
     if not new:
         return ""

@@ -21,7 +21,7 @@ SORT_S: Final = 5.0
 MANY: Final = 64
 """Slots of a session on several machines from which more are folded at the start."""
 _MARGIN: Final = 32
-"""Jobs to ask for before and after the running ones: as many may have started or ended meanwhile."""
+"""Jobs to request before and after the running ones, as many may start or end before the answer."""
 
 
 class Tab(StrEnum):
@@ -52,12 +52,12 @@ class View:
     Attributes:
         session: What does not change while the session runs.
         snapshot: The newest state of the session.
-        loss: How the session was lost, in one line; empty where it was not.
+        loss: One line on how the session was lost; empty if it was not.
         over: Whether the session had ended before the screen was opened.
         present: The names of the session's slots, in their own order; in a sweep only those that have a worker now.
         slots: Those of them that the filter lets through, sorted, also behind the lines of folded nodes.
         selected: Name of the slot that keys act on; empty where there is none.
-        marked: The slots that keys act on instead of the selected one, where there are any.
+        marked: The slots that keys act on instead of the selected one, if any.
         filter: The words that the workers shown have.
         order: The column that the slots are sorted by.
         nodes: The slots of each node, in their own order; empty in a session of one machine.
@@ -148,11 +148,11 @@ class View:
         return self._slots.get(name)
 
     def worker_on(self, slot: str) -> Worker | None:
-        """The worker on `slot`; None where it has none yet."""
+        """The worker on `slot`; None if it has none yet."""
         return self._workers.get(slot)
 
     def of(self, name: str) -> SlotView:
-        """All that is known of the slot called `name`; where it has no worker yet, one that waits."""
+        """Everything known of the slot `name`; if it has no worker yet, a waiting one."""
         return SlotView(
             self._slots[name],
             self._workers.get(name) or Worker(name, self._numbers[name], WorkerState.WAITING),

@@ -64,13 +64,13 @@ def state_of(worker: Worker) -> str:
 
 
 def lost_s(entry: SlotView) -> float | None:
-    """For how long its node has been lost, seconds; None while that is there."""
+    """Seconds since its node was lost; None while it is connected."""
     since = entry.worker.lost_since
     return None if since is None else max(0.0, entry.time - since)
 
 
 def lost_text(since: float | None) -> str:
-    """Since when a node is lost, in this machine's time: `lost since 12:03:04`; empty while it is not."""
+    """The time of a node's loss, on this machine's clock: `lost since 12:03:04`; empty if it is not lost."""
     return "" if since is None else f"lost since {units.time_of_day(since)}"
 
 
@@ -205,7 +205,7 @@ def matches(entry: SlotView, text: str) -> bool:
 
 
 def gpu_name(slot: Slot) -> str:
-    """The GPU's name without its vendor, as far as it distinguishes GPUs; `CPU` for a CPU slot."""
+    """The GPU's name without its vendor, without words that all GPUs share; `CPU` for a CPU slot."""
     return "CPU" if slot.gpu is None else slot.gpu.name.removeprefix("NVIDIA ")
 
 

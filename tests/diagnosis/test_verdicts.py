@@ -42,7 +42,7 @@ def _waits(**waits_pct: float) -> dict[str, Any]:
         ("quota", "paused in 80 % of the periods, with 1 core allowed", _facts(quota=1.0, cores=1.0, throttled_pct=80.0, main_cpu_pct=50.0)),
         ("threads", "64 want to run on 2 cores", _facts(shares=_SIMULATOR, cores=2.0, ready=64.0, threads=64, main_delay_pct=90.0)),
         ("numa", "its GPU is on node 1", _facts(remote_cpus=(1,), numa_node=1, gpu_util_pct=70.0)),
-        ("pcie", "PCIe-bound: 800 MiB/s are 85 % of the link", _facts(pcie_mib_s=800.0, pcie_gen=3, pcie_width=1)),
+        ("pcie", "PCIe-bound: 800 MiB/s use 85 % of the link", _facts(pcie_mib_s=800.0, pcie_gen=3, pcie_width=1)),
         ("throttled", "throttled by heat: thermal, 1,410 of 2,100 MHz", _facts(throttle=("thermal",), sm_clock_mhz=1410.0, sm_clock_max_mhz=2100.0, gpu_util_pct=92.0)),
         ("throttled", "throttled by power: power brake", _facts(throttle=("power brake",), gpu_util_pct=92.0)),
         ("rank", "waiting for rank 1", _facts(waits_for="rank 1 (gpu1), which is compiling kernels")),

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from abc import ABC, abstractmethod
+from asyncio.subprocess import SubprocessStreamProtocol
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,11 +34,11 @@ class Connection:
         trouble: The last line of its standard error; empty for none.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, transport: asyncio.SubprocessTransport) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        self._process = process
+        self._process, self._transport = process, transport
         self.reader, self.writer = process.stdout, process.stdin
         self.trouble = ""
         self._reading = asyncio.create_task(self._read_errors(process.stderr))
@@ -90,6 +91,7 @@ class Connection:
             await asyncio.wait([*draining, self._reading], timeout=_END_TIMEOUT_S)
             for task in (*draining, self._reading):
                 task.cancel()
+            self._transport.close()
 
     async def _drain(self) -> None:
         with contextlib.suppress(OSError):
@@ -110,19 +112,17 @@ class Launcher(ABC):
 
     async def connect(self, node: str) -> Connection:
         """Runs the command. Raises `GmgError` if it cannot be run."""
-        command, pipe = self.command(node), asyncio.subprocess.PIPE
+        command, loop = self.command(node), asyncio.get_running_loop()
         try:
-            process = await asyncio.create_subprocess_exec(
+            # As `create_subprocess_exec`, which does not reveal the transport: only that can close pipes held open by others.
+            transport, protocol = await loop.subprocess_exec(
+                lambda: SubprocessStreamProtocol(_MAX_GREETING_BYTES, loop),
                 *command,
-                stdin=pipe,
-                stdout=pipe,
-                stderr=pipe,
-                limit=_MAX_GREETING_BYTES,
                 start_new_session=True,  # ctrl+c is for the engine
             )
         except OSError as error:
             raise GmgError(f"cannot run {command[0]}: {error.strerror}", 1) from error
-        return Connection(process)
+        return Connection(asyncio.subprocess.Process(transport, protocol, loop), transport)
 
     async def unreachable(self) -> str | None:
         """Returns why no node can be reached any more, such as the end of a job; None if one may be. Never raises."""

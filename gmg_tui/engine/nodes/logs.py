@@ -1,4 +1,4 @@
-"""The logs of a node that does not see the session's folder: its agent keeps them, and they are copied as they grow."""
+"""Copies the logs of a node that does not see the session's folder, as they grow; its agent keeps them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from gmg_tui.session.protocol import LogPart
 _log = logging.getLogger(__name__)
 
 _SLACK_BYTES = 64 << 20
-"""A log may be larger than its limit by this: as much waits for a node's disk (`MAX_QUEUED_BYTES`), and some more."""
+"""Tolerance of a log's size limit: the bytes that may wait for a node's disk (`MAX_QUEUED_BYTES`), and some more."""
 _PART_BYTES = 256 << 10
-"""Size of one message: on a slow line reports come between two, before the node counts as lost."""
+"""Size of one message: small, so that on a slow line reports still arrive in between and the node does not count as lost."""
 
 
 class KeptLogs:
@@ -30,10 +30,10 @@ class KeptLogs:
     def __init__(self, folder: str, *, shared: bool) -> None:
         self._folder, self._shared = Path(folder), shared
         self._sent: dict[Path, int] = {}
-        """Bytes of each log that the session's engine has."""
+        """Bytes of each log that have reached the session's engine."""
 
     async def read(self, path: str, offset: int) -> LogPart:
-        """Returns a part of a log, empty at its end; a request for `offset` confirms what precedes it. Raises `GmgError`."""
+        """Returns a part of a log, empty at its end; a request for `offset` confirms all before it. Raises `GmgError`."""
         if not path.startswith(f"{LOGS}/") or ".." in path:
             raise GmgError(f"{path} is not a log", 1)
         file = self._folder / path
@@ -41,7 +41,7 @@ class KeptLogs:
         return await in_daemon_thread(_read, file, offset)
 
     async def all_sent(self) -> bool:
-        """Returns True if the session's engine has all of them, so that they can be deleted here."""
+        """Returns True if all have reached the session's engine, so that they can be deleted here."""
         return self._shared or await in_daemon_thread(self._check_sent)
 
     def _check_sent(self) -> bool:
@@ -61,24 +61,24 @@ def _read(file: Path, offset: int) -> LogPart:
 
 
 class LogCopies:
-    """The copies of one node's logs in the session's `folder`, each of `most_bytes`, and a little more, at most."""
+    """The copies of one node's logs in the session's `folder`, each limited to a little more than `most_bytes`."""
 
     def __init__(self, folder: Path, most_bytes: int | None = None) -> None:
         self._folder = folder
-        # The agent, whose limit is the same, cuts a log out only once it is too large.
+        # The agent has the same limit, but cuts a log only once it exceeds that.
         self._most_bytes = most_bytes + _SLACK_BYTES if most_bytes is not None else sys.maxsize
         self._copied: dict[str, tuple[int, int]] = {}
-        """Bytes of each log that are here, and the inode of its file, which changes when its middle is cut out."""
+        """Bytes of each log that were copied, and the inode of its file, which changes when its middle is cut out."""
         self._grown: dict[str, None] = {}
         """Logs that may have grown, the next first."""
         self._marks: dict[str, object] = {}
         """The worker's mark when each log last grew."""
         self._refused: set[str] = set()
-        """Logs that were too large."""
+        """Logs that exceeded the limit."""
         self._copying = asyncio.Lock()
 
     def check(self, path: str, mark: object) -> None:
-        """Marks that there is more of the log at this path of the session's folder, if `mark` has changed."""
+        """Schedules a copy of the log at this path of the session's folder, if `mark` has changed."""
         if self._marks.get(path) != mark:
             self._marks[path] = mark
             self._grown[path] = None
@@ -108,7 +108,7 @@ class LogCopies:
             return True
         if copied + len(part.data) > self._most_bytes:
             if path not in self._refused:
-                _log.warning("%s: the node does not keep to --log-max; the rest is not copied", path)
+                _log.warning("%s: it exceeds --log-max; the rest is not copied", path)
             self._refused.add(path)
             return False
         if part.data:

@@ -37,7 +37,7 @@ class Scheduler(Protocol):
         """Stops what runs on the slot."""
 
     def end(self, *, kill: bool, reason: str | None) -> None:
-        """Stops everything; `reason` is None if the user asked for it."""
+        """Stops everything; `reason` is None if the user requested it."""
 
     def beat(self) -> None:
         """Checks groups and jobs, once a second, after the workers' output was read."""
@@ -46,7 +46,7 @@ class Scheduler(Protocol):
         """Returns the groups whose ranks are on slots."""
 
     def group_slots(self, slot: str) -> tuple[str, ...]:
-        """Returns the slots that a command to this one is for: all of its group's."""
+        """Returns the slots that a command on this one applies to: all of its group."""
 
 
 class PlainScheduler:
@@ -112,7 +112,7 @@ class PlainScheduler:
             run.stop(kill=kill, reason=reason)
 
     def beat(self) -> None:
-        """Checks if a group is stuck; stops waiting for silent nodes once all other workers have ended."""
+        """Checks if a group is stuck, and stops waiting for silent nodes once all other workers have ended."""
         for run in self._runs:
             run.check()
         left = [worker for worker in self._workers.values() if not worker.state.ended]
@@ -127,6 +127,6 @@ class PlainScheduler:
 
     def group_slots(self, slot: str) -> tuple[str, ...]:
         """Returns the slots of the group whose rank is on this one."""
-        if slot not in self._workers:  # the only worker has it too
+        if slot not in self._workers:  # the only worker's other slots
             return tuple(self._workers)
         return next(run.slots for run in self._runs if slot in run.slots)

@@ -87,7 +87,7 @@ class TrialRun:
 
     @property
     def _disturbance(self) -> str | None:
-        """What else used its GPU or, on average, a good part of the CPU."""
+        """Returns the other users of its GPU or, on average, of a good part of the CPU."""
         cores, total = fmean(self._other_cores or (0.0,)), os.cpu_count() or 1
         if self._gpu_users is not None or cores < max(_MIN_CORES, _MIN_SHARE * total):
             return self._gpu_users

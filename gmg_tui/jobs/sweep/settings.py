@@ -25,7 +25,7 @@ Table = dict[str, Value]
 Text = Annotated[str, Meta(min_length=1)]
 
 MAX_NAME_BYTES = 80
-"""Characters of a job's name, which is part of file names: these have at most 255 bytes on Linux."""
+"""Limit of a job's name, which is part of file names: Linux allows 255 bytes."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNSAFE = re.compile(r"[^\w.=,+-]+")
 _PART = re.compile(r"""(?:"[^"]*"|'[^']*'|[^,"'])+""")
@@ -33,14 +33,14 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One level of settings, None for keys that it does not set. The fields are the keys of the file."""
+    """One level of settings; None for keys that it does not set. The fields are the keys of the file."""
 
     script: Text | None = None
     """The path from the current folder, or a module's name."""
     module: bool | None = None
     args: tuple[Value, ...] | None = None
     resume_args: tuple[Value, ...] | str | None = None
-    """Added to the arguments of an attempt that can continue from a checkpoint; a text is split as by a shell."""
+    """Added to the arguments of an attempt that can continue from a checkpoint; a string is split as by a shell."""
     env: Table = {}
     gpus: str | int | tuple[int | str, ...] | None = None
     """A value of `--gpus`, or a list of indices and UUIDs."""
@@ -57,7 +57,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     experiment: tuple[Table, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Check what types alone do not. Raises `ValueError`."""
+        """Checks what the types do not. Raises `ValueError`."""
         if self.timeout is not None and not self.timeout_s:
             raise ValueError(
                 f'timeout {self.timeout}: give a time with its unit, as in "30m", "1h30m" or "90s", or "none"'
@@ -79,7 +79,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         for number, table in enumerate(self.experiment or (), 1):
             if "name" in table and not fits(as_text(table["name"])):
                 raise ValueError(
-                    f"experiment {number}: the name {table['name']} has to be up to {MAX_NAME_BYTES} letters, digits "
+                    f"experiment {number}: the name {table['name']} must be up to {MAX_NAME_BYTES} letters, digits "
                     "and '.', '_', '=', ',', '+', '-'"
                 )
 
@@ -151,7 +151,7 @@ def from_options(options: Mapping[str, Any]) -> Settings:
 def sets(words: Sequence[str]) -> dict[str, tuple[Value, ...]]:
     """The values of each `--set KEY=V1,V2`.
 
-    What TOML reads as a number or a boolean is one, anything else is text; quotes make a number or a comma text.
+    Values that TOML reads as numbers or booleans are such, all others are text; quotes turn numbers and commas into text.
 
     Raises:
         GmgError: A word is not `KEY=V1,V2`, its key cannot be a placeholder, or a key is repeated.
@@ -179,7 +179,7 @@ def sets(words: Sequence[str]) -> dict[str, tuple[Value, ...]]:
 
 
 def stored(value: Value) -> Value:
-    """A value as JSON and SQLite can keep it: other numbers become the text that is filled in."""
+    """Returns a value as JSON and SQLite can store it: other numbers become text."""
     if isinstance(value, bool | str):
         return value
     fits = math.isfinite(value) and (isinstance(value, float) or -(1 << 63) <= value < 1 << 63)
@@ -210,7 +210,7 @@ def fits(name: str) -> bool:
 
 def check_placeholder(name: str) -> None:
     """Raise `ValueError` unless a placeholder of a sweep can have that name."""
-    if name in BUILT_IN and name != "seed":  # a value of a job's own wins
+    if name in BUILT_IN and name != "seed":  # a job's own value wins
         raise ValueError(f"{{{name}}} is filled in by gmg-tui itself; choose another name")
     if not NAME.fullmatch(name):
         raise ValueError(f"{name} cannot be a placeholder; give letters, digits, '_', '-' and '.'")
@@ -223,7 +223,7 @@ def _convert(where: str, tree: dict[str, Any]) -> Settings:
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
         path = path.strip("`.")
-        table, unnamed, rest = path.partition("[...]")  # which stands for a key of the table
+        table, unnamed, rest = path.partition("[...]")  # stands for a key of the table
         for key, value in tree.get(table, {}).items() if unnamed else ():
             with suppress(msgspec.ValidationError):
                 msgspec.convert({table: {key: value}}, Settings)

@@ -211,7 +211,7 @@ def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:
 def open_for_reading(path: Path, within_s: float | None = None) -> sqlite3.Connection:
     """Opens the store at `path` without changing its content, also while an engine writes it.
 
-    With `within_s` it is read for so many seconds at most, and then interrupted.
+    Reading is interrupted after `within_s` seconds, if given.
 
     Raises:
         sqlite3.Error: It cannot be read: locked, damaged.

@@ -162,7 +162,7 @@ class Pane(Vertical):
 
     @property
     def settings(self) -> Settings | None:
-        """The settings of the selected attempt; None where no attempts are shown."""
+        """The settings of the selected attempt; None if no attempts are shown."""
         attempt = self.attempt
         return None if attempt is None else Settings(attempt.given, attempt.env)
 
@@ -255,7 +255,7 @@ class Pane(Vertical):
 
     @property
     def _waiting(self) -> str:
-        """What is shown before the engine has answered; empty once it has."""
+        """The text before the engine has answered; empty after."""
         return "" if self._view.tab in self._answers else self._failure or "Waiting for the engine"
 
     def on_log_view_changed(self) -> None:
@@ -280,7 +280,7 @@ class Pane(Vertical):
 
     @property
     def _entry(self) -> object:
-        """What the charts show of the selected worker, besides its series."""
+        """The charts' content for the selected worker, besides its series."""
         entry = self._view.of(self._slot) if self._slot else None
         return entry and (entry.slot, entry.worker.rate, entry.worker.current_fps, entry.sample)
 

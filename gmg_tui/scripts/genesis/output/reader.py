@@ -1,4 +1,4 @@
-"""Reads what one attempt prints: phase, rate, progress, metrics, signs of trouble, and at its end the reason of a failure."""
+"""Reads the output of one attempt: phase, rate, progress, metrics, signs of trouble, and at its end the reason for a failure."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from gmg_tui.scripts.readers.saved_paths import SavedPaths
 
 _MAX_METRICS = 64
 _MAX_READ = 8192
-"""Bytes of a line that are read."""
+"""Maximum of bytes read of a line."""
 _FLOOD = 1 << 16
-"""Bytes of a block that are read, the last ones: in a flood the newest lines count."""
+"""Maximum of bytes read of a block, from its end: in a flood the newest lines count."""
 _PACE = 20
-"""The number of last lines for the estimate of the time left."""
+"""Number of newest lines that the estimate of the time left uses."""
 
 _STATES = {
     Phase.IMPORTING: WorkerState.STARTING,
@@ -38,14 +38,14 @@ _SILENT = frozenset({Phase.IMPORTING, Phase.COMPILING})
 """Phases whose end Genesis does not print: they end with the script's own next line."""
 
 _STALE_FACTOR, _STALE_S, _FIRST_GAP_S = 3.0, 5.0, 20.0
-"""A number is current for the factor times the longest of the last gaps, or of the third before there is one."""
+"""A number is current for the factor times the longest recent gap, or times the third value before the first gap."""
 _UNMATCHED_S = 15.0
 """Seconds of running before a `--pattern` that has matched nothing is reported."""
 _GAPS = 16  # some scripts print several numbers at once, after a long silence
 
 
 class Pace:
-    """When a script reported something."""
+    """The times of a script's reports."""
 
     def __init__(self) -> None:
         self.last_at: float | None = None
@@ -64,7 +64,7 @@ class Pace:
         return max(self._gaps_s, default=0.0)
 
     def silent_s(self, now: float) -> float | None:
-        """Returns the seconds since the last report, where these are several times as many as usual; else None."""
+        """Returns the seconds since the last report if that is several times longer than usual; else None."""
         silent_s = now - self.last_at if self.last_at is not None else 0.0
         return silent_s if silent_s > max(_STALE_S, _STALE_FACTOR * (self.usual_s or _FIRST_GAP_S)) else None
 
@@ -78,13 +78,13 @@ class Reader:
     Attributes:
         state: The worker's state in this phase; while kernels are saved, the state before.
         phase_started: Monotonic seconds.
-        first_running: When its running phase began first, monotonic seconds; None before.
-        phase_times: How long each phase took that another one followed, seconds.
-        had_progress: Whether it reported a rate, an iteration, or a bar after Genesis started.
+        first_running: Start of its first running phase, monotonic seconds; None before.
+        phase_times: Seconds of each phase that has ended.
+        had_progress: True if it reported a rate, an iteration, or a bar after Genesis started.
         pace: When it reported progress.
         metrics: The newest of each named number.
-        n_envs: Environments, as printed; None if they were not.
-        saved: The files that it says it has saved.
+        n_envs: Environments, as printed; None if it printed none.
+        saved: The files that its lines report as saved.
         is_complete: True once the script has ended by itself.
     """
 
@@ -131,7 +131,7 @@ class Reader:
         self._now = 0.0
         self._clock_known = started is not None
         self._running_s = 0.0
-        """Of earlier running phases."""
+        """Seconds of earlier running phases."""
         self._is_failing = False
         """True if it prints an error or its usage: its lines do not mean that it runs."""
         self._has_simulated = False
@@ -171,7 +171,7 @@ class Reader:
             self._enter(Phase.RUNNING)
 
     def glimpse(self, line: bytes, now: float) -> bool:
-        """See a line that stays unfinished at `now` (monotonic seconds). Returns True if the running phase begins by it."""
+        """Reads a line that is still unfinished at `now` (monotonic seconds). Returns True if it begins the running phase."""
         if self.phase not in _SILENT or not self._is_own(line):
             return False
         self._now = now
@@ -179,7 +179,7 @@ class Reader:
         return True
 
     def reach(self, phase: Phase, at: float) -> bool:
-        """Enter the phase that the probe saw begin at `at` (monotonic seconds). Returns whether it is another one."""
+        """Enters the phase that the probe saw begin at `at` (monotonic seconds). Returns True if it is a new one."""
         if phase is Phase.RUNNING:
             self.had_progress = self._has_simulated = True
         if phase in (self.phase, Phase.IMPORTING) or at < self.phase_started:
@@ -219,19 +219,19 @@ class Reader:
 
     @property
     def is_bar(self) -> bool:
-        """True if its progress is that of a bar, which may be for anything."""
+        """True if its progress comes from a bar, which may stand for anything."""
         return self._progress_from < len(self._readers) and self._readers[self._progress_from].vague
 
     def running_s(self, now: float) -> float:
-        """Returns how long it has been in the running phase at `now` (monotonic seconds), seconds."""
+        """Returns the seconds in the running phase at `now` (monotonic seconds)."""
         return self._running_s + (max(0.0, now - self.phase_started) if self.phase is Phase.RUNNING else 0.0)
 
     def failure(self, exit_code: int) -> Failure:
-        """Returns why the attempt ended with `exit_code` (negative: a signal's number), according to its last lines."""
+        """Returns why the attempt ended with `exit_code` (negative for a signal), by its last lines."""
         return explain(exit_code, self._tail.lines())
 
     def uncaught(self) -> str | None:
-        """Returns the exception with whose traceback its output ends; None without one."""
+        """Returns the exception whose traceback ends its output; None if there is none."""
         return uncaught(self._tail.lines())
 
     def _apply(self, position: int, reader: LineReader, figures: Figures) -> None:
@@ -304,7 +304,7 @@ class Reader:
             self._rate.new_scene()
         self._enter(phase)
         if phase is Phase.INITIALISING and not self._has_simulated:
-            # Lines or bars before this were of the script's own preparations.
+            # Earlier lines and bars belong to the script's own preparations.
             self.progress, self.had_progress, self._running_s = None, False, 0.0
             self.first_running = None
 

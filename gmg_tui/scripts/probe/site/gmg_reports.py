@@ -12,7 +12,7 @@ from time import monotonic_ns
 
 SUFFIX = ".reports"
 MAGIC = 0x474D_4752_4550_5401
-"""The first word of a file that can be read: `GMGREPT`, and the version of its layout."""
+"""The first word of a readable file: `GMGREPT` and the version of its layout."""
 HEADER = Struct("<4q")
 """Magic, bytes ever written, offset of the oldest record that is intact, records ever written."""
 CAPACITY = 512 << 10
@@ -24,10 +24,10 @@ METRIC, STATE, EXPORT = range(1, 4)
 NO_STEP = -(2**63)
 """The step of a metric that has none."""
 UNKNOWN = -1
-"""The size of a file that may not be written to its end, as the script had opened it itself."""
+"""The size of a file that may be incomplete, as the script opened it itself."""
 MAX_NAME_BYTES, MAX_PATH_BYTES = 200, 4096
 _LOCK_S = 0.001
-"""A signal's handler that reports, while the thread that it interrupted does, drops its record after this time."""
+"""A signal handler that interrupted a thread while it reports drops its own record after this time."""
 
 
 class Ring:
@@ -40,7 +40,7 @@ class Ring:
         self.lock = allocate_lock()
 
     def restart(self):
-        """In a forked child, which has a file of its own."""
+        """Starts another file in a forked child."""
         self.__init__(self.open_file)
 
     def open(self):
