@@ -172,12 +172,8 @@ class Row:
         fill, style = self._fill
         return [*self._left, (fill * self.room, style, None), *self._right]
 
-    def pieces(self) -> list[Piece]:
-        """Returns the row in full width."""
-        return [(text, style) for text, style, _ in self._whole()]
-
     def __str__(self) -> str:
-        return "".join(text for text, _ in self.pieces())
+        return "".join(text for text, *_ in self._whole())
 
     def strip(self, appearance: Appearance, cursor: Style | None = None) -> Strip:
         """Returns the row in the colours of a theme, or in the colours of `cursor` alone, so that it is legible."""

@@ -32,6 +32,10 @@ TILE_WIDTH: Final = 38
 """Columns of the narrowest tile."""
 _AROUND_MIDDLE: Final = 5
 """Rows of a tile beside those between rate and processor: the graph, and the notes below it."""
+_NOTES: Final = 2
+"""Rows of notes that a tall tile has room for beside its graph."""
+_LINE_MIN: Final = 3
+"""Rows of a graph that notes may cut."""
 _LABEL: Final = 5
 """Columns of the labels left of the graphs."""
 _RATE: Final = 11
@@ -212,7 +216,8 @@ def tile(entry: SlotView, width: int, height: int, line: RateLine, position: str
     failed = entry.worker.state is WorkerState.FAILED  # reason and arguments matter more than the past
     notes = _note_rows(entry, inner, middle if failed else middle - 1)
     has_line = not worker_text.getting_ready(entry.worker) and any(each is not None for each in line.deviations)
-    history = line_rows(line, middle - len(notes)) if has_line else []
+    free = max(0, min(_NOTES, middle - _LINE_MIN))  # also without notes, so that the lines of all tiles are as high
+    history = line_rows(line, middle - max(free, len(notes))) if has_line else []
     blank = [Row(inner)] * (middle - len(notes) - len(history))
     rows = [
         _rate_row(entry, line, Row(inner)),
