@@ -192,7 +192,7 @@ async def _walk(path: Path, steps: list[str | tuple[str, int]]) -> None:
                 assert not had or log.rows[0] != first or replaced
             case "below":
                 known = log.has_below and log.rows[-1].end >= LIVE
-                assert not log.has_below or await log.load_below() or not known or replaced
+                assert not log.has_below or await log.load_below() is not None or not known or replaced
             case "catch-up":
                 log.catch_up()
             case "replace":

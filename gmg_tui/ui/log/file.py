@@ -20,7 +20,7 @@ from gmg_tui.model.text import MAX_LINE_BYTES, clean, visible
 from gmg_tui.scripts.genesis.output.line_patterns import FPS_ALONE, REPORTED, is_mere
 from gmg_tui.ui.log.rows import MAX_SHOWN, LogRow, Query, join
 
-_PAGE_BYTES: Final = 1 << 21
+_PAGE_BYTES: Final = 1 << 18
 """Bytes read for one page; a longer run of progress continues on the next page."""
 _BLOCK_BYTES: Final = 1 << 16
 _LINE_BYTES: Final = 1 << 16
@@ -93,22 +93,13 @@ class LogFile:
 
     def before(self, end: int, count: int) -> list[LogRow]:
         """Returns the last `count` rows before `end`, which is the start of a line or the file's end."""
-        end, size = min(end, self.size), _BLOCK_BYTES
-        while True:
-            start = self.start_of_line(end - size)
-            rows = self.rows(start, end)
-            if len(rows) > count or start == 0 or size >= _PAGE_BYTES:
-                return rows[-count:]
-            size = min(8 * size, _PAGE_BYTES)
+        end = min(end, self.size)
+        return self.rows(self.start_of_line(end - _PAGE_BYTES), end)[-count:]
 
     def after(self, start: int, count: int) -> list[LogRow]:
         """Returns the first `count` rows from the line at `start`."""
-        start, size = self.start_of_line(start), _BLOCK_BYTES
-        while True:
-            rows = self.rows(start, start + size)
-            if len(rows) > count or start + size >= self.size or size >= _PAGE_BYTES:
-                return rows[:count]
-            size = min(8 * size, _PAGE_BYTES)
+        start = self.start_of_line(start)
+        return self.rows(start, start + _PAGE_BYTES)[:count]
 
     def around(self, offset: int, count: int, query: Query) -> list[LogRow]:
         """Returns `count` rows before and after the line at `offset`; a match of `query` in it is among what is shown."""

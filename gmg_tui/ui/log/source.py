@@ -136,7 +136,10 @@ class LogSource:
         """Returns the rows of the engine that follow the last row of a paused log."""
         if self.following or not self.rows or (end := self.rows[-1].end) < LIVE:
             return []
-        return [row for row in self._live if row.end > end]
+        newer = [row for row in self._live if row.end > end]
+        if newer and newer[0].gap:
+            newer[0] = _gap(newer[0].end - end, newer[0].end, "lines skipped", newer[0].prefix)
+        return newer
 
     def cut_at_gap(self, index: int) -> None:
         """Leaves out what precedes the last gap above a row, so that the gap is filled from the file."""
@@ -179,17 +182,27 @@ class LogSource:
             del rows[MAX_ROWS:]
         return True
 
-    async def load_below(self) -> bool:
-        """Reads what follows the last row of a paused log; False if nothing does. Raises `OSError`."""
+    async def load_below(self) -> int | None:
+        """Reads what follows the last row of a paused log. Raises `OSError`.
+
+        Returns:
+            The position of that row, which is another one if the log goes on in the file; None if nothing follows.
+        """
         rows, last, page, file = self.rows, self.rows[-1], self._newer(), self.file
-        if last.end >= LIVE:
-            file = await self.open() if page and page[0].gap else None
-        if file is not None and (at := await self.offset_after(last, file)) >= 0:
-            page = await in_daemon_thread(file.after, at, _PAGE_ROWS)
+        if last.end < LIVE and file is not None:
+            page = await in_daemon_thread(file.after, last.end, _PAGE_ROWS)
+        elif page and page[0].gap and (at := await self._continue_in_file(last)) > 0:
+            return at - 1
         if not page or page[-1].end == last.end or rows is not self.rows:
-            return False
+            return None
         self.rows = join(rows, page)[-MAX_ROWS:]
-        return True
+        return last.position
+
+    async def _continue_in_file(self, row: LogRow) -> int:
+        """Shows the rows of the file around the end of one of the engine. Returns its offset; -1 if it is unknown."""
+        file = await self.open()
+        at = await self.offset_after(row, file) if file is not None else -1
+        return at if at > 0 and await self.jump(at, Query(), file) else -1
 
     async def jump(self, offset: int, query: Query, file: LogFile | None = None) -> bool:
         """Pauses at the rows around an offset of the file; False if it has none. Raises `OSError`."""

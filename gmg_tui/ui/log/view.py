@@ -22,7 +22,7 @@ from gmg_tui.ui.rows import Rows
 if TYPE_CHECKING:
     from gmg_tui.ui.log.file import LogFile
 
-_UNASKED_PAGES: Final = 32
+_UNASKED_PAGES: Final = 128
 """Pages read without a scroll, to fill the view with what precedes a long run of progress."""
 
 
@@ -276,8 +276,11 @@ class LogView(Rows):
 
     async def _load_below(self) -> None:
         """Reads what follows the last row; at the end of the log it is followed again."""
-        if not await self.source.load_below():
+        position = self.source.rows[-1].position
+        if (now := await self.source.load_below()) is None:
             self.follow()
+        elif now != position:
+            self._place_top(Place(index_of(self.source.rows, now), 0))
 
     def _fill(self) -> None:
         """Reads more if the view has room, as after a jump into a long run of progress."""
