@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from gmg_tui.model import Attempt, JobRecord, QueueAction, SweepSpec, WorkerState, units
+from gmg_tui.model import Attempt, Checkpoint, JobRecord, QueueAction, SweepSpec, WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import SKIPPED
 from gmg_tui.scripts.checkpoints import ledger
@@ -19,6 +19,8 @@ from gmg_tui.session.store.writer import StoreWriter
 from gmg_tui.session.tried import TriedArguments
 
 _KILLED = "interrupted: the engine was killed"
+_Unseen = Mapping[int, Iterable[Checkpoint]]
+"""What processes had saved since their engine, which was killed, last looked, by PID."""
 
 
 class JobQueue:
@@ -222,32 +224,37 @@ def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried
     with open_store(path) as stored:
         before, attempts = stored.jobs, [ran for those in stored.attempts.values() for ran in those]
         last, maxima = stored.last_snapshot, stored.maxima()
+    unseen = saved_unseen(path.parent.name)
     for ran in attempts:
         attempt = ran.attempt
         if attempt.ended is None and not attempt.state.ended:
             ended = max(attempt.started, maxima[ran.slot].time if ran.slot in maxima else 0.0)
-            attempt = structs.replace(_with_unseen(attempt), state=WorkerState.STOPPED, reason=_KILLED, ended=ended)
+            attempt = structs.replace(
+                _with_unseen(attempt, unseen), state=WorkerState.STOPPED, reason=_KILLED, ended=ended
+            )
             store.put(structs.replace(ran, attempt=attempt))
         tried.add(ran.slot, attempt)
-    records = [_resumed(record, slots, retry_failed=sweep.retry_failed) for record in before]
+    records = [_resumed(record, slots, unseen, retry_failed=sweep.retry_failed) for record in before]
     store.put(*(record for was, record in zip(before, records, strict=True) if record is not was))
     return JobQueue(records, last.total_s if last is not None else 0.0)
 
 
-def _resumed(record: JobRecord, slots: int, *, retry_failed: bool) -> JobRecord:
+def _resumed(record: JobRecord, slots: int, unseen: _Unseen, *, retry_failed: bool) -> JobRecord:
     """Returns a job's record when the engine starts: failed if it needs more slots than there are."""
     if retry_failed and record.state is WorkerState.FAILED:
         record = structs.replace(record, state=WorkerState.WAITING, reason=None, ended=None)
     elif not record.state.ended and record.state is not WorkerState.WAITING:
-        record = structs.replace(record, state=WorkerState.WAITING, reason=_KILLED, last=_with_unseen(record.last))
+        record = structs.replace(
+            record, state=WorkerState.WAITING, reason=_KILLED, last=_with_unseen(record.last, unseen)
+        )
     if record.state.ended or record.width <= slots:
         return record
     return structs.replace(record, state=WorkerState.FAILED, reason=_too_wide(record, slots))
 
 
-def _with_unseen(attempt: Attempt) -> Attempt:
+def _with_unseen(attempt: Attempt, unseen: _Unseen) -> Attempt:
     """Returns an attempt with the files that it has saved since its engine, which was killed, had last looked."""
-    saved = (each for each in saved_unseen().get(attempt.pid or 0, ()) if each.saved >= attempt.started)
+    saved = (each for each in unseen.get(attempt.pid or 0, ()) if each.saved >= attempt.started)
     return structs.replace(attempt, checkpoints=ledger(attempt.checkpoints, saved))
 
 

@@ -126,16 +126,20 @@ def make_locked(parent: Path, prefix: str) -> LockedFolder:
     raise OSError(errno.EBUSY, "another process removes new folders", str(parent))
 
 
-def remove_abandoned(parent: Path, prefix: str, inspect: Callable[[int], object] | None = None) -> None:
-    """Removes this user's folders in `parent` whose process has ended without doing so; `inspect` gets each, open, before."""
+def remove_abandoned(parent: Path, prefix: str, is_wanted: Callable[[str, int], bool] | None = None) -> None:
+    """Removes this user's folders in `parent` whose process has ended without doing so.
+
+    Those that are wanted stay: `is_wanted` gets each one's name and descriptor.
+    """
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in islice(entries, _MAX_LISTED):
             if not entry.name.startswith(prefix) or entry.stat(follow_symlinks=False).st_uid != os.getuid():
                 continue
             if (folder := _lock(Path(entry.path))) is not None:
-                if inspect is not None:
-                    inspect(folder.descriptor)
-                folder.remove(_MAX_LEFT)
+                if is_wanted is not None and is_wanted(entry.name, folder.descriptor):
+                    os.close(folder.descriptor)
+                else:
+                    folder.remove(_MAX_LEFT)
 
 
 def _lock(path: Path) -> LockedFolder | None:

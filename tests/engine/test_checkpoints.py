@@ -188,6 +188,8 @@ async def test_what_a_job_saves_after_its_engine_was_killed_is_what_it_continues
         await run.until(lambda _: run.worker("cpu0").newest.checkpoints)
         run.process.kill()
     (tmp_path / "model_2.pt").stat()
+    async with running(spec_for("--lines", "1", name="another")) as run:  # which leaves alone what is not its own
+        await run.until_state("cpu0", WorkerState.FINISHED)
     async with running(given) as run:
         await run.until_done()
         (job,) = (await run.jobs()).values()

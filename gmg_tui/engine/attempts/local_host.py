@@ -180,7 +180,11 @@ class LocalHost:
         """Makes the folder for a probe's counts, if the session has the probe. Raises `GmgError`."""
         if not self.spec.probe:
             return Counts(None)
-        return Counts(await self.from_disk("the folder of the probe's counts", make_folder, report, object()))
+        return Counts(
+            await self.from_disk(
+                "the folder of the probe's counts", lambda: make_folder(self.spec.name), report, object()
+            )
+        )
 
     def memory_of(self, pid: int) -> Memory:
         """Returns the memory that a process may use; processes in the same cgroups share it."""

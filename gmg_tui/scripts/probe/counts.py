@@ -21,14 +21,16 @@ from gmg_tui.model import Checkpoint, Fps, Phase, Shares
 from gmg_tui.scripts.probe.reports import Reports, SavedFile
 from gmg_tui.scripts.probe.site import gmg_probe as probe
 
-PREFIX = "gmg-probe-"
-"""Begins the name of an attempt's folder."""
+PREFIX, _RANDOM_CHARS = "gmg-probe-", 8
+"""Begins the name of an attempt's folder; its session's follows, a dot, and characters of `mkdtemp`."""
 WINDOW_S = 10.0
 """Seconds of the rate now."""
 _FRESH_S = 3.0
 """A long pause that began longer ago begins no window of its own."""
 _MIN_RATE_S = 1.0
 """Over less time than this the greatest rate would be chance."""
+MAX_KEPT_S = 86_400.0
+"""The folder of a killed engine is kept for so long, unless its session is resumed."""
 MAX_PROCESSES = 64
 MAX_FILES = 1000
 """Limits the entries of an attempt's folder that are looked at, and removed at its end."""
@@ -326,15 +328,15 @@ class Counts:
             self._locked = None
 
 
-def make_folder() -> LockedFolder | None:
-    """Returns a new folder for the counts of an attempt, private to the user and in memory where possible.
+def make_folder(session: str) -> LockedFolder | None:
+    """Returns a new folder for the counts of an attempt of that session, private to the user and in memory where possible.
 
     None if there is no room at all: the attempt then goes without a probe. Folders of killed engines are removed.
     """
-    saved_unseen()
+    saved_unseen(session)
     for parent in _parents():
         with contextlib.suppress(OSError):
-            return make_locked(parent, PREFIX)
+            return make_locked(parent, f"{PREFIX}{session}.")
     return None
 
 
@@ -344,15 +346,18 @@ def _parents() -> tuple[Path, ...]:
 
 
 @cache  # once per engine
-def saved_unseen() -> Mapping[int, tuple[Checkpoint, ...]]:
-    """Removes the folders of killed engines. Returns what the processes there have saved, by their PIDs.
+def saved_unseen(session: str) -> Mapping[int, tuple[Checkpoint, ...]]:
+    """Removes the folders of the session's killed engines. Returns what the processes there have saved, by their PIDs.
 
-    An engine may be killed before it has read of a file, and its workers may save another one as they end.
+    An engine may be killed before it has read of a file, and its workers may save another one as they end. Folders of
+    other sessions, which may be resumed too, are removed after a day.
     """
     saved: dict[int, tuple[Checkpoint, ...]] = {}
     offset_s = time.time() - time.monotonic()
 
-    def inspect(folder: int) -> None:
+    def is_wanted(name: str, folder: int) -> bool:
+        if name[:-_RANDOM_CHARS] != f"{PREFIX}{session}.":
+            return time.time() - os.fstat(folder).st_mtime < MAX_KEPT_S
         reports, names = Reports(), []
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             names = [entry.name for entry in islice(entries, MAX_FILES)]
@@ -362,7 +367,8 @@ def saved_unseen() -> Mapping[int, tuple[Checkpoint, ...]]:
         reports.close()
         checkpoints = tuple(each.checkpoint(round(each.at + offset_s, 3)) for each in files)
         saved.update((int(name), checkpoints) for name in names if name.isdigit() and checkpoints)
+        return False
 
     for parent in _parents():
-        remove_abandoned(parent, PREFIX, inspect)
+        remove_abandoned(parent, PREFIX, is_wanted)
     return saved
