@@ -54,7 +54,7 @@ class Command(click.Command):
     def _with_bare_values(self, ctx: click.Context, args: Sequence[str]) -> list[str]:
         """Returns `args` with `--ddp=all` for a `--ddp` without a number, where Click would take the next word for it.
 
-        Raises `click.UsageError` for an option without its value, before another option.
+        Raises `click.UsageError` for an option without its value, at the end or before another option.
         """
         words, position = list(args), 0
         options = {name: opt for opt in self.params if isinstance(opt, click.Option) for name in opt.opts}
@@ -67,10 +67,11 @@ class Command(click.Command):
                 continue
             if isinstance(opt, Opt) and opt.bare and not opt.takes(following):
                 words[position - 1] = f"{word}={opt.bare}"
-            elif following in options and following.startswith("--") and word not in _TAKES_OPTIONS:
-                raise click.UsageError(
-                    f"{word} needs a value before {following}, such as {word} {opt.make_metavar(ctx)}", ctx
-                )
+            elif position == len(words) or (
+                following in options and following.startswith("--") and word not in _TAKES_OPTIONS
+            ):
+                before = f" before {following}" if following else ""
+                raise click.UsageError(f"{word} needs a value{before}, such as {word} {opt.make_metavar(ctx)}", ctx)
             else:
                 position += 1
         return words

@@ -67,6 +67,8 @@ def nothing_is_left(files: Path) -> Iterator[None]:
         ("sweep --ddp sweep.toml", "--ddp: in a sweep give the ranks of a job, as in --ddp 2"),
         ("--gpus --headless sim.py", "--gpus needs a value before --headless, such as --gpus WHAT"),
         ("report --html --csv", "--html needs a value before --csv, such as --html FILE"),
+        ("demo --simulate", "--simulate needs a value, such as --simulate N\n"),
+        ("sweep --resume", "--resume needs a value, such as --resume NAME\n"),
         ("stop --al", "there is no option --al; did you mean --all?"),
         ("logs --tail 3", "there is no option --tail; gmg-tui logs --help lists them\n"),
         ("sweep --script sim.py --set n=1,2", "--set goes before --script: gmg-tui sweep --set … --script sim.py"),

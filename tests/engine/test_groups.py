@@ -96,7 +96,7 @@ async def test_a_rank_that_fails_ends_the_others(words: list[str], cause: str) -
 
 
 async def test_an_error_recorded_before_a_resume_is_not_the_failure_of_a_rank() -> None:
-    spec = group_of("--steps", "1000", "--die", "kill", restart=RestartMode.NEVER)
+    spec = group_of("--steps", "20", "--die", "kill", restart=RestartMode.NEVER)
     left = Path(spec.folder, "ranks", "g0-1-rank1", "error.json")
     left.parent.mkdir(parents=True)
     left.write_text(json.dumps({"message": {"message": "ValueError: of yesterday"}}))
