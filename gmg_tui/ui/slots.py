@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from statistics import median
 from typing import Any, Final, NamedTuple
 
@@ -57,11 +58,11 @@ def buckets(points: deque[float | None], end: int, width: int, seconds: int) -> 
     the same in between, which is what makes it cheap on a slow line. `points` are values at every second, the newest
     last, at the Unix time `end` in whole seconds.
     """
-    start, spans = (end // seconds - width + 1) * seconds, dict[int, list[float | None]]()
-    for second, value in zip(range(end, start - 1, -1), reversed(points), strict=False):
-        spans.setdefault(second // seconds, []).append(value)
-    known = [[value for value in spans[number] if value is not None] for number in sorted(spans)]
-    return [sum(each) / len(each) if each else None for each in known]
+    newest = end % seconds + 1  # points in the last span, which is not over
+    latest = list(islice(reversed(points), max(0, newest + (width - 1) * seconds)))
+    starts = reversed(range(newest - seconds, len(latest), seconds)) if latest else ()
+    spans = ([value for value in latest[max(0, at) : at + seconds] if value is not None] for at in starts)
+    return [sum(each) / len(each) if each else None for each in spans]
 
 
 class SlotView(NamedTuple):
