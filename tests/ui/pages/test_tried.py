@@ -68,7 +68,7 @@ async def test_each_set_of_arguments_is_listed_with_its_rate_best_first() -> Non
     async with opened(engine(), "5 sets of arguments") as pilot:
         assert tables.headings(pilot.app).startswith("state envs FPS↓ VRAM GiB FPS/W GPU % W slots arguments")
         first, second, *_, last = tables.rows(pilot.app)
-        assert first.startswith("best running 16,384 24,910,400 13.1 40.7k 97 612 8 slots -B 16384 --seed {seed}")
+        assert first.startswith("fastest running 16,384 24,910,400 13.1 40.7k 97 612 8 slots -B 16384 --seed {seed}")
         assert second.startswith("32,768 22,014,000 25.7")
         assert last.startswith("failed 131,072 – 101.5")
         await play.sees(pilot, "-B 16384 --seed {seed}", "8 attempts (8 running) on gpu0, gpu1")
@@ -76,14 +76,14 @@ async def test_each_set_of_arguments_is_listed_with_its_rate_best_first() -> Non
         await play.sees(pilot, "8 attempts (8 failed)", OUT_OF_MEMORY)
 
 
-async def test_in_a_tuning_the_recommended_value_is_the_best() -> None:
+async def test_in_a_tuning_the_recommended_value_is_marked() -> None:
     fake = FakeEngine(tunings.session(tunings.EDGE), tunings.snapshot(tunings.EDGE))
     app = play.app_of(fake)
     fake.tried_so_far = (_tried(17_000, 9.1e6), _tried(16_384, 9.0e6))
     async with app.run_test(size=SMALL) as pilot:
         await press(pilot, "a")
         await play.sees(pilot, "2 sets of arguments")
-        assert [row.split()[:2] for row in tables.rows(app)] == [["17,000", "9,100,000"], ["best", "16,384"]]
+        assert [row.split()[:2] for row in tables.rows(app)] == [["17,000", "9,100,000"], ["recommended", "16,384"]]
 
 
 async def test_each_number_that_scripts_name_is_a_column() -> None:
