@@ -50,7 +50,7 @@ def agent() -> int:
 
 
 def _machine() -> str:
-    """Returns what two names of one machine have in common, and two machines or containers have not."""
+    """Returns an identifier of this machine or container; empty if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
     except OSError:
@@ -64,7 +64,7 @@ def _answer(fields: dict[str, object]) -> None:
 
 
 def _connect_or_start(line: bytes) -> socket.socket:
-    """A connection to the agent, which is started if there is none. Raises `GmgError`."""
+    """Connects to the agent, starting it if there is none. Raises `GmgError`."""
     try:
         spec = msgspec.json.decode(line, type=RunSpec)
     except msgspec.MsgspecError as error:
@@ -73,7 +73,7 @@ def _connect_or_start(line: bytes) -> socket.socket:
         raise GmgError("`gmg-tui agent` is run by gmg-tui itself, on the nodes of a session")
     about, version = spec.agent, gmg_tui.__version__
     if about.version != version:
-        raise GmgError(f"it has gmg-tui {version}, and here is {about.version}; install the same", 1)
+        raise GmgError(f"it has gmg-tui {version}, this is {about.version}; install the same version", 1)
     mark = about.session_id[:8]
     path = sessions.socket_path(f"agent-{mark}-{zlib.crc32(about.node.encode()):08x}")
     connection = _connect(path)
@@ -98,12 +98,12 @@ def _connect_or_start(line: bytes) -> socket.socket:
         if trouble is not None and (time.monotonic() >= deadline or not sessions.is_locked(folder)):
             shutil.rmtree(folder, ignore_errors=True)
             raise GmgError(trouble, 1)
-        time.sleep(_POLL_S)  # another one of this command starts it
+        time.sleep(_POLL_S)  # another `gmg-tui agent` is starting it
     return connection
 
 
 def _start(spec: RunSpec) -> str | None:
-    """Start the agent, and wait until it listens; else why it does not."""
+    """Starts the agent, and waits until it listens. Returns the error; None if it listens."""
     with PrestartedEngine() as engine:
         engine.order(msgspec.json.encode(spec) + b"\n\n")
         stdout = engine.process.stdout
@@ -131,13 +131,13 @@ def _connect(path: Path) -> socket.socket | None:
 
 
 def _forward(connection: socket.socket) -> None:
-    """Forward bytes both ways until either side ends; a side that does not read blocks that direction alone."""
+    """Forwards bytes both ways until either side ends; a side that does not read blocks only its own direction."""
 
     def inward() -> None:
         with suppress(OSError):
             while data := os.read(0, _BYTES):
                 connection.sendall(data)
-        os._exit(0)  # whatever the other way waits for
+        os._exit(0)  # even if the other direction is blocked
 
     threading.Thread(target=inward, daemon=True).start()
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The command line: declares the commands, and calls the module of `gmg_tui.cli` that carries one out."""
+"""The command line: declares the commands, and calls the module of `gmg_tui.cli` that implements each."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _group() -> None:
 
 
 def _call(command: str, *args: Any, **options: Any) -> int:
-    """Call the function of a command, whose module is imported only now."""
+    """Calls the function of a command; its module is imported only now."""
     try:
         module = importlib.import_module(f"gmg_tui.cli.{command}")
     except ImportError as error:
@@ -80,7 +80,7 @@ def _start(command: str, *args: Any, **more: Any) -> int:
 
 
 def _options(script: str | None = None) -> Options:
-    """The options of the command that is called. Raises `GmgError` where `--simulate` comes with a script."""
+    """Returns the options of the current command. Raises `GmgError` if `--simulate` is given with a script."""
     options: Options = click.get_current_context().meta[OPTIONS]
     if script is not None and options.simulate is not None:
         raise GmgError(f"--simulate runs the bundled script instead of yours; leave out {script}")
@@ -88,7 +88,7 @@ def _options(script: str | None = None) -> Options:
 
 
 def _program(script: str | None, args: Sequence[str], *, module: bool) -> Program | None:
-    """Returns what workers run, and which arguments are options of gmg-tui too, for advice if the script rejects them."""
+    """Returns the workers' program, with the arguments that are options of gmg-tui too, for advice if the script rejects them."""
     if script is None:
         return None
     return Program(script, tuple(args), module, own_options(click.get_current_context().command, args))

@@ -1,4 +1,4 @@
-"""`attach`: open the screen on a session; for `run` and its relatives, too, which print their results afterwards."""
+"""`attach`: opens the screen on a session, also for `run` and similar commands, which print their results afterwards."""
 
 from __future__ import annotations
 
@@ -113,9 +113,9 @@ def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool
 
 
 def await_end(folder: Path, within_s: float = _END_S) -> bool:
-    """Wait until the engine of the session in `folder` has written its files and ended; False if it has not in time."""
+    """Waits until the engine of the session in `folder` has written its files and ended. Returns False if time runs out."""
     deadline = time.monotonic() + within_s
-    while sessions.is_locked(folder):  # nothing to wait on: another process lets go of a lock
+    while sessions.is_locked(folder):  # `flock` cannot be awaited
         if time.monotonic() > deadline:
             return False
         time.sleep(_POLL_S)
@@ -149,12 +149,12 @@ def conclude(spec: RunSpec, status: int, best: str | None = None) -> int:
             return status or 1
         if left := sum(not job.state.ended for job in report.jobs):
             note(f"{units.count(left, 'job')} left; {sessions.resume_hint(spec)}")
-            return status or 1  # what a full disk has not recorded counts as not done
+            return status or 1  # results that a full disk has lost count as not done
     return status
 
 
 def _check_summary(spec: RunSpec) -> None:
-    """Say that the file of `--summary` is not what the engine generated, or that its engine has not ended."""
+    """Prints a note if the file of `--summary` is missing, or its engine has not ended."""
     folder = Path(spec.folder)
     if spec.summary is None:
         return

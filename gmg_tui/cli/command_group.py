@@ -1,4 +1,4 @@
-"""The group of all commands: its help and completion, words that begin with no command, and errors as one line."""
+"""The group of all commands: its help and completion, command lines without a command, and errors as one line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MAIN_OPTIONS = ("gpus", "cpu", "env", "restart", "headless", "detach", "nodes",
 
 
 class CommandGroup(click.Group):
-    """The commands. Words that begin with none of them belong to `run`."""
+    """The commands. A command line that begins with none of them is one of `run`."""
 
     command_class = Command
 
@@ -61,7 +61,7 @@ class CommandGroup(click.Group):
             formatter.write_dl([row for row in rows if row])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `run` before words that begin with no command."""
+        """Inserts `run` before words that begin with no command."""
         if not args and not ctx.resilient_parsing:
             click.echo(_BARE)
             ctx.exit(2)
@@ -93,8 +93,8 @@ class CommandGroup(click.Group):
             status = error.exit_code
         except (KeyboardInterrupt, click.Abort):
             status = _INTERRUPTED
-        except OSError as error:  # such as that standard output is full
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # which is flushed again at the end
+        except OSError as error:  # such as a full disk behind standard output
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # flushed again at exit
             if not isinstance(error, BrokenPipeError):
                 note(f"gmg-tui: {error}")
             status = 1

@@ -33,7 +33,7 @@ complete -o nosort -o bashdefault -o default -F %(complete_func)s %(prog_name)s
 
 
 class _Words(ShellComplete):
-    """Completes also an option without a command, which belongs to `run`, and the value after its `=`."""
+    """Also completes options without a command, which belong to `run`, and values after `=`."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         """Returns the completions of the incomplete word."""
@@ -44,7 +44,7 @@ class _Words(ShellComplete):
 
 
 class _WholeWords(_Words):
-    """For shells that replace the whole word, and complete no files beside."""
+    """For shells that replace the whole word and add no files of their own."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         """Returns the completions of the incomplete word, or files."""

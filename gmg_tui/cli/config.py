@@ -32,7 +32,7 @@ class Settings(NamedTuple):
 
 
 def path() -> Path | None:
-    """The file, whether it exists or not: `$XDG_CONFIG_HOME/gmg-tui/config.toml`; None for a user without a home folder."""
+    """The path of the file, which may not exist: `$XDG_CONFIG_HOME/gmg-tui/config.toml`; None for a user without a home folder."""
     folder = config_folder()
     return folder / "gmg-tui" / "config.toml" if folder is not None else None
 

@@ -23,7 +23,7 @@ _Read = tuple[Gpu, GpuSample]
 
 
 def gpus(*, as_json: bool) -> int:
-    """Print the GPUs; the exit status. Raises `GmgError` where NVML is not available."""
+    """Print the GPUs; the exit status. Raises `GmgError` if NVML is not available."""
     with waiting("asking the driver"):
         read = read_all()
     if as_json:
@@ -35,9 +35,9 @@ def gpus(*, as_json: bool) -> int:
 
 
 def read_all() -> list[_Read]:
-    """A sample of each GPU, read in parallel, and of those that do not even identify themselves, by index.
+    """Returns a sample of each GPU, read in parallel; GPUs that do not even identify themselves are listed by index.
 
-    A GPU that has not answered within `silence.SILENT_S` has no metrics. Raises `GmgError` where NVML is not available.
+    A GPU that has not answered within `silence.SILENT_S` has no metrics. Raises `GmgError` if NVML is not available.
     """
     try:
         nvml, gpus = silence.open_nvml()
@@ -99,7 +99,7 @@ def _name(read: _Read) -> str:
 
 
 def _remark(read: _Read) -> str | None:
-    """That a sample is not of this moment, and what throttles the GPU."""
+    """Returns the age of a late sample, and what throttles the GPU."""
     sample = read[1]
     if sample.error == silence.NO_ANSWER:
         return "no answer"

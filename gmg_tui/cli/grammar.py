@@ -23,14 +23,14 @@ _SURE = 0.8
 """Similarity to an option of gmg-tui (difflib's ratio) above which a word counts as a misspelling of it."""
 _HELP = ("-h", "--help")
 _TAKES_OPTIONS = ("--resume-args",)
-"""Its value may be the script's option with the name of one of ours."""
+"""Its value may be an option of the script with the name of one of gmg-tui's."""
 
 
 class Command(click.Command):
-    """A command whose options take no other option for their value."""
+    """A command whose options do not take another option as their value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words; an unknown option is explained."""
+        """Parses the words, and explains an unknown option."""
         try:
             return super().parse_args(ctx, self._with_bare_values(ctx, args))
         except click.NoSuchOption as error:
@@ -41,7 +41,7 @@ class Command(click.Command):
             raise click.UsageError(f"there is no option {error.option_name}{hint}", ctx) from None
 
     def _advice(self, ctx: click.Context, option: str) -> str:
-        """Returns where options are listed, and how to pass one to the script."""
+        """Returns a hint on where options are listed and how to pass one to the script."""
         listed = f"gmg-tui {self.name} --help lists them"
         if self.name == "demo":
             return f"{listed}, and arguments of the example go after --: gmg-tui demo -- {option} …"
@@ -169,7 +169,7 @@ class ScriptCommand(ConfiguredCommand):
     allow_interspersed_args = False
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        """Returns options; after the script all belongs to that, and the shell completes files."""
+        """Returns options; everything after the script belongs to it, and the shell completes files."""
         begun = not ctx.allow_interspersed_args and (ctx.params.get("script") or ctx.params.get("words"))
         return [] if begun else super().shell_complete(ctx, incomplete)
 

@@ -59,7 +59,7 @@ def _parse(text: str) -> tuple[str, int]:
 
 
 class _Exporter:
-    """Answers every HTTP request with the metrics; those that come during a scrape share its result."""
+    """Answers every HTTP request with the metrics; requests during a scrape share its result."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry

@@ -1,7 +1,7 @@
 """An engine's process, started before its run is complete.
 
-Its imports take as long as the screen's, so it is started as soon as the command line asks for a run, and is
-given its `RunSpec` later. For the same reason this module imports next to nothing.
+Its imports take as long as the screen's, so it is started as soon as the command line asks for a run, and
+receives its `RunSpec` later. For the same reason this module imports very little.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PrestartedEngine:
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
                 start_new_session=True,
-                # As it is started: others look for the processes of a session by their first environment.
+                # From the start: the processes of a session are found by their initial environment.
                 env={name: value for name, value in os.environ.items() if name not in WORKER_VARIABLES},
             )
         except OSError as error:
@@ -78,13 +78,13 @@ class PrestartedEngine:
                 self.process.stdin.flush()
 
     def confirm(self) -> None:
-        """Have it start its workers, now that its reply was read; if it has already died, its clients find out."""
+        """Has it start its workers, now that its reply was read. If it has already died, its clients notice."""
         if self.process.stdin is not None:
             with suppress(BrokenPipeError), self.process.stdin as stdin:
                 stdin.write(_CONFIRMED)
 
     def cancel(self, workers_s: float = 0.0) -> None:
-        """End it, giving its workers `workers_s` seconds: on SIGTERM it stops them first.
+        """Ends it, giving its workers `workers_s` seconds: on SIGTERM it stops them first.
 
         On SIGKILL, which ctrl+c sends, its watchdog kills them. One without a run is ended on leaving the context.
         """
@@ -98,5 +98,5 @@ class PrestartedEngine:
             self.process.wait()
 
     def stderr_text(self) -> bytes:
-        """Returns its standard error from before it opened its log."""
+        """Returns its standard error up to the opening of its log."""
         return os.pread(self._stderr, _STDERR_BYTES, 0)

@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 
 class SafeStream:
-    """A text stream that writes nothing that could control a terminal: standard output and standard error of commands."""
+    """A text stream that writes nothing that could control a terminal, for standard output and standard error."""
 
     def __init__(self, stream: TextIO, *, styles: bool) -> None:
         self._stream, self._styles = stream, styles
 
     def write(self, text: str) -> int:
-        """Write `text` as `safe` makes it; with `styles` of `safe`, too, if it is a terminal."""
+        """Writes `text` as cleaned by `safe`, with its `styles` on a terminal."""
         return self._stream.write(safe(text, styles=self._styles and self._stream.isatty()))
 
     def __getattr__(self, name: str) -> Any:
@@ -64,7 +64,7 @@ def print_data(parts: Iterable[bytes]) -> None:
 
 
 def print_table(columns: Sequence[Column[T]], rows: Sequence[T], *more: str) -> None:
-    """Print a table that fits the terminal (a pipe gets all columns), and further lines; nothing where there is nothing."""
+    """Print a table that fits the terminal (a pipe gets all columns), and further lines; nothing for an empty table."""
     from gmg_tui.results import table as tables  # not before a table is printed: it loads Rich
 
     width, colour = tables.output()
@@ -74,7 +74,7 @@ def print_table(columns: Sequence[Column[T]], rows: Sequence[T], *more: str) -> 
 
 @contextmanager
 def waiting(text: str) -> Iterator[Callable[[str], None]]:
-    """Show `text` while the context lasts, or what its function is called with; nothing where there is no terminal."""
+    """Shows `text` on a terminal within the context; calling its value replaces the text."""
 
     def show(text: str) -> None:
         if sys.stderr.isatty():

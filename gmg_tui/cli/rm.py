@@ -21,9 +21,9 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.results.column import Column
 
 _STARTING_S = 60.0
-"""A younger folder without a record may belong to a session that is about to begin."""
+"""A younger folder without a record may belong to a session that is being started."""
 _BLOCK_BYTES = 512
-"""Of `st_blocks`, on any file system (stat(2))."""
+"""Unit of `st_blocks` on every file system (stat(2))."""
 
 
 class Removable(Struct, frozen=True):
@@ -53,7 +53,7 @@ def rm(names: tuple[str, ...], *, older: float | None, keep: int | None, yes: bo
     """Remove the sessions with these names, or those that ended more than `older` seconds ago and are not the last `keep`.
 
     Returns:
-        The exit status, 1 where a session cannot be removed.
+        The exit status; 1 if a session cannot be removed.
 
     Raises:
         GmgError: Names and a selection are both given, or neither; an option is wrong, or `yes` is needed.
@@ -78,14 +78,14 @@ def rm(names: tuple[str, ...], *, older: float | None, keep: int | None, yes: bo
 
 
 def _selected(before: float, keep: int) -> list[Removable]:
-    """The sessions that ended before a moment, Unix seconds, but for the last `keep`."""
+    """Returns the sessions that ended before a moment (Unix seconds), except the last `keep`."""
     ended = _removable(session.name for session in sessions.listing() if session.state != "running")
     ended.sort(key=lambda session: session.ended, reverse=True)
     return [session for session in ended[keep:] if session.ended <= before]
 
 
 def _removable(names: Iterable[str]) -> list[Removable]:
-    """Those of these sessions that can be removed; a line on standard error for each of the others."""
+    """Returns the removable ones of these sessions, and prints a line to standard error for each of the others."""
     found = []
     for name in names:
         try:
@@ -149,7 +149,7 @@ def removable(name: str) -> Removable:
 
 
 def unlisted() -> Iterator[Removable]:
-    """Yields folders without a readable record: damaged, or of a command that was killed before its engine began."""
+    """Yields folders without a readable record: damaged ones, or those of a command killed before its engine started."""
     for folder in sessions.folders():
         if sessions.read_record(folder) is None:
             try:
@@ -172,16 +172,16 @@ def _size_bytes(folder: Path) -> int:
 
 
 def remove(folder: Path) -> None:
-    """Remove a session's folder. Its lock is held, so that no engine begins there.
+    """Remove a session's folder. Its lock is held, so that no engine starts there.
 
-    What an interruption leaves is listed as damaged, and can be removed again.
+    After an interruption, the rest is listed as damaged and can be removed again.
 
     Raises:
         GmgError: It has changed, or something in it could not be removed.
     """
     try:
         with ExitStack() as stack:
-            if not (folder / sessions.ENGINE_LOG).is_fifo():  # put there by a script: no engine has it open
+            if not (folder / sessions.ENGINE_LOG).is_fifo():  # a script's: no engine has it open
                 stack.callback(os.close, sessions.lock(folder))
             remove_tree(folder)
     except OSError as error:

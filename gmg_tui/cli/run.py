@@ -21,7 +21,7 @@ _DEMO_ARGS: Mapping[str, tuple[str, ...]] = {
     "franka.py": ("-B", "4096", "--steps", "100000"),
     "light.py": ("-B", "16", "--steps", "200000"),
 }
-"""Arguments with which an example starts quickly and runs for minutes; the user's come after them."""
+"""Arguments that make an example start quickly and run for minutes; the user's follow them."""
 
 
 def run(options: Options, engine: PrestartedEngine, program: Program | None, args: tuple[str, ...] = ()) -> int:
@@ -52,11 +52,9 @@ def run(options: Options, engine: PrestartedEngine, program: Program | None, arg
 
 
 def _simulated_args(count: int, *, ranks: bool) -> tuple[str, ...]:
-    """The arguments with which the simulated script shows what may go wrong, on as many GPUs as there are."""
+    """Returns arguments that make the simulated script show typical failures on this number of GPUs."""
     race = ("--race", "1") if count > 1 else ()
-    memory = (
-        ("--oom", str(count - 1)) if count > simulation.SLOW_CARD + 1 and not ranks else ()
-    )  # of ranks, all would fail
+    memory = ("--oom", str(count - 1)) if count > simulation.SLOW_CARD + 1 and not ranks else ()  # all ranks would fail
     return ("-B", "4096", *race, *memory)
 
 

@@ -128,12 +128,12 @@ def describe(
 
 
 def resumed(options: Options, command: str, fixed: str) -> Session:
-    """The session that `options.resume` names, which no engine runs, its spec with the changes of the command line.
+    """Returns the ended session that `options.resume` names, its spec changed by the command line.
 
     Args:
         options: The options; those on the command line may change only what has the command's mark.
         command: `sweep` or `tune`.
-        fixed: What the other options would change, for the message.
+        fixed: The fixed settings, for the message.
 
     Raises:
         GmgError: There is none of that command, it is running, an option would change what is fixed or is invalid, or

@@ -34,7 +34,7 @@ from gmg_tui.model.errors import GmgError
 
 _HOST = "127.0.0.1"
 _CLOSE_S = 0.5
-"""Time for open pages to end with the server, before they are cut off."""
+"""Time limit for open pages to end with the server."""
 _HEARTBEAT_S = 15.0
 REQUEST_S = 5.0
 """Time for a connection to ask for the page."""
@@ -67,7 +67,7 @@ def serve(name: str | None, port: int) -> int:
 
 
 class _Doorkeeper:
-    """Cuts connections that do not ask for the page in time, so that they cannot keep its viewers out."""
+    """Cuts connections that do not request the page in time, so that they cannot lock out its viewers."""
 
     def __init__(self, connect: Callable[[], RequestHandler]) -> None:
         self._connect = connect
@@ -95,7 +95,7 @@ class _Doorkeeper:
 
 
 async def _show(request: web.Request, command: str, downloads: DownloadManager) -> web.StreamResponse:
-    """Run `command` for a page, whose websocket this is, for as long as that is open."""
+    """Runs `command` for a page while its websocket is open."""
     socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=MAX_MESSAGE_BYTES)
     await socket.prepare(request)
     size = [_cells(request.query.get(name), default) for name, default in (("width", 80), ("height", 24))]
@@ -131,13 +131,13 @@ async def _show(request: web.Request, command: str, downloads: DownloadManager) 
     except (ValueError, OSError, RecursionError):  # not a message of the page, or it is closed
         pass
     finally:
-        service.stdin.close()  # its process ends with that, also if it is busy
+        service.stdin.close()  # ends its process, even a busy one
         await service.stop()
     return socket
 
 
 def _cells(value: object, default: int) -> int:
-    """A size that a page asks for, within reason."""
+    """Returns the size that a page requests, within limits."""
     try:
         return max(1, min(int(str(value)), MAX_CELLS))
     except ValueError:

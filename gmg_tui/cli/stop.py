@@ -20,7 +20,7 @@ from gmg_tui.session.client import ANSWER_S, EngineClient
 from gmg_tui.session.protocol import Update
 
 _ASK_S = 60.0
-"""Asks before a longer session is stopped that was not named."""
+"""An unnamed session that has run for longer is stopped only after a question."""
 _END_S = 30.0
 """Time for an engine to write its files and end, after its workers."""
 
@@ -46,7 +46,7 @@ def stop(names: tuple[str, ...], *, everything: bool) -> int:
 
 
 def _chosen(names: tuple[str, ...], *, everything: bool) -> list[SessionEntry]:
-    """The sessions to stop. Raises `GmgError`."""
+    """Returns the sessions to stop. Raises `GmgError`."""
     if names:
         return [sessions.find(name, running=True) for name in dict.fromkeys(names)]
     running = [session for session in sessions.listing() if session.state == "running" and not session.away]
@@ -62,7 +62,7 @@ def _chosen(names: tuple[str, ...], *, everything: bool) -> list[SessionEntry]:
 
 
 async def _stop(chosen: list[SessionEntry]) -> list[GmgError]:
-    """End sessions, and wait for their engines; why some could not be stopped."""
+    """Ends sessions, and waits for their engines. Returns the errors of those that could not be stopped."""
     clients, kills, interrupted = set[EngineClient](), set[asyncio.Task[None]](), False
 
     def interrupt() -> None:
@@ -130,12 +130,12 @@ async def _end(entry: SessionEntry, clients: set[EngineClient]) -> None:
 
 
 def _survives(worker: Worker) -> bool:
-    """True if the kernel does not let go of a process that was killed."""
+    """True if a killed process survives in the kernel."""
     return (worker.reason or "").startswith("survives SIGKILL")
 
 
 def _ignoring_sigint(snapshot: Snapshot) -> str:
-    """The workers that have ignored SIGINT, with the last signal sent to each; empty where none has."""
+    """Returns the workers that have ignored SIGINT, with the last signal sent to each; empty for none."""
     signals = {worker.slot: worker.signal_sent for worker in snapshot.workers if worker.state is WorkerState.STOPPING}
     ignoring = [f"{slot} ({sent})" for slot, sent in signals.items() if sent and sent != signal.SIGINT.name]
     return f"still running: {', '.join(ignoring)}" if ignoring else ""

@@ -32,7 +32,7 @@ _BATCH = 200
 def sweep_add(options: Options, file: str | None, program: Program | None) -> int:
     """Add the jobs of `--set`, of an experiments file, or of a script with arguments, to the sweep `options.add`.
 
-    What is not given is as in the sweep: its arguments and environment, and each value that all its jobs have.
+    Anything not given is taken from the sweep: its arguments and environment, and each value that all its jobs share.
     Returns the exit status.
 
     Raises:
@@ -82,7 +82,7 @@ def sweep_add(options: Options, file: str | None, program: Program | None) -> in
 
 
 def _path(script: str, folder: Path) -> Path:
-    """Returns what distinguishes scripts; of a module's name, too."""
+    """Returns the resolved path of a script, or a module's name, for comparison."""
     return Path(folder, script).resolve() if Path(folder, script).exists() else Path(script)
 
 

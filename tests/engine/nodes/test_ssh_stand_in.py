@@ -152,7 +152,7 @@ async def test_a_group_needs_all_hosts_and_another_version_of_gmg_tui_is_rejecte
     await process.wait()
     here = gmg_tui.__version__
     assert answer["error"] == (
-        f"1 of 2 nodes cannot be used: b: it has gmg-tui 9.9.9, and here is {here}; install the same"
+        f"1 of 2 nodes cannot be used: b: it has gmg-tui 9.9.9, this is {here}; install the same version"
     )
     nothing_left(spec)
 
