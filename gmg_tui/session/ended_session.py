@@ -148,13 +148,16 @@ class EndedSession(Source):
     def _events(self) -> tuple[Occurrence, ...]:
         """Returns the starts and ends of attempts, the oldest first: alerts were not recorded."""
         with open_store(self._folder / STORE) as stored:
-            ran = [(each.slot, self._concluded(each.attempt)) for of in stored.attempts.values() for each in of]
+            queued = self.welcome.session.spec.sweep is not None
+            jobs = {job.number: f"job {job.number} ({job.name})" for job in stored.each_job()} if queued else {}
+            ran = [(each, self._concluded(each.attempt)) for of in stored.attempts.values() for each in of]
         events = []
-        for slot, each in ran:
-            began = f"{slot} has started attempt {each.number}"
+        for where, each in ran:
+            slot, who = where.slot, jobs.get(where.job, where.slot)
+            began = f"{who} has started attempt {each.number}"
             events.append(Occurrence(0, each.started, OccurrenceKind.STARTED, began, slot))
             if each.ended is not None and each.state.ended:
-                text = f"{slot} has {each.state.value}{f': {each.reason}' if each.reason else ''}"
+                text = f"{who} has {each.state.value}{f': {each.reason}' if each.reason else ''}"
                 events.append(Occurrence(0, each.ended, OccurrenceKind(each.state.value), text, slot))
         events.sort(key=lambda event: event.time)
         return tuple(structs.replace(event, number=number) for number, event in enumerate(events, 1))

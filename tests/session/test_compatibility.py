@@ -92,6 +92,8 @@ async def _looked_at(folder: Path, slot: str) -> None:
     assert any(fps is not None for fps in (await source.series(slot)).fps)
     assert (await source.details(slot)).attempts
     assert await source.tried()
+    whose = "job 1 (" if entry.record.session.spec.sweep is not None else f"{slot} has started"
+    assert any(event.text.startswith(whose) for event in await source.happened())
 
 
 @pytest.mark.slow

@@ -97,14 +97,16 @@ def _iteration(number: int, total: int, steps: int) -> bytes:
 
 
 def test_iterations_give_the_time_left_from_their_pace_and_the_rate_from_their_steps() -> None:
-    reader = Reader(gpu_slot=True)
+    reader, rank = Reader(gpu_slot=True), Reader(gpu_slot=True, rank=True)
+    rank.feed(_iteration(0, 1500, 1000), 100.0)
     reader.feed(_iteration(0, 1500, 1000), 100.0)
     assert reader.progress == Progress(1.0, 1500.0, "iteration")
     reader.feed(_iteration(1, 1500, 2000), 102.0)
     reader.feed(_iteration(2, 1500, 3000), 104.0)
     # Iterations 0, 1 and 2 are done: 1497 are left, of two seconds each.
     assert reader.progress == Progress(3.0, 1500.0, "iteration", 2994.0, 0.5)
-    assert (reader.state, reader.had_progress, reader.fps_of_group) == (WorkerState.RUNNING, True, True)
+    assert (reader.state, reader.had_progress) == (WorkerState.RUNNING, True)
+    assert (rank.fps_of_group, reader.fps_of_group) == (True, False), "alone, the rate is the worker's own"
     assert reader.fps is not None
     assert (reader.fps.last, reader.fps.samples, reader.fps.settled, reader.fps.mean) == (98304.0, 3, 500.0, 500.0)
     assert reader.metrics == {"reward": 12.34}

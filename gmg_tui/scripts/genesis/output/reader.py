@@ -109,6 +109,7 @@ class Reader:
         self.had_progress = False
         self.metrics: dict[str, float] = {}
         self.n_envs: int | None = None
+        self._is_rank = rank
         self.genesis = GenesisLines(Signs(gpu_slot, rank=rank))
         self._described = [*map(FormatLines, formats)]
         trainers = [FormatLines(row, built_in=True) for row in built_in().values()]
@@ -195,8 +196,9 @@ class Reader:
 
     @property
     def fps_of_group(self) -> bool:
-        """True if `fps` is the whole group's."""
-        return self._rate_from < len(self._readers) and self._readers[self._rate_from].whole_group
+        """True if `fps` is the whole group's, of which this worker is a rank."""
+        whole = self._rate_from < len(self._readers) and self._readers[self._rate_from].whole_group
+        return self._is_rank and whole
 
     def fresh_metrics(self) -> list[tuple[str, float, int | None]]:
         """Returns the named numbers that have arrived since the last call, each with the script's step if it is known."""
