@@ -6,7 +6,6 @@ import math
 from array import array
 from collections import deque
 from collections.abc import Iterable
-from statistics import fmean
 from typing import NamedTuple, Self
 
 from msgspec import structs
@@ -79,7 +78,7 @@ class History:
 def _mean(values: Iterable[float | None]) -> float:
     """Returns the mean of the values; NaN without any."""
     numbers = [value for value in values if value is not None and not math.isnan(value)]
-    return fmean(numbers) if numbers else math.nan
+    return sum(numbers) / len(numbers) if numbers else math.nan
 
 
 def _series(slot: str, end: float, step_s: float, columns: Iterable[Iterable[float | None]]) -> Series:

@@ -185,9 +185,9 @@ class Recorder:
             self._snapshot_due = False
             self._store.put(snapshot())
         rows = [
-            _metrics(moment, occupant.record.number, worker)
+            _metrics(moment, occupant.record.number, worker, state)
             for engine_slot in slots
-            if (worker := engine_slot.worker) is not None and worker.state.live
+            if (worker := engine_slot.worker) is not None and (state := worker.state).live
             if (occupant := self._occupants.get(worker.slot.name)) is not None
         ]
         if rows:
@@ -351,8 +351,8 @@ class Recorder:
         )
 
 
-def _metrics(moment: float, job: int, worker: Worker) -> MetricsRow:
-    """Returns a worker's metrics at this moment."""
+def _metrics(moment: float, job: int, worker: Worker, state: WorkerState) -> MetricsRow:
+    """Returns the metrics of a worker in this state at this moment."""
     sample, fps = worker.sample or _NO_SAMPLE, worker.fps
     return MetricsRow(
         moment,
@@ -364,7 +364,7 @@ def _metrics(moment: float, job: int, worker: Worker) -> MetricsRow:
         power_w=sample.power_w,
         temperature_c=sample.temperature_c,
         sm_pct=sample.sm_pct,
-        state=worker.state.value,
+        state=state.value,
     )
 
 

@@ -312,7 +312,10 @@ class Worker:
     @property
     def phase(self) -> Phase:
         """The script's phase; `NONE` without a process."""
-        if self.newest is None or not self.state.live:
+        return self._phase_in(self.state)
+
+    def _phase_in(self, state: WorkerState) -> Phase:
+        if self.newest is None or not state.live:
             return Phase.NONE
         return Phase.RUNNING if self.follows_rank0 else self.newest.phase
 
@@ -371,7 +374,7 @@ class Worker:
             index=index,
             state=state,
             state_since=unix(self.state_since),
-            phase=self.phase,
+            phase=self._phase_in(state),
             reason=self.reason,
             advice=self.advice,
             alerts=self.alerts,
