@@ -48,6 +48,8 @@ class Facts(NamedTuple):
     """Processes on its GPU that are not this session's, described."""
     limit: Limit | None = None
     """The earlier one, if it has several."""
+    from_agent: bool = False
+    """True if the agent of its node has judged all that it can know, and `signs` has its alerts."""
 
     @property
     def is_live(self) -> bool:

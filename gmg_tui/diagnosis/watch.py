@@ -9,6 +9,8 @@ from gmg_tui.model.alert import by_urgency
 
 _SOUGHT = tuple((name, kind.find) for name, kind in KINDS.items() if kind.find is not None)
 """The kinds whose signs are found here, and how."""
+_OF_SESSION = tuple((name, find) for name, find in _SOUGHT if name in {"node", "slow", "deadline"})
+"""Those that only the session's engine can judge: it knows the other nodes and the session's limits."""
 
 
 class Watch:
@@ -30,7 +32,7 @@ class Watch:
         """Takes the facts of a moment. Returns the alerts that are new, and those that are over."""
         self._past.update(facts)
         signs = {sign.kind: sign for sign in reversed(facts.signs)}
-        for name, find in _SOUGHT:
+        for name, find in _OF_SESSION if facts.from_agent else _SOUGHT:
             if name not in signs and (found := find(facts, self._past)) is not None:
                 signs[name] = found
         before = {alert.kind: alert for alert in self.alerts}

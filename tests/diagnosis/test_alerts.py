@@ -151,6 +151,13 @@ def test_gpus_that_idle_throttle_or_break() -> None:
     assert (texts(watch.alerts), watch.alerts[0].severity) == (("Xid 79: off the bus; PCIe x8",), Severity.ERROR)
 
 
+def test_what_an_agent_has_judged_is_not_judged_again() -> None:
+    hot = Facts(0.0, _RUNNING, _sample(9, throttle=("thermal",)), below_median_pct=9.0, from_agent=True)
+    assert _raised(lambda now: hot._replace(now=now), 99) == {"slow": 5.0}
+    signs = (Sign("throttled", "throttled: thermal", since=3.0),)
+    assert _raised(lambda now: hot._replace(now=now, signs=signs), 99) == {"throttled": 0.0, "slow": 5.0}
+
+
 def test_a_gpu_that_others_use_too() -> None:
     others = (GpuProcess(1, memory_mib=8192, user="ann"), GpuProcess(2, memory_mib=4096, user="ann"), GpuProcess(3))
     worker = diagnosed(_RUNNING, _sample(30_000.0), others=others)
