@@ -11,6 +11,7 @@ from msgspec import structs
 
 from gmg_tui.machine.files import write_atomic
 from gmg_tui.model import JobRecord, Session, Snapshot, Tuning, Worker, WorkerState, own_rates, units
+from gmg_tui.model.encoding import encoded
 from gmg_tui.results.column import as_csv, cell
 from gmg_tui.results.job_columns import as_plain, columns, job_json
 from gmg_tui.session import LOGS, STORE, SUMMARY, TUNE
@@ -47,7 +48,7 @@ def export(session: Session) -> None:
 
 
 def _json(value: Any) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+    return msgspec.json.format(encoded(msgspec.json.encode, value), indent=2) + b"\n"
 
 
 def detailed(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from gmg_tui.model import Curve, JobRecord, QueueAction, Series, Session, Snapshot
+from gmg_tui.model.encoding import encoded
 
 VERSION = 7
 """Both sides must have the same."""
@@ -273,7 +274,7 @@ class ProtocolError(ConnectionError):
 
 def frame(message: Request | Message) -> bytes:
     """Returns the bytes that carry `message`."""
-    body = _encoder.encode(message)
+    body = encoded(_encoder.encode, message)
     return len(body).to_bytes(_LENGTH_BYTES, "big") + body
 
 

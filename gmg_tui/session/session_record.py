@@ -28,6 +28,7 @@ from gmg_tui.model import (
     WorkerState,
     own_rates,
 )
+from gmg_tui.model.encoding import encoded
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.model.run import UnixTime
 from gmg_tui.model.text import one_line
@@ -208,7 +209,7 @@ def write_record(record: Record) -> None:
     Where the disk has no room for another file, an end is written over the record before, whose blanks leave room for it.
     """
     path = Path(record.session.spec.folder) / RECORD
-    data = msgspec.json.encode(record)
+    data = encoded(msgspec.json.encode, record)
     try:
         write_atomic(path, msgspec.json.format(data, indent=2) + b"\n" + b" " * _ROOM_BYTES)
     except OSError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 
 import msgspec
@@ -17,7 +18,7 @@ from gmg_tui.session import protocol
 from gmg_tui.session.protocol import Answer
 from gmg_tui.session.store import reader
 
-from .harness import program, running, sweep_for
+from .harness import program, running, spec_for, sweep_for
 
 SEED = 123456789012345678901
 _SCRIPT = f"""
@@ -51,9 +52,8 @@ def _answer(data: bytes) -> Answer:
     return message
 
 
-@pytest.mark.parametrize("value", ["\ud800", 1 << 64])
-def test_an_answer_that_cannot_be_sent_fails_its_request(value: object) -> None:
-    details = Details("gpu0", (), "/", {"NAME": value}, (), "", ())  # type: ignore[dict-item]
+def test_an_answer_that_cannot_be_sent_fails_its_request() -> None:
+    details = Details("gpu0", (), "/", {"NAME": 1 << 64}, (), "", ())  # type: ignore[dict-item]
     answer = _answer(framed(Answer(7, value=details)))
     assert (answer.id, answer.value) == (7, None)
     assert "cannot send its answer" in (answer.error or "")
@@ -126,3 +126,27 @@ def test_values_that_json_cannot_encode_are_kept_as_text_or_reported() -> None:
     assert "nested" in (reported.trouble or "")
     reported.add({"n": float("nan"), "loss": float("inf"), "fps": 2.0})
     assert [str(reported.values[name]) for name in ("n", "fps", "loss")] == ["nan", "2.0", "inf"]
+
+
+async def test_text_that_is_no_unicode_keeps_no_client_and_no_file_from_a_session(tmp_path: Path) -> None:
+    script = tmp_path / "odd.py"
+    script.write_text(
+        f"""import os, time
+os.makedirs(folder := {os.fsencode(tmp_path)!r} + b"/\\xff", exist_ok=True)
+os.chdir(folder)
+file = open("model.pt", "wb")
+print('gmg:result {{"\\\\ud800": NaN}}', flush=True)
+time.sleep(1000)
+"""
+    )
+    async with running(spec_for(script=str(script), cpu=2)) as run:
+        await run.until(lambda snapshot: "?/model.pt" in str(snapshot.workers))
+        await run.client.end(kill=True)
+        await run.leave()
+        assert await run.process.wait() == 0
+        assert "no JSON object" in run.log()
+        assert "Error" not in run.log()
+        assert run.record().ended is not None
+        assert "?/model.pt" in str(run.summary())
+        with reader.open_store(run.folder / session.STORE) as stored:
+            assert "?/model.pt" in str(stored.attempts)

@@ -23,6 +23,7 @@ from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.machine.address import address_for, is_numeric, started_from
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.model import JobRecord, RankGroup, Snapshot, WorkerState
+from gmg_tui.model.encoding import encoded
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.torchrun import LOOPBACK, free_port
 from gmg_tui.session import protocol
@@ -202,7 +203,7 @@ class Agent:
             return None
         attempts = tuple(assigned.report() for assigned in self._assigned.values())
         meeting_place = (self._address, free_port()) if self._address else ("", 0)
-        report = msgspec.msgpack.encode(NodeReport(attempts, meeting_place, self.ended))
+        report = encoded(msgspec.msgpack.encode, NodeReport(attempts, meeting_place, self.ended))
         update = Update(structs.replace(snapshot, workers=(), groups=()))
         return protocol.frame(update) + protocol.frame(protocol.SlotReports(msgspec.Raw(report)))
 

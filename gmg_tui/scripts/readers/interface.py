@@ -121,4 +121,6 @@ def json_object(text: bytes) -> dict[str, Any]:
             raise
     names = {b"n": b"NaN", b"i": b"Infinity"}
     plain = _JSON_CONSTANT.sub(lambda match: match[1].replace(b"+", b"") + names[match[2][:1].lower()], text)
-    return msgspec.convert(json.loads(plain), dict[str, Any])
+    values = msgspec.convert(json.loads(plain), dict[str, Any])
+    msgspec.json.encode(values)  # raises for text that is no Unicode, which `json` takes
+    return values

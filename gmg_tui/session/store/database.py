@@ -17,6 +17,7 @@ from msgspec import Struct, structs
 
 from gmg_tui.machine.file_locks import record_lock_trouble
 from gmg_tui.model import Attempt, Curve, JobRecord, Snapshot
+from gmg_tui.model.encoding import encoded
 from gmg_tui.model.errors import GmgError
 
 VERSION = 12
@@ -130,7 +131,7 @@ _NANS = {f"{NAN}{value}" for value in ("nan", "inf", "-inf")}
 
 def encode(value: Any) -> str:
     """Returns `value` as JSON."""
-    return msgspec.json.encode(value).decode()
+    return encoded(msgspec.json.encode, value).decode()
 
 
 def write(db: sqlite3.Connection, records: Iterable[Record]) -> None:
