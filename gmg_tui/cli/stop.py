@@ -15,6 +15,7 @@ from gmg_tui.cli.attach import await_end, is_terminal
 from gmg_tui.cli.printing import note
 from gmg_tui.model import Session, Snapshot, Worker, WorkerState, units
 from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts.torchrun import stop_s
 from gmg_tui.session import SessionEntry
 from gmg_tui.session.client import ANSWER_S, EngineClient
 from gmg_tui.session.protocol import Update
@@ -116,7 +117,8 @@ async def _end(entry: SessionEntry, clients: set[EngineClient]) -> None:
         others = units.count(snapshot.clients - 1, "client")
         note(f"all workers of {entry.name} have ended; the engine ends once nobody is attached ({others} left)")
     else:
-        if not await asyncio.to_thread(await_end, entry.folder, _END_S):
+        nodes_s = stop_s(session.spec) if session.spec.nodes is not None else 0.0  # their agents end first
+        if not await asyncio.to_thread(await_end, entry.folder, _END_S + nodes_s):
             raise GmgError(f"all workers have ended, but not the engine of {entry.name}{_frozen(session)}", 1)
         if (ended := sessions.inspect(entry.folder)) is not None and ended.state == "lost":
             raise GmgError(ended.remark, 1)
