@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from msgspec import Struct, structs
 
 from gmg_tui.model.alert import Alert
 from gmg_tui.model.speed import Verdict
 from gmg_tui.model.states import Moment, WorkerState
+
+Counter = Literal["probe", "printed"]
 
 
 class Fps(Struct, frozen=True, omit_defaults=True):
@@ -28,7 +31,7 @@ class Fps(Struct, frozen=True, omit_defaults=True):
     """Environment steps between the first and the last count."""
     seconds: float | None = None
     """Wall time between them."""
-    counted: str | None = None
+    counted: Counter | None = None
     """Counter of the steps: `probe`, inside the script, or `printed`, from the script's lines."""
     energy_j: float | None = None
     """The GPU's energy in `seconds`."""

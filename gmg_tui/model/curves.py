@@ -41,11 +41,11 @@ class Broken(NamedTuple):
 class Curve(Struct, frozen=True, omit_defaults=True):
     """A metric of one attempt, thinned evenly as it grows: the newest value is always there. All tuples are as long."""
 
-    times: tuple[Moment, ...] = ()
+    times: tuple[Moment, ...]
     """Unix time of each point, seconds."""
-    steps: tuple[int | None, ...] = ()
+    steps: tuple[int | None, ...]
     """The script's step of each point, such as its iteration; None if it names none."""
-    values: tuple[float | None, ...] = ()
+    values: tuple[float | None, ...]
     """JSON, which has no NaN, has null for it and for infinity."""
     count: int = 0
     """Count of the values that the script has reported."""
@@ -54,8 +54,8 @@ class Curve(Struct, frozen=True, omit_defaults=True):
     highest: Point | None = None
 
     def __post_init__(self) -> None:
-        if not len(self.times) == len(self.steps) == len(self.values):
-            raise ValueError("a curve has as many times as steps and values")
+        if not 0 < len(self.times) == len(self.steps) == len(self.values):
+            raise ValueError("a curve has points, and as many times as steps and values")
 
     @property
     def points(self) -> Iterator[Point]:
@@ -64,9 +64,9 @@ class Curve(Struct, frozen=True, omit_defaults=True):
             yield Point(time, step, math.nan if value is None else value)
 
     @property
-    def last(self) -> float | None:
-        """The newest value, NaN if the script has reported that; None without any."""
-        return (math.nan if self.values[-1] is None else self.values[-1]) if self.values else None
+    def last(self) -> float:
+        """The newest value, NaN if the script has reported that."""
+        return math.nan if self.values[-1] is None else self.values[-1]
 
     def best(self, name: str) -> Point | None:
         """Returns the highest value, or the lowest of a loss or an error; `name` is the metric's."""

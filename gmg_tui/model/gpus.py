@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from gmg_tui.model.states import Moment
+
 
 class GpuTrouble(Struct, frozen=True):
     """One thing that is wrong with a GPU."""
@@ -21,7 +23,7 @@ class Xid(Struct, frozen=True):
     """An error that the driver has reported of a GPU."""
 
     code: int
-    time: float
+    time: Moment
     """Unix time when it was first reported, seconds."""
     count: int = 1
     """Count of its reports."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 from statistics import fmean
@@ -66,6 +67,8 @@ class Axis(NamedTuple):
 
 def axis(low: float, high: float, intervals: int) -> Axis:
     """Returns the axis from `low` to `high` whose ticks are at least two, and about `intervals` and one."""
+    if high - low < sys.float_info.min:  # such as the power limit that a node reports
+        high = low + 1.0
     power = 10.0 ** math.floor(math.log10(high - low))
     steps = (step * power * scale for scale in (1.0, 0.1, 0.01) for step in (5.0, 2.5, 2.0, 1.0))
     fitting = [each for step in steps if len((each := Axis(low, high, step)).ticks) <= max(3, intervals + 1)]

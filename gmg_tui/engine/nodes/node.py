@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec import structs
@@ -24,6 +25,7 @@ from gmg_tui.scripts.torchrun import LOOPBACK
 from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Bye, Lines, Update
 
+_T = TypeVar("_T", bound=msgspec.Struct)
 _log = logging.getLogger(__name__)
 
 _START_TIMEOUT_S = 75.0
@@ -161,7 +163,7 @@ class Node:
 
     def _begin(self, client: EngineClient) -> None:
         """Starts using a connected agent. Raises `GmgError` if it cannot be used."""
-        session, before = client.welcome.session, self.session
+        session, before = _plain(client.welcome.session, MAX_BYTES), self.session
         names = {slot.name.rpartition("/")[2] for slot in session.slots}
         if not 0 < len(names) == len(session.slots) <= MAX_SLOTS or not all(map(_SLOT.fullmatch, names)):
             raise GmgError("it reports slots that gmg-tui does not know", 1)
@@ -169,7 +171,7 @@ class Node:
         if self.expected is not None and kinds(session.slots) != self.expected:
             self.gone = "it has other slots than the first node, and can only join with the same"
             raise GmgError(self.gone, 1)
-        self.session, self.snapshot, self._client = session, client.welcome.snapshot, client
+        self.session, self.snapshot, self._client = session, _plain(client.welcome.snapshot, MAX_BYTES), client
         self._keeps_logs = session.spec.agent is not None and not session.spec.agent.logs
         self._trouble = self.lost_since = None
         self._received_at = time.monotonic()
@@ -196,8 +198,7 @@ class Node:
                 self._received_at = time.monotonic()
                 match event:
                     case Update(snapshot=snapshot):
-                        _check_size(snapshot, MAX_BYTES)
-                        self.snapshot = snapshot
+                        self.snapshot = _plain(snapshot, MAX_BYTES)
                     case Lines(slot=slot) if slot.startswith(f"{self.name}/"):
                         self._lines(event)
                     case Bye(reason=reason):
@@ -221,9 +222,9 @@ class Node:
             attempt = self.attempts.get(each.view.slot)
             if attempt is None:
                 continue
-            _check_size(structs.replace(each, result={}, curves={}), MAX_SHOWN_BYTES)
+            shown = _plain(structs.replace(each, result={}, curves={}), MAX_SHOWN_BYTES)
             try:
-                attempt.apply_report(each)
+                attempt.apply_report(structs.replace(shown, result=each.result, curves=each.curves))
             except Exception:  # an internal error in one attempt must not take down the node
                 _log.exception("%s: a report cannot be taken", each.view.slot)
             if self._keeps_logs:
@@ -375,10 +376,18 @@ class Node:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def _check_size(message: msgspec.Struct, most_bytes: int) -> None:
-    """Raises `GmgError`, which ends the connection, if an agent reports more than clients can be sent."""
-    if (size := len(msgspec.msgpack.encode(message))) > most_bytes:
-        raise GmgError(f"its agent reports too much: {size:,} bytes", 1)
+def _plain(message: _T, most_bytes: int) -> _T:
+    """Returns what an agent has reported, with None for NaN and infinity, as in the session's files.
+
+    Raises `GmgError`, which ends the connection, if that is not possible, or more than clients can be sent.
+    """
+    data = msgspec.json.encode(message)
+    if len(data) > most_bytes:
+        raise GmgError(f"its agent reports too much: {len(data):,} bytes", 1)
+    try:
+        return msgspec.json.decode(data, type=type(message))
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise GmgError(f"its agent's report cannot be read: {error}", 1) from None
 
 
 def kinds(slots: Sequence[Slot]) -> list[tuple[str, str | None]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 import sys
@@ -13,7 +14,20 @@ import msgspec
 from msgspec import structs
 
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport, Report
-from gmg_tui.model import NO_ATTEMPT, Curve, GpuSample, Point, RunSpec, Session, Slot, Snapshot, Worker, WorkerState
+from gmg_tui.model import (
+    NO_ATTEMPT,
+    Curve,
+    Fps,
+    GpuSample,
+    Point,
+    Progress,
+    RunSpec,
+    Session,
+    Slot,
+    Snapshot,
+    Worker,
+    WorkerState,
+)
 from gmg_tui.session import AGENT_MARK, protocol
 from gmg_tui.session.protocol import (
     Answer,
@@ -72,19 +86,34 @@ def report() -> None:
         views = {
             slot: structs.replace(view, newest=structs.replace(began, started=1e300)) for slot, view in views.items()
         }
+    if kind == "infinite":  # as JSON, it would leave no record that can be read
+        began = structs.replace(began, progress=Progress(1.0, math.inf, "step"))
+    if kind == "counted":
+        began = structs.replace(began, fps=Fps(1.0, 1.0, 1.0, 1, counted="printed"))
+    if kind in {"counted", "infinite"}:
+        views = {slot: structs.replace(view, newest=began) for slot, view in views.items()}
     reports = tuple(AttemptReport(assigned[slot].key, view, curves=_curves()) for slot, view in views.items())
     content = msgspec.msgpack.encode(Report(reports))
+    content = content.replace(b"\xa7printed", b"\xa7guessed")
+    if kind == "empty":
+        content = content.replace(b"\xa5times\x91" + _TIME, b"\xa5times\x90").replace(
+            b"\xa5steps\x91\x01", b"\xa5steps\x90"
+        )
+        content = content.replace(b"\xa6values\x91" + _VALUE, b"\xa6values\x90")
     if kind == "curves":  # fewer values than times
         content = content.replace(b"\xa6values\x91", b"\xa6values\x90").replace(_VALUE, b"", 1)
     send(SlotReports(msgspec.Raw(content)))
 
 
+_TIME = b"\xcb" + struct.pack(">d", 1.0)
 _VALUE = b"\xcb" + struct.pack(">d", 2.5)
 
 
 def _curves() -> dict[str, Curve]:
     at = {"moments": 1e300}.get(kind, 1.0)
-    return {"reward": Curve((at,), (1,), (2.5,), 1, Point(at, 1, 7.5))} if kind in {"curves", "moments"} else {}
+    return (
+        {"reward": Curve((at,), (1,), (2.5,), 1, Point(at, 1, 7.5))} if kind in {"curves", "empty", "moments"} else {}
+    )
 
 
 def main() -> None:

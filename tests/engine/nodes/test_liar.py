@@ -36,11 +36,13 @@ async def test_it_neither_prints_nor_measures_for_others(kind: str) -> None:
 
 _TROUBLE = {
     "large": "it sent something that is no message",
-    **dict.fromkeys(("curves", "moments"), "its agent's report cannot be read"),
+    **dict.fromkeys(("curves", "empty", "counted", "infinite", "moments"), "its agent's report cannot be read"),
 }
 
 
-@pytest.mark.parametrize("kind", ["slots", "no slots", "twice", "large", "curves", "moments"], indirect=True)
+@pytest.mark.parametrize(
+    "kind", ["slots", "no slots", "twice", "large", "curves", "empty", "counted", "infinite", "moments"], indirect=True
+)
 async def test_what_no_agent_sends_ends_its_connection(kind: str) -> None:
     trouble = _TROUBLE.get(kind, "it reports slots that gmg-tui does not know")
     async with running(spec_for(*ENDLESS, nodes=_NODES)) as run:
