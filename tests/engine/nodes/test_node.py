@@ -30,7 +30,7 @@ from gmg_tui.model import NO_ATTEMPT, AgentSpec, NodesSpec, Rank, Session, Slot,
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.session import AGENT_MARK
-from gmg_tui.session.protocol import Action, LogPart, SetSlot, Update
+from gmg_tui.session.protocol import Action, LogPart, SetSlot, Update, Welcome
 from tests.engine.harness import running, spec_for
 from tests.engine.nodes.fleets import SLOTS, nothing_left, on_nodes
 from tests.patience import LONG_S, eventually
@@ -255,7 +255,7 @@ async def test_a_node_with_many_slots_may_not_send_gigabytes_at_once() -> None:
     spec = spec_for(nodes=NodesSpec("local"))
     node = Node("n1", spec, Shell("true"), lambda: None, lambda _: None)
     slots = tuple(Slot(f"cpu{number}") for number in range(4096))
-    client = MagicMock(welcome=MagicMock(session=Session(spec, slots, 0, 0.0, "")))
+    client = MagicMock(welcome=Welcome(Session(spec, slots, 0, 0.0, ""), Snapshot(0.0, 0.0, ()), ()))
     node._begin(client)
     assert client.max_bytes <= 256 << 20
 
