@@ -350,9 +350,9 @@ class Pane(Vertical):
         row, status, names = Row(width, SIGNS.line[0], "border"), self._status(), {tab: tab.value for tab in Tab}
         if events := self._view.snapshot.events:
             names[Tab.EVENTS] += f" {events:,}"
-        wide = sum(len(name) + 3 for name in names.values()) + _STATUS_CELLS <= width
-        gap, room = f" {SIGNS.line[0]} " if wide else " ", width - 1
-        room -= sum(len(text) + 2 for text, style in status if style in _URGENT)
+        urgent = sum(len(text) + 2 for text, style in status if style in _URGENT)
+        wide = sum(len(name) + 3 for name in names.values()) + max(_STATUS_CELLS, urgent) <= width
+        gap, room = f" {SIGNS.line[0]} " if wide else " ", width - 1 - urgent
         tabs, active = list(Tab), list(Tab).index(self._view.tab)
         for tab in (*tabs[:active:-1], *tabs[:active]):  # the active one always has room
             if sum(len(gap + name) for name in names.values()) > room:
