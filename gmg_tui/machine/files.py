@@ -31,7 +31,7 @@ _PRIVATE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600) -> None:
     """Writes `data`, or its parts, to `path` atomically, replacing the file that is there.
 
-    Links are followed, except other users' links in a shared folder, as with the kernel's `protected_symlinks`.
+    Links are followed, except other users' links in a folder that all can write to.
 
     The data reaches the disk before the name, so that a power cut leaves the old file or the complete one.
 
@@ -55,7 +55,7 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600
 
 
 def _followed(path: Path) -> Path:
-    """Returns the file that a path means. Raises `OSError` for a link of another user in a folder with the sticky bit."""
+    """Returns the file that a path means. Raises `OSError` for a link of another user in a folder that all can write to."""
     for _ in range(MAX_LINKS):
         path = Path(os.path.realpath(path.parent), path.name)
         if not path.is_symlink():
@@ -67,13 +67,12 @@ def _followed(path: Path) -> Path:
 
 
 def is_strangers(about: os.stat_result, folder: Path) -> bool:
-    """True for what another user has put into a shared folder, by the rule of the kernel's `protected_symlinks`.
+    """True for what another user has put into a folder that all users can write to.
 
-    Raises `OSError`.
+    The kernel's `protected_symlinks` covers only those with the sticky bit. Raises `OSError`.
     """
     shared = folder.stat()
-    is_shared = shared.st_mode & stat.S_ISVTX and shared.st_mode & stat.S_IWOTH
-    return bool(is_shared) and about.st_uid not in (os.geteuid(), shared.st_uid)
+    return bool(shared.st_mode & stat.S_IWOTH) and about.st_uid not in (os.geteuid(), shared.st_uid)
 
 
 def open_regular(path: Path | str, flags: int = os.O_RDONLY, *, folder: int | None = None) -> int:

@@ -22,8 +22,9 @@ def test_links_are_followed_and_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
-def test_a_link_of_another_user_in_a_shared_folder_is_not_followed(tmp_path: Path) -> None:
-    tmp_path.chmod(0o1777)
+@pytest.mark.parametrize("mode", [0o1777, 0o777])
+def test_a_link_of_another_user_in_a_shared_folder_is_not_followed(mode: int, tmp_path: Path) -> None:
+    tmp_path.chmod(mode)
     target, link, ours = tmp_path / "target", tmp_path / "link", tmp_path / "ours"
     target.write_bytes(b"kept")
     link.symlink_to(target)
