@@ -142,6 +142,7 @@ def resumed(options: Options, command: str, fixed: str) -> Session:
     fields = check_queued(options)
     name, mark = options.resume, SWEEP if command == "sweep" else TUNE
     check_given(options, {opt.name for opt in _OPTIONS if mark in opt.marks}, f"--resume {name}: {fixed} cannot change")
+    _check_kind(sessions.find(name, running=False).record.session.spec, command)
     sessions.await_end(name, note)
     sessions.clear_lost(note)
     entry = sessions.find(name, running=False)
@@ -151,11 +152,6 @@ def resumed(options: Options, command: str, fixed: str) -> Session:
         raise GmgError(f"{name} was lost and some of its processes are still running; try again", 1)
     session = entry.record.session
     spec = session.spec
-    kind = "tune" if spec.tune is not None else "sweep" if spec.sweep is not None else "run"
-    if kind != command:
-        again = f"start it again with: gmg-tui {spec.script}"
-        other = f"continue it with: gmg-tui {kind} --resume {name}" if kind != "run" else again
-        raise GmgError(f"{name} is not a session of gmg-tui {command}; {other}")
     changed = [opt.spec_field for opt in RUN if opt.name in options.given and opt.spec_field in fields]
     changes = {field: fields[field] for field in changed}
     if options.given.get("virtual_local_rank") and spec.ddp is not None:
@@ -167,6 +163,15 @@ def resumed(options: Options, command: str, fixed: str) -> Session:
     interpreter.check_python(spec.python)
     check_script(spec.script if spec.module else str(Path(spec.cwd, spec.script)), spec.module)
     return structs.replace(session, spec=spec)
+
+
+def _check_kind(spec: RunSpec, command: str) -> None:
+    """Raises `GmgError` if a session is not one of `command`."""
+    kind = "tune" if spec.tune is not None else "sweep" if spec.sweep is not None else "run"
+    if kind != command:
+        again = f"start it again with: gmg-tui {spec.script}"
+        other = f"continue it with: gmg-tui {kind} --resume {spec.name}" if kind != "run" else again
+        raise GmgError(f"{spec.name} is not a session of gmg-tui {command}; {other}")
 
 
 def check_given(options: Options, allowed: Container[str], why: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from msgspec import structs
 
 from gmg_tui import session as sessions
+from gmg_tui.model import SweepSpec
 from tests.cli.scripted import ScriptedEngine, in_process
 
 pytestmark = pytest.mark.usefixtures("gmg")
@@ -29,18 +31,30 @@ def _move(folder: Path, ended: float | None = None) -> None:
 @pytest.fixture
 def engine() -> ScriptedEngine:
     """A session that has a folder and a record, and whose engine, on another machine, holds no lock that is seen here."""
-    engine = ScriptedEngine(("cpu0", "cpu1"))
+    engine = ScriptedEngine(("cpu0", "cpu1"), sweep=SweepSpec())
     sessions.write_record(sessions.Record(engine.session, engine.briefs))
     (engine.folder / sessions.ENGINE_LOG).touch()
     _move(engine.folder)
     return engine
 
 
-@pytest.mark.parametrize("words", ["attach sim-1", "attach", "stop sim-1", "stop", "sweep --resume sim-1", "rm sim-1"])
+@pytest.mark.parametrize("words", ["attach sim-1", "attach", "stop sim-1", "stop", "rm sim-1"])
 def test_actions_for_another_machine_are_reported_with_its_name(engine: ScriptedEngine, words: str) -> None:
     done = in_process(*words.split())
     assert (done.stdout, done.stderr, done.returncode) == ("", f"gmg-tui: {_RUNS}\n", 1)
     assert sessions.find("sim-1", running=False).away
+
+
+def test_a_sweep_is_not_resumed_while_another_machine_writes_its_record(engine: ScriptedEngine) -> None:
+    writes = threading.Timer(1.0, (engine.folder / sessions.RECORD).touch)
+    writes.start()
+    done = in_process("sweep", "--resume", "sim-1")
+    writes.join()
+    assert (done.stderr, done.returncode) == (f"waiting for the end of sim-1 on node7\ngmg-tui: {_RUNS}\n", 1)
+    refused = in_process("tune", "--resume", "sim-1")
+    assert refused.stderr == (
+        "gmg-tui: sim-1 is not a session of gmg-tui tune; continue it with: gmg-tui sweep --resume sim-1\n"
+    ), "and it does not wait for what it cannot resume"
 
 
 def test_a_remote_session_is_running_until_its_record_has_an_end(engine: ScriptedEngine) -> None:

@@ -179,7 +179,7 @@ def _error(folder: Path, text: str, *words: str, **options: object) -> str:
         ("[grid]\na = [1]\nb = []\n", "sweep.toml: grid.b: expected array of length >= 1"),
         ("[grid]\ngpu = [1]\n", "sweep.toml: {gpu} is filled in by gmg-tui itself; choose another name"),
         ("[defaults]\n'a b' = 1\n", "sweep.toml: a b cannot be a placeholder"),
-        ("[[experiment]]\nname = 'a/b'\n", "sweep.toml: experiment 1: the name a/b has to be"),
+        ("[[experiment]]\nname = 'a/b'\n", "sweep.toml: experiment 1: the name a/b must be"),
         ("ddp = 'two'\n", "sweep.toml: ddp two: give a number, or the placeholder of one"),
         (
             "args = ['{lrr}']\n[grid]\nlr = [1]\n",
