@@ -14,8 +14,21 @@ from gmg_tui.diagnosis.growth import Growth
 from gmg_tui.diagnosis.kinds import KINDS
 from gmg_tui.diagnosis.watch import Watch
 from gmg_tui.engine.attempts.curves import Curves
+from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.machine.cgroup import MemoryRoom
-from gmg_tui.model import GpuHealth, GpuProcess, GpuSample, GpuTrouble, Phase, Progress, Severity, Sign, WorkerState
+from gmg_tui.model import (
+    GpuHealth,
+    GpuProcess,
+    GpuSample,
+    GpuTrouble,
+    Phase,
+    Progress,
+    Severity,
+    Sign,
+    Slot,
+    Worker,
+    WorkerState,
+)
 from gmg_tui.scripts.probe.reports import Metric
 from gmg_tui.scripts.readers.overflows import Overflows
 from tests.workers import changed, diagnosed, texts, worker_of
@@ -107,6 +120,18 @@ def test_work_that_is_complete_must_end() -> None:
     said = changed(_RUNNING, last_line="epoch 10 of 10, loss 0.1")
     assert "done" in _raised(lambda now: Facts(now, said, newest_line="Training complete"), 300)
     assert _raised(lambda now: Facts(now, changed(_RUNNING, last_line="Epoch 1 done, evaluating")), 300) == {}
+
+
+def test_an_alert_that_a_stop_ends_is_no_recovery() -> None:
+    complete, slot = changed(_RUNNING, progress=Progress(100, 100, "iteration")), EngineSlot(Slot("gpu0"), 0, 1)
+
+    def over(worker: Worker, *times: float) -> list[str]:
+        return [alert.kind for now in times for alert in slot.diagnose(worker, now, None)]
+
+    assert over(complete, *map(float, range(70))) == []
+    assert [alert.kind for alert in slot.alerts_of(None)] == ["done"]
+    assert over(changed(complete, state=WorkerState.STOPPING), 70.0) == []
+    assert slot.alerts_of(None) == ()
 
 
 def test_metrics_that_break_are_named_with_their_last_finite_value() -> None:

@@ -133,7 +133,7 @@ class EngineSlot:
         return self._watch.alerts if self._watched[0] is worker else ()
 
     def diagnose(self, view: model.Worker, now: float, worker: Worker | None) -> list[Alert]:
-        """Raises the alerts of a worker, or (None) of the slot, and returns those that are over while it lives.
+        """Raises the alerts of a worker, or (None) of the slot, and returns those that are over while it runs.
 
         `view` is what clients see of it, `now` monotonic seconds.
         """
@@ -156,7 +156,7 @@ class EngineSlot:
         if worker is not None:
             for alert in raised:
                 worker.respond(alert)
-        return over if view.state.live else []
+        return over if view.state.live and view.state is not WorkerState.STOPPING else []
 
     def bare_view(self) -> model.Worker:
         """Returns the little that can be displayed of it if its view has failed."""
