@@ -23,7 +23,7 @@ _SURE = 0.8
 """Similarity to an option of gmg-tui (difflib's ratio) above which a word counts as a misspelling of it."""
 _HELP = ("-h", "--help")
 _TAKES_OPTIONS = ("--resume-args",)
-"""Its value may be an option of the script with the name of one of gmg-tui's."""
+"""Its value may be an option of the script that has the same name as one of gmg-tui's."""
 
 
 class Command(click.Command):

@@ -50,7 +50,7 @@ def report(
         html: The file to write the page to.
         bundle: Write an archive for a bug report to the current folder.
         best: The column to order the jobs by, as in `ordered`.
-        fail_below: Exit with 1 if a later session is slower than the first by more per cent than this, beyond the noise.
+        fail_below: Exit with 1 if a later session is more than this percentage slower than the first, beyond the noise.
 
     Raises:
         GmgError: There is no such session, store or column, or the page cannot be written.

@@ -68,9 +68,8 @@ _NVML_CLOSE_TIMEOUT_S = 4.0
 class Engine:
     """Runs a session on `hardware`.
 
-    `logs` is closed by the caller. If `viewer_comes`, a screen is being opened on the session, and its first frame is
-    drawn before the workers start, or for `_MAX_VIEWER_WAIT_S` at most: a dozen interpreters that start at once would take the
-    cores from it, and the workers have hours.
+    The caller closes `logs`. With `viewer_comes`, a screen is opening on the session: the workers wait for its first frame,
+    for `_MAX_VIEWER_WAIT_S` at most, as a dozen interpreters that start at once would take all cores.
     """
 
     def __init__(self, spec: RunSpec, hardware: Hardware, logs: LogWriter, *, viewer_comes: bool = False) -> None:
@@ -88,7 +87,7 @@ class Engine:
         """Begins to listen, and puts all parts together; `report` gets the progress if it takes long.
 
         Returns:
-            The path of the socket, which may be another than was asked for.
+            The path of the socket, which may differ from the requested one.
 
         Raises:
             OSError: It cannot listen.
@@ -102,7 +101,7 @@ class Engine:
         assert starting is not None
         for number in _END_SIGNALS:  # until all parts are there
             self._loop.add_signal_handler(number, starting.cancel)
-        async with contextlib.AsyncExitStack() as undo:  # where a part fails, agents and socket are not left behind
+        async with contextlib.AsyncExitStack() as undo:  # a failing part leaves no agents and no socket behind
             if self._spec.nodes is not None:
                 from gmg_tui.engine.nodes.fleet import Fleet  # a session on one machine starts faster without
 
@@ -112,7 +111,7 @@ class Engine:
                 self._hardware = self._fleet.hardware
             self._measured = False
             script_commit = await asyncio.wrap_future(commit)
-            # No await from here until all parts are there: a sample that came between would be lost.
+            # No await until all parts exist: a sample that arrives in between would be lost.
             self._sampling = self._sampler()  # first: GPUs are slow to answer, and the first frame needs their metrics
             self._pipes = Pipes(self._logs.is_full)
             self._egl = egl.EglProbe()

@@ -38,7 +38,7 @@ from gmg_tui.session.tried import TriedArguments
 
 _LOG_LINES: Final = 5000
 _LOG_BYTES: Final = 4 << 20
-"""So much of a log's end is read; the pager shows all of it."""
+"""Limit of what is read from the end of a log; the pager shows all of it."""
 _POINTS: Final = 720
 """Points of a chart."""
 _RECENT_S: Final = 300.0
@@ -95,7 +95,7 @@ class EndedSession(Source):
         return Lines(worker.slot, max(0, worker.log_lines - len(lines)), lines)
 
     def _queue(self, first: int, count: int) -> tuple[JobRecord, ...]:
-        """Returns a part of the queue: what ended in order of its end, then the rest in order of the queue."""
+        """Returns a part of the queue: ended jobs in the order in which they ended, then the rest in the queue's order."""
 
         def order(job: JobRecord) -> tuple[bool, float, int]:
             return not job.state.ended, (job.ended or 0.0) if job.state.ended else job.position, job.number
@@ -214,7 +214,7 @@ def _welcome(folder: Path, session: Session, loss: str) -> Welcome:
 
 
 def _samples(session: Session, snapshot: Snapshot, stored: Stored) -> tuple[GpuSample, ...]:
-    """Returns the GPUs while their workers ran: after the end of all workers a snapshot has idle ones."""
+    """Returns the GPUs as they were while their workers ran: a later snapshot shows them idle."""
     samples = {sample.uuid: sample for sample in snapshot.samples}
     metrics, newest = stored.last_metrics(), dict[str, float]()
     for worker in snapshot.workers:

@@ -51,7 +51,7 @@ class _Field(TextArea):
     on_key = keys.act_in_order
 
     def undo(self) -> None:
-        """Undo from the first line, which stays: Textual 8.2.8 fails where the cursor's line goes with a scrollbar."""
+        """Undo from the first line, which stays: Textual 8.2.8 fails if the cursor's line is removed together with a scrollbar."""
         self.move_cursor((0, 0))
         super().undo()
 
@@ -79,7 +79,7 @@ class EditScreen(Dialog[None]):
 
     Args:
         engine: The session's.
-        view: The session as it is shown; what runs there now is what is meant.
+        view: The session as shown; the settings are for what runs there now.
         slots: The slots of the workers to restart. The settings of the first are edited.
         start: The settings to begin with; None for the present ones.
         question: What to ask before the workers on some slots are restarted; empty for nothing.
@@ -248,7 +248,7 @@ def join_env(env: Mapping[str, str]) -> str:
 
 
 def split_env(text: str) -> dict[str, str]:
-    """Returns the environment in `KEY=VALUE` lines; blank lines are skipped, values but `$'…'` literal. Raises `GmgError`."""
+    """Returns the environment in `KEY=VALUE` lines; blank lines are skipped, and values are literal except `$'…'`. Raises `GmgError`."""
     env: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():

@@ -12,15 +12,15 @@ from gmg_tui.model import units
 from gmg_tui.model.tuning import FPS, Answer, Best, MemoryLine, Together, TrialKind, TrialState
 
 _DOUBT = 0.3
-"""Standard errors that a value may lie below the knee."""
+"""Standard errors by which a value may fall short of the knee."""
 _SLOW = 0.05
-"""Slots that differ by more from a usual one are warned of."""
+"""Relative difference from a usual slot above which there is a warning."""
 _NOISY = 0.03
-"""Trials that vary by more are warned of."""
+"""Relative variation between trials above which there is a warning."""
 _AT_THE_END = 1.05
-"""Memory bounds the fastest value where that is not farther from its end."""
+"""Memory bounds the fastest value if the end of memory is at most this many times as large."""
 _SHORT_S = 20.0
-"""Trials that are measured for less are warned of."""
+"""Seconds of measuring below which there is a warning."""
 
 
 def recommended(record: Record) -> int:
@@ -74,7 +74,7 @@ def conclusion(record: Record) -> str:
 def _candidates(record: Record) -> list[Point]:
     """Returns the values that may be the answer: those that were repeated, by their repeats alone; else all.
 
-    A value's first trial is also why it was chosen for repeating, so its luck is in it.
+    The first trial of a value decided that it is repeated, so it is biased by luck.
     """
     return record.points(repeats=True) or record.points(repeats=False)
 
@@ -110,7 +110,7 @@ def _best(record: Record, value: int) -> Best:
 
 
 def _joint_result(record: Record, value: int) -> Together | None:
-    """Returns what all slots reach at once; measured after the value was chosen, so that luck has no part in it."""
+    """Returns what all slots reach at once; measured after the value was chosen, so it is not biased by luck."""
     measured = record.measured(TrialKind.TOGETHER)
     rates = {trial.slot: trial.rate for trial in measured if trial.value == value and trial.rate is not None}
     if not rates:
