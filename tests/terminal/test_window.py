@@ -42,7 +42,8 @@ def _stripped(screen: str) -> list[str]:
 
 def test_a_window_that_was_resized_and_back_is_redrawn() -> None:
     with Terminal(columns=80, rows=24, command=PROGRAM) as terminal:
-        before = terminal.until("gpu0 log", "q Quit", " 0 lines")
+        _until_as_fresh(terminal.text, *SMALL)
+        before = terminal.text()
         process = psutil.Process(terminal.pid)
         process.suspend()  # it hears of both changes at once
         terminal.resize(40, 10)
@@ -63,7 +64,8 @@ def test_an_exported_size_does_not_freeze_the_screen() -> None:
 
 def test_a_process_stopped_from_outside_resumes_with_one_key_reader() -> None:
     with Terminal(columns=80, rows=24, command=PROGRAM) as terminal:
-        before = terminal.until("gpu0 log", "q Quit", " 0 lines")
+        _until_as_fresh(terminal.text, *SMALL)
+        before = terminal.text()
         assert not _cooked(terminal)
         process = psutil.Process(terminal.pid)
         threads = process.num_threads()
