@@ -288,8 +288,10 @@ class Engine:
         supervisor, server = self._supervisor, self._server
         while True:
             await any_of(supervisor.all_ended, supervisor.overdue)
-            if self.shutdown_requested.is_set() or not supervisor.all_ended.is_set():
+            if self.shutdown_requested.is_set() or supervisor.overdue.is_set():
                 return
+            if not supervisor.all_ended.is_set():
+                continue  # a restart came in the very moment of the end
             grace_s = _NEXT_CLIENT_WAIT_S if server.visited.is_set() else _FIRST_CLIENT_WAIT_S
             await any_of(self.shutdown_requested, server.busy, timeout_s=grace_s)
             if not self.shutdown_requested.is_set() and server.busy.is_set():

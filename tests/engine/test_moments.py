@@ -9,18 +9,21 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import psutil
 import pytest
 
 from gmg_tui.engine.attempts.process import KILL, Process
+from gmg_tui.engine.main import Engine
 from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.machine import process_tree
 from gmg_tui.machine.process_tree import Scans
 from gmg_tui.model import AlertAction, RestartMode, Snapshot, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.protocol import Action, Seen
-from tests.patience import eventually
+from tests.patience import LONG_S, eventually
 
 from .harness import Running, program, running, spec_for, sweep_for
 
@@ -81,6 +84,34 @@ async def test_a_restart_at_the_end_of_a_process_does_not_signal_the_next_attemp
             await run.client.act(Action.RESTART, "cpu0")
             await run.until_attempt("cpu0", number + 1)
     assert states == [FINISHED] * 6
+
+
+async def test_a_restart_in_the_moment_of_the_last_end_does_not_end_the_session() -> None:
+    names = ("all_ended", "overdue", "visited", "busy", "idle")
+    events = SimpleNamespace(**{name: asyncio.Event() for name in names})
+    engine = SimpleNamespace(_supervisor=events, _server=events, shutdown_requested=asyncio.Event())
+    events.visited.set()
+    events.busy.set()
+    done = asyncio.create_task(Engine._done(cast("Engine", engine)))
+    await _loop_turns()
+    events.all_ended.set()
+    await asyncio.sleep(0)
+    events.all_ended.clear()
+    await _loop_turns()
+    assert not done.done()
+    events.all_ended.set()
+    await _loop_turns()
+    assert not done.done(), "a client is there"
+    events.busy.clear()
+    events.idle.set()
+    async with asyncio.timeout(LONG_S):
+        await done
+
+
+async def _loop_turns() -> None:
+    """Let other tasks go as far as they can."""
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 @pytest.mark.slow
