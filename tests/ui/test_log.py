@@ -151,6 +151,19 @@ async def test_the_current_match_is_highlighted_differently() -> None:
         assert _styles(app, "needle") == [styles[0], styles[2], styles[1]]
 
 
+async def test_a_match_that_is_found_while_the_log_is_hidden_is_shown_with_it() -> None:
+    app = _app_of(*(f"step {i}: " + "x" * 100 for i in range(200)))
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "200 lines")
+        log = app.main.log_view
+        log.display = False
+        await play.until(pilot, lambda: not log.size)
+        log.search("step 77: ")
+        await play.until(pilot, lambda: log.match is not None)
+        log.display = True
+        await play.sees(pilot, "step 76: ", "step 77: ", "step 78: ", "match 1 of 1", "120 lines below")
+
+
 async def test_the_search_field_opens_only_once_and_an_immediate_enter_keeps_its_text() -> None:
     app = play.busy()
     async with app.run_test(size=SMALL) as pilot:

@@ -52,6 +52,8 @@ class LogView(Rows):
         self.found: Search | None = None
         self._top_position, self._top_part = 0, 0
         """The position of the first visible row, and the index of its first visible piece."""
+        self._wanted: int | None = None
+        """The position to scroll to once the view has a size again."""
         self._loading: Callable[[], Awaitable[object]] | None = None
         self._pages_left = _UNASKED_PAGES
         self._continued: list[bool] = []
@@ -61,7 +63,8 @@ class LogView(Rows):
         """Shows another log."""
         self.workers.cancel_group(self, "search")
         self.source = source
-        self._top_position, self._top_part, self.found, self.match, self._loading = 0, 0, None, None, None
+        self._top_position, self._top_part, self._wanted = 0, 0, None
+        self.found, self.match, self._loading = None, None, None
         self._pages_left = _UNASKED_PAGES
         self.update_rows()
 
@@ -84,6 +87,9 @@ class LogView(Rows):
 
     def make_rows(self, width: int, height: int) -> list[Row]:
         """Returns the visible lines."""
+        if self._wanted is not None and self.source.rows:
+            self._show(self._wanted)
+            self.post_message(self.Changed())
         rows, match = self.source.rows, self._match_index
         if not rows:
             return [Row(width).add(f" {self.empty}", "dim")]
@@ -203,7 +209,7 @@ class LogView(Rows):
         if not self.source.following:
             self.source.follow()
             self._pages_left = _UNASKED_PAGES
-        self.match = None
+        self.match = self._wanted = None
         self.update_rows()
 
     def pause(self) -> None:
@@ -297,6 +303,9 @@ class LogView(Rows):
 
     def _show(self, position: int) -> None:
         """Scrolls to the first match in the row with a position, or else to the row, unless it is visible."""
+        self._wanted = None if self.size else position  # without a size, nobody knows how the rows are wrapped
+        if self._wanted is not None:
+            return
         row = self.source.rows[index := index_of(self.source.rows, position)]
         place = Place(index, part_of(row, self.size.width, self.sought.marks(row)))
         if not self._top <= place < self._moved(self._top, self._page):
