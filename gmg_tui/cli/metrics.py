@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -17,7 +18,7 @@ from prometheus_client.exposition import choose_encoder
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note
 from gmg_tui.machine.blocking_calls import in_daemon_thread
-from gmg_tui.machine.files import write_atomic
+from gmg_tui.machine.files import remove_written, write_atomic
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results.prometheus import SessionsCollector
 
@@ -130,19 +131,22 @@ def _serve(host: str, port: int, registry: CollectorRegistry) -> None:
 
 
 def _write(path: Path, registry: CollectorRegistry) -> None:
-    """Write the file until SIGTERM or SIGHUP, and remove it then: its metrics would otherwise pass for current ones."""
+    """Write the file until SIGTERM or SIGHUP, and remove it then: its metrics would otherwise pass for current ones.
+
+    A file that somebody else has put there stays.
+    """
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: ended.set())
     note(f"gmg-tui: metrics in {path}, every {_EVERY_S:.0f} s")
-    written = False
+    written = None
     try:
         while not ended.is_set():
-            write_atomic(path, generate_latest(registry), mode=0o644)
-            written = True
+            written = write_atomic(path, generate_latest(registry), mode=0o644)
             ended.wait(_EVERY_S)
     except OSError as error:
         raise GmgError(f"--textfile {path}: cannot be written: {error.strerror}", 1) from error
     finally:
-        if written:
-            path.unlink(missing_ok=True)
+        if written is not None:
+            with suppress(OSError):  # the folder or the file became another's
+                remove_written(path, written)

@@ -65,7 +65,7 @@ async def facts_of(slot: EngineSlot, group: Iterable[EngineSlot], owners: dict[i
             )
             known = _on_nodes(known, slot, load)
         case RemoteAttempt() as attempt if view.state.live:
-            known = structs.replace(await attempt.speed(), slot=slot.slot.name)
+            known = await attempt.speed()
     gpu = slot.slot.gpu.name if slot.slot.gpu is not None else None
     tuned = await in_daemon_thread(_tuned_envs, program_of(spec), gpu) if view.state.live else None
     return structs.replace(known, tuned_envs=tuned, waits_for=_rank_behind(slot, group, known, now))

@@ -12,6 +12,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -28,12 +29,15 @@ MAX_LINKS = 40
 _PRIVATE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
-def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600) -> None:
+def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600) -> os.stat_result:
     """Writes `data`, or its parts, to `path` atomically, replacing the file that is there.
 
     Links are followed, except other users' links in a folder that all can write to.
 
     The data reaches the disk before the name, so that a power cut leaves the old file or the complete one.
+
+    Returns:
+        The file's status, for `remove_written`.
 
     Raises:
         OSError: The folder is missing, full or not writable, or `path` is not a regular file; nothing is left behind.
@@ -48,10 +52,21 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600
             file.flush()
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
+            written = os.fstat(file.fileno())
         Path(temporary).replace(path)
+        return written
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def remove_written(path: Path, written: os.stat_result) -> None:
+    """Removes the file that `write_atomic` has written to `path`, if nobody has replaced or changed it. Raises `OSError`."""
+    with suppress(FileNotFoundError):
+        path = _followed(path)
+        about = path.lstat()
+        if (about.st_dev, about.st_ino, about.st_mtime_ns) == (written.st_dev, written.st_ino, written.st_mtime_ns):
+            path.unlink()
 
 
 def _followed(path: Path) -> Path:

@@ -46,7 +46,7 @@ class Curve(Struct, frozen=True, omit_defaults=True):
     steps: tuple[int | None, ...]
     """The script's step of each point, such as its iteration; None if it names none."""
     values: tuple[float | None, ...]
-    """JSON, which has no NaN, has null for it and for infinity."""
+    """JSON, which has no NaN, has null for it and for infinity, but the store has what was reported."""
     count: int = 0
     """Count of the values that the script has reported."""
     lowest: Point | None = None

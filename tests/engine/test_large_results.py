@@ -104,6 +104,13 @@ def test_a_line_without_an_object_is_reported() -> None:
     assert (reported.trouble or "").startswith("a gmg:result line is no JSON object: ")
 
 
+def test_a_value_out_of_range_leaves_the_others_of_its_line() -> None:
+    reported = Reported()
+    line = b'gmg:result {"a": 1.5, "big": 1e400, "of": [{"x": -1e999}], "digits": %s, "b": nan}\n' % (b"9" * 5000)
+    assert reported.read(line).keys() == reported.values.keys() == {"a", "b"}
+    assert reported.trouble == "gmg:result: 'digits' is ignored: its number is out of range"
+
+
 def test_source_in_a_traceback_is_no_result() -> None:
     reported = Reported()
     reported.read(b"    print(\"gmg:result \" + json.dumps(result))\n    print(f'gmg:result {json.dumps(result)}')\n")

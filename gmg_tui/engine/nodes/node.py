@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 from msgspec import structs
@@ -17,6 +16,7 @@ from msgspec import structs
 from gmg_tui.engine import clock
 from gmg_tui.engine.launchers.launcher import MAX_TROUBLE_BYTES, Connection, Launcher
 from gmg_tui.engine.nodes.logs import LogCopies
+from gmg_tui.engine.nodes.received import MAX_BYTES, received
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.engine.nodes.states import Report
 from gmg_tui.model import NodeView, RunSpec, Session, Slot, Snapshot, units
@@ -25,7 +25,6 @@ from gmg_tui.scripts.torchrun import LOOPBACK
 from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Bye, Lines, Update
 
-_T = TypeVar("_T", bound=msgspec.Struct)
 _log = logging.getLogger(__name__)
 
 _START_TIMEOUT_S = 75.0
@@ -41,8 +40,10 @@ _TAIL_LINES = 1000
 """Lines of a worker to send when it is first followed."""
 _SLOT = re.compile(r"[a-z]{3}\d{1,4}[a-z0-9.-]{0,20}")
 MAX_SLOTS = 4096
-MAX_BYTES, MAX_SLOT_BYTES, MAX_REPORT_BYTES = 4 << 20, 2 << 20, 256 << 20
-"""Limits a message of an agent: for itself, and for each of its slots, with a result of up to 1 MiB; and in all."""
+MAX_SLOT_BYTES, MAX_REPORT_BYTES = 2 << 20, 256 << 20
+"""Limits a message of an agent: for each of its slots, with a result of up to 1 MiB; and in all."""
+MAX_LINES = 1 << 50
+"""Limits the number of a line, over all attempts."""
 MAX_SHOWN_BYTES = 256 << 10
 """Limits the part of an attempt that is sent to clients: they reject a snapshot over `MAX_MESSAGE_BYTES`."""
 
@@ -163,7 +164,7 @@ class Node:
 
     def _begin(self, client: EngineClient) -> None:
         """Starts using a connected agent. Raises `GmgError` if it cannot be used."""
-        session, before = _plain(client.welcome.session, MAX_BYTES), self.session
+        session, before = received(client.welcome.session, MAX_BYTES), self.session
         names = {slot.name.rpartition("/")[2] for slot in session.slots}
         if not 0 < len(names) == len(session.slots) <= MAX_SLOTS or not all(map(_SLOT.fullmatch, names)):
             raise GmgError("it reports slots that gmg-tui does not know", 1)
@@ -171,7 +172,7 @@ class Node:
         if self.expected is not None and kinds(session.slots) != self.expected:
             self.gone = "it has other slots than the first node, and can only join with the same"
             raise GmgError(self.gone, 1)
-        self.session, self.snapshot, self._client = session, _plain(client.welcome.snapshot, MAX_BYTES), client
+        self.session, self.snapshot, self._client = session, received(client.welcome.snapshot, MAX_BYTES), client
         self._keeps_logs = session.spec.agent is not None and not session.spec.agent.logs
         self._trouble = self.lost_since = None
         self._received_at = time.monotonic()
@@ -198,8 +199,8 @@ class Node:
                 self._received_at = time.monotonic()
                 match event:
                     case Update(snapshot=snapshot):
-                        self.snapshot = _plain(snapshot, MAX_BYTES)
-                    case Lines(slot=slot) if slot.startswith(f"{self.name}/"):
+                        self.snapshot = received(snapshot, MAX_BYTES)
+                    case Lines(slot=slot, first=first) if slot.startswith(f"{self.name}/") and 0 <= first < MAX_LINES:
                         self._lines(event)
                     case Bye(reason=reason):
                         return reason
@@ -222,9 +223,10 @@ class Node:
             attempt = self.attempts.get(each.view.slot)
             if attempt is None:
                 continue
-            shown = _plain(structs.replace(each, result={}, curves={}), MAX_SHOWN_BYTES)
+            shown = received(structs.replace(each, result={}, curves={}), MAX_SHOWN_BYTES)
+            curves = {name: received(curve) for name, curve in each.curves.items()}
             try:
-                attempt.apply_report(structs.replace(shown, result=each.result, curves=each.curves))
+                attempt.apply_report(structs.replace(shown, result=each.result, curves=curves))
             except Exception:  # an internal error in one attempt must not take down the node
                 _log.exception("%s: a report cannot be taken", each.view.slot)
             if self._keeps_logs:
@@ -374,20 +376,6 @@ class Node:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-def _plain(message: _T, most_bytes: int) -> _T:
-    """Returns what an agent has reported, with None for NaN and infinity, as in the session's files.
-
-    Raises `GmgError`, which ends the connection, if that is not possible, or more than clients can be sent.
-    """
-    data = msgspec.json.encode(message)
-    if len(data) > most_bytes:
-        raise GmgError(f"its agent reports too much: {len(data):,} bytes", 1)
-    try:
-        return msgspec.json.decode(data, type=type(message))
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise GmgError(f"its agent's report cannot be read: {error}", 1) from None
 
 
 def kinds(slots: Sequence[Slot]) -> list[tuple[str, str | None]]:

@@ -7,7 +7,7 @@ import signal
 import time
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import structs
 
@@ -16,6 +16,7 @@ from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.attempt import Life, Order, Outcome, RankActivity, Stop, StopCause
 from gmg_tui.engine.attempts.failure import of_preparation
+from gmg_tui.engine.nodes.received import received
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport
 from gmg_tui.model import NO_ATTEMPT, Curve, Details, Fps, HotSpot, Phase, Sign, SpeedFacts, Stacks, WorkerState
 from gmg_tui.model.errors import GmgError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from gmg_tui.engine.workers.worker import Worker
 
 _keys = count(1)
+_Answer = TypeVar("_Answer", Details, SpeedFacts, Stacks)
 
 
 class RemoteAttempt:
@@ -148,6 +150,7 @@ class RemoteAttempt:
             return
         if report.activity is not None:
             report = structs.replace(report, activity=report.activity.shifted(now))
+        report = structs.replace(report, view=self._within_gpu(report.view))
         self._report, self._away, self.unready = report, False, report.unready
         self._curves = report.curves or self._curves
         view, newest = report.view, report.view.newest
@@ -167,6 +170,13 @@ class RemoteAttempt:
         self._worker.idle(stuck.text if stuck is not None else None)
         if before != self._displayed():
             self._worker.changed()
+
+    def _within_gpu(self, view: model.Worker) -> model.Worker:
+        """Returns the worker without a peak of memory that its GPU does not have."""
+        peak_mib, gpu = view.newest.memory_peak_mib, self.order.slot.gpu
+        if peak_mib is None or gpu is None or peak_mib <= (gpu.memory_total_mib or peak_mib):
+            return view
+        return structs.replace(view, newest=structs.replace(view.newest, memory_peak_mib=None))
 
     def _displayed(self) -> tuple[object, ...]:
         return self.state, self.phase, self.life
@@ -261,7 +271,7 @@ class RemoteAttempt:
 
     async def details(self) -> Details:
         """Returns its command line and environment, from the agent. Raises `GmgError`."""
-        return await self._node.client.details(self.order.slot.name)
+        return self._own(await self._node.client.details(self.order.slot.name))
 
     def known_curves(self) -> dict[str, Curve]:
         """Returns its metrics over time as last reported."""
@@ -269,16 +279,23 @@ class RemoteAttempt:
 
     async def curves(self, name: str, count: int) -> dict[str, Curve]:
         """Returns its metrics over time, from the agent. Raises `GmgError`."""
-        return await self._node.client.curves(self.order.slot.name, name, count)
+        curves = await self._node.client.curves(self.order.slot.name, name, count)
+        return {name: received(curve) for name, curve in curves.items()}
 
     async def speed(self) -> SpeedFacts:
         """Returns the facts about its speed, from the agent. Raises `GmgError`."""
-        return await self._node.client.speed(self.order.slot.name)
+        return self._own(await self._node.client.speed(self.order.slot.name))
 
     async def hot_spot(self) -> HotSpot | None:
         """Returns where its script spends its time, from the agent. Raises `GmgError`."""
-        return await self._node.client.hot_spot(self.order.slot.name)
+        found = await self._node.client.hot_spot(self.order.slot.name)
+        return None if found is None else received(found)
 
     async def stacks(self) -> Stacks:
         """Returns the Python stacks of its first process, from the agent. Raises `GmgError`."""
-        return (await self._node.client.stacks(self.order.slot.name))[0]
+        found = await self._node.client.stacks(self.order.slot.name)
+        return self._own(found[0] if found else Stacks("", error="its agent has none"))
+
+    def _own(self, answer: _Answer) -> _Answer:
+        """Returns an agent's answer as one about this slot, whatever slot it names. Raises `GmgError`."""
+        return structs.replace(received(answer), slot=self.order.slot.name)

@@ -12,6 +12,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -176,11 +177,17 @@ class ReportedLines(LineReader):
         """Yields the figures of those lines."""
         for text, meant in marked(block, MARK):
             try:
-                numbers = msgspec.convert(json_object(strip_ansi(text[:_MAX_REPORT_BYTES]).strip()), dict[str, float])
+                found = json_object(strip_ansi(text[:_MAX_REPORT_BYTES]).strip())
+                refused = [name for name, value in found.items() if isinstance(value, Decimal)]
+                numbers = msgspec.convert(
+                    {name: found[name] for name in found if name not in refused}, dict[str, float]
+                )
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 if meant:
                     self._error = f"a gmg:fps line is no JSON object of numbers: {str(error)[:120]}"
                 continue
+            if refused and meant:
+                self._error = f"gmg:fps: {refused[0][:40]!r} is ignored: its number is out of range"
             yield figures(numbers, {name: value for name, value in numbers.items() if name not in NAMES})
 
     @property

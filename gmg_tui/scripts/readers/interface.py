@@ -8,6 +8,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -17,11 +18,13 @@ from gmg_tui.model import Phase, Sign
 _NUMBER = re.compile(
     r"[+-]?(?:(?:\d{1,3}(?:,\d{3}){1,12}|\d[\d_]{0,40})(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][+-]?\d{1,3})?"
 )
+"""A comma separates thousands: what `5,7` means is unknown."""
 _NOT_FINITE = re.compile(r"([+-]?(?:nan|inf(?:inity)?))(?:\.0*)?", re.IGNORECASE)
 """As Python prints it; Lightning's bars write `nan.0`."""
 _JSON_CONSTANT = re.compile(rb"([\[{:,]\s{0,20}[+-]?)(nan|inf(?:inity)?)\b", re.IGNORECASE)
 """A number in JSON that is not finite, as `json.dumps` or an f-string of Python writes it."""
-"""A comma separates thousands: what `5,7` means is unknown."""
+_MAX_DIGITS = 1000
+"""Longer integers are out of range: Python takes quadratic time for them, and refuses them beyond 4,300."""
 _SCALES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 
 
@@ -111,16 +114,27 @@ def marked(block: bytes, mark: bytes) -> Iterator[tuple[bytes, bool]]:
 def json_object(text: bytes) -> dict[str, Any]:
     """Returns a JSON object, also one with NaN and infinities, which JSON has none of.
 
+    Numbers that no float and no integer of 64 bits can hold are `Decimal`.
+
     Raises:
         msgspec.MsgspecError, ValueError or RecursionError: It is none.
     """
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.DecodeError:
-        if _JSON_CONSTANT.search(text) is None:
+    except msgspec.DecodeError as error:
+        if _JSON_CONSTANT.search(text) is None and not isinstance(error, msgspec.ValidationError):
             raise
     names = {b"n": b"NaN", b"i": b"Infinity"}
     plain = _JSON_CONSTANT.sub(lambda match: match[1].replace(b"+", b"") + names[match[2][:1].lower()], text)
-    values = msgspec.convert(json.loads(plain), dict[str, Any])
+    values = msgspec.convert(json.loads(plain, parse_float=_float, parse_int=_integer), dict[str, Any])
     msgspec.json.encode(values)  # raises for text that is no Unicode, which `json` takes
     return values
+
+
+def _float(digits: str) -> float | Decimal:
+    value = float(digits)
+    return value if math.isfinite(value) else Decimal(digits)
+
+
+def _integer(digits: str) -> int | Decimal:
+    return int(digits) if len(digits) <= _MAX_DIGITS else Decimal(digits)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -24,13 +25,18 @@ _NO_OBJECT = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 def _encodable(value: Any, levels: int) -> Any:
-    """The value, with integers beyond 64 bits replaced by their digits: as floats they would be other numbers."""
+    """Returns the value, with digits for integers beyond 64 bits: as floats they would be other numbers.
+
+    Raises `ValueError` if it is nested too deeply, or has a number that is out of range.
+    """
     if levels < 0:
         raise ValueError(f"it is nested more than {_MAX_LEVELS} levels deep")
     if isinstance(value, dict):
         return {name: _encodable(each, levels - 1) for name, each in value.items()}
     if isinstance(value, list):
         return [_encodable(each, levels - 1) for each in value]
+    if isinstance(value, Decimal):
+        raise ValueError("its number is out of range")
     return str(value) if isinstance(value, int) and value not in _INTEGERS else value
 
 
@@ -59,13 +65,22 @@ class Reported:
         numbers: dict[str, float] = {}
         for text, meant in marked(block, MARK):
             try:
-                values = _encodable(json_object(text), _MAX_LEVELS)
-                numbers |= self.add(values)
-                self.explicit |= values.keys() & self.values.keys()
+                found = json_object(text)
             except _NO_OBJECT as error:
                 if meant:
                     self._ignore(f"a gmg:result line is no JSON object: {error}")
+                continue
+            values = {name: value for name, each in found.items() for value in self._kept(name, each)}
+            numbers |= self.add(values)
+            self.explicit |= values.keys() & self.values.keys()
         return numbers
+
+    def _kept(self, name: str, value: Any) -> Iterator[Any]:
+        """Yields the value as it is kept; nothing if it cannot be."""
+        try:
+            yield _encodable(value, _MAX_LEVELS)
+        except ValueError as error:
+            self._ignore(f"gmg:result: {name[:40]!r} is ignored: {error}")
 
     def add(self, values: Mapping[str, Any]) -> dict[str, float]:
         """Takes results by name, and returns the numbers that are kept."""

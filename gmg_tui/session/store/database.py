@@ -125,7 +125,7 @@ _PUT_METRICS = f"INSERT INTO metrics ({_FIELDS}) VALUES ({', '.join('?' for _ in
 
 
 NAN = "gmg:"
-"""Before NaN and infinities in stored results."""
+"""Before NaN and infinities in stored results and metrics."""
 _NANS = {f"{NAN}{value}" for value in ("nan", "inf", "-inf")}
 
 
@@ -148,16 +148,16 @@ def write(db: sqlite3.Connection, records: Iterable[Record]) -> None:
 
 
 def _without_nan(value: Any) -> Any:
-    """Returns a result as JSON can hold it: NaN and infinities as texts, which `with_nan` reads."""
+    """Returns a record as JSON can hold it: NaN and infinities as texts, which `with_nan` reads."""
     if isinstance(value, dict):
         return {name: _without_nan(each) for name, each in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_without_nan(each) for each in value]
     return f"{NAN}{value}" if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def with_nan(value: Any) -> Any:
-    """Returns a result as it was before it was stored."""
+    """Returns a record as it was before it was stored."""
     if isinstance(value, dict):
         return {name: with_nan(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -175,7 +175,12 @@ def _statement(record: Record) -> tuple[str, tuple[Any, ...]]:
         case JobAttempt():
             return _PUT_ATTEMPT, (*record.key, encode(record))
         case AttemptCurves():
-            return _PUT_CURVES, (*record.key, encode(record))
+            kept: Any = record
+            if any(
+                value is not None and not math.isfinite(value) for of in record.curves.values() for value in of.values
+            ):
+                kept = _without_nan(msgspec.to_builtins(record))
+            return _PUT_CURVES, (*record.key, encode(kept))
     return _PUT_METRICS, record
 
 

@@ -157,7 +157,7 @@ class Stored:
         if not database.has_curves(self._db):
             return []
         rows = self._db.execute("SELECT record FROM curves WHERE job = ? ORDER BY number, rank", (job,))
-        return [msgspec.json.decode(record, type=AttemptCurves) for (record,) in rows]
+        return [_curves(record) for (record,) in rows]
 
     def best(self) -> dict[int, dict[str, Point]]:
         """Returns the best value of each metric over the attempts of each job that has any."""
@@ -213,6 +213,12 @@ class Stored:
         decoder = msgspec.json.Decoder(JobAttempt)
         rows = self._db.execute(f"SELECT record FROM attempts {which}", parameters)  # noqa: S608 - a text of this class
         return [decoder.decode(record) for (record,) in rows]
+
+
+def _curves(record: str) -> AttemptCurves:
+    if database.NAN not in record:  # which is faster
+        return msgspec.json.decode(record, type=AttemptCurves)
+    return msgspec.convert(database.with_nan(msgspec.json.decode(record)), AttemptCurves)
 
 
 def _series(slot: str, rows: Sequence[tuple[Any, ...]]) -> Series:

@@ -16,34 +16,47 @@ from msgspec import structs
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport, Report
 from gmg_tui.model import (
     NO_ATTEMPT,
+    Alert,
+    Checkpoint,
     Curve,
     Fps,
     GpuSample,
+    HotSpot,
     Point,
     Progress,
     RunSpec,
     Session,
+    Severity,
     Slot,
     Snapshot,
+    SpeedFacts,
     Worker,
     WorkerState,
 )
 from gmg_tui.session import AGENT_MARK, protocol
 from gmg_tui.session.protocol import (
     Answer,
+    Ask,
+    Command,
     End,
+    FindHotSpot,
     Lines,
     Message,
     Numbered,
+    Question,
+    ReadStacks,
     Request,
     SetSlot,
     SlotReports,
+    Topic,
     Update,
     Welcome,
 )
 
 kind, host, command = sys.argv[1], sys.argv[-2], sys.argv[-1]
 assigned: dict[str, Assignment] = {}
+FAR = 253_402_000_000.0
+"""In the year 9999."""
 lock, requested_end = threading.Lock(), threading.Event()
 
 
@@ -60,6 +73,19 @@ def requests() -> Iterator[Request]:
         yield msgspec.msgpack.decode(sys.stdin.buffer.read(int.from_bytes(head, "big")), type=Request)
 
 
+def answer(question: Command | Question) -> object:
+    """Answer for another slot, with what cannot be."""
+    if isinstance(question, ReadStacks):
+        return []
+    if isinstance(question, FindHotSpot):
+        return HotSpot("f", "sim.py", 1, 1e300, 1, math.inf)
+    if isinstance(question, Ask) and question.topic is Topic.SPEED:
+        return SpeedFacts("good/cpu0", WorkerState.RUNNING, gpu_util_pct=1e300, n_envs=-5, power_w=math.nan)
+    if isinstance(question, Ask) and question.topic is Topic.CURVES:
+        return {"progress": Curve((FAR,), (-1,), (-2.5,), 1, Point(FAR, 1, -2.5))}
+    return None
+
+
 def listen() -> None:
     """Agree to everything."""
     for request in requests():
@@ -70,7 +96,7 @@ def listen() -> None:
                     assigned[question.slot] = assignment
             elif isinstance(question, End):
                 requested_end.set()
-            send(Answer(request.id))
+            send(Answer(request.id, value=answer(question) if kind == "absurd" else None))
     os._exit(0)
 
 
@@ -86,8 +112,16 @@ def report() -> None:
         views = {
             slot: structs.replace(view, newest=structs.replace(began, started=1e300)) for slot, view in views.items()
         }
-    if kind == "infinite":  # as JSON, it would leave no record that can be read
+    if kind == "infinite":
+        began = structs.replace(began, checkpoints=(Checkpoint("/x", 1.0, env_steps=2**63),))
+    if kind == "absurd":
+        alerts = tuple(Alert(name, Severity.ERROR, name, FAR) for name in ("nan", "no such kind"))
+        fps = Fps(1e300, 1e300, 1e300, 1, -1.0, env_steps=math.inf)
+        began = structs.replace(
+            began, fps=fps, n_envs=-5, alerts=alerts, started=FAR, energy_j=1e300, metrics={"x": -1e300}
+        )
         began = structs.replace(began, progress=Progress(1.0, math.inf, "step"))
+        views = {slot: structs.replace(view, alerts=alerts, newest=began) for slot, view in views.items()}
     if kind == "counted":
         began = structs.replace(began, fps=Fps(1.0, 1.0, 1.0, 1, counted="printed"))
     if kind in {"counted", "infinite"}:
@@ -129,7 +163,7 @@ def main() -> None:
         send(Update(Snapshot(time.time(), 0.0, (), samples=(GpuSample("GPU-of-another"),))))
         report()
         for slot in ("good/cpu0", "evil/cpu0"):
-            send(Lines(slot, 0, (f"a lie on {slot}",)))
+            send(Lines(slot, 2**64 - 1 if kind == "absurd" else 0, (f"a lie on {slot}",)))
         time.sleep(0.2)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from gmg_tui.model import NodesSpec, WorkerState
+from gmg_tui.model.errors import GmgError
 from gmg_tui.session.protocol import Action
 from tests.engine.harness import running, spec_for
 from tests.engine.nodes.fleets import ENDLESS
@@ -48,6 +50,26 @@ async def test_what_no_agent_sends_ends_its_connection(kind: str) -> None:
     async with running(spec_for(*ENDLESS, nodes=_NODES)) as run:
         await run.until(lambda snapshot: trouble in str(snapshot.nodes))
         await run.until_state("good/cpu0", WorkerState.RUNNING)
+
+
+@pytest.mark.parametrize("kind", ["absurd"], indirect=True)
+async def test_what_cannot_be_is_neither_shown_nor_added_up_nor_acted_on(kind: str) -> None:
+    async with running(spec_for(*ENDLESS, nodes=_NODES)) as run:
+        await run.until(lambda _: run.worker("evil/cpu0").alerts)
+        worker = run.worker("evil/cpu0")
+        shown = worker.newest
+        assert shown.fps is not None
+        assert (shown.fps.last, shown.fps.mean, shown.fps.max, shown.fps.settled) == (None,) * 4
+        assert (shown.n_envs, shown.energy_j, shown.progress, shown.metrics) == (None, None, None, {"x": -1e300})
+        assert max(shown.started, shown.alerts[0].since) <= time.time()
+        assert [alert.kind for alert in (*worker.alerts, *shown.alerts)] == ["nan", "nan"]
+        speed = await run.client.speed("evil/cpu0")
+        assert (speed.slot, speed.gpu_util_pct, speed.n_envs, speed.power_w) == ("evil/cpu0", None, None, None)
+        (curve,) = (await run.client.curves("evil/cpu0")).values()
+        assert (curve.times[0] <= time.time(), curve.steps, curve.values) == (True, (None,), (-2.5,))
+        assert (await run.client.stacks("evil/cpu0"))[0].error == "its agent has none"
+        with pytest.raises(GmgError, match="cannot be read"):
+            await run.client.hot_spot("evil/cpu0")
 
 
 @pytest.mark.parametrize("kind", ["endless"], indirect=True)

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from gmg_tui.results import prometheus as collector
 from gmg_tui.results.prometheus import SessionsCollector
 from tests.cli.scripted import ScriptedEngine, in_process
-from tests.patience import LONG_S, eventually
+from tests.patience import LONG_S, eventually, wait_until
 from tests.results.metrics.served import fetch, metrics, promtool, value
 from tests.results.web.served import unfinished
 
@@ -43,6 +43,21 @@ def test_what_is_no_regular_file_is_neither_written_nor_removed(tmp_path: Path) 
     os.mkfifo(fifo := tmp_path / "gmg.prom")
     done = in_process("metrics", "--textfile", str(fifo))
     assert (done.returncode, fifo.is_fifo()) == (1, True), done.stderr
+
+
+@pytest.mark.process
+def test_a_file_that_has_replaced_the_text_file_stays(tmp_path: Path) -> None:
+    (folder := tmp_path / "metrics").mkdir()
+    file, target = folder / "gmg.prom", folder / "target.prom"
+    file.symlink_to(target)
+    with metrics("--textfile", str(file)):
+        wait_until(target.exists)
+    assert (target.exists(), file.is_symlink()) == (False, True), "its own file behind a link is removed"
+    with metrics("--textfile", str(file)):
+        wait_until(target.exists)
+        target.unlink()
+        target.write_text("another's")
+    assert target.read_text() == "another's"
 
 
 def test_a_port_in_use_is_reported_in_one_line() -> None:

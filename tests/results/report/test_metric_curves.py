@@ -29,6 +29,7 @@ async def test_metrics_over_time_as_csv_and_as_charts(tmp_path: Path) -> None:
     first = AttemptCurves(1, 1, 0, "cpu0", {"Train/mean_reward": curve([0, 10, 20], [0.0, 1.5, math.nan])})
     again = AttemptCurves(1, 2, 0, "cpu0", {"Train/mean_reward": curve([10, 30], [1.25, 1 / 3])})
     other = AttemptCurves(2, 1, 0, "cpu1", {stored.HOSTILE: curve([None, None], [1.0, 2.0]), "once": curve([7], [3.0])})
+    again.curves["gap"] = curve([1, 2, 3], [0.0, -math.inf, math.inf])
     other.curves["Train/mean_reward"] = curve([7], [3.0])
     await stored.session("sim", stored.jobs(2), rows=(first, again, other))
     rows = list(csv.DictReader(io.StringIO(in_process("report", "sim", "--csv", "metrics").stdout)))
@@ -41,6 +42,7 @@ async def test_metrics_over_time_as_csv_and_as_charts(tmp_path: Path) -> None:
         *(("1", "0", "0.0"), ("1", "10", "1.5"), ("1", "20", "nan")),
         *(("2", "10", "1.25"), ("2", "30", repr(1 / 3))),
     ]
+    assert [row["value"] for row in rows if row["metric"] == "gap"] == ["0.0", "-inf", "inf"]
     assert [row["step"] for row in rows if row["job"] == "2"] == ["", "", "7", "7"]
     page = tmp_path / "page.html"
     in_process("report", "sim", "--html", str(page))

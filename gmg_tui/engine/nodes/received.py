@@ -1,0 +1,98 @@
+"""The door for what an agent sends: no update, report or answer of a node is used before it has passed here."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, TypeVar
+
+import msgspec
+
+from gmg_tui.diagnosis.kinds import KINDS
+from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts.probe.counts import MAX_ENVIRONMENTS, MAX_RATE
+
+_T = TypeVar("_T")
+
+MAX_BYTES = 4 << 20
+"""Limits a message of an agent without the parts for its slots."""
+MAX_ANSWER_BYTES = 16 << 20
+"""Limits an answer."""
+_MAX_AHEAD_S = 86_400.0
+"""A node's clock may be ahead by this much; later moments become now."""
+_MOMENTS = frozenset(
+    {"time", "times", "since", "started", "ended", "saved", "state_since", "phase_since", "restart_at", "lost_since"}
+)
+_UNCHECKED = frozenset({"spec", "metrics", "values", "result"})
+"""The session's own options, and numbers of scripts, which may be anything."""
+_ANY = 0.0, 1e15
+_PCT = 0.0, 101.0
+_FPS = 0.0, MAX_RATE
+_ENVIRONMENTS = 1.0, float(MAX_ENVIRONMENTS)
+_STEPS = 0.0, 1e18
+_SECONDS = -1e10, 1e10
+_RANGES = {
+    **dict.fromkeys(("last", "mean", "max", "settled", "fps"), _FPS),
+    **dict.fromkeys(("simulator", "learning", "rendering", "pct"), _PCT),
+    **dict.fromkeys(("cpu_pct", "main_cpu_pct"), (0.0, 1e7)),
+    "fan_pct": (0.0, 1e3),
+    **dict.fromkeys(("s", "phase_started", "progress_at"), _SECONDS),
+    **dict.fromkeys(("steps", "done", "total"), _STEPS),
+    "envs": _ENVIRONMENTS,
+    "mib": (0.0, 2.0**30),
+    "w": (0.0, 1e6),
+    "j": (0.0, 1e13),
+    "c": (-300.0, 1e3),
+    "mhz": (0.0, 1e6),
+    "inode": (0.0, 2.0**64),
+    "exit_code": (-64.0, 1e6),
+    "numa_node": (-1.0, 1e4),
+}
+"""Lowest and highest plausible numbers, by a field's name or by the last word of it, its unit."""
+
+
+def received(message: _T, max_bytes: int = MAX_ANSWER_BYTES) -> _T:
+    """Returns what an agent has sent, without what cannot be.
+
+    Numbers that are not finite or not plausible are None, moments in the future now, alerts of unknown kinds left out.
+
+    Raises `GmgError` if that is not possible, or it is larger than `max_bytes`.
+    """
+    data = msgspec.json.encode(message)
+    if len(data) > max_bytes:
+        raise GmgError(f"its agent reports too much: {len(data):,} bytes", 1)
+    try:
+        plain = _plausible("", msgspec.json.decode(data), time.time())
+        return msgspec.convert(plain, type(message), str_keys=True)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise GmgError(f"its agent's report cannot be read: {error}", 1) from None
+
+
+def _plausible(name: str, value: Any, now: float) -> Any:
+    """Returns the value of a field, changed where it cannot be."""
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, dict):
+        return _plausible_fields(name, value, now)
+    if isinstance(value, list):
+        if name == "alerts":
+            value = [each for each in value if each.get("kind") in KINDS]
+        if name in {"lowest", "highest"} and value:  # a `Point`, whose value may be anything
+            return [_plausible("time", value[0], now), *value[1:]]
+        return [_plausible(name, each, now) for each in value]
+    if name in _MOMENTS:
+        return value if value <= now + _MAX_AHEAD_S else now
+    low, high = _RANGES.get(name) or _RANGES.get(name.rpartition("_")[2], _ANY)
+    return value if low <= value <= high else None
+
+
+def _plausible_fields(name: str, fields: dict[str, Any], now: float) -> dict[str, Any] | None:
+    inherited = name if name.endswith("_pct") else ""
+    checked = {
+        key: value if key in _UNCHECKED else _plausible(inherited or key, value, now) for key, value in fields.items()
+    }
+    used, total = checked.get("memory_used_mib"), checked.get("memory_total_mib")
+    if used is not None and total is not None and used > total:
+        checked["memory_used_mib"] = None
+    if name == "progress" and None in (checked.get("done"), checked.get("total")):
+        return None
+    return checked
