@@ -69,7 +69,7 @@ class Reporter:
         yield from self._left_out(message.slot, message.first)
         self._next_line[message.slot] = message.first + len(message.lines)
         for line in message.lines:
-            if not line_patterns.is_mere(line):
+            if not line_patterns.is_progress_only(line):
                 yield f"{message.slot:<{self._width}} │ {line}"
 
     def missed(self, snapshot: Snapshot) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Checkpoints: files that scripts have saved, as the probe reports them, and which of them a later attempt continues from."""
+"""Checkpoints: the files that a script has saved, and the choice of one to continue from."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gmg_tui.machine.files import is_strangers
 from gmg_tui.model import Attempt, Checkpoint
 
 MAX_KEPT = 20
-"""Checkpoints of an attempt that are kept, the newest ones."""
+"""Checkpoints to keep of an attempt, the newest ones."""
 MAX_ENTRIES = 10_000
-"""Limits the entries of a folder among which a renamed file is looked for."""
+"""Folder entries to search for a renamed file."""
 
 
 def ledger(*lists: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
-    """Returns the newest checkpoints of all lists, oldest first; of several with the same path the newest."""
+    """Merges lists of checkpoints. Returns the newest, one for each path, oldest first."""
     by_path: dict[str, Checkpoint] = {}
     for checkpoint in sorted((each for some in lists for each in some), key=lambda each: each.saved):
         by_path.pop(checkpoint.path, None)
@@ -31,9 +31,9 @@ def ledger(*lists: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
 
 
 def before_nan(attempt: Attempt) -> tuple[Checkpoint, ...]:
-    """Returns the checkpoints of an attempt from which another may continue: without those since a metric was NaN.
+    """Returns the checkpoints that an attempt had saved before a metric became NaN.
 
-    If it had saved none before, the one that it continued from is left out too: that leads to NaN.
+    If it had saved none by then, the checkpoint that it continued from is left out too, as it leads to NaN.
     """
     nan = next((alert for alert in attempt.alerts if alert.kind == "nan"), None)
     if nan is None:
@@ -45,7 +45,7 @@ def before_nan(attempt: Attempt) -> tuple[Checkpoint, ...]:
 
 
 def unreadable(checkpoints: Sequence[Checkpoint]) -> str:
-    """Returns why none of a ledger can be continued from."""
+    """Explains why no checkpoint of a ledger can be used."""
     newest = checkpoints[-1].path
     why = (
         "is incomplete, another user's, or cannot be read"
@@ -56,9 +56,9 @@ def unreadable(checkpoints: Sequence[Checkpoint]) -> str:
 
 
 def newest_intact(checkpoints: Sequence[Checkpoint]) -> Checkpoint | None:
-    """Returns the newest of a ledger that can be read and is complete, an export only if there is nothing else.
+    """Returns the newest complete and readable checkpoint; an export only if there is nothing else.
 
-    It may wait for a disk. A file that the script has renamed since is found in its folder.
+    Finds files that the script has renamed within their folder. May block on a disk.
     """
     newest_first = tuple(reversed(checkpoints))
     for checkpoint in sorted(newest_first, key=lambda each: each.is_export):
@@ -69,7 +69,7 @@ def newest_intact(checkpoints: Sequence[Checkpoint]) -> Checkpoint | None:
 
 
 def _found(checkpoint: Checkpoint) -> str | None:
-    """Returns where the file is now: at its path or, as scripts save under another name first, elsewhere in its folder."""
+    """Returns the file's present path: scripts save under a temporary name, then rename the file within its folder."""
     path = Path(checkpoint.path)
     if path.exists():
         return str(path)
@@ -87,7 +87,7 @@ def _is_complete(path: str, size_bytes: int | None) -> bool:
             about = os.fstat(descriptor)
             if not stat.S_ISREG(about.st_mode) or not about.st_size or about.st_size != (size_bytes or about.st_size):
                 return False
-            if is_strangers(about, Path(path).parent):  # a script that loads it may run code in it
+            if is_strangers(about, Path(path).parent):  # loading it may run its code
                 return False
             is_zip = file.read(2) == b"PK"  # `torch.save` and Stable-Baselines3; its directory is at the end
             return not is_zip or zipfile.is_zipfile(file)

@@ -11,7 +11,7 @@ _NUMBER = r"\d(?:_?\d){0,11}"
 _OPTION = re.compile(rf"(?:-B|-{{0,2}}{_NAME})(?:(?:=|(?<=^-B))(?P<value>{_NUMBER}))?")
 """`-B` as in Genesis' examples, also `-B64`, `--n_envs`, `--num_envs`, and hydra's `env.num_envs=`."""
 _EVALUATION = re.compile(r"(?:^|[._+-])(?:eval|test|val|video)[._+-]")
-"""In the name of an option: the environments of an evaluation, which is not what the run is measured by."""
+"""Marks the environments of an evaluation, which do not count."""
 
 _TOTAL = re.compile(
     rf"-{{0,2}}(?:[\w.+-]*[._+-])?(?:total[_-]?(?:time|env[_-]?)?steps|num[_-]timesteps)(?:=(?P<value>{_NUMBER}))?"
@@ -19,7 +19,7 @@ _TOTAL = re.compile(
 
 
 def from_arguments(args: Sequence[str]) -> int | None:
-    """The number of environments that a script's arguments name; None if they do not."""
+    """Returns the number of environments that a script's arguments set; None if they set none."""
     for arg, following in pairwise([*args, ""]):
         match = _OPTION.fullmatch(arg)
         if match is None or _EVALUATION.search(match["prefix"] or ""):
@@ -32,7 +32,7 @@ def from_arguments(args: Sequence[str]) -> int | None:
 
 
 def total_steps(args: Sequence[str]) -> float | None:
-    """Returns the environment steps that arguments such as `--total-timesteps 1000000` ask for; None if there are none."""
+    """Returns the environment steps set by arguments such as `--total-timesteps 1000000`; None if they set none."""
     for arg, following in pairwise([*args, ""]):
         match = _TOTAL.fullmatch(arg)
         value = (match["value"] or following) if match is not None else ""

@@ -111,6 +111,11 @@ def versions(python: str) -> Versions:
     return Versions(version, installed.get("genesis_world"), installed.get("torch"), compiler)
 
 
+def version_numbers(version: str | None) -> tuple[int, ...]:
+    """Returns the numbers of a version, for comparisons; none if it is unknown."""
+    return tuple(int(part) for part in (version or "").split(".")[:3] if part.isdecimal())
+
+
 def has_robosuite(python: str) -> bool:
     """True if robosuite is in that interpreter's environment, by names of files."""
     return any(Path(python).parent.parent.glob(f"{_SITE}/robosuite*"))

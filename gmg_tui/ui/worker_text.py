@@ -135,7 +135,7 @@ def last_line(worker: Worker) -> str:
     from gmg_tui.scripts.genesis.output import line_patterns  # the first frame needs no expressions
 
     line = worker.last_line
-    return "" if line.startswith(SEPARATOR) or line_patterns.is_mere(line) else without_head(line)
+    return "" if line.startswith(SEPARATOR) or line_patterns.is_progress_only(line) else without_head(line)
 
 
 def job_of(worker: Worker) -> str:

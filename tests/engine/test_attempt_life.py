@@ -6,7 +6,6 @@ import asyncio
 import selectors
 import signal
 from collections.abc import Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
@@ -204,7 +203,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
             (),
             ("python",),
             Environment({}, (), {}),
-            PhaseTimes(Path("/nonexistent"), ""),
+            PhaseTimes("", ""),
             "",
         )
         if how == "error":

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from gmg_tui.model.text import clean
-from gmg_tui.scripts.genesis.output.line_patterns import is_mere
+from gmg_tui.scripts.genesis.output.line_patterns import is_progress_only
 from gmg_tui.session.protocol import Lines
 from gmg_tui.ui.log import file as log_files
 from gmg_tui.ui.log import source as log_sources
@@ -80,7 +80,7 @@ def _displayed(line: bytes) -> bytes:
 def _folded(lines: list[str]) -> list[LogRow]:
     rows = list[LogRow]()
     for line in lines:
-        fold(rows, LogRow(line, 0, 0, progress=is_mere(line)))
+        fold(rows, LogRow(line, 0, 0, progress=is_progress_only(line)))
     return rows
 
 

@@ -1,8 +1,8 @@
-"""The caches of Genesis and Quadrants, and the locks that a killed process leaves there.
+"""The caches of Genesis and Quadrants, and the stale locks of killed processes in them.
 
-A lock of Quadrants, as of Taichi before it, is an empty file made with `O_CREAT | O_EXCL` (quadrants/util/lock.h). It has no
-owner, does not expire, and exists for well under a second, while kernels are loaded or saved. A process that is killed then
-leaves it behind; afterwards every start warns `Lock … failed`, and neither loads nor saves kernels.
+Quadrants, like Taichi before it, locks its cache by an empty file made with `O_CREAT | O_EXCL` (quadrants/util/lock.h), which
+has no owner and does not expire. It exists for well under a second, while kernels are loaded or saved. If the process is
+killed in that time, the file stays: every later start warns `Lock … failed`, and neither loads nor saves kernels.
 """
 
 from __future__ import annotations
@@ -14,45 +14,46 @@ from pathlib import Path
 
 from gmg_tui.machine.folders import distrust
 from gmg_tui.machine.user_folders import passwd_home
+from gmg_tui.scripts.interpreter import version_numbers
 
 STALE_S = 60.0
 """The age of a stale lock."""
 
 CACHE_LIMIT = "QD_OFFLINE_CACHE_MAX_SIZE_OF_FILES"
 LARGE_LIMIT = (1 << 31) - 1
-"""The limit that Genesis sets since version `_OWN_LIMIT`, bytes."""
+"""The limit that Genesis sets from version `_OWN_LIMIT` on, bytes."""
 _OWN_LIMIT = (1, 4, 5)
 _COMPILERS_LIMIT = 100 << 20
 
 _LOCK_NAMES = ("qdcache.lock", "ptxcache.lock", "ticache.lock", "metadata.lock")
-"""Of Quadrants' kernels and of its PTX, and of both as Taichi called them."""
+"""The locks of kernels and of PTX: Quadrants' names, then Taichi's."""
 
 
 def mesh_cache(environ: Mapping[str, str], cwd: str = "") -> Path | None:
     """Returns the mesh cache: `GS_CACHE_FILE_PATH`, else below `XDG_CACHE_HOME` or `~/.cache` (1.4.5: genesis/utils/cache.py).
 
-    Genesis and its compiler take relative folders as they are, from the script's working directory `cwd`, which the XDG
-    specification forbids. None for a user without a home folder.
+    Genesis and its compiler resolve relative folders against the script's working directory `cwd`, contrary to the XDG
+    specification. None for a user without a home folder.
     """
     return _cache("GS_CACHE_FILE_PATH", "genesis", environ, cwd)
 
 
 def kernel_cache(environ: Mapping[str, str], cwd: str = "") -> Path | None:
-    """Returns the kernel cache, likewise: `QD_OFFLINE_CACHE_FILE_PATH`, else below the folder of caches (compile_config.h)."""
+    """Returns the kernel cache: `QD_OFFLINE_CACHE_FILE_PATH`, else below `XDG_CACHE_HOME` or `~/.cache` (compile_config.h)."""
     return _cache("QD_OFFLINE_CACHE_FILE_PATH", "quadrants/qdcache", environ, cwd)
 
 
 def kernel_cache_use(environ: Mapping[str, str], genesis: str | None) -> tuple[int, int | None]:
-    """Returns the kernel cache's size, and the size beyond which kernels are evicted (bytes).
+    """Returns the kernel cache's size, and the size at which kernels are evicted (bytes; None if unknown).
 
-    Since 1.4.5 Genesis sets a limit of 2 GiB; before, its compiler's own holds. None if the version is unknown.
+    Genesis sets a limit of 2 GiB since 1.4.5; older versions leave it to their compiler.
     """
     folder = kernel_cache(environ)
     size = sum(_size(file) for file in folder.rglob("*")) if folder is not None else 0
     given = environ.get(CACHE_LIMIT, "")
     if given.isdigit():
         return size, int(given)
-    version = tuple(int(part) for part in (genesis or "").split(".")[:3] if part.isdigit())
+    version = version_numbers(genesis)
     return size, None if not version else LARGE_LIMIT if version >= _OWN_LIMIT else _COMPILERS_LIMIT
 
 
@@ -74,7 +75,7 @@ def _cache(variable: str, name: str, environ: Mapping[str, str], cwd: str) -> Pa
 
 
 def mesh_count(environ: Mapping[str, str], cwd: str) -> int:
-    """Returns the number of files in the mesh cache; each is named by a hash of what it was made from."""
+    """Returns the number of files in the mesh cache."""
     cache = mesh_cache(environ, cwd)
     try:
         return sum(1 for _ in cache.glob("*/*")) if cache is not None else 0
@@ -83,7 +84,7 @@ def mesh_count(environ: Mapping[str, str], cwd: str) -> int:
 
 
 def exist(environ: Mapping[str, str], cwd: str) -> bool:
-    """Returns True if there are any compiled kernels; whether they are this script's is not visible from outside."""
+    """Returns True if there are compiled kernels, whichever script's."""
     cache = kernel_cache(environ, cwd)
     try:
         return cache is not None and any(cache.iterdir())
@@ -92,13 +93,13 @@ def exist(environ: Mapping[str, str], cwd: str) -> bool:
 
 
 def remove_stale_locks(environ: Mapping[str, str], cwd: str = "") -> tuple[Path, ...]:
-    """Removes the stale locks of the kernel caches that a worker with this environment would use, and returns them.
+    """Removes the stale locks of the kernel caches of a worker with this environment, and returns them.
 
     Caches that another user could change are left alone.
     """
-    # As the cache was called before Genesis 0.4.
-    before = [_cache("TI_OFFLINE_CACHE_FILE_PATH", f"{name}/ticache", environ, cwd) for name in ("gstaichi", "taichi")]
-    roots = [root for root in dict.fromkeys((kernel_cache(environ, cwd), *before)) if root is not None]
+    # Before Genesis 0.4 the compiler was Taichi or GsTaichi.
+    old = [_cache("TI_OFFLINE_CACHE_FILE_PATH", f"{name}/ticache", environ, cwd) for name in ("gstaichi", "taichi")]
+    roots = [root for root in dict.fromkeys((kernel_cache(environ, cwd), *old)) if root is not None]
     removed = []
     for lock in (lock for root in roots if distrust(root) is None for lock in _locks(root)):
         with suppress(OSError):
@@ -109,5 +110,5 @@ def remove_stale_locks(environ: Mapping[str, str], cwd: str = "") -> tuple[Path,
 
 
 def _locks(root: Path) -> Iterator[Path]:
-    """The locks in the cache itself, and in `kernel_compilation_manager` or `ptx_cache_sm_90` in it."""
+    """Yields the locks in the cache and in its folders, such as `kernel_compilation_manager` and `ptx_cache_sm_90`."""
     return (path for pattern in ("*.lock", "*/*.lock") for path in root.glob(pattern) if path.name in _LOCK_NAMES)

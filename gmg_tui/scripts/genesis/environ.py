@@ -1,4 +1,4 @@
-"""A worker's environment: one GPU, a share of the CPUs, and nothing of the task that gmg-tui itself is.
+"""A worker's environment: one GPU, a share of the CPUs, and no trace of the Slurm or MPI task that gmg-tui runs in.
 
 Quadrants always opens CUDA ordinal 0 (quadrants/rhi/cuda/cuda_context.cpp), so `CUDA_VISIBLE_DEVICES`, set before the
 process starts, is the only way to choose its GPU; `torch.cuda.set_device` in the script comes too late.
@@ -14,36 +14,32 @@ from typing import NamedTuple
 from gmg_tui.model import Slot
 
 _VISIBLE_DEVICE = ("TI_VISIBLE_DEVICE", "QD_VISIBLE_DEVICE")
-"""Read only by the Vulkan loaders of Taichi and Quadrants."""
+"""Read by the Vulkan loaders of Taichi and Quadrants only."""
 _THREADS = ("OMP_NUM_THREADS", "QD_NUM_THREADS")
-"""Of torch's and NumPy's loops, and of Quadrants' compiler and CPU kernels."""
+"""The threads of torch and NumPy, and of Quadrants' compiler and CPU kernels."""
 _ENCODING = "PYTHONIOENCODING"
-"""Takes precedence over PYTHONUTF8; Genesis' log has characters that most encodings lack."""
+"""Overrides PYTHONUTF8; most other encodings lack characters of Genesis' log."""
 _OWN = "GMG_"
-"""The prefix of gmg-tui's own variables, which nobody overrides."""
+"""The prefix of gmg-tui's own variables, which `--env` cannot override."""
 WORKER_VARIABLES = (
     *("GMG_SESSION", "GMG_SESSION_ID", "GMG_SLOT", "GMG_WORKER_INDEX", "GMG_NUM_WORKERS", "GMG_ATTEMPT"),
     *("GMG_JOB", "GMG_JOB_NAME", "GMG_PROBE_DIR"),
     *("GMG_EVENT", "GMG_FOLDER", "GMG_REASON", "GMG_TEXT"),
 )
-"""The variables of workers and of `--notify`'s commands. An engine that one of them starts inherits none."""
+"""The variables of workers and `--notify` commands. An engine started from one of these inherits none."""
 _TASK = re.compile(r"SLURM_(PROCID|LOCALID|NODEID|NPROCS|NTASKS\w*|STEPID|STEP_\w+)|(PMI|PMIX|OMPI)_\w+")
-"""The variables that give a process its task number and their count, in Slurm's steps and MPI's jobs.
-
-`SLURM_JOB_*` describe the allocation, which is the workers' too. `SLURM_STEPID` is the older name of `SLURM_STEP_ID`
-(srun(1), output environment variables).
-"""
+"""The variables of a task in a Slurm step or an MPI job. `SLURM_JOB_*` describe the allocation, and stay."""
 
 
 class Environment(NamedTuple):
     """The environment of a worker's process."""
 
     set: dict[str, str]
-    """The variables that gmg-tui sets, with `--env`."""
+    """The variables that gmg-tui and `--env` set."""
     unset: tuple[str, ...]
-    """The variables of gmg-tui's own environment that this worker does not get."""
+    """The variables of gmg-tui's own environment that are withheld."""
     full: dict[str, str]
-    """The whole environment: gmg-tui's own, less `unset`, plus `set`."""
+    """The complete environment: gmg-tui's own without `unset`, with `set`."""
 
 
 def worker_environment(
@@ -63,28 +59,28 @@ def worker_environment(
     more: Mapping[str, str] = MappingProxyType({}),
     devices: tuple[str, ...] = (),
 ) -> Environment:
-    """The environment of one attempt on `slot`.
+    """Returns the environment of one attempt on `slot`.
 
     Args:
-        base: The environment that gmg-tui itself was started in.
-        session: Name of the session.
+        base: The environment of gmg-tui itself.
+        session: The session's name.
         session_id: Unique among sessions of that name.
-        slot: Where the worker runs.
+        slot: The worker's slot.
         index: The worker's number, from 0.
-        count: How many workers the session has.
-        attempt: Number of the attempt, from 1.
+        count: The number of workers.
+        attempt: The attempt's number, from 1.
         gpu_index: Current NVML index of the slot's GPU; None on a CPU slot.
-        egl_index: Index of that GPU among the EGL devices; None if unknown: then `EGL_DEVICE_ID` is unset, so that
-            Genesis tries all devices (0.3.0 and later) rather than one that may be wrong. MuJoCo counts them likewise.
-        threads: The worker's share of the CPUs that may be used; `base` takes precedence.
+        egl_index: Index of that GPU among the EGL devices, which MuJoCo shares. None if unknown: `EGL_DEVICE_ID` is unset
+            then, so that Genesis (since 0.3.0) tries all devices.
+        threads: The worker's share of the usable CPUs; variables in `base` take precedence.
         extra: The worker's `--env`, placeholders filled in; overrides everything but `GMG_…`.
         robosuite: True if the interpreter has robosuite, which asserts that `MUJOCO_EGL_DEVICE_ID` is a number in
-            `CUDA_VISIBLE_DEVICES` (1.4.1, utils/binding_utils.py): it is unset then.
-        more: A rank's variables about its group, and a sweep's job's about itself.
-        devices: The GPUs that the worker sees, as `CUDA_VISIBLE_DEVICES` names them; empty for its slot's alone.
+            `CUDA_VISIBLE_DEVICES` (1.4.1, utils/binding_utils.py), so that it must be unset.
+        more: The variables of a rank or of a sweep's job.
+        devices: The values of `CUDA_VISIBLE_DEVICES`; empty for the slot's GPU alone.
 
     Raises:
-        ValueError: `gpu_index` is None on a GPU slot: the worker would take GPU 0.
+        ValueError: `gpu_index` is None on a GPU slot; the worker would take GPU 0.
     """
     settings = _device(slot, gpu_index, egl_index)
     if slot.gpu is not None:
@@ -111,16 +107,15 @@ def worker_environment(
 
 
 def task_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The variables that mark a process as a task of a Slurm step or of an MPI job, by name.
+    """Returns the variables that mark a process as a task of a Slurm step or an MPI job.
 
-    A worker is none: gmg-tui is the task. Libraries that find them (Lightning, mpi4py, hydra's launchers) would wait
-    for the other tasks.
+    In a worker, libraries that find them (Lightning, mpi4py, hydra's launchers) would wait for the other tasks.
     """
     return tuple(sorted(name for name in environ if _TASK.fullmatch(name)))
 
 
 def _device(slot: Slot, gpu_index: int | None, egl_index: int | None) -> dict[str, str | None]:
-    """The variables that select the device; None for those to remove."""
+    """Returns the variables that select the device; None removes one."""
     if slot.gpu is None:
         return {"CUDA_VISIBLE_DEVICES": ""}
     settings: dict[str, str | None] = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

@@ -1,12 +1,13 @@
-"""Kept between the runs of a script: whether its caches are written, and how long each phase took.
+"""The history of a script's starts: whether its caches are warm, and how long each phase took.
 
-The kernels of a run are saved when it ends in order, its meshes before its first step. Cold and warm starts differ by
-minutes, so their times are kept apart. Each script has a file of its own.
+A run saves its kernels when it ends in order, and its meshes before its first step. Cold and warm starts differ by
+minutes, so their times are kept apart.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,23 +15,32 @@ from itertools import pairwise
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from gmg_tui.machine.files import reading, write_atomic
-from gmg_tui.model import Phase
+from gmg_tui.model import Phase, RunSpec, StartMode
+from gmg_tui.scripts.genesis import caches
+from gmg_tui.scripts.interpreter import version_numbers, versions
+from gmg_tui.scripts.script_imports import may_use_genesis
 
-MAX_SCRIPTS = 200
-"""Scripts that are kept; the file that was written longest ago is removed first."""
+PHASE_TIMES = "phase_times"
+"""The folder with a file for each script and its arguments, beside the sessions' folder."""
+MAX_FILES = 200
+"""Of more files, the oldest are removed."""
 _MAX_BYTES = 1 << 16
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d_,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.])")
 _SEED = re.compile(r"seed(?:$|=)", re.IGNORECASE)
-"""An option that ends with the word, as in `--seed 1`, `--seed=1`, hydra's `env.seed=1`."""
+"""`--seed 1`, `--seed=1`, hydra's `env.seed=1`."""
+_ANY_ARGUMENTS = ("with any arguments",)
+_RACE_PROOF = (0, 3, 12)
+"""The first version of Genesis that tolerates races for the mesh cache."""
 
 
 def key_of(script: str, args: Sequence[str], kind: str) -> str:
-    """Returns what identifies a script: its path or module, its slots' kind, and its arguments without their numbers.
+    """Returns the key of a script: its path or module, its arguments without their numbers, and the slots' kind.
 
     One warm cache serves every n_envs (Genesis 1.4.5, ndarray mode), and learning rates compile nothing. The number of a
-    seed stays: each has kernels of its own (Genesis 1.4.5: `qd.init(random_seed=…)`, part of a compiled kernel's key).
+    seed stays: each seed has its own kernels (Genesis 1.4.5: `qd.init(random_seed=…)` is part of a kernel's key).
     """
     words = [
         arg if _SEED.search(arg) or _SEED.search(before) else _NUMBER.sub("#", arg)
@@ -39,73 +49,107 @@ def key_of(script: str, args: Sequence[str], kind: str) -> str:
     return " ".join([script, *words, "on", kind])
 
 
-class _Stored(msgspec.Struct):
-    """The contents of a file."""
+class PhaseTimes(Struct):
+    """The history of a script with one set of arguments, as its file has it."""
 
     key: str
     versions: str
-    """Of Genesis and its compiler, when the rest was recorded."""
+    """The versions of Genesis and its compiler; others compile everything again."""
     meshes_written: bool = False
+    """True once a run has got past preparing its meshes."""
     kernels_saved: bool = False
+    """True once a run has simulated and ended in order."""
     meshes: int = 0
+    """Files in the mesh cache when it was last written."""
     meshes_vary: bool = False
+    """True if other arguments have made other meshes."""
     cold: dict[str, float] = {}
     warm: dict[str, float] = {}
 
-
-class PhaseTimes:
-    """The caches and times of one script.
-
-    Attributes:
-        meshes_written: Whether a run of this script has got past preparing its meshes.
-        kernels_saved: Whether a run of this script has simulated, and ended in order.
-        meshes: Number of files in the mesh cache when it was last written.
-        meshes_vary: True if other arguments have made other meshes.
-    """
-
-    def __init__(self, folder: Path, key: str, versions: str = "", *, caches_exist: bool = True) -> None:
-        """Read the file of the script `key` (`key_of`) in `folder`; one that is damaged counts as missing.
-
-        With other `versions` of Genesis and its compiler everything is compiled again, as it is without caches.
-        """
-        self._path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
-        stored = _read(self._path)
-        if stored is None or (stored.key, stored.versions) != (key, versions):
-            stored = _Stored(key, versions)
-        self.meshes_written = stored.meshes_written and caches_exist
-        self.kernels_saved = stored.kernels_saved and caches_exist
-        self.meshes, self.meshes_vary = stored.meshes, stored.meshes_vary
-        self._stored = stored
-        self._written = msgspec.json.encode(stored)
-
     def usual(self, phase: Phase, *, warm: bool) -> float | None:
-        """Returns how long `phase` took in the last start of this kind, seconds; None if unknown."""
-        return (self._stored.warm if warm else self._stored.cold).get(phase.value)
+        """Returns the seconds that `phase` took in the last cold or warm start; None if unknown."""
+        return (self.warm if warm else self.cold).get(phase.value)
 
     def record(self, times: Mapping[Phase, float], *, warm: bool) -> None:
-        """Record how long each of an attempt's phases took, seconds."""
-        durations_s = {phase.value: seconds for phase, seconds in times.items() if phase is not Phase.RUNNING}
-        (self._stored.warm if warm else self._stored.cold).update(durations_s)
+        """Records the seconds of an attempt's phases."""
+        seconds = {phase.value: time for phase, time in times.items() if phase is not Phase.RUNNING}
+        (self.warm if warm else self.cold).update(seconds)
+
+
+class ScriptTimes:
+    """The histories of a session's script by its arguments, kept in a folder of the user's state."""
+
+    def __init__(self, spec: RunSpec, state_folder: Path, *, on_gpu: bool) -> None:
+        self._folder = state_folder / PHASE_TIMES
+        self._kind = "gpu" if on_gpu else "cpu"
+        self._script = spec.script if spec.module else str(Path(spec.cwd, spec.script).resolve())
+        installed = versions(spec.python)
+        self._versions = f"{installed.genesis} {installed.compiler}"
+        self._is_race_proof = version_numbers(installed.genesis) >= _RACE_PROOF
+        self._environ, self._cwd = {**os.environ, **spec.env}, spec.cwd
+        self._caches_exist = caches.exist(self._environ, self._cwd)
+        self._meshes = caches.mesh_count(self._environ, self._cwd)
+        self._known: dict[Path, PhaseTimes] = {}
+        self._written: dict[Path, bytes] = {}
+        self._own, self._any = self.of(spec.args), self.of(_ANY_ARGUMENTS)
+        self._is_first = not self._own.meshes_written
+        """True until a worker has built a scene with these arguments for the first time."""
+
+    def of(self, args: Sequence[str]) -> PhaseTimes:
+        """Returns the history of the script with these arguments, before placeholders are filled in. Reads the disk."""
+        key = key_of(self._script, args, self._kind)
+        path = self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+        if path not in self._known:
+            times = _read(path)
+            if times is None or (times.key, times.versions) != (key, self._versions):
+                times = PhaseTimes(key, self._versions)
+            self._written[path] = msgspec.json.encode(times)
+            times.meshes_written &= self._caches_exist
+            times.kernels_saved &= self._caches_exist
+            self._known[path] = times
+        return self._known[path]
 
     def save(self) -> None:
-        """Write any changes. Raises `OSError`."""
-        self._stored.meshes_written, self._stored.kernels_saved = self.meshes_written, self.kernels_saved
-        self._stored.meshes, self._stored.meshes_vary = self.meshes, self.meshes_vary
-        data = msgspec.json.encode(self._stored)
-        if data == self._written:
-            return
-        (folder := self._path.parent).mkdir(mode=0o700, exist_ok=True)
-        write_atomic(self._path, data + b"\n")
-        self._written = data
-        with suppress(OSError):  # another session may remove some at the same time
-            files = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
-            for path in files[:-MAX_SCRIPTS]:
+        """Writes what has changed. Raises `OSError`."""
+        if self._is_first and self._own.meshes_written:
+            self._is_first, had_all = False, self._any.meshes_written and self._any.meshes <= self._meshes
+            self._any.meshes = caches.mesh_count(self._environ, self._cwd)
+            self._any.meshes_vary |= had_all and self._any.meshes > self._meshes
+            self._any.meshes_written = True
+        for path, times in list(self._known.items()):
+            data = msgspec.json.encode(times)
+            if data != self._written[path]:
+                self._folder.mkdir(mode=0o700, exist_ok=True)
+                write_atomic(path, data + b"\n")
+                self._written[path] = data
+                self._evict()
+
+    def _evict(self) -> None:
+        with suppress(OSError):  # another session may evict at the same time
+            for path in sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-MAX_FILES]:
                 path.unlink()
 
+    def start_mode(self, spec: RunSpec) -> StartMode:
+        """Returns the default start mode: gated if the mesh caches may be cold.
 
-def _read(path: Path) -> _Stored | None:
+        They are warm for a script that has simulated before: with these arguments or, as long as no arguments were seen to
+        make other meshes, with any. Ranks of one group wait for each other as they start.
+        """
+        is_rank = spec.ddp is not None or all(name in spec.env or name in os.environ for name in ("RANK", "WORLD_SIZE"))
+        if is_rank or self._own.meshes_written or self._has_meshes:
+            return StartMode.TOGETHER
+        return StartMode.GATED if spec.module or may_use_genesis(Path(self._script)) else StartMode.TOGETHER
+
+    @property
+    def _has_meshes(self) -> bool:
+        """True if the meshes of earlier runs are there, and other arguments have never needed more."""
+        known = self._any.meshes_written and not self._any.meshes_vary
+        return known and self._is_race_proof and 0 < self._any.meshes <= self._meshes
+
+
+def _read(path: Path) -> PhaseTimes | None:
     try:
         with reading(path) as file:
-            return msgspec.json.decode(file.read(_MAX_BYTES), type=_Stored)
+            return msgspec.json.decode(file.read(_MAX_BYTES), type=PhaseTimes)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

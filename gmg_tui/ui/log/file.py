@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from gmg_tui.machine.files import open_regular, start_of_last
 from gmg_tui.model.text import MAX_LINE_BYTES, clean, visible
-from gmg_tui.scripts.genesis.output.line_patterns import FPS_ALONE, REPORTED, is_mere
+from gmg_tui.scripts.genesis.output.line_patterns import FPS_ALONE, REPORTED, is_progress_only
 from gmg_tui.ui.log.rows import MAX_SHOWN, LogRow, Query, join
 
 _PAGE_BYTES: Final = 1 << 18
@@ -57,7 +57,7 @@ class _Line(NamedTuple):
         """True if it is finished and holds only progress; the lines of Genesis are found without cleaning them."""
         return self.finished and (
             FPS_ALONE.fullmatch(self.raw) is not None
-            or (_MAYBE_PROGRESS.search(self.raw) is not None and is_mere(self.text))
+            or (_MAYBE_PROGRESS.search(self.raw) is not None and is_progress_only(self.text))
         )
 
 

@@ -99,7 +99,7 @@ class LogSource:
             rows.append(_gap(missing, self._end, "earlier lines" if expected < 0 else "lines skipped", prefix))
         for line in lines[max(0, known - first) :]:
             self._end += 1
-            progress = line_patterns.is_mere(line)
+            progress = line_patterns.is_progress_only(line)
             fold(rows, LogRow(line, self._end - 1, self._end, progress=progress, prefix=prefix))
         self._numbers[slot] = begin, max(known, first + len(lines))
         if len(rows) > MAX_LIVE_ROWS * _SLACK:

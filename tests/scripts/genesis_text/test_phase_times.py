@@ -7,43 +7,60 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from gmg_tui.model import Phase, RunSpec, StartMode
 from gmg_tui.scripts.genesis import caches
-from gmg_tui.scripts.genesis.phase_times import MAX_SCRIPTS, PhaseTimes, key_of
-from gmg_tui.scripts.genesis.script_times import ScriptTimes
+from gmg_tui.scripts.genesis.phase_times import MAX_FILES, PHASE_TIMES, ScriptTimes, key_of
 
 
-def _record(folder: Path, key: str, seconds: float, *, warm: bool = False) -> None:
-    times = PhaseTimes(folder, key)
-    times.record({Phase.COMPILING: seconds, Phase.RUNNING: 3600.0}, warm=warm)
+def _times(
+    folder: Path, *args: str, script: str = "sim.py", on_gpu: bool = True, genesis: str = "1.4.5"
+) -> ScriptTimes:
+    """The history of a script that imports Genesis; its caches are in `folder`, too."""
+    (folder / f"{genesis}/lib/python3.12/site-packages/genesis_world-{genesis}.dist-info").mkdir(
+        parents=True, exist_ok=True
+    )
+    (folder / script).write_text("import genesis")
+    spec = RunSpec("sim", str(folder), "", script, args, str(folder), f"{folder}/{genesis}/bin/python")
+    spec = structs.replace(spec, env={"XDG_CACHE_HOME": str(folder)})
+    return ScriptTimes(spec, folder, on_gpu=on_gpu)
+
+
+def _record(folder: Path, script: str, seconds: float, *, warm: bool = False) -> None:
+    times = _times(folder, script=script)
+    times.of(()).record({Phase.COMPILING: seconds, Phase.RUNNING: 3600.0}, warm=warm)
     times.save()
 
 
-def _usual(folder: Path, key: str, *, warm: bool = False) -> float | None:
-    return PhaseTimes(folder, key).usual(Phase.COMPILING, warm=warm)
+def _usual(folder: Path, script: str, *, warm: bool = False, on_gpu: bool = True) -> float | None:
+    return _times(folder, script=script, on_gpu=on_gpu).of(()).usual(Phase.COMPILING, warm=warm)
 
 
 def test_times_of_the_last_start_are_the_estimate_for_the_next(tmp_path: Path) -> None:
-    assert _usual(tmp_path, "a on gpu") is None
+    assert _usual(tmp_path, "a.py") is None
     for seconds, warm in ((1000.0, False), (83.0, False), (3.0, True)):
-        _record(tmp_path, "a on gpu", seconds, warm=warm)
-    assert [_usual(tmp_path, "a on gpu", warm=warm) for warm in (False, True)] == [83.0, 3.0]
-    assert _usual(tmp_path, "a on cpu") is None
-    assert PhaseTimes(tmp_path, "a on gpu").usual(Phase.RUNNING, warm=False) is None
+        _record(tmp_path, "a.py", seconds, warm=warm)
+    assert [_usual(tmp_path, "a.py", warm=warm) for warm in (False, True)] == [83.0, 3.0]
+    assert _usual(tmp_path, "a.py", on_gpu=False) is None
+    assert _times(tmp_path, script="a.py").of(()).usual(Phase.RUNNING, warm=False) is None
 
 
 def test_caches_are_warm_until_genesis_changes_or_they_are_removed(tmp_path: Path) -> None:
-    times = PhaseTimes(tmp_path, "a", "genesis_world-1.4.5")
-    times.meshes_written = times.kernels_saved = True
-    times.record({Phase.BUILDING: 1.0}, warm=False)
+    cache = tmp_path / "quadrants/qdcache/kernels"
+    cache.mkdir(parents=True)
+    times = _times(tmp_path)
+    times.of(()).meshes_written = times.of(()).kernels_saved = True
+    times.of(()).record({Phase.BUILDING: 1.0}, warm=False)
     times.save()
-    for versions, caches_exist, warm, usual in (
-        ("genesis_world-1.4.5", True, True, 1.0),
-        ("genesis_world-1.4.5", False, False, 1.0),
-        ("genesis_world-1.5.0", True, False, None),
+    for genesis, caches_exist, warm, usual in (
+        ("1.4.5", True, True, 1.0),
+        ("1.5.0", True, False, None),
+        ("1.4.5", False, False, 1.0),
     ):
-        again = PhaseTimes(tmp_path, "a", versions, caches_exist=caches_exist)
+        if not caches_exist:
+            cache.rmdir()
+        again = _times(tmp_path, genesis=genesis).of(())
         assert (again.meshes_written, again.kernels_saved) == (warm, warm)
         assert again.usual(Phase.BUILDING, warm=False) == usual
 
@@ -65,21 +82,24 @@ def test_runs_are_distinguished_by_arguments_without_numbers(left: list[str], ot
 
 
 def test_times_are_kept_per_script_and_the_least_recent_script_is_evicted(tmp_path: Path) -> None:
-    for number in range(MAX_SCRIPTS + 2):
-        _record(tmp_path, f"script {number}", 1.0)
-        for at, file in enumerate(sorted(tmp_path.iterdir(), key=lambda path: path.stat().st_mtime_ns)):
-            os.utime(file, (at, at))
-    assert [_usual(tmp_path, f"script {number}") for number in (0, 1, 2, MAX_SCRIPTS)] == [None, None, 1.0, 1.0]
+    folder = tmp_path / PHASE_TIMES
+    _record(tmp_path, "old.py", 1.0)
+    for number in range(MAX_FILES):
+        (folder / f"{number}.json").touch()
+    os.utime(*folder.glob("????????????????????????????????.json"), (0, 0))
+    _record(tmp_path, "new.py", 2.0)
+    assert [_usual(tmp_path, script) for script in ("old.py", "new.py")] == [None, 2.0]
+    assert len(list(folder.iterdir())) == MAX_FILES
 
 
 @pytest.mark.parametrize("broken", [b"", b"{", b"[]", b"\xff\xff", b'{"key": "a"}', b"[" * 50_000])
 def test_an_invalid_file_is_ignored_and_replaced(tmp_path: Path, broken: bytes) -> None:
-    _record(tmp_path, "a", 5.0)
-    (path,) = tmp_path.iterdir()
+    _record(tmp_path, "a.py", 5.0)
+    (path,) = (tmp_path / PHASE_TIMES).iterdir()
     path.write_bytes(broken)
-    assert _usual(tmp_path, "a") is None
-    _record(tmp_path, "a", 1.0)
-    assert _usual(tmp_path, "a") == 1.0
+    assert _usual(tmp_path, "a.py") is None
+    _record(tmp_path, "a.py", 1.0)
+    assert _usual(tmp_path, "a.py") == 1.0
 
 
 # Which locks of the kernel caches count as stale
@@ -133,24 +153,18 @@ def test_caches_are_searched_in_the_folders_of_the_worker(tmp_path: Path) -> Non
     assert set(caches.remove_stale_locks({**environ, "HOME": "/nonexistent"})) == {kernels, before}
 
 
-def test_other_arguments_start_together_until_some_have_made_other_meshes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site, meshes = tmp_path / "venv/lib/python3.12/site-packages", tmp_path / "genesis/gsd"
-    (site / "genesis_world-1.4.5.dist-info").mkdir(parents=True)
-    (tmp_path / "quadrants/qdcache/any").mkdir(parents=True)
+def test_other_arguments_start_together_until_some_have_made_other_meshes(tmp_path: Path) -> None:
+    meshes = tmp_path / "genesis/gsd"
     meshes.mkdir(parents=True)
-    (tmp_path / "sim.py").write_text("import genesis")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "quadrants/qdcache/any").mkdir(parents=True)
 
     def run(*args: str, writes: str = "") -> StartMode:
-        python = str(tmp_path / "venv/bin/python")
-        spec = RunSpec("sim", str(tmp_path), "", "sim.py", args, str(tmp_path), python)
-        times = ScriptTimes(spec, tmp_path, on_gpu=True)
+        spec = RunSpec("sim", str(tmp_path), "", "sim.py", args, str(tmp_path), "")
+        times = _times(tmp_path, *args)
         mode = times.start_mode(spec)
         if writes:
             (meshes / writes).touch()
-        times.of(spec.args).meshes_written = True
+        times.of(args).meshes_written = True
         times.save()
         return mode
 

@@ -54,27 +54,27 @@ _NCCL = (
             -6,
             K.NCCL,
             "Killed by SIGABRT (-6): BROADCAST #79 did not end within 600 s",
-            "another rank did not come",
+            "another rank did not join",
         ),
         (
             f"{_HEAD}757] {_TIMEOUT}\n{_HEAD}2021] {_STATUS}\n".encode() + _abort(_TIMEOUT),
             -6,
             K.NCCL,
             "Killed by SIGABRT (-6): BROADCAST #79 did not end within 600 s, and this rank's last is #80",
-            "another rank did not come",
+            "another rank did not join",
         ),
         (
             f"torch.distributed.DistBackendError: {_TIMEOUT}\n".encode(),
             1,
             K.NCCL,
             "BROADCAST #79 did not end within 600 s",
-            "another rank did not come",
+            "another rank did not join",
         ),
         (
             f"{_HEAD}1745] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress\n".encode(),
             -6,
             K.NCCL,
-            "Killed by SIGABRT (-6): NCCL's watchdog has not moved for 480 s",
+            "Killed by SIGABRT (-6): NCCL's watchdog was stuck for 480 s",
             "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC",
         ),
         (
@@ -139,14 +139,14 @@ _NCCL = (
             1,
             K.NCCL,
             None,
-            "rsl_rl has ranks on GPUs alone",
+            "rsl_rl supports ranks on GPUs only",
         ),
         (
             b"torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 3/4 clients joined.\n",
             1,
             K.PEER,
-            "only 3 of 4 ranks came to the group's store within 601 s",
-            "never came to init_process_group",
+            "only 3 of 4 ranks joined the group's store within 601 s",
+            "never called init_process_group",
         ),
         (
             b"RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 1800000ms for recv"
@@ -154,7 +154,7 @@ _NCCL = (
             1,
             K.PEER,
             None,
-            "did not come to that collective",
+            "did not join that collective",
         ),
         (
             b"Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f12 (most recent call first):\n"
@@ -177,7 +177,7 @@ def test_a_failure_of_a_rank(output: bytes, code: int, kind: FailureKind, reason
     assert advice in failure.advice
 
 
-@pytest.mark.parametrize(("server", "advice"), [(True, "init_process_group"), (False, "rank 0 has opened no store")])
+@pytest.mark.parametrize(("server", "advice"), [(True, "init_process_group"), (False, "rank 0 has not opened its store")])
 def test_torch_errors_when_ranks_do_not_meet(server: bool, advice: str) -> None:
     distributed = pytest.importorskip("torch.distributed")
     with pytest.raises(distributed.DistError) as raised:

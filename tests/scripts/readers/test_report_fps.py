@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gmg_tui
-from gmg_tui.scripts.genesis.output.line_patterns import REPORTED, is_mere
+from gmg_tui.scripts.genesis.output.line_patterns import REPORTED, is_progress_only
 from gmg_tui.scripts.genesis.output.reader import Reader
 from gmg_tui.scripts.readers.formats import MARK
 from tests.cli.scripted import gmg
@@ -63,7 +63,7 @@ def test_the_line_is_parsed_and_counts_only_as_progress(capsys: pytest.CaptureFi
     assert reader.progress is not None
     assert (reader.progress.done, reader.progress.total) == (3.0, 12.0)
     assert reader.metrics == pytest.approx({"loss": float("nan"), "reward": 2.0}, nan_ok=True)
-    assert is_mere(printed.rstrip())
+    assert is_progress_only(printed.rstrip())
     assert MARK.decode() == REPORTED
 
 

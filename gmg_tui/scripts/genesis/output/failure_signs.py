@@ -13,7 +13,7 @@ import msgspec
 
 
 class FailureKind(StrEnum):
-    """The kind of failure, which decides whether a retry can help."""
+    """The kind of a failure; it decides whether a retry can help."""
 
     CACHE_RACE = "cache race"
     """Two workers wrote one mesh cache file at the same time."""
@@ -25,7 +25,7 @@ class FailureKind(StrEnum):
     DEVICE = "device"
     """The wrong GPU, none, or an error that CUDA reports."""
     LOST = "lost GPU"
-    """The driver reports that the GPU is lost or has failed (Xid, ECC): the only proof of broken hardware."""
+    """The driver reports the GPU as lost or failed (Xid, ECC), which alone proves broken hardware."""
     DRIVER = "driver"
     """The driver does not answer."""
     NCCL = "NCCL"
@@ -34,7 +34,7 @@ class FailureKind(StrEnum):
     PEER = "peer"
     """Another rank of the group has ended."""
     GROUP = "group"
-    """Ended because another rank of the group has failed."""
+    """Another rank of the group has failed, and this one was ended."""
     EGL = "EGL"
     SCRIPT = "script"
     """The script fails in this way every time."""
@@ -46,29 +46,29 @@ class FailureKind(StrEnum):
 
     @property
     def heals(self) -> bool:
-        """True if an unchanged restart is likely to help, as after a race with another worker."""
+        """True if a restart alone is likely to help, as after a race with another worker."""
         return self in (FailureKind.CACHE_RACE, FailureKind.FOLDER_RACE, FailureKind.DRIVER)
 
 
 class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A row of `failure_signs.toml`: a text that identifies a kind of failure."""
+    """A row of `failure_signs.toml`: texts that identify a kind of failure."""
 
     kind: FailureKind
     patterns: tuple[str, ...]
     """Regular expressions."""
     advice: str
     vague: bool = False
-    """True if other lines may name the failure more precisely."""
+    """True if other lines may be more specific."""
     suspect: bool = False
     """See `Failure.suspect`."""
 
 
 _GENERIC = frozenset({FailureKind.CONFIG, FailureKind.FOLDER_RACE, FailureKind.SCRIPT})
-"""Kinds whose signs also occur in harmless lines: only the reason is searched for them."""
+"""Kinds with signs that also occur in harmless lines, so that only the reason is searched for them."""
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All signs."""
+    """The contents of `failure_signs.toml`."""
 
     sign: tuple[Sign, ...]
     signals: dict[str, tuple[str, str]]
@@ -76,7 +76,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     child_signal: tuple[str, ...]
     """Expressions with a group `signal` (a name, a number, or a shell's text) or `status` (128 plus the number)."""
     noise: tuple[str, ...]
-    """Expressions of lines that follow a failure without explaining it."""
+    """Expressions for lines that follow a failure without explaining it."""
 
 
 @cache
@@ -88,13 +88,13 @@ def table() -> Table:
 
 @cache
 def noise() -> re.Pattern[bytes]:
-    """Returns the expression of lines that explain nothing."""
+    """Returns the compiled `Table.noise`."""
     return re.compile("|".join(table().noise).encode())
 
 
 @cache
 def child_signals() -> tuple[re.Pattern[bytes], ...]:
-    """Returns the expressions of lines that report the signal that has ended a child process."""
+    """Returns the compiled `Table.child_signal`."""
     return tuple(re.compile(pattern.encode()) for pattern in table().child_signal)
 
 
@@ -109,6 +109,6 @@ def sign_of(text: bytes) -> Sign | None:
 
 
 def sign_in(texts: Sequence[bytes]) -> tuple[Sign, bytes] | None:
-    """Returns a sign in these lines, newest first, and its line; only of a kind that does not occur in harmless ones."""
+    """Returns the newest sign in these lines, and its line, without `_GENERIC` kinds; a vague one only as a last resort."""
     found = [(sign, text) for text in reversed(texts) if (sign := sign_of(text)) and sign.kind not in _GENERIC]
     return next((each for each in found if not each[0].vague), found[0] if found else None)

@@ -23,11 +23,11 @@ __all__ = ["SEE_LOG", "Failure", "FailureKind", "Tail", "explain", "explain_reco
 
 _MAX_TEXT = 200
 LINES = 200
-"""The number of last lines to search."""
+"""Lines to search, the last ones."""
 _BYTES = 128 << 10
-SEE_LOG = "it will fail again in this way: see its log"
-"""The advice for an exception of the script that no table names."""
-_SEE_FILE = "it will fail again in this way: its error.json, in the session's folder ranks, has the traceback"
+SEE_LOG = "it will fail the same way again: see its log"
+"""The advice on an exception without a sign."""
+_SEE_FILE = "it will fail the same way again: its error.json, in the session's folder ranks, has the traceback"
 
 
 class Failure(NamedTuple):
@@ -39,8 +39,7 @@ class Failure(NamedTuple):
     advice: str
     """One line; may be empty."""
     suspect: bool = False
-    """True if a broken GPU may be the cause. A text proves nothing: the proof is `FailureKind.LOST`, or that the same job
-    then succeeds on another GPU."""
+    """True if a broken GPU may be the cause. Only `FailureKind.LOST`, or success of the job on another GPU, proves it."""
 
 
 class Tail:
@@ -50,13 +49,13 @@ class Tail:
         self._text = bytearray()
 
     def add(self, block: bytes) -> None:
-        """Append a block, or its last part where it is long."""
+        """Appends the end of a block."""
         self._text += block[-_BYTES:]
         if len(self._text) > 2 * _BYTES:
             del self._text[:-_BYTES]
 
     def lines(self) -> list[bytes]:
-        """Returns the last lines that are not blank, without their ends, oldest first."""
+        """Returns the last lines that are not blank, oldest first, without line ends."""
         return [line for line in bytes(self._text).splitlines() if line.strip()][-LINES:]
 
 
@@ -65,7 +64,7 @@ _OF_A_CHILD = re.compile(
     rb"|TerminatedWorkerError|WorkerCrashedError|BrokenPipeError|ConnectionResetError|ActorDiedError|RayActorError"
     rb"|EOFError)\b.*|RuntimeError: DataLoader worker .*"
 )
-"""An exception that reports only that another process has failed."""
+"""Exceptions that only report the failure of another process."""
 _WITHOUT_TEXT = re.compile(rb"[\w.]+:?")
 _NATIVE = re.compile(rb"\[[EC] \d\d/\d\d/\d\d [\d:.]+ \d+\] (?P<text>.*)|what\(\):\s*(?P<what>.*)")
 _LONG_LINE = 4096
@@ -73,23 +72,23 @@ _TIMED_OUT = re.compile(
     rb"Watchdog caught collective operation timeout: Work\w{1,20}\(SeqNum=(\d{1,19}), OpType=(\w{1,40}).{0,400}?\)"
     rb" ran for (\d{1,15}) milliseconds"
 )
-"""torch's `ProcessGroupNCCL.cpp` (2.3 to 2.13): which collective, counted from 1, a rank has waited for."""
+"""The collective that a rank has waited for, counted from 1 (torch's `ProcessGroupNCCL.cpp`, 2.3 to 2.13)."""
 _ENQUEUED = re.compile(rb"[Ll]ast enqueued (?:NCCL )?work: (-?\d{1,20})[,.]")
-"""Likewise: the last that it has entered. The others wait for the rank with the lowest."""
+"""The last collective that a rank has entered. The others wait for the rank with the lowest number."""
 _WATCHDOG = re.compile(rb"ProcessGroupNCCL's watchdog got stuck for (\d{1,9}) seconds")
 _JOINED = re.compile(rb"Timed out after (\d{1,9}) seconds waiting for clients\. (\d{1,9})/(\d{1,9}) clients joined")
 """torch's `TCPStore.cpp`."""
 _TENSORFLOW_INFO = re.compile(rb"[\d-]{10} [\d:.]{8,18}: I ")
 _REPORTED = (b"gmg:result ", b"gmg:fps ")
-"""Beginnings of lines that report a script's figures."""
+"""Prefixes of lines with a script's figures."""
 _NEGATIVE_STATUS = range(241, 253)
-"""Exit statuses of `sys.exit(-n)` with a signal: scripts also end with -1 to -3, which are no signals there."""
+"""Exit statuses of `sys.exit(-signal)`, without -1 to -3, which scripts use as plain error codes."""
 _BOX = re.compile(b"|".join(map(str.encode, "─│╭╮╰╯")))
-"""The characters of Rich's boxes around messages."""
+"""The borders of Rich's boxes."""
 
 
 def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
-    """Returns why an attempt ended with `exit_code` (negative: a signal's number), from its last lines as written."""
+    """Returns the failure of an attempt that ended with `exit_code` (negative for a signal), by its last raw lines."""
     lines = tracebacks.parsed(torchrun.of_the_ranks(tail))
     texts = [line.text for line in lines]
     if exit_code < 0:
@@ -103,7 +102,7 @@ def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
     empty = exception is None or of_child or _WITHOUT_TEXT.fullmatch(exception) is not None
     cause = None
     if sign is None or sign.vague or empty:
-        # Earlier lines may be of errors that the script survived: they count only where the reason is vague.
+        # The script may have survived the errors of earlier lines: they count only if the reason is vague.
         vague = empty or sign is not None
         found = sign_in(_errors(texts) if vague else list(tracebacks.causes(lines)))
         sign, cause = found if found is not None else (sign, None)
@@ -123,9 +122,9 @@ def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
 
 
 def uncaught(tail: Sequence[bytes]) -> str | None:
-    """Returns the exception with whose traceback the last lines end; None if the script continued after it.
+    """Returns the exception if the last lines end with its traceback; None otherwise.
 
-    With exit code 0 that is a script which ended by `os._exit(0)`, as Isaac Sim's fast shutdown does.
+    A script can print one and still exit with 0, by `os._exit(0)` as in Isaac Sim's fast shutdown.
     """
     lines = tracebacks.without_ignored(tracebacks.parsed(torchrun.of_the_ranks(tail)))
     exception = tracebacks.uncaught(lines)
@@ -133,27 +132,27 @@ def uncaught(tail: Sequence[bytes]) -> str | None:
 
 
 def _with_cause(reason: bytes, cause: bytes | None) -> str:
-    """Returns the reason and the line that explains it, if that is another one: the sign must be found in it again."""
+    """Returns the reason, followed by the line that explains it unless the reason has the same sign."""
     if cause is None or cause in reason or ((sign := sign_of(cause)) is not None and sign_of(reason) == sign):
         return _one_line(reason)
     return f"{_one_line(reason)[: _MAX_TEXT // 2]}, after {_one_line(cause)}"[:_MAX_TEXT]
 
 
 def _of_child(exit_code: int, exception: bytes | None, texts: Sequence[bytes]) -> Failure | None:
-    """Returns the failure of a script whose child was killed by a signal, as the newest such line reports."""
+    """Returns the failure of a script if a signal killed its child, by the newest line that reports it."""
     found = (match for text in reversed(texts) for each in child_signals() if (match := each.search(text)))
     name = next(filter(None, map(_reported_signal, found)), None) or _signal_of_status(exit_code)
     if name is None:
         return None
     meaning, advice = table().signals.get(name, ("", ""))
-    reason = _one_line(exception) if exception is not None else f"exit code {exit_code}: a child was killed by {name}"
-    if exception is None:
-        return Failure(FailureKind.KILLED, ": ".join(filter(None, (reason, meaning))), advice)
-    return Failure(FailureKind.KILLED, reason, ": ".join(filter(None, (meaning, advice))))
+    if exception is not None:
+        return Failure(FailureKind.KILLED, _one_line(exception), ": ".join(filter(None, (meaning, advice))))
+    reason = f"exit code {exit_code}: a child was killed by {name}"
+    return Failure(FailureKind.KILLED, ": ".join(filter(None, (reason, meaning))), advice)
 
 
 def _reported_signal(match: re.Match[bytes]) -> str | None:
-    """Returns the name of the signal that a line of `child_signal` reports."""
+    """Returns the name of the signal in a match of `child_signals`."""
     groups = match.groupdict()
     if status := groups.get("status"):
         return _signal_of_status(int(status))
@@ -165,17 +164,17 @@ def _reported_signal(match: re.Match[bytes]) -> str | None:
 
 
 def _same(text: str, shown: str) -> bool:
-    """True if a shell's text for a signal is libc's: zsh shortens some, and others append to them."""
+    """True if a shell's text for a signal is libc's, which zsh shortens and others extend."""
     return len(text) > 4 and (text.lower().startswith(shown) or shown.startswith(text.lower()))
 
 
 def _signal_of_status(status: int) -> str | None:
-    """Returns the signal of a child whose end a wrapper passes on: a shell as 128 + n, `sys.exit(-n)` as 256 - n."""
+    """Returns the signal behind a wrapper's exit status: 128 + n of a shell, 256 - n of `sys.exit(-n)`."""
     return _signal(status - 128) or (_signal(256 - status) if status in _NEGATIVE_STATUS else None)
 
 
 def explain_recorded(recorded: torchrun.Recorded) -> Failure:
-    """Returns why a script failed that wrote an `error.json`."""
+    """Returns the failure of a script that wrote an `error.json`."""
     texts = [line.encode(errors="replace") for line in f"{recorded.traceback}\n{recorded.message}".splitlines()]
     failure = explain(1, [text for text in texts if text.strip()])
     if failure.kind is FailureKind.UNKNOWN:
@@ -189,7 +188,7 @@ def _killed(number: int, texts: Sequence[bytes]) -> Failure:
     name = _signal(number)
     meaning, advice = table().signals.get(name or "", ("", ""))
     if number == signal.SIGSEGV and all(any(part in text for text in texts) for part in (b"/triton/", b"/_dynamo/")):
-        # The faulthandler's trace shows triton's import by torch._dynamo, which DistributedDataParallel imports.
+        # DistributedDataParallel imports torch._dynamo, and that triton, as the faulthandler's trace shows.
         kind, meaning = FailureKind.SCRIPT, "triton's LLVM was loaded after Genesis' own"
         advice = "import torch._dynamo before genesis, at the top of the script"
     if number == signal.SIGABRT:
@@ -208,7 +207,7 @@ def _killed(number: int, texts: Sequence[bytes]) -> Failure:
 
 
 def _of_collective(sign: Sign, texts: Sequence[bytes]) -> str | None:
-    """Returns which collective did not end, or that the ranks did not meet; None if no line reports it."""
+    """Describes the collective or the rendezvous that failed; None if no line reports it."""
     if sign.kind not in (FailureKind.NCCL, FailureKind.PEER):
         return None
     text = b"\n".join(line[:_LONG_LINE] for line in texts)
@@ -218,9 +217,9 @@ def _of_collective(sign: Sign, texts: Sequence[bytes]) -> str | None:
         return f"{operation.decode()} #{int(number)} did not end within {int(ms) / 1000:.0f} s{newest}"
     if (joined := _JOINED.search(text)) is not None:
         seconds, count, size = map(int, joined.groups())
-        return f"only {count} of {size} ranks came to the group's store within {seconds} s"
+        return f"only {count} of {size} ranks joined the group's store within {seconds} s"
     stuck = _WATCHDOG.search(text)
-    return f"NCCL's watchdog has not moved for {int(stuck[1])} s" if stuck is not None else None
+    return f"NCCL's watchdog was stuck for {int(stuck[1])} s" if stuck is not None else None
 
 
 def _signal(number: int) -> str | None:
@@ -236,7 +235,7 @@ def _native(texts: Sequence[bytes]) -> bytes | None:
 
 def _exit_text(exit_code: int, texts: Sequence[bytes]) -> bytes:
     text = f"exit code {exit_code}"
-    # `sys.exit("what is wrong")` ends with 1, its text on standard error; click ends with 2 after `Error: …`.
+    # `sys.exit("message")` prints the message and exits with 1; click prints `Error: …` and exits with 2.
     unboxed = (_BOX.sub(b"", line).strip() for line in reversed(texts) if exit_code in (1, 2))
     texts_of_script = (
         line
@@ -251,7 +250,7 @@ def _exit_text(exit_code: int, texts: Sequence[bytes]) -> bytes:
 
 
 def _errors(texts: Sequence[bytes]) -> list[bytes]:
-    """Returns the lines that may report an error: warnings, too, mention missing GPUs and EGL."""
+    """Returns the lines that may report an error, without warnings, which mention missing GPUs and EGL too."""
 
     def is_error(text: bytes) -> bool:
         if (logged := line_patterns.message(text)) is not None:

@@ -12,17 +12,16 @@ from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.scripts.readers.interface import Figures, LineReader
 
 _MAX_TEXT = 200
-"""Characters of a device's name, as a line of output may hold anything."""
-_MAX_READ = 8192
-"""Bytes of a line that are read for anything but progress lines."""
+MAX_LINE_BYTES = 8192
+"""Bytes to read of a line that is not a progress line."""
 _CLEANING = b"offline_cache.h:run"
-"""The place where Quadrants removes old kernels at its end: without the lock there, no kernel is lost."""
+"""The place where Quadrants evicts kernels at its end; a failed lock there loses none."""
 
 
 class Signs:
     """The signs of trouble in the lines of one attempt, at most one of each kind.
 
-    A rank of a group (`rank`) has none of the kernel cache's lock: it compiles and saves the same kernels as the others.
+    Ranks of a group report no locked kernel cache: they compile and save the same kernels.
     """
 
     def __init__(self, gpu_slot: bool, *, rank: bool = False) -> None:
@@ -34,20 +33,20 @@ class Signs:
 
     @property
     def found(self) -> tuple[Sign, ...]:
-        """Those found so far."""
+        """The signs so far."""
         cpu = "; ".join(filter(None, (self._device, self._rendering)))
-        on_cpu = Sign("cpu", cpu[:_MAX_TEXT], "gmg-tui doctor says what is missing") if cpu else None
+        on_cpu = Sign("cpu", cpu[:_MAX_TEXT], "`gmg-tui doctor` shows what is missing") if cpu else None
         return tuple(sign for sign in (on_cpu, self._cache) if sign is not None)
 
     def device(self, name: str, backend: str) -> None:
-        """Record the device that Genesis runs on."""
+        """Records the device that Genesis runs on."""
         self._device = ""
         if self._gpu_slot and backend == "cpu":
             fell_back = f"fell back to the CPU ({name}): Genesis found no usable GPU"
             self._device = fell_back if self._fell_back else f"runs on the CPU ({name}), not on the GPU of its slot"
 
     def read(self, text: bytes, *, logged: bool) -> None:
-        """Read a line: a text of Genesis's logger (`logged`), or another one."""
+        """Reads a line: a text of Genesis' logger (`logged`), or any other."""
         if logged and text.startswith(line_patterns.CORRUPTED_CACHE):
             self._cache = self._cache or Sign("cache", "recovered from a cache race: a half-written file was rebuilt")
         elif self._gpu_slot and logged and text.startswith(line_patterns.SOFTWARE_RENDERING):
@@ -67,14 +66,14 @@ class Signs:
 
 
 class GenesisLines(LineReader):
-    """Reads them block by block: blocks of progress lines and of other scripts' lines as a whole, any other line by line.
+    """Reads Genesis' lines: blocks of nothing but progress lines as a whole, all others line by line.
 
     Attributes:
-        device: The name of what Genesis runs on.
+        device: The name of the device that Genesis runs on.
         backend: `cuda`, `cpu` …
-        version: Genesis'.
+        version: The version of Genesis.
         mode: The options of `gs.init` that it prints, by name.
-        rest: The last block without its progress lines, for the readers that come after.
+        rest: The last block without its progress lines, for the next readers.
     """
 
     def __init__(self, found: Signs) -> None:
@@ -98,12 +97,12 @@ class GenesisLines(LineReader):
                 yield from self._read_line(line)
         else:
             parts = line_patterns.FPS.split(block)
-            self.rest = b"".join(dict.fromkeys(parts[::4]))  # mostly the logger's prefix, over and over
+            self.rest = b"".join(dict.fromkeys(parts[::4]))  # mostly repetitions of the logger's prefix
             yield from _rates(list(zip(parts[1::4], parts[2::4], parts[3::4], strict=True)))
 
     @staticmethod
     def in_order(block: bytes) -> int:
-        """Returns how much of a block, in bytes, must be read line by line, as it may hold more of Genesis than rates."""
+        """Returns the number of leading bytes to read line by line: they may hold more of Genesis than rates."""
         heads = [head.start() for head in line_patterns.OTHER.finditer(block)]
         return max(-1, *heads[-1:], *(block.rfind(word) for word in line_patterns.TRIGGERS)) + 1
 
@@ -112,7 +111,7 @@ class GenesisLines(LineReader):
         if matches:
             yield from _rates(matches)
             return
-        line = line_patterns.plain(raw[:_MAX_READ])
+        line = line_patterns.plain(raw[:MAX_LINE_BYTES])
         logged = line_patterns.message(line)
         if logged is None:
             self._found.read(line, logged=False)
@@ -134,7 +133,7 @@ class GenesisLines(LineReader):
 
 
 def _rates(matches: list[tuple[bytes | None, ...]]) -> Iterator[Figures]:
-    """Yields the figures of matches of `line_patterns.FPS`, without those that the root logger repeats."""
+    """Yields the figures of matches of `line_patterns.FPS`, without the repetitions of the root logger."""
     plain = [match for match in matches if not match[0]]
     for n_envs, group in itertools.groupby(plain, operator.itemgetter(2)):
         rates = [line_patterns.number(rate or b"") for _, rate, _ in group]

@@ -1,7 +1,7 @@
-r"""Every regular expression for lines of Genesis.
+"""The regular expressions for lines of Genesis 0.2.1 to 0.4.5 and 1.4.5.
 
-All work on bytes as the worker wrote them, colours included. Texts and versions: Genesis 0.2.1 to 0.4.5 and 1.4.5
-(`engine/scene.py`, `logging/logger.py`, `utils/tools.py`). No expression crosses the end of a line, and each takes linear time.
+They match raw bytes, colours included (`engine/scene.py`, `logging/logger.py`, `utils/tools.py`), never cross the end of a
+line, and take linear time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gmg_tui.model import Phase
 from gmg_tui.model.text import visible
 from gmg_tui.scripts.genesis.output.log_text import HEAD
 
-# What follows a repetition never begins like the repeated part: possessive forms (`++`) match the same without backtracking.
+# Possessive repetitions (`++`) match the same here, as no expression repeats its next character, and never backtrack.
 NUMBER: Final = rb"\d{1,24}+(?:,\d{3}){0,8}+(?:\.\d{1,6}+)?+"
 """A number as Genesis writes it, with thousands commas."""
 _COLOUR = rb"(?:\x1b\[[\d;]{0,16}+m){0,4}+"
@@ -26,9 +26,9 @@ _EACH = (
 )
 
 FPS: Final = re.compile(_RATE + rb"(?: " + _EACH + rb")?\.")
-"""A progress line. Groups: the marker of the raw form, the rate over all environments, and their number if there are any.
+"""A progress line. Groups: the raw form's marker, the rate over all environments, and the number of environments, if any.
 
-Up to 0.4.5 the root logger repeats the line in the raw form, `Running at ~<1,989.47>~ FPS`.
+Up to 0.4.5 the root logger repeats the line in its raw form, `Running at ~<1,989.47>~ FPS`.
 """
 
 FPS_ALONE: Final = re.compile(
@@ -37,13 +37,12 @@ FPS_ALONE: Final = re.compile(
 """A line that holds only a rate."""
 
 OTHER: Final = re.compile(rb"\[Genesis(?:\] \[[^\]\r\n]{8,24}\] \[[A-Z]{1,8}\]| [^\]\r\n]{8,40}\]) (?!Running at )")
-"""The beginning of a line of Genesis's logger other than a progress line."""
+"""The beginning of a line of Genesis' logger that is not a progress line."""
 
 _LOGGED = re.compile(HEAD.encode() + rb"(?P<text>.*)", re.DOTALL)
-"""A line of Genesis's logger."""
 
 TRIGGERS: Final = (b".lock failed", b"falling back to CPU")
-"""A block without these and `OTHER` contains no lines of Genesis but progress lines."""
+"""A block without these and `OTHER` has only progress lines of Genesis."""
 
 PHASES: Final = (
     (b"Running on ", Phase.INITIALISING),
@@ -54,7 +53,7 @@ PHASES: Final = (
     ("💤 Exiting Genesis and caching compiled kernels".encode(), Phase.SAVING),
     (b"Exiting Genesis and caching compiled kernels", Phase.SAVING),
 )
-"""The beginning of a line, and the phase that begins with it; the same from 0.2.1 to 1.4.5."""
+"""The beginnings of lines, and the phases that they begin; the same from 0.2.1 to 1.4.5."""
 
 CORRUPTED_CACHE: Final = b"Ignoring corrupted cache."
 SOFTWARE_RENDERING: Final = b"Software rendering context detected"
@@ -62,7 +61,7 @@ SOFTWARE_RENDERING: Final = b"Software rendering context detected"
 DEVICE: Final = re.compile(rb"Running on \[(?P<name>.*)\] with backend <?(?:gs\.)?(?P<backend>\w{1,20})")
 VERSION: Final = re.compile(rb"Genesis initialized\..*?version: (?P<version>[\w.+-]{1,40})")
 MODE: Final = re.compile(rb"(debug|precision|performance): (\w{1,20})")
-"""In the same line: what changes how a step is computed. 1.4 uses other arrays and algorithms in performance mode."""
+"""The options in the same line that change the computation of a step, such as 1.4's performance mode."""
 NO_BACKEND: Final = re.compile(
     rb"Backend <?(?:gs\.)?\w+>? not available on this machine\. Falling back to CPU|falling back to CPU"
 )
@@ -77,30 +76,30 @@ _LIBRARY = re.compile(
     rb"|\s|libEGL|libGL|MESA|INFO:genesis:|WARNING:genesis:"
     rb"|.{0,500}?\w{0,60}(?:Warning|warning):"  # Python's warnings; the line of source under one is indented
 )
-"""Lines that libraries print while Genesis starts, rather than the script."""
+"""Lines that libraries, not the script, print while Genesis starts."""
 
 REPORTED: Final = "gmg:fps "
 """The beginning of a line of `gmg_tui.report_fps`."""
 _BAR = re.compile(r"(\d{1,3})%\|[^|\r\n]{0,600}\| {0,20}[\d.]{1,20}[kMGTPEZY]?/[\d.]")
 
 USAGE: Final = re.compile(rb"[Uu]sage: {1,4}\S")
-"""The beginning of what argparse and click print before they end the script."""
+"""The beginning of the message with which argparse and click end a script."""
 
 _MARKUP = re.compile(rb"~{1,4}<|>~{1,4}")
 
 
 def unmarked(text: bytes) -> bytes:
-    """Returns `text` without Genesis' marks for highlighting, which the text of its exceptions contains."""
+    """Returns `text` without Genesis' highlighting marks, which its exceptions contain."""
     return _MARKUP.sub(b"", text) if b"~" in text else text
 
 
 def plain(line: bytes) -> bytes:
-    """Returns `line` as a terminal shows it, without white space at its ends."""
+    """Returns `line` as a terminal shows it, stripped."""
     return visible(line).strip(b" \t\r\n")
 
 
 def message(line: bytes) -> tuple[bytes, bytes] | None:
-    """Returns level and text of a plain line of Genesis's logger; None for other lines."""
+    """Returns level and text of a plain line of Genesis' logger; None for other lines."""
     start = line.find(b"[Genesis")
     match = _LOGGED.match(line, start) if start >= 0 else None
     if match is None:
@@ -109,7 +108,7 @@ def message(line: bytes) -> tuple[bytes, bytes] | None:
 
 
 def from_library(line: bytes) -> bool:
-    """True if a library printed this plain line, with its indentation, rather than the script."""
+    """True if a library printed this plain line (with its indentation), not the script."""
     return _LIBRARY.match(line) is not None
 
 
@@ -118,8 +117,8 @@ def number(raw: bytes) -> float:
     return float(raw.replace(b",", b""))
 
 
-def is_mere(text: str) -> bool:
-    """True if a cleaned line holds only a rate, or a bar of tqdm that is not full."""
+def is_progress_only(text: str) -> bool:
+    """True if a cleaned line holds only a rate or an unfinished tqdm bar."""
     if text.startswith(REPORTED):
         return True
     if "Running at " in text:

@@ -1,7 +1,4 @@
-"""The lines of a log as text: their head, and how serious they are.
-
-Small on purpose: the screen imports it before its first frame. `lines` recognises lines that report only progress.
-"""
+"""The lines of a log as text: their head and severity. Small on purpose: the screen imports it before its first frame."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ HEAD: Final = (
     rf"\[Genesis(?:\] \[{_DATE}(?P<clock>{_CLOCK})\] \[(?P<level>[A-Z]+)\]"
     rf"| {_DATE}(?P<raw_clock>{_CLOCK})(?: (?P<raw_level>[A-Z]+))?\]) "
 )
-"""The beginning of each line of Genesis's logger, in all themes and versions, with and without the verbose time."""
+"""The beginning of a line of Genesis' logger, in all themes and versions, with and without the verbose time."""
 _HEAD: Final = re.compile(HEAD)
 TRACEBACK: Final = "Traceback (most recent call last)"
 _ERROR: Final = re.compile(r"(?:ERROR|CRITICAL|FATAL)\b|[\w.]{0,100}(?:Error|Exception)\b")
@@ -35,7 +32,7 @@ _LEVELS: Final = {"WARNING": Severity.WARNING, "ERROR": Severity.ERROR, "CRITICA
 
 
 class Head(NamedTuple):
-    """The head of a line of Genesis's logger."""
+    """The head of a line of Genesis' logger."""
 
     clock: str
     """The time of day, as printed: `12:34:56`."""
@@ -46,7 +43,7 @@ class Head(NamedTuple):
 
 
 def head(text: str) -> Head | None:
-    """Returns the head of a line; None if it is not of Genesis's logger."""
+    """Returns the head of a line of Genesis' logger; None for other lines."""
     match = _HEAD.match(text)
     if match is None:
         return None
@@ -54,13 +51,13 @@ def head(text: str) -> Head | None:
 
 
 def without_head(text: str) -> str:
-    """Returns a line without the head that Genesis's logger puts before it."""
+    """Returns a line without the head of Genesis' logger."""
     start = head(text)
     return text if start is None else text[start.length :]
 
 
 def severity(text: str) -> Severity:
-    """Returns how serious a line is, by its level, or by how Python writes warnings and exceptions."""
+    """Returns a line's severity, by its level or by the form of Python's warnings and exceptions."""
     start = head(text)
     if start is not None:
         return _LEVELS.get(start.level, Severity.NONE)

@@ -1,11 +1,11 @@
-"""The rate behind the numbers that a script prints, used where no probe counts its steps.
+"""The rate by the numbers that a script prints, for scripts whose steps no probe counts.
 
-Genesis prints an exponential moving average that weights each sample by 5 % (`FPS_tracker_alpha=.95`); in 1.4.5 the
-first includes the rest of compiling, so that it starts a hundred times too low. Two neighbouring numbers u, v give the
-sample between them, `x = (v - 0.95 u) / 0.05`. Up to 0.4.5 the printed number is taken as it is. A sample is of at least
-0.05 s, and of at least one step; the time between two readings is shared out accordingly.
+Genesis prints an exponential moving average that weights each sample by 5 % (`FPS_tracker_alpha=.95`). In 1.4.5 the first
+sample includes the end of compiling, so that the average starts a hundred times too low. Two consecutive numbers u, v give
+the sample between them, `x = (v - 0.95 u) / 0.05`. Numbers of versions up to 0.4.5 are used as they are. A sample covers at
+least 0.05 s and at least one step; the time between two readings is divided accordingly.
 
-A script that prints its environment steps so far needs none of this: these are counted.
+If a script prints its environment steps so far, these are counted instead.
 """
 
 from __future__ import annotations
@@ -14,46 +14,47 @@ from collections import deque
 from collections.abc import Sequence
 
 from gmg_tui.model import Fps
+from gmg_tui.scripts.interpreter import version_numbers
 
 WINDOW_S = 10.0
 """Seconds of the current rate."""
 _DECAY = 0.95
 _LINE_S = 0.05
-"""Genesis prints when steps have taken so long since the last line (`STEP_RATE_LOG_INTERVAL`)."""
+"""Genesis prints a line after this time in steps (`STEP_RATE_LOG_INTERVAL`)."""
 _MAX_MOMENTS = 512
 
 
 def is_smoothed(version: str | None) -> bool:
     """True if this version of Genesis prints a moving average; None counts as the latest."""
-    parts = (version or "").split(".")[:2]
-    return not all(part.isdigit() for part in parts) or tuple(map(int, parts)) > (0, 4)
+    numbers = version_numbers(version)
+    return not numbers or numbers[:2] > (0, 4)
 
 
 class PrintedRate:
-    """The printed numbers of one attempt, and the environment steps behind them."""
+    """The rate of one attempt by its printed numbers."""
 
     def __init__(self) -> None:
         self._last = self._max = 0.0
         self._samples = 0
         self._plain = True
         self._before: float | None = None
-        """The number before, of the same scene."""
+        """The last number of the same scene."""
         self._steps_before: float | None = None
         self._at: float | None = None
         """The end of the counted steps, monotonic seconds."""
         self._env_steps = self._seconds = 0.0
         self._moments: deque[tuple[float, float]] = deque(maxlen=_MAX_MOMENTS)
-        """Times and the environment steps counted by then, of the same scene."""
+        """Times, and the environment steps of the same scene by then."""
         self._fps: Fps | None = None
-        """All rates, until something changes; they are asked for several times a second."""
+        """The cached result of `fps`."""
 
     def new_scene(self) -> None:
-        """Start again, as Genesis' average does for another scene or other environments."""
+        """Restarts the average, as Genesis does for another scene or another number of environments."""
         self._before = self._at = self._steps_before = self._fps = None
         self._moments.clear()
 
     def add(self, numbers: Sequence[float], now: float, *, smoothed: bool, n_envs: int | None = None) -> None:
-        """Add printed numbers, in their order, which arrived at `now` (monotonic seconds)."""
+        """Adds printed numbers, in order, that arrived at `now` (monotonic seconds)."""
         self._samples, self._fps = self._samples + len(numbers), None
         self._last, self._max = numbers[-1], max(self._max, *numbers)
         self._plain = not smoothed
@@ -66,7 +67,7 @@ class PrintedRate:
             self._count(mean * (now - self._at), now)
 
     def count(self, steps: float, now: float) -> None:
-        """Add how many environment steps the script has counted since its start."""
+        """Adds the script's own count of environment steps since its start."""
         before, self._steps_before, self._fps = self._steps_before, steps, None
         if before is None or steps < before:
             self._at = None
@@ -94,11 +95,11 @@ class PrintedRate:
         return self._fps
 
     def _unsmoothed(self, numbers: Sequence[float]) -> list[float]:
-        """Returns the samples behind the numbers; the first number of an average has none."""
+        """Returns the samples behind the numbers, none for the first of an average."""
         befores, self._before = [self._before, *numbers[:-1]], numbers[-1]
         pairs = [(before, number) for before, number in zip(befores, numbers, strict=True) if before is not None]
         rates = [((number - _DECAY * before) / (1 - _DECAY), number) for before, number in pairs]
-        return [rate if rate >= 0 else number for rate, number in rates]  # below 0 it is another average than Genesis'
+        return [rate if rate >= 0 else number for rate, number in rates]  # below 0 it is not Genesis' average
 
     def _count(self, env_steps: float, now: float) -> None:
         if self._at is not None:

@@ -1,4 +1,4 @@
-"""Reads the output of one attempt: phase, rate, progress, metrics, signs of trouble, and at its end the reason for a failure."""
+"""Reads the output of one attempt: phase, rate, progress, metrics, signs of trouble, and the reason of its failure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gmg_tui.model import Fps, Phase, Progress, Sign, WorkerState
 from gmg_tui.scripts import env_count
 from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.scripts.genesis.output.failures import Failure, Tail, explain, uncaught
-from gmg_tui.scripts.genesis.output.genesis_lines import GenesisLines, Signs
+from gmg_tui.scripts.genesis.output.genesis_lines import MAX_LINE_BYTES, GenesisLines, Signs
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate, is_smoothed
 from gmg_tui.scripts.readers.formats import Format, FormatLines, PatternHint, ReportedLines, built_in
 from gmg_tui.scripts.readers.interface import Figures, LineReader
@@ -18,12 +18,10 @@ from gmg_tui.scripts.readers.pairs import PairLines
 from gmg_tui.scripts.readers.saved_paths import SavedPaths
 
 _MAX_METRICS = 64
-_MAX_READ = 8192
-"""Maximum of bytes read of a line."""
-_FLOOD = 1 << 16
-"""Maximum of bytes read of a block, from its end: in a flood the newest lines count."""
-_PACE = 20
-"""Number of newest lines that the estimate of the time left uses."""
+_MAX_BLOCK_BYTES = 1 << 16
+"""Bytes to read of a block, from its end: in a flood the newest lines count."""
+_ETA_LINES = 20
+"""Lines, the newest ones, that the estimate of the remaining time uses."""
 
 _STATES = {
     Phase.IMPORTING: WorkerState.STARTING,
@@ -35,13 +33,13 @@ _STATES = {
     Phase.RUNNING: WorkerState.RUNNING,
 }
 _SILENT = frozenset({Phase.IMPORTING, Phase.COMPILING})
-"""Phases whose end Genesis does not print: they end with the script's own next line."""
+"""Phases whose end Genesis does not print: the script's own next line ends them."""
 
 _STALE_FACTOR, _STALE_S, _FIRST_GAP_S = 3.0, 5.0, 20.0
-"""A number is current for the factor times the longest recent gap, or times the third value before the first gap."""
+"""A number is stale after the factor times the longest recent gap (before the first gap: of the third value)."""
 _UNMATCHED_S = 15.0
-"""Seconds of running before a `--pattern` that has matched nothing is reported."""
-_GAPS = 16  # some scripts print several numbers at once, after a long silence
+"""Seconds of running before a `--pattern` without a match is reported."""
+_MAX_GAPS = 16  # some scripts print several numbers at once, after a long silence
 
 
 class Pace:
@@ -50,10 +48,10 @@ class Pace:
     def __init__(self) -> None:
         self.last_at: float | None = None
         """Monotonic seconds; None before the first."""
-        self._gaps_s: deque[float] = deque(maxlen=_GAPS)
+        self._gaps_s: deque[float] = deque(maxlen=_MAX_GAPS)
 
     def beat(self, now: float) -> None:
-        """Record a report at `now`, monotonic seconds."""
+        """Records a report at `now`, monotonic seconds."""
         if self.last_at is not None and now > self.last_at:
             self._gaps_s.append(now - self.last_at)
         self.last_at = now
@@ -64,24 +62,23 @@ class Pace:
         return max(self._gaps_s, default=0.0)
 
     def silent_s(self, now: float) -> float | None:
-        """Returns the seconds since the last report if that is several times longer than usual; else None."""
+        """Returns the seconds since the last report if they are several times the usual; else None."""
         silent_s = now - self.last_at if self.last_at is not None else 0.0
         return silent_s if silent_s > max(_STALE_S, _STALE_FACTOR * (self.usual_s or _FIRST_GAP_S)) else None
 
 
 class Reader:
-    """Reads the output of one attempt, both streams together, block by block.
+    """Reads the output of one attempt, both streams together, block by block, in bounded memory.
 
-    The user's `formats` take precedence over Genesis' lines, these over a trainer's. Phases also come from
-    the probe (`reach`). Memory is bounded.
+    The user's `formats` take precedence over Genesis' lines, these over a trainer's. The probe reports phases too (`reach`).
 
     Attributes:
         state: The worker's state in this phase; while kernels are saved, the state before.
-        phase_started: Monotonic seconds.
-        first_running: Start of its first running phase, monotonic seconds; None before.
+        phase_started: Start of the phase, monotonic seconds.
+        first_running: Start of the first running phase, monotonic seconds; None before.
         phase_times: Seconds of each phase that has ended.
         had_progress: True if it reported a rate, an iteration, or a bar after Genesis started.
-        pace: When it reported progress.
+        pace: The times of its progress reports.
         metrics: The newest of each named number.
         n_envs: Environments, as printed; None if it printed none.
         saved: The files that its lines report as saved.
@@ -97,9 +94,9 @@ class Reader:
         formats: Sequence[Format] = (),
         args: Sequence[str] = (),
     ) -> None:
-        """Read a worker on a GPU (`gpu_slot`) or the CPU, which may be a `rank` of a group.
+        """Reads a worker on a GPU (`gpu_slot`) or the CPU, which may be a `rank` of a group.
 
-        `started` is when it was started, monotonic seconds (None for the time of its first block); `args` are the script's.
+        `started` is its start, monotonic seconds (None for the time of its first block); `args` are the script's.
         """
         self.phase, self.state = Phase.IMPORTING, WorkerState.STARTING
         self.phase_started = started or 0.0
@@ -121,7 +118,7 @@ class Reader:
         self.is_complete = False
         self._rate = PrintedRate()
         self._rate_from = self._progress_from = self._envs_from = len(self._readers)
-        self._reports: deque[tuple[float, float]] = deque(maxlen=_PACE + 1)
+        self._reports: deque[tuple[float, float]] = deque(maxlen=_ETA_LINES + 1)
         """Amounts done, and their times (monotonic seconds)."""
         self._total = env_count.total_steps(args)
         self.pace = Pace()
@@ -134,11 +131,11 @@ class Reader:
         self._running_s = 0.0
         """Seconds of earlier running phases."""
         self._is_failing = False
-        """True if it prints an error or its usage: its lines do not mean that it runs."""
+        """True once it prints an error or its usage: its lines do not begin the running phase then."""
         self._has_simulated = False
 
     def feed(self, block: bytes, now: float) -> None:
-        """Read the next block, which arrived at `now` (monotonic seconds): whole lines, or part of a very long one."""
+        """Reads the next block, which arrived at `now` (monotonic seconds): whole lines, or part of a very long one."""
         if not self._clock_known:
             self.phase_started, self._clock_known = now, True
         self._now = now
@@ -148,16 +145,16 @@ class Reader:
             self._hint.feed(block, now)
         ordered, at = self.genesis.in_order(block), 0
         if ordered or self.phase in _SILENT:
-            # The meaning of a line depends on the phase, so these are read one by one.
+            # The meaning of a line depends on the phase.
             for line in block.splitlines(keepends=True):
                 if at >= ordered and self.phase not in _SILENT:
                     break
                 self._read(line)
                 at += len(line)
-        if len(block) - at > _FLOOD:
+        if len(block) - at > _MAX_BLOCK_BYTES:
             block, at = _shortened(block[at:]), 0
         if at < len(block):
-            self._read(block[max(at, len(block) - _FLOOD) :])
+            self._read(block[max(at, len(block) - _MAX_BLOCK_BYTES) :])
 
     def _read(self, block: bytes) -> None:
         before = self.phase
@@ -172,7 +169,7 @@ class Reader:
             self._enter(Phase.RUNNING)
 
     def glimpse(self, line: bytes, now: float) -> bool:
-        """Reads a line that is still unfinished at `now` (monotonic seconds). Returns True if it begins the running phase."""
+        """Reads a line without its end at `now` (monotonic seconds). Returns True if it begins the running phase."""
         if self.phase not in _SILENT or not self._is_own(line):
             return False
         self._now = now
@@ -180,7 +177,7 @@ class Reader:
         return True
 
     def reach(self, phase: Phase, at: float) -> bool:
-        """Enters the phase that the probe saw begin at `at` (monotonic seconds). Returns True if it is a new one."""
+        """Enters a phase that began at `at` (monotonic seconds) by the probe. Returns True if it is a new one."""
         if phase is Phase.RUNNING:
             self.had_progress = self._has_simulated = True
         if phase in (self.phase, Phase.IMPORTING) or at < self.phase_started:
@@ -196,23 +193,23 @@ class Reader:
 
     @property
     def fps_of_group(self) -> bool:
-        """True if `fps` is the whole group's, of which this worker is a rank."""
+        """True if this worker is a rank and `fps` is its whole group's."""
         whole = self._rate_from < len(self._readers) and self._readers[self._rate_from].whole_group
         return self._is_rank and whole
 
     def fresh_metrics(self) -> list[tuple[str, float, int | None]]:
-        """Returns the named numbers that have arrived since the last call, each with the script's step if it is known."""
+        """Returns the named numbers since the last call, each with the script's step (None if unknown)."""
         fresh, self._fresh = self._fresh, []
         return fresh
 
     @property
     def hint(self) -> str | None:
-        """The `--pattern` to start the script with if it prints a rate that is not read."""
+        """Suggests a `--pattern` for a script that prints a rate that no reader knows."""
         return self._hint.text(ended=self.is_complete) if self.fps is None else None
 
     @property
     def signs(self) -> tuple[Sign, ...]:
-        """The troubles that its lines report."""
+        """The signs of trouble in its lines."""
         signs = [sign for reader in self._readers for sign in reader.signs]
         if self.is_complete or self.running_s(self._now) >= _UNMATCHED_S:
             signs += [Sign("output", "no line matches --pattern") for reader in self._described if reader.is_unmatched]
@@ -221,7 +218,7 @@ class Reader:
 
     @property
     def is_bar(self) -> bool:
-        """True if its progress comes from a bar, which may stand for anything."""
+        """True if its progress comes from a bar, which may be of anything."""
         return self._progress_from < len(self._readers) and self._readers[self._progress_from].vague
 
     def running_s(self, now: float) -> float:
@@ -229,15 +226,14 @@ class Reader:
         return self._running_s + (max(0.0, now - self.phase_started) if self.phase is Phase.RUNNING else 0.0)
 
     def failure(self, exit_code: int) -> Failure:
-        """Returns why the attempt ended with `exit_code` (negative for a signal), by its last lines."""
+        """Returns the failure of an attempt that ended with `exit_code` (negative for a signal)."""
         return explain(exit_code, self._tail.lines())
 
     def uncaught(self) -> str | None:
-        """Returns the exception whose traceback ends its output; None if there is none."""
+        """Returns the exception if its traceback ends the output; None otherwise."""
         return uncaught(self._tail.lines())
 
     def _apply(self, position: int, reader: LineReader, figures: Figures) -> None:
-        """Apply figures of the reader at `position`."""
         if figures.phase is not None:
             self._begin(figures.phase)
         self.metrics.update(figures.metrics)
@@ -274,7 +270,7 @@ class Reader:
         if total is None:
             return
         if position < self._progress_from or (self._reports and done < self._reports[-1][0]):
-            self._reports.clear()  # it counts from the beginning again
+            self._reports.clear()  # it has started over
         self._progress_from = position
         if not self._reports or self._reports[-1][0] != done:
             self._reports.append((done, self._now))
@@ -285,13 +281,13 @@ class Reader:
         self.pace.beat(self._now)
         if not reader.vague:
             self._simulated()
-        elif self.phase in (*_SILENT, Phase.RUNNING):  # while Genesis builds, a bar is for a download or for meshes
+        elif self.phase in (*_SILENT, Phase.RUNNING):  # in other phases a bar is of a download or of meshes
             self.had_progress = True
             self._enter(Phase.RUNNING)
 
     def _is_own(self, raw: bytes) -> bool:
         """True if a line is the script's own output, which ends a phase of `_SILENT`."""
-        line = line_patterns.plain(raw[:_MAX_READ])
+        line = line_patterns.plain(raw[:MAX_LINE_BYTES])
         if line.startswith(b"Traceback (most recent call last)") or line_patterns.USAGE.match(line):
             self._is_failing = True
         foreign = raw[:1] in b" \t" or line_patterns.message(line) is not None or line_patterns.from_library(line)
@@ -306,7 +302,7 @@ class Reader:
             self._rate.new_scene()
         self._enter(phase)
         if phase is Phase.INITIALISING and not self._has_simulated:
-            # Earlier lines and bars belong to the script's own preparations.
+            # Earlier lines and bars were of the script's preparations.
             self.progress, self.had_progress, self._running_s = None, False, 0.0
             self.first_running = None
 
@@ -316,7 +312,7 @@ class Reader:
         seconds = self._now - self.phase_started
         if self.phase is Phase.RUNNING:
             self._running_s += seconds
-        elif phase is not Phase.SAVING:  # that cuts a phase short
+        elif phase is not Phase.SAVING:  # which cuts the phase before short
             self.phase_times[self.phase] = seconds
         self.phase, self.phase_started = phase, self._now
         if phase is Phase.RUNNING and self.first_running is None:
@@ -325,10 +321,10 @@ class Reader:
 
 
 def _shortened(block: bytes) -> bytes:
-    """Returns a block with the beginnings of its longest lines, which must not displace the lines before them."""
+    """Cuts the long lines of a block, so that they do not displace the lines before them."""
     parts, at = list[bytes](), 0
     while at < len(block):
-        stop = at + _MAX_READ
+        stop = at + MAX_LINE_BYTES
         end = max(block.rfind(b"\n", at, stop), block.rfind(b"\r", at, stop)) + 1
         parts.append(block[at : end or stop])
         if not end:

@@ -1,4 +1,4 @@
-"""Finds exceptions in the last lines of a script's output: Python's tracebacks, Rich's boxes, loguru's, exception groups."""
+"""Finds exceptions in a script's last lines: tracebacks of Python, Rich and loguru, and exception groups."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _EXCEPTION = re.compile(
 _AFTER_TRACEBACK = re.compile(rb"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: .*|:)?")
 _TRACEBACK = b"Traceback (most recent call last)"
 _PREFIX = re.compile(rb"^[^|+\"']{1,200}[\]:] (?=Traceback \(most recent call last\))")
-"""The prefix of a logger before a traceback, as Isaac's writes it."""
+"""A logger's prefix before a traceback, as in Isaac Sim."""
 _BOX_TOP = re.compile(r"(?:╭|\+)(?:─|-){1,400} Traceback \(most recent call last\) (?:─|-){1,400}(?:╮|\+)".encode())
-"""Rich's: `╭─── Traceback (most recent call last) ───╮`, or of ASCII characters."""
+"""Rich's `╭─── Traceback (most recent call last) ───╮`, or its ASCII form."""
 _BOX_SIDES, _BOX_CORNERS = ("│".encode(), b"|"), ("╰".encode(), b"+-")
 _LOGURU_FRAME = b'> File "'
 _IGNORED = re.compile(
     rb"(?:Exception ignored (?:in|while|on)\b|Error in atexit\._run_exitfuncs|--- Logging error ---).*"
 )
-"""Introductions of exceptions that do not end the script."""
+"""Headings of exceptions that do not end the script."""
 _WARNING = re.compile(rb"\S{1,400}:\d{1,7}: \w{0,60}Warning: ")
 _CHAIN = (b"The above exception was the direct cause of", b"During handling of the above exception, another")
 _GROUP = b"+ Exception Group Traceback (most recent call last):"
@@ -37,13 +37,13 @@ class Line(NamedTuple):
     """A line of output."""
 
     text: bytes
-    """Without escape sequences, and without spaces at its ends."""
+    """Without escape sequences, stripped."""
     indented: bool
-    """True also for lines within a box, and for a frame that loguru marks."""
+    """True also for lines in a box, and for a frame that loguru marks."""
 
 
 def parsed(tail: Sequence[bytes]) -> list[Line]:
-    """Returns the lines of an output without escape sequences, and without the boxes and prefixes of tracebacks."""
+    """Returns lines of output without escape sequences, boxes, and prefixes of tracebacks."""
     texts = [_PREFIX.sub(b"", line_patterns.unmarked(line_patterns.plain(raw))) for raw in tail]
     indented = (
         raw[:1] in (b" ", b"\t") or text.startswith(_LOGURU_FRAME) for raw, text in zip(tail, texts, strict=True)
@@ -52,7 +52,7 @@ def parsed(tail: Sequence[bytes]) -> list[Line]:
 
 
 def _unboxed(lines: Sequence[Line]) -> Iterator[Line]:
-    """Yields the lines, with a box of Rich's as a plain traceback and the exception under it, which Rich wraps, as one line."""
+    """Replaces Rich's boxes by plain tracebacks, and joins the wrapped lines of the exception below."""
     index = 0
     while index < len(lines):
         text = lines[index].text
@@ -75,13 +75,13 @@ def _unboxed(lines: Sequence[Line]) -> Iterator[Line]:
 
 
 def _wraps(text: bytes, following: bytes, width: int) -> bool:
-    """True if the first word of `following` does not fit behind `text`, so that Rich may have wrapped the line between them."""
+    """True if Rich may have wrapped the line after `text`: the first word of `following` does not fit behind it."""
     first = following.partition(b" ")[0]
     return len(f"{text.decode(errors='replace')} {first.decode(errors='replace')}") > width
 
 
 def is_noise(text: bytes) -> bool:
-    """True for lines behind a failure that do not explain it."""
+    """True for lines that follow a failure without explaining it."""
     logged = line_patterns.message(text)
     if logged is not None:
         return logged[0] != b"INFO" or b"Exiting Genesis" in logged[1]
@@ -89,7 +89,7 @@ def is_noise(text: bytes) -> bool:
 
 
 def without_ignored(lines: Sequence[Line]) -> list[Line]:
-    """Returns the lines without the exceptions that Python ignores, and without warnings and their source lines."""
+    """Removes ignored exceptions, and warnings with their source lines."""
     kept, index = list[Line](), 0
     while index < len(lines):
         ignored = _IGNORED.fullmatch(lines[index].text) is not None
@@ -105,7 +105,7 @@ def without_ignored(lines: Sequence[Line]) -> list[Line]:
 
 
 def last_exception(lines: Sequence[Line]) -> bytes | None:
-    """Returns the line that names the last exception, also of a chain, or Genesis's `[ERROR] X: …` if that is the last."""
+    """Returns the line that names the last exception, of a traceback or of Genesis' `[ERROR] X: …`."""
     for index in range(len(lines) - 1, -1, -1):
         text = lines[index].text
         logged = line_patterns.message(text)
@@ -120,7 +120,7 @@ def last_exception(lines: Sequence[Line]) -> bytes | None:
             _EXCEPTION.fullmatch(text) or (_USAGE.fullmatch(text) and not is_noise(text))
         ):
             continue
-        # The last line of the traceback before it has the exception's module too.
+        # The traceback before it names the exception with its module.
         start = next((i for i in range(index - 1, -1, -1) if lines[i].text.startswith(_TRACEBACK)), None)
         end = _end(lines, start) if start is not None else None
         if end is not None and short_class(lines[end].text) == short_class(text):
@@ -130,7 +130,7 @@ def last_exception(lines: Sequence[Line]) -> bytes | None:
 
 
 def uncaught(lines: Sequence[Line]) -> bytes | None:
-    """Returns the exception with whose traceback an output ends; None if the script continued after it."""
+    """Returns the exception if the lines end with its traceback; None if the script continued."""
     starts = (at for at, line in enumerate(lines) if line.text.startswith(_TRACEBACK) or line.text == _GROUP)
     start = max(starts, default=None)
     if start is None:
@@ -146,14 +146,14 @@ def uncaught(lines: Sequence[Line]) -> bytes | None:
 
 
 def causes(lines: Sequence[Line]) -> Iterator[bytes]:
-    """Yields the lines that name the causes of the last exception."""
+    """Yields the lines that name the causes of a chain's last exception."""
     for index, line in enumerate(lines):
         if line.text.startswith(_CHAIN):
             yield next((each.text for each in reversed(lines[:index]) if _EXCEPTION.fullmatch(each.text)), b"")
 
 
 def earlier(lines: Sequence[Line]) -> Iterator[bytes]:
-    """Yields the lines that name exceptions of tracebacks, such as a child's before its parent's, the newest first."""
+    """Yields the lines that name the exceptions of all tracebacks, newest first."""
     for start in reversed(range(len(lines))):
         if lines[start].text.startswith(_TRACEBACK) and (end := _end(lines, start)) is not None:
             yield _with_next(lines[end].text, lines, end)
@@ -179,13 +179,13 @@ def short_class(text: bytes) -> bytes:
 
 
 def _end(lines: Sequence[Line], start: int) -> int | None:
-    """Returns the index of the line that names the exception of the traceback that begins at `start`."""
+    """Returns the index of the line that names the exception of the traceback at `start`."""
     end = next((index for index in range(start + 1, len(lines)) if not lines[index].indented), None)
     return end if end is not None and _AFTER_TRACEBACK.fullmatch(lines[end].text) else None
 
 
 def _with_next(text: bytes, lines: Sequence[Line], index: int) -> bytes:
-    """Returns an exception's first line, with the next one if it has no text."""
+    """Returns an exception's line, with the next one if it has no text of its own."""
     if not text.endswith(b":"):
         return text
     following = lines[index + 1].text if index + 1 < len(lines) else b""
