@@ -157,8 +157,8 @@ def find_cut(log: BinaryIO) -> Cut:
     return Cut() if note is None else Cut(note.start(), note.end(), int(note[1].replace(b",", b"")))
 
 
-def cut_log(path: Path, most_bytes: int) -> None:
-    """Cuts out the middle of a log that is larger than `most_bytes`. Raises `OSError`; the log is unchanged then.
+def cut_log(path: Path, max_bytes: int) -> None:
+    """Cuts out the middle of a log that is larger than `max_bytes`. Raises `OSError`; the log is unchanged then.
 
     The file is replaced: who has it open has the old one.
     """
@@ -168,11 +168,11 @@ def cut_log(path: Path, most_bytes: int) -> None:
         with reading(path) as old, os.fdopen(os.open(temporary, _PRIVATE, 0o600), "wb") as new:
             before = find_cut(old)
             size = old.seek(0, os.SEEK_END)
-            head = before.start or _after_line(old, min(HEAD_BYTES, most_bytes // 4) - _LINE_BYTES)
-            tail = _after_line(old, max(size - min(TAIL_BYTES, most_bytes // 4), before.end, head))
+            head = before.start or _after_line(old, min(HEAD_BYTES, max_bytes // 4) - _LINE_BYTES)
+            tail = _after_line(old, max(size - min(TAIL_BYTES, max_bytes // 4), before.end, head))
             missing = before.in_stream(tail) - head
             _copy(old, 0, new, head)
-            new.write(f"\n[gmg-tui] {missing:,} bytes are cut out here: --log-max is {most_bytes >> 20} MiB\n".encode())
+            new.write(f"\n[gmg-tui] {missing:,} bytes are cut out here: --log-max is {max_bytes >> 20} MiB\n".encode())
             _copy(old, tail, new, size - tail)
             new.flush()
             os.fsync(new.fileno())  # before the name, or a power cut could leave neither

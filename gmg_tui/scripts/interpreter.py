@@ -1,4 +1,4 @@
-"""The Python that runs the workers' script: which one it is, and whether it has Genesis."""
+"""The Python interpreter of the workers: its choice, and its packages."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gmg_tui.model.errors import GmgError
 
 GENESIS = ("genesis-world", "torch")
 _ENVIRONMENTS = {"VIRTUAL_ENV": "virtualenv", "CONDA_PREFIX": "conda environment"}
-"""Set by an activated environment; a virtualenv inside a conda environment takes precedence."""
+"""The variables of activated environments; a virtualenv inside a conda environment takes precedence."""
 _ANSWER_S = 30.0
-"""Timeout of an interpreter's answer; it may be on a slow network disk."""
+"""Limit for an interpreter's answer: it may be on a slow network disk."""
 _GIT_S = 2.0
 _SITE = "lib/python3*/site-packages"
 _DEBIAN_SITES = "lib/python3*/dist-packages", "local/lib/python3*/dist-packages"
 _COMPILERS = "quadrants", "gstaichi", "taichi"
-"""Genesis' compiler as it is and was called; each version compiles its own kernels."""
+"""Genesis' compiler and its earlier names; each version compiles its own kernels."""
 _FIND = "import importlib.util, sys; sys.exit(importlib.util.find_spec('genesis') is None)"
 _HELLO = "import sys; print(sys.version_info[0])"
 _INSTALLERS = """
@@ -33,9 +33,9 @@ print("managed" if managed else "pip" if u.find_spec("pip") else "none")
 
 
 def default_python(environ: Mapping[str, str]) -> str:
-    """Returns the interpreter of the active virtualenv or conda environment, or else the one that runs gmg-tui.
+    """Returns the interpreter of the active virtualenv or conda environment, else the one that runs gmg-tui.
 
-    If only the first `python` on PATH has Genesis, as in a container, that one is used.
+    If the latter lacks Genesis and the first `python` on PATH has it, as in a container, returns that one.
     """
     active = next((python for python in _active(environ) if os.access(python, os.X_OK)), None)
     if active is not None:
@@ -46,18 +46,18 @@ def default_python(environ: Mapping[str, str]) -> str:
 
 
 def _is_installed(python: str) -> bool:
-    """True if Genesis is in the interpreter's environment, by names of files."""
+    """True if Genesis is in the interpreter's environment, by file names."""
     root = Path(python).parent.parent
     return any(any(root.glob(f"{site}/genesis_world-*.dist-info")) for site in (_SITE, *_DEBIAN_SITES))
 
 
 def _active(environ: Mapping[str, str]) -> dict[str, str]:
-    """The interpreters of the active environments, each with the variable that names it."""
+    """Returns the interpreters of the active environments, each with its variable."""
     return {str(Path(environ[name], "bin", "python")): name for name in _ENVIRONMENTS if environ.get(name)}
 
 
 def origin(python: str, environ: Mapping[str, str], given: str | None = None) -> str:
-    """Returns the interpreter and why workers run it: `given` is the option or setting that chooses it, if one does."""
+    """Returns the interpreter and the reason for its choice; `given` is the option or setting that names it, if any."""
     if given is not None:
         return f"{python} ({given})"
     if (variable := _active(environ).get(python)) is not None:
@@ -71,29 +71,28 @@ def is_own(python: str) -> bool:
 
 
 def check_python(path: str) -> str:
-    """The absolute path of an interpreter; a bare name is looked up in `PATH`.
+    """Returns the absolute path of an interpreter; a bare name is looked up in `PATH`.
 
-    Links are kept: the link in a virtualenv is what makes it that virtualenv's interpreter. Raises
-    `GmgError` if it is not an interpreter, or does not answer.
+    Links are kept, as a virtualenv's interpreter is one. Raises `GmgError` if it is not an interpreter, or does not answer.
     """
-    # By os.path: a Path would lose the `./` that keeps `./python` from being looked up in `PATH`.
+    # A Path would drop the `./` of `./python`, which would then be looked up in `PATH`.
     program = shutil.which(os.path.expanduser(path))  # noqa: PTH111
     if program is None:
-        raise GmgError(f"--python {path}: not a program that can be run; give the path of a Python interpreter")
+        raise GmgError(f"--python {path}: not an executable program; give the path of a Python interpreter")
     python = str(Path(program).absolute())
     try:
         answer = ask(python, _HELLO)
     except subprocess.TimeoutExpired:
-        raise GmgError(f"--python {path}: does not answer within {_ANSWER_S:.0f} s; is it an interpreter?") from None
+        raise GmgError(f"--python {path}: no answer within {_ANSWER_S:.0f} s; is it an interpreter?") from None
     except OSError as error:
         raise GmgError(f"--python {path}: cannot be run: {error.strerror}; give a Python interpreter") from error
     if answer.returncode != 0 or answer.stdout.strip() != b"3":
-        raise GmgError(f"--python {path}: is no Python 3 interpreter")
+        raise GmgError(f"--python {path}: not a Python 3 interpreter")
     return python
 
 
 def has_genesis(python: str) -> bool:
-    """True if that interpreter finds Genesis; importing it would take up to a minute."""
+    """True if the interpreter finds Genesis, without importing it, which takes up to a minute."""
     try:
         return ask(python, _FIND).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
@@ -101,11 +100,11 @@ def has_genesis(python: str) -> bool:
 
 
 def versions(python: str) -> Versions:
-    """Returns the packages of that interpreter's environment, read from names of files: nothing is started or imported."""
+    """Returns the packages of the interpreter's environment, by file names: nothing is started or imported."""
     root = Path(python).parent.parent
     installed = dict(path.stem.split("-", 1) for path in sorted(root.glob(f"{_SITE}/*-*.dist-info")))
     compiler = next((f"{name} {installed[name]}" for name in _COMPILERS if name in installed), None)
-    # A link may be called `python`: its target has the version in its name, and an environment in a folder's.
+    # The version is in the name of a link's target, or of an environment's folder.
     names = [Path(os.path.realpath(python)).name, *(path.name for path in root.glob("lib/python3.*"))]
     version = next((name.removeprefix("python") for name in names if name.startswith("python3.")), None)
     return Versions(version, installed.get("genesis_world"), installed.get("torch"), compiler)
@@ -117,12 +116,12 @@ def version_numbers(version: str | None) -> tuple[int, ...]:
 
 
 def has_robosuite(python: str) -> bool:
-    """True if robosuite is in that interpreter's environment, by names of files."""
+    """True if robosuite is in the interpreter's environment, by file names."""
     return any(Path(python).parent.parent.glob(f"{_SITE}/robosuite*"))
 
 
 def commit_of(folder: str) -> str | None:
-    """The git commit of a folder, with `-dirty` if files differ from it; None outside a repository, or if git is slow."""
+    """Returns the git commit of a folder, with `-dirty` if files were changed; None if unknown, or if git is slow."""
     words = ("git", "-c", "core.fsmonitor=false", "-C", folder, "describe", "--always", "--dirty", "--exclude=*")
     try:
         done = subprocess.run(
@@ -134,20 +133,20 @@ def commit_of(folder: str) -> str | None:
 
 
 def own_version() -> str:
-    """Returns the version of gmg-tui, in a working tree with its commit."""
+    """Returns the version of gmg-tui, with the commit if it runs from a working tree."""
     tree = Path(gmg_tui.__file__).parents[1]
     commit = commit_of(str(tree)) if (tree / ".git").exists() else None
     return f"{gmg_tui.__version__}{f' ({commit})' if commit else ''}"
 
 
 def install_command(python: str, *packages: str) -> str:
-    """Returns the command that installs packages for that interpreter, also without pip, as after `uv tool install`."""
+    """Returns the command that installs packages for the interpreter, even without pip, as after `uv tool install`."""
     words = " ".join(packages or GENESIS)
     try:
         found = ask(python, _INSTALLERS).stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
         found = b"pip"
-    if found == b"managed":  # by the system's packages (PEP 668)
+    if found == b"managed":  # PEP 668
         return f"python3 -m venv .venv && . .venv/bin/activate && pip install {words}"
     if found == b"pip":
         return f"{python} -m pip install {words}"
@@ -159,9 +158,9 @@ def install_command(python: str, *packages: str) -> str:
 def ask(
     python: str, program: str, *, timeout_s: float = 0.0, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Runs a short program, for which no module is imported from the current folder: another user may have put it there.
+    """Runs a short program that imports nothing from the current folder, where another user may have put modules.
 
-    Raises `OSError` and `subprocess.TimeoutExpired`; the process is gone then.
+    Raises `OSError` or `subprocess.TimeoutExpired`, once the process is gone.
     """
     command = [python, "-c", f"import sys; sys.path[:] = filter(None, sys.path)\n{program}"]  # -P is new in Python 3.11
     return subprocess.run(

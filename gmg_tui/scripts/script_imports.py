@@ -1,4 +1,4 @@
-"""Recognises scripts that may use Genesis by their imports: one that cannot need not wait while another builds its scene."""
+"""Recognises scripts that may use Genesis, by their imports: others need not wait for each other's scenes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 _IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
 _INDIRECT = frozenset({"importlib", "multiprocessing", "runpy", "subprocess"})
-"""Modules of the standard library that run code which a script's imports do not show."""
+"""Modules of the standard library that run code without a visible import."""
 _MAX_FILES = 64
 _MAX_BYTES = 1 << 20
 
 
 def may_use_genesis(script: Path) -> bool:
-    """Returns False if neither the script nor the modules beside it that it imports can reach Genesis.
+    """Returns False if the script and the modules beside it only import each other and the standard library.
 
-    They mention it nowhere, and import nothing else but the standard library. It reads at most 64 files.
+    Reads at most 64 files.
     """
     queue, seen = [script], {script}
     while queue:

@@ -1,4 +1,4 @@
-"""The variables that torchrun sets for a rank to find its group, and the output of torchrun and its parts.
+"""The variables that torchrun sets for a rank, and the output of torchrun.
 
 torch 2.13, in torch/distributed: run.py (`config_from_args`), elastic/agent/server/local_elastic_agent.py
 (`_start_workers`, `_set_local_rank_env`), elastic/multiprocessing/{api,tail_log}.py, errors/__init__.py
@@ -29,20 +29,20 @@ LOOPBACK = "127.0.0.1"
 """The address of a group on one machine."""
 _ASYNC_ERRORS = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
 GRACE_S = 40.0
-"""Seconds for torchrun to end: it kills its ranks 30 s after the signal."""
+"""Seconds to let torchrun end, which kills its ranks 30 s after a signal."""
 _MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch"})
 _SUMMARY = b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
 _TRACEBACK = b"Traceback (most recent call last)"
 _OF_A_RANK = re.compile(rb"^(?:\[(?:rank|default)\d{1,6}\]:\s?){1,2}")
-"""Before each line of a rank: its rank, as torch writes it, or its local rank, as `--tee` does, which may precede that."""
+"""Prefixes of a rank's lines: the rank, as torch writes it, and before that the local rank, as `--tee` does."""
 _MAX_BYTES = 1 << 20
 
 
 class Recorded(NamedTuple):
-    """The exception that a rank has recorded in its `error.json`, where its script uses torch's `@record`."""
+    """The exception in the `error.json` that torch's `@record` writes."""
 
     message: str
-    """Its class and text: `ValueError: …`."""
+    """Class and text: `ValueError: …`."""
     traceback: str = ""
     """As Python prints it; may be empty."""
 
@@ -58,17 +58,14 @@ class _Error(Struct, rename={"extra": "extraInfo"}):
 
 class _ErrorFile(Struct):
     message: _Error | str
-    """A text, if another handler than torch's has written it."""
+    """A text if another handler than torch's wrote it."""
 
 
 def recorded(path: Path) -> Recorded | None:
-    """Returns the exception that a rank has recorded; None without a file, or with nothing useful in it.
-
-    Only a regular file of at most 1 MiB is read. May wait for a disk.
-    """
+    """Returns the exception that a rank has recorded; None without a useful file. May block on a disk."""
     try:
         with os.fdopen(open_regular(path), "rb") as file:
-            content = json.loads(file.read(_MAX_BYTES))  # msgspec's own decoder takes no lone surrogates
+            content = json.loads(file.read(_MAX_BYTES))  # msgspec's decoder rejects lone surrogates
         error = msgspec.convert(content, _ErrorFile).message
     except FileNotFoundError:
         return None
@@ -80,7 +77,7 @@ def recorded(path: Path) -> Recorded | None:
 
 
 def of_the_ranks(tail: Sequence[bytes]) -> Sequence[bytes]:
-    """Returns an attempt's last lines as its ranks printed them, without torchrun's traceback and summary of a failed group."""
+    """Returns an attempt's last lines without the prefixes of ranks, and without torchrun's traceback and summary."""
     texts = [strip_ansi(line).strip() for line in tail]
     summary = next((index for index, text in enumerate(texts) if text.startswith(_SUMMARY)), None)
     if summary is not None:
@@ -89,52 +86,50 @@ def of_the_ranks(tail: Sequence[bytes]) -> Sequence[bytes]:
 
 
 def starts(script: str, *, module: bool) -> bool:
-    """True if a command line runs torchrun: as a module, or its own script."""
+    """True if a command line runs torchrun, as a module or a script."""
     return script in _MODULES if module else Path(script).name == "torchrun"
 
 
 def stop_s(spec: RunSpec) -> float:
-    """Returns the seconds that a session's workers may take to end after SIGINT and SIGTERM."""
+    """Returns the seconds that workers get to end after SIGINT and SIGTERM."""
     grace_s = GRACE_S if starts(spec.script, module=spec.module) else 0.0
     return max(spec.sigint_wait_s, grace_s) + spec.sigterm_wait_s
 
 
 def advice(script: str) -> str:
-    """Returns a line of advice on `--ddp` in place of torchrun."""
-    return f"{script} starts its ranks itself, so they appear as one worker; gmg-tui --ddp TRAIN.py displays each"
+    """Recommends `--ddp` in place of torchrun."""
+    return f"{script} starts its ranks itself, so they appear as one worker; gmg-tui --ddp TRAIN.py shows each"
 
 
 class Meeting(NamedTuple):
     """The rendezvous of a rank with its group in one attempt."""
 
     rank: int
-    """From 0."""
     world_size: int
-    """The number of the group's ranks."""
     port: int
     """The port of the group's store, which rank 0 opens."""
     restarts: int
     """The number of restarts of the group."""
     max_restarts: int
     run_id: str
-    """The same for all ranks, and no other group's."""
+    """Unique to the group."""
     error_file: str
-    """The absolute path to which `torch.distributed.elastic.multiprocessing.errors.record` writes an exception."""
+    """The absolute path of the rank's `error.json`."""
     address: str = LOOPBACK
-    """The machine of rank 0, as the others reach it."""
+    """The address of rank 0's machine."""
     local_rank: int = 0
-    """From 0, among the ranks on its machine."""
+    """The rank among those on its machine."""
     local_size: int = 1
     """The number of ranks on its machine."""
     machine: int = 0
     """The number of its machine in the group, from 0."""
     machines: int = 1
     virtual_local_rank: bool = False
-    """True if each rank sees its own GPU alone, and is local rank 0 (torchrun's `--virtual-local-rank`)."""
+    """True if each rank sees only its own GPU and is local rank 0 (torchrun's `--virtual-local-rank`)."""
 
 
 def variables(meeting: Meeting, base: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variables that torchrun sets for a rank; it leaves the ones in `base` alone."""
+    """Returns the variables that torchrun sets for a rank, given the environment `base`."""
     rank, size = str(meeting.rank), str(meeting.world_size)
     values = {
         "RANK": rank,
@@ -151,7 +146,7 @@ def variables(meeting: Meeting, base: Mapping[str, str]) -> dict[str, str]:
         "TORCHELASTIC_RESTART_COUNT": str(meeting.restarts),
         "TORCHELASTIC_MAX_RESTARTS": str(meeting.max_restarts),
         "TORCHELASTIC_RUN_ID": meeting.run_id,
-        # gmg-tui opens no store for the group, so rank 0 does (`torch/distributed/rendezvous.py`, `_create_c10d_store`).
+        # Has rank 0 open the store, as gmg-tui opens none (`torch/distributed/rendezvous.py`, `_create_c10d_store`).
         "TORCHELASTIC_USE_AGENT_STORE": "False",
         "TORCHELASTIC_ERROR_FILE": meeting.error_file,
     }
@@ -162,7 +157,7 @@ def variables(meeting: Meeting, base: Mapping[str, str]) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """Returns a TCP port without a listener, 0 if there is none; another program may take it before it is used."""
+    """Returns a free TCP port, 0 if there is none; another program may take it before it is used."""
     try:
         with socket.create_server(("", 0)) as server:
             return int(server.getsockname()[1])

@@ -68,7 +68,7 @@ def test_the_newest_value_of_each_name_counts_and_the_total_is_limited() -> None
     for number in range(200):
         reported.read(b'gmg:result {"name-%d": "%s"}\n' % (number, b"y" * 10_000))
     assert _MAX_BYTES - 20_000 < sum(map(len, map(str, reported.values.values()))) <= _MAX_BYTES
-    assert reported.trouble == "gmg:result: 1 MiB are kept, and no room is left for 'name-199'"
+    assert reported.trouble == "gmg:result: 'name-199' is ignored: the limit is 1 MiB"
     reported.read(b'gmg:result {"step": 1000, "name-0": "small"}\n')
     assert (reported.values["step"], reported.values["name-0"]) == (1000, "small")
 
@@ -79,7 +79,7 @@ def test_the_names_of_a_session_are_limited() -> None:
     for reported, start in ((first, 0), (second, 600)):
         reported.read(b"gmg:result {%s}" % b", ".join(b'"n%d": 1' % number for number in range(start, start + 600)))
     assert (len(first.values), len(second.values), first.trouble) == (600, 400, None)
-    assert second.trouble == "gmg:result: a session keeps 1,000 different names, without 'n1199'"
+    assert second.trouble == "gmg:result: 'n1199' is ignored: a session has at most 1,000 names"
     second.read(b'gmg:result {"n0": 2}')
     assert second.values["n0"] == 2
 
@@ -101,7 +101,7 @@ def test_a_line_without_an_object_is_reported() -> None:
     reported = Reported()
     reported.read(b'gmg:result {"loss": }\ngmg:result [NaN]\ngmg:result {"loss": 1}\n')
     assert reported.values == {"loss": 1}
-    assert (reported.trouble or "").startswith("a gmg:result line is no JSON object: ")
+    assert (reported.trouble or "").startswith("a gmg:result line is not a JSON object: ")
 
 
 def test_a_value_out_of_range_leaves_the_others_of_its_line() -> None:
@@ -121,7 +121,7 @@ def test_text_that_is_no_unicode_is_reported_beside_nan_too() -> None:
     reported = Reported()
     reported.read(b'gmg:result {"a": NaN, "k": "\\ud800"}\ngmg:result {"loss": 1}\n')
     assert reported.values == {"loss": 1}
-    assert (reported.trouble or "").startswith("a gmg:result line is no JSON object: ")
+    assert (reported.trouble or "").startswith("a gmg:result line is not a JSON object: ")
 
 
 def test_values_that_json_cannot_encode_are_kept_as_text_or_reported() -> None:

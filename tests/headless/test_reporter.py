@@ -119,7 +119,7 @@ def test_what_a_stopping_worker_waits_for_is_reported_and_so_is_a_pattern_that_h
         "gpu0    stopping: waiting for 2 processes that the script left behind (wandb-service)"
     ]
     assert lines(2, WorkerState.STOPPING, reason=left.format("3 processes")) == []
-    hint = "its FPS are not known: start it with --pattern 'speed (?P<fps>\\d+)'"
+    hint = "its FPS are unknown: start it with --pattern 'speed (?P<fps>\\d+)'"
     assert lines(3, WorkerState.FINISHED, alerts=(Alert("output", Severity.INFO, hint, 0.0),))[1:] == [
         f"gpu0    {hint}"
     ]

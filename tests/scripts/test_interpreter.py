@@ -88,9 +88,9 @@ def test_a_path_or_a_name_of_an_interpreter_becomes_absolute_and_links_stay(
 @pytest.mark.process
 def test_a_path_that_is_not_an_interpreter_is_refused(tmp_path: Path) -> None:
     for path, error in (
-        (str(tmp_path / "absent"), "not a program that can be run"),
-        (str(tmp_path), "not a program that can be run"),
-        (program(tmp_path / "true"), "is no Python 3 interpreter"),
+        (str(tmp_path / "absent"), "not an executable program"),
+        (str(tmp_path), "not an executable program"),
+        (program(tmp_path / "true"), "not a Python 3 interpreter"),
         (program(tmp_path / "text", "no program at all"), "cannot be run"),
     ):
         with pytest.raises(GmgError, match=error) as caught:

@@ -61,12 +61,12 @@ def _read(file: Path, offset: int) -> LogPart:
 
 
 class LogCopies:
-    """The copies of one node's logs in the session's `folder`, each limited to a little more than `most_bytes`."""
+    """The copies of one node's logs in the session's `folder`, each limited to a little more than `max_bytes`."""
 
-    def __init__(self, folder: Path, most_bytes: int | None = None) -> None:
+    def __init__(self, folder: Path, max_bytes: int | None = None) -> None:
         self._folder = folder
         # The agent has the same limit, but cuts a log only once it exceeds that.
-        self._most_bytes = most_bytes + _SLACK_BYTES if most_bytes is not None else sys.maxsize
+        self._most_bytes = max_bytes + _SLACK_BYTES if max_bytes is not None else sys.maxsize
         self._copied: dict[str, tuple[int, int]] = {}
         """Bytes of each log that were copied, and the inode of its file, which changes when its middle is cut out."""
         self._grown: dict[str, None] = {}

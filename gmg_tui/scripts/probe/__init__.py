@@ -1,4 +1,4 @@
-"""The probe, which runs in a worker's interpreter, counts steps and records phases (`site/gmg_probe.py`)."""
+"""The probe, which counts steps and records phases in a worker's interpreter (`site/gmg_probe.py`)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 SITE = str(Path(__file__).with_name("site"))
-"""The folder whose `sitecustomize` Python imports as it starts."""
+"""The folder of the `sitecustomize` that Python imports at its start."""
 FOLDER = "GMG_PROBE_DIR"
-"""The variable with the folder for the counts and stacks of each process of an attempt."""
+"""The variable with the folder for the counts and stacks of an attempt's processes."""
 
 
 def on_path(environ: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variable that makes Python import the `sitecustomize` in `SITE`, given its environment."""
+    """Returns the variable that adds `SITE` to the import path, given an environment."""
     # An empty entry would be the working directory.
     return {"PYTHONPATH": os.pathsep.join(filter(None, (SITE, environ.get("PYTHONPATH"))))}
 

@@ -22,34 +22,34 @@ from gmg_tui.scripts.probe.reports import Reports, SavedFile
 from gmg_tui.scripts.probe.site import gmg_probe as probe
 
 PREFIX, _RANDOM_CHARS = "gmg-probe-", 8
-"""Begins the name of an attempt's folder; its session's follows, a dot, and characters of `mkdtemp`."""
+"""An attempt's folder is named by this prefix, its session, a dot, and the characters of `mkdtemp`."""
 WINDOW_S = 10.0
-"""Seconds of the rate now."""
+"""Seconds of the current rate."""
 _FRESH_S = 3.0
-"""A long pause that began longer ago begins no window of its own."""
+"""Age above which a long pause begins no window of its own."""
 _MIN_RATE_S = 1.0
-"""Over less time than this the greatest rate would be chance."""
+"""Seconds to measure before a rate can be the greatest."""
 MAX_KEPT_S = 86_400.0
-"""The folder of a killed engine is kept for so long, unless its session is resumed."""
+"""Age at which the folder of a killed engine is removed, unless its session was resumed before."""
 MAX_PROCESSES = 64
 MAX_FILES = 1000
-"""Limits the entries of an attempt's folder that are looked at, and removed at its end."""
+"""Entries of an attempt's folder to look at, and to remove at its end."""
 MAX_READS = 4
 MAX_ENVIRONMENTS = 10**9
 MAX_RATE = 1e12
-"""Environment steps per second. Whatever is above these limits was not written by the probe."""
+"""Environment steps per second. The probe writes nothing above these limits."""
 CLOCK_SLACK_NS = 1_000_000_000
-"""Moments later than now by more were not written by the probe."""
+"""The probe writes no moment that is further in the future."""
 _MOMENTS = [name for name in probe.NAMES if name.endswith("_ns") and name.removeprefix("mark_") not in probe.TIMES]
 _PHASES = (
     *(Phase.IMPORTING, Phase.IMPORTING, Phase.INITIALISING, Phase.CREATING),
     *(Phase.BUILDING, Phase.COMPILING, Phase.BUILT, Phase.RUNNING),
 )
-"""Those of `gmg_probe.PHASES`."""
+"""The phases of `gmg_probe.PHASES`, in its order."""
 
 
 class _Times(NamedTuple):
-    """Seconds of a period; the script has the rest."""
+    """The seconds of a period; the script used the rest."""
 
     wall: float = 0.0
     simulator: float = 0.0
@@ -61,37 +61,36 @@ class _Moment(NamedTuple):
     at: float
     """Monotonic seconds."""
     steps: int
-    """Environment steps until then."""
+    """Environment steps by then."""
     times_ns: tuple[int, ...]
     """In the order of `probe.TIMES`."""
 
 
 class _Counter:
-    """The file of one process: what it holds, and what it held in the last seconds."""
+    """The file of one process, and its contents over the last seconds."""
 
     def __init__(self, name: str, folder: int) -> None:
-        """Open the file `name` in an open folder. Raises `OSError`."""
-        # Read, not mapped: a file that the script cuts short would end the engine by SIGBUS.
+        """Opens the file `name` in an open folder. Raises `OSError`."""
+        # Read, not mapped: if the script truncated a mapped file, SIGBUS would end the engine.
         self._descriptor = open_regular(name, folder=folder)
         self.words = dict.fromkeys(probe.NAMES, 0)
         self._first: _Moment | None = None
         self._last: deque[_Moment] = deque()
-        """When environment steps were counted, once a second."""
+        """The counts, once a second."""
         self._marks: deque[_Moment] = deque()
-        """The same where a long pause began, as between the rollouts of a training: between such moments lie whole
-        periods, and no part of one."""
+        """The counts at long pauses, as between the rollouts of a training: whole periods lie between these."""
 
     @property
     def valid(self) -> bool:
-        """True once the probe of this layout has written it."""
+        """True once a probe with this layout has written it."""
         return self.words["magic"] == probe.MAGIC
 
     def read(self, now: float) -> None:
-        """Read it at `now`, monotonic seconds; content that the probe cannot have written is ignored."""
+        """Reads the file at `now`, monotonic seconds; ignores content that the probe cannot have written."""
         for _ in range(MAX_READS):
             before, self.words = self.words, self._read()
-            if before["steps"] == self.words["steps"]:
-                break  # not in the middle of a step
+            if before["steps"] == self.words["steps"]:  # not amid a step's writes
+                break
         words = self.words
         if not words["steps"]:
             return
@@ -116,7 +115,7 @@ class _Counter:
 
     @property
     def quiet_s(self) -> float:
-        """The longest pause between two steps that is usual, seconds."""
+        """The longest usual pause between two steps, seconds."""
         return 2 * self.words["long_ns"] / 1e9
 
     def rate(self, now: float) -> float | None:
@@ -134,7 +133,7 @@ class _Counter:
         return rate if 0 <= rate <= MAX_RATE else None
 
     def times(self, now: float) -> _Times | None:
-        """Returns the time of the last seconds, shared out; None if unknown, as in a pause longer than usual."""
+        """Returns the use of the last seconds; None if unknown, as in a pause longer than usual."""
         if self.words["steps"] < 2 or self._pauses(now):
             return None
         moments = self._marks if self._has_whole_periods(now) else self._last
@@ -142,11 +141,11 @@ class _Counter:
 
     @property
     def all_times(self) -> _Times | None:
-        """The time from the first step to the last; None before the second reading with more steps."""
+        """The use of the time from the first step to the last; None before the second reading with more steps."""
         return _between(self._first, self._last[-1]) if self._first is not None else None
 
     def _pauses(self, now: float) -> bool:
-        """True if it has stopped stepping, or pauses for longer than usual."""
+        """True if the last step was longer ago than usual."""
         return now - self.words["last_ns"] / 1e9 > max(1.0, 2 * self.quiet_s)
 
     @staticmethod
@@ -154,7 +153,7 @@ class _Counter:
         return next((each for each in reversed(moments) if last - each.at >= WINDOW_S), moments[0])
 
     def _has_whole_periods(self, now: float) -> bool:
-        """True if the marks are as regular as a loop's: after a pause longer than usual there are none for a while."""
+        """True if the marks are as regular as a loop's; not for a while after a pause longer than usual."""
         times = [moment.at for moment in self._marks]
         begin = max((index for index, at in enumerate(times) if times[-1] - at >= WINDOW_S), default=0)
         gaps_s = [later - earlier for earlier, later in pairwise(times[max(0, begin - 1) :])]
@@ -168,10 +167,10 @@ class _Counter:
 
 
 def _between(first: _Moment, last: _Moment) -> _Times | None:
-    """Returns the time between two moments, shared out; None if the probe cannot have written it."""
+    """Returns the use of the time between two moments; None if the probe cannot have written it."""
     wall = last.at - first.at
     parts = [(after - before) / 1e9 for before, after in zip(first.times_ns, last.times_ns, strict=True)]
-    # A reading may come between the writing of two parts.
+    # The probe may have written only some of the parts.
     if wall <= 0 or min(parts) < -0.1 * wall or sum(parts) > 1.1 * wall:
         return None
     scale = min(1.0, wall / max(sum(parts), 1e-9))
@@ -179,7 +178,7 @@ def _between(first: _Moment, last: _Moment) -> _Times | None:
 
 
 def _is_plausible(words: dict[str, int]) -> bool:
-    """True if the probe can have written this."""
+    """True if the probe can have written these words."""
     if min(words.values()) < 0 or words["phase"] >= len(_PHASES) or words["kind"] >= len(probe.KINDS):
         return False
     if words["determinism"] >= len(probe.DETERMINISM):
@@ -193,22 +192,21 @@ def _is_plausible(words: dict[str, int]) -> bool:
 
 
 class Counts:
-    """The counts of all processes of an attempt, added up; all are 0, None or False where no probe is active.
+    """The counts of all processes of an attempt, added up; 0, None or False without an active probe.
 
     Attributes:
-        folder: That of the attempt's `GMG_PROBE_DIR`; None without a probe, and after its end.
-        active: Whether a probe has started in the attempt.
-        phase: The phase of the process that has come furthest, and since when, monotonic seconds; None before.
-        simulator: Whether the import of a simulator has begun.
-        steps: Simulation steps; it grows while any process steps.
+        active: True once a probe has started in the attempt.
+        phase: The phase of the most advanced process, and its start, monotonic seconds; None before.
+        simulator: True once the import of a simulator has begun.
+        steps: Simulation steps; grows while any process steps.
         n_envs: Environments of the processes that have stepped in the last seconds.
-        rate: Environment steps per second now; None if unknown.
+        rate: Current environment steps per second; None if unknown.
         env_steps: Environment steps between the first count and the last.
         seconds: Seconds between these.
-        determinism: `on` or `off`, if torch was imported by the first step; else None.
-        last_at: When a step was last counted, monotonic seconds.
-        reports: Metrics and saved files that its processes report.
-        quiet_s: The longest pause between two steps that is usual, seconds.
+        determinism: `on` or `off` if torch was imported by the first step; else None.
+        last_at: Time of the last counted step, monotonic seconds.
+        reports: Metrics and saved files that the processes report.
+        quiet_s: The longest usual pause between two steps, seconds.
     """
 
     def __init__(self, folder: LockedFolder | None) -> None:
@@ -224,15 +222,16 @@ class Counts:
         self.last_at: float | None = None
         self.determinism: str | None = None
         self._shares: Shares | None = None
-        """The shares of its whole time, once it is closed."""
+        """The shares of the whole time, once closed."""
         self._greatest: float | None = None
 
     @property
-    def folder(self) -> Path | None:  # noqa: D102 - above
+    def folder(self) -> Path | None:
+        """The attempt's `GMG_PROBE_DIR`; None without a probe, and after its end."""
         return self._locked and self._locked.path
 
     def fps(self, printed: Fps | None) -> Fps | None:
-        """The counted rates, beside the numbers that the script has `printed`; these alone before the second step."""
+        """Adds the counted rates to the `printed` numbers. Returns these alone before the second step."""
         if not self.seconds:
             return printed
         counted = Fps(
@@ -244,7 +243,7 @@ class Counts:
         return structs.replace(counted, last=printed.last, max=greatest, samples=printed.samples)
 
     def read(self, now: float) -> None:
-        """Read all files at `now`, monotonic seconds; they lie in memory, so that this takes microseconds."""
+        """Reads all files at `now`, monotonic seconds. They are in memory, so that this takes microseconds."""
         if self._locked is None:
             return
         if len(self._counters) < MAX_PROCESSES:
@@ -291,7 +290,7 @@ class Counts:
             self._greatest = max(self.rate, self._greatest or 0.0)
 
     def shares(self, now: float | None = None) -> Shares | None:
-        """Returns how the time of its processes was shared out: of the last seconds, or without `now` of all since a first step.
+        """Returns the use of the processes' time in the last seconds, or without `now` since the first step.
 
         None if unknown.
         """
@@ -304,18 +303,18 @@ class Counts:
 
     @property
     def _outermost(self) -> list[tuple[str, _Counter]]:
-        """The files of the processes that step, by PID, without those that step simulators for another's vector."""
+        """The files of the stepping processes, by PID, without those that step simulators for another's vector."""
         stepped = [each for each in self._counters.items() if each[1].words["steps"]]
         kind = min((counter.words["kind"] for _, counter in stepped), default=0)
         return [each for each in stepped if each[1].words["kind"] == kind]
 
     @property
     def stepping_pid(self) -> int | None:
-        """The process that has stepped last; None before the first step."""
+        """The PID of the process that stepped last; None before the first step."""
         return max(((each.words["last_ns"], int(name)) for name, each in self._outermost), default=(0, None))[1]
 
     def close(self) -> None:
-        """Remove them; the rate stays as in the last seconds with steps, without the time the script took to end."""
+        """Removes the files. The rate stays that of the last seconds with steps."""
         if self.last_at is not None:
             self.read(self.last_at)
         self._shares = self.shares()
@@ -329,9 +328,9 @@ class Counts:
 
 
 def make_folder(session: str) -> LockedFolder | None:
-    """Returns a new folder for the counts of an attempt of that session, private to the user and in memory where possible.
+    """Creates the folder of an attempt, private to the user and in memory if possible; removes those of killed engines.
 
-    None if there is no room at all: the attempt then goes without a probe. Folders of killed engines are removed.
+    Returns None if there is no room at all; the attempt runs without a probe then.
     """
     saved_unseen(session)
     for parent in _parents():
@@ -347,10 +346,10 @@ def _parents() -> tuple[Path, ...]:
 
 @cache  # once per engine
 def saved_unseen(session: str) -> Mapping[int, tuple[Checkpoint, ...]]:
-    """Removes the folders of the session's killed engines. Returns what the processes there have saved, by their PIDs.
+    """Removes the folders of the session's killed engines. Returns the files that their processes saved, by PID.
 
-    An engine may be killed before it has read of a file, and its workers may save another one as they end. Folders of
-    other sessions, which may be resumed too, are removed after a day.
+    A killed engine may have missed some of these reports. Folders of other sessions, which may be resumed too, are removed
+    after a day.
     """
     saved: dict[int, tuple[Checkpoint, ...]] = {}
     offset_s = time.time() - time.monotonic()

@@ -1,4 +1,4 @@
-"""Reads what the probe reports of an attempt's processes: metrics and saved files (`site/gmg_reports.py`)."""
+"""Reads the probe's reports of metrics and saved files (`site/gmg_reports.py`)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gmg_tui.model import Checkpoint
 from gmg_tui.scripts.probe.site import gmg_reports as ring
 
 MAX_FILES = 64
-"""Processes that are read."""
+"""Processes to read."""
 MAX_RECORDS = 20_000
-"""Records of one process that are read at once; of more, the newest."""
+"""Records of one process to read at once, the newest ones."""
 _MAX_STEP = 2**62
 
 
@@ -34,17 +34,17 @@ class SavedFile(NamedTuple):
 
     path: str
     size_bytes: int | None
-    """None if the script may not have written it to its end."""
+    """None if the file may be incomplete."""
     inode: int
     env_steps: int
-    """Environment steps of its process until then."""
+    """Environment steps of the process by then."""
     is_export: bool
     """True if a script cannot continue from it."""
     at: float
     """Monotonic seconds."""
 
     def checkpoint(self, saved: float, progress: str | None = None) -> Checkpoint:
-        """Returns it as a checkpoint, saved at that Unix time."""
+        """Returns the file as a checkpoint, `saved` at that Unix time."""
         return Checkpoint(self.path, saved, self.size_bytes, self.inode, self.env_steps, progress, self.is_export)
 
 
@@ -61,7 +61,7 @@ class ReportFile:
         self._end = self._count = self.lost = 0
 
     def read(self) -> list[Metric | SavedFile]:
-        """Returns what is new, oldest first; content that the probe cannot have written is ignored."""
+        """Returns the new records, oldest first; ignores content that the probe cannot have written."""
         header = self._header()
         if header is None or header[1] == self._end:
             return []
@@ -104,14 +104,14 @@ class ReportFile:
 def _decoded(record: tuple[int, int, int, float, int, bytes]) -> Metric | SavedFile | None:
     kind, first, second, value, at_ns, name = record
     at = min(at_ns / 1e9, time.monotonic())
-    most_bytes = ring.MAX_NAME_BYTES if kind == ring.METRIC else ring.MAX_PATH_BYTES
-    if not 0 < len(name) <= most_bytes or at < 0:  # a longer one was not written by the probe
+    max_bytes = ring.MAX_NAME_BYTES if kind == ring.METRIC else ring.MAX_PATH_BYTES
+    if not 0 < len(name) <= max_bytes or at < 0:
         return None
     if kind == ring.METRIC:
         return Metric(name.decode("utf-8", "replace"), value, first if abs(first) < _MAX_STEP else None, at)
     if kind in (ring.STATE, ring.EXPORT) and second >= 0 <= value < _MAX_STEP:
         size = first if first >= 0 else None
-        with suppress(UnicodeDecodeError):  # no message can carry such a path
+        with suppress(UnicodeDecodeError):  # messages cannot carry such a path
             return SavedFile(name.decode(), size, int(value), second, kind == ring.EXPORT, at)
     return None
 
@@ -135,7 +135,7 @@ class Reports:
                 self._files[name] = ReportFile(name, folder)
 
     def read(self) -> list[Metric | SavedFile]:
-        """Returns what is new, in the order of the reports."""
+        """Returns the new records of all files by time."""
         new = [each for file in self._files.values() for each in file.read()]
         self.lost = sum(file.lost for file in self._files.values())
         return sorted(new, key=lambda each: each.at)

@@ -1,9 +1,8 @@
-"""Lines that regular expressions with named groups describe: of trainers (`formats.toml`), `[readers.NAME]`, `--pattern`.
+"""Reads lines by regular expressions with named groups: of trainers (`formats.toml`), `[readers.NAME]`, `--pattern`.
 
-Beside them the lines of `gmg_tui.report_fps`: `gmg:fps {"fps": 5700000.0, "n_envs": 4096}`.
+Also reads the lines of `gmg_tui.report_fps`: `gmg:fps {"fps": 5700000.0, "n_envs": 4096}`.
 
-A user's expression such as `(a+)+b` would take Python's `re` a time that grows exponentially with the line, so RE2 matches
-it, in linear time.
+RE2 matches users' expressions in linear time; Python's `re` may take exponential time, as for `(a+)+b`.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from gmg_tui.model.text import strip_ansi, visible
 from gmg_tui.scripts.readers.interface import Figures, LineReader, figures, json_object, marked, number
 
 _LINE = 8192
-"""Characters of a line that are matched."""
+"""Characters of a line to match."""
 _HINT_LINE = 500
 _MAX_BYTES = 1 << 20
-"""Memory of a user's expression, which limits its size."""
+"""Memory for a user's compiled expression."""
 NAMES = ("fps", "steps", "n_envs", "done", "total", "unit")
 METRIC = "metric_"
 _OPTION = "--pattern"
@@ -41,11 +40,11 @@ class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lines: tuple[str, ...] = ()
     """Expressions with the named groups `NAMES` or `metric_…`; each is tried on each line."""
     words: tuple[str, ...] = ()
-    """Only lines with one of these are matched with `lines`; without any, all are."""
+    """Only lines with one of these are matched; all lines if empty."""
     unit: str = "step"
     """The unit of `done` and `total`."""
     first: int = 1
-    """The number of the first one: 0 or 1."""
+    """The first value of `done`: 0 or 1."""
     whole_group: bool = False
     vague: bool = False
     source: str = ""
@@ -53,14 +52,10 @@ class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check(patterns: Sequence[str], where: str = "--pattern") -> tuple[str, ...]:
-    """Returns the patterns, after checking each.
-
-    Args:
-        patterns: Regular expressions.
-        where: Their source, for the errors: an option, or a key of a file and its line.
+    """Returns the patterns, after checking each; `where` is their option or key, for the errors.
 
     Raises:
-        GmgError: One is no regular expression, cannot be matched in linear time, has none of the groups, or an unknown one.
+        GmgError: A pattern is no regular expression, cannot be matched in linear time, or has no group or an unknown one.
     """
     for pattern in patterns:
         try:
@@ -69,7 +64,7 @@ def check(patterns: Sequence[str], where: str = "--pattern") -> tuple[str, ...]:
             raise GmgError(f"{where} '{pattern}': {error}") from error
         wrong = [name for name in groups if name not in NAMES and not _is_metric(name)]
         if not groups or wrong:
-            unknown = f"the group {wrong[0]} has no meaning" if wrong else "no named group"
+            unknown = f"unknown group {wrong[0]}" if wrong else "no named group"
             raise GmgError(f"{where} '{pattern}': {unknown}; {_USE}")
         if "total" in groups and not any("(?P<done>" in each for each in patterns):
             raise GmgError(f"{where} '{pattern}': total needs done, as in (?P<done>\\d+)/(?P<total>\\d+)")
@@ -77,13 +72,13 @@ def check(patterns: Sequence[str], where: str = "--pattern") -> tuple[str, ...]:
 
 
 def _in_linear_time(pattern: str) -> Any:
-    """Returns a user's expression, compiled by RE2. Raises `ValueError` if Python or RE2 does not accept it."""
+    """Compiles a user's expression by RE2. Raises `ValueError` if Python or RE2 does not accept it."""
     import re2  # takes 5 ms, and most users have no expression
 
     options = re2.Options()
     options.log_errors, options.max_mem = False, _MAX_BYTES
     try:
-        re.compile(pattern)  # names the position of a mistake, and refuses two groups of one name
+        re.compile(pattern)  # its errors have a position, and it rejects duplicate groups
         return re2.compile(pattern, options)
     except re2.error as error:
         (reason,) = error.args
@@ -120,15 +115,15 @@ class FormatLines(LineReader):
     """Reads the lines of one format."""
 
     def __init__(self, row: Format, *, built_in: bool = False) -> None:
-        """Match with `re` what is `built_in`, whose expressions take linear time there, too."""
+        """Uses `re` for `built_in` expressions, which take linear time there too."""
         self.whole_group, self.vague = row.whole_group, row.vague
         self._row = row
         self._words = [word.encode() for word in row.words]
         self._patterns = [*map(re.compile if built_in else _in_linear_time, row.lines)]
         self._depth: int | None = None
-        """Rows between the first bar and the outermost one that was read."""
+        """Rows between the first bar and the outermost one so far."""
         self.is_unmatched = row.source == _OPTION
-        """True if the row is of `--pattern`, and none of its lines has occurred so far."""
+        """True if the row is of `--pattern`, and has not matched yet."""
         self._counts_done = any("done" in pattern.groupindex for pattern in self._patterns)
 
     def read(self, block: bytes) -> Iterator[Figures]:
@@ -143,7 +138,7 @@ class FormatLines(LineReader):
                     yield self._figures(match)
 
     def _is_outermost(self, raw: bytes) -> bool:
-        """True for the outermost of nested bars: tqdm moves the cursor back up after each bar below."""
+        """True for the outermost of nested bars: tqdm moves the cursor up again after each inner bar."""
         depth = raw.count(b"\x1b[A")
         self._depth = depth if self._depth is None else min(depth, self._depth)
         return depth == self._depth
@@ -184,7 +179,7 @@ class ReportedLines(LineReader):
                 )
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 if meant:
-                    self._error = f"a gmg:fps line is no JSON object of numbers: {str(error)[:120]}"
+                    self._error = f"a gmg:fps line is not a JSON object of numbers: {str(error)[:120]}"
                 continue
             if refused and meant:
                 self._error = f"gmg:fps: {refused[0][:40]!r} is ignored: its number is out of range"
@@ -192,7 +187,7 @@ class ReportedLines(LineReader):
 
     @property
     def signs(self) -> tuple[Sign, ...]:
-        """The reason why a line could not be read."""
+        """The reason that a line could not be read."""
         return (Sign("output", self._error, "print it with report_fps"),) if self._error else ()
 
 
@@ -203,7 +198,7 @@ _RATES = re.compile(
     re.IGNORECASE,
 )
 _HINT_LINES, _HINT_S, _HINT_BYTES = 3, 5.0, 2000
-"""Lines with a rate before a pattern is suggested, the shortest time between them, and the bytes of a block to search."""
+"""Lines with a rate, and seconds between the first and last, before a hint; bytes of a block to search."""
 
 
 class PatternHint:
@@ -218,10 +213,10 @@ class PatternHint:
         lasting = ended or self._last_at - self._first_at >= _HINT_S
         if self._last is None or self._lines <= _HINT_LINES or not lasting:
             return None
-        return f"its FPS are not known: start it with --pattern {shlex.quote(_pattern_of(self._last))}"
+        return f"its FPS are unknown: start it with --pattern {shlex.quote(_pattern_of(self._last))}"
 
     def feed(self, block: bytes, now: float) -> None:
-        """Search the end of a block, which arrived at `now` (monotonic seconds)."""
+        """Searches the end of a block that arrived at `now` (monotonic seconds)."""
         if self.text(ended=False) is not None:
             return
         for line in strip_ansi(block[-_HINT_BYTES:]).decode("utf-8", "replace").splitlines():
@@ -231,7 +226,7 @@ class PatternHint:
 
 
 def _pattern_of(match: re.Match[str]) -> str:
-    """Returns a pattern without needless backslashes; several spaces become any white space."""
+    """Returns a pattern for the rate, without needless backslashes; multiple spaces match any white space."""
     before, after = (
         re.sub(r"\s{2,}|\t", lambda _: r"\s+", re.sub(r"([][(){}.*+?^$|\\])", r"\\\1", match[group] or ""))
         for group in ("label", "unit")

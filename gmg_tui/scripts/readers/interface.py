@@ -1,4 +1,4 @@
-"""The interface of readers of lines: of Genesis, of trainers, and of formats that a user describes."""
+"""The interface of line readers: of Genesis, of trainers, and of users' formats."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from gmg_tui.model import Phase, Sign
 _NUMBER = re.compile(
     r"[+-]?(?:(?:\d{1,3}(?:,\d{3}){1,12}|\d[\d_]{0,40})(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][+-]?\d{1,3})?"
 )
-"""A comma separates thousands: what `5,7` means is unknown."""
+"""Commas separate thousands; `5,7` is ambiguous."""
 _NOT_FINITE = re.compile(r"([+-]?(?:nan|inf(?:inity)?))(?:\.0*)?", re.IGNORECASE)
 """As Python prints it; Lightning's bars write `nan.0`."""
 _JSON_CONSTANT = re.compile(rb"([\[{:,]\s{0,20}[+-]?)(nan|inf(?:inity)?)\b", re.IGNORECASE)
-"""A number in JSON that is not finite, as `json.dumps` or an f-string of Python writes it."""
+"""NaN or infinity in JSON, as `json.dumps` or an f-string writes it."""
 _MAX_DIGITS = 1000
-"""Longer integers are out of range: Python takes quadratic time for them, and refuses them beyond 4,300."""
+"""Limit for integers: Python parses longer ones in quadratic time, and none beyond 4,300 digits."""
 _SCALES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures in a line, or in a block of progress lines; None for the missing ones."""
+    """The figures in a line, or in a block of progress lines; None if missing."""
 
     rates: Sequence[float] = ()
     """The printed numbers, in order: environment steps per second over all environments."""
@@ -39,17 +39,17 @@ class Figures:
     n_envs: int | None = None
     done: float | None = None
     total: float | None = None
-    """The last of what the script counts."""
+    """The final value of `done`."""
     unit: str = "step"
     metrics: Mapping[str, float] = field(default_factory=dict)
     step: int | None = None
-    """The script's step that the metrics are of, if their line names it."""
+    """The script's step of the metrics, if their line names it."""
     phase: Phase | None = None
     """The phase that begins."""
 
 
 class LineReader(ABC):
-    """Reads whole lines of output. Where several readers find a rate, progress or environments, the first one counts."""
+    """Reads whole lines of output. If several readers find a rate, progress or environments, the first one counts."""
 
     whole_group: bool = False
     """True if its rates are a whole group's."""
@@ -58,18 +58,18 @@ class LineReader(ABC):
 
     @property
     def signs(self) -> tuple[Sign, ...]:
-        """The troubles that its lines report."""
+        """The signs of trouble in its lines."""
         return ()
 
     @abstractmethod
     def read(self, block: bytes) -> Iterator[Figures]:
-        """Yields the figures in a block of whole lines, in their order; never raises for anything that a script prints."""
+        """Yields the figures in a block of whole lines, in order. Never raises, whatever a script prints."""
 
 
 def figures(numbers: Mapping[str, float], metrics: Mapping[str, float], unit: str = "step") -> Figures:
-    """Returns figures made of numbers by name, without impossible ones (negative, infinite, no environments).
+    """Makes figures of named numbers, without impossible ones (negative, infinite, no environments).
 
-    Metrics may be anything: one that is NaN or infinite is what a diverged run reports.
+    Metrics are kept as they are: a diverged run reports NaN and infinities.
     """
 
     def figure(name: str) -> float | None:
@@ -101,9 +101,9 @@ def number(text: str) -> float | None:
 
 
 def marked(block: bytes, mark: bytes) -> Iterator[tuple[bytes, bool]]:
-    """Yields what follows `mark` in each line of a block that has it, and whether the script may have meant a report.
+    """Yields the text after `mark` in the lines that have it, and False if it is only quoted, as in a traceback.
 
-    A logger's prefix may precede the mark. Where a traceback quotes the script's source, a quote precedes it.
+    A logger's prefix may precede the mark.
     """
     for line in block.splitlines() if mark in block else ():
         before, found, text = line.partition(mark)
@@ -112,12 +112,12 @@ def marked(block: bytes, mark: bytes) -> Iterator[tuple[bytes, bool]]:
 
 
 def json_object(text: bytes) -> dict[str, Any]:
-    """Returns a JSON object, also one with NaN and infinities, which JSON has none of.
+    """Decodes a JSON object, also with NaN and infinities.
 
-    Numbers that no float and no integer of 64 bits can hold are `Decimal`.
+    Numbers beyond the range of floats and 64-bit integers become `Decimal`.
 
     Raises:
-        msgspec.MsgspecError, ValueError or RecursionError: It is none.
+        msgspec.MsgspecError, ValueError or RecursionError: The text is no such object.
     """
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
@@ -127,7 +127,7 @@ def json_object(text: bytes) -> dict[str, Any]:
     names = {b"n": b"NaN", b"i": b"Infinity"}
     plain = _JSON_CONSTANT.sub(lambda match: match[1].replace(b"+", b"") + names[match[2][:1].lower()], text)
     values = msgspec.convert(json.loads(plain, parse_float=_float, parse_int=_integer), dict[str, Any])
-    msgspec.json.encode(values)  # raises for text that is no Unicode, which `json` takes
+    msgspec.json.encode(values)  # raises for lone surrogates, which `json` accepts
     return values
 
 

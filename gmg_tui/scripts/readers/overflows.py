@@ -1,4 +1,4 @@
-"""Counts the lines by which a simulator says that a buffer was too small (`overflows.toml`), and its results wrong."""
+"""Counts a simulator's messages that a buffer was too small, so that its results are wrong (`overflows.toml`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ISAAC_LAB = {
     "Contact buffer": "gpu_max_rigid_contact_count",
     "Patch buffer": "gpu_max_rigid_patch_count",
 }
-"""PhysX' buffers that Isaac Lab's `PhysxCfg` has under other names."""
+"""PhysX' buffers with other names in Isaac Lab's `PhysxCfg`."""
 _CAPITAL = re.compile(r"(?=[A-Z])")
 
 
@@ -40,10 +40,10 @@ class Overflows:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._sizes: dict[str, int] = {}
-        """The greatest size that the simulator asked for, by setting."""
+        """The largest size that the simulator asked for, by setting."""
 
     def feed(self, block: bytes) -> None:
-        """Read a block of whole lines."""
+        """Reads a block of whole lines."""
         for word, line in _rows():
             for match in line.finditer(block) if word in block else ():
                 name = match["name"].decode()

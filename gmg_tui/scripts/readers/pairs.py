@@ -1,7 +1,7 @@
 """Progress and metrics as most scripts print them: `epoch 12/60 loss 0.31`, `iter 5 of 100: reward=12.3, mean length: 40`.
 
-A line must name its progress, so that prose is no metric: without a total at its beginning, and with a fraction among its
-numbers.
+Only lines that name their progress count, so that prose is not read as metrics. Progress without a total must be at the
+beginning of the line, and one of its numbers must have a fraction.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gmg_tui.model.text import visible
 from gmg_tui.scripts.readers.interface import Figures, LineReader, number
 
 _MAX_LINES = 100
-"""Lines of a block that are read, the last ones: metrics are kept once a second."""
+"""Lines of a block to read, the last ones: metrics are kept once a second."""
 _MAX_CHARS = 1000
 _MAX_NAMES = 64
 _UNITS = "epoch|iteration|iter|step|episode|update|batch|round|generation"
@@ -31,7 +31,7 @@ _PREFIX = re.compile(
     r"(?:[\[(<][^\])>]{0,60}[\])>]|[\d:.,T/|{'\"\s-]|\b(?:INFO|DEBUG|root|absl|train|training|test|eval)\b){0,60}",
     re.IGNORECASE,
 )
-"""Logger, time and level before a line's own text."""
+"""Logger, time and level before a line's text."""
 _NUMBER = r"[-+]?(?:(?:\d[\d,_]{0,30}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?|nan|inf)"
 _END = r"(?:\s?%)?(?=[\s,;|)\]}]|$)"
 _WORD = r"[A-Za-z_][\w./@-]{0,60}"
@@ -50,7 +50,7 @@ _PROSE = re.compile(r" {1,4}[A-Za-z]{2,}(?!\S{0,60}\s{0,8}[:=])")
 _STOP = re.compile(
     r"(?:a|after|and|at|by|current|for|from|has|in|is|it|of|on|or|the|to|took|until|was|with)", re.IGNORECASE
 )
-"""Words of prose: a metric's name begins after the last of them."""
+"""Words that no metric's name contains: it begins after the last one."""
 _NO_METRICS = frozenset(f"{_UNITS}|eta|seed|pid|port|version|line|rank|gpu|cuda|device|part|worker".split("|"))
 
 
@@ -62,7 +62,7 @@ class PairLines(LineReader):
     def __init__(self) -> None:
         self._names: set[str] = set()
         self.is_off = False
-        """True once the reader of a known trainer has read its lines."""
+        """True once the reader of a known trainer has found its lines."""
 
     def read(self, block: bytes) -> Iterator[Figures]:
         """Yields the figures of each line with progress."""
@@ -109,13 +109,13 @@ class PairLines(LineReader):
 
 
 def _may_have_progress(text: bytes) -> bool:
-    """True if a unit or a fraction is in the text: a search for words is five times faster than one expression for all."""
+    """True if the text has a unit or a fraction; five times as fast as one expression."""
     lower = text.lower()
     return any(word in lower for word in _UNIT_WORDS) or (b"/" in text and _FRACTION.search(text) is not None)
 
 
 def _names_progress(line: str, found: re.Match[str]) -> bool:
-    """True if progress without a total is the line's subject, not an option such as `epochs: 10` or `batch=64`."""
+    """True if progress without a total is the line's subject, unlike an option such as `epochs: 10` or `batch=64`."""
     if found["several"] or found["unit"].lower() == "batch" or (found["part"] and found["unit"].lower() != "epoch"):
         return False
     is_dict = line.lstrip().startswith("{") and line.rstrip().endswith("}") and rank(line) < rank("")
@@ -123,7 +123,7 @@ def _names_progress(line: str, found: re.Match[str]) -> bool:
 
 
 def _bare(text: str) -> Iterator[tuple[str, str]]:
-    """Yields the pairs without a sign between name and value, if the whole text is such pairs and any has a fraction.
+    """Yields pairs separated by spaces only, if the text consists of such pairs and any value has a fraction.
 
     Amounts with a unit, such as `12.3 ms`, may stand between them.
     """
@@ -139,7 +139,7 @@ def _bare(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _name_of(text: str) -> str:
-    """Returns a metric's name of up to three words; empty if it is none."""
+    """Returns a metric's name of up to three words; empty if the text is none."""
     words = text.split()
     last = max((at for at, word in enumerate(words) if _STOP.fullmatch(word)), default=-1)
     words = words[last + 1 :]

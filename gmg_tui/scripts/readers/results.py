@@ -1,4 +1,4 @@
-"""Results that a script reports itself: `gmg:result {"tm_score": 0.81}` in its output."""
+"""Results that a script reports in its output: `gmg:result {"tm_score": 0.81}`."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _NO_OBJECT = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 def _encodable(value: Any, levels: int) -> Any:
-    """Returns the value, with digits for integers beyond 64 bits: as floats they would be other numbers.
+    """Replaces integers beyond 64 bits by their digits, as floats would change them.
 
-    Raises `ValueError` if it is nested too deeply, or has a number that is out of range.
+    Raises `ValueError` for a value that is nested too deeply, or for a number out of range.
     """
     if levels < 0:
-        raise ValueError(f"it is nested more than {_MAX_LEVELS} levels deep")
+        raise ValueError(f"nested more than {_MAX_LEVELS} levels deep")
     if isinstance(value, dict):
         return {name: _encodable(each, levels - 1) for name, each in value.items()}
     if isinstance(value, list):
@@ -41,15 +41,15 @@ def _encodable(value: Any, levels: int) -> Any:
 
 
 class Reported:
-    """The results that one attempt has reported on its output: the newest value of each name, at most `_MAX_BYTES` of JSON in all.
+    """The results of one attempt: the newest value of each name, at most `_MAX_BYTES` of JSON.
 
     Args:
-        names: The names that the session has so far, at most `MAX_NAMES`; new ones are added.
+        names: The session's names, at most `MAX_NAMES`; new ones are added.
 
     Attributes:
-        values: By name.
-        explicit: The names of `gmg:result` lines, whose values are not replaced by what is read in other lines.
-        trouble: The last line that was ignored, and the reason; None if there was none.
+        values: The values by name.
+        explicit: The names of `gmg:result` lines, whose values other lines do not replace.
+        trouble: The reason that a line was ignored, the last one; None if there was none.
     """
 
     def __init__(self, names: set[str] | None = None) -> None:
@@ -61,14 +61,14 @@ class Reported:
         self._size = 0
 
     def read(self, block: bytes) -> dict[str, float]:
-        """Takes the results in whole lines of output, whose mark a log's prefix may precede, and returns the numbers among them."""
+        """Reads whole lines of output. Returns the numbers among their results."""
         numbers: dict[str, float] = {}
         for text, meant in marked(block, MARK):
             try:
                 found = json_object(text)
             except _NO_OBJECT as error:
                 if meant:
-                    self._ignore(f"a gmg:result line is no JSON object: {error}")
+                    self._ignore(f"a gmg:result line is not a JSON object: {error}")
                 continue
             values = {name: value for name, each in found.items() for value in self._kept(name, each)}
             numbers |= self.add(values)
@@ -83,18 +83,16 @@ class Reported:
             self._ignore(f"gmg:result: {name[:40]!r} is ignored: {error}")
 
     def add(self, values: Mapping[str, Any]) -> dict[str, float]:
-        """Takes results by name, and returns the numbers that are kept."""
+        """Adds results by name. Returns the numbers that are kept."""
         numbers: dict[str, float] = {}
         sizes = {name: len(name) + len(msgspec.json.encode(value)) for name, value in values.items()}
         for name, value in values.items():
             if name not in self._names and len(self._names) >= MAX_NAMES:
-                self._ignore(f"gmg:result: a session keeps {MAX_NAMES:,} different names, without {name[:40]!r}")
+                self._ignore(f"gmg:result: {name[:40]!r} is ignored: a session has at most {MAX_NAMES:,} names")
                 continue
             size = sizes[name]
             if self._size - self._sizes.get(name, 0) + size > _MAX_BYTES:
-                self._ignore(
-                    f"gmg:result: {units.mib(_MAX_BYTES >> 20)} are kept, and no room is left for {name[:40]!r}"
-                )
+                self._ignore(f"gmg:result: {name[:40]!r} is ignored: the limit is {units.mib(_MAX_BYTES >> 20)}")
                 continue
             self._names.add(name)
             self._size += size - self._sizes.get(name, 0)

@@ -1,4 +1,4 @@
-"""The files that a script says it has saved: `Saved model to runs/a/model_100.pt`."""
+"""The saved files that a script prints: `Saved model to runs/a/model_100.pt`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,7 @@ _SAVED = re.compile(
 
 
 class SavedPaths:
-    """The newest paths of one attempt, as printed.
-
-    Attributes:
-        paths: The oldest first.
-    """
+    """The newest paths of one attempt, as printed, oldest first (`paths`)."""
 
     def __init__(self) -> None:
         self.paths: deque[str] = deque(maxlen=_MAX_PATHS)

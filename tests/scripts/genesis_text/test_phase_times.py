@@ -86,7 +86,8 @@ def test_times_are_kept_per_script_and_the_least_recent_script_is_evicted(tmp_pa
     _record(tmp_path, "old.py", 1.0)
     for number in range(MAX_FILES):
         (folder / f"{number}.json").touch()
-    os.utime(*folder.glob("????????????????????????????????.json"), (0, 0))
+    (old,) = folder.glob("?" * 32 + ".json")
+    os.utime(old, (0, 0))
     _record(tmp_path, "new.py", 2.0)
     assert [_usual(tmp_path, script) for script in ("old.py", "new.py")] == [None, 2.0]
     assert len(list(folder.iterdir())) == MAX_FILES

@@ -177,7 +177,9 @@ def test_a_failure_of_a_rank(output: bytes, code: int, kind: FailureKind, reason
     assert advice in failure.advice
 
 
-@pytest.mark.parametrize(("server", "advice"), [(True, "init_process_group"), (False, "rank 0 has not opened its store")])
+@pytest.mark.parametrize(
+    ("server", "advice"), [(True, "init_process_group"), (False, "rank 0 has not opened its store")]
+)
 def test_torch_errors_when_ranks_do_not_meet(server: bool, advice: str) -> None:
     distributed = pytest.importorskip("torch.distributed")
     with pytest.raises(distributed.DistError) as raised:

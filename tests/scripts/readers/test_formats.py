@@ -154,8 +154,8 @@ def test_number_formats_of_scripts() -> None:
         ((r"(?P<fps>\d+) (?P=fps)",), "back-references or possessive repetition: invalid"),
         ((r"fps: (\d+)",), "no named group; use (?P<fps>…)"),
         (("",), "no named group"),
-        ((r"(?P<speed>\d+)",), "the group speed has no meaning; use"),
-        ((r"(?P<metric_>\d+)",), "the group metric_ has no meaning"),
+        ((r"(?P<speed>\d+)",), "unknown group speed; use"),
+        ((r"(?P<metric_>\d+)",), "unknown group metric_"),
         ((r"/(?P<total>\d+)",), "total needs done"),
     ],
 )
@@ -206,7 +206,7 @@ def test_an_unparsed_rate_suggests_a_pattern(line: str, pattern: str) -> None:
     for second in range(1, 7):
         assert reader.hint is None
         reader.feed(f"\x1b[1m{line}\x1b[0m\n".encode(), float(second))
-    assert reader.hint == f"its FPS are not known: start it with --pattern '{pattern}'"
+    assert reader.hint == f"its FPS are unknown: start it with --pattern '{pattern}'"
     (figures,) = _read(line, pattern)
     assert figures.rates
 

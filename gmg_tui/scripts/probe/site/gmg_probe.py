@@ -1,8 +1,8 @@
-"""Wraps the calls of `calls.txt`: counts steps, notes when a phase begins, and reports metrics and saved files.
+"""Wraps the calls of `calls.txt`: counts steps, records the start of phases, and reports metrics and saved files.
 
-Each process that simulates has a file of `WORDS` aligned 8-byte words, which it alone writes and the engine reads. The
-first Python of an attempt has one at once; others, such as helpers that simulate nothing, have one once a simulator is
-imported or stepped. Nothing here raises, prints, or starts a thread: without the probe a script runs all the same.
+Each simulating process writes a file of `WORDS`, aligned 8-byte words that the engine reads. The first Python of an attempt
+makes its file at once, others only when a simulator is imported or stepped. Nothing here raises into the script, prints, or
+starts a thread.
 """
 
 import os
@@ -11,32 +11,32 @@ from struct import Struct
 from time import monotonic_ns
 
 PHASES = ("started", "importing", "initialising", "created", "building", "compiling", "built", "stepping")
-"""In their order, from 0; each lasts until the next. The import of a simulator begins with `importing`."""
+"""The phases in order; each lasts until the next. `importing` begins with the import of a simulator."""
 IMPORTING, STEPPING = PHASES.index("importing"), PHASES.index("stepping")
 KINDS = ("", "vector", "simulator")
 DETERMINISM = ("unknown", "off", "on")
 STACKS = "stacks"
-"""The file to which a process writes its Python stacks when it gets `STACK_SIGNAL`."""
+"""The file for the Python stacks that a process writes on `STACK_SIGNAL`."""
 STACK_SIGNAL = 46
-"""A real-time signal (signal(7)) that no library of ours takes; a process without a handler for it would die of it."""
+"""A real-time signal (signal(7)) that none of our libraries uses. It kills a process without a handler."""
 
 MAGIC = 0x474D_4750_524F_4205
-"""The first word of a file that can be read: `GMGPRO`, and the version of its layout."""
+"""The first word of a readable file: `GMGPRO` and the version of its layout."""
 TIMES = ("simulator_ns", "learning_ns", "rendering_ns")
-"""The time in steps, in what a learner computes, and in rendering; none has another's."""
+"""The time in steps, learning and rendering, without overlap."""
 NAMES = (
-    *("magic", "phase", "phase_ns"),  # phase_ns: its begin; all moments by CLOCK_MONOTONIC
-    *("kind", "environments", "first_environments", "first_ns"),  # of the first step, and when that ended
-    *("steps", "environment_steps", "last_ns"),  # last_ns: when the last step ended
-    *("mark_steps", "mark_ns"),  # environment steps before the last long pause between two steps, and when it began
-    *(f"mark_{name}" for name in TIMES),  # at its end, without the step after it
-    "long_ns",  # the length of a long pause: half of the longest lately
+    *("magic", "phase", "phase_ns"),  # phase_ns: start of the phase; all moments by CLOCK_MONOTONIC
+    *("kind", "environments", "first_environments", "first_ns"),  # first_ns: end of the first step
+    *("steps", "environment_steps", "last_ns"),  # last_ns: end of the last step
+    *("mark_steps", "mark_ns"),  # environment steps before the last long pause between two steps, and its start
+    *(f"mark_{name}" for name in TIMES),  # at the end of that pause
+    "long_ns",  # the length of a long pause: half of the longest recent one
     "determinism",  # of torch at the first step, in `DETERMINISM`
     *TIMES,
 )
 WORDS = Struct(f"{len(NAMES)}q")
 _LONG_PAUSE_WINDOW_NS, _MIN_MARK_GAP_NS = 5_000_000_000, 100_000_000
-"""The time without a long pause after which half its length is long, and the shortest time between two marks."""
+"""The time without a long pause that halves `long_ns`, and the shortest time between two marks."""
 
 
 class _Counts:
@@ -45,8 +45,8 @@ class _Counts:
     __slots__ = (*NAMES, "by_thread", "halve_ns", "learned_ns", "learned_steps", "words")
 
     def __init__(self):
-        self.words = None  # False where there can be no file
-        self.by_thread = {}  # the number of the last step that each thread has counted
+        self.words = None  # False if there can be no file
+        self.by_thread = {}  # the number of each thread's last counted step
         self.phase = self.steps = self.environment_steps = 0
         self.environments = -1  # so that the next step calls `begin`
         self.last_ns = self.mark_ns = self.long_ns = self.halve_ns = 0
@@ -56,16 +56,16 @@ class _Counts:
     def write(self, name, *values):
         if self.words or (self.words is None and self.open()):
             for index, value in enumerate(values, NAMES.index(name)):
-                self.words[index] = value  # `pack_into` would write zeros first, which the engine could read
+                self.words[index] = value  # `pack_into` writes zeros first, which the engine could read
 
     def open(self):
-        """Make the file, or continue it after an `exec`; `words` stays False if that raises."""
+        """Makes the file, or continues it after an `exec`; `words` stays False if that raises."""
         self.words = False
         import mmap
 
         descriptor = open_file(str(os.getpid()), os.O_RDWR)
         try:
-            os.posix_fallocate(descriptor, 0, mmap.PAGESIZE)  # on a full disk this raises; a write would be a SIGBUS
+            os.posix_fallocate(descriptor, 0, mmap.PAGESIZE)  # raises on a full disk, where a write would be a SIGBUS
             self.words = memoryview(mmap.mmap(descriptor, mmap.PAGESIZE)).cast("q")
         finally:
             os.close(descriptor)
@@ -74,7 +74,7 @@ class _Counts:
         return True
 
     def enter(self, name):
-        """Begin a phase; none where that is `-`."""
+        """Begins a phase; none for `-`."""
         try:
             if name != "-":
                 self.phase, self.environments = PHASES.index(name), -1
@@ -84,7 +84,7 @@ class _Counts:
             return
 
     def begin(self, environments, kind, now):
-        """Before the first step is counted, or one after another phase or with another number of environments."""
+        """Prepares to count the first step, one in a new phase, or one with another number of environments."""
         if self.phase != STEPPING:
             self.enter("stepping")
         self.environments = environments
@@ -96,12 +96,12 @@ class _Counts:
 
     @staticmethod
     def torch_determinism():
-        """Returns an index of `DETERMINISM`: whether torch uses deterministic algorithms."""
+        """Returns an index of `DETERMINISM`."""
         enabled = getattr(sys.modules.get("torch"), "are_deterministic_algorithms_enabled", None)
         return 0 if enabled is None else 1 + bool(enabled())
 
     def pause(self, now):
-        """Before a step is counted that a long pause preceded, or where there was none for long."""
+        """Marks the long pause before a step, or halves `long_ns` if there was none for a while."""
         pause = now - self.last_ns
         if pause < self.long_ns:
             self.long_ns, self.halve_ns = self.long_ns // 2, now + _LONG_PAUSE_WINDOW_NS
@@ -112,13 +112,13 @@ class _Counts:
             self.write("mark_steps", self.environment_steps, self.last_ns, *times, self.long_ns)
 
     def spend(self, name, time_ns):
-        """Add to one of `TIMES`."""
+        """Adds to one of `TIMES`."""
         setattr(self, name, getattr(self, name) + time_ns)
         if self.words:
             self.words[NAMES.index(name)] = getattr(self, name)
 
     def learn(self):
-        """Before and after a call of a learner, which also computes between two of them, if it does not step there."""
+        """Adds the time since the last call if no step came between; called before and after a learner's call."""
         now = monotonic_ns()
         if self.learned_steps == self.steps:
             self.spend("learning_ns", now - self.learned_ns)
@@ -129,11 +129,11 @@ folder = ""
 _reports = None
 """The module `gmg_reports`."""
 _counts = _Counts()
-_rows: "list[list[str]]" = []  # of `calls.txt`: how to wrap, module, class, method, and the wrapper's arguments
+_rows: "list[list[str]]" = []  # of `calls.txt`: wrapper, module, class, method, and the wrapper's arguments
 
 
 def open_file(name, flags):
-    """Opens a file in the probe's folder, creating it; raises `OSError` if another user could change the folder."""
+    """Opens or creates a file in the probe's folder. Raises `OSError` if another user could change the folder."""
     where = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         about = os.fstat(where)
@@ -146,24 +146,24 @@ def open_file(name, flags):
 
 
 def start(where, reports):
-    """Counts in this process, and in those that it forks, into files in the folder `where`; so does `reports`."""
+    """Starts the probe in this process and those that it forks, with files in the folder `where`."""
     global folder, _reports
     folder, _reports = where, reports
     with open(os.path.join(os.path.dirname(__file__), "calls.txt"), encoding="utf-8") as file:
         _rows.extend(line.partition("#")[0].split() for line in file if line.startswith(tuple(_WRAPPERS)))
     sys.meta_path.insert(0, _Finder())
     _reports.ring.open_file = open_file
-    os.register_at_fork(after_in_child=_counts.__init__)  # a child counts for itself
+    os.register_at_fork(after_in_child=_counts.__init__)
     os.register_at_fork(after_in_child=_reports.ring.restart)
     try:
         os.close(open_file("started", os.O_EXCL))
     except OSError:
-        return  # another Python of this attempt was the first
+        return  # not the attempt's first Python
     _counts.enter("started")
 
 
 def _counting(original, environments_of, kind_name):
-    """A step that counts if its thread counted no other in it: the innermost of nested environments does."""
+    """Wraps a step, which counts if its thread counted no other inside: the innermost of nested environments does."""
     from _thread import get_ident
     from operator import attrgetter
 
@@ -178,7 +178,7 @@ def _counting(original, environments_of, kind_name):
         try:
             thread = get_ident()
             if counts.steps != before and counts.by_thread.get(thread, 0) > before:
-                return result  # what is inside has counted
+                return result  # an inner environment has counted
             environments, now = get(args[0]), clock()
             if environments != counts.environments:
                 environments = int(environments) or 1
@@ -186,7 +186,7 @@ def _counting(original, environments_of, kind_name):
                     counts.begin(environments, kind, now)
             if now - counts.last_ns >= counts.long_ns or now > counts.halve_ns:
                 counts.pause(now)
-            # No call between reading and writing a number: another thread could run there.
+            # No calls between reading and writing a number: another thread could run there.
             counts.last_ns = now
             counts.simulator_ns = simulator_ns = counts.simulator_ns + now - began
             counts.steps = steps = counts.steps + 1
@@ -206,7 +206,7 @@ def _counting(original, environments_of, kind_name):
 
 
 def _marking(original, at_beginning, at_end):
-    """A call that begins phases."""
+    """Wraps a call that begins phases."""
 
     def call(*args, **kwargs):
         _counts.enter(at_beginning)
@@ -218,7 +218,7 @@ def _marking(original, at_beginning, at_end):
 
 
 def _reporting(original, how):
-    """A call that reports metrics."""
+    """Wraps a call that reports metrics."""
     report = _reports.METRICS[how]
 
     def call(*args, **kwargs):
@@ -233,7 +233,7 @@ def _reporting(original, how):
 
 
 def _saving(original, kind_name):
-    """A call that saves a file, named by its second argument."""
+    """Wraps a call that saves the file named by its second argument."""
     kind = _reports.STATE if kind_name == "state" else _reports.EXPORT
 
     def call(*args, **kwargs):
@@ -251,7 +251,7 @@ def _saving(original, kind_name):
 
 
 def _timing(original, name):
-    """A call whose time is one of `TIMES`. A step that renders is not the simulator's for this time."""
+    """Wraps a call whose time is one of `TIMES`; rendering in a step is taken from the step's time."""
     from inspect import currentframe
 
     def learn(*args, **kwargs):
@@ -269,7 +269,7 @@ def _timing(original, name):
             took_ns, frame, callers = monotonic_ns() - began, currentframe(), set()
             while frame := frame.f_back:
                 callers.add(frame.f_code.co_name if frame.f_code.co_filename == __file__ else "")
-            if "render" not in callers:  # else it is a part of that
+            if "render" not in callers:  # else the outer call counts
                 _counts.spend("rendering_ns", took_ns)
                 _counts.spend("simulator_ns", -took_ns if "step" in callers else 0)
 
@@ -280,7 +280,7 @@ _WRAPPERS = {"step ": _counting, "call ": _marking, "time ": _timing, "metric ":
 
 
 def _wrap(module):
-    """Wrap the functions of the table that a module has."""
+    """Wraps a module's functions that are in the table."""
     from functools import update_wrapper
 
     for what, name, owner_name, method, *rest in _rows:
@@ -291,7 +291,7 @@ def _wrap(module):
 
 
 class _Finder:
-    """Waits for the modules of the table: once one has been executed, its functions are wrapped."""
+    """Wraps the functions of the table's modules once these were executed."""
 
     def find_spec(self, name, path=None, target=None):
         calls = [row[0] for row in _rows if row[1] == name]

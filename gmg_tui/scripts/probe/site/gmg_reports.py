@@ -1,7 +1,7 @@
-"""Reports metrics and saved files of this process to the engine, through a ring in a file of the probe's folder.
+"""Reports metrics and saved files of this process to the engine, through a ring in the file `PID.reports`.
 
-The file `PID.reports` holds `HEADER` and a ring of records, which this process alone writes and the engine reads once a
-second. A full ring drops its oldest records. Nothing here raises into the script, prints or waits for long.
+The file holds `HEADER` and a ring of records, which only this process writes and the engine reads once a second. A full
+ring drops its oldest records. Nothing here raises into the script, prints, or waits for long.
 """
 
 import os
@@ -14,20 +14,20 @@ SUFFIX = ".reports"
 MAGIC = 0x474D_4752_4550_5401
 """The first word of a readable file: `GMGREPT` and the version of its layout."""
 HEADER = Struct("<4q")
-"""Magic, bytes ever written, offset of the oldest record that is intact, records ever written."""
+"""Magic, bytes ever written, offset of the oldest intact record, records ever written."""
 CAPACITY = 512 << 10
 """Bytes in the ring; a multiple of 8, as all records are."""
 RECORD = Struct("<HHqqqdq")
-"""Bytes with padding, kind, sequence number, two integers, a float, CLOCK_MONOTONIC in ns; the name follows in UTF-8."""
+"""Size with padding, kind, sequence number, two integers, a float, CLOCK_MONOTONIC in ns; the name follows in UTF-8."""
 METRIC, STATE, EXPORT = range(1, 4)
-"""Kinds. A metric: its step, 0, its value. A saved file: its size in bytes, environment steps so far, its inode."""
+"""Kinds. A metric has its step, 0, its value; a saved file its size in bytes, the environment steps so far, its inode."""
 NO_STEP = -(2**63)
-"""The step of a metric that has none."""
+"""The step of a metric without one."""
 UNKNOWN = -1
 """The size of a file that may be incomplete, as the script opened it itself."""
 MAX_NAME_BYTES, MAX_PATH_BYTES = 200, 4096
 _LOCK_S = 0.001
-"""A signal handler that interrupted a thread while it reports drops its own record after this time."""
+"""Time after which a signal handler that interrupted a report drops its own record."""
 
 
 class Ring:
@@ -72,7 +72,7 @@ class Ring:
             _, end, oldest, count = self.words
             while end + size - oldest > CAPACITY:
                 oldest += int.from_bytes(self.memory[oldest % CAPACITY :][:2], "little")
-            self.words[2] = oldest  # first, so that the engine takes no record that is being overwritten
+            self.words[2] = oldest  # first, so that the engine reads no record that is being overwritten
             record = RECORD.pack(size, kind, count, first, second, value, monotonic_ns()) + name
             record += bytes(size - len(record))
             at = end % CAPACITY
@@ -91,7 +91,7 @@ ring = Ring()
 
 def _metric(name, value, step):
     if hasattr(value, "item"):
-        value = value.item()  # a tensor that requires gradients warns if it is converted by `float`
+        value = value.item()  # `float` warns on a tensor that requires gradients
     if isinstance(value, (int, float)):
         name = str(name).encode("utf-8", "replace")[:MAX_NAME_BYTES]
         ring.write(METRIC, name, NO_STEP if step is None else int(step), 0, float(value))

@@ -1,6 +1,6 @@
-"""Python imports this as it starts in a worker: it starts the probe, and has it write its stacks on a signal.
+"""Starts the probe as a worker's Python starts, and has it write its stacks on a signal.
 
-The `sitecustomize` that this one hides runs after it.
+Then runs the `sitecustomize` that this one hides.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ def _start():
 
 
 def _run_next():
-    """Run the `sitecustomize` that is next on the path, as if this one were not there."""
+    """Runs the next `sitecustomize` on the path, as if this one did not exist."""
     from importlib import util
     from importlib.machinery import PathFinder
 
@@ -34,6 +34,6 @@ def _run_next():
         spec.loader.exec_module(module)
 
 
-with contextlib.suppress(Exception):  # a script runs as well without
+with contextlib.suppress(Exception):  # a script runs without the probe too
     _start()
 _run_next()
