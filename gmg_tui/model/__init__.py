@@ -25,22 +25,7 @@ if TYPE_CHECKING:
 else:
     from importlib import import_module
 
-    _TYPES = (
-        *(
-            "states",
-            "alert",
-            "speed",
-            "attempt",
-            "curves",
-            "gpus",
-            "jobs",
-            "run",
-            "snapshot",
-            "tried",
-            "tuning",
-            "worker",
-        ),
-    )
+    _TYPES = "states alert speed attempt curves gpus jobs run snapshot tried tuning worker".split()  # noqa: SIM905
     _OTHERS = ("errors", "secrets", "text", "units")
 
     def __getattr__(name):

@@ -1,4 +1,4 @@
-"""Something that is wrong with a worker, its GPU, a node or the session, and what is to be done about it."""
+"""Alerts: what is wrong with a worker, its GPU, a node or the session, and what to do about it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Severity(StrEnum):
 
 
 class AlertAction(StrEnum):
-    """The actions of `--on KIND=ACTION` when an alert of a kind is raised."""
+    """An action of `--on KIND=ACTION`."""
 
     SHOW = "show"
     NOTIFY = "notify"
@@ -32,7 +32,7 @@ class AlertAction(StrEnum):
 
 
 class Alert(Struct, frozen=True, omit_defaults=True):
-    """Something that is wrong."""
+    """An alert that is raised."""
 
     kind: str
     """A row of `diagnosis.kinds`."""
@@ -40,25 +40,24 @@ class Alert(Struct, frozen=True, omit_defaults=True):
     text: str
     """One sentence, with its figures."""
     since: Moment
-    """Unix time at which it began, seconds."""
     advice: str = ""
     """The next step, one line."""
 
 
 class Sign(NamedTuple):
-    """An observation that makes an alert of its kind."""
+    """An observation that raises an alert."""
 
     kind: str
     text: str
     advice: str = ""
     severity: Severity | None = None
-    """None for that of the kind."""
+    """None for the kind's severity."""
     since: Moment | None = None
-    """Unix time at which it began, seconds; None if it began when it was first seen."""
+    """None if it began when first observed."""
 
     @classmethod
     def of(cls, alert: Alert) -> Sign:
-        """The observation behind an alert that another engine has raised."""
+        """Returns the observation behind an alert raised by another engine."""
         return cls(alert.kind, alert.text, alert.advice, alert.severity, alert.since)
 
 
@@ -66,10 +65,10 @@ _URGENCY = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
 def by_urgency(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
-    """The alerts, the worst first; equally urgent ones in the order of their kinds' table."""
+    """Returns the alerts, worst first; those of one severity keep their order."""
     return tuple(sorted(alerts, key=lambda alert: _URGENCY[alert.severity]))
 
 
 def urgent(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
-    """The alerts that are more than information."""
+    """Returns the warnings and errors."""
     return tuple(alert for alert in alerts if alert.severity is not Severity.INFO)

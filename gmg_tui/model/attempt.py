@@ -1,4 +1,4 @@
-"""An attempt: one process of a worker, with what it has reached."""
+"""An attempt: one process of a worker, and its results so far."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ class Fps(Struct, frozen=True, omit_defaults=True):
     """Environment steps per second of one attempt, over all environments."""
 
     last: float | None
-    """The number printed last; None if none was printed."""
+    """The number printed last."""
     mean: float | None
-    """The rate of the attempt: environment steps by wall time between the first and the last count, stalls included."""
+    """The rate of the attempt: environment steps per wall second between the first and last count, stalls included."""
     max: float | None
-    """The greatest rate, printed or counted over some seconds; never below `mean` and `settled`. None before it is known."""
+    """The highest rate, printed or counted over some seconds; never below `mean` and `settled`."""
     samples: int
-    """Count of the printed numbers."""
+    """Number of printed rates."""
     settled: float | None = None
-    """The rate now: environment steps by wall time over the last 10 s; None if unknown."""
+    """The rate now: environment steps per wall second over the last 10 s."""
     env_steps: float | None = None
-    """Environment steps between the first and the last count."""
+    """Environment steps between the first and last count."""
     seconds: float | None = None
-    """Wall time between them."""
+    """Wall time between the first and last count."""
     counted: Counter | None = None
-    """Counter of the steps: `probe`, inside the script, or `printed`, from the script's lines."""
+    """Source of the counts: the probe, or the script's lines."""
     energy_j: float | None = None
-    """The GPU's energy in `seconds`."""
+    """The GPU's energy over `seconds`."""
 
     def __post_init__(self) -> None:
         if self.max is not None:  # one rate may be printed, another counted
@@ -42,7 +42,7 @@ class Fps(Struct, frozen=True, omit_defaults=True):
 
     @property
     def env_steps_per_j(self) -> float | None:
-        """Environment steps per joule, which is FPS per watt, of the same seconds."""
+        """Environment steps per joule, which is FPS per watt."""
         return self.env_steps / self.energy_j if self.env_steps is not None and self.energy_j else None
 
 
@@ -54,90 +54,86 @@ class Progress(Struct, frozen=True, omit_defaults=True):
     unit: str
     """`iteration`, `step`, `it` …"""
     eta_s: float | None = None
-    """Seconds to the end, from the pace of this attempt or from the script."""
+    """Seconds to the end, estimated from the attempt's pace or by the script."""
     pace_per_s: float | None = None
-    """Units a second, as reported by the script; None if it reports none."""
+    """Units per second, as reported by the script."""
 
 
 class Checkpoint(Struct, frozen=True, omit_defaults=True):
-    """A file that a script has saved, and whose saving call has returned."""
+    """A file whose saving call has returned."""
 
     path: str
     """Absolute."""
     saved: Moment
-    """Unix time, seconds."""
     size_bytes: int | None = None
-    """None if the script may not have written it to its end then."""
+    """None if the script may still have been writing it."""
     inode: int = 0
     env_steps: int = 0
-    """Environment steps of its process until then."""
+    """Environment steps of its process when it was saved."""
     progress: str | None = None
-    """The progress that the script had last reported, such as `iteration 1,200`."""
+    """The last reported progress when it was saved, such as `iteration 1,200`."""
     is_export: bool = False
-    """True if scripts usually cannot continue from it, as from a compiled policy."""
+    """True for a file that scripts cannot usually resume from, such as a compiled policy."""
 
 
 class Attempt(Struct, frozen=True, omit_defaults=True):
-    """One process of a worker, and what it has reached. Means are over its running phase."""
+    """One process of a worker, and its results so far. Means are over its running phase."""
 
     number: int
     """From 1."""
     args: tuple[str, ...] = ()
-    """As its script got them."""
+    """The script's arguments, placeholders filled in."""
     pid: int | None = None
     started: Moment = 0.0
-    """Unix time, seconds."""
     ended: Moment | None = None
     exit_code: int | None = None
     """As asyncio's `returncode`: negative for the number of a signal."""
     state: WorkerState = WorkerState.STARTING
     reason: str | None = None
-    """One line on why it failed."""
     given: tuple[str, ...] = ()
-    """`args` before what differs from worker to worker was filled in: of the placeholders only a job's values are."""
+    """`args` with only a job's values filled in, not those that differ between workers."""
     env: dict[str, str] = {}
-    """The environment that was given for the worker, filled in as `given` is."""
+    """The worker's extra environment, filled in like `given`."""
     gpu_index: int | None = None
     """NVML index of the slot's GPU; None on a CPU slot."""
     fps: Fps | None = None
     fps_of_group: bool = False
-    """True if `fps` is the whole group's, reported by rank 0."""
+    """True if rank 0 reports `fps` for the whole group."""
     n_envs: int | None = None
-    """As the script prints it, or its arguments name it; None otherwise."""
+    """From the script's output, else from its arguments."""
     printed_envs: int | None = None
-    """As the script prints it; None otherwise."""
+    """From the script's output only."""
     progress: Progress | None = None
     metrics: dict[str, float | None] = {}
-    """Named numbers that the script prints or reports as results, such as `reward`: the newest of each. JSON, which has
-    no NaN, has null for it."""
+    """The newest value of each number that the script prints or reports, such as `reward`; None for NaN, which JSON lacks."""
     had_progress: bool = False
     comparable: bool = False
-    """True if its running phase was long enough to compare its rate."""
+    """True if it ran for long enough to compare its rate."""
     timed_out: bool = False
     gpu_util_mean_pct: float | None = None
     memory_peak_mib: float | None = None
     power_mean_w: float | None = None
     energy_j: float | None = None
     output_bytes: int | None = None
-    """Output until now, bytes; None if unknown."""
     start_s: float | None = None
-    """Seconds from its start to its running phase; None before."""
+    """Seconds from its start to its running phase."""
     memory_rss_peak_mib: float | None = None
-    """Peak of the resident memory of its whole process tree, scanned every few seconds."""
+    """Peak resident memory of its process tree, sampled every few seconds."""
     checkpoints: tuple[Checkpoint, ...] = ()
-    """The newest checkpoints of its worker, with earlier attempts', oldest first."""
+    """The worker's newest checkpoints, including those of earlier attempts, oldest first."""
     continued_from: str | None = None
-    """The path of the checkpoint that `--resume-args` named to it."""
+    """Path of the checkpoint filled into `--resume-args`."""
     simulator: dict[str, str] = {}
-    """Modes that change what a step computes: those Genesis prints, such as `performance_mode`, and torch's `deterministic`."""
+    """Modes that change what a step computes: those that Genesis prints, such as `performance_mode`, and torch's
+    `deterministic`."""
     alerts: tuple[Alert, ...] = ()
-    """The alerts at its end; empty before."""
+    """Alerts at its end; empty while it runs."""
     verdict: Verdict | None = None
-    """The bound of its speed over its whole time, once it has ended; None if unknown."""
+    """What bounded its speed, once it has ended."""
 
     @property
     def numbers(self) -> dict[str, float]:
-        """The metrics, NaN where the script has reported that."""
+        """The metrics, with NaN for None."""
         return {name: math.nan if value is None else value for name, value in self.metrics.items()}
 
     @property
@@ -156,7 +152,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
 
 
 NO_ATTEMPT = Attempt(0)
-"""Stands for the attempt before the first has begun."""
+"""The newest attempt of a worker that has not started one."""
 
 
 class Settings(Struct, frozen=True, omit_defaults=True):

@@ -11,18 +11,17 @@ from msgspec import Struct, structs
 from gmg_tui.model.states import Moment
 
 _MINIMISED = ("loss", "error", "cost", "perplexity", "regret")
-"""Less is better of metrics whose names have these words."""
+"""Words in the names of metrics to minimise."""
 _FIRST = ("reward", "return", "success", "loss")
-"""Metrics whose names have these words come first."""
+"""Words in the names of metrics to list first."""
 
 
 class Point(NamedTuple):
     """A value of a metric."""
 
     time: Moment
-    """Unix time, seconds."""
     step: int | None
-    """The script's, such as its iteration; None if it names none."""
+    """The script's step, such as its iteration; None if it reports none."""
     value: float
 
 
@@ -31,26 +30,24 @@ class Broken(NamedTuple):
 
     value: float
     finite: float | None
-    """Its last finite value; None if it never had one."""
+    """Its last finite value, if any."""
     at: str
-    """The progress at which it broke, such as `iteration 212`; empty if unknown."""
+    """The progress at that moment, such as `iteration 212`; empty if unknown."""
     since: Moment = 0.0
-    """Unix time, seconds."""
 
 
 class Curve(Struct, frozen=True, omit_defaults=True):
-    """A metric of one attempt, thinned evenly as it grows: the newest value is always there. All tuples are as long."""
+    """A metric of one attempt, thinned evenly as it grows but for the newest point. All tuples have the same length."""
 
     times: tuple[Moment, ...]
-    """Unix time of each point, seconds."""
     steps: tuple[int | None, ...]
-    """The script's step of each point, such as its iteration; None if it names none."""
+    """As `Point.step`."""
     values: tuple[float | None, ...]
-    """JSON, which has no NaN, has null for it and for infinity, but the store has what was reported."""
+    """None for NaN and infinity, which JSON lacks; in the store as reported."""
     count: int = 0
-    """Count of the values that the script has reported."""
+    """Number of values that the script has reported."""
     lowest: Point | None = None
-    """The first of the least finite values of all that were reported; None without any."""
+    """The first lowest of all finite values that were reported."""
     highest: Point | None = None
 
     def __post_init__(self) -> None:
@@ -59,37 +56,37 @@ class Curve(Struct, frozen=True, omit_defaults=True):
 
     @property
     def points(self) -> Iterator[Point]:
-        """The points, NaN if the script has reported that."""
+        """The points, with NaN for None."""
         for time, step, value in zip(self.times, self.steps, self.values, strict=True):
             yield Point(time, step, math.nan if value is None else value)
 
     @property
     def last(self) -> float:
-        """The newest value, NaN if the script has reported that."""
+        """The newest value, NaN for None."""
         return math.nan if self.values[-1] is None else self.values[-1]
 
     def best(self, name: str) -> Point | None:
-        """Returns the highest value, or the lowest of a loss or an error; `name` is the metric's."""
+        """Returns the best point of the metric called `name`: the highest, or for a loss or error the lowest."""
         return best_of(name, (self.lowest, self.highest))
 
     def thinned(self, count: int) -> Curve:
-        """Returns the curve with at most `count` points, the newest among them."""
+        """Returns the curve with at most `count` points, including the newest."""
         kept = evenly(len(self.times), count)
         return structs.replace(self, times=self.times[kept], steps=self.steps[kept], values=self.values[kept])
 
 
 def evenly(size: int, count: int) -> slice:
-    """Returns a slice of `size` items with at most `count`, the last among them; all of them if `count` is 0."""
+    """Returns a slice of `size` items with at most `count` of them, including the last; all of them if `count` is 0."""
     every = -(-size // count) if count else 1
     return slice(max(0, size - 1) % max(1, every), None, max(1, every))
 
 
 def rank(name: str) -> int:
-    """Returns the place of a metric among others, 0 for what a trainer wants to see first."""
+    """Returns the position of a metric in lists, 0 for the most interesting ones."""
     return next((place for place, word in enumerate(_FIRST) if word in name.lower()), len(_FIRST))
 
 
 def best_of(name: str, points: Iterable[Point | None]) -> Point | None:
-    """Returns the first point with the highest value, of a loss or an error with the lowest; None without any."""
+    """Returns the first point with the highest value, or for a loss or error the lowest; None if there are no points."""
     sign = -1 if any(word in name.lower() for word in _MINIMISED) else 1
     return max((point for point in points if point is not None), key=lambda point: sign * point.value, default=None)

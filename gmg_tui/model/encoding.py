@@ -1,4 +1,4 @@
-"""Encodes messages and records, whatever text a script has brought into them."""
+"""Encodes messages and records that may contain text that is not Unicode."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 def encoded(encode: Callable[[Any], bytes], value: Any) -> bytes:
-    """Returns `encode(value)`, with `?` for what is no Unicode, such as bytes of file names that are not UTF-8."""
+    """Returns `encode(value)`, with `?` for surrogates, as in file names that are not UTF-8."""
     try:
         return encode(value)
     except UnicodeEncodeError:

@@ -18,7 +18,7 @@ class GmgError(Exception):
 
 
 def nearest(word: str, words: Iterable[str], likeness: float = 0.6) -> str:
-    """Returns a suggestion for a misspelled word, as the last clause of a line; empty if nothing is near."""
+    """Returns a suggestion for a misspelled word as the last clause of a line; empty if nothing is similar."""
     import difflib  # only for an error
 
     near = difflib.get_close_matches(word, sorted(words), 1, likeness)

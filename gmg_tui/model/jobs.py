@@ -1,7 +1,6 @@
-"""The vocabulary of a queue as frozen types: job, and a job's outcome.
+"""Jobs and their outcomes.
 
-A job is what to run; a slot is where. The plain run has one job, run once on every slot, and its records are one for
-each slot; a sweep has many jobs, which wait in a queue for the next free slot.
+A plain run has one job, run once on every slot, with a record for each; a sweep has many, queued for the next free slot.
 """
 
 from __future__ import annotations
@@ -15,93 +14,88 @@ from gmg_tui.model.attempt import NO_ATTEMPT, Attempt
 from gmg_tui.model.states import WorkerState
 
 Value = bool | int | float | str
-"""The value of a placeholder in the experiments' file."""
-
-
+"""The value of a placeholder in an experiments file."""
 MAX_NAMES = 1000
-"""Limits the names of results in a session."""
+"""Limit of a session's different result names."""
 
 
 class SweepSpec(Struct, frozen=True, omit_defaults=True):
-    """The part of a sweep in `session.json` besides its program; its jobs are in the session's store."""
+    """The settings of a sweep in `session.json`; its jobs are in the store."""
 
     per_gpu: int = 1
-    """Jobs on one GPU at once."""
     timeout_s: float | None = None
-    """Time limit of an attempt; None for no limit."""
+    """Time limit of an attempt."""
     file: str | None = None
-    """The experiments' file, absolute; None for a sweep without one."""
+    """Absolute path of the experiments file, if there is one."""
     best: str | None = None
-    """The column to sort its final table by, with a leading `-` for the smallest first."""
+    """Column to sort the final table by; `-COLUMN` for the smallest first."""
     retry_failed: bool = False
-    """True if a resuming engine runs failed jobs again."""
 
 
 class JobRecord(Struct, frozen=True, omit_defaults=True):
-    """A job and its outcome so far. A plain run has one for each slot, which has the slot's name."""
+    """A job and its outcome so far. A plain run has one for each slot, with the slot's name."""
 
     number: int
     """From 1, in the order of the file: `{job}`."""
     name: str
-    """Unique in the session; safe as a file name: `{name}`."""
+    """Unique in the session, and safe as a file name: `{name}`."""
     values: dict[str, Value] = {}
-    """The values of the file's placeholders in this job."""
+    """Values of the file's placeholders."""
     state: WorkerState = WorkerState.WAITING
     position: float = 0.0
-    """Its position in the queue: the job with the smallest is the next."""
+    """The job with the smallest position is next."""
     reason: str | None = None
-    """One line on why it failed, was stopped, or waits."""
+    """Why it failed, was stopped, or waits, in one line."""
     only: str | None = None
     """The slot that it must run on; None for any."""
     world_size: int | None = None
-    """Number of its ranks, each on a slot of its own; None for one process."""
+    """Number of ranks, each on its own slot; None for one process."""
     group: str | None = None
-    """Its group's name."""
     rank: int | None = None
-    """In a plain run, the one that the slot's worker is in its group; None for a sweep's job, which is all ranks."""
+    """Rank of the slot's worker in a plain run; None for a sweep's job, which is all ranks."""
     slot: str | None = None
-    """Its current or last slot; the first of several."""
+    """Its current or last slot, of several the first."""
     slots: tuple[str, ...] = ()
-    """All its slots, in the order of its ranks; empty where it takes only one."""
+    """Its slots by rank; empty for one process."""
     gpu_uuid: str | None = None
     last: Attempt = NO_ATTEMPT
-    """Its newest attempt, of all ranks `together`."""
+    """The newest attempt, ranks `combined`."""
     started: float | None = None
-    """Unix time of the first attempt's start, seconds."""
+    """Unix time of the first attempt's start."""
     ended: float | None = None
-    """Unix time when it left its last slot, seconds."""
+    """Unix time at which it left its last slot."""
     elapsed_s: float | None = None
-    """Its run time from the start of its first process, including the pauses between attempts."""
+    """Time since its first start, including pauses between attempts."""
     energy_j: float | None = None
-    """Of all attempts, which `last.energy_j` is not."""
+    """Energy of all attempts."""
     args: tuple[str, ...] | None = None
-    """Its arguments, placeholders not filled in, if they were edited; None for the sweep's."""
+    """Edited arguments, placeholders not filled in; None for the sweep's."""
     env: dict[str, str] = {}
-    """Its environment, likewise, if its arguments were edited."""
+    """Environment of a job with edited arguments."""
     edited_from: int | None = None
     """Number of the job that it was edited from."""
     log: str | None = None
     """Path of its log in the session's folder."""
     result: dict[str, Any] | None = {}
-    """The script's results, from `gmg:result` lines; empty where clients see it. None: they are where they were recorded
-    before, as the engine keeps none in memory."""
+    """Results from `gmg:result` lines; empty for clients. None leaves those in the store, as the engine keeps none in
+    memory."""
 
     @property
     def width(self) -> int:
-        """Number of slots that it takes at once."""
+        """Number of slots that it takes."""
         return self.world_size or 1
 
 
 SKIPPED = "skipped"
-"""The reason of a job that was skipped while it waited."""
+"""The reason of a skipped job."""
 
 
 class QueueAction(StrEnum):
-    """The user's actions on jobs."""
+    """A user's action on jobs."""
 
     SKIP = "skip"
-    """Do not run a job that waits."""
+    """Drop a waiting job."""
     STOP = "stop"
-    """Stop a job that runs."""
+    """Stop a running job."""
     RETRY = "retry"
-    """Run a job that has ended again, as the next one."""
+    """Run an ended job again, as the next one."""

@@ -2,57 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from gmg_tui.model.alert import AlertAction
 from gmg_tui.model.gpus import Slot
 from gmg_tui.model.jobs import SweepSpec
-from gmg_tui.model.states import RestartMode, StartMode
+from gmg_tui.model.states import Moment, RestartMode, StartMode
 from gmg_tui.model.tuning import TuneSpec
-
-UnixTime = Annotated[float, Meta(ge=0, lt=253_402_214_400)]
-"""Seconds; a date of the calendar in each time zone, up to the last day of the year 9999."""
 
 
 class DdpSpec(Struct, frozen=True, omit_defaults=True):
-    """Groups of the workers of a run."""
+    """How the workers of a run form groups."""
 
     size: int | None = None
     """Ranks in a group; None for one group over all slots."""
     virtual_local_rank: bool = False
-    """True if each rank sees only its GPU, and is local rank 0; otherwise it sees all of its group's."""
+    """True if each rank sees only its own GPU, as local rank 0, instead of all GPUs of its group."""
 
 
 class NodesSpec(Struct, frozen=True, omit_defaults=True):
     """The machines of a session, as given by `--nodes` and the options beside it."""
 
     where: str
-    """The launcher of the agents, and its argument: `slurm`, `ray:ADDRESS`, `ssh:HOST,HOST`, or for tests `local:2`."""
+    """The launcher and its argument: `slurm`, `ray:ADDRESS`, `ssh:HOST,HOST`, or for tests `local:2`."""
     orphan_wait_s: float = 60.0
-    """Seconds that an agent runs without its session's engine before it ends its workers."""
+    """Seconds an agent waits for its session's engine before it ends its workers."""
     lost_after_s: float = 15.0
-    """After how long without a message a node counts as lost, whatever the state of its connection: srun, ssh and TCP report
-    the end of a machine minutes later, or never. Its jobs go back to their queue."""
+    """Seconds without a message after which a node is lost and its jobs are requeued. The connection is no evidence: srun,
+    ssh and TCP report a dead machine minutes later, or never."""
 
 
 class AgentSpec(Struct, frozen=True, omit_defaults=True):
     """Makes an engine the agent of a node: it runs what the session's engine requests."""
 
     node: str
-    """Its name, which is the launcher's."""
+    """The launcher's name for the node."""
     session: str
-    """The session's name."""
     session_id: str
-    """The id of the session's engine."""
     version: str = ""
-    """The version of gmg-tui that the session's engine has; the agent's must be the same."""
+    """The session engine's version of gmg-tui, which the agent must have too."""
     logs: str = ""
-    """The session's folder, where this node sees it too, and the workers' logs are written to; empty where it does not."""
+    """The session's folder if this node shares it, for the workers' logs; else empty."""
     orphan_wait_s: float = 60.0
     peers: tuple[str, ...] = ()
-    """Names of other nodes."""
+    """Names of the other nodes."""
 
 
 class NodeView(Struct, frozen=True, omit_defaults=True):
@@ -61,33 +56,31 @@ class NodeView(Struct, frozen=True, omit_defaults=True):
     name: str
     connected: bool = True
     silent_s: float | None = None
-    """Seconds since its last message, once that is longer than usual."""
+    """Seconds since its last message, once that is unusually long."""
     lost_since: float | None = None
-    """Unix time since which it counts as lost: its workers are gone; None while it does not."""
+    """Unix time at which it was lost with its workers; None unless it is."""
     trouble: str | None = None
-    """One line on the error."""
 
 
 class RunSpec(Struct, frozen=True, omit_defaults=True):
     """The definition of a session: the parsed command line, as kept in `session.json`.
 
-    What is named as an option of `gmg_tui.session.options` is the value of that option.
+    A field named like an option of `gmg_tui.session.options` has that option's value.
     """
 
     name: str
     folder: str
-    """The session's folder, absolute."""
+    """Absolute."""
     socket: str
-    """The path of the engine's socket, absolute."""
+    """Absolute path of the engine's socket."""
     script: str
     """As given."""
     args: tuple[str, ...]
     """As given, placeholders not filled in."""
     cwd: str
     python: str
-    """The workers' interpreter."""
     python_given: bool = False
-    """True if given by `--python`."""
+    """True if `python` was given by `--python`."""
     module: bool = False
     env: dict[str, str] = {}
     """As given by `--env`, placeholders not filled in."""
@@ -98,11 +91,11 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     simulate: int | None = None
     patterns: tuple[str, ...] = ()
     readers: dict[str, dict[str, Any]] = {}
-    """The tables `[readers.NAME]` of the settings, for `readers.formats`."""
+    """The tables `[readers.NAME]` of the settings."""
     pin: bool = True
-    """True if a worker is kept on the CPU cores near its GPU."""
+    """False with `--no-pin`."""
     probe: bool = True
-    """True if steps are counted in the workers' interpreters."""
+    """False with `--no-probe`."""
     interval_s: float = 1.0
     summary: str | None = None
     """Absolute."""
@@ -111,14 +104,14 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     log_max_bytes: int | None = None
     """None for no limit."""
     start: StartMode | None = None
-    """None: gated where the script's caches are cold, else together."""
+    """None: gated if the script's caches are cold, else together."""
     restart: RestartMode = RestartMode.STARTUP
     max_restarts: int = 3
     stuck_after_s: float = 60.0
     resume_args: tuple[str, ...] = ()
-    """Added to the arguments of an attempt that can continue from a checkpoint, placeholders not filled in."""
+    """Placeholders not filled in."""
     on: dict[str, AlertAction] = {}
-    """Actions of alerts by kind, as given by `--on`."""
+    """Actions by kind of alert."""
     sweep: SweepSpec | None = None
     """The queue; None for a plain run of `script` on every slot."""
     tune: TuneSpec | None = None
@@ -126,27 +119,26 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     ddp: DdpSpec | None = None
     """The groups of the workers; None if they are independent."""
     own_options: tuple[str, ...] = ()
-    """Words of `args` that are also options of gmg-tui, such as `--gpus`; the script may not know them."""
+    """Words of `args` that are also options of gmg-tui, such as `--gpus`, for advice if the script rejects them."""
     nodes: NodesSpec | None = None
-    """The machines whose slots it uses; None for this machine alone."""
+    """None for this machine alone."""
     agent: AgentSpec | None = None
-    """Set where the engine is the agent of a node, and runs what another engine requests."""
+    """None unless the engine is a node's agent."""
     notify: tuple[str, ...] = ()
     host: str = ""
-    """The machine that it runs on (`uname -n`); several may share the state folder."""
+    """The machine that it runs on (`uname -n`): several may share the state folder."""
 
 
 class Allocation(Struct, frozen=True, omit_defaults=True):
     """The Slurm job that a session runs in."""
 
     job: str
-    """Its number."""
     ends: float | None = None
-    """Unix time at which its time limit is reached, seconds; None for no limit, and where it is unknown."""
+    """Unix time of its time limit; None without a limit, or if unknown."""
 
 
 class Versions(Struct, frozen=True, omit_defaults=True):
-    """Versions in the workers' interpreter, read from its files; None if these do not name them."""
+    """Versions in the workers' interpreter, read from its files; None if unknown."""
 
     python: str | None = None
     genesis: str | None = None
@@ -161,20 +153,20 @@ class Session(Struct, frozen=True, omit_defaults=True):
     spec: RunSpec
     slots: tuple[Slot, ...]
     engine_pid: int
-    started: UnixTime
+    started: Moment
     version: str
     """The engine's version of gmg-tui."""
     id: str = ""
-    """Random, made by the engine when it starts; its processes carry it in `GMG_SESSION_ID`. A name is unique only
-    within its state folder, and a resumed session has several engines."""
+    """Random, made by each engine; its processes carry it in `GMG_SESSION_ID`. A name is unique only within its
+    state folder, and a resumed session has several engines."""
     idle: tuple[str, ...] = ()
-    """Chosen slots that no group takes, because they are fewer than its ranks; not among `slots`."""
+    """Chosen slots left over after forming groups; not among `slots`."""
     versions: Versions | None = None
-    """Of what the workers run on, at the session's start."""
+    """Versions at the session's start."""
     commit: str | None = None
     """The git commit of the script's folder at the session's start, with `-dirty` if files differ from it."""
-    before: UnixTime | None = None
-    """The start of the first of several engines; None unless the session was resumed."""
+    before: Moment | None = None
+    """The first engine's start; None unless the session was resumed."""
 
     @property
     def began(self) -> float:
@@ -183,7 +175,7 @@ class Session(Struct, frozen=True, omit_defaults=True):
 
     @property
     def idle_text(self) -> str:
-        """One line on the idle slots and the reason; empty if there are none."""
+        """One line on the idle slots; empty if there are none."""
         if not self.idle or self.spec.ddp is None:
             return ""
         count, size = len(self.slots) + len(self.idle), self.spec.ddp.size

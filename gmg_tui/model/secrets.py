@@ -1,4 +1,4 @@
-"""Secrets in environment variables: which variables hold one, and what is shown in its place."""
+"""Masks secrets in environment variables."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def sounds_secret(name: str) -> bool:
 
 
 def masked(name: str, value: str) -> str:
-    """Returns the value of a variable as it may be shown: `MASK` if its name sounds like a secret."""
+    """Returns the value of a variable, or `MASK` if its name sounds like a secret."""
     return MASK if value and not _shown and sounds_secret(name) else value
 
 
 def mask(variables: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variables as they may be shown."""
+    """Returns the variables with secrets masked."""
     return {name: masked(name, value) for name, value in variables.items()}
 
 
 def unmask(variables: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
-    """Returns variables that were masked and edited, with the values from `before` where the mask still stands."""
+    """Returns edited variables with each remaining mask replaced by the value from `before`."""
     return {name: before.get(name, value) if value == MASK else value for name, value in variables.items()}

@@ -1,4 +1,4 @@
-"""A session at one moment, and what is asked for separately."""
+"""A session at one moment, and the details that clients request."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ class Queue(Struct, frozen=True, omit_defaults=True):
 
     waiting: int
     running: int
-    """Jobs that occupy a slot."""
+    """Jobs on a slot."""
     finished: int
     failed: int
     stopped: int
     """Stopped or skipped by the user."""
     version: int
-    """Changes whenever a job, its position or a slot's use does."""
+    """Changes with every job, position or benched slot."""
     eta_s: float | None = None
-    """Seconds to the end of all jobs, from the times of those that have ended; None before the first."""
+    """Seconds to the end of all jobs, estimated from those that have ended."""
     before_s: float = 0.0
-    """Run time of the sweep before it was resumed, in addition to `Snapshot.elapsed_s`."""
+    """Run time before it was resumed, in addition to `Snapshot.elapsed_s`."""
     ended: bool = False
     """True if no job runs and none will start."""
     benched: dict[str, str] = {}
-    """Slots whose GPU is benched until a user allows it, each with one line on the reason."""
+    """Reasons by slot whose GPU is benched."""
     stranded: bool = False
-    """True if it has ended with waiting jobs, because every GPU that they may use is benched."""
+    """True if it has ended with jobs waiting, since all their GPUs are benched."""
 
     def after_loss(self) -> Queue:
-        """Returns the queue once the engine has died: what ran waits."""
+        """Returns the queue after the engine's death: running jobs wait again."""
         return replace(self, waiting=self.waiting + self.running, running=0)
 
     @property
@@ -55,16 +55,16 @@ class Queue(Struct, frozen=True, omit_defaults=True):
 
 
 TERMINAL_WAYS = ("bell", "osc9", "osc777")
-"""The values of `--notify` that the terminal itself notifies; every other is a command."""
+"""The values of `--notify` that are terminal notifications; all others are commands."""
 
 
 class OccurrenceKind(StrEnum):
-    """Kinds of occurrences; a command gets the value in `GMG_EVENT`."""
+    """Kinds of occurrences; the value of `GMG_EVENT` for commands."""
 
     STARTED = "started"
     """An attempt has started its process."""
     RECOVERED = "recovered"
-    """A stuck worker has recovered."""
+    """A worker is no longer stuck."""
     RESTARTING = "restarting"
     FINISHED = "finished"
     STOPPED = "stopped"
@@ -76,11 +76,11 @@ class OccurrenceKind(StrEnum):
     JOB_FAILED = "job-failed"
     """A job of a sweep has failed, and is not retried."""
     ENDED = "ended"
-    """All workers have ended, and no job waits."""
+    """The session has ended."""
 
 
 class Occurrence(Struct, frozen=True, omit_defaults=True):
-    """Something that has happened."""
+    """An event of the session."""
 
     number: int
     """From 1, in order of time."""
@@ -88,17 +88,15 @@ class Occurrence(Struct, frozen=True, omit_defaults=True):
     """Unix time, seconds."""
     kind: OccurrenceKind
     text: str
-    """One line on the occurrence and its place."""
     slot: str = ""
     job: int | None = None
     """Number of the job, in a sweep."""
     job_name: str = ""
     reason: str = ""
-    """One line on the reason; empty if there is none."""
     alert: str = ""
-    """The alert's kind."""
+    """Kind of the alert."""
     quiet: bool = False
-    """True if nobody is notified of it."""
+    """True for events without a notification."""
 
 
 class Snapshot(Struct, frozen=True, omit_defaults=True):
@@ -107,48 +105,44 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
     time: float
     """Unix time, seconds."""
     elapsed_s: float
-    """Since the session's start; stands still while all workers have ended."""
+    """Since the session's start; paused while all workers have ended."""
     workers: tuple[Worker, ...]
     samples: tuple[GpuSample, ...] = ()
     """One for each GPU of the session's slots."""
     nvml_error: str | None = None
-    """One line on why no GPU has metrics; None if all metrics are there, or no slot is a GPU."""
+    """Why no GPU has metrics, in one line."""
     alerts: tuple[Alert, ...] = ()
     """Alerts of the session itself: disk full, node lost …"""
     clients: int = 0
     queue: Queue | None = None
     """None in a plain run."""
     tuning: Tuning | None = None
-    """None without a tuning."""
     groups: tuple[RankGroup, ...] = ()
-    """Those whose ranks are on slots."""
+    """Groups that occupy slots."""
     nodes: tuple[NodeView, ...] = ()
-    """The session's machines; empty where it uses only its engine's machine."""
+    """Empty unless the session uses `--nodes`."""
     allocation: Allocation | None = None
-    """The Slurm job that the session runs in; None outside of one."""
+    """The Slurm job that the session runs in."""
     occurred: tuple[Occurrence, ...] = ()
-    """The newest occurrences that users are notified of, the oldest first."""
+    """The newest occurrences with a notification, oldest first."""
     events: int = 0
     """Number of the newest occurrence of any kind."""
 
     @property
     def ended(self) -> bool:
-        """True if all workers have ended, and no job waits."""
+        """True if all workers have ended and no job waits."""
         if self.queue is not None:
             return self.queue.ended
         return all(worker.state.ended for worker in self.workers)
 
     @property
     def total_s(self) -> float:
-        """Run time of the session, with the time before it was resumed."""
+        """Run time of the session, including the time before it was resumed."""
         return self.elapsed_s + (self.queue.before_s if self.queue is not None else 0.0)
 
     @property
     def outcome(self) -> str:
-        """The end of the session in a word: `finished`, `failed` or `stopped`.
-
-        A tuning has finished if it has an answer, whatever its trials did.
-        """
+        """`finished`, `failed` or `stopped`; a tuning with an answer has finished, even if trials failed."""
         queue, tuning = self.queue, self.tuning
         if tuning is not None:
             stopped = tuning.stopped
@@ -162,21 +156,18 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
 
     @property
     def exit_status(self) -> int:
-        """The command's exit status once it has ended: 0 finished, 1 failed, 130 stopped by the user."""
+        """The command's exit status once the session has ended."""
         return {"finished": 0, "failed": 1, "stopped": 130}[self.outcome]
 
     @property
     def counted(self) -> tuple[Worker, ...]:
-        """The workers that count for the session's totals.
-
-        In a sweep a worker that has ended is merely the last job of its slot: the queue counts it among the others.
-        """
+        """The workers in the session's totals: of a sweep, whose ended jobs the queue counts, only those that have not ended."""
         if self.queue is None:
             return self.workers
         return tuple(worker for worker in self.workers if not worker.state.ended)
 
     def after_loss(self, reason: str) -> Snapshot:
-        """Returns the snapshot once the engine has died, which is the `reason`: no worker and no trial runs."""
+        """Returns the snapshot after the engine's death: workers that ran have failed for that `reason`."""
         workers = tuple(
             worker
             if worker.state.ended
@@ -187,78 +178,74 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
         return replace(self, workers=workers, tuning=tuning, queue=queue)
 
     def worker(self, slot: str) -> Worker | None:
-        """Returns the worker on `slot`."""
+        """Returns the worker on `slot`, if any."""
         return next((worker for worker in self.workers if worker.slot == slot), None)
 
     def group(self, slot: str) -> RankGroup | None:
-        """Returns the group whose rank is on `slot`."""
+        """Returns the group with a rank on `slot`, if any."""
         return next((group for group in self.groups if slot in group.slots), None)
 
     def sample(self, gpu: Gpu | None) -> GpuSample | None:
-        """Returns the sample of `gpu`; None on a CPU slot or before the first."""
+        """Returns the sample of `gpu`, if any."""
         if gpu is None:
             return None
         return next((sample for sample in self.samples if sample.uuid == gpu.uuid), None)
 
 
 class Details(Struct, frozen=True, omit_defaults=True):
-    """The details of a worker, requested when needed."""
+    """The details of a worker."""
 
     slot: str
     command: tuple[str, ...]
-    """The whole command line of the current attempt."""
+    """Command line of the newest attempt."""
     cwd: str
     env: dict[str, str]
-    """Variables that gmg-tui sets for this worker."""
+    """Variables that gmg-tui sets."""
     unset: tuple[str, ...]
-    """Variables that gmg-tui removes from the environment for this worker."""
+    """Variables that gmg-tui unsets."""
     egl: str
-    """The origin of `EGL_DEVICE_ID`, or the reason why it is unset."""
+    """Origin of `EGL_DEVICE_ID`, or why it is unset."""
     attempts: tuple[Attempt, ...]
     processes: tuple[GpuProcess, ...] | None = None
-    """The processes on the slot's GPU, with their users and commands."""
+    """Processes on the slot's GPU."""
     args: tuple[str, ...] = ()
-    """The worker's arguments before placeholders were filled in."""
+    """Arguments, placeholders not filled in."""
     extra_env: dict[str, str] = {}
-    """The worker's `--env` before placeholders were filled in."""
+    """Environment of `--env`, placeholders not filled in."""
     cpus: str = ""
-    """The CPU cores near its GPU, which it is kept on, such as `0-31`; empty if it is not."""
+    """CPU cores that it is pinned to, such as `0-31`; empty if it is not."""
 
 
 class Series(Struct, frozen=True, omit_defaults=True):
-    """A worker's metrics at even steps, oldest first; all lists have the same length, but `sm_pct` is empty if unknown.
-
-    `None` stands for an unknown value; `fps` is the settled rate where there is one.
-    """
+    """A worker's metrics at even steps, oldest first. All have the same length, but `sm_pct` is empty if unknown."""
 
     slot: str
     end: float
-    """Unix time of the last step, seconds."""
+    """Unix time of the last step."""
     step_s: float
     fps: tuple[float | None, ...] = ()
     gpu_util_pct: tuple[float | None, ...] = ()
     memory_used_mib: tuple[float | None, ...] = ()
     power_w: tuple[float | None, ...] = ()
     sm_pct: tuple[float | None, ...] = ()
-    """The share of the SMs that were busy."""
 
 
 class Stacks(Struct, frozen=True, omit_defaults=True):
-    """The Python stacks of one worker's first process."""
+    """The Python stacks of a worker's first process."""
 
     slot: str
     rank: int | None = None
-    """Its rank in its group; None outside a group."""
+    """None outside a group."""
     text: str = ""
-    """The stacks of all threads, innermost frame first, as `faulthandler` writes them."""
+    """Stacks of all threads, innermost frame first, as written by `faulthandler`."""
     error: str | None = None
-    """One line on why there are none."""
+    """Why there are none, in one line."""
 
 
 def fps_per_watt(session: Session, snapshot: Snapshot) -> float | None:
-    """Returns the FPS of the running workers on GPUs whose power is reported, per watt of these GPUs; None without one.
+    """Returns the FPS of running workers on GPUs with known power, per watt of these GPUs; None without any.
 
-    To a rate that is a whole group's belong the GPUs of all its ranks.
+    The rate of a whole group counts with the GPUs of all its ranks.
     """
     gpus = {slot.name: slot.gpu for slot in session.slots}
     powers_w = {sample.uuid: sample.power_w for sample in snapshot.samples if sample.power_w is not None}

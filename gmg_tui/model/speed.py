@@ -1,4 +1,4 @@
-"""The facts about a worker's speed, and the verdict on what bounds it."""
+"""Facts about a worker's speed, and the verdict on what bounds it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class Load(Struct, frozen=True, omit_defaults=True):
     """The load of a worker's processes over a second, from `/proc` (proc(5)). None if unknown."""
 
     main_cpu_pct: float | None = None
-    """CPU of the main thread of the process that steps, per cent of one core: `task/TID/schedstat`."""
+    """CPU of the stepping process's main thread, per cent of one core: `task/TID/schedstat`."""
     main_delay_pct: float | None = None
-    """Share of the time that this thread was ready and waited for a core: `schedstat`."""
+    """Share of time that this thread waited for a core: `schedstat`."""
     ready_pct: float | None = None
-    """Share of the time that it was on a core, or ready for one or paused by a quota: samples of its state."""
+    """Share of time that it ran, waited for a core, or was paused by a quota: samples of its state."""
     cpu_pct: float | None = None
     """CPU of all threads, per cent of one core."""
     ready: float | None = None
@@ -24,20 +24,20 @@ class Load(Struct, frozen=True, omit_defaults=True):
     cores: float | None = None
     """Cores that its affinity mask and cgroups allow."""
     throttled_pct: float | None = None
-    """Share of the cgroup's periods that ended early, its CPU quota used up: `nr_throttled` in `cpu.stat`. None without a quota."""
+    """Share of the cgroup's periods in which it used up its CPU quota: `nr_throttled` in `cpu.stat`."""
     quota: float | None = None
-    """The cgroup's CPU quota, in cores; None without."""
+    """The cgroup's CPU quota, in cores."""
     waits_pct: dict[str, float] = {}
-    """Share of the time that the main thread waited, by what for: `sleep`, `file`, `lock`, `message`, `child`, `driver`,
-    `disk`; from samples of `/proc/PID/syscall` and of its state."""
+    """Share of time that the main thread waited, by wait reason: `sleep`, `file`, `lock`, `message`, `child`, `driver`,
+    `disk`; samples of `/proc/PID/syscall` and its state."""
     file: str = ""
-    """The file that it waited for most; empty if unknown."""
+    """The file that it waited for most."""
     stopped: bool = False
-    """True if a signal or a debugger has stopped it."""
+    """True if it is stopped by a signal or debugger."""
     cpus: tuple[int, ...] = ()
-    """The CPUs that the main thread ran on: `stat`."""
+    """CPUs that the main thread ran on: `stat`."""
     major_faults_per_s: float | None = None
-    """Page faults of that process that read from a disk."""
+    """Page faults of that process that read from disk."""
     swap_mib: float | None = None
     """Its memory in swap: `VmSwap`."""
     swapped_mib_per_s: float | None = None
@@ -47,61 +47,60 @@ class Load(Struct, frozen=True, omit_defaults=True):
 
 
 class Shares(Struct, frozen=True):
-    """The time of an attempt's last seconds, shared out by the probe, per cent."""
+    """Shares of an attempt's last seconds, per cent, as measured by the probe."""
 
     simulator: float
-    """In `step`, without rendering."""
+    """Time in `step`, without rendering."""
     learning: float
-    """In a learner: backward passes, and what is between them without a step."""
+    """Time in backward passes, and between them without a step."""
     rendering: float
 
     @property
     def script(self) -> float:
-        """The rest: the script's own code."""
+        """Time in the script's own code: the rest."""
         return max(0.0, 100.0 - self.simulator - self.learning - self.rendering)
 
 
 class HotSpot(Struct, frozen=True):
-    """The function at the top of most of the script's stacks."""
+    """The function that is innermost in most of the script's stacks."""
 
     function: str
     file: str
     line: int
     share_pct: float
-    """The share of the stacks outside of the simulator's steps."""
+    """Share of the stacks outside simulator steps."""
     samples: int
-    """Number of these stacks."""
+    """Number of those stacks."""
     stepping_pct: float
-    """Share of all stacks that were within a step."""
+    """Share of all stacks within a step."""
 
 
 class SpeedFacts(Struct, frozen=True, omit_defaults=True):
-    """All facts about a worker's speed at one moment. None if unknown."""
+    """The facts about a worker's speed at one moment. None if unknown."""
 
     slot: str
     state: WorkerState
     phase: Phase = Phase.NONE
     phase_s: float = 0.0
-    """Seconds since it is in this phase."""
+    """Seconds in this phase."""
     phase_usual_s: float | None = None
     reason: str | None = None
-    """The reason why it failed, or waits."""
+    """Why it failed or waits."""
     stuck: str | None = None
-    """The alert that it is stuck."""
+    """Text of its alert `stuck`."""
     misplaced: str | None = None
-    """The alert that it runs on the CPU, or on another GPU."""
+    """Text of its alert `cpu` or `misplaced`."""
     waits_for: str | None = None
-    """The rank of its group that it waits for, and the evidence."""
+    """The rank that it waits for, with the evidence."""
     n_envs: int | None = None
     tuned_envs: int | None = None
-    """The number of environments that a tuning of the script has recommended."""
+    """The `n_envs` that a tuning of the script recommends."""
     shares: Shares | None = None
-    """The time of the last seconds: the probe's."""
     load: Load | None = None
-    """None if its processes are gone, or on another machine."""
+    """None if its processes are gone or on another machine."""
     has_gpu: bool = False
     gpu_util_pct: float | None = None
-    """NVML's, mean of the last 10 s, as is the next."""
+    """Mean of the last 10 s, as `sm_pct`."""
     sm_pct: float | None = None
     """Share of busy SMs: GPM."""
     memory_util_pct: float | None = None
@@ -112,7 +111,7 @@ class SpeedFacts(Struct, frozen=True, omit_defaults=True):
     power_limit_w: float | None = None
     temperature_c: float | None = None
     pcie_mib_s: float | None = None
-    """The greater of both directions."""
+    """The busier direction."""
     pcie_gen: int | None = None
     pcie_gen_max: int | None = None
     pcie_width: int | None = None
@@ -120,17 +119,17 @@ class SpeedFacts(Struct, frozen=True, omit_defaults=True):
     sharers: tuple[str, ...] = ()
     """Other processes that compute on the GPU."""
     remote_cpus: tuple[int, ...] = ()
-    """CPUs of the main thread that are on another NUMA node than the GPU: sysfs."""
+    """CPUs of the main thread on another NUMA node than the GPU's: sysfs."""
     numa_node: int | None = None
-    """The GPU's."""
+    """The GPU's NUMA node."""
     hot_spot: HotSpot | None = None
-    """None before stacks were taken."""
+    """None unless stacks were taken."""
     recorded: Verdict | None = None
-    """The verdict on its last attempt, once that has ended."""
+    """Verdict on its last attempt, once that has ended."""
 
 
 class Verdict(Struct, frozen=True, omit_defaults=True):
-    """The cause that bounds the speed of a worker."""
+    """What bounds the speed of a worker."""
 
     kind: str
     """A row of `diagnosis.verdicts`."""

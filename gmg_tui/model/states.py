@@ -7,15 +7,15 @@ from typing import Annotated
 
 from msgspec import Meta
 
-Moment = Annotated[float, Meta(ge=0.0, lt=253_402_300_800.0)]
-"""Unix time, seconds; what a node reports is refused beyond the year 9999, which no calendar here has."""
+Moment = Annotated[float, Meta(ge=0.0, lt=253_402_214_400.0)]
+"""Unix time, seconds; a date up to the year 9999 in every time zone, so that it can always be formatted."""
 
 
 class WorkerState(StrEnum):
     """The state of a worker; the screen shows the value."""
 
     WAITING = "waiting"
-    """For the start gate or for the queue."""
+    """It waits for the start gate or in the queue."""
     STARTING = "starting"
     """The process has started and printed nothing."""
     BUILDING = "building"
@@ -23,7 +23,7 @@ class WorkerState(StrEnum):
     COMPILING = "compiling"
     """Genesis compiles its kernels, or builds the visualizer after that."""
     RUNNING = "running"
-    """Progress has been reported or, by a script without Genesis, anything at all."""
+    """The script has reported progress or, without Genesis, printed anything."""
     STOPPING = "stopping"
     """A signal was sent and the process is still there."""
     RESTARTING = "restarting"
@@ -31,7 +31,7 @@ class WorkerState(StrEnum):
     FINISHED = "finished"
     """Ended with exit code 0."""
     FAILED = "failed"
-    """Ended otherwise; the worker's `reason` is one line."""
+    """Ended in any other way."""
     STOPPED = "stopped"
     """Ended by the user."""
 
@@ -64,14 +64,14 @@ class Phase(StrEnum):
     BUILDING = "building scene"
     COMPILING = "compiling kernels"
     BUILT = "scene built"
-    """And not stepped yet."""
+    """Built, but not stepped yet."""
     RUNNING = "running"
     SAVING = "saving kernels"
     """After `Exiting Genesis and caching compiled kernels...`."""
 
 
 class StartMode(StrEnum):
-    """The start of a session's workers (`--start`)."""
+    """Order in which a session's workers start (`--start`)."""
 
     GATED = "gated"
     """The first one alone, the others once it has written its mesh caches."""
@@ -81,10 +81,10 @@ class StartMode(StrEnum):
 
 
 class RestartMode(StrEnum):
-    """When a worker that has ended is started again by itself (`--restart`)."""
+    """Exits after which a worker restarts by itself (`--restart`)."""
 
     NEVER = "never"
     STARTUP = "startup"
-    """After failures that a retry heals, before the first progress."""
+    """Failures before the first progress that a retry fixes."""
     FAILURE = "failure"
     ALWAYS = "always"

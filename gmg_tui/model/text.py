@@ -6,10 +6,10 @@ import json
 import re
 
 MAX_LINE_BYTES = 8192
-"""Longer lines are cut on the screen and in searches; the log file has them whole."""
+"""Longer lines are cut on the screen and in searches; the log file has them in full."""
 
 SEPARATOR = "──── gmg-tui: "
-"""Prefix of the lines that gmg-tui writes into a log before the output of each attempt."""
+"""Prefix of the line that gmg-tui writes into a log before each attempt's output."""
 
 ANSI = re.compile(
     rb"\x1b(?:"
@@ -26,7 +26,7 @@ _MAX_SEQUENCE_BYTES = 64
 
 _ESCAPE = re.compile(ANSI.pattern.decode("ascii"))
 _PLAIN_STYLE = re.compile(r"\x1b\[(?:(?:0|1|2|3[1-6])?(?:;|(?=m)))*m")
-"""The sequences that Rich writes for our tables; none of them can hide text."""
+"""The sequences that Rich writes for tables; none of them can hide text."""
 _HARMFUL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 and C1 controls except tab and line feed
     "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"  # invisible characters that reorder or hide text
@@ -40,10 +40,10 @@ _CHANGED = re.compile(f"{_HARMFUL.pattern[:-1]}{_IGNORED.pattern[1:]}")
 
 
 def safe(text: str, *, styles: bool = False) -> str:
-    """Returns `text`, of any number of lines, so that it is safe on any terminal. All that is printed passes here.
+    """Returns text of any number of lines that is safe on any terminal. Everything printed passes here.
 
-    Escape sequences are removed, with `styles` all but bold, dim and colours of letters; other control and invisible
-    characters become `·`, those without any effect nothing.
+    Removes escape sequences, except bold, dim and colours if `styles`, and invisible characters without effect; replaces
+    other control and invisible characters by `·`.
     """
     if (text.isascii() and text.isprintable()) or not _CHANGED.search(text):
         return text
@@ -55,7 +55,7 @@ def safe(text: str, *, styles: bool = False) -> str:
 
 
 def escape_json(text: str) -> str:
-    """Returns JSON with what `safe` would change as escapes, which mean the same."""
+    """Returns the same JSON with escapes for the characters that `safe` would change."""
     if text.isascii() and "\x7f" not in text:
         return text
     return _CHANGED.sub(lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), text)
@@ -67,7 +67,7 @@ def strip_ansi(raw: bytes) -> bytes:
 
 
 def visible(raw: bytes) -> bytes:
-    """Returns `raw` without escape sequences, and without what backspaces have overwritten on a terminal."""
+    """Returns `raw` without escape sequences, and with backspaces applied."""
     raw = strip_ansi(raw)
     if b"\b" not in raw:
         return raw
@@ -94,15 +94,15 @@ def compact(raw: bytes) -> bytes:
 
 
 def one_line(text: str) -> str:
-    """Returns a text as `clean` does."""
+    """Returns `text` cleaned like a line of output."""
     return clean(text.encode(errors="replace"))
 
 
 def clean(raw: bytes) -> str:
-    """One line of output, without its line end, as text that is safe on any terminal.
+    """Returns a line of output, without its line end, as text that is safe on any terminal.
 
-    As `safe`, without what backspaces overwrite; line ends become `·` too, tabs spaces up to the next multiple of eight,
-    invalid UTF-8 becomes U+FFFD; beyond `MAX_LINE_BYTES` the line is cut and the rest counted.
+    As `safe`, with backspaces applied, tabs expanded, line ends replaced by `·` and invalid UTF-8 by U+FFFD. A line
+    beyond `MAX_LINE_BYTES` is cut, and ends with the count of the rest.
     """
     raw = visible(raw)
     cut = len(raw) - MAX_LINE_BYTES

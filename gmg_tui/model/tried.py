@@ -1,4 +1,4 @@
-"""Results by arguments: each set of arguments with the results of its attempts."""
+"""Results by set of arguments."""
 
 from __future__ import annotations
 
@@ -12,67 +12,62 @@ from gmg_tui.model.gpus import Slot
 from gmg_tui.model.states import WorkerState
 
 SETTLE_S = 10.0
-"""A loop that has run for less, and has not finished, has not warmed up."""
+"""Running time after which a rate is comparable: the loop has warmed up."""
 _MIN_SLOTS = 3
-"""With fewer slots than this a median does not describe a single slot."""
+"""Fewest slots whose median says something about one of them."""
 _SLOW_PCT = 3.0
-"""A slot that is further below the median is slow."""
+"""Deviation below the median at which a slot is slow."""
 
 
 class Tried(Struct, frozen=True, omit_defaults=True):
-    """One set of arguments, and what it reached in this session, over all its attempts and slots."""
+    """One set of arguments, and its results over all attempts and slots of the session."""
 
     args: tuple[str, ...]
-    """See `Attempt.given`."""
+    """As `Attempt.given`."""
     env: dict[str, str] = {}
-    """See `Attempt.env`."""
+    """As `Attempt.env`."""
     slots: tuple[str, ...] = ()
-    """Its slots, in the order of their attempts."""
+    """In the order of their attempts."""
     attempts: int = 0
     running: int = 0
-    """Attempts that run now."""
     failed: int = 0
     reason: str | None = None
-    """One line on the newest failure."""
+    """Reason of the newest failure."""
     started: float = 0.0
-    """When the newest attempt started, Unix seconds."""
+    """Unix time of the newest attempt's start."""
     elapsed_s: float = 0.0
     """Total time of its attempts."""
     measured: int = 0
-    """Attempts that have run for long enough: the rate is the mean of theirs."""
+    """Number of comparable attempts."""
     rate: float | None = None
+    """Mean over the comparable attempts."""
     n_envs: int | None = None
     memory_peak_mib: float | None = None
-    """The greatest of the attempts that have not failed."""
+    """Peak over the attempts that have not failed."""
     gpu_util_pct: float | None = None
     power_w: float | None = None
-    """Both means over the attempts that know them."""
     fps_per_watt: float | None = None
-    """Over the attempts that know both."""
     metrics: dict[str, float] = {}
-    """The mean of each named number, such as `reward`, over the attempts that have run for long enough."""
+    """Mean of each metric over the comparable attempts."""
 
 
 def fastest(rows: Iterable[Tried]) -> Tried | None:
-    """Returns the row with the greatest rate; None if no row has one."""
+    """Returns the row with the highest rate; None if no row has one."""
     return max((row for row in rows if row.rate is not None), key=lambda row: row.rate or 0.0, default=None)
 
 
 def comparable_rate(attempt: Attempt) -> float | None:
-    """Returns an attempt's rate once it has run for long enough to be compared, or to its end; None before."""
+    """Returns an attempt's rate; None unless it ran for long enough, or to its end."""
     return attempt.rate if attempt.comparable or attempt.state is WorkerState.FINISHED else None
 
 
 def arguments_of(attempt: Attempt) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """Returns the key of attempts with the same arguments: these, and their given environment."""
+    """Returns the arguments and environment of an attempt, as a key."""
     return attempt.given, tuple(sorted(attempt.env.items()))
 
 
 def below_median(ran: Iterable[tuple[Slot, Attempt]]) -> dict[str, float]:
-    """Returns the slots that are slow, and how far their rates are below the median, per cent.
-
-    A rate is compared with the rates of the same model of GPU and the same arguments.
-    """
+    """Returns the slow slots, and by how much they are below the median of the same GPU model and arguments, per cent."""
     groups: dict[object, dict[str, list[float]]] = {}
     for slot, attempt in ran:
         rate = comparable_rate(attempt)

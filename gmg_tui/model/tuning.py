@@ -1,4 +1,4 @@
-"""The vocabulary of a tuning as frozen types: what is looked for, the trials, and the answer."""
+"""A tuning: the search, its trials, and the answer."""
 
 from __future__ import annotations
 
@@ -8,54 +8,52 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 FPS = "fps"
-"""The metric that is the rate; any other is a number that the script reports by that name."""
+"""The rate as the metric; any other is a number that the script reports by that name."""
 
 
 class TuneSpec(Struct, frozen=True, omit_defaults=True):
-    """The parameters of a search and its limits; `gmg_tui.session.options` describes them, at the options of `tune`."""
+    """The parameters and limits of a search, as described at the options of `tune`."""
 
     variable: str = "n_envs"
-    """The placeholder whose value is looked for."""
     low: int = 64
-    """The least value, tried first."""
+    """Smallest value, tried first."""
     high: int | None = None
-    """The greatest value; None for no bound but the memory's."""
+    """Largest value; None if only memory limits it."""
     metric: str = FPS
     headroom_pct: float = 10.0
     knee_pct: float = 3.0
     settle_s: float = 20.0
     trial_time_s: float = 900.0
     budget_s: float | None = None
-    """None for no limit."""
 
 
 class TrialState(StrEnum):
-    """Progress of a trial."""
+    """State of a trial."""
 
     WAITING = "waiting"
     RUNNING = "running"
     MEASURED = "measured"
     FAILED = "failed"
     SKIPPED = "skipped"
-    """Not run, or not to its end, for a reason that does not depend on its value."""
+    """Not run to its end, for a reason unrelated to its value."""
 
     @property
     def ended(self) -> bool:
-        """True if nothing of it will change."""
+        """True if the trial is over."""
         return self in {TrialState.MEASURED, TrialState.FAILED, TrialState.SKIPPED}
 
 
 class TrialKind(StrEnum):
-    """The purpose of a trial; the screen shows the value."""
+    """Purpose of a trial; the screen shows the value."""
 
     LADDER = "ladder"
-    """Twice the value before."""
+    """Twice the previous value."""
     COMMON = "common"
-    """The value that every slot measures, so that they can be compared."""
+    """The value that every slot measures, to compare the slots."""
     REFINE = "refine"
-    """Between values of the ladder: where something faster may be, before the edge, or below the recommended."""
+    """A value between two of the ladder: near the fastest, the edge, or the recommended one."""
     CONFIRM = "repeat"
-    """One of the best again, on another slot where there is one."""
+    """One of the best values again, if possible on another slot."""
     TOGETHER = "together"
     """The recommended value on all slots at once."""
 
@@ -64,35 +62,34 @@ class Trial(Struct, frozen=True, omit_defaults=True):
     """One value, measured on one slot."""
 
     number: int
-    """From 1; its job's number."""
+    """Number of its job, from 1."""
     value: int
     slot: str
     kind: TrialKind
     state: TrialState = TrialState.WAITING
     rate: float | None = None
-    """The metric, as measured on its slot; while it runs, so far."""
+    """The metric, as measured so far."""
     margin_pct: float | None = None
-    """Half of the 95 % interval of one trial, per cent of the rate, by how much trials of the same value differ."""
+    """Half of the 95 % interval, per cent of the rate, estimated from repeated trials of one value."""
     memory_mib: float | None = None
-    """Peak of the memory of its processes on the GPU or, where the driver does not report that, of the whole GPU."""
+    """Peak memory of its processes on the GPU, or of the whole GPU if the driver does not report theirs."""
     gpu_util_pct: float | None = None
     power_w: float | None = None
     start_s: float | None = None
-    """From its start to its first rate."""
+    """Seconds from its start to its first rate."""
     measured_s: float | None = None
-    """Seconds in which its rate was measured."""
     disturbance: str | None = None
-    """Other users of the GPU or the CPU while it was measured."""
+    """Others that used the GPU or CPU while it was measured."""
     reason: str | None = None
-    """One line on why it failed or was skipped."""
+    """Why it failed or was skipped, in one line."""
 
 
 class Best(Struct, frozen=True, omit_defaults=True):
-    """A value that is an answer."""
+    """One of the answer's values."""
 
     value: int
     rate: float | None = None
-    """Corrected for the slots' differences: the rate of a typical slot of its model."""
+    """The rate on a typical slot, corrected for differences between slots."""
     margin_pct: float | None = None
     memory_mib: float | None = None
     gpu_util_pct: float | None = None
@@ -100,19 +97,19 @@ class Best(Struct, frozen=True, omit_defaults=True):
 
 
 class Edge(Struct, frozen=True, omit_defaults=True):
-    """The smallest value above all that ran which did not."""
+    """The smallest value that did not run, above all that did."""
 
     value: int
     reason: str
 
 
 class MemoryLine(Struct, frozen=True, omit_defaults=True):
-    """Memory of a worker as a straight line over the value."""
+    """Memory of a worker as a linear function of the value."""
 
     base_mib: float
     per_unit_mib: float
     most: int | None = None
-    """The greatest value that leaves the headroom, by this line; None on slots of unknown memory."""
+    """Largest value that leaves the headroom; None if the slots' memory is unknown."""
 
 
 class Together(Struct, frozen=True, omit_defaults=True):
@@ -120,11 +117,11 @@ class Together(Struct, frozen=True, omit_defaults=True):
 
     value: int
     rate: float
-    """The sum over the slots; of another metric than FPS their mean. It was measured after the value was chosen."""
+    """Sum of the FPS over the slots, or mean of another metric, measured after the value was chosen."""
     margin_pct: float | None = None
-    """Half of the interval that holds the rate with 95 % confidence, per cent of it."""
+    """Half of the 95 % interval, per cent of the rate."""
     of_alone_pct: float | None = None
-    """As a share of what the same slots reach alone."""
+    """Share of the rate that the same slots reach alone."""
     rates: dict[str, float] = {}
     """By slot."""
 
@@ -133,9 +130,9 @@ class Answer(Struct, frozen=True, omit_defaults=True):
     """The answer so far."""
 
     model: str
-    """The name of the GPUs that are measured; `CPU` on the CPU."""
+    """Name of the measured GPUs; `CPU` on the CPU."""
     slots: tuple[str, ...]
-    """The slots that are measured, by name."""
+    """Names of the measured slots."""
     recommended: Best | None = None
     """The smallest value that is nearly as fast as the fastest."""
     fastest: Best | None = None
@@ -145,9 +142,9 @@ class Answer(Struct, frozen=True, omit_defaults=True):
     memory: MemoryLine | None = None
     together: Together | None = None
     factors: dict[str, float] = {}
-    """The speed of each slot that differs by more than noise, as a multiple of a usual slot's."""
+    """Relative speed of each slot that deviates by more than noise, as a multiple of a typical slot's."""
     warnings: tuple[str, ...] = ()
-    """Reservations, a sentence each: a slow GPU, noise, values that were not tried."""
+    """Sentences such as on a slow GPU, noise, or values that were not tried."""
 
 
 class Tuning(Struct, frozen=True, omit_defaults=True):
@@ -155,31 +152,31 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
 
     spec: TuneSpec
     step: str
-    """The current step, or the reason for the end, in a few words."""
+    """The current step, or why it has ended, in a few words."""
     trials: tuple[Trial, ...]
-    """In the order of their planning."""
+    """In the order in which they were planned."""
     answer: Answer
     eta_s: float | None = None
-    """Estimated seconds to the end; None if unknown."""
+    """Estimated seconds to the end."""
     ended: bool = False
     stopped: bool = False
-    """True if it has ended because the session was stopped."""
+    """True if it ended because the session was stopped."""
     command: tuple[str, ...] = ()
-    """The command line of the plain run with the recommended value; empty before there is one."""
+    """Command line of a run with the recommended value, once there is one."""
     earlier: int = 0
-    """Number of its first trials that ended before it was resumed."""
+    """Number of trials that ended before it was resumed."""
     reached: str = ""
-    """The step at which it was stopped; empty while it runs, and where it came to its end."""
+    """The step at which it was stopped; empty if it was not."""
     expected: int = 0
-    """Estimated number of trials at the end; 0 if unknown."""
+    """Estimated total number of trials; 0 if unknown."""
 
     @property
     def total(self) -> int:
-        """Estimated number of all trials, at least the existing ones."""
+        """Estimated total number of trials, at least the existing ones."""
         return max(self.expected, len(self.trials))
 
     def after_loss(self, reason: str) -> Tuning:
-        """Returns the tuning once its engine has died: no trial runs, and nothing is left to wait for."""
+        """Returns the tuning after the engine's death: trials that ran are skipped for that `reason`."""
         trials = (
             trial if trial.state.ended else replace(trial, state=TrialState.SKIPPED, reason=reason)
             for trial in self.trials

@@ -1,4 +1,4 @@
-"""Formats FPS, bytes, watts, times and counts for people, and parses durations."""
+"""Formats quantities for people, and parses durations."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 import time
 
 NOT_KNOWN = "–"
-"""Stands for a value that is unknown yet."""
+"""Shown for a value that is not known yet."""
 NOT_SUPPORTED = "n/a"
-"""Stands for a metric that the GPU does not report."""
+"""Shown for a metric that the GPU does not report."""
 
 _SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _MAX_FPS, _MAX_SHORT = 1e12, 1e15
-"""Larger values are in scientific notation."""
+"""Values above are in scientific notation."""
 _DURATION = re.compile(r"(?=\d)" + "".join(rf"(?:(?P<{unit}>\d+(?:\.\d+)?){unit})?" for unit in "dhms"))
 _UNIT_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 
@@ -59,12 +59,12 @@ def _three_digits(value: float) -> str:
 
 
 def gib(mib: float | None) -> str:
-    """Mebibytes as gibibytes with one decimal, without the unit: `30.2`."""
+    """Returns gibibytes with one decimal, without the unit: `30.2`."""
     return NOT_SUPPORTED if mib is None else f"{mib / 1024:.1f}"
 
 
 def mib(value: float | None) -> str:
-    """Mebibytes with the unit that suits: `512 MiB`, `30.2 GiB`, `1.5 TiB`."""
+    """Returns mebibytes in a suitable unit: `512 MiB`, `30.2 GiB`, `1.5 TiB`."""
     if value is None:
         return NOT_SUPPORTED
     if value < 1023.5:
@@ -73,7 +73,7 @@ def mib(value: float | None) -> str:
 
 
 def size(in_bytes: float | None) -> str:
-    """Bytes on a disk with the unit that suits: as `mib`, below it `24 KiB`, `0`."""
+    """Returns bytes on a disk in a suitable unit: `30.2 GiB`, `24 KiB`, `0`."""
     if in_bytes is None:
         return NOT_KNOWN
     kib = math.ceil(in_bytes / 1024)
@@ -81,12 +81,12 @@ def size(in_bytes: float | None) -> str:
 
 
 def whole(value: float | None) -> str:
-    """Returns a metric of a GPU without decimals: per cent, watts, degrees."""
+    """Returns a GPU's metric without decimals."""
     return NOT_SUPPORTED if value is None else f"{value:.0f}"
 
 
 def figure(value: float | None, unit: str, missing: str = NOT_SUPPORTED) -> str:
-    """Returns a metric without decimals, with its unit: `97 %`."""
+    """Returns a metric without decimals and with its unit: `97 %`."""
     return missing if value is None else f"{value:,.0f} {unit}".rstrip()
 
 
@@ -96,7 +96,7 @@ def change(pct: float | None) -> str:
 
 
 def energy(joules: float | None) -> str:
-    """Returns energy in watt-hours, as on a bill: `6.2 Wh`, `73 Wh`, `1.4 kWh`; less than a tenth of one in joules."""
+    """Returns energy in watt-hours, `6.2 Wh`, `73 Wh`, `1.4 kWh`, or below a tenth of one in joules."""
     if joules is None:
         return NOT_SUPPORTED
     hours = joules / 3600
@@ -108,7 +108,7 @@ def energy(joules: float | None) -> str:
 
 
 def clock(seconds: float | None) -> str:
-    """Returns a duration as `HH:MM:SS`, after days when there are any: `2d 03:04:05`."""
+    """Returns a duration as `HH:MM:SS`, with days if there are any: `2d 03:04:05`."""
     if seconds is None or not math.isfinite(seconds):
         return NOT_KNOWN
     total = max(0, int(seconds))
@@ -132,14 +132,14 @@ def span(seconds: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Returns the duration of a job: as `span`, below a minute with one decimal."""
+    """Returns a job's duration: like `span`, but below a minute with one decimal."""
     return f"{seconds:.1f} s" if seconds is not None and seconds < 60 else span(seconds)
 
 
 def seconds(text: str, *, bare: bool) -> float | None:
     """Parses a duration such as `90s`, `1.5h` or `1h30m`; infinity for `none`, None if it is not a duration.
 
-    A number without a unit is seconds with `bare`, and otherwise refused: `30` could mean days as well.
+    A number without a unit is seconds if `bare`, and otherwise refused: `30` could mean days as well.
     """
     word = text.strip().lower()
     if word == "none":

@@ -1,6 +1,6 @@
 """A worker, and a group of workers, at one moment.
 
-A group is the ranks of one job, a worker each, which start, end and restart as one.
+The workers of a group are the ranks of one job: they start, end and restart together.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from gmg_tui.model.attempt import NO_ATTEMPT, Attempt, Fps, Progress
 from gmg_tui.model.states import Moment, Phase, WorkerState
 
 _SAVING = "saving"
-"""Displayed for its state while Genesis saves its kernels at the end, whatever it has done before."""
+"""Displayed as the state while Genesis saves its kernels."""
 _LOST = "lost"
-"""Displayed for the state of a worker whose node is lost."""
+"""Displayed as the state while the node is lost."""
 _UNDISTURBED = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING, WorkerState.RUNNING})
 
 
@@ -24,11 +24,9 @@ class Rank(Struct, frozen=True, omit_defaults=True):
     """A worker's rank in its group."""
 
     id: str
-    """The group's: `g0`, `g1` …"""
+    """The group's id."""
     rank: int
-    """From 0."""
     world_size: int
-    """Number of the group's ranks."""
 
 
 class Worker(Struct, frozen=True, omit_defaults=True):
@@ -36,72 +34,70 @@ class Worker(Struct, frozen=True, omit_defaults=True):
 
     slot: str
     index: int
-    """0, 1, 2 … among the session's workers."""
+    """Position among the session's workers, from 0."""
     state: WorkerState
     state_since: Moment = 0.0
-    """Unix time since which it is in this state, seconds."""
     phase: Phase = Phase.NONE
     phase_since: Moment = 0.0
-    """Unix time since which it is in this phase, seconds; without meaning where the phase is `NONE`."""
+    """Meaningless for `Phase.NONE`."""
     phase_usual_s: float | None = None
-    """Usual duration of this phase in a start like this one, cold or warm; None if unknown."""
+    """Usual duration of this phase with such caches, cold or warm."""
     newest: Attempt = NO_ATTEMPT
-    """The newest attempt; before the first its number is 0, and its arguments have placeholders that are not filled in."""
+    """The newest attempt; before the first, number 0 with placeholders not filled in."""
     reason: str | None = None
-    """One line on why it failed, or on its wait."""
+    """Why it failed or waits, in one line."""
     advice: str | None = None
-    """One line of advice about a failure."""
+    """What to do about a failure, in one line."""
     device: str | None = None
-    """The device that Genesis prints."""
+    """As printed by Genesis."""
     backend: str | None = None
-    """`cuda`, `cpu` … as Genesis prints it."""
+    """`cuda`, `cpu` …, as printed by Genesis."""
     genesis_version: str | None = None
     alerts: tuple[Alert, ...] = ()
-    """Its alerts and those of its GPU, the worst first."""
+    """Its own and its GPU's alerts, worst first."""
     stopping: str | None = None
-    """Which signal was sent, and how long its effect is waited for."""
+    """The last signal, and the time left before the next."""
     restart_at: Moment | None = None
-    """Unix time of the next attempt's automatic start, seconds; None if none is due."""
+    """Time of the automatic restart, if one is due."""
     cpu_pct: float | None = None
-    """CPU of the whole process tree, per cent of one core."""
+    """CPU of its process tree, per cent of one core."""
     memory_rss_mib: float | None = None
-    """Resident memory of the whole process tree."""
+    """Resident memory of its process tree."""
     last_line: str = ""
-    """The newest line of output that is not blank, without control characters."""
+    """The newest line of output that is not blank."""
     log_lines: int = 0
-    """Lines of output so far, over all attempts."""
+    """Lines of output, over all attempts."""
     job: int | None = None
-    """Number of the job in the queue, from 1; None in a plain run, and on a slot that no job has occupied yet."""
+    """Number of its job in the queue; None in a plain run, and before the slot's first job."""
     job_name: str = ""
     group: Rank | None = None
-    """None for a worker outside a group."""
     lost_since: Moment | None = None
-    """Unix time since which its node is lost; None while it is not."""
+    """Time at which its node was lost; None unless it is."""
     fps_in_rank_0: bool = False
-    """True if rank 0 reports for the whole group, this other rank included; `fps` is then this rank's, or None."""
+    """True if rank 0's rate includes this rank; `fps` is then this rank's own, or None."""
 
     @property
     def attempt(self) -> int:
-        """Number of the current attempt, from 1; 0 before the first."""
+        """Number of the newest attempt; 0 before the first."""
         return self.newest.number
 
     def attempt_s(self, now: float) -> float | None:
-        """Seconds from the attempt's start to its end, or to `now` (Unix time); None before the first attempt."""
+        """Returns the newest attempt's duration until `now` (Unix time); None before the first attempt."""
         return self.newest.elapsed_s(now) if self.newest.number else None
 
     @property
     def pid(self) -> int | None:
-        """The PID of its process; None while it has none."""
+        """PID of its process, while it has one."""
         return self.newest.pid if self.newest.ended is None and self.state.live else None
 
     @property
     def fps(self) -> Fps | None:
-        """Environment steps per second of its attempt."""
+        """Environment steps per second of the newest attempt."""
         return self.newest.fps
 
     @property
     def state_word(self) -> str:
-        """The state in one word: `saving` at the end, `lost` with its node."""
+        """The state in one word, including `saving` and `lost`."""
         if self.lost_since is not None:
             return _LOST
         if self.phase is Phase.SAVING and self.state in _UNDISTURBED:
@@ -110,21 +106,21 @@ class Worker(Struct, frozen=True, omit_defaults=True):
 
     @property
     def signal_sent(self) -> str:
-        """The signal that it was sent last, from `stopping`, whose rest counts down; empty where none was."""
+        """Name of the last signal; empty without one."""
         return (self.stopping or "").partition(" ")[0].rstrip(",;:")
 
     def alert(self, kind: str) -> Alert | None:
-        """Its alert of a kind."""
+        """Returns its alert of a kind, if raised."""
         return next((alert for alert in self.alerts if alert.kind == kind), None)
 
     @property
     def stuck(self) -> bool:
-        """True while it counts as stuck."""
+        """True while its alert `stuck` is raised."""
         return self.alert("stuck") is not None
 
     @property
     def current_fps(self) -> float | None:
-        """The rate now; None unless it runs, and still reports it."""
+        """The rate now; None unless it is running and reports one."""
         silent = self.lost_since is not None or self.alert("silent") is not None
         if self.fps is None or self.state is not WorkerState.RUNNING or silent:
             return None
@@ -132,14 +128,14 @@ class Worker(Struct, frozen=True, omit_defaults=True):
 
     @property
     def rate(self) -> float | None:
-        """The last rate now while its process lives, the rate of the attempt once it has ended."""
+        """The rate now; the rate of the attempt once it has ended."""
         if self.fps is None:
             return None
         return self.fps.mean if self.state.ended else self.fps.settled
 
 
 def own_rates(workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
-    """The workers whose rates add up: without those whose rate a rank reports for its group, maybe from another node."""
+    """Returns the workers whose rates add up, leaving out ranks that another rank, maybe on another node, reports for."""
     whole = {worker.group.id for worker in workers if worker.group and worker.newest.fps_of_group}
     return tuple(
         worker
@@ -149,11 +145,7 @@ def own_rates(workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
 
 
 def total_fps(workers: tuple[Worker, ...]) -> float | None:
-    """Returns the sum of the workers' rates; None if there is none.
-
-    While any worker is live, the current rates; when all have ended, the rates of their attempts, without those that
-    failed.
-    """
+    """Returns the sum of the workers' current rates, if any; once all have ended, of their attempts, without failed ones."""
     workers = own_rates(workers)
     if any(not worker.state.ended for worker in workers):
         counted = [rate for worker in workers if (rate := worker.current_fps) is not None]
@@ -169,40 +161,38 @@ class RankGroup(Struct, frozen=True, omit_defaults=True):
     id: str
     """`g0`, `g1` …"""
     slots: tuple[str, ...]
-    """The slots of its ranks, by rank."""
+    """By rank."""
     state: WorkerState
-    """The state of its ranks together: while it starts, the state of the rank furthest behind."""
+    """While it starts, the state of the slowest rank."""
     state_since: Moment = 0.0
-    """Unix time since which it is in this state, seconds."""
     job: int | None = None
-    """Number of its job in the queue, from 1; None in a plain run."""
+    """Number of its job in the queue; None in a plain run."""
     restarts: int = 0
     """Number of restarts, automatic or by the user."""
     restart_at: Moment | None = None
-    """Unix time of the next attempt's automatic start, seconds; None if none is due."""
+    """Time of the automatic restart, if one is due."""
     fps: float | None = None
-    """Environment steps per second of the whole group; None unless it runs and reports it."""
+    """The rate now of the whole group."""
     fps_of_rank_0: bool = False
-    """True if rank 0 reports it, as rsl_rl multiplies its number by the world size; else it is the sum of the ranks'."""
+    """True if rank 0 reports `fps` (rsl_rl multiplies by the world size); else it is the sum over the ranks."""
     progress: Progress | None = None
-    """That of the rank that reports most, which is rank 0 with rsl_rl."""
+    """Progress of the rank that reports most."""
     waits_for: tuple[int, ...] = ()
-    """Ranks that the others wait for before the group can begin."""
+    """Ranks that have not joined yet."""
     alerts: tuple[Alert, ...] = ()
-    """The trouble of all its ranks, with the rank at fault if it was identified."""
+    """Alerts of its ranks, naming the rank at fault if it was identified."""
     reason: str | None = None
-    """One line on the rank that failed first and its reason, or on the group's wait."""
+    """Why the first rank failed, or why the group waits, in one line."""
     advice: str | None = None
-    """One line of advice."""
 
     @property
     def stuck(self) -> str | None:
-        """The observation for which the group counts as stuck."""
+        """Text of its alert `stuck`, if raised."""
         return next((alert.text for alert in self.alerts if alert.kind == "stuck"), None)
 
 
 def added_up(rates: Sequence[Fps]) -> Fps | None:
-    """Returns the rate of ranks that step at the same time and report a rate each; None if none does."""
+    """Returns the sum of the rates of ranks that step at the same time."""
     if not rates:
         return None
 
@@ -224,9 +214,9 @@ def added_up(rates: Sequence[Fps]) -> Fps | None:
 
 
 def combined(attempts: Sequence[Attempt]) -> Attempt:
-    """Returns the attempts of a job's ranks as one, which is the first rank's with the figures of all.
+    """Returns the first rank's attempt with the figures of all ranks.
 
-    Rate, power and energy are added up, utilisation is averaged, and the highest peak of memory counts.
+    Those are the sums of rate, power and energy, the mean of utilisation, and the peak of memory.
     """
     lead, *others = attempts
     if not others:

@@ -30,7 +30,7 @@ from gmg_tui.model import (
 )
 from gmg_tui.model.encoding import encoded
 from gmg_tui.model.errors import GmgError, nearest
-from gmg_tui.model.run import UnixTime
+from gmg_tui.model.states import Moment
 from gmg_tui.model.text import one_line
 from gmg_tui.session.paths import (
     ENGINE_LOG,
@@ -102,7 +102,7 @@ class Record(Struct, frozen=True):
 
     session: Session
     workers: tuple[WorkerBrief, ...] = ()
-    ended: UnixTime | None = None
+    ended: Moment | None = None
     """Unix time when the engine ended, seconds; approximate if it was killed. None while it runs, and after it was killed
     until recovery."""
     queue: Queue | None = None
