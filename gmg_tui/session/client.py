@@ -1,8 +1,9 @@
-"""The requests of a client to a session, and the connection to a running one."""
+"""A client's requests to a session, and the connection to an engine."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -15,58 +16,29 @@ import msgspec
 from msgspec import structs
 
 import gmg_tui
-from gmg_tui.model import (
-    Curve,
-    Details,
-    HotSpot,
-    JobRecord,
-    Occurrence,
-    QueueAction,
-    Series,
-    SpeedFacts,
-    Stacks,
-    Tried,
-)
+from gmg_tui.model import Curve, Details, HotSpot, JobRecord, Occurrence, QueueAction, Series, SpeedFacts, Stacks, Tried
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import check_peer, protocol
-from gmg_tui.session.protocol import (
-    Action,
-    Answer,
-    Ask,
-    Bye,
-    Command,
-    Lines,
-    LogPart,
-    Numbered,
-    Question,
-    Request,
-    Seen,
-    SlotReports,
-    Topic,
-    Update,
-    Welcome,
-)
+from gmg_tui.session.protocol import Answer, Ask, Bye, Command, Lines, Question, Topic, Update, Welcome
 
 T = TypeVar("T")
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 ANSWER_S = 10.0
 """Timeout of an answer, which takes an engine milliseconds; a stopped one (SIGSTOP) never answers."""
 _CLOSE_S = 1.0
-"""Timeout for the last message to reach the engine when the connection is closed."""
+"""Timeout for flushing the last message on close."""
 _MISSING_S = 6.0
-"""Timeout for a missing socket: an engine whose socket was deleted makes it again within 5 s."""
+"""Timeout for a missing socket: an engine recreates a deleted one within 5 s."""
 _POLL_S = 0.1
-_HELLO_S = 10.0
-"""Timeout of the answer to the hello; a stopped engine (SIGSTOP) never answers."""
 
 
 class Source(ABC):
-    """A session that runs, or what is kept of it: what can be asked of it, and what it sends by itself.
+    """A session, running or ended: its requests and its events. Requests raise `GmgError` if refused or not answered.
 
     Attributes:
-        welcome: The session, and how it was when the source was opened.
-        ended: Whether there is no engine any more, and nothing can change.
-        loss: One line on how the session was lost; empty if it was not.
+        welcome: The session, and its state when the source was opened.
+        ended: True if there is no engine any more, so that nothing can change.
+        loss: How the session was lost, in one line; empty if it was not.
     """
 
     ended = False
@@ -77,7 +49,7 @@ class Source(ABC):
 
     @abstractmethod
     def events(self) -> AsyncIterator[Update | Lines | Bye]:
-        """Yields what the session sends by itself; ends with `Bye`. Exactly one task must iterate over it."""
+        """Yields the session's events; ends with `Bye`. Exactly one task must iterate over it."""
 
     @abstractmethod
     async def follow(self, *slots: str, tail: int) -> None:
@@ -89,75 +61,69 @@ class Source(ABC):
 
     @abstractmethod
     async def _ask(self, question: Command | Question) -> Any:
-        """Returns the value of the answer to a question. Raises `GmgError` when it was refused, or no answer came."""
+        """Returns the value of the answer."""
 
-    async def act(self, action: Action, *slots: str, seen: Mapping[str, Seen] = {}) -> None:
-        """Acts on workers; `seen` is their state as the user saw it, by slot. Raises `GmgError` when it cannot be done."""
+    async def act(self, action: protocol.Action, *slots: str, seen: Mapping[str, protocol.Seen] = {}) -> None:
+        """Acts on workers; `seen` has their states by slot as the user saw them."""
         await self._ask(protocol.Act(action, slots, dict(seen)))
 
     async def edit(
-        self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str], seen: Mapping[str, Seen] = {}
+        self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str], seen: Mapping[str, protocol.Seen] = {}
     ) -> None:
-        """Changes arguments and environment and restarts. Raises `GmgError` when it cannot be done."""
+        """Changes the arguments and environment of workers, and restarts them."""
         await self._ask(protocol.Edit(slots, args, env, dict(seen)))
 
     async def details(self, slot: str) -> Details:
-        """Returns the worker's details. Raises `GmgError` if there are none."""
+        """Returns the worker's details."""
         return _as(Details, await self._ask(Ask(Topic.DETAILS, slot)))
 
     async def series(self, slot: str) -> Series:
-        """Returns the worker's metrics over its whole life. Raises `GmgError` when there are none."""
+        """Returns the worker's metrics over its whole life."""
         return _as(Series, await self._ask(Ask(Topic.SERIES, slot)))
 
     async def curves(self, slot: str, name: str = "", count: int = 0) -> dict[str, Curve]:
-        """Returns the metrics of the worker's newest attempt over time, by name: all, or the one called `name`.
-
-        With a `count`, each has at most as many points. Raises `GmgError` when there is no such worker.
-        """
+        """Returns the curves of the newest attempt's metrics, or of the one called `name`, with at most `count` points."""
         return _as(dict[str, Curve], await self._ask(Ask(Topic.CURVES, slot, count=count, name=name)))
 
     async def queue(self, first: int, count: int) -> tuple[JobRecord, ...]:
-        """Returns a part of the queue: `count` jobs from position `first` on. Raises `GmgError` in a plain run.
-
-        Ended jobs come first, in the order of their ends, then the running ones, then the waiting ones, the next first.
-        """
+        """Returns `count` jobs from position `first`: ended ones in the order of their ends, running ones, waiting ones."""
         return _as(tuple[JobRecord, ...], await self._ask(Ask(Topic.QUEUE, "", first, count)))
 
     async def act_on_jobs(self, action: QueueAction, *jobs: int) -> None:
-        """Acts on jobs of the queue. Raises `GmgError` when it cannot be done."""
+        """Acts on jobs of the queue."""
         await self._ask(protocol.ActOnJobs(action, jobs))
 
     async def add_jobs(self, *jobs: JobRecord) -> None:
-        """Queues jobs behind all others. Raises `GmgError` when it cannot be done."""
+        """Appends jobs to the queue."""
         await self._ask(protocol.AddJobs(jobs))
 
     async def use_slot(self, slot: str, *, used: bool) -> None:
-        """Lets jobs start on a slot, or stops letting them. Raises `GmgError` when that cannot be done."""
+        """Allows new jobs on a slot, or stops them."""
         await self._ask(protocol.UseSlot(slot, used))
 
     async def tried(self) -> tuple[Tried, ...]:
-        """Returns the results by arguments, the newest first. Raises `GmgError` when the engine does not answer."""
+        """Returns the results by arguments, newest first."""
         return _as(tuple[Tried, ...], await self._ask(Ask(Topic.TRIED)))
 
     async def happened(self) -> tuple[Occurrence, ...]:
-        """Returns what has happened in the session, the oldest first. Raises `GmgError` when the engine does not answer."""
+        """Returns the session's occurrences, oldest first."""
         return _as(tuple[Occurrence, ...], await self._ask(Ask(Topic.EVENTS)))
 
     async def stacks(self, slot: str) -> tuple[Stacks, ...]:
-        """The Python stacks of the worker, or of all ranks of its group. Raises `GmgError` when there is no worker."""
+        """Returns the Python stacks of the worker, or of all ranks of its group."""
         return _as(tuple[Stacks, ...], await self._ask(protocol.ReadStacks(slot)))
 
     async def speed(self, slot: str) -> SpeedFacts:
-        """Returns the facts about a worker's speed, after a second. Raises `GmgError` when there are none."""
+        """Returns the facts about a worker's speed, after a second."""
         return _as(SpeedFacts, await self._ask(Ask(Topic.SPEED, slot)))
 
     async def hot_spot(self, slot: str) -> HotSpot | None:
-        """Returns where a worker's script spends its time, after two seconds. Raises `GmgError` without stacks."""
+        """Returns the function in which a worker's script spends most time, after two seconds; None without one."""
         found = await self._ask(protocol.FindHotSpot(slot))
         return None if found is None else _as(HotSpot, found)
 
     async def end(self, *, kill: bool = False) -> None:
-        """Stops (or kills) all workers. Returns when the engine has accepted that, not when they have ended."""
+        """Stops or kills all workers; returns once the engine has accepted that."""
         await self._ask(protocol.End(kill))
 
 
@@ -169,30 +135,29 @@ class EngineClient(Source):
     ) -> None:
         super().__init__(welcome)
         self.max_bytes = max_bytes
-        """A longer message ends the connection."""
-        self._reader = reader
-        self._writer = writer
+        """Limit of a message's length."""
+        self._reader, self._writer = reader, writer
         self._numbers = numbers_from(1)
         self._answers: dict[int, asyncio.Future[Answer]] = {}
         self._gone: str | None = None
         self._workers = welcome.snapshot.workers
         self.on_report: Callable[[msgspec.Raw], None] = lambda _: None
-        """Called with what an agent reports of its workers."""
+        """Called with an agent's report on its workers."""
 
     @classmethod
     async def connect(cls, path: Path, session_id: str = "", *, readonly: bool = False) -> Self:
-        """Says hello to the engine at `path`; with an id, only to that session's.
+        """Connects to the engine at `path`; fails if it is not that of `session_id`, unless empty.
 
-        With `readonly` the engine is to refuse all that would change something.
+        With `readonly` the engine refuses every change.
 
         Raises:
-            GmgError: None answers, or one of another version or session.
+            GmgError: No engine answers, or one of another version or session.
         """
         deadline = time.monotonic() + _MISSING_S
-        while _is_missing(path) and time.monotonic() < deadline:  # noqa: ASYNC110 - another process makes it
+        while not os.path.exists(path) and time.monotonic() < deadline:  # noqa: ASYNC110, ASYNC240, PTH110 - made by another process
             await asyncio.sleep(_POLL_S)
         try:
-            async with asyncio.timeout(_HELLO_S):
+            async with asyncio.timeout(ANSWER_S):
                 streams = await asyncio.open_unix_connection(str(path))
                 try:
                     check_peer(streams[1].get_extra_info("socket"))
@@ -215,7 +180,7 @@ class EngineClient(Source):
         readonly: bool = False,
         max_bytes: int = protocol.MAX_MESSAGE_BYTES,
     ) -> Self:
-        """Says hello over an open connection to the engine called `name`, as `connect` does; the caller limits the time."""
+        """Sends the hello over an open connection to the engine called `name`, as `connect` does, but without a timeout."""
         reader, writer = streams
         try:
             writer.write(protocol.frame(protocol.Hello(protocol.VERSION, gmg_tui.__version__, session_id, readonly)))
@@ -229,10 +194,7 @@ class EngineClient(Source):
         raise GmgError(first.reason if isinstance(first, Bye) else text, 1)
 
     async def events(self) -> AsyncIterator[Update | Lines | Bye]:
-        """Yields what the engine sends by itself; ends with `Bye`, also when the connection breaks.
-
-        Exactly one task must iterate over it for answers to arrive.
-        """
+        """Yields the engine's events, and receives answers; ends with `Bye`, also if the connection breaks."""
         try:
             while True:
                 try:
@@ -248,7 +210,7 @@ class EngineClient(Source):
                         self._fail(reason)
                         yield message
                         return
-                    case SlotReports(body=body):
+                    case protocol.SlotReports(body=body):
                         self.on_report(body)
                     case Update():
                         yield self._complete(message)
@@ -260,7 +222,7 @@ class EngineClient(Source):
             self._fail("the connection to the engine was closed")
 
     def _complete(self, update: Update) -> Update:
-        """Returns the update with the workers that it leaves out, as they were before."""
+        """Returns the update with its unchanged workers filled in."""
         snapshot = update.snapshot
         if update.partial:
             changed = {worker.slot: worker for worker in snapshot.workers}
@@ -274,12 +236,12 @@ class EngineClient(Source):
         await self._send(protocol.Follow(slots, tail))
 
     async def set_slot(self, slot: str, assignment: msgspec.Raw) -> None:
-        """Assigns work to a slot of an agent. Raises `GmgError` if refused."""
+        """Assigns work to a slot of an agent."""
         await self._ask(protocol.SetSlot(slot, assignment))
 
-    async def read_log(self, path: str, offset: int) -> LogPart:
-        """Returns a part of a log that an agent keeps, by its path in the session's folder. Raises `GmgError`."""
-        return _as(LogPart, await self._ask(protocol.ReadLog(path, offset)))
+    async def read_log(self, path: str, offset: int) -> protocol.LogPart:
+        """Returns a part of a log that an agent keeps, by its path in the session's folder."""
+        return _as(protocol.LogPart, await self._ask(protocol.ReadLog(path, offset)))
 
     async def close(self) -> None:
         """Disconnects; the engine keeps running."""
@@ -293,7 +255,7 @@ class EngineClient(Source):
         except OSError:
             return  # the engine closed it first
 
-    async def _send(self, request: Request) -> None:
+    async def _send(self, request: protocol.Request) -> None:
         if self._gone is not None:
             raise GmgError(self._gone, 1)
         try:
@@ -308,10 +270,10 @@ class EngineClient(Source):
         self._answers[number] = future
         try:
             async with asyncio.timeout(ANSWER_S):
-                await self._send(Numbered(number, question))
+                await self._send(protocol.Numbered(number, question))
                 answer = await future
         except TimeoutError as error:
-            text = f"the engine has not answered for {ANSWER_S:.0f} s; it may still do this once it continues"
+            text = f"the engine has not answered for {ANSWER_S:.0f} s; it may still carry this out later"
             raise GmgError(text, 1) from error
         finally:
             self._answers.pop(number, None)
@@ -329,7 +291,7 @@ class EngineClient(Source):
 
 @asynccontextmanager
 async def answering(client: Source) -> AsyncIterator[None]:
-    """Within the context answers arrive, and events are dropped; at its end the client disconnects."""
+    """Receives answers and drops events within the context; disconnects at its end."""
 
     async def listen() -> None:
         async for _ in client.events():
@@ -343,26 +305,22 @@ async def answering(client: Source) -> AsyncIterator[None]:
         await client.close()
 
 
-def _is_missing(path: Path) -> bool:
-    return not path.exists()
-
-
 def _as(kind: type[T], value: object) -> T:
-    """Returns the value of an answer. Raises `GmgError` if it is of another type."""
+    """Returns the value of an answer with its type. Raises `GmgError` if it has another."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise GmgError(f"the engine answered something else: {error}", 1) from error
+        raise GmgError(f"the engine sent an unexpected answer: {error}", 1) from error
 
 
 def _broken(error: OSError | EOFError) -> str:
-    """Returns a plain sentence on why there is no connection to an engine."""
+    """Returns why there is no connection to an engine, as a clause."""
     match error:
         case ConnectionRefusedError():
             return "no process listens on its socket"
         case protocol.ProtocolError():
-            return f"it sent something that is no message ({error})"
+            return f"it sent an invalid message ({error})"
         case EOFError() | ConnectionError():
-            return "it closed the connection, as when it is killed"
+            return "it closed the connection, perhaps because it was killed"
         case _:
             return error.strerror or type(error).__name__

@@ -1,4 +1,4 @@
-"""A session that has ended, read from its folder: its last snapshot, its history, its queue and its logs, read-only."""
+"""A session that has ended, read from its folder."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from gmg_tui.session.tried import TriedArguments
 
 _LOG_LINES: Final = 5000
 _LOG_BYTES: Final = 4 << 20
-"""Limit of what is read from the end of a log; the pager shows all of it."""
+"""Limits of the end of a log; the pager shows all of it."""
 _POINTS: Final = 720
 """Points of a chart."""
 _RECENT_S: Final = 300.0
-"""Seconds before a worker's end that its tile shows."""
+"""Seconds before a worker's end shown in its tile."""
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _NOT_RECORDED: Final = "not recorded"
 
 
 class EndedSession(Source):
-    """Answers for an engine that has exited. Requests that would change something are refused."""
+    """Answers in place of an engine that has exited, and refuses changes."""
 
     ended = True
 
@@ -58,29 +58,24 @@ class EndedSession(Source):
         self._folder = folder
         self._lines: asyncio.Queue[Lines] = asyncio.Queue(maxsize=64)
         self._answers: dict[Question, Any] = {}
-        """None of them changes."""
 
     @classmethod
     async def open(cls, folder: Path, session: Session, *, loss: str = "") -> Self:
-        """Opens the session in `folder`.
-
-        Raises:
-            GmgError: Nothing was recorded, or it cannot be read.
-        """
+        """Opens the session in `folder`. Raises `GmgError` if its store has no snapshot or cannot be read."""
         return cls(await asyncio.to_thread(_welcome, folder, session, loss), folder, loss=loss)
 
     async def events(self) -> AsyncIterator[Update | Lines | Bye]:
-        """Yields the log lines that were requested."""
+        """Yields the requested log lines."""
         while True:
             yield await self._lines.get()
 
     async def follow(self, *slots: str, tail: int) -> None:
-        """Sends the last lines of these workers' logs. Raises `GmgError` when a log cannot be read."""
+        """Reads the last lines of these workers' logs. Raises `GmgError` if a log cannot be read."""
         for worker in filter(None, map(self.welcome.snapshot.worker, slots)):
             await self._lines.put(await asyncio.to_thread(self._last_lines, worker))
 
     def _last_lines(self, worker: Worker) -> Lines:
-        """Returns the end of a worker's log; in a sweep of its newest job's."""
+        """Returns the end of a worker's log, or in a sweep of its newest job's."""
         logs = [f"{LOGS}/{worker.slot}.log"]
         if worker.job is not None:
             with open_store(self._folder / STORE) as stored:
@@ -95,7 +90,7 @@ class EndedSession(Source):
         return Lines(worker.slot, max(0, worker.log_lines - len(lines)), lines)
 
     def _queue(self, first: int, count: int) -> tuple[JobRecord, ...]:
-        """Returns a part of the queue: ended jobs in the order in which they ended, then the rest in the queue's order."""
+        """Returns a part of the queue in the engine's order."""
 
         def order(job: JobRecord) -> tuple[bool, float, int]:
             return not job.state.ended, (job.ended or 0.0) if job.state.ended else job.position, job.number
@@ -104,7 +99,7 @@ class EndedSession(Source):
             return tuple(sorted(stored.jobs, key=order)[first : first + max(0, count)])
 
     def _details(self, slot: str) -> Details:
-        """Returns a worker's attempts; its environment and the processes on its GPU were not recorded."""
+        """Returns a worker's attempts; its environment and GPU processes were not recorded."""
         worker, spec = self.welcome.snapshot.worker(slot), self.welcome.session.spec
         if worker is None:
             raise GmgError(f"no job has run on {slot}", 1)
@@ -146,7 +141,7 @@ class EndedSession(Source):
         return tried.view((), self.welcome.snapshot.time)
 
     def _events(self) -> tuple[Occurrence, ...]:
-        """Returns the starts and ends of attempts, the oldest first: alerts were not recorded."""
+        """Returns the starts and ends of attempts; alerts were not recorded."""
         with open_store(self._folder / STORE) as stored:
             queued = self.welcome.session.spec.sweep is not None
             jobs = {job.number: f"job {job.number} ({job.name})" for job in stored.each_job()} if queued else {}
@@ -163,7 +158,7 @@ class EndedSession(Source):
         return tuple(structs.replace(event, number=number) for number, event in enumerate(events, 1))
 
     def _concluded(self, attempt: Attempt) -> Attempt:
-        """Returns the attempt; without an end, as its engine's death left it."""
+        """Returns the attempt, failed if the engine died before its end."""
         if attempt.state.ended or not attempt.number:
             return attempt
         ended = max(attempt.started, self.welcome.snapshot.time) if attempt.ended is None else attempt.ended
@@ -196,16 +191,16 @@ class EndedSession(Source):
         return self._answers[question]
 
     async def close(self) -> None:
-        """Nothing is open between requests."""
+        """Does nothing: files are open during requests only."""
 
 
 def _welcome(folder: Path, session: Session, loss: str) -> Welcome:
-    """Returns the session as it was last, with the GPUs as they were while its workers ran. Raises `GmgError`."""
+    """Returns the session's last state, with its GPUs' metrics while workers ran. Raises `GmgError`."""
     with open_store(folder / STORE) as stored:
         snapshot = stored.last_snapshot
         if snapshot is None:
             name = session.spec.name
-            raise GmgError(f"{name}: no snapshot was recorded; for what was recorded: gmg-tui report {name}", 1)
+            raise GmgError(f"{name}: no snapshot was recorded; try: gmg-tui report {name}", 1)
         if (read := read_record(folder)) is not None:
             snapshot = read[0].with_ends(snapshot)
         snapshot = structs.replace(snapshot, samples=_samples(session, snapshot, stored))
@@ -214,7 +209,7 @@ def _welcome(folder: Path, session: Session, loss: str) -> Welcome:
 
 
 def _samples(session: Session, snapshot: Snapshot, stored: Stored) -> tuple[GpuSample, ...]:
-    """Returns the GPUs as they were while their workers ran: a later snapshot shows them idle."""
+    """Returns the GPUs' metrics while workers ran: the last snapshot shows them idle."""
     samples = {sample.uuid: sample for sample in snapshot.samples}
     metrics, newest = stored.last_metrics(), dict[str, float]()
     for worker in snapshot.workers:
@@ -248,4 +243,4 @@ def _log_end(path: Path) -> tuple[str, ...]:
         lines = _LINE_END.split(file.read())
     if not lines[-1]:
         lines.pop()
-    return tuple(map(clean, lines[1 if start else 0 :][-_LOG_LINES:]))  # the first of them may have begun before
+    return tuple(map(clean, lines[1 if start else 0 :][-_LOG_LINES:]))  # the first may be incomplete

@@ -1,7 +1,6 @@
-"""The options of the commands that start a session: each is declared only here.
+"""The options of the commands that start a session.
 
-The command line, the settings in `config.toml`, `--resume`, `report` of several sessions and the guide's reference are made
-from these tables.
+The command line, `config.toml`, `--resume`, `report` of several sessions and the manual's page are made from these tables.
 """
 
 from __future__ import annotations
@@ -39,13 +38,12 @@ class Mark(Flag):
 CONFIG, LINE, COMPARED, SWEEP, TUNE = Mark.CONFIG, Mark.LINE, Mark.COMPARED, Mark.SWEEP, Mark.TUNE
 RESUMED = SWEEP | TUNE
 
-
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kmgt])(?:i?b)?")
 _MIN_BYTES = 1 << 20
 
 
 def span(text: object) -> float:
-    """Seconds of a time with its unit, such as 30m, as Click's `type`."""
+    """Parses a time with its unit, such as 30m, as Click's `type`. Returns seconds."""
     seconds = units.seconds(str(text), bare=False)
     if seconds is None or not 1 <= seconds < math.inf:
         raise click.BadParameter(f"{text}: give a time with its unit, such as 90s, 15m, 1h30m or 30d")
@@ -53,7 +51,7 @@ def span(text: object) -> float:
 
 
 def size(text: object) -> int | None:
-    """Bytes of a size such as 2G, as Click's `type`; None for `none`."""
+    """Parses a size such as 2G, as Click's `type`. Returns bytes; None for `none`."""
     word = str(text).strip().lower()
     if word == "none":
         return None
@@ -65,27 +63,27 @@ def size(text: object) -> int | None:
 
 
 def words(text: object) -> tuple[str, ...]:
-    """Returns the words of a text in the shell's syntax, as Click's `type`."""
+    """Splits a text into words like a shell, as Click's `type`."""
     if isinstance(text, tuple):  # Click converts a default again
         return text
     try:
         return tuple(shlex.split(str(text)))
     except ValueError as error:
-        raise click.BadParameter(f"{text}: {str(error).lower()}; give arguments as in a shell") from error
+        raise click.BadParameter(f"{text}: {str(error).lower()}; quote arguments as in a shell") from error
 
 
 def complete_session(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Returns the sessions whose names begin like an incomplete word."""
-    from gmg_tui import session as sessions  # only for a shell's question
+    """Returns the sessions whose names begin with an incomplete word."""
+    from gmg_tui import session as sessions  # only for completion
 
     return sorted(folder.name for folder in sessions.folders() if folder.name.startswith(incomplete))
 
 
 class FloatRange(click.FloatRange):
-    """A range of numbers without NaN, which compares with no bound."""
+    """A range of numbers that excludes NaN."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Returns the number of a text. Raises `click.BadParameter`."""
+        """Parses a number. Raises `click.BadParameter`."""
         number: float = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail(f"{value} is not a number", param, ctx)
@@ -93,10 +91,10 @@ class FloatRange(click.FloatRange):
 
 
 class Seconds(FloatRange):
-    """A range of seconds, given as a number or as a time with its unit."""
+    """A range of seconds, given as a number or a time with its unit."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Returns the seconds of a text. Raises `click.BadParameter`."""
+        """Parses seconds. Raises `click.BadParameter`."""
         seconds = units.seconds(str(value), bare=True)
         if seconds is None:
             self.fail(f"{value}: give seconds, or a time with its unit, such as 90s, 15m or 1h30m", param, ctx)
@@ -104,27 +102,27 @@ class Seconds(FloatRange):
 
 
 class ThemeName(Choice[str]):
-    """A theme of gmg-tui's, or one of the settings."""
+    """A built-in theme, or one of the settings."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Returns the name. Raises `click.BadParameter`."""
+        """Checks the name. Raises `click.BadParameter`."""
         own = getattr(ctx.obj, "themes", ()) if ctx is not None else ()
         return str(value) if value in own else super().convert(value, param, ctx)
 
 
 class Opt(click.Option):
-    """An option as it is declared.
+    """The declaration of an option.
 
     Args:
-        name: Of its value in `Options`; on the command line with dashes.
-        kind: As Click's `type`.
-        metavar: What stands for its value.
-        help: What it does.
-        marks: What is special about it.
-        default: Its value where it is not given; a tuple if it may be repeated.
-        field: The field of `RunSpec` (or of `TuneSpec`, for options of `tune` alone) that it sets, if named differently.
-        flag: Its name on the command line, if not made from `name`.
-        bare: Its value where it is given without one, which it may be.
+        name: Name of its value in `Options`.
+        kind: Click's `type`.
+        metavar: Placeholder of its value in help.
+        help: Help text.
+        marks: Special properties.
+        default: Default value; a tuple for a repeatable option.
+        field: The field of `RunSpec` or `TuneSpec` that it sets, if not called `name`.
+        flag: Name on the command line, if not `name` with dashes.
+        bare: Value if given without one; empty if a value is required.
     """
 
     name: str
@@ -159,7 +157,7 @@ class Opt(click.Option):
         )
 
     def takes(self, word: str) -> bool:
-        """True if a word after an option with a `bare` value is its value."""
+        """True if the word after an option with a `bare` value is its value."""
         if self.name == "wait":
             return units.seconds(word, bare=True) is not None
         return word.isdecimal() or word.startswith("{") or (isinstance(self.type, Choice) and word in self.type.choices)
@@ -176,6 +174,9 @@ THEMES = ("dark", "light", "ansi", "contrast")
 _STARTS = Choice(("gated", "together", "staggered"))
 _RESTARTS = Choice(("never", "startup", "failure", "always"))
 _WHERE, _USUAL = COMPARED | SWEEP, CONFIG | RESUMED
+_STUCK = "Seconds without output or CPU time before a worker is stuck."
+_KNEE = "Recommend the smallest value within PCT of the fastest."
+_SETTLE = "Seconds a trial is measured; up to three times as long while its rate drifts."
 RUN = (
     Opt("gpus", str, "WHAT", "'all', a count, indices or UUIDs (0,2,5), 'free' or 'free:4'.", _WHERE),
     Opt("wait", span, "[T]", "With --gpus free: wait until they are, at most T.", SWEEP, None, "wait_s", bare="365d"),
@@ -186,15 +187,7 @@ RUN = (
     Opt("start", _STARTS, "MODE", "Start workers gated, together or staggered.", COMPARED | RESUMED),
     Opt("restart", _RESTARTS, "POLICY", "Restart after: never, startup, failure, always.", RESUMED, "startup"),
     Opt("max_restarts", IntRange(0, _MANY), "N", "Maximum consecutive restarts.", RESUMED, 3),
-    Opt(
-        "stuck_after",
-        Seconds(2, _DAY_S),
-        "S",
-        "Seconds without output or CPU time before a worker is stuck.",
-        RESUMED,
-        60,
-        "stuck_after_s",
-    ),
+    Opt("stuck_after", Seconds(2, _DAY_S), "S", _STUCK, RESUMED, 60, "stuck_after_s"),
     Opt("resume_args", words, "ARGS", "Arguments added to continue from {checkpoint}.", SWEEP),
     Opt("on", str, "ALERT=ACTION", "When an alert is raised: show, notify, stop or restart; repeatable.", RESUMED, ()),
     Opt("pattern", str, "REGEX", "How to parse the script's progress lines.", SWEEP, (), "patterns"),
@@ -219,13 +212,13 @@ RUN = (
     Opt("ascii_only", bool, "", "Draw with ASCII characters only.", _USUAL, False, flag="--ascii"),
     Opt("no_mouse", bool, "", "Leave the mouse to the terminal.", _USUAL, False),
 )
-"""Those of `run`, which `demo`, `tune` and `sweep` have too."""
+"""Options of `run`, `demo`, `tune` and `sweep`."""
 
 EXCLUSIVE = (("gpus", "cpu", "simulate"), ("headless", "detach"), ("ddp", "start"))
-"""Options that contradict each other: beside one on the command line, settings of the others do not count."""
+"""Options that exclude each other: one on the command line overrides the others in `config.toml`."""
 
 SCREEN = tuple(opt for opt in RUN if opt.name in {"theme", "ascii_only", "no_mouse", "show_env"})
-"""Those of `RUN` for how the screen is drawn, which `attach` has too."""
+"""Options of `RUN` for the screen, which `attach` has too."""
 
 SWEEP_ONLY = (
     Opt("sets", str, "KEY=V1,V2", "Values of a key of the grid; repeatable.", LINE, (), flag="--set"),
@@ -237,22 +230,19 @@ SWEEP_ONLY = (
     Opt("resume", str, "NAME", "Continue a sweep that has ended.", LINE | RESUMED),
     Opt("retry_failed", bool, "", "With --resume: run failed jobs again.", LINE | SWEEP, False),
 )
-"""Those that only `sweep` has."""
+"""Options of `sweep` alone."""
 
-_SETTLE = "Seconds a trial is measured; up to three times as long while its rate drifts."
 TUNE_ONLY = (
     Opt("var", str, "NAME=LOW..HIGH", "The number to tune, {NAME} in ARGS.", LINE, "n_envs=64.."),
     Opt("metric", str, "KEY", "fps, or a metric of the script to maximise.", default="fps"),
     Opt("headroom", FloatRange(0, 90), "PCT", "Percent of VRAM to keep free.", TUNE, 10, "headroom_pct"),
-    Opt(
-        "knee", FloatRange(0, 50), "PCT", "Recommend the smallest value within PCT of the fastest.", TUNE, 3, "knee_pct"
-    ),
+    Opt("knee", FloatRange(0, 50), "PCT", _KNEE, TUNE, 3, "knee_pct"),
     Opt("settle", Seconds(1, 3600), "S", _SETTLE, TUNE, 20, "settle_s"),
     Opt("trial_time", span, "T", "Time limit of a trial with its start.", TUNE, "15m", "trial_time_s"),
     Opt("budget", span, "T", "Time limit of the search: 30m, 2h.", TUNE, None, "budget_s"),
     Opt("resume", str, "NAME", "Continue a tuning that has stopped.", LINE | RESUMED),
 )
-"""Those that only `tune` has."""
+"""Options of `tune` alone."""
 
 TABLES: Mapping[str, tuple[tuple[Opt, ...], ...]] = {
     "run": (RUN,),
@@ -261,16 +251,16 @@ TABLES: Mapping[str, tuple[tuple[Opt, ...], ...]] = {
     "sweep": (SWEEP_ONLY, RUN),
     "attach": (SCREEN,),
 }
-"""The options of each command that reads `config.toml`; its help lists the first table."""
+"""Options by command that reads `config.toml`; its help lists the first table."""
 
 
 class Options(SimpleNamespace):
-    """The values of a command's options, as attributes; a size in bytes, a span in seconds.
+    """The values of a command's options, as attributes.
 
     Attributes:
         readers: The tables `[readers.NAME]` of `config.toml`.
-        given: Those of the command line, by name.
-        below: Those of `config.toml` that the command line does not contradict, by name.
+        given: Values from the command line, by name.
+        below: Values from `config.toml` that the command line does not override, by name.
     """
 
     readers: Mapping[str, Any] = MappingProxyType({})
@@ -278,7 +268,7 @@ class Options(SimpleNamespace):
     below: Mapping[str, Any] = MappingProxyType({})
 
     def replace(self, **values: Any) -> Options:
-        """Returns these values, but for `values`."""
+        """Returns a copy with other `values`."""
         return Options(**{**vars(self), **values})
 
 

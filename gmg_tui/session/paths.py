@@ -25,37 +25,37 @@ from gmg_tui.model.errors import GmgError
 
 RECORD = "session.json"
 NODE_MARK = "node-mark"
-"""A file with the id of the session's engine; an agent that finds it shares the session's folder."""
+"""A file with the id of the session's engine, by which an agent detects that it shares the folder."""
 AGENT_MARK = "gmg-tui-agent "
-"""Prefix of the line in which `gmg-tui agent` reports that it is connected, or its error."""
+"""Prefix of the line with which `gmg-tui agent` reports success or an error."""
 ENGINE_LOG = "engine.log"
 LOGS = "logs"
 SUMMARY = "summary.json"
 TUNE = "tune.json"
 STORE = "store.sqlite"
 RANKS = "ranks"
-"""The folder for the error files of torch: a folder for each rank's attempt."""
+"""Folder of torch's error files, one folder for each rank's attempt."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _SUFFIX = re.compile(r"\.(?:pyw?|sh|toml|json|ya?ml)$")
 _SOCKET_PATH_BYTES = 107
-"""The longest path of a UNIX socket on Linux (sun_path, less its terminating zero)."""
+"""Longest path of a UNIX socket on Linux (sun_path without its terminating zero)."""
 _LOCK_TIMEOUT_S = 5.0
-"""Timeout of an engine's lock, which other commands take briefly to see if it runs."""
+"""Timeout of an engine's lock, which other commands hold briefly to check it."""
 _LOG_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC  # O_RDWR: a pipe can be opened so
 _BACKLOG = 128
 _CREDENTIALS = struct.Struct("3i")
 _POLL_S = 0.01
-"""Nothing can be awaited when another process lets go of a lock."""
+"""Poll interval of the lock: `flock` cannot be awaited."""
 
 
 def sessions_folder() -> Path:
     """Returns `$XDG_STATE_HOME/gmg-tui/sessions`, which may not exist yet.
 
-    If another user could change it, as after `sudo -E`, returns `~/.local/state`, or the same in the passwd entry's home.
+    If another user could change it, as after `sudo -E`, falls back to `~/.local/state`, also of the passwd entry's home.
 
     Raises:
-        GmgError: The user has no home folder, or other users could change all of them.
+        GmgError: The user has no home folder, or others could change all of these.
     """
     given = state_folder()
     if given is None:
@@ -69,7 +69,7 @@ def sessions_folder() -> Path:
 
 
 def unused_folders() -> Iterator[str]:
-    """Yields a sentence for each folder of the environment that is not used, since another user could change it."""
+    """Yields a sentence for each configured folder that is ignored because another user could change it."""
     given = state_folder()
     if given is not None and (reason := distrust(given / "gmg-tui")):
         yield f"sessions are in {sessions_folder()}: {reason}"
@@ -83,7 +83,7 @@ def nodes_folder() -> Path:
 
 
 def check_name(name: str) -> str:
-    """`name`, if a session can have it. Raises `GmgError`: it could escape its folder, or is too long for a socket."""
+    """Returns `name`. Raises `GmgError` if it could escape its folder, or is too long for a socket."""
     if not _NAME.fullmatch(name):
         raise GmgError(
             f"--name {name!r}: give up to 40 letters, digits, '.', '_' and '-', starting with a letter or digit"
@@ -92,7 +92,7 @@ def check_name(name: str) -> str:
 
 
 def folders() -> list[Path]:
-    """Returns the folders in the sessions' folder that have a session's name. Raises `GmgError` if that cannot be read."""
+    """Returns the folders of sessions. Raises `GmgError` if their parent cannot be read."""
     try:
         return [folder for folder in sessions_folder().iterdir() if _NAME.fullmatch(folder.name)]
     except FileNotFoundError:
@@ -102,12 +102,12 @@ def folders() -> list[Path]:
 
 
 def unreadable_ones() -> list[Path]:
-    """The folders of sessions that this user may not read, such as those that `sudo gmg-tui` made. Raises `GmgError`."""
+    """Returns the folders of sessions without read permission, such as those made by `sudo gmg-tui`. Raises `GmgError`."""
     return [folder for folder in folders() if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK)]
 
 
 def unreadable(folder: Path, error: OSError) -> GmgError:
-    """Returns the error for a folder of sessions that cannot be read, with its owner if that is another user."""
+    """Returns the error for an unreadable folder, naming its owner if that is another user."""
     owner = ""
     for path in (folder, *folder.parents):
         with suppress(OSError):
@@ -119,7 +119,7 @@ def unreadable(folder: Path, error: OSError) -> GmgError:
 
 
 def restore_rights(folder: Path) -> bool:
-    """Gives the user all rights to a session's folder if a script has taken some; True if it had. Raises `OSError`."""
+    """Restores the user's rights to a session's folder that a script has changed; True if needed. Raises `OSError`."""
     mode = folder.lstat().st_mode
     if not stat.S_ISDIR(mode) or mode & stat.S_IRWXU == stat.S_IRWXU:
         return False
@@ -128,10 +128,7 @@ def restore_rights(folder: Path) -> bool:
 
 
 def create(name: str | None, script: str) -> Path:
-    """Makes the folder of a session called `name`, or named after `script` and the first free number.
-
-    Returns:
-        The folder, with the folder for logs in it, both private to this user (mode 0700).
+    """Makes the private folder of a session called `name`, or named after `script` and the first free number.
 
     Raises:
         GmgError: The name is taken, or the state folder cannot be written.
@@ -151,23 +148,22 @@ def create(name: str | None, script: str) -> Path:
 
 
 def _numbered(script: str) -> Iterator[str]:
-    # The last part of a module's name is no suffix: torch.distributed.run.
+    # Not `Path.stem`: the module torch.distributed.run has no suffix.
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", _SUFFIX.sub("", Path(script).name)).strip("-._")[:30] or "session"
     return (f"{stem}-{number}" for number in count(1))
 
 
 def socket_path(name: str) -> Path:
-    """Returns the path of the engine's socket for the session `name`; makes the folder, mode 0700.
+    """Returns the path of the engine's socket for the session `name`, and makes its private folder.
 
-    `$XDG_RUNTIME_DIR/gmg-tui/NAME.sock`, else in a folder private to this user under the temporary folder, else in the
-    state folder.
+    That is `$XDG_RUNTIME_DIR/gmg-tui`, else a folder in the temporary folder, else in the state folder.
 
     Raises:
-        GmgError: The folder belongs to another user, or cannot be made.
+        GmgError: None of them can be used.
     """
     trouble, runtime = "", runtime_folder()
     runtime_folders = [runtime / "gmg-tui"] if runtime is not None and os.path.isdir(runtime) else []  # noqa: PTH112 - may not look
-    last = sessions_folder().parent / "sockets"  # where another user has taken the name in the temporary folder
+    last = sessions_folder().parent / "sockets"  # if another user has taken the name in the temporary folder
     for folder in (*runtime_folders, Path(tempfile.gettempdir(), f"gmg-tui-{os.getuid()}"), last):
         path = folder / f"{name}.sock"
         if len(os.fsencode(path)) > _SOCKET_PATH_BYTES:
@@ -183,21 +179,17 @@ def socket_path(name: str) -> Path:
 
 
 def socket_candidates(spec: RunSpec) -> Iterator[Path]:
-    """Yields the possible sockets of a session's engine: `NAME.sock`, or beside a namesake of another state folder.
+    """Yields the sockets to try for a session: `NAME.sock`, then one for a namesake in another state folder.
 
     Raises:
-        GmgError: There is no folder for the second one.
+        GmgError: No folder can be used for the second one.
     """
     yield Path(spec.socket)
     yield socket_path(f"{spec.name}-{zlib.crc32(os.fsencode(spec.folder)):08x}")
 
 
 def bind_socket(path: Path) -> socket.socket | None:
-    """Binds a socket for this user alone, replacing a killed engine's, and listens; None if the path is in use.
-
-    Raises:
-        OSError: It cannot be made there.
-    """
+    """Listens on a private socket, replacing a killed engine's; None if the path is in use. Raises `OSError`."""
     remove_stale_socket(path)
     if os.path.lexists(path):
         return None
@@ -214,7 +206,7 @@ def bind_socket(path: Path) -> socket.socket | None:
 
 
 def remove_stale_socket(path: Path) -> None:
-    """Removes a socket at which no process listens; an engine that it hits makes its own again. Raises `OSError`."""
+    """Removes a socket on which no process listens. Raises `OSError`."""
     if not path.is_socket():
         return
     with socket.socket(socket.AF_UNIX) as client:
@@ -224,29 +216,26 @@ def remove_stale_socket(path: Path) -> None:
         except (ConnectionRefusedError, FileNotFoundError):
             path.unlink(missing_ok=True)
         except BlockingIOError:
-            return  # its process is stopped, or does not accept as fast as others connect
+            return  # its process is stopped or busy
 
 
 def peer_user(connection: socket.socket) -> int:
-    """Returns the user at the other end of a UNIX socket, from the kernel (`SO_PEERCRED`, unix(7)). Raises `OSError`."""
+    """Returns the user ID of the peer of a UNIX socket (`SO_PEERCRED`, unix(7)). Raises `OSError`."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     user: int = _CREDENTIALS.unpack(credentials)[1]
     return user
 
 
 def check_peer(connection: socket.socket) -> None:
-    """Checks that a process of this user listens at the other end of a UNIX socket. Raises `OSError`."""
+    """Raises `OSError` unless the peer of a UNIX socket is a process of this user."""
     if (user := peer_user(connection)) != os.getuid():
-        raise PermissionError(errno.EACCES, f"a process of the user {user} listens there, not your engine")
+        raise PermissionError(errno.EACCES, f"a process of user {user} listens there, not your engine")
 
 
 def lock(folder: Path) -> int:
-    """Opens the engine's log for appending, and locks it for the lifetime of this process.
+    """Opens the engine's log for appending, locks it for the lifetime of this process, and returns its descriptor.
 
-    The lock shows that the engine is alive: unlike a PID file it cannot be left behind or name another process.
-
-    Returns:
-        The file's descriptor.
+    The lock shows that the engine is alive: unlike a PID file it is never stale.
 
     Raises:
         GmgError: Another engine has locked it, or it was removed.
@@ -266,17 +255,17 @@ def lock(folder: Path) -> int:
 
 
 def _acquire(descriptor: int) -> bool:
-    """Locks an open engine's log. Returns False if another process holds the lock for long."""
+    """Locks an open engine's log. Returns False after the timeout."""
     deadline = time.monotonic() + _LOCK_TIMEOUT_S
-    while not (taken := _flock(descriptor, fcntl.LOCK_EX)):
+    while not _flock(descriptor, fcntl.LOCK_EX):
         if time.monotonic() >= deadline:
-            break
+            return False
         time.sleep(_POLL_S)
-    return taken
+    return True
 
 
 def is_locked(folder: Path) -> bool:
-    """True if the engine of the session in `folder`, or the watchdog of a killed one, is running."""
+    """True if the engine of the session in `folder`, or a killed one's watchdog, is running."""
     try:
         descriptor = os.open(folder / ENGINE_LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -288,10 +277,10 @@ def is_locked(folder: Path) -> bool:
 
 
 def _flock(descriptor: int, kind: int) -> bool:
-    """Returns whether the lock of an engine's log could be taken.
+    """Returns True if the lock of an engine's log is acquired.
 
-    Some file systems have no such locks (Lustre without `-o flock`, some NFS). There the engine and its watchdog are found
-    among this machine's processes, by their standard error, which is the log.
+    On file systems without locks (Lustre without `-o flock`, some NFS) the engine and its watchdog are recognised by
+    their standard error, which is the log.
     """
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
@@ -304,9 +293,9 @@ def _flock(descriptor: int, kind: int) -> bool:
 
 def _is_standard_error(file: os.stat_result) -> bool:
     """True if another process of this user has `file` as its standard error."""
-    for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
+    for name in os.listdir("/proc"):  # noqa: PTH208 - names only
         if name.isdigit() and int(name) != os.getpid():
-            with suppress(OSError):  # it has ended, or is another user's
+            with suppress(OSError):  # ended, or another user's
                 if os.path.samestat(os.stat(f"/proc/{name}/fd/2"), file):  # noqa: PTH116 - a path for each process
                     return True
     return False

@@ -1,9 +1,8 @@
 """The messages between client and engine, and their framing on the socket.
 
-A frame is its length, four bytes, big-endian, then one message in MessagePack. The client sends the first message, `Hello`;
-the engine answers with `Welcome` and from then on sends `Update` when something changed, `Lines` for the followed
-workers, and one `Answer` to each `Numbered` question. The engine keeps no queue for a client that does not
-read: it misses snapshots and lines (visible as a gap in the line numbers), and nothing waits for it.
+A frame is a length (four bytes, big-endian) and a message in MessagePack. The client begins with `Hello`; the engine
+answers with `Welcome`, then sends `Update` after changes, `Lines` of followed workers, and an `Answer` to each `Numbered`
+request. It keeps no queue for a slow client, which misses snapshots and lines (a gap in the line numbers).
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ from gmg_tui.model import Curve, JobRecord, QueueAction, Series, Session, Snapsh
 from gmg_tui.model.encoding import encoded
 
 VERSION = 7
-"""Both sides must have the same."""
+"""Version of the protocol, the same on both sides."""
 MAX_REQUEST_BYTES = 1 << 20
-"""A longer message from a client ends its connection."""
+"""Limit of a client's message."""
 MAX_MESSAGE_BYTES = 64 << 20
-"""A longer message from an engine ends the connection."""
+"""Limit of an engine's message."""
 _LENGTH_BYTES = 4
 
 _T = TypeVar("_T")
 
 
 class Action(StrEnum):
-    """The user's actions on workers."""
+    """A user's action on workers."""
 
     RESTART = "restart"
-    """Stop the process gracefully, if there is one, then start the next attempt."""
+    """Stop the process gracefully, then start the next attempt."""
     STOP = "stop"
     """SIGINT, then SIGTERM, then SIGKILL, each after its wait."""
     KILL = "kill"
@@ -42,22 +41,15 @@ class Action(StrEnum):
 
 
 class Topic(StrEnum):
-    """Topics of a question, and the type of the answer's value."""
+    """Topics of `Ask`, each a method of `client.Source`."""
 
     DETAILS = "details"
-    """`Details` of a worker."""
     SERIES = "series"
-    """`Series` of a worker over its whole life."""
     CURVES = "curves"
-    """`Curve`s of a worker's newest attempt by name: of one metric, or of all in at most `count` points each."""
     QUEUE = "queue"
-    """`JobRecord`s, a part of the queue."""
     TRIED = "tried"
-    """`Tried`, all that was tried in the session."""
     SPEED = "speed"
-    """`SpeedFacts` of a worker; they take a second."""
     EVENTS = "events"
-    """`Occurrence`s, the newest of the session."""
 
 
 class Hello(Struct, frozen=True, tag=True):
@@ -67,26 +59,26 @@ class Hello(Struct, frozen=True, tag=True):
     program: str = ""
     """`gmg_tui.__version__` of the client."""
     session: str = ""
-    """The id of the session that is meant; empty for whatever session it is."""
+    """The expected session's id; empty for any."""
     readonly: bool = False
-    """True for a read-only connection: the engine then refuses every change."""
+    """True to have the engine refuse every change."""
 
 
 class Follow(Struct, frozen=True, tag=True):
-    """From now on send the lines of these workers, and of no others."""
+    """Send the lines of these workers only."""
 
     slots: tuple[str, ...]
     tail: int = 0
-    """With how many of the existing lines to begin."""
+    """Number of existing lines to begin with."""
 
 
 class Seen(Struct, frozen=True, omit_defaults=True):
-    """The state of a slot that the user saw; by the time the request arrives, something else may run there."""
+    """A slot as the user saw it; when the request arrives, something else may run there."""
 
     job: int | None = None
-    """The job's number; None if no job held the slot, and in a plain run."""
+    """Number of its job; None without a job, and in a plain run."""
     attempt: int | None = None
-    """The attempt's number; None for any."""
+    """Number of its attempt; None for any."""
 
 
 class Act(Struct, frozen=True, tag=True):
@@ -95,80 +87,75 @@ class Act(Struct, frozen=True, tag=True):
     action: Action
     slots: tuple[str, ...]
     seen: dict[str, Seen] = {}
-    """By slot; a slot without an entry is meant with whatever is on it."""
+    """By slot; without an entry, whatever runs there."""
 
 
 class Edit(Struct, frozen=True, tag=True):
-    """Give workers other arguments and environment (placeholders not filled in), and restart them."""
+    """Restart workers with other arguments and environment, placeholders not filled in."""
 
     slots: tuple[str, ...]
     args: tuple[str, ...]
     env: dict[str, str]
     seen: dict[str, Seen] = {}
-    """As in `Act`."""
 
 
 class Ask(Struct, frozen=True, tag=True, omit_defaults=True):
-    """Answer with what is known about a `topic`."""
+    """Answer a question about a topic."""
 
     topic: Topic
     slot: str = ""
-    """The worker's; unused for `QUEUE` and `TRIED`."""
     first: int = 0
     """Position of the first job in the queue."""
     count: int = 0
-    """Maximum number of jobs, or of points of a curve; 0 for all points."""
+    """Limit of jobs, or of points per curve; 0 for all points."""
     name: str = ""
-    """The metric's; empty for all."""
+    """Name of the metric; empty for all."""
 
     def select(self, curves: Mapping[str, Curve]) -> dict[str, Curve]:
-        """Returns the curves that the question is about."""
+        """Returns the curves to answer with."""
         return {name: each.thinned(self.count) for name, each in curves.items() if self.name in ("", name)}
 
 
 class End(Struct, frozen=True, tag=True):
-    """Stop all workers; the engine ends when they have, and no client is left."""
+    """Stop or kill all workers; the engine exits after them and its last client."""
 
     kill: bool = False
-    """At once, by SIGKILL."""
 
 
 class ActOnJobs(Struct, frozen=True, tag=True):
-    """Act on jobs of the queue."""
+    """Act on jobs of the queue, by number."""
 
     action: QueueAction
     jobs: tuple[int, ...]
-    """Their numbers."""
 
 
 class AddJobs(Struct, frozen=True, tag=True):
-    """Queue jobs behind all others."""
+    """Append jobs with new names to the queue; the engine numbers them."""
 
     jobs: tuple[JobRecord, ...]
-    """With names that no job has; the engine numbers them."""
 
 
 class UseSlot(Struct, frozen=True, tag=True):
-    """Enable a slot, and its GPU's others, for jobs, or disable them; running jobs continue."""
+    """Enable or bench the GPU of a slot; running jobs continue."""
 
     slot: str
     used: bool
 
 
 class ReadStacks(Struct, frozen=True, tag=True):
-    """Answer with the Python `Stacks` of a worker, or of all ranks of its group; it may take seconds."""
+    """Answer with the Python `Stacks` of a worker, or of all ranks of its group; this may take seconds."""
 
     slot: str
 
 
 class FindHotSpot(Struct, frozen=True, tag=True):
-    """Answer with the `HotSpot` of a worker's script, from its stacks over two seconds; None if there is none."""
+    """Answer with the `HotSpot` of a worker's stacks over two seconds, or None."""
 
     slot: str
 
 
 class SetSlot(Struct, frozen=True, tag=True):
-    """From the session's engine to a node's agent: what a slot is to run, replacing what was sent before."""
+    """From the session's engine to an agent: replace the assignment of a slot."""
 
     slot: str
     assignment: msgspec.Raw
@@ -176,21 +163,21 @@ class SetSlot(Struct, frozen=True, tag=True):
 
 
 class ReadLog(Struct, frozen=True, tag=True):
-    """From the session's engine to a node's agent: answer with a part of a log; what is before `offset` has arrived."""
+    """From the session's engine to an agent: answer with the part of a log from `offset`."""
 
     path: str
-    """In the session's folder."""
+    """Relative to the session's folder."""
     offset: int
 
 
 Command = Act | Edit | End | ActOnJobs | AddJobs | UseSlot | SetSlot
-"""Requests that change something: carried out at once, in their order."""
+"""Requests that change something, carried out in order."""
 Question = Ask | ReadStacks | FindHotSpot | ReadLog
-"""Requests for what is known: answered in any order, some only after seconds."""
+"""Requests for information, answered in any order."""
 
 
 class Numbered(Struct, frozen=True, tag=True):
-    """A command or question, and the number that its answer carries."""
+    """A request, and the number that its answer carries."""
 
     id: int
     question: Command | Question
@@ -199,7 +186,7 @@ class Numbered(Struct, frozen=True, tag=True):
 Request = Hello | Follow | Numbered
 
 READONLY_QUESTIONS = (Ask,)
-"""The questions of read-only connections; without stacks, since the workers are sent a signal for them."""
+"""Questions of read-only connections: for stacks, the worker gets a signal."""
 
 
 class Welcome(Struct, frozen=True, tag=True):
@@ -208,9 +195,9 @@ class Welcome(Struct, frozen=True, tag=True):
     session: Session
     snapshot: Snapshot
     recent: tuple[Series, ...]
-    """The last minutes of each worker."""
+    """Metrics of each worker's last minutes."""
     readonly: bool = False
-    """True if the engine refuses every change over this connection."""
+    """True if the engine refuses every change."""
 
 
 class Update(Struct, frozen=True, tag=True, omit_defaults=True):
@@ -218,15 +205,15 @@ class Update(Struct, frozen=True, tag=True, omit_defaults=True):
 
     snapshot: Snapshot
     partial: bool = False
-    """True if `snapshot.workers` are only the changed ones; `EngineClient` adds the others."""
+    """True if `snapshot` has only the changed workers."""
 
 
 class Lines(Struct, frozen=True, tag=True):
-    """Lines of one worker's output, cleaned (`gmg_tui.model.text.clean`), in order."""
+    """Lines of a worker's output, cleaned by `gmg_tui.model.text.clean`."""
 
     slot: str
     first: int
-    """Number of the first, from 0, over all attempts. A gap after the last one sent means lost lines."""
+    """Number of the first line, from 0, over all attempts; a gap means dropped lines."""
     lines: tuple[str, ...]
 
 
@@ -235,17 +222,17 @@ class LogPart(Struct, frozen=True, omit_defaults=True):
 
     data: bytes = b""
     file: int = 0
-    """Its inode: another file replaces it once its middle was cut out."""
+    """Its inode, which changes when the middle is cut out."""
 
 
 class Answer(Struct, frozen=True, tag=True):
-    """The answer to the question with this `id`."""
+    """The answer to the request with this `id`."""
 
     id: int
     error: str | None = None
-    """One line; None when it was done."""
+    """One line; None if it succeeded."""
     value: Any = None
-    """The answer, decoded as plain data; `msgspec.convert` gives it the type that the request stands for."""
+    """Plain data, for `msgspec.convert`."""
 
 
 class Bye(Struct, frozen=True, tag=True):
@@ -255,7 +242,7 @@ class Bye(Struct, frozen=True, tag=True):
 
 
 class SlotReports(Struct, frozen=True, tag=True):
-    """From a node's agent to the session's engine, after each `Update`: all about its workers."""
+    """From an agent to the session's engine, after each `Update`: the state of its workers."""
 
     body: msgspec.Raw
     """A `Report` of `gmg_tui.engine.nodes.states`."""
@@ -269,7 +256,7 @@ _messages: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
 class ProtocolError(ConnectionError):
-    """The other side sent something that is not a message."""
+    """The other side sent an invalid message."""
 
 
 def frame(message: Request | Message) -> bytes:
@@ -279,17 +266,12 @@ def frame(message: Request | Message) -> bytes:
 
 
 async def read_request(reader: asyncio.StreamReader) -> Request:
-    """Returns the next message of a client.
-
-    Raises:
-        ProtocolError: It is not a request, or longer than `MAX_REQUEST_BYTES`.
-        EOFError: The client has gone (`asyncio.IncompleteReadError` is one).
-    """
+    """Returns the next message of a client. Raises `ProtocolError` if it is invalid, and `EOFError` at the end."""
     return await _read(reader, _requests, MAX_REQUEST_BYTES)
 
 
 async def read_message(reader: asyncio.StreamReader, max_bytes: int = MAX_MESSAGE_BYTES) -> Message:
-    """Returns the next message of the engine. Raises as `read_request` does, beyond `max_bytes`."""
+    """Returns the next message of the engine. Raises as `read_request` does."""
     return await _read(reader, _messages, max_bytes)
 
 
@@ -300,5 +282,5 @@ async def _read(reader: asyncio.StreamReader, decoder: msgspec.msgpack.Decoder[_
     body = await reader.readexactly(length)
     try:
         return decoder.decode(body)
-    except (msgspec.MsgspecError, RecursionError) as error:  # the latter from thousands of nested lists
+    except (msgspec.MsgspecError, RecursionError) as error:  # RecursionError: thousands of nested lists
         raise ProtocolError(str(error)) from error

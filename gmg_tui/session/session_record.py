@@ -1,4 +1,4 @@
-"""A session's record (`session.json`), its state, and what is left of it once its engine was killed."""
+"""Session records (`session.json`), the states of sessions, and cleanup after killed engines."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ if TYPE_CHECKING:
     import psutil
 
 SILENT_S = 120.0
-"""A running engine writes its record at least every 30 s; after this time one on another machine counts as lost."""
+"""Seconds without a write after which an engine on another machine is lost; it writes its record every 30 s."""
 _ROOM_BYTES = 2048
 _MAX_BYTES = 64 << 20
-"""A larger record was not written by an engine; to read it could take all memory."""
+"""Limit of a record: no engine writes a larger one, and reading it could exhaust memory."""
 _GONE_S = 5.0
-"""Seconds that the kernel may take to end a killed process; one that waits for a driver may never end."""
+"""Timeout for killed processes to exit; one that waits for a driver may never do."""
 _POLL_S, _END_POLL_S = 0.05, 0.5
 _MAX_COMMAND = 200
 ENGINE_DIED = "the engine of its session died"
-"""The reason of failure for the workers of a lost session."""
+"""Reason of the failed workers of a lost session."""
 
 
 class WorkerBrief(Struct, frozen=True):
@@ -68,17 +68,16 @@ class WorkerBrief(Struct, frozen=True):
     pid: int | None
     attempt: int
     fps: float | None
-    """The rate now; None unless it runs, and still reports it, and where another rank reports its group's."""
+    """The rate now; None unless it is running and reports its own."""
     reason: str | None
     alerts: tuple[Alert, ...] = ()
     checkpoint: Checkpoint | None = None
-    """The newest that its attempts have saved."""
+    """The newest checkpoint."""
     group: Rank | msgspec.UnsetType = msgspec.UNSET
-    """For a rank only."""
 
     @classmethod
     def of(cls, workers: tuple[Worker, ...]) -> tuple[WorkerBrief, ...]:
-        """The brief forms of `workers`, whose rates add up."""
+        """Returns the brief forms of `workers`; their rates add up."""
         counted = {worker.slot for worker in own_rates(workers) if not worker.stuck}
         return tuple(
             cls(
@@ -103,15 +102,14 @@ class Record(Struct, frozen=True):
     session: Session
     workers: tuple[WorkerBrief, ...] = ()
     ended: Moment | None = None
-    """Unix time when the engine ended, seconds; approximate if it was killed. None while it runs, and after it was killed
-    until recovery."""
+    """When the engine ended; approximate if it was killed. None while it runs, and until `clear_lost`."""
     queue: Queue | None = None
     """The sweep's progress; None in a plain run."""
     lost: bool = False
-    """True if the engine was killed, and its leftovers were cleaned up (`clear_lost`)."""
+    """True if the engine was killed, and its leftovers have been ended."""
 
     def with_ends(self, snapshot: Snapshot) -> Snapshot:
-        """Returns a recorded snapshot of a session that has ended, with the workers' ends that a full disk has kept from it."""
+        """Returns the last snapshot of an ended session, with ends of workers that a full disk kept out of it."""
         if self.ended is None or self.lost:
             return snapshot
         ends = {worker.slot: worker for worker in self.workers if worker.state.ended}
@@ -126,7 +124,7 @@ class Record(Struct, frozen=True):
         return structs.replace(snapshot, workers=workers, time=snapshot.time + late_s, elapsed_s=elapsed_s)
 
     def after_loss(self, died: float) -> Record:
-        """Returns the record once the engine has died, at that Unix time: no worker and no job runs."""
+        """Returns the record after the engine's death at that Unix time: no worker and no job runs."""
         workers = tuple(
             worker
             if worker.state.ended
@@ -144,18 +142,16 @@ class SessionEntry(Struct, frozen=True):
     name: str
     folder: Path
     state: str
-    """`running`, `ended`, or `lost` when its engine died without writing its end.
-
-    Only the engine's machine can detect its death: elsewhere it is lost once it has written nothing for `SILENT_S`."""
+    """`running`, `ended`, or `lost` if its engine died; seen from another machine, if it is silent for `SILENT_S`."""
     record: Record
     written: float = 0.0
-    """When its record was written last, Unix seconds."""
+    """Unix time of its record's last write."""
     here: bool = True
-    """True if it is this machine's."""
+    """True if it was started on this machine."""
 
     @property
     def host(self) -> str:
-        """The name of the machine it was started on, safe to print; empty if unknown."""
+        """Name of the machine it was started on, safe to print; empty if unknown."""
         return one_line(self.record.session.spec.host)
 
     @property
@@ -165,7 +161,7 @@ class SessionEntry(Struct, frozen=True):
 
     @property
     def remark(self) -> str:
-        """One line on how it was lost, or on the other machine that it runs on; else empty."""
+        """One line on its loss, or on the other machine that it runs on; else empty."""
         if self.away:
             return f"{self.name} runs on {self.host}: use gmg-tui there"
         if self.state != "lost":
@@ -178,12 +174,12 @@ class SessionEntry(Struct, frozen=True):
 
 
 def job_log(job: JobRecord) -> str:
-    """Returns the path of a job's log in its session's folder, whether or not it has run; of a group, rank 0's."""
+    """Returns the path of a job's log, of a group rank 0's, in its session's folder."""
     return job.log or f"{LOGS}/{job.number:04}-{job.name}.log"
 
 
 def worker_log(worker: Worker) -> str:
-    """Returns the path of a worker's log in its session's folder; in a sweep, its job's log."""
+    """Returns the path of a worker's log, in a sweep its job's, in its session's folder."""
     if worker.job is None:
         return f"{LOGS}/{worker.slot}.log"
     rank = f".rank{worker.group.rank}" if worker.group is not None and worker.group.rank else ""
@@ -191,13 +187,13 @@ def worker_log(worker: Worker) -> str:
 
 
 def resume_hint(spec: RunSpec) -> str:
-    """Returns the hint on how to continue a sweep or tuning that was cut off; empty for a plain run."""
+    """Returns how to continue an interrupted sweep or tuning; empty for a plain run."""
     command = "sweep" if spec.tune is None else "tune"
     return f"continue with: gmg-tui {command} --resume {spec.name}" if spec.sweep is not None else ""
 
 
 def parting_text(session: Session, reason: str) -> str:
-    """Returns the message on an engine that ended, for that `reason`, while its workers ran."""
+    """Returns the message on an engine that died while its workers ran."""
     log = Path(session.spec.folder) / ENGINE_LOG
     lost = f"the engine of session {session.spec.name} was lost: {reason}; its watchdog ends its workers; see {log}"
     return "; ".join(filter(None, (lost, resume_hint(session.spec))))
@@ -206,7 +202,7 @@ def parting_text(session: Session, reason: str) -> str:
 def write_record(record: Record) -> None:
     """Writes `session.json`. Raises `OSError`.
 
-    Where the disk has no room for another file, an end is written over the record before, whose blanks leave room for it.
+    On a full disk, an end overwrites the record in place, using its trailing blanks.
     """
     path = Path(record.session.spec.folder) / RECORD
     data = encoded(msgspec.json.encode, record)
@@ -225,13 +221,11 @@ def read_record(folder: Path) -> tuple[Record, float] | None:
     try:
         with reading(folder / RECORD) as file:
             about = os.fstat(file.fileno())
-            written = about.st_mtime
             if about.st_size > _MAX_BYTES:
                 return None
-            record = msgspec.json.decode(file.read(_MAX_BYTES), type=Record)
+            return msgspec.json.decode(file.read(_MAX_BYTES), type=Record), about.st_mtime
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return record, written
 
 
 def inspect(folder: Path) -> SessionEntry | None:
@@ -240,7 +234,7 @@ def inspect(folder: Path) -> SessionEntry | None:
     if read is None:
         return None
     running = is_locked(folder)
-    # Where the engine is gone, its last write may have come after the first read.
+    # The engine may have written its end after the first read.
     record, written = read if running else read_record(folder) or read
     # Several machines may share the state folder (a home on NFS).
     here = record.session.spec.host in {"", os.uname().nodename}
@@ -252,7 +246,7 @@ def inspect(folder: Path) -> SessionEntry | None:
 
 
 def _disk_time(folder: Path) -> float:
-    """The time of the clock that a folder's disk dates files by, Unix seconds; another machine's may be minutes off ours."""
+    """Returns the Unix time by the clock of a folder's disk: a file server's may be minutes off."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             return os.fstat(file.fileno()).st_mtime
@@ -261,15 +255,15 @@ def _disk_time(folder: Path) -> float:
 
 
 def listing() -> list[SessionEntry]:
-    """This user's sessions, the newest first."""
+    """Returns this user's sessions, newest first."""
     sessions = [session for folder in folders() if (session := inspect(folder)) is not None]
     return sorted(sessions, key=lambda session: session.record.session.started, reverse=True)
 
 
 def find(name: str | None, *, running: bool) -> SessionEntry:
-    """Returns the session called `name`, or the newest one; with `running`, one whose engine is alive on this machine.
+    """Returns the session called `name`, or the newest; with `running`, only one that runs on this machine.
 
-    Raises `GmgError` where there is none.
+    Raises `GmgError` if there is none.
     """
     sessions = listing()
     fitting = [session for session in sessions if session.state == "running" and not session.away]
@@ -295,10 +289,10 @@ def find(name: str | None, *, running: bool) -> SessionEntry:
 
 
 def await_end(name: str | None, report: Callable[[str], None]) -> SessionEntry:
-    """Returns the session called `name`, or the newest one, once an engine of it that was killed counts as gone.
+    """Waits until a session whose engine was killed is lost: its watchdog ends its workers first.
 
-    Here its watchdog ends its workers within seconds; on another machine it may be killed unless it writes. `report`
-    gets a line before it waits. Raises `GmgError` if there is none.
+    On another machine, waits until it writes again or is silent for `SILENT_S`. `report` gets a line before the wait.
+    Returns the session called `name`, or the newest. Raises `GmgError` if there is none.
     """
     first = entry = find(name, running=False)
     while entry.state == "running" and entry.written == first.written:
@@ -312,20 +306,19 @@ def await_end(name: str | None, report: Callable[[str], None]) -> SessionEntry:
 
 
 def _check_readable(name: str) -> None:
-    """Raises `GmgError` if there is a session of that name whose folder is another user's."""
+    """Raises `GmgError` if another user owns the folder of that session."""
     for folder in unreadable_ones():
         if folder.name == name:
             raise unreadable(folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
 
 
 def clear_lost(report: Callable[[str], None]) -> None:
-    """Kills the leftovers of lost sessions of this user on this machine, and updates their records.
+    """Kills the leftover processes of this user's lost sessions on this machine, and updates their records.
 
-    The watchdog of a killed engine ends its workers and keeps its lock until it has, which takes seconds: until then the
-    session counts as running. What is left comes from both dying together: workers, a socket, and the record.
+    A killed engine's watchdog ends its workers and keeps the lock until then: processes are left only if both died.
 
     Args:
-        report: Takes a line for the user before a process is killed, and about anything that could not be done.
+        report: Called with a line on each process that is killed, and on each error.
     """
     for entry in listing():
         if entry.state != "lost" or entry.record.lost:
@@ -335,11 +328,11 @@ def clear_lost(report: Callable[[str], None]) -> None:
         if own.exists() and not own.samefile(entry.folder):
             continue  # a copy of a session, which may be running
         if stuck := _kill(session, report):
-            # The record stays unchanged, so that the next command tries again.
-            report(f"{entry.name}: the kernel does not end process {', '.join(map(str, stuck))}")
+            # The record stays as it is, so that the next command tries again.
+            report(f"{entry.name}: process {', '.join(map(str, stuck))} survives SIGKILL")
             continue
         if inspect(entry.folder) != entry:
-            continue  # another command has continued it, or cleaned up after it
+            continue  # another command has resumed it or cleaned up
         with suppress(OSError):
             remove_stale_socket(Path(session.spec.socket))
         try:
@@ -349,7 +342,7 @@ def clear_lost(report: Callable[[str], None]) -> None:
 
 
 def _kill(session: Session, report: Callable[[str], None]) -> list[int]:
-    """Kills (SIGKILL) the leftovers of `session`. Returns the PIDs that the kernel does not end."""
+    """Kills the leftover processes of `session`. Returns the PIDs of those that survive SIGKILL."""
     import psutil
 
     reported = set[int]()
@@ -361,19 +354,19 @@ def _kill(session: Session, report: Callable[[str], None]) -> list[int]:
                     command = one_line(" ".join(process.cmdline())[:_MAX_COMMAND]).strip()
                     report(f"{session.spec.name}: ending process {process.pid} ({command})")
                     reported.add(process.pid)
-                process.kill()  # no other process, should its PID have been reused
+                process.kill()  # psutil checks that its PID was not reused
         time.sleep(_POLL_S)
     return [process.pid for process in left]
 
 
 def processes_of(session: Session) -> list[psutil.Process]:
-    """Returns the processes whose environment has the id of `session`; not this one, its ancestors, or zombies."""
+    """Returns the processes with the id of `session` in their environment, except this one, its ancestors and zombies."""
     import psutil
 
     spared = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     return [
         process
-        for process in psutil.process_iter(["environ"])  # None of a zombie, and of another user's process
+        for process in psutil.process_iter(["environ"])  # None for zombies and other users' processes
         if session.id and (process.info["environ"] or {}).get("GMG_SESSION_ID") == session.id
         if process.pid not in spared
     ]

@@ -1,4 +1,4 @@
-"""All that was tried in a session, by arguments, in bounded memory however many attempts there are."""
+"""Collects results by set of arguments, in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ from gmg_tui.model import Attempt, Tried, WorkerState
 from gmg_tui.model.tried import arguments_of, comparable_rate
 
 MAX_SETS = 300
-"""Sets of arguments that are kept: of the older half the slowest goes first."""
+"""Limit of sets; beyond it the slowest of the older half is dropped."""
 _MAX_ATTEMPTS = 500
-"""Attempts of a set that count, the newest."""
+"""Attempts kept per set, the newest."""
 _MAX_METRICS = 8
-"""Named numbers of a set."""
 
 _Key = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 _Ran = tuple[str, Attempt]
-"""An attempt, after the slot that it ran on."""
+"""A slot, and an attempt that ran there."""
 
 
 class TriedArguments:
-    """The results of each set of arguments, over the attempts that have ended."""
+    """The ended attempts of each set of arguments."""
 
     def __init__(self) -> None:
         self._sets: dict[_Key, list[_Ran]] = {}
-        """The one with the newest attempt is the last."""
+        """Sorted by newest attempt, the newest last."""
 
     def add(self, slot: str, attempt: Attempt) -> None:
-        """Adds an attempt that has ended."""
+        """Adds an ended attempt."""
         key = arguments_of(attempt)
         self._sets[key] = [*self._sets.pop(key, ()), (slot, attempt)][-_MAX_ATTEMPTS:]
         if len(self._sets) > MAX_SETS:
@@ -37,7 +36,7 @@ class TriedArguments:
             del self._sets[min(older, key=lambda key: rates[key] or 0.0)]
 
     def view(self, live: Iterable[_Ran], now: float) -> tuple[Tried, ...]:
-        """Returns all sets of arguments, with the `live` attempts, the newest first; `now` is Unix seconds."""
+        """Returns the results of all sets, including `live` attempts, newest first; `now` is Unix time."""
         sets = dict(self._sets)
         for slot, attempt in live:
             key = arguments_of(attempt)
@@ -55,7 +54,7 @@ def _row(key: _Key, ran: Sequence[_Ran], now: float) -> Tried:
     metered = [fps for attempt in rated if (fps := attempt.fps) is not None and fps.env_steps_per_j is not None]
     energy_j = sum(fps.energy_j or 0.0 for fps in metered)
     names = list(dict.fromkeys(name for attempt in settled for name in attempt.metrics))[:_MAX_METRICS]
-    # An attempt that ran out of memory has filled the GPU.
+    # Attempts that failed may have run out of memory, having filled the GPU.
     peaks_mib = [attempt.memory_peak_mib for attempt in attempts if attempt.state is not WorkerState.FAILED]
     return Tried(
         args=key[0],

@@ -1,4 +1,4 @@
-"""The number of environments that an earlier tuning has recommended."""
+"""Finds the number of environments that an earlier tuning recommended."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from gmg_tui.session.store.database import StoreError
 from gmg_tui.session.store.reader import open_store
 
 _MAX_TUNINGS = 20
-"""The newest are looked at."""
 
 
 def program_of(spec: RunSpec) -> tuple[bool, str]:
-    """Returns the script of a session, comparable with others'."""
+    """Returns a key for the script of a session."""
     return spec.module, spec.script if spec.module else str(Path(spec.cwd, spec.script))
 
 
 def tuned_envs(program: tuple[bool, str], gpu: str | None) -> int | None:
-    """Returns the number that the newest tuning of a program has recommended for a GPU's model; None without one."""
+    """Returns the number that the newest tuning of a program recommends for a GPU model; None without one."""
     for entry in [*_tunings(program, gpu)][:_MAX_TUNINGS]:
         try:
             with open_store(entry.folder / STORE) as stored:

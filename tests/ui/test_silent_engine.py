@@ -61,7 +61,7 @@ async def test_an_unanswered_request_fails_and_a_late_answer_is_not_taken_for_an
     monkeypatch.setattr(clients, "ANSWER_S", 0.05)
     async with connected(tmp_path) as (engine, client):
         listening = asyncio.ensure_future(_drain(client))
-        with pytest.raises(GmgError, match=r"the engine has not answered for .* it may still do this"):
+        with pytest.raises(GmgError, match=r"the engine has not answered for .* it may still carry this out"):
             await client.details("gpu0")
         late = await engine.heard.get()
         monkeypatch.setattr(clients, "ANSWER_S", 60.0)

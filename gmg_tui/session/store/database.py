@@ -1,4 +1,4 @@
-"""The store's file: what it holds besides `JobRecord`, its tables, how it is opened, and records as JSON."""
+"""The store's file: its records besides `JobRecord`, its tables, opening and writing it."""
 
 from __future__ import annotations
 
@@ -21,23 +21,22 @@ from gmg_tui.model.encoding import encoded
 from gmg_tui.model.errors import GmgError
 
 VERSION = 12
-"""`PRAGMA user_version` of the stores that this gmg-tui writes.
+"""`PRAGMA user_version` of new stores.
 
-A field with a default or a column of `metrics` may be added under the same number: in older stores it is unknown. Any
-other change takes the next number and a case where a store is opened; `tests/samples/stores` has a session of each.
+A field with a default or a column of `metrics` may be added without a new version: it is unknown in older stores. Any
+other change needs the next version, and code to open the earlier ones; `tests/samples/stores` has a session of each.
 """
 OLDEST = 10
-"""The first of those that it reads; 10 and 11 have tables that are not used any more."""
-_UPDATE = "; update gmg-tui"
+"""Oldest readable version; 10 and 11 have tables that are no longer used."""
 _BUSY_S = 5.0
-"""Timeout of another process's lock, after which it counts as an error."""
+"""Timeout of another process's lock."""
 _STALE_S = 60.0
 _PROGRESS_STEPS = 10_000
-"""SQLite instructions between checks of the clock: about 100 microseconds."""
+"""SQLite instructions between checks of the clock, about 100 µs."""
 
 
 class StoreError(GmgError):
-    """A store is missing, damaged, of another version, or cannot be written; one line for the user."""
+    """A store is missing, damaged, of another version, or cannot be written."""
 
     def __init__(self, text: str, exit_code: int = 1) -> None:
         super().__init__(text, exit_code)
@@ -47,18 +46,18 @@ class JobAttempt(Struct, frozen=True, omit_defaults=True):
     """One process of a job, and where it ran."""
 
     job: int
-    """The job's number, from 1."""
+    """The job's number."""
     slot: str
     gpu_uuid: str | None
     attempt: Attempt
     log: str | None = None
     """Path of its log in the session's folder."""
     rank: int = 0
-    """Its rank in the job's group; 0 where there is none."""
+    """Rank in the job's group; 0 without one."""
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """The numbers of job, attempt and rank, which identify it."""
+        """The numbers of job, attempt and rank."""
         return self.job, self.attempt.number, self.rank
 
 
@@ -67,19 +66,19 @@ class AttemptCurves(Struct, frozen=True, omit_defaults=True):
 
     job: int
     number: int
-    """The attempt's."""
+    """The attempt's number."""
     rank: int
     slot: str
     curves: dict[str, Curve] = {}
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """The numbers of job, attempt and rank, which identify it."""
+        """The numbers of job, attempt and rank."""
         return self.job, self.number, self.rank
 
 
 class MetricsRow(NamedTuple):
-    """A slot's metrics in one second, or in several as they age (`thinning`)."""
+    """A slot's metrics over one second, or several after `thinning`."""
 
     time: float
     """Unix time of the first second."""
@@ -92,15 +91,15 @@ class MetricsRow(NamedTuple):
     power_w: float | None
     temperature_c: float | None
     sm_pct: float | None = None
-    """The share of the SMs that were busy."""
+    """Share of busy SMs."""
     state: str | None = None
-    """The worker's."""
+    """The worker's state."""
     seconds: int = 1
-    """Number of seconds with a sample that it stands for."""
+    """Number of samples, one per second, that it combines."""
 
 
 Record = Snapshot | JobRecord | JobAttempt | AttemptCurves | MetricsRow
-"""Records that the store takes; the newest replaces the one before, except for metrics."""
+"""Records of the store; all but metrics replace the previous one with the same key."""
 
 _TABLES = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -111,7 +110,6 @@ CREATE TABLE attempts (
 CREATE TABLE curves (job INTEGER, number INTEGER, rank INTEGER, record TEXT NOT NULL, PRIMARY KEY (job, number, rank));
 CREATE TABLE metrics ({", ".join(MetricsRow._fields)});
 """
-"""Records are JSON, named after the fields of `JobRecord`, `JobAttempt` and `AttemptCurves`."""
 
 _PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 _PUT_JOB = """
@@ -123,9 +121,8 @@ _PUT_ATTEMPT = "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?)"
 _FIELDS = ", ".join(MetricsRow._fields)
 _PUT_METRICS = f"INSERT INTO metrics ({_FIELDS}) VALUES ({', '.join('?' for _ in MetricsRow._fields)})"  # noqa: S608
 
-
 NAN = "gmg:"
-"""Before NaN and infinities in stored results and metrics."""
+"""Prefix of NaN and infinities in stored results and metrics."""
 _NANS = {f"{NAN}{value}" for value in ("nan", "inf", "-inf")}
 
 
@@ -135,7 +132,7 @@ def encode(value: Any) -> str:
 
 
 def write(db: sqlite3.Connection, records: Iterable[Record]) -> None:
-    """Writes all of these in one transaction. A job without results keeps those in the store."""
+    """Writes records in one transaction. A job without results keeps its stored ones."""
     db.execute("BEGIN IMMEDIATE")
     try:
         for record in records:
@@ -148,7 +145,7 @@ def write(db: sqlite3.Connection, records: Iterable[Record]) -> None:
 
 
 def _without_nan(value: Any) -> Any:
-    """Returns a record as JSON can hold it: NaN and infinities as texts, which `with_nan` reads."""
+    """Returns a record with NaN and infinities as texts, which JSON can hold."""
     if isinstance(value, dict):
         return {name: _without_nan(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -157,7 +154,7 @@ def _without_nan(value: Any) -> Any:
 
 
 def with_nan(value: Any) -> Any:
-    """Returns a record as it was before it was stored."""
+    """Returns a stored record with its NaN and infinities."""
     if isinstance(value, dict):
         return {name: with_nan(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -187,20 +184,19 @@ def _statement(record: Record) -> tuple[str, tuple[Any, ...]]:
 def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:
     """Opens the store at `path`, or creates it if allowed, private to this user (mode 0600).
 
-    It has a rollback journal, not a write-ahead log: several machines may use one state folder, and a write-ahead log
-    needs memory that they do not share.
+    Its journal is not a write-ahead log, which needs shared memory: several machines may share the state folder.
 
     Raises:
-        sqlite3.Error: SQLite cannot: locked, full, damaged.
+        sqlite3.Error: The store is locked, full or damaged.
         OSError: The file cannot be created, or is gone.
-        StoreError: Another version made it.
+        StoreError: The store has another version.
     """
     os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600))
     db = _connect(path)
     try:
         version = _version(db, path)
         if version != VERSION or _missing(db) or not has_curves(db):
-            # In one transaction, so that a killed process never leaves tables without a version.
+            # One transaction: a killed process never leaves tables without a version.
             db.execute("BEGIN IMMEDIATE")
             for table in filter(str.strip, _TABLES.split(";")):
                 db.execute(table.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"))
@@ -215,24 +211,22 @@ def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:
 
 
 def open_for_reading(path: Path, within_s: float | None = None) -> sqlite3.Connection:
-    """Opens the store at `path` without changing its content, also while an engine writes it.
-
-    Reading is interrupted after `within_s` seconds, if given.
+    """Opens the store at `path` for queries, which are interrupted after `within_s` seconds, if given.
 
     Raises:
-        sqlite3.Error: It cannot be read: locked, damaged.
-        StoreError: There is none, it is empty, or another gmg-tui made it.
+        sqlite3.Error: The store is locked or damaged.
+        StoreError: The store is missing, empty, or has another version.
     """
     if not path.exists():
         raise StoreError(f"{path}: there is no store; it was removed, or the session had none")
-    # Writable where it can be: what a killed engine left unfinished is rolled back.
+    # Opened for writing, to roll back what a killed engine left unfinished.
     db = _connect(path, _BUSY_S if within_s is None else within_s)
     try:
         if within_s is not None:
             until = time.monotonic() + within_s
             db.set_progress_handler(lambda: time.monotonic() > until, _PROGRESS_STEPS)
         if db.execute("SELECT 1 FROM main.sqlite_master WHERE type IN ('view', 'trigger')").fetchone():
-            raise StoreError(f"{path}: it has a view or a trigger, which may run for ever, and which no gmg-tui makes")
+            raise StoreError(f"{path}: not a store of gmg-tui: it has a view or trigger, which may never end")
         if _version(db, path) == 0:
             raise StoreError(f"{path}: the store is empty: its engine ended before it could write")
         if missing := _missing(db):
@@ -246,7 +240,7 @@ def open_for_reading(path: Path, within_s: float | None = None) -> sqlite3.Conne
 
 
 def _connect(path: Path, timeout_s: float = _BUSY_S) -> sqlite3.Connection:
-    """Connects to a store that exists. Without record locks a folder beside it, `store.sqlite.lock`, is the lock."""
+    """Connects to an existing store; on disks without record locks its lock is the folder `store.sqlite.lock`."""
     options = "mode=rw"
     if record_lock_trouble(path.parent) is not None:
         options += "&vfs=unix-dotfile"
@@ -256,7 +250,7 @@ def _connect(path: Path, timeout_s: float = _BUSY_S) -> sqlite3.Connection:
 
 
 def _remove_stale(lock: Path) -> None:
-    """Removes the lock of a process that was killed while it read or wrote, which takes much less than a minute."""
+    """Removes the lock of a killed process: reads and writes take much less than a minute."""
     with suppress(OSError):
         if time.time() - lock.stat().st_mtime > _STALE_S:
             lock.rmdir()
@@ -266,22 +260,23 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version and not OLDEST <= version <= VERSION:
         reads = f"format {version}, this version reads {OLDEST} to {VERSION}"
-        raise StoreError(f"{path}: another gmg-tui made this store ({reads}){_UPDATE if version > VERSION else ''}")
+        hint = "; update gmg-tui" if version > VERSION else ""
+        raise StoreError(f"{path}: another gmg-tui made this store ({reads}){hint}")
     return int(version)
 
 
 def _default(column: str) -> str:
-    """Returns the SQL of what a column of `metrics` has in stores of earlier versions."""
+    """Returns the SQL value of a column of `metrics` that an older store lacks."""
     default = MetricsRow._field_defaults.get(column)
     return "NULL" if default is None else str(default)
 
 
 def has_curves(db: sqlite3.Connection) -> bool:
-    """Returns True unless an earlier gmg-tui made the store."""
+    """Returns True unless the store is of an earlier gmg-tui."""
     return bool(db.execute("SELECT 1 FROM main.sqlite_master WHERE name = 'curves'").fetchone())
 
 
 def _missing(db: sqlite3.Connection) -> list[str]:
-    """Returns the columns of `metrics` that a store of an earlier version lacks."""
+    """Returns the columns of `metrics` that an older store lacks."""
     present = {name for _, name, *_ in db.execute("PRAGMA main.table_info(metrics)")}
     return [field for field in MetricsRow._fields if field not in present]

@@ -1,4 +1,4 @@
-"""Creates a store for a sweep, and reads stores, also while an engine writes them."""
+"""Creates the store of a sweep, and reads stores, also while an engine writes them."""
 
 from __future__ import annotations
 
@@ -50,14 +50,12 @@ FROM metrics JOIN runs USING (slot, job) WHERE state = 'running' AND fps IS NOT 
 GROUP BY slot, job, block HAVING block > 0 ORDER BY slot, job, block
 """
 _PAUSE = 2.5
-"""Metrics that are this many intervals apart have a pause between them."""
+"""Gap between metrics, in intervals, that counts as a pause."""
 _STATES = """
 SELECT time, slot, state
 FROM (SELECT time, slot, state, lag(state || job) OVER (PARTITION BY slot ORDER BY time) AS before, job FROM metrics)
 WHERE state || job IS NOT before ORDER BY slot, time
 """
-
-
 _MAXIMA = """
 SELECT max(time), slot, max(job), max(fps), max(gpu_util_pct), max(memory_used_mib), max(power_w),
     max(temperature_c), max(sm_pct), NULL
@@ -66,7 +64,7 @@ FROM metrics GROUP BY slot
 
 
 def create(path: Path, jobs: Iterable[JobRecord]) -> None:
-    """Creates a store with `jobs`, all waiting, private to this user (mode 0600). Raises `StoreError`."""
+    """Creates a store with waiting `jobs`. Raises `StoreError`."""
     records = (structs.replace(job, position=float(job.number)) for job in jobs)
     try:
         with closing(database.open_for_writing(path)) as db:
@@ -76,17 +74,17 @@ def create(path: Path, jobs: Iterable[JobRecord]) -> None:
 
 
 def load_jobs(path: Path) -> list[JobRecord]:
-    """Returns all jobs of the store at `path`, in the order of their numbers. Raises `StoreError`."""
+    """Returns all jobs of the store at `path`. Raises `StoreError`."""
     with open_store(path) as stored:
         return stored.jobs
 
 
 @contextmanager
 def open_store(path: Path, within_s: float | None = None) -> Iterator[Stored]:
-    """Opens the store at `path` as it is at one moment, with `within_s` for so many seconds at most.
+    """Opens a consistent view of the store at `path`, for at most `within_s` seconds if given.
 
     Raises:
-        StoreError: There is no store, it is damaged, another version made it, or it holds a value that none writes.
+        StoreError: The store is missing, damaged, has another version or holds an invalid value.
     """
     try:
         with closing(database.open_for_reading(path, within_s)) as db:
@@ -95,7 +93,7 @@ def open_store(path: Path, within_s: float | None = None) -> Iterator[Stored]:
     except sqlite3.Error as error:
         raise StoreError(f"{path}: the store cannot be read: {error}") from error
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise StoreError(f"{path}: the store holds a value that this gmg-tui does not know: {error}") from error
+        raise StoreError(f"{path}: the store has a value that this gmg-tui cannot read: {error}") from error
 
 
 class _Range(Struct):
@@ -104,20 +102,20 @@ class _Range(Struct):
 
 
 class _Extremes(Struct):
-    """The part of `AttemptCurves` that is much faster to decode than its points."""
+    """`AttemptCurves` without points, which is much faster to decode."""
 
     curves: dict[str, _Range] = {}
 
 
 class Stored:
-    """The content of an open store. All reading raises `StoreError` as `open_store` does."""
+    """The content of an open store."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
     @property
     def last_snapshot(self) -> Snapshot | None:
-        """The last snapshot of the session; None if none was written."""
+        """The session's last snapshot, if one was written."""
         row = self._db.execute("SELECT value FROM meta WHERE key = 'snapshot'").fetchone()
         return None if row is None else msgspec.json.decode(row[0], type=Snapshot)
 
@@ -127,7 +125,7 @@ class Stored:
         return list(self.each_job())
 
     def each_job(self) -> Iterator[JobRecord]:
-        """Yields all jobs, one after another: the results of each may be long."""
+        """Yields all jobs, whose results may be long."""
         decoder, results = msgspec.json.Decoder(JobRecord), msgspec.json.Decoder(dict[str, Any])
         for record, result in self._db.execute("SELECT record, result FROM jobs ORDER BY number"):
             reported = results.decode(result)
@@ -136,37 +134,36 @@ class Stored:
             yield structs.replace(decoder.decode(record), result=reported)
 
     def job(self, number: int) -> JobRecord:
-        """Returns a job without its results, which may be long."""
+        """Returns a job without its results."""
         (record,) = self._db.execute("SELECT record FROM jobs WHERE number = ?", (number,)).fetchone()
         return msgspec.json.decode(record, type=JobRecord)
 
     @property
     def attempts(self) -> dict[int, list[JobAttempt]]:
-        """The attempts of each job that has any, in their order; ranks one after another."""
+        """The attempts by job, sorted by number and rank."""
         by_job: dict[int, list[JobAttempt]] = {}
         for ran in self._attempts("ORDER BY job, number, rank"):
             by_job.setdefault(ran.job, []).append(ran)
         return by_job
 
     def attempts_of(self, job: int) -> list[JobAttempt]:
-        """Returns the attempts of one job, as in `attempts`."""
+        """Returns the attempts of one job, sorted by number and rank."""
         return self._attempts("WHERE job = ? ORDER BY number, rank", job)
 
     def curves_of(self, job: int) -> list[AttemptCurves]:
-        """Returns the metrics over time of one job's attempts, in their order; ranks one after another."""
+        """Returns the curves of one job's attempts, sorted by number and rank."""
         if not database.has_curves(self._db):
             return []
         rows = self._db.execute("SELECT record FROM curves WHERE job = ? ORDER BY number, rank", (job,))
         return [_curves(record) for (record,) in rows]
 
     def best(self) -> dict[int, dict[str, Point]]:
-        """Returns the best value of each metric over the attempts of each job that has any."""
+        """Returns the best value of each metric by job, over all its attempts."""
         jobs: dict[int, dict[str, Point]] = {}
+        if not database.has_curves(self._db):
+            return jobs
         decoder = msgspec.json.Decoder(_Extremes)
-        rows = (
-            self._db.execute("SELECT job, record FROM curves WHERE rank = 0") if database.has_curves(self._db) else ()
-        )
-        for number, record in rows:
+        for number, record in self._db.execute("SELECT job, record FROM curves WHERE rank = 0"):
             best = jobs.setdefault(number, {})
             for name, of in decoder.decode(record).curves.items():
                 if point := best_of(name, (best.get(name), of.lowest, of.highest)):
@@ -174,10 +171,9 @@ class Stored:
         return jobs
 
     def metrics(self, points: int) -> list[MetricsRow]:
-        """Returns the metrics of all slots, slot by slot and in order of time.
+        """Returns the metrics sorted by slot and time, for each slot at most `points` of equal intervals.
 
-        Of each slot at most `points`, each for an equal interval: its last job, the maxima of memory and temperature, and
-        the means of all others.
+        Each has the interval's last job, the maxima of memory and temperature, and the means of all others.
         """
         first, last = self._db.execute("SELECT min(time), max(time) FROM metrics").fetchone()
         if first is None:
@@ -186,26 +182,26 @@ class Stored:
         return [MetricsRow(*row) for row in self._db.execute(_METRICS, (first, step_s))]
 
     def series(self, points: int, slot: str = "", *, last_s: float = math.inf) -> list[Series]:
-        """The metrics of a slot, or of all, at even steps, about `points` at most; with `last_s` their last seconds alone."""
+        """Returns about `points` metrics at even steps, of one slot or all, over the last `last_s` seconds."""
         rows = self._db.execute(_SERIES, {"slot": slot, "points": points, "last_s": min(last_s, 1e12)})
         return [_series(slot, list(of)) for slot, of in groupby(rows, itemgetter(0))]
 
     def rate_blocks(self, block_s: float) -> dict[tuple[str, int | None], list[float]]:
-        """The mean rates of consecutive blocks of each slot's jobs while they ran, without the first: it warms up."""
+        """Returns the mean rates over blocks of `block_s` seconds, by slot and job, without the first block: it warms up."""
         rows = self._db.execute(_BLOCKS, (block_s,))
         return {key: [row[3] for row in of] for key, of in groupby(rows, itemgetter(0, 1))}
 
     def last_metrics(self) -> dict[tuple[str, int | None], MetricsRow]:
-        """Returns the last metrics of each slot and job, while it was running if it ever was."""
+        """Returns the last metrics by slot and job, if possible of its running state."""
         rows = [MetricsRow(*row[:-1]) for row in self._db.execute(_LAST)]
         return {(row.slot, row.job): row for row in rows}
 
     def maxima(self) -> dict[str, MetricsRow]:
-        """Returns the maximum of each metric, and the latest moment, by slot."""
+        """Returns the maximum of each metric by slot."""
         return {row[1]: MetricsRow(*row) for row in self._db.execute(_MAXIMA)}
 
     def states(self) -> list[tuple[float, str, WorkerState]]:
-        """Returns the changes of the slots' states, slot by slot and in order of time: Unix time, slot, state."""
+        """Returns the changes of state sorted by slot and time: Unix time, slot, state."""
         known = ((time, slot, state) for time, slot, state in self._db.execute(_STATES) if state is not None)
         return [(time, slot, msgspec.convert(state, WorkerState)) for time, slot, state in known]
 
@@ -222,7 +218,7 @@ def _curves(record: str) -> AttemptCurves:
 
 
 def _series(slot: str, rows: Sequence[tuple[Any, ...]]) -> Series:
-    """Returns the series of a slot from these rows of `_SERIES`; old metrics may have longer intervals."""
+    """Returns the series of a slot from rows of `_SERIES`, in which older metrics have longer intervals."""
     _, first, step_s, *_ = rows[0]
     steps: list[tuple[float | None, ...]] = []
     interval_s, before = math.inf, 0.0
@@ -232,5 +228,5 @@ def _series(slot: str, rows: Sequence[tuple[Any, ...]]) -> Series:
         steps.append(tuple(figures))
         interval_s, before = math.inf if is_pause else time - before, time
     fps, util_pct, memory_mib, power_w, sm_pct = zip(*steps, strict=True)
-    known = sm_pct if any(value is not None for value in sm_pct) else ()  # hardly any GPU reports its SMs
+    known = sm_pct if any(value is not None for value in sm_pct) else ()  # few GPUs report their SMs
     return Series(slot, first + (len(steps) - 1) * step_s, step_s, fps, util_pct, memory_mib, power_w, known)

@@ -1,4 +1,4 @@
-"""Thins the metrics in a store as they age: means and maxima over longer steps replace the seconds."""
+"""Thins a store's metrics as they age, to means and maxima over longer steps."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Final
 from gmg_tui.session.store.database import MetricsRow
 
 _STEPS: Final = ((3600.0, 10), (86_400.0, 60))
-"""Pairs of an age and the step of older metrics, seconds."""
+"""Ages, each with the step of older metrics, seconds."""
 MAX_ROWS = 5000
-"""Rows that one call reads for each step."""
+"""Limit of rows that one call reads for each step."""
 _MAXIMA: Final = ("memory_used_mib", "temperature_c")
-"""Metrics that have a limit: their maximum is kept. Of all others, which are summed and averaged, the mean is."""
+"""Metrics reduced to their maximum; all others are averaged."""
 METRICS: Final = ("fps", "gpu_util_pct", "memory_used_mib", "power_w", "temperature_c", "sm_pct")
 
 
 def combined(metric: str) -> str:
-    """Returns the SQL expression for a metric of several rows; NULL if none of them has it."""
+    """Returns the SQL expression that combines a metric of several rows."""
     if metric in _MAXIMA:
         return f"max({metric})"
     return f"sum({metric} * 1.0 * seconds) / sum(({metric} IS NOT NULL) * seconds)"
@@ -29,7 +29,7 @@ _COLUMNS = {
     **{metric: combined(metric) for metric in METRICS},
     "seconds": "sum(seconds)",
 }
-# Rows without a metric are not joined with rows that have it: `seconds` then weighs all metrics of a row.
+# Rows that lack a metric are combined separately, so that `seconds` is the weight of all metrics in a row.
 _JOINED = f"""
 SELECT min(rowid), {", ".join(_COLUMNS.values())} FROM metrics WHERE rowid > ? AND rowid <= ?
 GROUP BY slot, job, state, CAST(time / ? AS INTEGER), {", ".join(f"{metric} IS NULL" for metric in METRICS)}
@@ -41,9 +41,9 @@ _PUT = f"INSERT INTO metrics (rowid, {', '.join(_COLUMNS)}) VALUES ({', '.join('
 
 
 def thin(db: sqlite3.Connection) -> bool:
-    """Thins what has come of age, by the newest row's time. Returns True if more is left than one call may read.
+    """Thins metrics by their age relative to the newest, keeping their order. Returns True if another call is needed.
 
-    Rows stay in the order of their writing. Raises `sqlite3.Error`.
+    Raises `sqlite3.Error`.
     """
     newest = db.execute("SELECT time FROM metrics ORDER BY rowid DESC LIMIT 1").fetchone()
     full = [_thin(db, step_s, newest[0] - age_s) for age_s, step_s in _STEPS] if newest is not None else []

@@ -1,4 +1,4 @@
-"""The engine's side of the store: accepts records at once, and writes them in threads, in bounded memory."""
+"""Writes the store in threads beside the engine's event loop, with a bounded backlog."""
 
 from __future__ import annotations
 
@@ -22,30 +22,29 @@ from gmg_tui.session.store.thinning import thin
 _log = logging.getLogger(__name__)
 
 MAX_METRICS = 20_000
-"""Limit of rows that wait: some minutes of 64 slots, a few megabytes."""
+"""Limit of unwritten rows: some minutes of 64 slots, a few megabytes."""
 _METRICS_S = 5.0
-"""Interval of writes if only metrics wait."""
+"""Interval of writes of metrics alone."""
 _THIN_S = 60.0
-"""Interval of passes that thin the metrics."""
 _RETRY_S = 1.0
 _REFUSED_S = 10.0
-"""Seconds that a closing writer keeps trying."""
+"""Seconds for which a closing writer retries."""
 _HUNG_S = 20.0
-"""Seconds to wait for a closing writer: a network file system may never answer."""
+"""Timeout of closing: a network file system may never answer."""
 _EXPORT_REST = 50.0
-"""The pause after files were generated, in multiples of how long that took."""
+"""Pause after an export, as a multiple of its duration."""
 
 
 class _Backlog:
-    """The records to write: the newest of each thing, none of them dropped, and the newest metrics."""
+    """The records to write: the newest of each key, and the newest metrics."""
 
     def __init__(self) -> None:
         self.records: dict[object, Record] = {}
-        """All but metrics, which can wait."""
+        """All records but metrics."""
         self.metrics: deque[MetricsRow] = deque(maxlen=MAX_METRICS)
 
     def put(self, record: Record) -> None:
-        """Adds a record; a job's without results leaves the earlier results."""
+        """Adds a record; a job without results keeps its earlier ones."""
         key: object = type(record)
         match record:
             case MetricsRow():
@@ -68,45 +67,41 @@ class _Backlog:
 
 
 class StoreWriter:
-    """Writes a session's store, in threads beside the event loop; disk errors go to `trouble`.
+    """Writes a session's store.
 
     Args:
-        path: The store's file; created where there is none, continued where there is one.
-        trouble: Called with one line when writing fails, with None once it works again.
-        export: Generates files from the store, in a thread, once a job's end is written, and at the end. May raise
-            `OSError` or `StoreError`.
+        path: The store's file, created if missing.
+        trouble: Called with one line when writing fails, and with None once it works again.
+        export: Generates files from the store in a thread, after the ends of jobs and on close. May raise `OSError` or
+            `StoreError`.
     """
 
     def __init__(
         self, path: Path, trouble: Callable[[str | None], None], *, export: Callable[[], None] | None = None
     ) -> None:
-        self._path = path
-        self._trouble = trouble
-        self._export = export
+        self._path, self._trouble, self._export = path, trouble, export
         self._fresh, self._waiting = _Backlog(), _Backlog()
-        """The records since the last write, and the ones being written."""
+        """Records since the last write, and those being written."""
         self._due = asyncio.Event()
         self._closing = False
         self._task: asyncio.Task[None] | None = None
         self._db: sqlite3.Connection | None = None
         self._is_new = True
-        """True if the store may be created: never again once it was opened, as earlier records would be missing."""
+        """True until the store was opened: recreating it would lose earlier records."""
         self._export_trouble: str | None = None
         self._ended = False
-        """True if the end of a job was written since the files were generated."""
-        self._not_before = 0.0
-        self._thin_at = 0.0
-        """When metrics are thinned next, monotonic seconds."""
+        """True if a job has ended since the last export."""
+        self._export_at = self._thin_at = 0.0
+        """Earliest next export and thinning, monotonic seconds."""
 
     def start(self) -> None:
-        """Starts writing."""
+        """Starts the writer's task."""
         self._task = asyncio.create_task(self._run())
 
     def put(self, *records: Record) -> None:
-        """Stores records: metrics within seconds, all others at once.
+        """Queues records: metrics are written within seconds, all others at once.
 
-        The latest snapshot, job of a number, and attempt of a job, number and rank win, and none is dropped; of
-        metrics, the oldest are dropped if too many wait.
+        If too many metrics wait, the oldest are dropped.
         """
         for record in records:
             self._fresh.put(record)
@@ -114,7 +109,7 @@ class StoreWriter:
             self._due.set()
 
     async def close(self) -> None:
-        """Writes the backlog, generates the files once, and ends; gives up if the disk keeps failing."""
+        """Writes the backlog, exports files, and ends; gives up if the disk keeps failing."""
         self._closing = True
         self._due.set()
         if self._task is not None:
@@ -146,7 +141,7 @@ class StoreWriter:
                 self._due.set()
 
     async def _write(self) -> str | None:
-        """Writes the backlog. Returns the error as one line; None if there is none."""
+        """Writes the backlog. Returns the error as one line, if any."""
         fresh, self._fresh = self._fresh, _Backlog()
         for record in fresh:
             self._waiting.put(record)
@@ -172,20 +167,20 @@ class StoreWriter:
         return None
 
     def _thin(self, db: sqlite3.Connection) -> None:
-        """Thins the metrics if that is due; a failure only leaves the store larger."""
+        """Thins the metrics if due; a failure only leaves the store larger."""
         now = time.monotonic()
         if now < self._thin_at:
             return
+        self._thin_at = now + _THIN_S
         try:
-            more = thin(db)
+            if thin(db):
+                self._thin_at = now
         except sqlite3.Error:
             _log.exception("the metrics cannot be thinned")
-            more = False
-        self._thin_at = now if more else now + _THIN_S
 
     async def _generate(self, closing: bool) -> str | None:
-        """Generates the files if they are due. Returns one line on why they are out of date; None if they are current."""
-        due = self._ended and time.monotonic() >= self._not_before
+        """Exports files if due. Returns why they are out of date in one line, if they are."""
+        due = self._ended and time.monotonic() >= self._export_at
         if self._export is None or not (due or closing):
             return self._export_trouble
         begun, self._ended = time.monotonic(), False
@@ -198,11 +193,11 @@ class StoreWriter:
             self._export_trouble, self._ended = f"{text}; the results' files are out of date", True
         else:
             self._export_trouble = None
-        self._not_before = time.monotonic() + max(_RETRY_S, _EXPORT_REST * (time.monotonic() - begun))
+        self._export_at = time.monotonic() + max(_RETRY_S, _EXPORT_REST * (time.monotonic() - begun))
         return self._export_trouble
 
     def _close(self) -> None:
         if self._db is not None:
-            with suppress(sqlite3.Error):  # what was not committed is rolled back by whoever opens the file next
+            with suppress(sqlite3.Error):  # the next process that opens the file rolls back
                 self._db.close()
             self._db = None

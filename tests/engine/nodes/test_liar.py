@@ -37,7 +37,7 @@ async def test_it_neither_prints_nor_measures_for_others(kind: str) -> None:
 
 
 _TROUBLE = {
-    "large": "it sent something that is no message",
+    "large": "it sent an invalid message",
     **dict.fromkeys(("curves", "empty", "counted", "infinite", "moments"), "its agent's report cannot be read"),
 }
 

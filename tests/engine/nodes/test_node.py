@@ -57,7 +57,7 @@ class Shell(Launcher):
     ("command", "error"),
     [
         ("echo no route to it >&2; exec 1>&-; sleep 600", "no route to it"),
-        (f"{_GREETED} head -c 1000 /dev/zero; sleep 600", "it sent something that is no message"),
+        (f"{_GREETED} head -c 1000 /dev/zero; sleep 600", "it sent an invalid message"),
         (f"{_GREETED} exec 1>&-; sleep 600", "no engine answers at n1's agent"),
         ("yes; sleep 600", "its output is not the answer of an agent"),
         ("head -c 3000000 /dev/zero; sleep 600", "its output is not the answer of an agent"),

@@ -118,7 +118,7 @@ def test_a_view_in_a_store_is_refused_and_a_long_query_interrupted(tmp_path: Pat
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.execute("DROP TABLE attempts")
         db.execute(f"CREATE VIEW attempts AS SELECT n AS job, n AS number, n AS rank, '' AS record FROM ({forever})")
-    with pytest.raises(StoreError, match="it has a view or a trigger"), open_store(path):
+    with pytest.raises(StoreError, match="it has a view or trigger"), open_store(path):
         pass
 
 
