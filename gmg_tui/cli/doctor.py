@@ -7,6 +7,7 @@ machine.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import platform
 import shutil
@@ -25,7 +26,7 @@ from gmg_tui.cli.grammar import settings_of
 from gmg_tui.cli.printing import print_json, waiting
 from gmg_tui.machine import slurm as allocation
 from gmg_tui.machine.cgroup import cpu_quota, usable_cpus
-from gmg_tui.machine.file_locks import flock_trouble, record_lock_trouble
+from gmg_tui.machine.files import lock_trouble
 from gmg_tui.machine.gpu import egl, selection, silence
 from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.machine.gpu.nvml import Nvml, NvmlUnavailable, cuda_version, driver_version
@@ -352,7 +353,7 @@ def sessions_folder() -> Finding:
 
 def _locks(finding: Finding, folder: Path) -> Finding:
     """`finding`, or that the file system of the folder has no locks."""
-    trouble = flock_trouble(folder) or record_lock_trouble(folder)
+    trouble = lock_trouble(folder, fcntl.flock) or lock_trouble(folder, fcntl.lockf)
     if trouble is None:
         return finding
     advice = "sessions run, but only this machine sees whether one does: set XDG_STATE_HOME to a folder on a local disk"

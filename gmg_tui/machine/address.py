@@ -1,7 +1,6 @@
 """The address of this machine for other machines.
 
-The machine's own name does not tell it: `/etc/hosts` of Debian and Ubuntu has 127.0.1.1 for it. The kernel knows which
-interface leads to another machine.
+Not by its name, for which `/etc/hosts` of Debian and Ubuntu has 127.0.1.1, but by the interface that leads to another machine.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from ipaddress import ip_address
 from typing import Any
 
 _ELSEWHERE = "192.0.2.1"
-"""An address of no machine (RFC 5737), to which the default route leads."""
+"""A documentation address (RFC 5737), which selects the default route."""
 _PORT = 9
 
 
 def started_from(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the machines that started a process through ssh or Slurm, by its environment."""
+    """Returns the machines that started a process by ssh or Slurm, by its environment."""
     client, *_ = environ.get("SSH_CONNECTION", "").split() or [""]
     names = (client, environ.get("SLURM_LAUNCH_NODE_IPADDR", ""), environ.get("SLURM_SUBMIT_HOST", ""))
     return tuple(filter(None, names))
@@ -34,9 +33,9 @@ def is_numeric(name: str) -> bool:
 
 
 def address_for(peers: Iterable[str]) -> str | None:
-    """Returns the address of the interface that leads to the first of `peers` that is another machine; None if unknown.
+    """Returns the address of the interface to the first of `peers` that is another machine; None if unknown.
 
-    Resolving their names may take long. Without such a peer the default route counts.
+    Without such a peer the default route counts. Resolving names may take long.
     """
     for peer in (*peers, _ELSEWHERE):
         with suppress(OSError, UnicodeError):  # unknown names, no route
@@ -49,7 +48,7 @@ def address_for(peers: Iterable[str]) -> str | None:
 
 
 def _source(family: int, kind: int, protocol: int, where: Any) -> str | None:
-    """Returns the source address of packets to a machine (none is sent); None if only this machine knows it."""
+    """Returns the source address of packets to a machine, without sending any; None for a loopback or link-local one."""
     with suppress(OSError), socket.socket(family, kind, protocol) as probe:
         probe.connect(where)
         address = str(probe.getsockname()[0])

@@ -1,4 +1,4 @@
-"""Runs what may block forever, such as a question to a driver or a disk, so that it does not delay the process's end."""
+"""Calls that may block forever, such as to a driver or a disk, without delaying the end of the process."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _T = TypeVar("_T")
 
 
 def begin(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
-    """Runs `function` in a new daemon thread. Returns the future of its result. Raises `RuntimeError` if no thread can be started."""
+    """Runs `function` in a new daemon thread. Returns its future. Raises `RuntimeError` if no thread can be started."""
     future: Future[_T] = Future()
     future.set_running_or_notify_cancel()  # cancelling a waiter does not cancel the call
 
     def run() -> None:
         try:
             future.set_result(function(*args, **kwargs))
-        except BaseException as error:  # raised where the result is taken, whatever it is
+        except BaseException as error:  # raised by `future.result`
             future.set_exception(error)
 
     threading.Thread(target=run, name=f"daemon {getattr(function, '__name__', '')}", daemon=True).start()
@@ -30,14 +30,14 @@ def begin(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Fu
 async def in_daemon_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
     """Runs `function` in a new daemon thread, once one can be started. Returns or raises what it does.
 
-    `asyncio.to_thread` will not do for a driver that hangs: `asyncio.run` waits for its threads before it returns.
+    `asyncio.to_thread` does not suit a hung driver: `asyncio.run` waits for its threads before it returns.
     """
     import asyncio  # late: `gmg-tui gpus` runs no event loop
 
     while True:
         try:
             begun = begin(function, *args, **kwargs)
-        except RuntimeError:  # no thread can be started, as when a script has used up the processes of a container
+        except RuntimeError:  # as when a script has used up the container's processes
             await asyncio.sleep(RETRY_S)
         else:
             return await asyncio.wrap_future(begun)

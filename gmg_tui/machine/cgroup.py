@@ -1,4 +1,4 @@
-"""The control groups of a process (cgroups(7), version 1 and 2), and the CPU time and memory that they allow."""
+"""The control groups of a process (cgroups(7), version 1 and 2), and their limits of CPU time and memory."""
 
 from __future__ import annotations
 
@@ -12,27 +12,24 @@ from typing import NamedTuple
 _SELF = Path("/proc/self")
 _MIB = 1 << 20
 _UNLIMITED_MIB = 1 << 40
-"""Version 1 reports nearly 2^63 bytes for no limit."""
+"""Version 1 reports nearly 2^63 bytes if there is no limit."""
 
 
 def usable_cpus(proc: Path = _SELF) -> int:
-    """Returns how many CPUs this process may keep busy, by its affinity mask and its cgroups' quotas; at least one.
-
-    A container with a quota of one and a half CPUs sees all of the machine's; two busy threads would be paused there.
-    """
+    """Returns the number of CPUs that this process may keep busy, by affinity mask and cgroup quota; at least one."""
     affinity = len(os.sched_getaffinity(0))
     quota = cpu_quota(proc)
     return affinity if quota is None else max(1, min(affinity, int(quota)))
 
 
 def cpu_quota(proc: Path = _SELF) -> float | None:
-    """Returns the CPUs' worth of time that the cgroups allow, the lowest of all levels; None for no limit."""
+    """Returns the lowest CPU quota of all levels, in CPUs; None for no limit."""
     quotas = [quota for folder in folders("cpu", proc) if (quota := _quota(folder)) is not None]
     return min(quotas, default=None)
 
 
 def folders(controller: str, proc: Path = _SELF) -> Iterator[Path]:
-    """Yields the folders of a process's cgroup and of those above it, for a controller such as `cpu` or `memory`."""
+    """Yields the folders of a process's cgroup and its ancestors, for a controller such as `cpu` or `memory`."""
     try:
         memberships = [
             line.split(":", 2) for line in (proc / "cgroup").read_text(errors="surrogateescape").splitlines()
@@ -50,9 +47,9 @@ def folders(controller: str, proc: Path = _SELF) -> Iterator[Path]:
 
 
 def _upwards(point: Path, root: str, path: str) -> Iterator[Path]:
-    """Yields the folders of the cgroup `path` below a mount point, where `root` is mounted, the innermost first.
+    """Yields the folders of the cgroup `path`, innermost first, if `root` is mounted at `point`.
 
-    A container without a cgroup namespace sees a path of the machine's, and only its own cgroup is mounted.
+    In a container without a cgroup namespace, the path is the machine's, and only the own cgroup is mounted.
     """
     within = PurePosixPath(path)
     inside = within.is_relative_to(root) and ".." not in within.parts
@@ -61,7 +58,6 @@ def _upwards(point: Path, root: str, path: str) -> Iterator[Path]:
 
 
 def _quota(folder: Path) -> float | None:
-    """Returns the quota of one cgroup, in CPUs; None for no limit."""
     with suppress(OSError, ValueError, ZeroDivisionError):
         if (folder / "cpu.max").exists():
             quota, period = (folder / "cpu.max").read_text().split()
@@ -72,7 +68,7 @@ def _quota(folder: Path) -> float | None:
 
 
 def throttled_periods(proc: Path = _SELF) -> list[tuple[int, int]]:
-    """Returns, for each cgroup of a process with a CPU quota, its periods, and how many exhausted the quota."""
+    """Returns the periods of each cgroup with a CPU quota, and the number of those that exhausted it."""
     periods = []
     for folder in folders("cpu", proc):
         with suppress(OSError, KeyError, ValueError):
@@ -81,22 +77,21 @@ def throttled_periods(proc: Path = _SELF) -> list[tuple[int, int]]:
 
 
 class MemoryRoom(NamedTuple):
-    """The RAM that processes may use, and the part that they use with all others that share it."""
+    """A limit of RAM, and its use by all processes that share it."""
 
     limit_mib: float
     used_mib: float
-    """Without file caches that can be dropped."""
+    """Without droppable file caches."""
     owner: str
-    """The owner of the limit: `cgroup` or `machine`."""
+    """`cgroup` or `machine`."""
 
 
 class Memory:
-    """The memory limits of the cgroups at `folders`, and of the machine; they can be read after a process's end too.
+    """The memory limits of the cgroups at `folders`, and of the machine; readable after a process's end too.
 
     Attributes:
-        room: The limit that will be reached first, at the last `read`; None if none can be read.
-        oom_kills: How many processes the kernel had killed for lack of memory by then: in a cgroup with a limit, else
-            on the machine.
+        room: The tightest limit at the last `read`; None if unknown.
+        oom_kills: The number of OOM kills by then, in a cgroup with a limit, else on the machine.
     """
 
     def __init__(self, folders: Iterable[Path], proc: Path = _SELF.parent) -> None:
@@ -105,13 +100,13 @@ class Memory:
         self.room: MemoryRoom | None = None
         self.oom_kills = 0
         self.is_limited = any(_room(folder) is not None for folder in self._folders)
-        """True if a cgroup has a limit, so that what the kernel kills there is this session's."""
+        """True if a cgroup has a limit, so that OOM kills there are of this session."""
         events = (folder / name for folder in self._folders for name in ("memory.events", "memory.oom_control"))
         innermost = next((file for file in events if _oom_kills(file) is not None), None)
         self._events = innermost if innermost is not None and self.is_limited else proc / "vmstat"
 
     def read(self, now: float) -> None:
-        """Reads them as they are at `now` (monotonic seconds), once for all processes that share them."""
+        """Reads the limits at `now` (monotonic seconds), once for all processes that share them."""
         if now <= self._read_at:
             return
         self._read_at = now
@@ -130,7 +125,6 @@ def _oom_kills(file: Path) -> int | None:
 
 
 def _room(folder: Path) -> MemoryRoom | None:
-    """Returns the room of one cgroup; None for no limit."""
     for limit, usage, cache in (
         ("memory.max", "memory.current", "inactive_file"),
         ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -143,7 +137,7 @@ def _room(folder: Path) -> MemoryRoom | None:
 
 
 def _field(file: Path, name: str) -> int:
-    """Returns the number after a name, on a line of its own. Raises `OSError`, `KeyError` or `ValueError`."""
+    """Returns the number after `name` on a line of a file. Raises `OSError`, `KeyError` or `ValueError`."""
     for line in file.read_text().splitlines():
         if line.startswith(name) and (words := line.split())[0] == name and len(words) > 1:
             return int(words[1])

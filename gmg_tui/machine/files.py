@@ -1,27 +1,28 @@
-"""Files that appear whole or not at all, and logs that stay below a size.
+"""Atomic writes, safe reads, locks, and logs of limited size.
 
-Of a log that grows too large the middle is cut out; its beginning and its newest part stay. What a reader has printed is
-identified by its offset in the stream, of all bytes ever written; `Cut` has where that is in the file.
+A log that grows too large loses its middle, and keeps its beginning and its end. Readers count offsets in the stream of all
+bytes ever written; `Cut` maps them to the file.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 HEAD_BYTES = 1 << 20
-"""Size of the beginning that is kept; at most a quarter of the log."""
+"""Size of the beginning to keep; at most a quarter of the log."""
 TAIL_BYTES = 64 << 20
-"""Size of the end that is kept when the log is cut; at most a quarter of the log. All of it is copied at each cut."""
+"""Size of the end to keep, which each cut copies; at most a quarter of the log."""
 _LINE_BYTES = 64 << 10
-"""Limits the search for the end of a line; a longer line is cut in two."""
+"""Limit for the search for the end of a line; a longer line is cut in two."""
 _COPY_BYTES = 1 << 20
 _NOTE = re.compile(rb"\n\[gmg-tui\] ([\d,]+) bytes are cut out here: [^\n]*\n")
 _NOTE_BYTES = 200
@@ -30,14 +31,10 @@ _PRIVATE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
 def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600) -> os.stat_result:
-    """Writes `data`, or its parts, to `path` atomically, replacing the file that is there.
+    """Replaces the file at `path` by `data`, or its parts, atomically, even across a power cut.
 
-    Links are followed, except other users' links in a folder that all can write to.
-
-    The data reaches the disk before the name, so that a power cut leaves the old file or the complete one.
-
-    Returns:
-        The file's status, for `remove_written`.
+    Follows links, except other users' links in a folder that all can write to. Returns the new file's status, for
+    `remove_written`.
 
     Raises:
         OSError: The folder is missing, full or not writable, or `path` is not a regular file; nothing is left behind.
@@ -70,7 +67,7 @@ def remove_written(path: Path, written: os.stat_result) -> None:
 
 
 def _followed(path: Path) -> Path:
-    """Returns the file that a path means. Raises `OSError` for a link of another user in a folder that all can write to."""
+    """Resolves a path. Raises `OSError` for another user's link in a folder that all can write to."""
     for _ in range(MAX_LINKS):
         path = Path(os.path.realpath(path.parent), path.name)
         if not path.is_symlink():
@@ -82,22 +79,21 @@ def _followed(path: Path) -> Path:
 
 
 def is_strangers(about: os.stat_result, folder: Path) -> bool:
-    """True for what another user has put into a folder that all users can write to.
+    """True for another user's entry in a folder that all users can write to. Raises `OSError`.
 
-    The kernel's `protected_symlinks` covers only those with the sticky bit. Raises `OSError`.
+    The kernel's `protected_symlinks` covers folders with the sticky bit only.
     """
     shared = folder.stat()
     return bool(shared.st_mode & stat.S_IWOTH) and about.st_uid not in (os.geteuid(), shared.st_uid)
 
 
 def open_regular(path: Path | str, flags: int = os.O_RDONLY, *, folder: int | None = None) -> int:
-    """Opens a regular file, by default to read; with an open `folder` it is in that, and no link.
+    """Opens a regular file, by default to read. Returns its descriptor.
 
-    Returns:
-        Its descriptor.
+    With an open `folder`, the path is relative to it and must not be a link.
 
     Raises:
-        OSError: It does not exist, or is not a regular file: a pipe may block forever.
+        OSError: The file does not exist, or is not a regular one: a pipe may block forever.
     """
     flags |= os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (os.O_NOFOLLOW if folder is not None else 0)
     try:
@@ -106,18 +102,34 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY, *, folder: int | No
             return descriptor
         os.close(descriptor)
     except OSError as error:
-        if error.errno != errno.ENXIO:  # a pipe that nobody reads, or a socket
+        if error.errno != errno.ENXIO:  # a pipe without a reader, or a socket
             raise
     raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
 def reading(path: Path) -> BinaryIO:
-    """Returns a regular file, open to be read. Raises `OSError`."""
+    """Returns a regular file, open for reading. Raises `OSError`."""
     return os.fdopen(open_regular(path), "rb")
 
 
+def lock_trouble(folder: Path, lock: Callable[[int, int], object]) -> str | None:
+    """Returns the reason that `lock` (`fcntl.flock` or `fcntl.lockf`) fails in `folder`; None if it works, or is untestable.
+
+    Lustre without `-o flock` and some NFS have no locks.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            try:
+                lock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                return f"{'flock' if lock is fcntl.flock else 'fcntl'}: {error.strerror}"
+    except OSError:
+        return None
+    return None
+
+
 def start_of_last(file: int, lines: int) -> int:
-    """Returns the offset where the last `lines` lines of an open file begin. Raises `OSError`."""
+    """Returns the offset of the last `lines` lines of an open file. Raises `OSError`."""
     at = os.fstat(file).st_size
     line_ends = lines + (os.pread(file, 1, at - 1) == b"\n") if at and lines else 0
     while line_ends > 0 and at > 0:
@@ -133,7 +145,7 @@ def start_of_last(file: int, lines: int) -> int:
 
 
 class Cut(NamedTuple):
-    """A gap in a log: the offsets of the note about it in the file, and the number of missing bytes."""
+    """A gap in a log: the offsets of its note in the file, and the number of missing bytes."""
 
     start: int = 0
     end: int = 0
@@ -144,7 +156,7 @@ class Cut(NamedTuple):
         return offset if offset <= self.start else max(offset, self.end) - self.end + self.start + self.missing
 
     def in_file(self, offset: int) -> int:
-        """Returns the offset in the file of an offset in the stream; inside the gap, the offset of its note."""
+        """Returns the offset in the file of an offset in the stream; in the gap, the offset of the note."""
         if offset <= self.start:
             return offset
         return self.start if offset < self.start + self.missing else offset - self.missing - self.start + self.end
@@ -158,9 +170,9 @@ def find_cut(log: BinaryIO) -> Cut:
 
 
 def cut_log(path: Path, max_bytes: int) -> None:
-    """Cuts out the middle of a log that is larger than `max_bytes`. Raises `OSError`; the log is unchanged then.
+    """Cuts out the middle of a log that is larger than `max_bytes`. Raises `OSError`, and leaves the log unchanged.
 
-    The file is replaced: who has it open has the old one.
+    Replaces the file: open descriptors keep the old one.
     """
     path = path.resolve()
     temporary = path.with_name(f".{path.name}.cut")
@@ -183,7 +195,7 @@ def cut_log(path: Path, max_bytes: int) -> None:
 
 
 def _after_line(log: BinaryIO, offset: int) -> int:
-    """Returns the offset after the end of the line at `offset`, or `offset` if that is far away."""
+    """Returns the offset after the line at `offset`, or `offset` if the line is too long."""
     log.seek(offset)
     return offset + log.read(_LINE_BYTES).find(b"\n") + 1
 

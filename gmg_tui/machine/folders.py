@@ -1,6 +1,6 @@
-"""Folders of this user on a machine with other users: whom to trust, private and locked folders, and their removal.
+"""Folders on a machine with other users: trust, private and locked folders, and removal.
 
-Nothing here follows a link or opens a file that another user may have put in a shared folder.
+Nothing here follows a link or opens a file that another user may have put into a shared folder.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import NamedTuple
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OVERFLOW_ID = 65534
-"""Owns what a user namespace has no number for, as root's files in an Apptainer container (user_namespaces(7))."""
+"""The owner of files of unmapped users in a user namespace, as root's in an Apptainer container (user_namespaces(7))."""
 _MAX_LISTED = 10_000
-"""Limits the entries that are read of a shared folder, and of a folder at once."""
-_MAX_LEFT = 100_000
-"""Limits the entries that are removed of one abandoned folder."""
+"""Entries to read of a shared folder, and of a folder at once."""
+_MAX_REMOVED = 100_000
+"""Entries to remove of one abandoned folder."""
 _MAX_ATTEMPTS = 10
 
 
@@ -36,7 +36,7 @@ class LockedFolder(NamedTuple):
     descriptor: int
 
     def remove(self, max_entries: int) -> None:
-        """Removes up to `max_entries` entries, and the folder itself if it is empty then; releases the lock."""
+        """Removes up to `max_entries` entries, and the folder if it is empty then; releases the lock."""
         with suppress(OSError):
             empty_folder(self.descriptor, max_entries)
             self.path.rmdir()
@@ -44,14 +44,14 @@ class LockedFolder(NamedTuple):
 
 
 def distrust(folder: Path, *, shared: bool = False) -> str | None:
-    """Returns why another user could change or replace what is in `folder`, or create it; None if nobody could.
+    """Returns the reason that another user could change, replace or create `folder`; None if nobody could.
 
-    An existing folder must belong to this user. Its parents may be root's, also shared ones with the sticky bit: there
-    nobody can replace what another owns; with `shared`, so may the folder itself.
+    An existing folder must belong to this user. Its parents, and with `shared` the folder itself, may also be root's, even
+    writable for all if they have the sticky bit.
     """
     for path in dict.fromkeys((Path(os.path.abspath(folder)), Path(os.path.realpath(folder)))):  # noqa: PTH100 - keeps links
         for each in (path, *path.parents):
-            with suppress(OSError):  # it does not exist: a folder above decides
+            with suppress(OSError):  # if it does not exist, the parents decide
                 reason = _distrust(each.lstat(), own=each == path and not shared)
                 if reason is not None:
                     return f"{each} {reason}"
@@ -80,7 +80,7 @@ def _administrators() -> tuple[int, ...]:
 
 
 def _is_own_group(number: int) -> bool:
-    """True for a group that only this user is in, as many systems make for each user."""
+    """True for a group of this user alone, as many systems create for each user."""
     try:
         group, user = grp.getgrgid(number), pwd.getpwuid(os.getuid())
     except KeyError:
@@ -89,7 +89,7 @@ def _is_own_group(number: int) -> bool:
 
 
 def make_own(folder: Path) -> None:
-    """Creates `folder` for this user alone (mode 0700), or checks the one that is there; links are not followed.
+    """Creates `folder` for this user alone (mode 0700), or checks an existing one, without following links.
 
     Raises:
         OSError: It cannot be created, or another user owns it or could replace it.
@@ -115,7 +115,7 @@ def make_locked(parent: Path, prefix: str) -> LockedFolder:
     """Creates a private folder in `parent`, which may be shared, and locks it.
 
     Raises:
-        OSError: There is no room, or another user could replace the folder.
+        OSError: The disk is full, or another user could replace the folder.
     """
     if reason := distrust(parent, shared=True):
         raise PermissionError(errno.EACCES, reason, str(parent))
@@ -127,10 +127,7 @@ def make_locked(parent: Path, prefix: str) -> LockedFolder:
 
 
 def remove_abandoned(parent: Path, prefix: str, is_wanted: Callable[[str, int], bool] | None = None) -> None:
-    """Removes this user's folders in `parent` whose process has ended without doing so.
-
-    Those that are wanted stay: `is_wanted` gets each one's name and descriptor.
-    """
+    """Removes this user's folders in `parent` whose processes have ended, except if `is_wanted(name, descriptor)`."""
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in islice(entries, _MAX_LISTED):
             if not entry.name.startswith(prefix) or entry.stat(follow_symlinks=False).st_uid != os.getuid():
@@ -139,11 +136,11 @@ def remove_abandoned(parent: Path, prefix: str, is_wanted: Callable[[str, int], 
                 if is_wanted is not None and is_wanted(entry.name, folder.descriptor):
                     os.close(folder.descriptor)
                 else:
-                    folder.remove(_MAX_LEFT)
+                    folder.remove(_MAX_REMOVED)
 
 
 def _lock(path: Path) -> LockedFolder | None:
-    """Locks a folder of this user; None if it is none, or is locked or removed by another process."""
+    """Locks a folder of this user; None if it is another's, or another process has locked or removed it."""
     with ExitStack() as stack, suppress(OSError):
         descriptor = os.open(path, _FOLDER)
         stack.callback(os.close, descriptor)
@@ -156,10 +153,10 @@ def _lock(path: Path) -> LockedFolder | None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Removes a folder with everything in it, at any depth, also what its owner may not read; links are not followed.
+    """Removes a folder with its contents, at any depth and of any mode, without following links.
 
     Raises:
-        OSError: Something could not be removed.
+        OSError: An entry could not be removed.
     """
     descriptor = _open_folder(str(folder), None)
     try:
@@ -170,12 +167,12 @@ def remove_tree(folder: Path) -> None:
 
 
 def empty_folder(descriptor: int, max_entries: int | None = None) -> None:
-    """Removes what is in an open folder: up to `max_entries` entries, and nothing of another file system.
+    """Removes up to `max_entries` entries of an open folder, and nothing of another file system.
 
-    Inner folders are moved up and emptied one after the other, so that depth costs neither stack nor descriptors.
+    Moves inner folders up and empties them one by one, so that depth costs neither stack nor descriptors.
 
     Raises:
-        OSError: Something could not be removed, or there was more.
+        OSError: An entry could not be removed, or there were more.
     """
     for removed, (name, is_folder, where) in enumerate(_entries(descriptor), 1):
         if max_entries is not None and removed > max_entries:
@@ -185,12 +182,12 @@ def empty_folder(descriptor: int, max_entries: int | None = None) -> None:
         elif where == descriptor:
             os.rmdir(name, dir_fd=where)
         else:
-            os.close(_open_folder(name, where))  # only who can write to a folder can move it
+            os.close(_open_folder(name, where))  # a folder can be moved only if it is writable
             os.rename(name, f".{os.urandom(8).hex()}", src_dir_fd=where, dst_dir_fd=descriptor)
 
 
 def _entries(descriptor: int) -> Iterator[tuple[str, bool, int]]:
-    """Yields what is in a folder and in its inner folders, until they are empty: name, True for a folder, and its folder."""
+    """Yields the entries of a folder and its inner folders until they are empty: name, True for a folder, parent."""
     while listed := _list(descriptor):
         for name, is_folder in listed:
             if is_folder:

@@ -1,4 +1,4 @@
-"""The NUMA nodes of GPUs and CPUs, as the kernel shows them in sysfs."""
+"""The NUMA nodes of GPUs and CPUs, by sysfs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gmg_tui.model import Slot
 
 _SYS = Path("/sys")
 BINDING_VARIABLES = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND")
-"""A user who sets one chooses cores himself."""
+"""Variables by which a user chooses the cores."""
 
 
 def node_of(pci_bus_id: str | None, sys: Path = _SYS) -> int | None:
-    """Returns the node of a PCI device; None on a machine with one node, or if unknown."""
+    """Returns the NUMA node of a PCI device; None if unknown, or on a machine with one node."""
     if pci_bus_id is None:
         return None
     domain, _, rest = pci_bus_id.lower().partition(":")
@@ -26,7 +26,7 @@ def node_of(pci_bus_id: str | None, sys: Path = _SYS) -> int | None:
 
 
 def remote(cpus: Iterable[int], node: int | None, sys: Path = _SYS) -> tuple[int, ...]:
-    """Returns the `cpus` on other nodes than `node`; none if that is unknown."""
+    """Returns the `cpus` that are not on `node`; none if unknown."""
     if node is None:
         return ()
     with suppress(OSError, ValueError):
@@ -36,9 +36,9 @@ def remote(cpus: Iterable[int], node: int | None, sys: Path = _SYS) -> tuple[int
 
 
 def near_cores(slots: Iterable[Slot], sys: Path = _SYS) -> dict[str, frozenset[int]]:
-    """Returns the cores of the NUMA node of each slot's GPU that this process may use, by slot.
+    """Returns the usable cores of the NUMA node of each slot's GPU, by slot.
 
-    Without those that it may use all of, as on a machine with one node, or none of, and without CPU slots.
+    Omits CPU slots, and nodes with all or none of the usable cores.
     """
     usable, cores = os.sched_getaffinity(0), dict[str, frozenset[int]]()
     for slot in slots:
@@ -51,21 +51,21 @@ def near_cores(slots: Iterable[Slot], sys: Path = _SYS) -> dict[str, frozenset[i
 
 
 def cores_together(names: Iterable[str], near: Mapping[str, frozenset[int]]) -> frozenset[int] | None:
-    """Returns the cores near any of these slots; None if those of one are not known."""
-    known = [near.get(name) for name in names]
-    return None if None in known else frozenset().union(*(each for each in known if each is not None)) or None
+    """Returns the cores near any of these slots; None if unknown for one."""
+    known = [near.get(name, frozenset()) for name in names]
+    return frozenset().union(*known) or None if all(known) else None
 
 
 def pin(pid: int, cores: Set[int]) -> None:
-    """Keeps a process that has just been started, and all that it starts, on these cores."""
+    """Pins a process that has just been started, and its future children, to these cores."""
     with suppress(OSError):  # it has ended
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - names, no paths
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - names, not paths
             with suppress(OSError):
                 os.sched_setaffinity(int(thread), cores)
 
 
 def cores_text(cores: Set[int]) -> str:
-    """Returns cores as the kernel lists them: `0-15,32`."""
+    """Formats cores as the kernel does: `0-15,32`."""
     parts: list[str] = []
     first = last = -2
     for core in (*sorted(cores), -1):
@@ -84,6 +84,6 @@ def _of_node(node: int, sys: Path) -> set[int]:
 
 
 def _listed(text: str) -> set[int]:
-    """Returns the numbers of a list such as `0-7,16-23`."""
+    """Parses a list such as `0-7,16-23`."""
     ranges = [part.partition("-") for part in text.strip().split(",") if part]
     return {cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)}

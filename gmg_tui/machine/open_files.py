@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 MAX_FILES = 256
-"""Limit for each process."""
-_MEMORY = ("/dev/", "/proc/", "/memfd:", "/tmp/.X", "/run/")  # noqa: S108 - names of what is no result
+"""Descriptors to read of each process."""
+_NO_RESULTS = ("/dev/", "/proc/", "/memfd:", "/tmp/.X", "/run/")  # noqa: S108 - prefixes
 
 
 def written(pids: Iterable[int]) -> set[str]:
-    """Returns the paths of files that processes have open for writing alone, but not for appending.
+    """Returns the paths of files that processes have open for writing only, but not for appending.
 
-    The descriptors' flags and names come from the kernel alone: a disk that hangs is not asked.
+    Reads `/proc` only, which a hung disk does not block.
     """
     paths = set[str]()
     for pid in pids:
@@ -22,16 +22,14 @@ def written(pids: Iterable[int]) -> set[str]:
             for number in os.listdir(f"/proc/{pid}/fd")[:MAX_FILES]:  # noqa: PTH208 - half as fast
                 with suppress(OSError):
                     path = os.readlink(f"/proc/{pid}/fd/{number}")  # noqa: PTH115
-                    is_result = (
-                        path.startswith("/") and not path.startswith(_MEMORY) and not path.endswith(" (deleted)")
-                    )
+                    is_result = path[:1] == "/" and not path.startswith(_NO_RESULTS) and not path.endswith(" (deleted)")
                     if is_result and _flags(pid, number) & (os.O_ACCMODE | os.O_APPEND) == os.O_WRONLY:
                         paths.add(path)
     return paths
 
 
 def resolved(paths: Iterable[str], pids: Iterable[int]) -> set[str]:
-    """Returns absolute paths for those that processes print; without relative ones if their working directories differ."""
+    """Makes the paths that processes print absolute; drops relative ones if their working directories differ."""
     folders = set[str]()
     for pid in pids:
         with suppress(OSError):  # it is gone, or another user's

@@ -1,4 +1,4 @@
-"""CPU and memory of a worker's processes, and whether they are idle."""
+"""The CPU time and memory of a worker's processes, and their idleness."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable
 from gmg_tui.machine.process_tree import Proc
 
 _IDLE_PCT = 1.0
-"""Of one core. A process that polls uses a little CPU; one that compiles uses a whole core."""
+"""Of one core. A polling process uses a little CPU, a compiling one a whole core."""
 
 
 class Activity:
-    """The whole process tree of one worker, updated every few seconds.
+    """The process tree of one worker, updated every few seconds.
 
     Attributes:
-        cpu_pct: CPU of the tree since the last update, per cent of one core; None before the second.
-        memory_rss_mib: Resident memory of the tree; pages shared by its processes count once for each.
-        memory_rss_peak_mib: The most that it was at any update.
+        cpu_pct: CPU since the last update, per cent of one core; None before the second.
+        memory_rss_mib: Resident memory; shared pages count for each process.
+        memory_rss_peak_mib: The peak of `memory_rss_mib` at updates.
         pids: The PIDs of the tree.
-        stopped: What stopped a process of the tree, and how to continue it; None if none is stopped.
+        stopped: The cause of a process's stop, and how to continue it; None if none is stopped.
     """
 
     def __init__(self) -> None:
@@ -35,13 +35,13 @@ class Activity:
         self._silent_cpu_s = 0.0
 
     def update(self, members: Iterable[Proc], output: int, now: float) -> None:
-        """Updates by the latest scan of the worker's live processes.
+        """Updates by a scan of the worker's live processes at `now`, monotonic seconds.
 
-        `output` grows with each byte that the worker writes; `now` is monotonic seconds.
+        `output` grows with each byte that the worker writes.
         """
         members = list(members)
-        cpu_s = {(proc.pid, proc.started_ticks): proc.cpu_s for proc in members}
-        # What a process used between the last update and its end is lost; one that began since counts from its start.
+        cpu_s = {proc.key: proc.cpu_s for proc in members}
+        # A process's use between the last update and its end is lost; a new one counts from its start.
         used_s = sum(max(0.0, seconds - self._cpu_s.get(key, 0.0)) for key, seconds in cpu_s.items())
         if self._updated_at is None or now <= self._updated_at:
             self._busy_at = now
@@ -68,5 +68,5 @@ class Activity:
         return self.idle_for_s(self._updated_at) if self._updated_at is not None else 0.0
 
     def idleness(self, now: float) -> str:
-        """Returns the evidence of idleness: `no output for 74 s, 0.0 s CPU`, or what stopped it."""
+        """Describes the idleness, such as `no output for 74 s, 0.0 s CPU`, or the stop."""
         return self.stopped or f"no output for {now - self._output_at:.0f} s, {self._silent_cpu_s:.1f} s CPU"

@@ -1,4 +1,4 @@
-"""The load of a worker's processes over a second: CPU, waits for a core and for all else, swap (proc(5))."""
+"""The load of a worker's processes over a second: CPU, waits for a core and for other resources, swap (proc(5))."""
 
 from __future__ import annotations
 
@@ -42,25 +42,23 @@ _ARM = {
     "driver": (29,),
 }
 _WAITS = {"x86_64": _X86, "aarch64": _ARM}.get(os.uname().machine, {})
-"""System calls that wait: on an open file, on a path, and so on."""
+"""System calls that wait, by resource: `file` for an open file, `path` for a path."""
 _CALLS = {number: word for word, numbers in _WAITS.items() for number in numbers}
 
 
 class _Counters(NamedTuple):
-    """Counters at a moment."""
-
     at: float
     threads: dict[str, tuple[float, float]]
-    """Seconds on a core, and seconds of waiting for one, by the folder of a thread."""
+    """Seconds on a core, and seconds of waiting for one, by the thread's folder."""
     periods: list[tuple[int, int]]
-    """The periods of each cgroup, and how many used its quota up."""
+    """The periods of each cgroup, and the number that exhausted its quota."""
     major_faults: int
     swapped_pages: int
     read_bytes: int
 
 
 def measure(pids: Collection[int], main: int, proc: Path = Path("/proc")) -> Load | None:
-    """Returns the load of processes over the next second, which this call takes; None if the process `main` is gone."""
+    """Measures the load of processes over the next second. Returns None if the process `main` is gone."""
     states, cpus, waits, files = Counter[str](), Counter[int](), Counter[str](), Counter[str]()
     try:
         before = _counters({main, *pids}, main, proc)
@@ -92,7 +90,6 @@ def measure(pids: Collection[int], main: int, proc: Path = Path("/proc")) -> Loa
 
 
 def _usage(before: _Counters, after: _Counters, main: str) -> Load:
-    """Returns the load between two moments."""
     span_s = after.at - before.at
     used = {key: _less(seconds, before.threads.get(key, (0.0, 0.0))) for key, seconds in after.threads.items()}
     on_core_s, waiting_s = (sum(seconds) for seconds in zip(*used.values(), strict=True))
@@ -138,7 +135,7 @@ def _counters(pids: Collection[int], main: int, proc: Path) -> _Counters:
 
 
 def _scheduled(folder: Path) -> tuple[float, float]:
-    """Returns the seconds of a thread on a core, and of waiting for one; kernels without `schedstat` count no waits."""
+    """Returns a thread's seconds on a core, and of waiting for one (0 on kernels without `schedstat`)."""
     try:
         on_core, waiting, _ = map(int, (folder / "schedstat").read_bytes().split())
     except FileNotFoundError:
@@ -148,19 +145,19 @@ def _scheduled(folder: Path) -> tuple[float, float]:
 
 
 def _stat(folder: Path, *positions: int) -> list[str]:
-    """Returns fields of `stat` by their positions after the name. Raises `OSError` if the process is gone."""
+    """Returns fields of `stat` by their positions after the name. Raises `OSError` if the thread is gone."""
     fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
     return [fields[position] for position in positions]
 
 
 def _fields(file: Path) -> dict[str, str]:
-    """Returns the values of a file by their names, each on a line of its own."""
+    """Parses a file with a name and a value on each line."""
     lines = (line.replace(":", " ", 1).split(maxsplit=1) for line in file.read_text(errors="replace").splitlines())
     return {line[0]: line[1] for line in lines if len(line) == 2}
 
 
 def _wait(folder: Path, state: str) -> tuple[str, str]:
-    """Returns what the main thread waits for now, and the file; empty if it does not wait, or that is unknown."""
+    """Returns the resource and the file that the main thread waits for; empty if it does not wait, or if unknown."""
     if state not in "SD":
         return "", ""
     word, file = "", ""
@@ -170,7 +167,7 @@ def _wait(folder: Path, state: str) -> tuple[str, str]:
         if word == "file":
             file = str((folder / "fd" / str(int(args[0], 16))).readlink())
         if word in ("select", "poll"):
-            word = "message" if int(args[word == "poll"], 16) else "sleep"  # their numbers of files
+            word = "message" if int(args[word == "poll"], 16) else "sleep"  # without files they sleep
     if file.startswith(("pipe:", "socket:", "anon_inode:")):
         return "message", ""
     if file.startswith("/dev/") and file.split("/")[2] != "shm":
@@ -179,7 +176,6 @@ def _wait(folder: Path, state: str) -> tuple[str, str]:
 
 
 def _cores(pid: int, quota: float | None) -> float | None:
-    """Returns the cores that a process may use; None if it is gone."""
     with suppress(OSError):
         mask = len(os.sched_getaffinity(pid))
         return mask if quota is None else min(mask, quota)

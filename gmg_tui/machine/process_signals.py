@@ -1,6 +1,6 @@
 """Signals to exactly one process, never to another one that has its PID now.
 
-A pidfd names a process for as long as it is open. Kernels before 5.3, some sandboxes (seccomp, gVisor) and some builds of
+A pidfd identifies a process while it is open. Kernels before 5.3, some sandboxes (seccomp, gVisor) and some builds of
 Python (conda's) have none: there the start time is compared right before the signal, a gap of microseconds.
 """
 
@@ -10,16 +10,18 @@ import os
 import signal
 
 _STAT_BYTES = 4096
-_START_FIELD = 19
-"""Index of `starttime` in `/proc/PID/stat` (proc(5)) after the command's name."""
+"""A line of `/proc/PID/stat` has 52 numbers and a name of at most 64 characters."""
+START_FIELD, _MAX_FIELDS = 19, 22
+"""The index of `starttime` among the fields after the name, and the fields to split (proc(5))."""
 
 
-def start_ticks(pid: int) -> int | None:
-    """Returns when a process started, in clock ticks since boot; None if there is no such process.
+def stat_fields(pid: int) -> list[bytes] | None:
+    """Returns the fields of `/proc/PID/stat` after the command's name; None if there is no such process.
 
     Raises:
-        OSError: `/proc` cannot be read, such as with too many open files.
+        OSError: `/proc` cannot be read, as with too many open files.
     """
+    # No file object, and no more fields than needed: hundreds of processes are read every two seconds.
     try:
         file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, ProcessLookupError):
@@ -31,15 +33,13 @@ def start_ticks(pid: int) -> int | None:
     finally:
         os.close(file)
     # The command's name, in parentheses, may contain blanks and parentheses itself.
-    return int(text[text.rfind(b")") + 2 :].split()[_START_FIELD])
+    return text[text.rfind(b")") + 2 :].split(None, _MAX_FIELDS)
 
 
-def open_pidfd(pid: int) -> int | None:
-    """Opens a pidfd; None if the system has none, or there is no such process."""
-    try:
-        return os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return None
+def start_ticks(pid: int) -> int | None:
+    """Returns the start of a process in clock ticks since boot; None if it does not exist. Raises `OSError`."""
+    fields = stat_fields(pid)
+    return int(fields[START_FIELD]) if fields is not None else None
 
 
 def send(pid: int, started_ticks: int, number: int) -> bool:
@@ -49,7 +49,10 @@ def send(pid: int, started_ticks: int, number: int) -> bool:
         PermissionError: It belongs to another user.
         OSError: `/proc` cannot be read.
     """
-    handle = open_pidfd(pid)
+    try:
+        handle = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        handle = None
     try:
         if start_ticks(pid) != started_ticks:
             return False
@@ -64,7 +67,7 @@ def send(pid: int, started_ticks: int, number: int) -> bool:
 
 
 def _send_by(handle: int, number: int) -> bool:
-    """Sends a signal by a pidfd. Returns False where that is refused. Raises `ProcessLookupError`."""
+    """Sends a signal by a pidfd. Returns False if that is refused. Raises `ProcessLookupError`."""
     try:
         signal.pidfd_send_signal(handle, number)
     except ProcessLookupError:
@@ -75,7 +78,7 @@ def _send_by(handle: int, number: int) -> bool:
 
 
 def pidfd_trouble() -> str | None:
-    """Returns why pidfds cannot be used here; None if they can."""
+    """Returns the reason that pidfds cannot be used here; None if they can."""
     if not hasattr(os, "pidfd_open"):
         return "this Python was built without pidfd_open"
     try:

@@ -1,7 +1,7 @@
-"""The processes that belong to a worker, however they have detached themselves: one pass over `/proc`.
+"""The processes of a worker, however they have detached themselves, by one pass over `/proc`.
 
-psutil would do, at a price: with 400 processes a pass takes 5.5 ms here and 25 ms by `psutil.process_iter`, and the
-trees of 8 workers alone take 57 ms by `Process.children`, every two seconds.
+psutil is slower: with 400 processes a pass takes 5.5 ms here and 25 ms by `psutil.process_iter`, and the trees of 8 workers
+alone take 57 ms by `Process.children`, every two seconds.
 """
 
 from __future__ import annotations
@@ -15,18 +15,14 @@ from gmg_tui.machine import process_signals
 from gmg_tui.machine.blocking_calls import begin
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_STAT_BYTES = 4096
-"""A line has 52 numbers and a name of at most 64 characters."""
-_FIELDS = 22
-"""Fields to split after the name; the last one used is the 22nd."""
 _MARK = b"GMG_ATTEMPT_ID="
 ROUND_S = 0.1
-"""Minimum time between two scans: a pass over `/proc` costs 10 to 20 microseconds per process."""
+"""Minimum time between two scans, which take 10 to 20 microseconds per process."""
 _ENVIRON_TIMEOUT_S = 0.5
-"""Seconds that a scan waits for the environment of a child; a later answer counts from the next scan on."""
+"""Seconds that a scan waits for a child's environment; a later answer counts for the next scan."""
 _ENVIRON_RETRY_S = 0.05
 _MAX_ENVIRON_READS = 8
-"""Reads of an environment that is empty, as it is while the process executes another program."""
+"""Reads of an empty environment, as it is during an `exec`."""
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
@@ -43,39 +39,32 @@ class Proc(NamedTuple):
     state: str
     """`R`, `S`, `D`, `T`, `Z` …"""
     cpu_s: float
-    """User and system time, without its children's."""
+    """User and system time, without children."""
     rss_mib: float
     started_ticks: int
-    """Since boot."""
+    """Start, in clock ticks since boot."""
 
     @property
     def key(self) -> _Key:
-        """Its PID and start, which no other process has."""
+        """PID and start, which are unique."""
         return self.pid, self.started_ticks
 
     @property
     def stopped(self) -> str | None:
-        """The cause of its stop, and how to continue it; None if it is not stopped."""
+        """The cause of a stop, and how to continue it; None if not stopped."""
         if self.state == "T":
             return f"stopped by a signal; kill -CONT {self.pid}"
         return f"stopped by a debugger (process {self.pid})" if self.state == "t" else None
 
 
 def read(pid: int) -> Proc | None:
-    """Returns the process `pid`, or None if there is none."""
-    # No file object, and no more fields than are used: hundreds of processes are read every two seconds.
+    """Returns the process `pid`; None if it does not exist or cannot be read."""
     try:
-        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        fields = process_signals.stat_fields(pid)
     except OSError:
         return None
-    try:
-        text = os.read(file, _STAT_BYTES)
-    except OSError:
+    if fields is None:
         return None
-    finally:
-        os.close(file)
-    # The command's name, in parentheses, may contain blanks and parentheses itself.
-    fields = text[text.rfind(b")") + 2 :].split(None, _FIELDS)
     return Proc(
         pid=pid,
         state=fields[0].decode("ascii", "replace"),
@@ -83,7 +72,7 @@ def read(pid: int) -> Proc | None:
         group=int(fields[2]),
         session=int(fields[3]),
         cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS_PER_S,
-        started_ticks=int(fields[19]),
+        started_ticks=int(fields[process_signals.START_FIELD]),
         rss_mib=int(fields[21]) * _PAGE_MIB,
     )
 
@@ -91,37 +80,34 @@ def read(pid: int) -> Proc | None:
 def command_name(pid: int) -> str:
     """Returns the first 15 characters of the name of a process's program; empty if it is gone."""
     try:
-        with open(f"/proc/{pid}/comm", "rb") as file:  # noqa: PTH123 - as in read()
+        with open(f"/proc/{pid}/comm", "rb") as file:  # noqa: PTH123 - pathlib is slower
             return file.read().strip().decode("utf-8", "replace")
     except OSError:
         return ""
 
 
 def handles(pid: int, number: int) -> bool:
-    """True if a process has a handler for a signal, or the kernel does not report it (`SigCgt` in proc(5))."""
+    """True if a process handles a signal, or the kernel does not report it (`SigCgt` in proc(5))."""
     caught = _status(pid, b"SigCgt:")
     return caught is not None and (not caught or bool(int(caught, 16) >> (number - 1) & 1))
 
 
 def switches(pid: int) -> int:
-    """Returns how often a process has waited for something (`voluntary_ctxt_switches` in proc(5)); 0 if it is gone."""
+    """Returns how often a process has waited (`voluntary_ctxt_switches` in proc(5)); 0 if it is gone."""
     return int(_status(pid, b"voluntary_ctxt_switches:") or 0)
 
 
 def _status(pid: int, name: bytes) -> bytes | None:
     """Returns a field of `/proc/PID/status`, empty if it has none; None if the process is gone."""
     try:
-        with open(f"/proc/{pid}/status", "rb") as file:  # noqa: PTH123 - as in read()
+        with open(f"/proc/{pid}/status", "rb") as file:  # noqa: PTH123 - pathlib is slower
             return next((line[len(name) :].strip() for line in file if line.startswith(name)), b"")
     except OSError:
         return None
 
 
 def send(proc: Proc, number: int) -> bool:
-    """Sends a signal to this process, never to another with its PID. Returns False if it is gone.
-
-    Raises `PermissionError` for another user's.
-    """
+    """Sends a signal to this process alone. Returns False if it is gone. Raises as `process_signals.send`."""
     return process_signals.send(proc.pid, proc.started_ticks, number)
 
 
@@ -139,7 +125,7 @@ class Table:
         self._by_mark: dict[str, list[Proc]] = {}
 
     def name_marks(self, marks: Mapping[_Key, str]) -> None:
-        """Indexes the children of this process by their marks."""
+        """Indexes this process's children by their marks."""
         self._by_mark = {}
         for proc in self.children(os.getpid()):
             if mark := marks.get(proc.key):
@@ -152,9 +138,8 @@ class Table:
     def members(self, leader: int | None, mark: str) -> list[Proc]:
         """Returns the live processes of the attempt whose first process is or was `leader`.
 
-        These are its descendants, those in its session and group, and, since the engine adopts orphans
-        (`PR_SET_CHILD_SUBREAPER`), those children of the engine that carry the attempt's mark. `leader` is None when
-        another process has that PID now.
+        They are its descendants, the members of its session and group, and the engine's children with the attempt's mark, as
+        the engine adopts orphans (`PR_SET_CHILD_SUBREAPER`). `leader` is None if another process has its PID now.
         """
         todo = {proc.pid for proc in self._by_mark.get(mark, ())}
         if leader is not None:
@@ -162,7 +147,7 @@ class Table:
         return [proc for proc in self._with_descendants(todo) if proc.state not in "ZX"]
 
     def lineage(self) -> dict[_Key, str]:
-        """Returns the marks of the processes that descend from marked ones, and may clear their own."""
+        """Returns the marks of all descendants of marked processes; they may clear their own."""
         marked = ((mark, {proc.pid for proc in procs}) for mark, procs in self._by_mark.items())
         return {proc.key: mark for mark, pids in marked for proc in self._with_descendants(pids)}
 
@@ -178,22 +163,22 @@ class Table:
 
 def scan() -> Table:
     """Returns all processes now."""
-    names = os.listdir("/proc")  # noqa: PTH208 - as in read()
+    names = os.listdir("/proc")  # noqa: PTH208 - pathlib is slower
     procs = {int(name): read(int(name)) for name in names if name.isdigit()}
     for pid, proc in procs.items():
-        if proc is not None and procs.get(proc.parent) is None:  # that has ended since: it has another parent now
+        if proc is not None and procs.get(proc.parent) is None:  # the parent has ended: there is a new one
             procs[pid] = read(pid)
     return Table(proc for proc in procs.values() if proc is not None)
 
 
 def mark_of(pid: int) -> str | None:
-    """Returns `GMG_ATTEMPT_ID` in the environment that a process was started with; empty if it has none, or is gone.
+    """Returns `GMG_ATTEMPT_ID` in the initial environment of a process; empty if it has none, or is gone.
 
-    None if it has no variables at all, as while it executes another program. The kernel answers only once the process
-    lets go of its memory map, which one that is stuck in a driver may not.
+    None if it has no variables at all, as during an `exec`. Blocks while the process holds its memory map, as one that is
+    stuck in a driver may do forever.
     """
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - as in read()
+        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - pathlib is slower
             variables = file.read().split(b"\0")
     except OSError:
         return ""
@@ -204,20 +189,20 @@ def mark_of(pid: int) -> str | None:
 
 
 class Scans:
-    """Scans of all processes, shared by all that ask at the same time: `/proc` is read at most once per round."""
+    """Scans of all processes, at most one per round, shared by concurrent callers."""
 
     def __init__(self) -> None:
         self._next: asyncio.Task[Table] | None = None
         self._due = 0.0
-        """When the next may begin, by the loop's clock."""
+        """The earliest start of the next scan, by the loop's clock."""
         self._marks: dict[_Key, str] = {}
-        """Marks of the engine's own children: the workers, and orphans that it has adopted."""
+        """Marks of the engine's own children: workers and adopted orphans."""
         self._lineage: dict[_Key, str] = {}
-        """Marks of the workers' descendants at the last scan: an orphan that has cleared its mark is known by it."""
+        """Marks of the workers' descendants at the last scan, for orphans that have cleared their own."""
         self._asking: dict[_Key, asyncio.Task[None]] = {}
 
     async def table(self) -> Table:
-        """Returns all processes, from a scan that begins after the call. Raises `OSError` with too many open files."""
+        """Returns all processes by a scan that begins after the call. Raises `OSError` with too many open files."""
         if self._next is None:
             self._next = asyncio.create_task(self._scan())
         return await asyncio.shield(self._next)
@@ -225,16 +210,16 @@ class Scans:
     async def _scan(self) -> Table:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(self._due - loop.time())
-        self._next = None  # later requests may concern what this scan has passed already
+        self._next = None  # this scan may miss what later callers need
         self._due = loop.time() + ROUND_S
         try:
             table = await asyncio.wrap_future(begin(scan))
-        except RuntimeError:  # no thread can be started: milliseconds in the loop are better than no kill
+        except RuntimeError:  # no thread can be started: blocking the loop for milliseconds is better than no kill
             table = scan()
         children = {proc.key: proc for proc in table.children(os.getpid()) if proc.state not in "ZX"}
         self._marks = {key: mark for key, mark in self._marks.items() if key in children}
         new = children.keys() - self._marks.keys() - self._asking.keys()
-        # Noted before they run: another scan may come in between.
+        # Recorded before they run: another scan may start meanwhile.
         self._asking |= {key: asyncio.create_task(self._ask(children[key])) for key in new}
         if new:
             await asyncio.wait([self._asking[key] for key in new], timeout=_ENVIRON_TIMEOUT_S)
@@ -243,7 +228,7 @@ class Scans:
         return table
 
     async def _ask(self, proc: Proc) -> None:
-        """Reads a child's mark. An environment that blocks its reader holds up one thread and nothing else."""
+        """Reads a child's mark. An environment that blocks its reader blocks one thread only."""
         try:
             for _ in range(_MAX_ENVIRON_READS):
                 mark = await self._mark_of(proc)
@@ -258,5 +243,5 @@ class Scans:
     async def _mark_of(proc: Proc) -> str | None:
         try:
             return await asyncio.wrap_future(begin(mark_of, proc.pid))
-        except RuntimeError:  # no thread can be started: the loop reads it, unless that may block
+        except RuntimeError:  # no thread can be started: read it here unless that may block
             return mark_of(proc.pid) if proc.state != "D" else None

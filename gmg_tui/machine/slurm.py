@@ -1,6 +1,6 @@
-"""The Slurm job that this process runs in: its number, its GPUs, and when it ends; and Slurm's own commands.
+"""The Slurm job of this process: its number, GPUs and end; and Slurm's commands.
 
-The variables are set by srun and sbatch (their manual pages, "OUTPUT ENVIRONMENT VARIABLES"; Slurm 22.05 and later).
+srun and sbatch set the variables ("OUTPUT ENVIRONMENT VARIABLES" in their manual pages; Slurm 22.05 and later).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from gmg_tui.model import Allocation, units
 _log = logging.getLogger(__name__)
 
 _PHYSICAL = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
-"""The indices of the step's or the job's GPUs as the machine counts them."""
+"""The machine's indices of the step's or the job's GPUs."""
 _UNIX_TIME = {"SLURM_TIME_FORMAT": "%s"}
-"""Has squeue print Unix time in seconds."""
+"""Makes squeue print Unix seconds."""
 _SHORT_S = 600.0
-_AGAIN_S = 300.0
-"""Until it is asked again: an administrator, or `scontrol update`, may change a job's limit."""
-_PATIENCE_S = 30.0
+_POLL_S = 300.0
+"""Interval of polls: `scontrol update` may change a job's limit."""
+_ANSWER_S = 30.0
 
 
 def job_of(environ: Mapping[str, str]) -> str | None:
@@ -35,11 +35,11 @@ class RemainingTime(NamedTuple):
 
     text: str
     short: bool
-    """True if it is time to save the work."""
+    """True if the work should be saved now."""
 
 
 def remaining_time(job: Allocation | None, now: float) -> RemainingTime | None:
-    """Returns the remaining time of a job at `now`, Unix seconds; None outside a job, and for one without a limit."""
+    """Returns a job's remaining time at `now`, Unix seconds; None outside a job, or without a limit."""
     if job is None or job.ends is None:
         return None
     left_s = max(0.0, job.ends - now)
@@ -47,11 +47,10 @@ def remaining_time(job: Allocation | None, now: float) -> RemainingTime | None:
 
 
 def visible(environ: Mapping[str, str], count: int) -> str | None:
-    """Returns the GPUs that are allowed, as NVML counts the `count` that it shows; None for all.
+    """Returns the allowed GPUs by the indices of NVML, which shows `count` of them; None for all.
 
-    Where Slurm confines its jobs to their GPUs, `CUDA_VISIBLE_DEVICES` counts from 0 within the job, and so does NVML,
-    which does not show the others. Where NVML shows the others all the same, the machine's own indices hold, which
-    Slurm sets in `SLURM_STEP_GPUS`.
+    If Slurm confines jobs to their GPUs, `CUDA_VISIBLE_DEVICES` and NVML both count from 0 within the job. If NVML shows
+    other GPUs all the same, the machine's own indices in `SLURM_STEP_GPUS` apply.
     """
     outer = environ.get("CUDA_VISIBLE_DEVICES")
     physical = next((environ[name] for name in _PHYSICAL if environ.get(name)), None)
@@ -67,7 +66,7 @@ def visible(environ: Mapping[str, str], count: int) -> str | None:
 
 
 async def run(*command: str) -> tuple[int, str, str]:
-    """Runs a command of Slurm's. Returns its exit status, output and standard error; -1 if it does not answer."""
+    """Runs a Slurm command. Returns its exit status, output and standard error; -1 if it does not answer."""
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     environ = {**os.environ, **_UNIX_TIME}
     try:
@@ -75,10 +74,10 @@ async def run(*command: str) -> tuple[int, str, str]:
     except OSError as error:
         return -1, "", f"cannot run {command[0]}: {error.strerror}"
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_ANSWER_S):
             output, trouble = await process.communicate()
     except TimeoutError:
-        return -1, "", f"{command[0]} has not answered for {_PATIENCE_S:.0f} s"
+        return -1, "", f"{command[0]} has not answered for {_ANSWER_S:.0f} s"
     finally:
         if process.returncode is None:
             process.kill()
@@ -87,7 +86,7 @@ async def run(*command: str) -> tuple[int, str, str]:
 
 
 class AllocationWatch:
-    """Asks Slurm when the job that this process runs in ends, now and then; outside of a job it asks nothing.
+    """Polls Slurm for the end of this process's job.
 
     Attributes:
         newest: The job; None outside of one.
@@ -98,11 +97,11 @@ class AllocationWatch:
         self.newest = Allocation(job) if job is not None else None
 
     async def run(self) -> None:
-        """Asks until cancelled."""
+        """Polls until cancelled; returns at once outside of a job."""
         while self.newest is not None:
             status, ends, trouble = await run("squeue", "--noheader", "--format=%e", "--jobs", self.newest.job)
             if status == 0:
                 self.newest = Allocation(self.newest.job, float(ends) if ends.isdecimal() else None)
             else:
                 _log.info("the end of the Slurm job is unknown: %s", trouble)
-            await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(_POLL_S)

@@ -1,4 +1,4 @@
-"""Reads TOML files that may be wrong in any way: too large, too deep, with numbers that nothing can hold."""
+"""Reads TOML files within limits of size, depth and numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INTEGERS = range(-(2**63), 2**63)
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Returns the content of a TOML file. Raises `ValueError`."""
+    """Parses the text of a TOML file. Raises `ValueError`."""
     if len(text) > MAX_CHARACTERS:
         raise ValueError(f"it is larger than {MAX_CHARACTERS >> 20} MiB")
     if _DEEP_KEY.search(text):

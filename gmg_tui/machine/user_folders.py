@@ -1,4 +1,4 @@
-"""The user's folders, by the XDG base directory specification: relative paths in its variables do not count."""
+"""The user's folders, by the XDG base directory specification, which has relative paths ignored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Returns `HOME`, else the home of the passwd entry; None if there is neither, as for a container's made-up user."""
+    """Returns `HOME`, else the home of the passwd entry; None without either, as for an arbitrary user of a container."""
     folder = environ.get("HOME", "")
     return Path(folder) if folder.startswith("/") else passwd_home()
 
@@ -42,7 +42,7 @@ def _folder(variable: str, below_home: str) -> Path | None:
 
 
 def user_name(uid: int) -> str:
-    """Returns a user's name; the number without a passwd entry."""
+    """Returns a user's name, or the number without a passwd entry."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -50,7 +50,7 @@ def user_name(uid: int) -> str:
 
 
 def is_utf8(path: Path | str) -> bool:
-    """True if a path can be written as UTF-8, which names made under another encoding cannot."""
+    """True if a path can be encoded as UTF-8, unlike names from another encoding."""
     try:
         str(path).encode()
     except UnicodeEncodeError:

@@ -110,7 +110,9 @@ def test_the_interpreter_of_the_settings_is_the_one_that_is_checked(machine: dic
     assert findings["python"]["result"].startswith(f"{link} (python in {config}), Python 3")
     config.write_text('python = "absent"\n')
     findings, status = _findings(**machine)
-    assert findings["python"]["result"].startswith(f"absent (python in {config}): --python absent: not a program")
+    assert findings["python"]["result"].startswith(
+        f"absent (python in {config}): --python absent: not an executable program"
+    )
     assert status == 1
     config.write_text("pithon = 1\n")
     findings, status = _findings(**machine)

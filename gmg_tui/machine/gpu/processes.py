@@ -10,39 +10,35 @@ from pathlib import Path
 from msgspec import structs
 
 from gmg_tui.machine.blocking_calls import begin
+from gmg_tui.machine.process_signals import start_ticks
 from gmg_tui.model import GpuProcess
 from gmg_tui.model.text import clean
 
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of Linux's include/linux/proc_ns.h."""
 _DESCRIBE_S = 1.0
-"""Limit for the processes of a GPU, which take milliseconds."""
-_START_FIELD = 19
-"""Position of `starttime` (ticks since boot) behind the name in `/proc/PID/stat`."""
+"""Limit for describing a GPU's processes, which takes milliseconds."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def in_initial_namespace() -> bool:
-    """True if PIDs here are the host's, which NVML reports.
-
-    The driver ignores PID namespaces: in a container the same number is another process (NVIDIA/nvidia-docker#1483).
-    """
+    """True if PIDs here are the host's, as NVML's are even in a container (NVIDIA/nvidia-docker#1483)."""
     with suppress(OSError):
-        return os.readlink("/proc/self/ns/pid") == _INITIAL_PID_NAMESPACE  # noqa: PTH115 - a name, no path
+        return os.readlink("/proc/self/ns/pid") == _INITIAL_PID_NAMESPACE  # noqa: PTH115 - not a path
     return False
 
 
 class _Descriptions:
-    """Describes processes in threads: the command line of a process that hangs in a driver may never be readable."""
+    """Describes processes in threads: reading the command line of one that hangs in a driver may block forever."""
 
     def __init__(self) -> None:
         self._reading: dict[int, float] = {}
-        """When the processes being read were begun with, by PID; monotonic seconds."""
+        """The start of each pending read by PID, monotonic seconds."""
 
     def describe(self, processes: tuple[GpuProcess, ...]) -> tuple[GpuProcess, ...]:
-        """Returns `processes` with name, user, command, age and session; without these if unreadable, foreign or hung.
+        """Adds name, user, command, age and session to `processes`, except to unreadable, foreign and hung ones.
 
-        Never raises, and takes `_DESCRIBE_S` at most. Later calls skip a process that hangs.
+        Never raises, and takes at most `_DESCRIBE_S`. Later calls skip a process that hangs.
         """
         described: dict[int, GpuProcess] = {}
         with suppress(TimeoutError):
@@ -66,15 +62,17 @@ def _describe(process: GpuProcess) -> GpuProcess:
     import psutil  # late: the engine needs it only here
 
     try:
-        # Another user's command line may be hidden where the name is not: it is None then.
+        # Another user's command line may be hidden (None) even if the name is not.
         info = psutil.Process(process.pid).as_dict(["name", "cmdline", "username"])
-        fields = Path(f"/proc/{process.pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except (psutil.Error, OSError, ValueError):  # it has ended, or cannot be a PID here
+        started_ticks = start_ticks(process.pid)
+    except (psutil.Error, OSError, ValueError):  # it has ended, or is no PID here
+        return process
+    if started_ticks is None:
         return process
     return structs.replace(
         process,
         name=_clean(info["name"]),
-        age_s=time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[_START_FIELD]) / _TICKS_PER_S,
+        age_s=time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / _TICKS_PER_S,
         command=_clean(" ".join(info["cmdline"] or ())),
         user=info["username"],
         session=_session(process.pid),
@@ -82,7 +80,7 @@ def _describe(process: GpuProcess) -> GpuProcess:
 
 
 def _session(pid: int) -> str | None:
-    """Returns the session in a process's environment, which only its user may read."""
+    """Returns the session in a process's environment, which only its owner may read."""
     with suppress(OSError):
         for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
             if variable.startswith(b"GMG_SESSION="):
@@ -91,5 +89,5 @@ def _session(pid: int) -> str | None:
 
 
 def _clean(text: str | None) -> str | None:
-    """Returns `text` without control characters, if there is any; a process chooses its own name and command line."""
+    """Cleans a text that the process has chosen itself."""
     return clean(text.encode("utf-8", "replace")) if text else None

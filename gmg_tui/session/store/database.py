@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import math
 import os
 import sqlite3
@@ -15,7 +16,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct, structs
 
-from gmg_tui.machine.file_locks import record_lock_trouble
+from gmg_tui.machine.files import lock_trouble
 from gmg_tui.model import Attempt, Curve, JobRecord, Snapshot
 from gmg_tui.model.encoding import encoded
 from gmg_tui.model.errors import GmgError
@@ -242,7 +243,7 @@ def open_for_reading(path: Path, within_s: float | None = None) -> sqlite3.Conne
 def _connect(path: Path, timeout_s: float = _BUSY_S) -> sqlite3.Connection:
     """Connects to an existing store; on disks without record locks its lock is the folder `store.sqlite.lock`."""
     options = "mode=rw"
-    if record_lock_trouble(path.parent) is not None:
+    if lock_trouble(path.parent, fcntl.lockf) is not None:  # as SQLite locks
         options += "&vfs=unix-dotfile"
         _remove_stale(path.with_name(f"{path.name}.lock"))
     uri = f"file:{quote(os.fsencode(path))}?{options}"
