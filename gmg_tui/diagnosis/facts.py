@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from gmg_tui.diagnosis.growth import Growth
 from gmg_tui.machine.cgroup import MemoryRoom
 from gmg_tui.model import GpuProcess, GpuSample, Sign, Worker, WorkerState
@@ -21,7 +23,7 @@ class Limit(NamedTuple):
     """Its owner, such as `Slurm's limit` or `--timeout`."""
 
 
-class Facts(NamedTuple):
+class Facts(Struct, frozen=True):
     """The facts of a slot at one moment."""
 
     now: float

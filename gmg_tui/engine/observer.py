@@ -6,9 +6,10 @@ import asyncio
 import math
 import os
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from msgspec import structs
@@ -17,6 +18,7 @@ from gmg_tui.diagnosis.collisions import collisions, places, same_arguments
 from gmg_tui.diagnosis.facts import Limit
 from gmg_tui.engine import clock, speed
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
+from gmg_tui.engine.gpu_samples import GpuSamples
 from gmg_tui.engine.output.history import STEP_S
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.records.session_files import SessionFiles
@@ -24,7 +26,6 @@ from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.workers.slot import EngineSlot, find_others
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.processes import describe
-from gmg_tui.machine.gpu.silence import LATE_S, NO_ANSWER, SILENT_S
 from gmg_tui.machine.open_files import resolved, written
 from gmg_tui.machine.process_tree import Scans, Table
 from gmg_tui.machine.slurm import AllocationWatch
@@ -40,6 +41,7 @@ from gmg_tui.model import (
     SpeedFacts,
     Stacks,
     Tried,
+    Worker,
     WorkerState,
 )
 from gmg_tui.model.alert import by_urgency
@@ -47,54 +49,12 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tried import below_median
 from gmg_tui.session.tried import TriedArguments
 
-_LATE_INTERVALS = 2.0
-_SILENT_INTERVALS = 3.0
-"""GPUs that are sampled rarely have older samples; this many intervals do not count as silence."""
 _FILES_INTERVAL_S = 10.0
 """Interval of scans of the files that workers have open."""
 _SCAN_INTERVAL_S = 2.0
 """Interval of scans of all processes: a pass over `/proc` costs 10 to 20 microseconds per process."""
 _UNWATCHED_SCAN_INTERVAL_S = 5.0
 """The same while there is no client."""
-
-
-class GpuSamples:
-    """The newest sample of each GPU.
-
-    Args:
-        uuids: The GPUs'.
-        interval_s: How often they should be sampled, seconds.
-        now: The start of sampling, monotonic seconds as all moments here.
-    """
-
-    def __init__(self, uuids: Iterable[str], interval_s: float, now: float) -> None:
-        self._late_s = max(LATE_S, _LATE_INTERVALS * interval_s)
-        self._silent_s = max(SILENT_S, _SILENT_INTERVALS * interval_s)
-        self._read_at = dict.fromkeys(uuids, now)
-        self.newest: dict[str, GpuSample] = {}
-        """The samples by UUID; values that the driver has not answered for too long are unknown."""
-
-    def update(self, samples: Iterable[GpuSample], now: float) -> None:
-        """Applies the sampler's newest samples."""
-        for sample in samples:
-            self._read_at[sample.uuid] = now - (sample.age_s or 0.0)
-            self.newest[sample.uuid] = structs.replace(sample, age_s=None)
-
-    def expire(self, now: float) -> bool:
-        """Drops samples that are too old, but not that a GPU is lost. Returns True if any was."""
-        before = dict(self.newest)
-        for uuid, read_at in self._read_at.items():
-            sample = before.get(uuid)
-            if now - read_at >= self._silent_s and (sample is None or not sample.lost):
-                self.newest[uuid] = GpuSample(uuid=uuid, error=NO_ANSWER)
-        return self.newest != before
-
-    def current(self, now: float) -> Iterator[GpuSample]:
-        """Yields the samples; those that have metrics, or had, and are late have their age."""
-        for uuid, sample in self.newest.items():
-            age_s = now - self._read_at[uuid]
-            late = age_s >= self._late_s and sample.error in (None, NO_ANSWER)
-            yield structs.replace(sample, age_s=age_s) if late else sample
 
 
 class Observer:
@@ -133,11 +93,11 @@ class Observer:
         self._nvml_error: str | None = None
         self.session_files = SessionFiles(work.session, save_phase_times, self.snapshot, work.note)
 
-    async def run(self, read: Callable[[], None], send: Callable[[], None]) -> None:
+    async def run(self, read: Callable[[], None], send: Callable[[Snapshot | None], None]) -> None:
         """Watches until cancelled. A fault in one part stops neither the others nor the work.
 
         Each second begins with `read`, which reads the workers' output, and ends with `send`, which sends clients a
-        snapshot.
+        snapshot; None without clients.
         """
         loops = {
             "the beat": lambda: self._beat(read, send),
@@ -152,7 +112,7 @@ class Observer:
         finally:
             self._faults.guard("records", lambda: self._recorder.keep(self.snapshot()))
 
-    async def _beat(self, read: Callable[[], None], send: Callable[[], None]) -> None:
+    async def _beat(self, read: Callable[[], None], send: Callable[[Snapshot | None], None]) -> None:
         """Does all work of each second at once, since waking up costs more than most of it."""
         loop, guard = asyncio.get_running_loop(), self._faults.guard
         due = loop.time()
@@ -161,15 +121,18 @@ class Observer:
             if self._work.fleet is not None:
                 guard("nodes", self._work.fleet.report, self.update_samples, self._work.note)
             guard("samples", self._expire_samples)
-            moment = clock.now()
             for engine_slot in self._work.slots.values():
                 if engine_slot.attempt is not None:
                     guard("logs", engine_slot.attempt.poll)
-                guard("histories", engine_slot.remember, moment)
             guard("the watch of groups and trials", self._work.scheduler.beat)
-            guard("alerts", self._diagnose)
-            guard("records", self._recorder.beat, moment, self._work.slots.values(), self.snapshot)
-            guard("clients", send)
+            views = self._views(now := time.monotonic())
+            views = guard("alerts", self._diagnose, views, now) or views
+            moment = clock.unix(now)
+            for engine_slot, view in zip(self._work.slots.values(), views, strict=True):
+                guard("histories", engine_slot.remember, moment, view)
+            snapshot = partial(self.snapshot, views)
+            guard("records", self._recorder.beat, moment, views, self._work.slots, snapshot)
+            guard("clients", send, guard("clients", snapshot) if self.watched else None)
             due = max(due + STEP_S, loop.time())
             await asyncio.sleep(due - loop.time())
 
@@ -223,37 +186,45 @@ class Observer:
 
     def _find_misplaced(self, attempts: Iterable[LocalAttempt]) -> None:
         """Warns of attempts whose processes NVML sees on other GPUs than their slot's."""
-        samples, all_slots = self._samples.newest, self._work.session.slots
-        pids = {uuid: {process.own_pid for process in sample.processes or ()} for uuid, sample in samples.items()}
+        found = defaultdict[int | None, set[str]](set)
+        for uuid, sample in self._samples.newest.items():
+            for process in sample.processes or ():
+                found[process.own_pid].add(uuid)
         for attempt in attempts:
-            slot, own = attempt.order.slot, attempt.pids
-            seen = [each for each in all_slots if each.gpu is not None and own & pids.get(each.gpu.uuid, set())]
-            others = ", ".join(each.name for each in seen) if slot not in seen else ""
-            is_whole = slot.gpu is not None and not slot.is_mig
-            attempt.observed.misplaced = f"runs on {others} instead of {slot.name}" if others and is_whole else None
+            slot = attempt.order.slot
+            seen = set[str]().union(*(found[pid] for pid in attempt.pids & found.keys()))
+            where = None
+            if seen and slot.gpu is not None and not slot.is_mig and slot.gpu.uuid not in seen:
+                others = [each.name for each in self._work.session.slots if each.gpu and each.gpu.uuid in seen]
+                where = f"runs on {', '.join(others)} instead of {slot.name}" if others else None
+            attempt.observed.misplaced = where
 
-    def _diagnose(self) -> None:
-        """Raises the alerts of all workers, and acts on new ones."""
-        now, slots = time.monotonic(), self._work.slots.values()
-        views = [(slot, self._faults.guard("views", slot.view, now) or slot.bare_view()) for slot in slots]
+    def _views(self, now: float) -> tuple[Worker, ...]:
+        """Returns all slots as clients see them at `now`, monotonic seconds."""
+        slots, guard = self._work.slots.values(), self._faults.guard
+        return tuple(guard("views", slot.view, now) or slot.bare_view() for slot in slots)
+
+    def _diagnose(self, views: tuple[Worker, ...], now: float) -> tuple[Worker, ...]:
+        """Raises the alerts of all workers, and acts on new ones. Returns the views with these alerts."""
+        pairs = tuple(zip(self._work.slots.values(), views, strict=True))
         # In a group rank 0 may report for all ranks, which are as fast as the slowest; the jobs of a queue differ.
         below_pct = below_median(
             (slot.slot, view.newest)
-            for slot, view in views
+            for slot, view in pairs
             if view.state is WorkerState.RUNNING and view.group is None and view.job is None and view.lost_since is None
         )
-        live = [(slot.slot.name, view) for slot, view in views if view.state.live]
+        live = [view for view in views if view.state.live]
         signs = collisions(
             {
-                name: places((*self._written.get(name, ()), *(each.path for each in view.newest.checkpoints)))
-                for name, view in live
+                view.slot: places((*self._written.get(view.slot, ()), *(each.path for each in view.newest.checkpoints)))
+                for view in live
             },
-            {name: view.group.id for name, view in live if view.group is not None},
+            {view.slot: view.group.id for view in live if view.group is not None},
         )
         ends = self._allocation.newest.ends if self._allocation.newest is not None else None
-        for slot, view in views:
-            slot.collision = signs.get(slot.slot.name)
-            slot.below_median_pct = below_pct.get(slot.slot.name)
+        for slot, view in pairs:
+            slot.collision = signs.get(view.slot)
+            slot.below_median_pct = below_pct.get(view.slot)
             slot.limit = Limit(ends, "Slurm's limit") if ends is not None else None
             worker = slot.worker if view.attempt else None
             over = self._faults.guard("alerts", slot.diagnose, view, now, worker)
@@ -261,6 +232,11 @@ class Observer:
                 self._faults.guard("records", self._recorder.seen, worker, view.newest)
                 for alert in over or ():
                     self._recorder.recovered(worker, alert)
+        return tuple(
+            view if alerts == view.alerts else structs.replace(view, alerts=alerts)
+            for slot, view in pairs
+            for alerts in (slot.alerts_of(slot.worker if view.attempt else None),)
+        )
 
     def update_samples(self, samples: tuple[GpuSample, ...], error: str | None) -> None:
         """Applies the sampler's newest samples."""
@@ -285,13 +261,13 @@ class Observer:
 
     # What it shows
 
-    def snapshot(self) -> Snapshot:
-        """Returns everything at this moment."""
+    def snapshot(self, views: tuple[Worker, ...] | None = None) -> Snapshot:
+        """Returns everything at this moment; `views` are those of the slots if they have just been made."""
         now, guard, jobs = time.monotonic(), self._faults.guard, self._work.queue
         return Snapshot(
             time=clock.unix(now),
             elapsed_s=self._work.elapsed_s(now),
-            workers=tuple(guard("views", each.view, now) or each.bare_view() for each in self._work.slots.values()),
+            workers=self._views(now) if views is None else views,
             samples=guard("samples", self._current_samples, now) or (),
             nvml_error=self._nvml_error,
             clients=self.clients,

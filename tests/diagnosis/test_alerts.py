@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 
 import pytest
+from msgspec import structs
 
 from gmg_tui.diagnosis.collisions import collisions, places, same_arguments
 from gmg_tui.diagnosis.facts import Facts, Limit
@@ -178,9 +179,9 @@ def test_gpus_that_idle_throttle_or_break() -> None:
 
 def test_what_an_agent_has_judged_is_not_judged_again() -> None:
     hot = Facts(0.0, _RUNNING, _sample(9, throttle=("thermal",)), below_median_pct=9.0, from_agent=True)
-    assert _raised(lambda now: hot._replace(now=now), 99) == {"slow": 5.0}
+    assert _raised(lambda now: structs.replace(hot, now=now), 99) == {"slow": 5.0}
     signs = (Sign("throttled", "throttled: thermal", since=3.0),)
-    assert _raised(lambda now: hot._replace(now=now, signs=signs), 99) == {"throttled": 0.0, "slow": 5.0}
+    assert _raised(lambda now: structs.replace(hot, now=now, signs=signs), 99) == {"throttled": 0.0, "slow": 5.0}
 
 
 def test_a_gpu_that_others_use_too() -> None:

@@ -12,7 +12,7 @@ import pytest
 from gmg_tui import session
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.local_host import AWAITS_DRIVER
-from gmg_tui.engine.observer import GpuSamples
+from gmg_tui.engine.gpu_samples import GpuSamples
 from gmg_tui.engine.scheduling import slot_board
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot

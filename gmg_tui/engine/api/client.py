@@ -245,6 +245,7 @@ class Updates:
         self._make_snapshot = make_snapshot
         self._snapshot: Snapshot | None = None
         """The newest since the last `expire`; None before a client has asked."""
+        self._newest: Snapshot | None = None
         self._frames: dict[int, bytes] = {}
         """Its frames, by the number of the snapshot that the client has."""
         self._number = 0
@@ -256,16 +257,16 @@ class Updates:
         self._complete = 0
         """The number of the first snapshot with the same slots: older ones are followed by all workers."""
 
-    def expire(self) -> None:
-        """Has the next call make a new snapshot."""
-        self._snapshot = None
+    def expire(self, newest: Snapshot | None = None) -> None:
+        """Has the next call take the `newest` snapshot, or make one."""
+        self._snapshot, self._newest = None, newest
         self._frames.clear()
 
     @property
     def snapshot(self) -> Snapshot:
         """The current snapshot, made once for all clients."""
         if self._snapshot is None:
-            self._snapshot = self._make_snapshot()
+            self._snapshot = self._newest or self._make_snapshot()
             self._number += 1
             workers = {worker.slot: worker for worker in self._snapshot.workers}
             if workers.keys() != self._workers.keys():

@@ -11,6 +11,7 @@ from gmg_tui.engine.api.client import Client, Updates
 from gmg_tui.engine.api.listener import Listener
 from gmg_tui.engine.observer import Observer
 from gmg_tui.engine.supervisor import Supervisor
+from gmg_tui.model import Snapshot
 from gmg_tui.session import protocol
 from gmg_tui.session.protocol import Bye, Hello, Update
 
@@ -64,9 +65,9 @@ class Server:
             self._soon.clear()
             self.send()
 
-    def send(self) -> None:
-        """Sends all clients a snapshot, and the lines that they follow."""
-        self._updates.expire()
+    def send(self, snapshot: Snapshot | None = None) -> None:
+        """Sends all clients a snapshot, this one or a new one, and the lines that they follow."""
+        self._updates.expire(snapshot)
         for client in self._clients:
             client.snapshot_due = True
             client.wake.set()

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 from msgspec import structs
 
-from gmg_tui.model import Fps, GpuSample, Series
+from gmg_tui.model import GpuSample, Series
 
 STEP_S = 1.0
 RECENT_POINTS = 300
@@ -28,9 +28,8 @@ class Point(NamedTuple):
     sm_pct: float | None = None
 
     @classmethod
-    def of(cls, fps: Fps | None, sample: GpuSample | None) -> Self:
+    def of(cls, rate: float | None, sample: GpuSample | None) -> Self:
         """Returns a worker's rate and its GPU's figures."""
-        rate = fps.settled if fps is not None else None
         if sample is None:
             return cls(rate, None, None, None)
         return cls(rate, sample.gpu_util_pct, sample.memory_used_mib, sample.power_w, sample.sm_pct)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import structs
 
+from gmg_tui import model
 from gmg_tui.engine import clock
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.notify import Notifications
@@ -172,23 +173,28 @@ class Recorder:
         """Writes a record as it is."""
         self._store.put(record)
 
-    def beat(self, moment: float, slots: Collection[EngineSlot], snapshot: Callable[[], Snapshot]) -> None:
+    def beat(
+        self,
+        moment: float,
+        views: Iterable[model.Worker],
+        slots: Mapping[str, EngineSlot],
+        snapshot: Callable[[], Snapshot],
+    ) -> None:
         """Records the metrics of this second, and at intervals the progress of each job and the session.
 
-        `moment` is Unix time; `snapshot` gives the session as clients see it.
+        `moment` is Unix time, `views` are all slots as clients see them, as is the session that `snapshot` returns.
         """
         if self._beats % _REFRESH_BEATS == 0:
-            self._refresh(slots)
+            self._refresh(slots.values())
             self._snapshot_due = True
         self._beats += 1
         if self._snapshot_due:
             self._snapshot_due = False
             self._store.put(snapshot())
         rows = [
-            _metrics(moment, occupant.record.number, worker, state)
-            for engine_slot in slots
-            if (worker := engine_slot.worker) is not None and (state := worker.state).live
-            if (occupant := self._occupants.get(worker.slot.name)) is not None
+            _metrics(moment, occupant.record.number, view, slots[view.slot].sample or _NO_SAMPLE)
+            for view in views
+            if view.attempt and view.state.live and (occupant := self._occupants.get(view.slot)) is not None
         ]
         if rows:
             self._store.put(*rows)
@@ -351,20 +357,19 @@ class Recorder:
         )
 
 
-def _metrics(moment: float, job: int, worker: Worker, state: WorkerState) -> MetricsRow:
-    """Returns the metrics of a worker in this state at this moment."""
-    sample, fps = worker.sample or _NO_SAMPLE, worker.fps
+def _metrics(moment: float, job: int, view: model.Worker, sample: GpuSample) -> MetricsRow:
+    """Returns the metrics of a worker and its GPU at this moment."""
     return MetricsRow(
         moment,
-        worker.slot.name,
+        view.slot,
         job,
-        fps=fps.settled if fps is not None else None,
+        fps=view.current_fps,
         gpu_util_pct=sample.gpu_util_pct,
         memory_used_mib=sample.memory_used_mib,
         power_w=sample.power_w,
         temperature_c=sample.temperature_c,
         sm_pct=sample.sm_pct,
-        state=state.value,
+        state=view.state.value,
     )
 
 

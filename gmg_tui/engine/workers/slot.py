@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from gmg_tui import model
 from gmg_tui.diagnosis.facts import Facts, Limit
 from gmg_tui.diagnosis.watch import Watch
@@ -95,10 +97,10 @@ class EngineSlot:
         if self.attempt is not None:
             self.attempt.measure(sample, now, max(1, sharers))
 
-    def remember(self, moment: float) -> None:
-        """Adds a point to its history; `moment` is Unix time in seconds."""
+    def remember(self, moment: float, view: model.Worker) -> None:
+        """Adds a point to its history, of what clients see of it; `moment` is Unix time in seconds."""
         if self.worker is not None:
-            self.history.add(moment, Point.of(self.worker.fps, self.sample))
+            self.history.add(moment, Point.of(view.current_fps, self.sample))
 
     def view(self, now: float) -> model.Worker:
         """Returns the slot as clients see it; `now` is monotonic seconds.
@@ -145,7 +147,8 @@ class EngineSlot:
         signs += [self.collision] if self.collision is not None and view.state.live else []
         limits = [limit for limit in (facts.limit, self.limit) if limit is not None]
         raised, over = self._watch.update(
-            facts._replace(
+            structs.replace(
+                facts,
                 signs=tuple(signs),
                 sample=self.sample,
                 below_median_pct=self.below_median_pct,

@@ -17,7 +17,7 @@ from gmg_tui.engine.attempts.attempt import Attempt, Life, Order, Outcome, RankA
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
-from gmg_tui.model import NO_ATTEMPT, Alert, AlertAction, Details, Fps, GpuSample, Phase, Stacks, WorkerState
+from gmg_tui.model import NO_ATTEMPT, Alert, AlertAction, Details, Fps, Phase, Stacks, WorkerState
 from gmg_tui.scripts.checkpoints import before_nan
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Meeting
@@ -341,11 +341,6 @@ class Worker:
     def result(self) -> dict[str, Any]:
         """The values reported by `gmg:result` lines."""
         return self.newest.result if self.newest is not None else {}
-
-    @property
-    def sample(self) -> GpuSample | None:
-        """The latest sample of its GPU."""
-        return self._engine_slot.sample
 
     @property
     def fps_of_group(self) -> bool:

@@ -40,6 +40,8 @@ MAX_RATE = 1e12
 """Environment steps per second. The probe writes nothing above these limits."""
 CLOCK_SLACK_NS = 1_000_000_000
 """The probe writes no moment that is further in the future."""
+_MIN_AGE_NS = 1_000_000_000
+"""A folder that changed later may change again within the resolution of its time."""
 _MOMENTS = [name for name in probe.NAMES if name.endswith("_ns") and name.removeprefix("mark_") not in probe.TIMES]
 _PHASES = (
     *(Phase.IMPORTING, Phase.IMPORTING, Phase.INITIALISING, Phase.CREATING),
@@ -224,6 +226,8 @@ class Counts:
         self._shares: Shares | None = None
         """The shares of the whole time, once closed."""
         self._greatest: float | None = None
+        self._seen_ns = 0
+        """When the folder had last changed, Unix time, if all files in it have been seen."""
 
     @property
     def folder(self) -> Path | None:
@@ -255,13 +259,19 @@ class Counts:
             self._add_up(valid, now)
 
     def _open_new(self, folder: int) -> None:
+        changed_ns = os.fstat(folder).st_mtime_ns
+        if changed_ns == self._seen_ns:
+            return
+        self._seen_ns = changed_ns if time.time_ns() - changed_ns > _MIN_AGE_NS else 0
         with os.scandir(folder) as entries:
             for entry in islice(entries, MAX_FILES):
-                if entry.name.isascii() and entry.name.isdecimal() and entry.name not in self._counters:
-                    with contextlib.suppress(OSError):  # no regular file, or removed by the script
+                try:
+                    if entry.name.isascii() and entry.name.isdecimal() and entry.name not in self._counters:
                         self._counters[entry.name] = _Counter(entry.name, folder)
-                else:
-                    self.reports.open(entry.name, folder)
+                    else:
+                        self.reports.open(entry.name, folder)
+                except OSError:  # no regular file, or removed by the script, or too many are open
+                    self._seen_ns = 0
 
     def _add_up(self, counters: list[_Counter], now: float) -> None:
         self.active = True
@@ -361,7 +371,8 @@ def saved_unseen(session: str) -> Mapping[int, tuple[Checkpoint, ...]]:
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             names = [entry.name for entry in islice(entries, MAX_FILES)]
         for name in names:
-            reports.open(name, folder)
+            with contextlib.suppress(OSError):  # no regular file
+                reports.open(name, folder)
         files = [each for each in reports.read() if isinstance(each, SavedFile)]
         reports.close()
         checkpoints = tuple(each.checkpoint(round(each.at + offset_s, 3)) for each in files)

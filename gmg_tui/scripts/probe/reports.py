@@ -128,11 +128,10 @@ class Reports:
         self.lost = 0
 
     def open(self, name: str, folder: int) -> None:
-        """Opens the file `name` in an open folder if it is a process's ring."""
+        """Opens the file `name` in an open folder if it is a process's ring. Raises `OSError`."""
         pid, _, suffix = name.partition(".")
         if pid.isdecimal() and f".{suffix}" == ring.SUFFIX and name not in self._files and len(self._files) < MAX_FILES:
-            with suppress(OSError):  # no regular file, or removed by the script
-                self._files[name] = ReportFile(name, folder)
+            self._files[name] = ReportFile(name, folder)
 
     def read(self) -> list[Metric | SavedFile]:
         """Returns the new records of all files by time."""

@@ -66,14 +66,14 @@ class Signs:
 
 
 class GenesisLines(LineReader):
-    """Reads Genesis' lines: blocks of nothing but progress lines as a whole, all others line by line.
+    """Reads Genesis' lines: single lines, and blocks without any that must be read in order (`in_order`).
 
     Attributes:
         device: The name of the device that Genesis runs on.
         backend: `cuda`, `cpu` …
         version: The version of Genesis.
         mode: The options of `gs.init` that it prints, by name.
-        rest: The last block without its progress lines, for the next readers.
+        rest: The last block without its progress lines, for the next readers; empty without other lines.
     """
 
     def __init__(self, found: Signs) -> None:
@@ -91,14 +91,16 @@ class GenesisLines(LineReader):
 
     def read(self, block: bytes) -> Iterator[Figures]:
         """Yields the figures of a block."""
-        if self.in_order(block):
-            self.rest = block
-            for line in block.splitlines(keepends=True):
-                yield from self._read_line(line)
-        else:
-            parts = line_patterns.FPS.split(block)
-            self.rest = b"".join(dict.fromkeys(parts[::4]))  # mostly repetitions of the logger's prefix
+        parts = line_patterns.FPS.split(block)
+        if len(parts) > 1:
+            others = parts[::4]
+            heads = set(filter(line_patterns.AROUND_FPS.fullmatch, set(others)))  # mostly repetitions
+            self.rest = b"".join(each for each in others if each not in heads)
             yield from _rates(list(zip(parts[1::4], parts[2::4], parts[3::4], strict=True)))
+        else:
+            self.rest = block
+            if block.find(b"\n", 0, -1) < 0:
+                yield from self._read_line(block)
 
     @staticmethod
     def in_order(block: bytes) -> int:
@@ -107,10 +109,6 @@ class GenesisLines(LineReader):
         return max(-1, *heads[-1:], *(block.rfind(word) for word in line_patterns.TRIGGERS)) + 1
 
     def _read_line(self, raw: bytes) -> Iterator[Figures]:
-        matches = line_patterns.FPS.findall(raw)
-        if matches:
-            yield from _rates(matches)
-            return
         line = line_patterns.plain(raw[:MAX_LINE_BYTES])
         logged = line_patterns.message(line)
         if logged is None:
@@ -136,5 +134,5 @@ def _rates(matches: list[tuple[bytes | None, ...]]) -> Iterator[Figures]:
     """Yields the figures of matches of `line_patterns.FPS`, without the repetitions of the root logger."""
     plain = [match for match in matches if not match[0]]
     for n_envs, group in itertools.groupby(plain, operator.itemgetter(2)):
-        rates = [line_patterns.number(rate or b"") for _, rate, _ in group]
+        rates = [float(rate.replace(b",", b"")) for _, rate, _ in group if rate is not None]
         yield Figures(rates=rates, n_envs=int(line_patterns.number(n_envs)) if n_envs else None)

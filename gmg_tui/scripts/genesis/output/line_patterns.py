@@ -31,10 +31,11 @@ FPS: Final = re.compile(_RATE + rb"(?: " + _EACH + rb")?\.")
 Up to 0.4.5 the root logger repeats the line in its raw form, `Running at ~<1,989.47>~ FPS`.
 """
 
-FPS_ALONE: Final = re.compile(
-    rb"(?:\[Genesis[^\]\r\n]{0,40}\](?: \[[^\]\r\n]{1,40}\]){0,2} |INFO:genesis:)?+" + FPS.pattern + rb"\s*"
-)
+_HEAD = rb"(?:\[Genesis[^\]\r\n]{0,40}\](?: \[[^\]\r\n]{1,40}\]){0,2} |INFO:genesis:)"
+FPS_ALONE: Final = re.compile(_HEAD + rb"?+" + FPS.pattern + rb"\s*")
 """A line that holds only a rate."""
+AROUND_FPS: Final = re.compile(rb"(?:\s|\x1b\[[\d;]{0,16}+m|" + _HEAD + rb")*+")
+"""What surrounds a rate on such a line."""
 
 OTHER: Final = re.compile(rb"\[Genesis(?:\] \[[^\]\r\n]{8,24}\] \[[A-Z]{1,8}\]| [^\]\r\n]{8,40}\]) (?!Running at )")
 """The beginning of a line of Genesis' logger that is not a progress line."""

@@ -140,7 +140,6 @@ class Reader:
             self.phase_started, self._clock_known = now, True
         self._now = now
         self._tail.add(block)
-        self._overflows.feed(block)
         if self.fps is None:
             self._hint.feed(block, now)
         ordered, at = self.genesis.in_order(block), 0
@@ -152,9 +151,11 @@ class Reader:
                 self._read(line)
                 at += len(line)
         if len(block) - at > _MAX_BLOCK_BYTES:
-            block, at = _shortened(block[at:]), 0
+            block = _shortened(block[at:])
+            at = max(0, len(block) - _MAX_BLOCK_BYTES)
+            self._overflows.feed(block[:at])
         if at < len(block):
-            self._read(block[max(at, len(block) - _MAX_BLOCK_BYTES) :])
+            self._read(block[at:])
 
     def _read(self, block: bytes) -> None:
         before = self.phase
@@ -162,9 +163,11 @@ class Reader:
         for position, reader in enumerate(self._readers):
             for figures in reader.read(unread):
                 self._apply(position, reader, figures)
-            if reader is self.genesis:
-                unread = self.genesis.rest
-        self.saved.feed(unread)
+            if reader is self.genesis and not (unread := self.genesis.rest):
+                break
+        else:
+            self._overflows.feed(unread)
+            self.saved.feed(unread)
         if self.phase is before and before in _SILENT and self._is_own(block):
             self._enter(Phase.RUNNING)
 
