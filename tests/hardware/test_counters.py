@@ -14,7 +14,7 @@ import pynvml
 import pytest
 
 from gmg_tui.machine.gpu.gpm import MIN_SAMPLE_GAP_S, Gpm
-from gmg_tui.machine.gpu.xid_events import XidEvents
+from gmg_tui.machine.gpu.health import XidEvents
 from gmg_tui.machine.gpu.xids import meaning
 from tests.hardware.conftest import Record
 

@@ -1,4 +1,4 @@
-"""The NVIDIA driver as the rest of the program sees it: what it can be asked, and what its errors mean."""
+"""The interface to the NVIDIA driver, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LIBRARY_GONE = frozenset(
         pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
     }
 )
-"""Error codes of NVML as a whole, whichever GPU was queried."""
+"""Errors of NVML as a whole, whichever GPU was queried."""
 
 FATAL = LIBRARY_GONE | {pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED}
-"""Codes after which the handle is of no further use."""
+"""Errors that invalidate a handle."""
 
 GPU_LOST = FATAL - LIBRARY_GONE | {pynvml.NVML_ERROR_GPU_NOT_FOUND, pynvml.NVML_ERROR_NOT_FOUND}
-"""Error codes of a handle's look-up that mean an unreachable GPU."""
+"""Errors of a handle's look-up that mean an unreachable GPU."""
 
 UNSUPPORTED = frozenset({pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND})
 
@@ -39,10 +39,10 @@ _TEXTS = {
         "the NVIDIA driver is not loaded: load its kernel module (`modprobe nvidia`), or give the container its GPUs"
     ),
     pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
-        "NVML and the loaded NVIDIA kernel module are of different versions, as after an update: reboot"
+        "NVML and the loaded NVIDIA kernel module have different versions, as after an update: reboot"
     ),
     pynvml.NVML_ERROR_NO_PERMISSION: (
-        "no permission to use the NVIDIA driver: this user must be able to read and write /dev/nvidiactl and /dev/nvidia*"
+        "no permission to use the NVIDIA driver: this user needs to read and write /dev/nvidiactl and /dev/nvidia*"
     ),
     pynvml.NVML_ERROR_UNINITIALIZED: "the NVIDIA driver has gone away; it is retried every few seconds",
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "libnvidia-ml.so.1 is too old or broken: install a current NVIDIA driver",
@@ -57,9 +57,9 @@ _GPU_TEXTS = dict.fromkeys(GPU_LOST, "the GPU is no longer there") | {
 
 
 def text_of(question: Callable[..., str | bytes], *arguments: object) -> str:
-    """Asks NVML for a string, and returns it cleaned: drivers have sent bytes that are no UTF-8, and control characters.
+    """Asks NVML for a string. Returns it cleaned: drivers have sent invalid UTF-8 and control characters.
 
-    Every string from NVML comes through here. Raises `pynvml.NVMLError`.
+    All strings of NVML pass through here. Raises `pynvml.NVMLError`.
     """
     try:
         answer = question(*arguments)
@@ -69,40 +69,40 @@ def text_of(question: Callable[..., str | bytes], *arguments: object) -> str:
 
 
 def _reason(error: pynvml.NVMLError) -> str:
-    """Returns NVML's own words for an error, which it may have from the driver."""
+    """Returns NVML's own text for an error."""
     return text_of(str, error) or f"error {error.value}"
 
 
-class NvmlUnavailable(Exception):  # noqa: N818 - it is a state of the machine, not a fault of the program
-    """NVML does not answer; its text is one line: what is wrong and what to do."""
+class NvmlUnavailable(Exception):  # noqa: N818 - a state of the machine, not a fault of the program
+    """NVML does not answer. The text is one line with the cause and the remedy."""
 
 
 def unavailable(error: pynvml.NVMLError) -> NvmlUnavailable:
-    """Returns the error for the user when NVML as a whole fails with `error`."""
+    """Returns the user's error for a failure of NVML as a whole."""
     return NvmlUnavailable(
         _TEXTS.get(error.value) or f"NVML fails: {_reason(error)}; `nvidia-smi` and `dmesg` may have details"
     )
 
 
 def gpu_trouble(error: pynvml.NVMLError | NvmlUnavailable) -> str:
-    """Returns one line on why a GPU has no metrics."""
+    """Returns the reason that a GPU has no metrics, in one line."""
     if isinstance(error, NvmlUnavailable):
         return str(error)
     return _GPU_TEXTS.get(error.value) or f"NVML: {_reason(error)}"
 
 
 class Asker:
-    """Queries one GPU through its handle; what it refuses is None."""
+    """Queries one GPU through its handle. Returns None for values that the driver does not support or refuses."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
         self.refusal: str | None = None
-        """One line on the last refused query; None if none was refused, or only as unsupported."""
+        """The reason of the last refusal, in one line; None if there was none."""
 
     def __call__(self, question: Callable[..., _T], *arguments: object) -> _T | None:
-        """Returns the answer to `question(handle, *arguments)`; None if the GPU does not give one.
+        """Returns the answer to `question(handle, *arguments)`; None without one.
 
-        Raises `pynvml.NVMLError` when the GPU is lost or NVML is gone (`FATAL`).
+        Raises `pynvml.NVMLError` if the GPU or NVML is gone (`FATAL`).
         """
         try:
             return question(self._handle, *arguments)
@@ -114,13 +114,13 @@ class Asker:
             return None
 
     def text(self, question: Callable[..., str | bytes]) -> str | None:
-        """Returns the answer to `question(handle)` as `text_of` cleans it; None as for other questions."""
+        """Returns the cleaned answer to `question(handle)`; None without one."""
         return self(lambda handle: text_of(question, handle))
 
 
-def plausible(value: _Number | None, most: float) -> _Number | None:
-    """Returns `value`, or None if no GPU could have it: a driver in trouble reports -1 as an unsigned number."""
-    return value if value is not None and 0 <= value <= most else None
+def plausible(value: _Number | None, maximum: float) -> _Number | None:
+    """Returns `value`, or None if it is impossible: drivers in trouble report -1 as an unsigned number."""
+    return value if value is not None and 0 <= value <= maximum else None
 
 
 class Driver(Protocol):

@@ -1,4 +1,4 @@
-"""Maps GPUs to EGL devices, so that a worker renders on the GPU that it computes on."""
+"""Maps GPUs to EGL devices, so that a worker renders on its own GPU."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ class EglDevice(Struct, frozen=True):
     cuda: int | None = None
     """CUDA ordinal in PCI bus order, with all GPUs visible."""
     pci: str | None = None
-    """PCI address as sysfs writes it, `0000:1b:00.0`."""
+    """PCI address in the form of sysfs, `0000:1b:00.0`."""
 
 
 class EglMap(Struct, frozen=True):
-    """The EGL devices in EGL's order, or why they are unknown."""
+    """The EGL devices in EGL's order, or the reason that they are unknown."""
 
     devices: tuple[EglDevice, ...] = ()
     error: str | None = None
 
     def index_of(self, gpu: Gpu) -> tuple[int | None, str]:
-        """Returns the EGL index of `gpu` for `EGL_DEVICE_ID`, or None, and in either case one line on the reason."""
+        """Returns the EGL index of `gpu`, None if unknown, and the reason in one line."""
         if gpu.mig_index is not None:
-            return None, "a MIG instance has no graphics"
+            return None, "MIG instances have no graphics"
         if self.error:
             return None, self.error
         for index, device in enumerate(self.devices):
-            # A node with the PCI address of another GPU refutes the ordinal.
+            # The ordinal is wrong if the node has another GPU's PCI address.
             if device.cuda == gpu.index and _same_address(device.pci, gpu.pci_bus_id) is not False:
                 return index, f"EGL device {index} has CUDA ordinal {gpu.index}"
         for index, device in enumerate(self.devices):
             if _same_address(device.pci, gpu.pci_bus_id):
                 return index, f"EGL device {index} has PCI address {device.pci}"
-        return None, f"none of {len(self.devices)} EGL devices is this GPU"
+        return None, f"none of {len(self.devices)} EGL devices matches this GPU"
 
 
 class EglProbe:
-    """The mapping of this machine, to be awaited: probed once."""
+    """The awaitable map of this machine, probed once."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[EglMap] | None = None
@@ -59,7 +59,7 @@ class EglProbe:
         return asyncio.shield(self.begin()).__await__()
 
     def begin(self) -> asyncio.Task[EglMap]:
-        """Starts the probe, once. Returns it."""
+        """Starts the probe once. Returns its task."""
         if self._task is None:
             self._task = asyncio.create_task(probe())
         return self._task
@@ -71,9 +71,9 @@ class EglProbe:
 
 
 async def probe(timeout_s: float = 10.0) -> EglMap:
-    """Asks EGL in a helper process, which may crash or hang without harm, and is killed after `timeout_s`."""
+    """Asks EGL in a helper process, which may crash, and is killed after `timeout_s`."""
     visible = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    # -P keeps its folder out of the import path: the modules there may be named like the standard library's.
+    # -P keeps this folder out of the import path: its modules may shadow the standard library's.
     command = (sys.executable, "-P", "-S", str(_PROGRAM))
     null, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
     try:
@@ -98,12 +98,12 @@ async def probe(timeout_s: float = 10.0) -> EglMap:
     code = process.returncode or 0
     if code < 0:
         name = next((each.name for each in signal.Signals if each == -code), f"signal {-code}")
-        return EglMap(error=f"EGL crashed the process that asked it ({name})")
+        return EglMap(error=f"EGL crashed its helper process ({name})")
     try:
-        # A driver may have printed something before.
+        # A driver may have printed lines before.
         return msgspec.json.decode(output.strip().rpartition(b"\n")[2], type=EglMap)
     except msgspec.DecodeError:
-        return EglMap(error=f"the process that asked EGL gave no answer that can be read (exit code {code})")
+        return EglMap(error=f"EGL's helper process gave no readable answer (exit code {code})")
 
 
 def _same_address(first: str | None, second: str | None) -> bool | None:

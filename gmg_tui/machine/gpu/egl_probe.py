@@ -1,11 +1,9 @@
-"""Asks EGL which of its devices is which GPU, and prints one line of JSON; a program of its own.
+"""A program that asks EGL for its devices and prints one line of JSON.
 
-EGL numbers its devices unlike CUDA, adds software devices, and ignores `CUDA_VISIBLE_DEVICES`, while the CUDA ordinal that
-it gives for a device is relative to that variable of the asking process. So one fresh process asks, with
-the variable unset. A driver that crashes takes this process with it and nothing else. Uses the standard library alone.
-
-The line: `{"devices": [{"cuda": 3, "pci": "0000:1b:00.0"}, …]}` in EGL's order, null for what a device does not report, or
-`{"error": "…"}`.
+The line is `{"devices": [{"cuda": 3, "pci": "0000:1b:00.0"}, …]}` in EGL's order, with null for unknown values, or
+`{"error": "…"}`. EGL numbers devices unlike CUDA, adds software devices, and ignores `CUDA_VISIBLE_DEVICES`, but its CUDA
+ordinals are relative to that variable. So a process of its own asks, with the variable unset, which a driver may crash.
+Uses the standard library only.
 """
 
 from __future__ import annotations
@@ -22,9 +20,9 @@ _MAX_DEVICES = 256
 
 
 def devices() -> list[dict[str, int | str | None]]:
-    """Returns all devices in EGL's order, as Genesis asks for them (pyrender/platforms/egl.py).
+    """Returns all devices in EGL's order, queried as by Genesis (pyrender/platforms/egl.py).
 
-    Raises `OSError` if there is no libEGL, or it lacks the device extensions.
+    Raises `OSError` if libEGL, or its device extensions, are missing.
     """
     library = ctypes.CDLL("libEGL.so.1")
     library.eglGetProcAddress.restype = ctypes.c_void_p
@@ -47,7 +45,7 @@ def devices() -> list[dict[str, int | str | None]]:
         return []
     devices: list[dict[str, int | str | None]] = []
     for handle in filter(None, handles[: count.value]):
-        ordinal = ctypes.c_ssize_t(-1)  # of a device that is no NVIDIA GPU
+        ordinal = ctypes.c_ssize_t(-1)  # stays for devices of other vendors
         query_attribute(handle, _EGL_CUDA_DEVICE_NV, ctypes.byref(ordinal))
         node = query_string(handle, _EGL_DRM_DEVICE_FILE_EXT)
         address = pci_address(node.decode("utf-8", "replace")) if node else None
@@ -56,7 +54,7 @@ def devices() -> list[dict[str, int | str | None]]:
 
 
 def pci_address(drm_file: str, sys: Path = Path("/sys")) -> str | None:
-    """Returns the PCI address of a DRM node such as `/dev/dri/card1`: `0000:1b:00.0`; None when sysfs does not have it."""
+    """Returns the PCI address of a DRM node such as `/dev/dri/card1`; None if unknown."""
     try:
         return (sys / "class" / "drm" / Path(drm_file).name / "device").resolve(strict=True).name
     except OSError:

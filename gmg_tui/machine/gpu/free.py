@@ -1,4 +1,4 @@
-"""Takes GPUs that nobody else uses, and reports who uses the others."""
+"""Selects free GPUs, and reports the users of the others."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _MAX_COMMAND = 60
 
 Read = Callable[[Slot], GpuSample]
 Pause = Callable[[str, Sequence[str]], None]
-"""Shows what is awaited, and the news about it; returns after a while."""
+"""Shows the wait reason and the news about it; returns after a while."""
 
 
 class Use(NamedTuple):
     """The use of a GPU by others."""
 
     key: Hashable
-    """Differs when others use it."""
+    """Identifies the users."""
     text: str
 
 
 class FreeGpus:
-    """The GPUs that a session takes as they become free.
+    """The GPUs that a session leases as they become free.
 
     Args:
         slots: The GPUs to choose from.
         number: The number to take; None for all free ones.
-        free_mib: Memory in use on a GPU that counts as free.
-        leases: The session's.
+        free_mib: The most memory in use on a free GPU.
+        leases: The session's leases.
         read: Reads a GPU.
     """
 
@@ -49,19 +49,19 @@ class FreeGpus:
 
     @property
     def taken(self) -> tuple[Slot, ...]:
-        """The GPUs that were taken."""
+        """The GPUs taken so far."""
         return tuple(slot for slot in self._slots if slot.name in self._taken)
 
     @property
     def complete(self) -> bool:
-        """True if no more are wanted."""
+        """True if no more GPUs are wanted."""
         return len(self._taken) == (self._number or len(self._slots))
 
     def wait(self, need: int, wait_s: float, pause: Pause) -> tuple[Slot, ...]:
-        """Takes the wanted GPUs that are free, once there are `need`, and returns them.
+        """Waits until `need` GPUs are free. Takes and returns the wanted ones that are free.
 
         Raises:
-            GmgError: They are still not free after `wait_s`; the text lists who uses them.
+            GmgError: Too few are free after `wait_s`; the text lists their users.
         """
         until = time.monotonic() + wait_s
         while True:
@@ -76,7 +76,7 @@ class FreeGpus:
             pause(text, [*([] if self._reported else [text]), *self._news(uses)])
 
     def take(self) -> dict[str, str]:
-        """Takes the wanted GPUs that are free now. Returns the reasons that the others were not taken, by UUID."""
+        """Takes the wanted GPUs that are free now. Returns the reasons against the others, by UUID."""
         uses, reasons = self._choose(0, collect=False), dict[str, str]()
         for slot in self._slots:
             if slot.name not in self._taken:
@@ -86,7 +86,7 @@ class FreeGpus:
         return reasons
 
     def _choose(self, need: int, *, collect: bool, pause: Pause | None = None) -> dict[str, Use]:
-        """Takes GPUs that are free; too few are kept only if they may be collected. Returns the uses of the others."""
+        """Takes free GPUs; keeps too few only if they may be collected. Returns the uses of the others."""
         uses: dict[str, Use] = {}
 
         def wait(pids: tuple[int, ...]) -> None:
@@ -108,11 +108,11 @@ class FreeGpus:
         return uses
 
     def _try(self, slot: Slot) -> Use | None:
-        """Takes a GPU. Returns its use if others use it."""
+        """Takes a GPU, or returns its use by others."""
         uuid = _uuid(slot)
         if not self._leases.take(uuid):
             return use_of(self._read(slot), self._free_mib) or _lease_of(uuid)
-        use = use_of(self._read(slot), self._free_mib)  # now that no other session can start there
+        use = use_of(self._read(slot), self._free_mib)  # with the lease, no other session can start there
         if use is None:
             self._taken[slot.name] = slot
         else:
@@ -120,7 +120,7 @@ class FreeGpus:
         return use
 
     def _news(self, uses: Mapping[str, Use]) -> list[str]:
-        """Returns a line for each GPU whose use has changed."""
+        """Returns a line for each changed use."""
         reported, self._reported = self._reported, {name: use.key for name, use in uses.items()}
         lines = [f"{name}: {use.text}" for name, use in uses.items() if reported.get(name) != use.key]
         return lines + [f"{name}: free" for name in reported if name not in uses]
@@ -139,7 +139,7 @@ def _uuid(slot: Slot) -> str:
 
 
 def use_of(sample: GpuSample, free_mib: float, own: Set[int | None] = frozenset()) -> Use | None:
-    """Returns who uses a GPU besides the processes `own`; None if nobody does."""
+    """Returns the use of a GPU by other processes than `own`; None if there is none."""
     if sample.error is not None:
         return Use(sample.error, sample.error)
     used_mib = sample.memory_used_mib
@@ -149,11 +149,11 @@ def use_of(sample: GpuSample, free_mib: float, own: Set[int | None] = frozenset(
         named = [process_text(each) for each in describe(tuple(others[:_MAX_PROCESSES]))]
         more = [f"{len(others) - _MAX_PROCESSES} more"] if len(others) > _MAX_PROCESSES else []
         return Use(frozenset(each.pid for each in others), "; ".join([*named, *more]))
-    return Use("memory", f"{units.mib(used_mib)}, used by no process that the driver names") if is_full else None
+    return Use("memory", f"{units.mib(used_mib)} in use by no known process") if is_full else None
 
 
 def process_text(process: GpuProcess) -> str:
-    """Returns a process as one line: its user, command, memory and start, without what is unknown."""
+    """Describes a process in one line: user, command, memory and start, as far as known."""
     hidden = f"PID {process.pid}{' of the host' if process.foreign else ''}"
     command = process.command or process.name or ""
     first, _, rest = command.partition(" ")
@@ -167,13 +167,12 @@ def process_text(process: GpuProcess) -> str:
 
 
 def _lease_of(uuid: str) -> Use:
-    """Returns who has a GPU's lease, without a process on it yet."""
     pids = holders(uuid)
     return Use(("lease", pids), _sessions(pids))
 
 
 def _sessions(pids: tuple[int, ...]) -> str:
-    """Returns the sessions with these engines."""
+    """Describes the sessions of these engines."""
     sessions = describe(tuple(GpuProcess(pid) for pid in pids[:_MAX_PROCESSES]))
     texts = [process_text(structs.replace(each, command="a session of gmg-tui")) for each in sessions]
     return "; ".join(texts) or "a session of gmg-tui"

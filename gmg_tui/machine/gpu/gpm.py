@@ -1,7 +1,6 @@
-"""True utilisation by a GPU's own counters (GPM, from Hopper on).
+"""SM activity by a GPU's own counters (GPM, from Hopper on), which is DCGM's `SM_ACTIVE` (nvml.h, nvmlGpm*).
 
 `nvmlDeviceGetUtilizationRates` is the share of time with at least one running kernel: one thread can make it 100 %.
-GPM's SM activity is DCGM's `SM_ACTIVE`. No privilege is documented for it (nvml.h, nvmlGpm*).
 """
 
 from __future__ import annotations
@@ -17,18 +16,16 @@ from gmg_tui.machine.gpu.driver import FATAL, UNSUPPORTED, plausible
 from gmg_tui.machine.gpu.nvml_metrics import MAX_PCT
 
 MIN_SAMPLE_GAP_S = 0.9
-"""Interval of samples: NVML wants about a second (nvml.h, nvmlGpmMetricsGet)."""
+"""Interval of samples: NVML recommends about a second (nvml.h, nvmlGpmMetricsGet)."""
 _MAX_REPORTED_PCT = 150.0
-"""A little over 100 % happens (github.com/NVIDIA/DCGM/issues/152)."""
+"""GPM may report a little over 100 % (github.com/NVIDIA/DCGM/issues/152)."""
 
 
 class Gpm:
-    """The counters of one GPU or MIG instance. Its memory is allocated once; free it before `nvmlShutdown`.
-
-    Used by one thread. A GPU or a driver that does not support it is not asked again.
+    """The counters of one GPU or MIG instance, for one thread. Free them before `nvmlShutdown`.
 
     Args:
-        handle: Of the GPU, or of the GPU that the instance is on.
+        handle: The handle of the GPU, or of an instance's GPU.
         instance: The ID of the GPU instance; None for a whole GPU.
     """
 
@@ -44,11 +41,9 @@ class Gpm:
             self.free()
 
     def read(self) -> float | None:
-        """The share of the SMs that were busy between the last two samples, at least `MIN_SAMPLE_GAP_S` apart, per cent.
+        """Returns the percentage of busy SMs between the last two samples; None before the second, or if unsupported.
 
-        None before the second sample, and where it is not supported.
-
-        Raises `pynvml.NVMLError` when the GPU is lost or NVML is gone (`FATAL`).
+        Raises `pynvml.NVMLError` if the GPU or NVML is gone (`FATAL`).
         """
         now = time.monotonic()
         if not self._off and (self._taken_at is None or now - self._taken_at >= MIN_SAMPLE_GAP_S):
@@ -56,7 +51,7 @@ class Gpm:
         return self._newest
 
     def free(self) -> None:
-        """Frees the memory; nothing is read any more."""
+        """Frees the memory, and ends reading."""
         self._off, self._newest = True, None
         for sample in self._samples:
             with contextlib.suppress(pynvml.NVMLError):
@@ -90,7 +85,7 @@ class Gpm:
             pynvml.nvmlGpmSampleGet(self._handle, older)
         else:
             pynvml.nvmlGpmMigSampleGet(self._handle, self._instance, older)
-        self._samples.reverse()  # what was the older one is the newer one
+        self._samples.reverse()
         if self._taken_at is not None:
             self._get.sample1, self._get.sample2 = newer, older
             pynvml.nvmlGpmMetricsGet(self._get)

@@ -1,36 +1,40 @@
-"""A GPU's health: its counters of errors and the state of its links, and what is wrong by them.
+"""A GPU's health: error counters, links and Xids, and the faults that they show.
 
-All of it changes rarely; a driver may take milliseconds for each counter.
+All of these change rarely; a driver may take milliseconds for each counter.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import pynvml
 from msgspec import structs
 
 from gmg_tui.machine.gpu import xids
-from gmg_tui.machine.gpu.driver import Asker, plausible
+from gmg_tui.machine.gpu.driver import UNSUPPORTED, Asker, plausible
 from gmg_tui.machine.gpu.nvml_metrics import MAX_TEMPERATURE_C
 from gmg_tui.model import GpuHealth, GpuTrouble, Xid, units
 
 _TYPES = (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED)
 _FIELDS = (pynvml.NVML_FI_DEV_MEMORY_TEMP, pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL)
 _MAX_COUNT = 10**9
-"""Of errors: more are a counter that is not there."""
+"""A counter of more errors does not exist."""
 _MAX_PCIE_GEN, _MAX_PCIE_LANES = 16, 64
 _MAX_PSTATE = 15
 """32 is NVML's "unknown"."""
 _BUSY_PSTATE = 2
-"""Up to this performance state the link is at full speed; above it, an idle GPU saves power."""
+"""The last performance state with the link at full speed; idle GPUs save power."""
+_MAX_EVENTS = 64
+"""Xids to read at once; a GPU may report thousands."""
 
 
 def read(ask: Asker) -> GpuHealth:
-    """Reads a GPU's health, and judges it. Raises the errors of `Asker`."""
+    """Reads a GPU's health with its faults. Raises as `Asker`."""
     errors = [
         plausible(ask(pynvml.nvmlDeviceGetTotalEccErrors, kind, pynvml.NVML_VOLATILE_ECC), _MAX_COUNT)
         for kind in _TYPES
@@ -58,14 +62,14 @@ def read(ask: Asker) -> GpuHealth:
 
 def _fields(ask: Asker) -> list[int | None]:
     values = ask(pynvml.nvmlDeviceGetFieldValues, _FIELDS) or ()
-    # NVML fills the type that a field has; the first is an unsigned int, the others are counters.
+    # The union's member depends on the field: an unsigned int, then a counter.
     numbers = [value.value.ullVal if index else value.value.uiVal for index, value in enumerate(values)]
     valid = [value.nvmlReturn == pynvml.NVML_SUCCESS for value in values]
     return [number if good else None for number, good in zip(numbers, valid, strict=True)] or [None] * len(_FIELDS)
 
 
 def judged(health: GpuHealth) -> GpuHealth:
-    """Returns `health` with its faults, the fatal first."""
+    """Returns `health` with its faults, fatal ones first."""
     troubles = sorted(_troubles(health), key=lambda trouble: not trouble.fatal)
     return structs.replace(health, troubles=tuple(troubles))
 
@@ -95,18 +99,18 @@ def _troubles(health: GpuHealth) -> Iterator[GpuTrouble]:
 
 
 class Healths:
-    """The health of GPUs by UUID: read from time to time in one thread, Xids added in another."""
+    """The health of GPUs by UUID. One thread reads it, another adds Xids."""
 
     def __init__(self) -> None:
         self._newest: dict[str, GpuHealth] = {}
         self._lock = threading.Lock()
 
     def of(self, uuid: str) -> GpuHealth | None:
-        """Returns the last reading; None before the first, and for a GPU that reports nothing."""
+        """Returns the last reading; None before the first, or if the GPU reports nothing."""
         return self._newest.get(uuid)
 
     def update(self, uuid: str, ask: Asker) -> GpuHealth | None:
-        """Reads a GPU's health; the Xids stay. Returns what `of` does. Raises the errors of `Asker`."""
+        """Reads a GPU's health, keeping its Xids. Returns the result of `of`. Raises as `Asker`."""
         health = read(ask)
         with self._lock:
             if before := self._newest.get(uuid):
@@ -116,10 +120,45 @@ class Healths:
         return self.of(uuid)
 
     def add_xid(self, uuid: str, code: int) -> None:
-        """Counts an Xid of a GPU, and judges its health again."""
+        """Adds an Xid to a GPU's health."""
         with self._lock:
             health = self._newest.get(uuid) or GpuHealth()
             before = next((xid for xid in health.xids if xid.code == code), None)
             xid = structs.replace(before, count=before.count + 1) if before else Xid(code, time.time())
             others = (other for other in health.xids if other.code != code)
             self._newest[uuid] = judged(structs.replace(health, xids=(*others, xid)))
+
+
+class XidEvents:
+    """The Xids of one GPU from now on: a shared event set of NVML fails as a whole when one GPU is lost.
+
+    Used by one thread; free it before `nvmlShutdown`.
+    """
+
+    def __init__(self, handle: Any) -> None:
+        """Raises `pynvml.NVMLError` if the GPU does not answer."""
+        self._set = pynvml.nvmlEventSetCreate()
+        self._is_supported = True
+        try:
+            pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, self._set)
+        except pynvml.NVMLError as error:
+            if error.value not in UNSUPPORTED:
+                self.free()
+                raise
+            self._is_supported = False
+
+    def new(self) -> Iterator[int]:
+        """Yields the new Xids without waiting. Raises `pynvml.NVMLError` if the GPU or NVML is gone."""
+        for _ in range(_MAX_EVENTS if self._is_supported else 0):
+            try:
+                event = pynvml.nvmlEventSetWait_v2(self._set, 0)
+            except pynvml.NVMLError as error:
+                if error.value == pynvml.NVML_ERROR_TIMEOUT:
+                    return
+                raise
+            yield int(event.eventData)
+
+    def free(self) -> None:
+        """Stops listening."""
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlEventSetFree(self._set)

@@ -1,8 +1,7 @@
-"""Leases of GPUs: which session has chosen a GPU, long before its processes are there.
+"""Leases of GPUs among sessions of gmg-tui, which hold before any process is on a GPU.
 
-A lease is a lock by flock(2) on an empty file for each GPU, in a folder that all users share; it ends with its process,
-however that ends. The folder is root's and sticky: nobody can replace another user's file, and what is not a plain file is
-not used. Leases bind only gmg-tui.
+A lease is a lock by flock(2) on an empty file for each GPU, and ends with its process. The files are in a shared folder
+that is root's and sticky, so that nobody can replace another user's file. Only plain files are used.
 """
 
 from __future__ import annotations
@@ -25,13 +24,12 @@ _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MAX_TRIES = 50
 _READABLE = stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH
 _NEW_S = 1.0
-"""A younger file may be one that is being made."""
-_PAUSE_S = 0.01
-"""Another process creates the file at this moment, or a cleaner has removed it."""
+"""Age up to which a file may be incomplete."""
+_RETRY_S = 0.01
 _CHOOSING = "choosing"
 _COLLECTING = "collecting-"
 _CHOICE_S = 5.0
-"""Limit of the wait for another session's choice, which takes a fraction of it."""
+"""Limit for another session's choice."""
 _USUAL_CHOICE_S = 0.5
 
 
@@ -39,21 +37,21 @@ class Leases:
     """The leases that this process holds, by the GPUs' UUIDs.
 
     Attributes:
-        warning: Why some of them do not bind other users; None if all do.
+        warning: The reason that some of them do not bind other users; None if all do.
     """
 
     def __init__(self) -> None:
         state = state_folder()
         self._own = state / "gmg-tui" / "leases" if state is not None else None
-        """For this user alone, where no shared folder has locks."""
+        """The private folder, used if no shared folder has locks."""
         self.warning: str | None = None
         self._held: dict[str, tuple[Path, int]] = {}
-        """The file of each, and its descriptor with the lock."""
+        """The file of each lease, and its locked descriptor."""
 
     def take(self, uuid: str, *, shared: bool = False) -> bool:
-        """Takes the lease of a GPU, alone or with others that do not need it alone. Returns False if others have it.
+        """Takes the lease of a GPU, exclusively or `shared`. Returns False if others have it.
 
-        Where no folder has locks there are no leases, and nobody has one.
+        If no folder has locks, returns True.
         """
         if uuid in self._held:
             return True
@@ -81,8 +79,8 @@ class Leases:
             if uuid not in self._held:
                 continue
             file, descriptor = self._held.pop(uuid)
-            if os.fstat(descriptor).st_uid == os.geteuid():  # another user may have moved a file of theirs
-                with suppress(OSError):  # others share it
+            if os.fstat(descriptor).st_uid == os.geteuid():  # else another user has replaced the file
+                with suppress(OSError):  # shared with others
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     file.unlink()
             os.close(descriptor)
@@ -94,21 +92,21 @@ class Leases:
     def begin_choice(self, pause: Callable[[tuple[int, ...]], None] | None = None) -> None:
         """Waits until no other session chooses: two that take GPUs at once could both get too few.
 
-        If that takes long, `pause` is called with the PIDs of those that choose, and waits in its place.
+        If that takes long, waits by calling `pause` with the PIDs of the choosing sessions.
         """
         begun = time.monotonic()
         while not self.take(_CHOOSING) and (waited_s := time.monotonic() - begun) < _CHOICE_S:
             if pause is not None and waited_s > _USUAL_CHOICE_S:
                 pause(holders(_CHOOSING))
             else:
-                time.sleep(_PAUSE_S)
+                time.sleep(_RETRY_S)
 
     def end_choice(self) -> None:
         """Lets other sessions choose."""
         self.release(_CHOOSING)
 
     def may_collect(self, uuids: Iterable[str]) -> bool:
-        """True if this session may hold some of these GPUs while it waits for others: two that do could wait for ever."""
+        """True if this session may hold some of these GPUs while it waits for others; two at once could deadlock."""
         marks = [_COLLECTING + uuid for uuid in uuids]
         if all(self.take(mark) for mark in marks):
             return True
@@ -121,7 +119,7 @@ class Leases:
 
 
 def holders(uuid: str) -> tuple[int, ...]:
-    """Returns the PIDs of the processes that have the lease of a GPU, as /proc/locks has them."""
+    """Returns the PIDs of the processes that have the lease of a GPU, by /proc/locks."""
     pids = []
     for folder in filter(_is_common, SHARED_FOLDERS):
         with suppress(OSError, ValueError):
@@ -139,7 +137,7 @@ def _file(folder: Path, uuid: str) -> Path:
 
 
 def _warning(file: Path) -> str | None:
-    """Returns the warning about a file of another user in the place of a lease's; None if there is none."""
+    """Returns the warning about another user's file in place of a lease's; None without one."""
     with suppress(OSError):
         if (owner := file.lstat().st_uid) != os.geteuid():
             return f"leases of GPUs do not bind other users: {file} of {user_name(owner)} is in the way"
@@ -147,7 +145,7 @@ def _warning(file: Path) -> str | None:
 
 
 def _is_common(folder: Path) -> bool:
-    """True for root's folder where all users can make files and nobody can replace another's."""
+    """True for a folder of root's where all users can create files and nobody can replace another's."""
     with suppress(OSError):
         mode = folder.lstat().st_mode
         is_open = stat.S_ISDIR(mode) and mode & stat.S_ISVTX and mode & stat.S_IWOTH
@@ -156,10 +154,10 @@ def _is_common(folder: Path) -> bool:
 
 
 def _lock(path: Path, lock: int, private: bool) -> int:
-    """Returns a descriptor with the lock on an empty file, which is made if missing.
+    """Locks an empty file, which is created if missing. Returns its descriptor.
 
     Raises:
-        BlockingIOError: Another process has it.
+        BlockingIOError: Another process has the lock.
         OSError: There are no locks, or the file is not an empty plain file that all users can read.
     """
     for _ in range(_MAX_TRIES):
@@ -178,12 +176,12 @@ def _lock(path: Path, lock: int, private: bool) -> int:
         with suppress(FileNotFoundError):
             if time.time() - path.lstat().st_ctime > _NEW_S:
                 break
-        time.sleep(_PAUSE_S)
+        time.sleep(_RETRY_S)  # another process creates or has removed the file
     raise FileExistsError(f"{path} is not a lease")
 
 
 def _open(path: Path, private: bool) -> int:
-    """Opens a lease's file, or makes it. It is opened to read, as others' files can be; NFS locks only files to write."""
+    """Opens or creates a lease's file: for reading, as other users' files can be, but a private one for writing, for NFS."""
     access, mode = (os.O_RDWR, 0o600) if private else (os.O_RDONLY, 0o444)
     with suppress(FileNotFoundError):
         # Without O_CREAT, with which the kernel's `protected_regular` refuses another user's file.

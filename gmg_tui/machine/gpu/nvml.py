@@ -1,4 +1,4 @@
-"""A handle on NVML that survives the loss of a GPU or of the whole driver."""
+"""NVML, across the loss of a GPU or of the whole driver."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ from gmg_tui.machine.gpu.driver import (
     unavailable,
 )
 from gmg_tui.machine.gpu.gpm import Gpm
-from gmg_tui.machine.gpu.health import Healths
-from gmg_tui.machine.gpu.xid_events import XidEvents
+from gmg_tui.machine.gpu.health import Healths, XidEvents
 from gmg_tui.model import Gpu, GpuHealth, GpuSample
 
 __all__ = ["Nvml", "NvmlUnavailable"]
 
 _MAX_CUDA = 99_990
-"""The newest version, as NVML reports it, that is plausible: 99.9."""
+"""The highest plausible version in NVML's form: 99.9."""
 RETRY_S = 10.0
 """Seconds between attempts to reach a lost GPU or driver."""
 
@@ -40,27 +39,27 @@ RETRY_S = 10.0
 class Nvml:
     """One initialisation of NVML.
 
-    GPUs are queried through handles that are looked up by UUID and kept, since a look-up costs more than a query. Any
-    method may block for as long as the driver does, and may be called in any thread.
+    Handles of GPUs are looked up by UUID and kept, since a look-up costs more than a query. Any method may block as long as
+    the driver does, and may be called in any thread.
     """
 
     def __init__(self, retry_s: float = RETRY_S) -> None:
         self.error: str | None = None
-        """One line on why NVML as a whole does not answer now; None while it does."""
+        """The reason that NVML as a whole does not answer, in one line; None while it does."""
         self.silent: tuple[tuple[int, str], ...] = ()
-        """Indices of the GPUs that the last `gpus` could not identify, or an instance of, each with a line on the reason."""
+        """The GPUs that the last `gpus` could not identify, or an instance of: index and reason."""
         self._retry_s = retry_s
         self._retry_at = 0.0
         self._reviving = threading.Lock()
         self._handles: dict[str, Any] = {}
         self._slow: dict[str, GpuSample] = {}
         self._trouble: dict[str, tuple[float, GpuSample]] = {}
-        """For each GPU in trouble, when it is tried again, and its sample until then."""
+        """The next attempt for each GPU in trouble, and its sample until then."""
         self._gpms: dict[str, Gpm] = {}
         self._xids: dict[str, XidEvents] = {}
         """By UUID, of the GPUs that have answered."""
         self._listen_at = 0.0
-        """When registering for the Xids of the remaining GPUs is tried again."""
+        """The next attempt to register for the Xids of the remaining GPUs."""
         self._healths = Healths()
 
     @classmethod
@@ -73,7 +72,7 @@ class Nvml:
         return cls(retry_s)
 
     def close(self) -> None:
-        """Shuts NVML down, whether or not it still answers; no other thread may be using it."""
+        """Shuts NVML down, whether or not it answers. No other thread may be using it."""
         for gpm in self._gpms.values():
             gpm.free()
         for events in self._xids.values():
@@ -83,10 +82,10 @@ class Nvml:
             pynvml.nvmlShutdown()
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """Returns the GPUs in the order of their NVML indices; a GPU in MIG mode is followed by its instances.
+        """Returns the GPUs by index, each followed by its MIG instances.
 
-        A GPU or instance that does not even give its UUID (lost earlier, or not this user's) is in `silent` instead.
-        Raises `NvmlUnavailable` when NVML as a whole does not answer.
+        Those without a UUID (lost, or not this user's) are in `silent` instead. Raises `NvmlUnavailable` if NVML as a whole
+        does not answer.
         """
         self._require()
         gpus: list[Gpu] = []
@@ -105,10 +104,7 @@ class Nvml:
         return tuple(gpus)
 
     def index_of(self, uuid: str) -> int:
-        """Returns the current NVML index of a GPU.
-
-        Raises `NvmlUnavailable` when the GPU or NVML as a whole does not answer.
-        """
+        """Returns the current NVML index of a GPU. Raises `NvmlUnavailable` if the GPU or NVML does not answer."""
         self._require()
         try:
             return int(pynvml.nvmlDeviceGetIndex(pynvml.nvmlDeviceGetHandleByUUID(uuid)))
@@ -118,7 +114,7 @@ class Nvml:
             raise NvmlUnavailable(f"{uuid}: {gpu_trouble(error)}") from error
 
     def check_health(self, gpu: Gpu) -> GpuHealth | None:
-        """Reads the health of a GPU, or of the GPU that a MIG instance is on; samples have it from then on.
+        """Reads the health of a GPU, or of a MIG instance's GPU, for later samples.
 
         Returns None if it reports none, or does not answer.
         """
@@ -128,12 +124,12 @@ class Nvml:
         try:
             return self._healths.update(uuid, Asker(self._handle(uuid)))
         except pynvml.NVMLError:
-            return None  # `read` reports it, and decides when it is tried again
+            return None  # `read` reports it, and schedules the next attempt
 
     def take_xids(self, gpus: Iterable[Gpu]) -> bool:
-        """Adds the new Xids of these GPUs to later samples. Returns whether there were any.
+        """Adds the new Xids of these GPUs to later samples, without waiting. Returns True if there were any.
 
-        A GPU that does not answer is registered once it does. Call it in one thread only. Does not wait.
+        A GPU that does not answer is registered once it does. Call it in one thread only.
         """
         if self.error is not None:
             return False
@@ -159,14 +155,12 @@ class Nvml:
             events.free()
 
     def read(self, gpu: Gpu, *, slow: bool, activity: bool = False) -> GpuSample:
-        """Returns a sample of `gpu`. Trouble with the GPU, or with NVML as a whole, is in the sample, never raised.
+        """Returns a sample of `gpu`. Errors of the GPU or of NVML are in the sample, never raised.
 
         Args:
-            gpu: The GPU or MIG instance. Instances report their memory and processes; utilisation, power and
-                temperature belong to the whole GPU.
-            slow: Whether to refresh fan, PCIe, limits and processes too.
-            activity: Whether to measure what the GPU does by its own counters: between one read and the next. Read each
-                GPU in one thread only then.
+            gpu: The GPU or MIG instance. Instances report memory and processes only.
+            slow: True to refresh fan, PCIe, limits and processes too.
+            activity: True to measure the SMs' activity between reads, which must come from one thread then.
         """
         if not self._answers():
             return GpuSample(uuid=gpu.uuid, error=self.error)
@@ -219,7 +213,7 @@ class Nvml:
         self._slow.pop(uuid, None)
         if (gpm := self._gpms.pop(uuid, None)) is not None:
             gpm.free()
-        self._stop_listening(parent)  # it has another handle once it is back
+        self._stop_listening(parent)  # its handle changes once it is back
         self._trouble[uuid] = (time.monotonic() + self._retry_s, sample)
         return sample
 
@@ -228,7 +222,7 @@ class Nvml:
             raise NvmlUnavailable(self.error)
 
     def _answers(self) -> bool:
-        """True if NVML can be queried, after an attempt to revive it if one is due."""
+        """Returns True if NVML can be queried, after an attempt to revive it if one is due."""
         if self.error is None:
             return True
         with self._reviving:
@@ -237,7 +231,7 @@ class Nvml:
     def _revive(self) -> bool:
         if time.monotonic() < self._retry_at:
             return False
-        with contextlib.suppress(pynvml.NVMLError):  # whatever is left of the failed initialisation
+        with contextlib.suppress(pynvml.NVMLError):  # remains of the failed initialisation
             pynvml.nvmlShutdown()
         try:
             pynvml.nvmlInit()
@@ -248,7 +242,7 @@ class Nvml:
         return True
 
     def _fail(self, error: pynvml.NVMLError) -> NvmlUnavailable:
-        """Records that NVML as a whole does not answer: all handles are invalid."""
+        """Records that NVML as a whole does not answer, so that all handles are invalid."""
         trouble = unavailable(error)
         self.error = str(trouble)
         self._retry_at = time.monotonic() + self._retry_s
@@ -259,7 +253,7 @@ class Nvml:
         self._handles.clear()
         self._slow.clear()
         self._trouble.clear()
-        # Not freed: another thread may be using it at this moment, and what NVML had is gone anyhow.
+        # Not freed: another thread may be using them, and NVML has lost them anyway.
         self._gpms, self._xids, self._listen_at = {}, {}, 0.0
 
 
@@ -281,9 +275,9 @@ def cuda_version() -> str | None:
 
 
 def _gpu_and_instances(index: int, silent: list[tuple[int, str]]) -> list[Gpu]:
-    """Returns a GPU and its MIG instances; those that do not give their UUID are added to `silent`.
+    """Returns a GPU and its MIG instances; adds instances without a UUID to `silent`.
 
-    Raises `pynvml.NVMLError` or `NvmlUnavailable` where the GPU itself does not.
+    Raises `pynvml.NVMLError` or `NvmlUnavailable` if the GPU itself has none.
     """
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     ask = Asker(handle)
@@ -306,7 +300,7 @@ def _gpu_and_instances(index: int, silent: list[tuple[int, str]]) -> list[Gpu]:
 
 
 def _uuid(handle: Any) -> str:
-    """Returns the UUID. Raises `pynvml.NVMLError`, or `NvmlUnavailable` for bytes that could not be looked up."""
+    """Returns the UUID. Raises `pynvml.NVMLError`, or `NvmlUnavailable` for an invalid one."""
     uuid = text_of(pynvml.nvmlDeviceGetUUID, handle)
     if not re.fullmatch(r"[!-~]+", uuid):
         raise NvmlUnavailable(f"NVML reports no valid UUID: {uuid!r}")

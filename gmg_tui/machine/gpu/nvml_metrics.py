@@ -1,4 +1,4 @@
-"""The metrics of one GPU, read through its NVML handle; unsupported ones are None."""
+"""The metrics of one GPU by its NVML handle; unsupported ones are None."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ MAX_PCT = 100
 MAX_TEMPERATURE_C = 150
 _MAX_POWER_W = 5_000
 _MAX_ENERGY_J = 1e13
-"""At the power above, 60 years."""
+"""60 years at the maximum power."""
 _MAX_CLOCK_MHZ = 10_000
 _MAX_FAN_PCT = 200
-"""More than 100 is above the fan's nominal speed (nvml.h, nvmlDeviceGetFanSpeed)."""
+"""Fans may exceed their nominal speed (nvml.h, nvmlDeviceGetFanSpeed)."""
 _MAX_PCIE_MIB_S = 1 << 20
 _MAX_MEMORY_MIB = 16 << 20
 _ALL_ONES = frozenset({(1 << 32) - 1, (1 << 64) - 1})
@@ -42,7 +42,7 @@ _THROTTLE = {
 
 
 def fast(ask: Asker, kept: GpuSample) -> GpuSample:
-    """The metrics that change from second to second, added to `kept`, which has the others. Raises what an `Asker` raises."""
+    """Adds the metrics that change from second to second to `kept`, which has the others. Raises as `Asker`."""
     utilisation = ask(pynvml.nvmlDeviceGetUtilizationRates)
     memory = _memory(ask)
     return structs.replace(
@@ -61,10 +61,9 @@ def fast(ask: Asker, kept: GpuSample) -> GpuSample:
 
 
 def slow(ask: Asker, uuid: str) -> GpuSample:
-    """Returns the metrics that change rarely or are expensive, in a sample without the others.
+    """Returns a sample of the metrics that change rarely or are expensive. Raises as `Asker`.
 
-    PCIe throughput is the expensive one: the driver counts for 20 ms in each direction (nvml.h, nvmlDeviceGetPcieThroughput).
-    Raises what an `Asker` raises.
+    PCIe throughput takes the driver 20 ms in each direction (nvml.h, nvmlDeviceGetPcieThroughput).
     """
     throughput, memory = pynvml.nvmlDeviceGetPcieThroughput, _memory(ask)
     return GpuSample(
@@ -79,7 +78,7 @@ def slow(ask: Asker, uuid: str) -> GpuSample:
 
 
 def power_limit_w(ask: Asker) -> float | None:
-    """Returns the enforced limit: the lowest of those set by the GPU, the driver and the user."""
+    """Returns the enforced power limit: the lowest of the GPU's, the driver's and the user's."""
     return _scaled(ask(pynvml.nvmlDeviceGetEnforcedPowerLimit), 1000, _MAX_POWER_W) or None
 
 
@@ -91,45 +90,44 @@ def memory_total_mib(ask: Asker) -> int | None:
 
 def _memory(ask: Asker) -> Any:
     """Returns NVML's figures, in bytes; None if the total is unknown or impossible."""
-    # Version 2 excludes what the driver reserves for itself from `used`, as nvidia-smi does since R510.
+    # Version 2 excludes the driver's reserve from `used`, as nvidia-smi does since R510.
     memory = ask(pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2) or ask(pynvml.nvmlDeviceGetMemoryInfo)
     return memory if memory and plausible(memory.total, _MAX_MEMORY_MIB * MIB) else None
 
 
-def _scaled(value: int | None, per_unit: int, most: float) -> float | None:
-    """Returns `value` divided by `unit`, if at most `most`."""
-    return None if value is None else plausible(value / per_unit, most)
+def _scaled(value: int | None, per_unit: int, maximum: float) -> float | None:
+    return None if value is None else plausible(value / per_unit, maximum)
 
 
 def _throttle(ask: Asker) -> tuple[str, ...] | None:
     mask = ask(pynvml.nvmlDeviceGetCurrentClocksEventReasons)
-    if mask is None:  # its name before driver R535
+    if mask is None:  # the name before driver R535
         mask = ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
     return None if mask is None or mask in _ALL_ONES else throttle_reasons(mask)
 
 
 def throttle_reasons(mask: int) -> tuple[str, ...]:
-    """Returns the reasons in `mask`, the answer of `nvmlDeviceGetCurrentClocksEventReasons`, in short words.
+    """Names the reasons in a mask of `nvmlDeviceGetCurrentClocksEventReasons`.
 
-    The driver sets "hw slowdown" together with its cause; only the cause is kept then.
+    Omits "hw slowdown" if its cause, which the driver sets with it, is among them.
     """
     if mask & _HW_CAUSES:
         mask &= ~_HW_SLOWDOWN
     return tuple(word for bit, word in _THROTTLE.items() if mask & bit)
 
 
-def _processes(ask: Asker, most_mib: float) -> tuple[GpuProcess, ...] | None:
-    """Returns compute and graphics processes, each PID once, by PID; none has more memory than the GPU."""
+def _processes(ask: Asker, max_mib: float) -> tuple[GpuProcess, ...] | None:
+    """Returns the compute and graphics processes by PID, each once, with at most `max_mib` of memory."""
     lists = (
         ask(pynvml.nvmlDeviceGetComputeRunningProcesses_v3),
         ask(pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3),
     )
     if lists == (None, None):
         return None
-    # A process that computes and draws is in both lists with the same memory.
+    # A process may be in both lists, with the same memory.
     used_bytes = {process.pid: process.usedGpuMemory for processes in lists for process in processes or ()}
     computing, foreign = {process.pid for process in lists[0] or ()}, not in_initial_namespace()
     return tuple(
-        GpuProcess(pid=pid, memory_mib=_scaled(used, MIB, most_mib), foreign=foreign, graphics=pid not in computing)
+        GpuProcess(pid=pid, memory_mib=_scaled(used, MIB, max_mib), foreign=foreign, graphics=pid not in computing)
         for pid, used in sorted(used_bytes.items())
     )

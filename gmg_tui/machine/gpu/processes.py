@@ -1,4 +1,4 @@
-"""Describes the processes on a GPU."""
+"""Names, users and commands of the processes on a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The threads that sample a session's GPUs: their metrics at each interval, their health from time to time."""
+"""The threads that sample a session's GPUs."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ from gmg_tui.model import Gpu, GpuSample
 _LOG = logging.getLogger(__name__)
 
 SLOW_S = 5.0
-"""About how often the slow metrics are refreshed, seconds."""
+"""Approximate interval of the slow metrics, seconds."""
 HEALTH_S = 30.0
-"""Seconds between readings of the health."""
+"""Interval of the health, seconds."""
 _AGE_S = 1.0
-"""Age of a sample at the end of its round that is worth showing, seconds."""
+"""Age from which a sample's age is recorded, seconds."""
 
 Deliver = Callable[[tuple[GpuSample, ...], str | None], None]
-"""Takes the samples of all GPUs, and why NVML as a whole does not answer; called in the sampler's thread."""
+"""Takes the samples of all GPUs, and the error of NVML as a whole; called in the sampler's thread."""
 
 
 class Sampler:
     """Samples every GPU at each interval, in one daemon thread.
 
-    The slow metrics are spread over the intervals, so that no single round refreshes all of them. The counters of a
-    GPU's health may take the driver long: a second thread reads them, every `HEALTH_S` and after an Xid. NVML's failures
-    never end a thread: a GPU's trouble is in its sample, any other in the line beside the samples.
+    The slow metrics are spread over the rounds. A second thread reads the health, which may take the driver long, every
+    `HEALTH_S` and after an Xid. Failures of NVML never end a thread.
     """
 
     def __init__(self, gpus: tuple[Gpu, ...], interval_s: float, deliver: Deliver, nvml: Driver) -> None:
@@ -47,11 +46,11 @@ class Sampler:
         self._health = threading.Thread(target=self._run_health, name="nvml-health", daemon=True)
 
     def start(self) -> None:
-        """Starts; the first round follows at once."""
+        """Starts with a round at once."""
         self._thread.start()
 
     def stop(self, wait_s: float = 2.0) -> bool:
-        """Ends the threads, waiting for `wait_s` at most, as a driver may hang. Returns whether they have ended."""
+        """Ends the threads, waiting at most `wait_s`, as a driver may hang. Returns True if they have ended."""
         self._stopping = True
         self._wake.set()
         self._look.set()
@@ -67,9 +66,9 @@ class Sampler:
         while not self._stopping:
             self._round(number)
             if number == 0:
-                self._health.start()  # the handles exist by now, and the first metrics are not kept waiting
+                self._health.start()  # after the first metrics, which should not wait
             number += 1
-            # No catching up after a round that took longer than the interval.
+            # Skip the rounds that a slow one has missed.
             next_at = max(next_at + self._interval_s, time.monotonic())
             self._wake.wait(max(0.0, next_at - time.monotonic()))
 
@@ -87,8 +86,7 @@ class Sampler:
                 self._look.clear()
 
     def _round(self, number: int) -> None:
-        # A broken driver may make pynvml or ctypes raise anything, and the receiver's loop may have closed; the next
-        # round must come nevertheless.
+        # A broken driver may make pynvml or ctypes raise anything, and the receiver's loop may have closed.
         turn = number % self._rounds_per_slow
         try:
             if self._nvml.take_xids(self._gpus):
@@ -98,18 +96,18 @@ class Sampler:
                 slow = number == 0 or position % self._rounds_per_slow == turn
                 read.append((time.monotonic(), self._nvml.read(gpu, slow=slow, activity=True)))
             now, error = time.monotonic(), self._nvml.error
-            # GPUs that answer slowly make those before them wait.
+            # A slow GPU ages the samples before its own.
             samples = tuple(
                 structs.replace(sample, age_s=now - at) if now - at >= _AGE_S else sample for at, sample in read
             )
         except Exception as fault:
-            error = f"reading the GPUs fails: {fault!r}"
+            error = f"the GPUs cannot be read: {fault!r}"
             samples = tuple(GpuSample(uuid=gpu.uuid, error=error) for gpu in self._gpus)
         try:
             if not self._stopping:
                 self._deliver(samples, error)
         except Exception as fault:
-            self._log("GPU samples were not taken", fault)
+            self._log("GPU samples were not delivered", fault)
 
     def _log(self, text: str, fault: Exception) -> None:
         if repr(fault) not in self._logged:

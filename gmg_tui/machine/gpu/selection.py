@@ -1,4 +1,4 @@
-"""Which GPUs become slots: `--gpus`, and an outer `CUDA_VISIBLE_DEVICES`."""
+"""The choice of slots by `--gpus` and an outer `CUDA_VISIBLE_DEVICES`."""
 
 from __future__ import annotations
 
@@ -9,27 +9,23 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.model.units import count
 
 _HIDE_ALL = frozenset({"-1", "NoDevFiles"})
-"""Entries that end the list, as Slurm writes them: CUDA ignores what follows."""
+"""Entries, as Slurm writes them, after which CUDA ignores the rest."""
 
 
 Silent = Sequence[tuple[int, str]]
-"""Indices of GPUs that do not answer, each with the reason, as `Nvml.silent`."""
+"""Indices of GPUs that do not answer, with reasons, as in `Nvml.silent`."""
 
 
 def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None, silent: Silent = ()) -> tuple[Slot, ...]:
-    """Returns the slots to run on, in the requested order.
-
-    A GPU in MIG mode stands for its instances, since CUDA does not run on it as a whole; its index selects all of them.
+    """Returns the slots to run on, in the requested order. The index of a GPU in MIG mode selects its instances.
 
     Args:
-        devices: As `Nvml.gpus` gives them.
-        gpus: `--gpus`: `all` or None; a number, which is a count (the first so many); `free` or `free:4`, for which all
-            are candidates; a list with a comma (`0,` is a list of one) of NVML indices, as nvidia-smi shows them, and
-            UUIDs, which may be cut short.
-        visible: The outer `CUDA_VISIBLE_DEVICES`: None allows all. Its indices are taken as NVML's
-            (`CUDA_DEVICE_ORDER=PCI_BUS_ID`). CUDA itself stops in silence at an entry that it does not know; here that is
-            an error, for fewer workers than asked for must not go unseen.
-        silent: The GPUs that are not among `devices` since they do not answer; errors name them.
+        devices: The GPUs, as from `Nvml.gpus`.
+        gpus: `--gpus`: `all` or None; a count; `free` or `free:4`, for which all are candidates; a list with a comma (`0,`
+            is a list of one) of NVML indices and UUIDs, which may be shortened.
+        visible: The outer `CUDA_VISIBLE_DEVICES`, with NVML's indices (`CUDA_DEVICE_ORDER=PCI_BUS_ID`); None allows all.
+            CUDA ignores all entries from an unknown one on; here that is an error.
+        silent: The GPUs that do not answer, for the errors.
 
     Raises:
         GmgError: There is no GPU, or not the requested ones.
@@ -77,13 +73,13 @@ def number_of_free(gpus: str) -> int | None:
 
 
 def left_out(silent: Silent, gpus: str | None, visible: str | None) -> str | None:
-    """Returns the warning that silent GPUs are left out; None if others were named, or all answer."""
+    """Warns that silent GPUs are left out; None if other GPUs were named, or all answer."""
     named = visible is not None or (gpus is not None and "," in gpus)
     return None if named or not silent else f"{unanswered(silent)}; no worker runs there"
 
 
 def unanswered(silent: Silent) -> str:
-    """Returns one line on the GPUs that do not answer; empty if all do."""
+    """Describes the GPUs that do not answer in one line; empty if all do."""
     names: dict[str, list[str]] = {}
     for index, reason in silent:
         instance, _, why = reason.partition(": ") if reason.startswith("MIG ") else ("", "", reason)
@@ -101,7 +97,7 @@ def cpu_slots(number: int) -> tuple[Slot, ...]:
 
 
 def no_gpu(reason: str) -> GmgError:
-    """Returns the error for a machine, or a moment, without a GPU to run on; `reason` is a clause without a full stop."""
+    """Returns the error if there is no GPU to run on; `reason` is a clause without a full stop."""
     return GmgError(f"no GPU: {reason}; run on the CPU with --cpu N, or try `gmg-tui demo`")
 
 
@@ -113,7 +109,7 @@ def slot_of(gpu: Gpu) -> Slot:
 
 
 def _resolve(devices: tuple[Gpu, ...], silent: Silent, wanted: list[str], source: str) -> tuple[Gpu, ...]:
-    """Returns the GPUs and instances that a list names, in its order, each once."""
+    """Returns the GPUs and instances that a list names, in order."""
     chosen: list[Gpu] = []
     for entry in filter(None, (entry.strip() for entry in wanted)):
         for gpu in _named(devices, silent, entry, source):

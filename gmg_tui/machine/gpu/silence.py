@@ -1,4 +1,4 @@
-"""Limits for a silent driver, and the messages about it. A driver that hangs answers nobody, maybe for hours."""
+"""Limits for a silent driver, and the messages about it."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from gmg_tui.model import Gpu
 _T = TypeVar("_T")
 
 LATE_S = 3.0
-"""From then on the age of metrics is displayed, or that an attempt waits."""
+"""Seconds after which the age of metrics, or an attempt's wait, is shown."""
 SILENT_S = 15.0
-"""From then on metrics count as unknown."""
+"""Seconds after which metrics are unknown."""
 GIVE_UP_S = 60.0
 """Seconds that an attempt waits for the driver."""
 OPEN_S = 120.0
-"""Seconds to wait for the GPUs' names; without persistence mode each GPU takes seconds."""
+"""Seconds to wait for the GPUs' names, which take seconds each without persistence mode."""
 NO_ANSWER = "no answer from the driver"
 """Reason for missing metrics."""
 
 
 def gave_up(waited_s: float) -> str:
-    """Returns the message of a call that has waited for the driver in vain."""
+    """Returns the message of a call that timed out."""
     return f"the NVIDIA driver has not answered for {waited_s:.0f} s; `dmesg` may have the cause"
 
 
 def open_nvml() -> tuple[Nvml, tuple[Gpu, ...]]:
-    """Returns NVML, and the GPUs. Raises `NvmlUnavailable` if there is no driver, or it does not answer in time."""
+    """Opens NVML. Returns it with the GPUs. Raises `NvmlUnavailable` without a driver that answers in time."""
     return answer_of(lambda: (nvml := Nvml.open(), nvml.gpus()))
 
 

@@ -1,10 +1,10 @@
-"""Xids, the errors that the driver reports of a GPU: what each means, and what to do.
+"""The meanings of Xids, the driver's error codes of a GPU, with advice.
 
-The meanings come from NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, for Ampere and
-later). Its "immediate action" gives the severity: what asks for a reset of the GPU or a reboot is fatal; where the
-application is to be restarted or corrected, a script is the cause, except for 32: the catalog reports that
-applications rarely are; everything else is degraded. 61 is from the archived table for Volta and earlier. 109 asks for a
-reset there, while NVIDIA's k8s-device-plugin counts it among the application's errors: it is degraded here.
+They come from NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, for Ampere and later), 61
+from the archived table for Volta and earlier. The catalog's "immediate action" gives the severity: a reset of the GPU or a
+reboot is fatal; restarting or correcting the application means that a script is the cause, except for 32, of which
+applications are rarely the cause; everything else is degraded. So is 109, which NVIDIA's k8s-device-plugin counts among the
+application's errors.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from gmg_tui.model import GpuTrouble, Xid
 
 _RESET = "end what runs there and reset it (`nvidia-smi --gpu-reset`), or reboot"
 IDLE_RESET = "reset the GPU when nothing runs there"
-_SCRIPT = "read the error in the script's output; nothing is wrong with the GPU"
-RMA = f"{_RESET}; have it replaced if that comes again"
-_AGAIN = f"restart the script; if that comes again: {_RESET}"
+_SCRIPT = "read the error in the script's output; the GPU is fine"
+RMA = f"{_RESET}; if it happens again, have it replaced"
+_AGAIN = f"restart the script; if it happens again, {_RESET}"
 _LINK = "`dmesg` and `nvidia-smi nvlink -e` name the link and its errors; a reset of the GPU may be needed"
 _FATAL, _DEGRADED = True, False
 
@@ -26,7 +26,7 @@ class Meaning(NamedTuple):
     """The meaning of an Xid."""
 
     fatal: bool | None
-    """As in `GpuTrouble`; None if a script has caused it."""
+    """See `GpuTrouble`; None if a script is the cause."""
     text: str
     advice: str = _SCRIPT
 
@@ -37,7 +37,7 @@ _MEANINGS = {
     11: Meaning(None, "a program sent an invalid command"),
     13: Meaning(None, "a kernel failed, as by an index out of range"),
     25: Meaning(None, "a program sent an invalid command"),
-    31: Meaning(None, "a kernel used memory that is not its own"),
+    31: Meaning(None, "a kernel accessed memory that is not its own"),
     32: Meaning(_DEGRADED, "commands arrived corrupted over PCIe", f"check its seat and riser cable; {_AGAIN}"),
     43: Meaning(None, "a program's kernel was stopped after an error"),
     45: Meaning(None, "a program's work was cleaned up as it ended or was killed"),
@@ -66,7 +66,7 @@ _MEANINGS = {
     120: Meaning(_FATAL, "the GPU's system processor (GSP) has failed", _RESET),
     121: Meaning(_DEGRADED, "corrected errors on the link to the Grace CPU", IDLE_RESET),
     136: Meaning(_FATAL, "an NVLink could not be trained", _RESET),
-    137: Meaning(None, "a kernel used memory of another GPU that is not its own"),
+    137: Meaning(None, "a kernel accessed another GPU's memory that is not its own"),
     140: Meaning(_FATAL, "an unrecovered memory error", RMA),
     143: Meaning(_FATAL, "the GPU could not be initialised", _RESET),
     **dict.fromkeys(range(144, 151), Meaning(_DEGRADED, "an error of NVLink", _LINK)),
@@ -81,12 +81,12 @@ _MEANINGS = {
 
 
 def meaning(code: int) -> Meaning:
-    """The meaning of an Xid; a code that is not in the table counts as a fault of the GPU, but not as a fatal one."""
+    """Returns the meaning of an Xid; unknown codes count as degraded."""
     return _MEANINGS.get(code, _UNKNOWN)
 
 
 def trouble(xid: Xid) -> GpuTrouble | None:
-    """Returns the consequence of an Xid; None if a script has caused it."""
+    """Returns the trouble of a GPU with an Xid; None if a script is the cause."""
     fault = meaning(xid.code)
     if fault.fatal is None:
         return None

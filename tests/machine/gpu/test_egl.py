@@ -37,12 +37,12 @@ async def test_each_card_is_mapped_by_its_cuda_ordinal_regardless_of_visible_dev
     mapping = await probe()
     assert [mapping.index_of(card(index))[0] for index in range(5)] == [2, 4, 1, 3, None]
     assert mapping.index_of(card(0))[1] == "EGL device 2 has CUDA ordinal 0"
-    assert mapping.index_of(card(4))[1] == "none of 5 EGL devices is this GPU"
+    assert mapping.index_of(card(4))[1] == "none of 5 EGL devices matches this GPU"
 
 
 async def test_a_crashing_driver_is_only_reported(egl: pytest.MonkeyPatch) -> None:
     egl.setenv("GMG_EGL_SIM", "crash")
-    assert (await probe()).index_of(card(0)) == (None, "EGL crashed the process that asked it (SIGSEGV)")
+    assert (await probe()).index_of(card(0)) == (None, "EGL crashed its helper process (SIGSEGV)")
 
 
 async def test_a_hanging_driver_times_out_and_its_process_is_reaped(egl: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def test_the_pci_address_is_the_second_key_and_refutes_a_wrong_ordinal() -> None
 
 def test_a_mig_instance_has_no_egl_device() -> None:
     instance = Gpu(index=0, uuid="MIG-1", name="1g.10gb", mig_index=0, parent_uuid="GPU-0")
-    assert EglMap((EglDevice(cuda=0),)).index_of(instance) == (None, "a MIG instance has no graphics")
+    assert EglMap((EglDevice(cuda=0),)).index_of(instance) == (None, "MIG instances have no graphics")
 
 
 def test_a_drm_node_leads_to_its_pci_address(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def gpus(number: int | None, in_use: Container[int] = (), leases: Leases | None 
     ("sample", "text"),
     [
         (GpuSample("A", memory_used_mib=500.0, processes=()), None),
-        (GpuSample("A", memory_used_mib=501.0, processes=()), "501 MiB, used by no process that the driver names"),
+        (GpuSample("A", memory_used_mib=501.0, processes=()), "501 MiB in use by no known process"),
         (GpuSample("A"), None),
         (GpuSample("A", error="lost"), "lost"),
         (GpuSample("A", memory_used_mib=4.0, processes=(GpuProcess(7, foreign=True),)), "PID 7 of the host"),
