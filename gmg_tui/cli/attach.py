@@ -1,4 +1,4 @@
-"""`attach`: opens the screen on a session, also for `run` and similar commands, which print their results afterwards."""
+"""`attach`: opens the screen on a session, also for the commands that start one."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 _END_S = 5.0
-"""Time for an engine to end after its workers; other clients may keep it alive longer."""
+"""Timeout for an engine to exit after its workers; other clients may keep it alive longer."""
 _POLL_S = 0.05
 
 
 def attach(name: str | None, options: Options, *, readonly: bool) -> int:
-    """Open the screen on a running session, or on one that has ended and is named; the exit status. Raises `GmgError`."""
+    """Opens the screen on a running session, or on a named ended one; returns the exit status. Raises `GmgError`."""
     from gmg_tui import ui
 
     if os.environ.get("TEXTUAL_DRIVER", "").endswith(":WebDriver"):  # for a page of `serve`
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl+c is for the server, which closes its pages
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # on ctrl+c, the server closes its pages
         session = sessions.find(name, running=True).record.session
         ui.run(
             _connecting(Path(session.spec.socket), session.id, readonly=True),
@@ -47,9 +47,8 @@ def attach(name: str | None, options: Options, *, readonly: bool) -> int:
     if entry.away:
         raise GmgError(entry.remark, 1)
     if not is_terminal():
-        ended = f"for what it did: gmg-tui report {entry.name}"
-        running = f"to print a log: gmg-tui logs {entry.name} -f"
-        raise GmgError(f"attach needs a terminal; {running if entry.state == 'running' else ended}")
+        instead = f"logs {entry.name} -f" if entry.state == "running" else f"report {entry.name}"
+        raise GmgError(f"attach needs a terminal; without one: gmg-tui {instead}")
     check_terminal(os.environ)
     session = entry.record.session
     if entry.state != "running":
@@ -62,35 +61,35 @@ def attach(name: str | None, options: Options, *, readonly: bool) -> int:
 
 
 def is_terminal() -> bool:
-    """True if all three standard streams are a terminal: the screen is drawn on standard error and reads standard input."""
+    """True if all standard streams are a terminal: the screen draws on standard error and reads standard input."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
 def check_terminal(environ: Mapping[str, str]) -> None:
-    """Raise `GmgError` unless the screen can be drawn here; `is_terminal()` must be true."""
+    """Raises `GmgError` if the terminal cannot draw the screen."""
     term = environ.get("TERM", "")
     if term in {"", "dumb"}:
         raise GmgError(f"TERM is {term or 'not set'}: the screen cannot be drawn; set TERM, or use --headless")
 
 
 def draws_utf8(environ: Mapping[str, str], encoding: str) -> bool:
-    """True if the terminal takes UTF-8: neither the locale nor the stream names another encoding."""
+    """True unless the locale or the stream names another encoding than UTF-8."""
     locale = next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := environ.get(name))), "")
     charset = locale.partition(".")[2].partition("@")[0]
     return all(name.lower().replace("-", "") == "utf8" for name in (charset, encoding) if name)
 
 
 def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool = False) -> int | None:
-    """Open the screen on a session, and print its results if it ended there.
+    """Opens the screen on a session, and prints its results if it ended there.
 
     Args:
-        socket: Where the session's engine listens.
-        options: How the screen is drawn.
-        session_id: The session's id; empty to accept any session.
-        readonly: Refuse all that would change the session.
+        socket: The engine's socket.
+        options: How to draw the screen.
+        session_id: The expected session's id; empty for any.
+        readonly: Refuse every change.
 
     Returns:
-        The session's exit status; None when the user detached from it.
+        The session's exit status; None if the user detached.
 
     Raises:
         GmgError: The engine does not answer, or died.
@@ -105,7 +104,7 @@ def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool
         return None
     if outcome.how == "lost" or outcome.snapshot is None:
         raise GmgError(sessions.parting_text(outcome.session, outcome.reason or "it is gone"), 1)
-    from gmg_tui.results.report_text import at_end  # not before the screen: it would wait for this
+    from gmg_tui.results.report_text import at_end  # imported after the screen, to open that sooner
 
     await_end(Path(outcome.session.spec.folder))
     print("\n".join(at_end(outcome.session, outcome.snapshot)))
@@ -113,7 +112,7 @@ def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool
 
 
 def await_end(folder: Path, within_s: float = _END_S) -> bool:
-    """Waits until the engine of the session in `folder` has written its files and ended. Returns False if time runs out."""
+    """Waits until the engine of the session in `folder` has exited. Returns False after the timeout."""
     deadline = time.monotonic() + within_s
     while sessions.is_locked(folder):  # `flock` cannot be awaited
         if time.monotonic() > deadline:
@@ -123,19 +122,19 @@ def await_end(folder: Path, within_s: float = _END_S) -> bool:
 
 
 def conclude(spec: RunSpec, status: int, best: str | None = None) -> int:
-    """Print the results of a sweep that has ended, or how to continue a tuning; the exit status.
+    """Prints the results of a sweep, or how to continue a tuning; returns the exit status.
 
     Args:
-        spec: The session's.
+        spec: The session's spec.
         status: The session's exit status.
-        best: The column to order the table of a sweep by.
+        best: The column to sort the table of a sweep by.
     """
     _check_summary(spec)
     if spec.tune is not None:
         if status == _INTERRUPTED:
             note(sessions.resume_hint(spec))
         elif status:
-            note(f"no answer; for what was tried: gmg-tui report {spec.name}")
+            note(f"the tuning has no answer; for its trials: gmg-tui report {spec.name}")
     elif spec.sweep is not None:
         from gmg_tui.results import report as data
         from gmg_tui.results import report_text as text
@@ -149,17 +148,17 @@ def conclude(spec: RunSpec, status: int, best: str | None = None) -> int:
             return status or 1
         if left := sum(not job.state.ended for job in report.jobs):
             note(f"{units.count(left, 'job')} left; {sessions.resume_hint(spec)}")
-            return status or 1  # results that a full disk has lost count as not done
+            return status or 1  # a full disk may have lost results
     return status
 
 
 def _check_summary(spec: RunSpec) -> None:
-    """Prints a note if the file of `--summary` is missing, or its engine has not ended."""
+    """Prints a note if the file of `--summary` is missing or incomplete."""
     folder = Path(spec.folder)
     if spec.summary is None:
         return
     if sessions.is_locked(folder):
-        note(f"gmg-tui: --summary {spec.summary} is complete once the engine has ended, which other clients may delay")
+        note(f"gmg-tui: --summary {spec.summary} is complete once other clients have detached and the engine has ended")
         return
     with suppress(OSError):
         if filecmp.cmp(spec.summary, folder / (TUNE if spec.tune is not None else SUMMARY), shallow=False):
@@ -168,7 +167,7 @@ def _check_summary(spec: RunSpec) -> None:
 
 
 def _connecting(socket: Path, session_id: str, *, readonly: bool) -> Callable[[], Awaitable[Source]]:
-    """Connects to a session's engine."""
+    """Returns a function that connects to a session's engine."""
     from gmg_tui.session.client import EngineClient
 
     return partial(EngineClient.connect, socket, session_id, readonly=readonly)

@@ -1,7 +1,7 @@
-"""An engine's process, started before its run is complete.
+"""An engine's process, started before the command line is checked.
 
-Its imports take as long as the screen's, so it is started as soon as the command line asks for a run, and
-receives its `RunSpec` later. For the same reason this module imports very little.
+Its imports take as long as the screen's, so both run at once, and it receives its `RunSpec` later. Hence this module
+imports very little.
 """
 
 from __future__ import annotations
@@ -21,19 +21,16 @@ _BOOT = (
     "import gc, sys; gc.disable(); sys.path.append(sys.argv.pop(1)); "
     "import runpy; runpy.run_module('gmg_tui.engine', run_name='__main__', alter_sys=True)"
 )
-"""Runs the engine as `python -m gmg_tui.engine` does, but (with `-P`) without the current folder on the path: a folder
-of scripts may contain a `queue.py`. Garbage collection starts after the imports (`engine/__main__.py`)."""
+"""Runs `python -m gmg_tui.engine`, but without the current folder on the path (`-P`), which may contain a `queue.py`.
+Garbage collection starts after the imports (`engine/__main__.py`)."""
 _STDERR_BYTES = 1 << 16
 _CONFIRMED = b"go\n"
 _STOP_S = 30.0
-"""Time for a cancelled engine to end, in addition to its workers' timeouts."""
+"""Timeout for a cancelled engine to exit, in addition to its workers' timeouts."""
 
 
 class PrestartedEngine:
-    """An engine in its own process session (setsid) that waits for its run; on leaving the context one without a run is killed.
-
-    Attributes:
-        process: The process.
+    """An engine in its own process session (setsid) that waits for its spec; killed at the end of the context without one.
 
     Raises:
         GmgError: It cannot be started.
@@ -41,7 +38,7 @@ class PrestartedEngine:
 
     def __init__(self) -> None:
         root = Path(gmg_tui.__file__).parent.parent
-        # Until the engine has the path of its log, its standard error goes here.
+        # The engine's standard error until it opens its log.
         self._stderr = os.memfd_create("engine")
         self._ordered = False
         try:
@@ -51,7 +48,7 @@ class PrestartedEngine:
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
                 start_new_session=True,
-                # From the start: the processes of a session are found by their initial environment.
+                # A session's processes are found by their initial environment.
                 env={name: value for name, value in os.environ.items() if name not in WORKER_VARIABLES},
             )
         except OSError as error:
@@ -67,9 +64,9 @@ class PrestartedEngine:
         os.close(self._stderr)
 
     def order(self, text: bytes) -> None:
-        """Send it the run; if it has already died, the missing reply shows that.
+        """Sends the spec; if the engine has died, its reply is missing.
 
-        Its standard input stays open, and when it closes, the engine detects the end of this process.
+        Its standard input stays open, so that it detects the end of this process.
         """
         self._ordered = True
         if self.process.stdin is not None:
@@ -78,16 +75,13 @@ class PrestartedEngine:
                 self.process.stdin.flush()
 
     def confirm(self) -> None:
-        """Has it start its workers, now that its reply was read. If it has already died, its clients notice."""
+        """Has the engine start its workers; if it has died, its clients notice."""
         if self.process.stdin is not None:
             with suppress(BrokenPipeError), self.process.stdin as stdin:
                 stdin.write(_CONFIRMED)
 
     def cancel(self, workers_s: float = 0.0) -> None:
-        """Ends it, giving its workers `workers_s` seconds: on SIGTERM it stops them first.
-
-        On SIGKILL, which ctrl+c sends, its watchdog kills them. One without a run is ended on leaving the context.
-        """
+        """Ends the engine by SIGTERM, on which it stops its workers within `workers_s`; ctrl+c then kills both."""
         if not self._ordered:
             return
         self.process.terminate()
@@ -98,5 +92,5 @@ class PrestartedEngine:
             self.process.wait()
 
     def stderr_text(self) -> bytes:
-        """Returns its standard error up to the opening of its log."""
+        """Returns its standard error from before it opened its log."""
         return os.pread(self._stderr, _STDERR_BYTES, 0)

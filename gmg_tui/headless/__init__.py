@@ -19,31 +19,27 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Bye, Lines, Update
 
-_MAX_EARLIER_LINES = 1_000_000
-"""Earlier lines to request: more than the engine keeps."""
+_ALL_LINES = 1_000_000
+"""More lines than the engine keeps."""
 _TERMINATING = (signal.SIGTERM, signal.SIGXCPU)
 _JOBS_PER_REQUEST = 200
 _INTERRUPTED = 130
-"""The exit status."""
+"""Exit status."""
 _LEAVE_S = 8
-"""Seconds after SIGTERM, once the workers have ended, for the engine's end and the last output."""
+"""Timeout for the engine's end and the last output after SIGTERM."""
 _LAST_LINES_S = 2.0
-"""Seconds to wait for the last lines after the snapshot with the end of all workers."""
+"""Timeout for the last lines after the session's last snapshot."""
 
 
-def run(
-    socket: Path,
-    *,
-    begun: Callable[[], object] = lambda: None,
-) -> int:
-    """Report the session whose engine listens at `socket` until all its workers have ended; the exit status.
+def run(socket: Path, *, begun: Callable[[], object] = lambda: None) -> int:
+    """Reports the session whose engine listens at `socket` until all its workers have ended; returns the exit status.
 
-    Lines of the workers with nothing but their progress are not printed, and in a tuning none at all. `begun` is called
-    once the signals are handled here.
+    Progress lines of workers are not printed, and in a tuning no lines at all. `begun` is called once signals are
+    handled.
 
-    The first ctrl+c (or SIGTERM) stops the workers, the next ctrl+c kills them. When the reader of standard output is
-    gone (`| head`) the session is stopped and the exit status is 1. When standard output cannot be written for another
-    reason (a full disk) the session continues without this client.
+    The first ctrl+c (or SIGTERM) stops the workers, the next ctrl+c kills them. If the reader of standard output is
+    gone (`| head`), the session is stopped and the exit status is 1. If standard output fails for another reason (a
+    full disk), the session continues without this client.
 
     Raises:
         GmgError: The engine does not answer or died, or standard output cannot be written.
@@ -68,14 +64,14 @@ async def _report(socket: Path, begun: Callable[[], object]) -> int:
     finally:
         for number in (signal.SIGINT, *_TERMINATING):
             loop.remove_signal_handler(number)
-    if headless.terminated:  # in a moment, whatever is waited for then: whoever sent SIGTERM does not read the output
+    if headless.terminated:  # exit soon, whatever blocks: the sender of SIGTERM does not read the output
         signal.signal(signal.SIGALRM, lambda *_: os._exit(_INTERRUPTED))
         signal.alarm(_LEAVE_S)
     return headless.status
 
 
 class _Headless:
-    """The engine on one side; standard output, standard error and the signals on the other."""
+    """Connects an engine's client with standard output, standard error and signals."""
 
     def __init__(self, client: EngineClient) -> None:
         self._client = client
@@ -84,24 +80,24 @@ class _Headless:
         self._reporter = Reporter(self._session)
         self._trials = Trials(self._reporter.line)
         self._quiet = self._snapshot.tuning is not None
-        """True if the workers' output is not printed: the line of a trial has all that matters."""
+        """True in a tuning, whose workers' output is not printed."""
         self._out = Output(sys.stdout, self._output_failed)
         self._err = Output(sys.stderr)
         self._output_error: OSError | None = None
         self._interrupts = 0
         self._interrupted = asyncio.Event()
         self.terminated = False
-        """True once SIGTERM has come: only the workers are waited for."""
+        """True after SIGTERM."""
         self._complete = asyncio.Event()
         """Set once nothing more is expected from the engine."""
         self._last_lines: asyncio.TimerHandle | None = None
         self._reporting: asyncio.Task[None] | None = None
-        """Requests the jobs that have ended."""
+        """Requests and reports ended jobs."""
         self._requests: list[asyncio.Task[None]] = []
 
     @property
     def status(self) -> int:
-        """The exit status; a worker that fails while it is stopped from here does not count as a failure."""
+        """The exit status; after an interrupt, failed workers do not count."""
         return 1 if self._output_error else _INTERRUPTED if self._interrupts else self._snapshot.exit_status
 
     @property
@@ -110,9 +106,9 @@ class _Headless:
         return self._output_error is not None and self._output_error.errno == errno.EPIPE
 
     async def follow(self) -> None:
-        """Report what the engine sends until all workers have ended and their last lines have arrived."""
+        """Reports the engine's events until all workers have ended and their last lines have arrived."""
         slots = () if self._quiet else self._session.slots
-        await self._client.follow(*(slot.name for slot in slots), tail=_MAX_EARLIER_LINES)
+        await self._client.follow(*(slot.name for slot in slots), tail=_ALL_LINES)
         receiving = asyncio.create_task(self._receive())
         complete = asyncio.create_task(self._complete.wait())
         self._show(self._snapshot)
@@ -131,7 +127,7 @@ class _Headless:
             match event:
                 case Lines():
                     lines = list(self._reporter.output(event)) if not self._out.full else []
-                    self._out.write(*lines)  # those that are skipped are reported before those that follow
+                    self._out.write(*lines)  # the next line reports how many were skipped
                     self._check_complete()
                 case Update():
                     self._show(event.snapshot)
@@ -149,24 +145,24 @@ class _Headless:
             if snapshot.queue is not None and (self._reporting is None or self._reporting.done()):
                 self._reporting = asyncio.create_task(self._report_jobs())
                 self._reporting.add_done_callback(lambda _: self._check_complete())
-            status = None if self._out.full else self._reporter.status(snapshot)
-            self._out.write(*([status] if status is not None else []))
+            if not self._out.full and (status := self._reporter.status(snapshot)) is not None:
+                self._out.write(status)
         self._check_complete()
 
     async def _report_jobs(self) -> None:
-        """Report the jobs that have ended, which the engine sends in parts."""
+        """Requests and reports the jobs that have ended, part by part."""
         reporter = self._reporter
         while (queue := self._snapshot.queue) is not None and (before := reporter.jobs_reported) < queue.done:
             try:
                 ended = await self._client.queue(before, _JOBS_PER_REQUEST)
             except GmgError:
-                break  # the connection is lost, which is reported where its messages are read
+                break  # `_receive` reports the loss of the connection
             self._out.write(*reporter.job_ends(ended, queue.jobs))
             if reporter.jobs_reported == before:
-                break  # the queue has become shorter, and the next snapshot has the change
+                break  # the queue has shrunk, as the next snapshot will say
 
     def _check_complete(self) -> None:
-        """Stop waiting for the engine once nothing more is expected from it; the last lines must come soon."""
+        """Ends the wait for the engine once nothing more is expected from it, or the last lines are late."""
         if not self._snapshot.ended:
             return
         reporting = self._reporting is not None and not self._reporting.done()
@@ -176,7 +172,7 @@ class _Headless:
             self._last_lines = asyncio.get_running_loop().call_later(_LAST_LINES_S, self._complete.set)
 
     async def conclude(self) -> None:
-        """Print the session's results, and wait until they are read; another signal leaves without waiting."""
+        """Prints the session's results, and waits until they are written, or for another signal."""
         from gmg_tui.results.report_text import at_end  # not before the end: it loads Rich
 
         missed = () if self._quiet else self._reporter.missed(self._snapshot)
@@ -191,12 +187,11 @@ class _Headless:
         self._check_output()
 
     async def _written(self) -> None:
-        """Return when all output is written."""
         await self._out.written()
         await self._err.written()
 
     def interrupt(self) -> None:
-        """Stop the workers; when that has been requested already, kill them."""
+        """Stops the workers; the second time, kills them."""
         self._interrupts += 1
         self._interrupted.set()
         kill = self._interrupts > 1
@@ -204,7 +199,7 @@ class _Headless:
         self._err.write("killing the workers" if kill else "stopping the workers (ctrl+c again kills them)")
 
     def terminate(self) -> None:
-        """Stop the workers, however often it is called."""
+        """Stops the workers, once."""
         self.terminated = True
         self._interrupted.set()
         if not self._interrupts:
@@ -221,11 +216,11 @@ class _Headless:
         if self._output_error is None or self._stopped_by_reader:
             return
         name = self._session.spec.name
-        rest = f"the session keeps running: gmg-tui attach {name}"
+        hint = f"the session keeps running: gmg-tui attach {name}"
         if self._snapshot.ended:
-            rest = f"the logs: gmg-tui logs {name} SLOT"
-        raise GmgError(f"cannot write standard output: {self._output_error.strerror}; {rest}", 1)
+            hint = f"for the results: gmg-tui report {name}"
+        raise GmgError(f"cannot write standard output: {self._output_error.strerror}; {hint}", 1)
 
     async def _end(self, *, kill: bool) -> None:
-        with suppress(GmgError):  # the engine's loss is reported where its messages are read
+        with suppress(GmgError):  # `_receive` reports the engine's loss
             await self._client.end(kill=kill)

@@ -1,4 +1,4 @@
-"""Standard output and standard error for a program that must not block when nobody reads them."""
+"""Standard output and standard error that never block the event loop."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ _MAX_BUFFERED_BYTES = 1 << 20
 
 
 class Output:
-    """Writes lines to a file descriptor in threads.
+    """Writes lines to the file descriptor of a stream in threads.
 
-    A paused terminal (ctrl+s) or a pipe whose reader sleeps blocks only these, so that ctrl+c and the engine's messages
-    are always handled. The descriptor is written directly: a blocked thread would keep the locks of Python's buffers
-    when the program ends.
+    A paused terminal (ctrl+s) or a sleeping reader blocks only these. They bypass Python's buffers, whose locks a blocked
+    thread would hold at exit.
+
+    Args:
+        stream: Has the descriptor and the encoding.
+        on_error: Called once writing fails; later lines are dropped.
     """
 
     def __init__(self, stream: TextIO, on_error: Callable[[OSError], None] = lambda error: None) -> None:
-        """Write with the descriptor and encoding of `stream`.
-
-        `on_error` is called once nothing more can be written; later lines are dropped.
-        """
         stream.flush()
         self._descriptor, self._encoding, self._styles = stream.fileno(), stream.encoding, stream.isatty()
         self._on_error = on_error
@@ -41,7 +40,7 @@ class Output:
         return len(self._waiting) > _MAX_BUFFERED_BYTES
 
     def write(self, *lines: str) -> None:
-        """Queue `lines` for writing."""
+        """Queues lines for writing."""
         if lines and not self._broken:
             text = safe("\n".join(lines), styles=self._styles)
             self._waiting += f"{text}\n".encode(self._encoding, "replace")
@@ -49,7 +48,7 @@ class Output:
                 self._writing = asyncio.create_task(self._write())
 
     async def written(self) -> None:
-        """Return when everything is written, or nothing more can be; blocks while the other side does not read."""
+        """Waits until everything is written, or writing has failed."""
         if self._writing is not None:
             await self._writing
 
@@ -68,5 +67,5 @@ def _write_all(descriptor: int, data: bytearray) -> None:
     while view:
         try:
             view = view[os.write(descriptor, view) :]
-        except BlockingIOError:  # a program that shares a terminal or pipe may have made it non-blocking
+        except BlockingIOError:  # made non-blocking by a program that shares the terminal or pipe
             select.select([], [descriptor], [])

@@ -1,4 +1,4 @@
-"""A session as lines of text: the workers' output, what changes, the ends of jobs and trials, and the throughput."""
+"""A session as lines of text: output, changes, ends of jobs and trials, and throughput."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.session.protocol import Lines
 
 _AMOUNT = re.compile(r"[\d:.]+")
-"""Amounts, whose changes make no new text."""
+"""Amounts, whose changes are not reported."""
 _LOST = re.compile(r"^(\S+: lost since [\d:]+).*")
-"""The beginning of the note on a lost node, which identifies it."""
+"""The note on a lost node, without its countdown."""
 _MIN_STATUS_GAP_S = 5.0
 _WAITS = frozenset({WorkerState.WAITING, WorkerState.RESTARTING, WorkerState.STOPPING})
 
 
 class Reporter:
-    """Turns an engine's messages into lines, and repeats none.
+    """Turns an engine's messages into lines, each once.
 
-    Lines of the workers with nothing but their progress are left out: the status line stands for them.
+    Progress lines of workers are left out in favour of the status line.
     """
 
     def __init__(self, session: Session) -> None:
@@ -51,21 +51,21 @@ class Reporter:
         self._width = max((len(slot.name) for slot in session.slots), default=0)
         self._next_line: Counter[str] = Counter()
         self._before: dict[str, Worker | RankGroup] = {}
-        """The workers by slot, and the groups by id, as they were reported last."""
+        """Last reported state of each worker and group."""
         self._alerts_before: dict[str, dict[str, str]] = {}
-        """The texts of the alerts that were raised, without amounts, by kind, of each worker and job, and group."""
+        """Last reported alerts of each worker (with its job) and group: texts without amounts, by kind."""
         self._reported: set[tuple[str, str]] = set()
         self.jobs_reported = 0
-        """The number of a sweep's ended jobs that were reported; a retried job counts no more."""
+        """Number of ended jobs that were reported, without retried ones."""
         self._status = ""
         self._status_time = float("-inf")
 
     def line(self, slot: str, text: str) -> str:
-        """A line about a slot or a group."""
+        """Returns a line about a slot or a group."""
         return f"{slot:<{self._width}}   {text}"
 
     def output(self, message: Lines) -> Iterator[str]:
-        """A worker's lines, each after its slot; a separate line has how many were left out before them."""
+        """Yields a worker's lines, prefixed with its slot, after one on those that were skipped."""
         yield from self._left_out(message.slot, message.first)
         self._next_line[message.slot] = message.first + len(message.lines)
         for line in message.lines:
@@ -73,7 +73,7 @@ class Reporter:
                 yield f"{message.slot:<{self._width}} │ {line}"
 
     def missed(self, snapshot: Snapshot) -> Iterator[str]:
-        """Yields the number of the newest lines of each worker that were not printed."""
+        """Yields a line for each worker whose last lines were not printed."""
         for worker in snapshot.workers:
             yield from self._left_out(worker.slot, worker.log_lines)
 
@@ -89,16 +89,16 @@ class Reporter:
             yield f"{slot:<{self._width}} │ … {units.count(missing, 'line')} left out; all are in logs/{file}"
 
     def events(self, snapshot: Snapshot) -> Iterator[str]:
-        """The changes of workers, groups, GPUs and the session since the previous snapshot.
+        """Yields the changes of workers, groups, GPUs and the session since the previous snapshot.
 
-        What the ranks of a group do is reported once, of the group. Of a sweep's workers only problems are reported: their
-        output begins with a line about their job, and its end has a line of its own.
+        A group's changes are reported once, not for each rank. In a sweep only problems of workers are reported: jobs
+        have their own lines.
         """
         if snapshot.queue is not None:
             self.jobs_reported = min(self.jobs_reported, snapshot.queue.done)
         ranks = {slot for group in snapshot.groups for slot in group.slots}
         for worker in snapshot.workers:
-            if worker.slot not in ranks and worker.lost_since is None:  # the note on its node stands for all of them
+            if worker.slot not in ranks and worker.lost_since is None:  # else the note on its node says so
                 yield from self._changes(worker.slot, worker, snapshot)
             whose = worker.slot if worker.job is None else f"{worker.slot} {worker.job}"
             own = (alert for alert in worker.alerts if alert.kind != "stuck" or worker.slot not in ranks)
@@ -115,11 +115,11 @@ class Reporter:
             yield from self._once("", _LOST.sub(r"\1", note), f"{name}: {note}")
 
     def job_ends(self, jobs: Iterable[JobRecord], total: int) -> Iterator[str]:
-        """The ends of a part of the queue of `total` jobs, which begins after the ended jobs that have been looked at."""
+        """Yields the ends of jobs, which are the queue's part after the first `jobs_reported`."""
         for job in takewhile(lambda job: job.state.ended, jobs):
             self.jobs_reported += 1
             if job.ended is not None and job.ended < self._session.started:
-                continue  # under an earlier engine
+                continue  # before the session was resumed
             after = f" after {units.span(job.elapsed_s)}" if job.elapsed_s is not None else ""
             tries = f" in {job.last.number} attempts" if job.last.number > 1 else ""
             rate = f" at {units.fps(job.last.rate)} FPS" if job.last.rate is not None else ""
@@ -138,18 +138,16 @@ class Reporter:
             yield self.line(name, _state(now, snapshot.time))
 
     def _alerts(self, name: str, whose: str, alerts: Iterable[Alert], *, is_over: bool) -> Iterator[str]:
-        """Yields the alerts that are new, and the ends of others; a growing figure is not reported again."""
-        before, now = (
-            self._alerts_before.get(whose, {}),
-            {alert.kind: alert for alert in alerts if alert.kind != "node"},
-        )
+        """Yields new alerts and the ends of earlier ones; a changed amount is not reported."""
+        before = self._alerts_before.get(whose, {})
+        now = {alert.kind: alert for alert in alerts if alert.kind != "node"}
         texts = self._alerts_before[whose] = {kind: _AMOUNT.sub("", alert.text) for kind, alert in now.items()}
         for kind, alert in now.items():
             if kind not in before or (kind == "gpu" and before[kind] != texts[kind]):
                 advice = f"; {alert.advice}" if alert.advice else ""
                 heading = "" if alert.text.startswith(kind) else f"{kind}: "
                 line = self.line(name, f"{f'⚠ {heading}' if urgent([alert]) else ''}{alert.text}{advice}")
-                # What is good to know is often the same for all.
+                # Information is often the same for all workers.
                 yield from [line] if urgent([alert]) else self._once("", alert.text, line)
         for kind in before if not is_over else ():
             if kind not in now and KINDS[kind].severity is not Severity.INFO:
@@ -161,7 +159,7 @@ class Reporter:
             yield line
 
     def status(self, snapshot: Snapshot) -> str | None:
-        """The line with the sum and the states; None when it is not due or nothing but the time has changed."""
+        """Returns the line with totals and states; None if not due, or if only the time has changed."""
         text = "  ".join(self._totals(snapshot))
         if 0 <= snapshot.time - self._status_time < _MIN_STATUS_GAP_S or text == self._status:
             return None
@@ -197,9 +195,10 @@ class Reporter:
 
 
 class Trials:
-    """Reports each step, and each trial's start and end, once; nothing of the trials before a tuning was resumed.
+    """Reports each step, trial start and trial end of a tuning once, but none from before it was resumed.
 
-    `line` makes a line of a slot and a text about it.
+    Args:
+        line: Makes a line of a slot and a text.
     """
 
     def __init__(self, line: Callable[[str, str], str]) -> None:
@@ -239,7 +238,7 @@ def _trial_end(trial: Trial, spec: TuneSpec) -> str:
 
 
 def _identity(of: Worker | RankGroup) -> Hashable:
-    """Returns what tells two states apart: the wait reason without amounts, the signal without the seconds left."""
+    """Returns the parts of a state whose change is reported."""
     waits_for = _AMOUNT.sub("", of.reason or "") if of.state in _WAITS else ""
     if isinstance(of, RankGroup):  # while it restarts, its ranks begin their next attempt one after another
         return of.state, of.state is WorkerState.RESTARTING or of.restarts, of.waits_for, waits_for
@@ -247,7 +246,7 @@ def _identity(of: Worker | RankGroup) -> Hashable:
 
 
 def _is_problem(worker: Worker) -> bool:
-    """True if a job's worker restarts, or waits for a known reason."""
+    """True if a job's worker is restarting, or waiting for a known reason."""
     waits = worker.state is WorkerState.WAITING and worker.job is not None and worker.reason is not None
     return waits or worker.state is WorkerState.RESTARTING
 
@@ -291,8 +290,6 @@ def counts(queue: Queue, tuning: Tuning | None = None) -> str:
     """Returns the progress of a queue: `12/30 jobs, 3 active, 1 failed`; of a tuning: `4/18 trials, 2 active`."""
     noun, total = ("job", queue.jobs) if tuning is None else ("trial", max(queue.jobs, tuning.total))
     states = (("active", queue.running), ("failed", queue.failed), ("stopped", queue.stopped))
-    parts = [
-        f"{queue.done:,}/{units.count(total, noun)}",
-        *(f"{number:,} {word}" for word, number in states if number),
-    ]
-    return ", ".join(parts)
+    return ", ".join(
+        [f"{queue.done:,}/{units.count(total, noun)}", *(f"{number:,} {word}" for word, number in states if number)]
+    )

@@ -155,15 +155,15 @@ def test_the_name_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     shutil.copy(WORKER, folder / "sim.py")
     shown = f"{tmp_path}/caf\\xe9"
     for words, variables, text in (
-        ((str(folder / "sim.py"),), {}, f"SCRIPT: {shown}/sim.py is not UTF-8"),
-        ((WORKER, "\udce9"), {}, "the script's arguments, or --env, are not UTF-8"),
-        ((WORKER,), {"XDG_STATE_HOME": str(folder)}, f"the state folder (XDG_STATE_HOME): {shown}/"),
+        ((str(folder / "sim.py"),), {}, f"{shown}/sim.py is not UTF-8"),
+        ((WORKER, "\udce9"), {}, r"gmg-tui: \xe9 is not UTF-8"),
+        ((WORKER,), {"XDG_STATE_HOME": str(folder)}, f"{shown}/gmg-tui/sessions/"),
     ):
         done = gmg("--cpu", "1", "--headless", *words, **variables)
         assert (done.returncode, text in done.stderr, "Traceback" in done.stderr) == (2, True, False), done.stderr
     done = subprocess.run(
         [*COMMAND, "--cpu", "1", "--headless", "sim.py"], cwd=folder, env=environ(), capture_output=True, text=True
     )
-    assert f"the current folder: {shown} is not UTF-8" in done.stderr
+    assert f"{shown} is not UTF-8" in done.stderr
     findings = json.loads(gmg("doctor", "--json", XDG_STATE_HOME=str(folder)).stdout)
     assert next(finding["verdict"] for finding in findings if finding["check"] == "sessions") == "FAIL"

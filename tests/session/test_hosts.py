@@ -67,7 +67,7 @@ def test_a_remote_session_is_running_until_its_record_has_an_end(engine: Scripte
     _move(engine.folder, ended=time.time())
     (row,) = json.loads(in_process("ls", "--json").stdout)
     assert (row["state"], row["host"]) == ("ended", "node7")
-    assert "for what it did: gmg-tui report sim-1" in in_process("attach", "sim-1").stderr
+    assert "without one: gmg-tui report sim-1" in in_process("attach", "sim-1").stderr
 
 
 def test_a_machine_whose_clock_is_ahead_takes_no_session_for_lost(
