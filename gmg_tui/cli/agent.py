@@ -1,8 +1,8 @@
-"""`gmg-tui agent`, which launchers run on each node: starts the agent or finds it, and connects it to standard input and output.
+"""`gmg-tui agent`, run by launchers on each node: starts or finds the agent, and connects it to standard input and output.
 
-The agent is a separate process: when this command is killed, or its connection breaks, the agent stays, and the next
-one finds it. Standard input begins with one line, the `RunSpec`; standard output with one that starts with `AGENT_MARK`, before
-which a shell may have printed anything. After that, both carry the frames of `gmg_tui.session.protocol`.
+The agent is a separate process, which survives this command, for the next one to find. Standard input begins with a
+line, the `RunSpec`; standard output with a line that starts with `AGENT_MARK`, after anything that a shell may print.
+Then both carry the frames of `gmg_tui.session.protocol`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from gmg_tui.session import AGENT_MARK, NODE_MARK, nodes_folder
 
 _BYTES = 1 << 16
 _OTHER_S = 20.0
-"""Time for another `gmg-tui agent` on this node to start the agent."""
+"""Timeout for another `gmg-tui agent` on this node to start the agent."""
 _POLL_S = 0.05
 
 
 def agent() -> int:
-    """Connect a node's agent to standard input and output until either side ends; the exit status."""
+    """Connects a node's agent to standard input and output until either side ends; returns the exit status."""
     try:
         connection = _connect_or_start(io.FileIO(0, closefd=False).readline())
     except GmgError as error:
@@ -68,9 +68,9 @@ def _connect_or_start(line: bytes) -> socket.socket:
     try:
         spec = msgspec.json.decode(line, type=RunSpec)
     except msgspec.MsgspecError as error:
-        raise GmgError(f"another version of gmg-tui? its request cannot be read: {error}", 1) from error
+        raise GmgError(f"the request cannot be read; is the version of gmg-tui another? {error}", 1) from error
     if spec.agent is None:
-        raise GmgError("`gmg-tui agent` is run by gmg-tui itself, on the nodes of a session")
+        raise GmgError("gmg-tui agent is for launchers; start a session with --nodes")
     about, version = spec.agent, gmg_tui.__version__
     if about.version != version:
         raise GmgError(f"it has gmg-tui {version}, this is {about.version}; install the same version", 1)
@@ -103,7 +103,7 @@ def _connect_or_start(line: bytes) -> socket.socket:
 
 
 def _start(spec: RunSpec) -> str | None:
-    """Starts the agent, and waits until it listens. Returns the error; None if it listens."""
+    """Starts the agent, and waits until it listens. Returns an error, if any."""
     with PrestartedEngine() as engine:
         engine.order(msgspec.json.encode(spec) + b"\n\n")
         stdout = engine.process.stdout
@@ -131,7 +131,7 @@ def _connect(path: Path) -> socket.socket | None:
 
 
 def _forward(connection: socket.socket) -> None:
-    """Forwards bytes both ways until either side ends; a side that does not read blocks only its own direction."""
+    """Forwards bytes both ways until either side ends; the directions do not block each other."""
 
     def inward() -> None:
         with suppress(OSError):

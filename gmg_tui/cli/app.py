@@ -1,4 +1,4 @@
-"""The command line: declares the commands, and calls the module of `gmg_tui.cli` that implements each."""
+"""The command line: declares the commands, each implemented by a module of `gmg_tui.cli`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.session.options import Opt, Options, Program, complete_session, span
 
 _LIBRARIES = {"metrics": "prometheus_client", "serve": "textual-serve"}
-"""The library of each command that has an extra of its own."""
+"""Libraries of commands that are extras."""
 
 
 def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
-    """Print the version, in a working tree with its commit."""
+    """Prints the version, in a working tree with its commit."""
     if not wanted or ctx.resilient_parsing:
         return
     from gmg_tui.scripts import interpreter
@@ -52,7 +52,7 @@ def _group() -> None:
 
 
 def _call(command: str, *args: Any, **options: Any) -> int:
-    """Calls the function of a command; its module is imported only now."""
+    """Imports the module of a command, and calls its function."""
     try:
         module = importlib.import_module(f"gmg_tui.cli.{command}")
     except ImportError as error:
@@ -60,9 +60,9 @@ def _call(command: str, *args: Any, **options: Any) -> int:
             raise
         from gmg_tui.scripts import interpreter
 
-        get = interpreter.install_command(sys.executable, _LIBRARIES[command])
-        raise GmgError(f"{command} needs {_LIBRARIES[command]}; get it with: {get}", 1) from None
-    from gmg_tui.session import unused_folders  # which the module has imported
+        install = interpreter.install_command(sys.executable, _LIBRARIES[command])
+        raise GmgError(f"{command} needs {_LIBRARIES[command]}; install it with: {install}", 1) from None
+    from gmg_tui.session import unused_folders  # imported by the module
 
     for text in unused_folders():
         note(text)
@@ -71,7 +71,7 @@ def _call(command: str, *args: Any, **options: Any) -> int:
 
 
 def _start(command: str, *args: Any, **more: Any) -> int:
-    """Call the function of a command with an engine, whose process starts during the import."""
+    """Calls the function of a command with an engine, whose process starts during the import."""
     from gmg_tui.cli.prestart import PrestartedEngine
 
     hide_arguments()
@@ -88,7 +88,7 @@ def _options(script: str | None = None) -> Options:
 
 
 def _program(script: str | None, args: Sequence[str], *, module: bool) -> Program | None:
-    """Returns the workers' program, with the arguments that are options of gmg-tui too, for advice if the script rejects them."""
+    """Returns the workers' program, noting arguments that are also options of gmg-tui."""
     if script is None:
         return None
     return Program(script, tuple(args), module, own_options(click.get_current_context().command, args))
@@ -109,7 +109,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def run(script: str | None, args: tuple[str, ...], module: bool, **_: Any) -> int:
     """Run SCRIPT on every GPU.
 
-    Everything after SCRIPT belongs to it. In ARGS and --env, {slot}, {gpu}, {i}, {n} and {seed} are filled in for each
+    Everything after SCRIPT belongs to it. {slot}, {gpu}, {i}, {n} and {seed} in ARGS and --env are filled in for each
     worker; {{ is a literal brace. All options and settings: gmg-tui guide options.
     """
     options = _options(script)
@@ -132,7 +132,7 @@ def tune(script: str | None, args: tuple[str, ...], module: bool, **_: Any) -> i
     """Find the best value of one number, such as -B {n_envs}, by measuring SCRIPT on the slots.
 
     Prints the fastest value, the smallest that is nearly as fast, and the largest that runs. Everything after SCRIPT
-    belongs to it. Takes the options of run too: gmg-tui run --help.
+    belongs to it. Also takes the options of run: gmg-tui run --help.
     """
     return _start("tune", _options(script), program=_program(script, args, module=module))
 
@@ -142,10 +142,10 @@ def tune(script: str | None, args: tuple[str, ...], module: bool, **_: Any) -> i
 @_module
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="FILE | --script SCRIPT [ARGS]...")
 def sweep(words: tuple[str, ...], is_script: bool, module: bool, **_: Any) -> int:
-    """Queue jobs on the slots: from FILE (TOML), or with --script one for each combination of --set.
+    """Queue jobs on the slots: those of FILE (TOML), or with --script one for each combination of --set.
 
     Everything after SCRIPT belongs to it: sweep --set n_envs=16,64 --script sim.py -B {n_envs}. Options override
-    FILE. Takes the options of run too: gmg-tui run --help.
+    FILE. Also takes the options of run: gmg-tui run --help.
     """
     options = _options(next(iter(words), None))
     start = partial(_start, "sweep") if options.add is None else partial(_call, "sweep_add")
@@ -172,11 +172,11 @@ def demo(words: tuple[str, ...], **_: Any) -> int:
 
 @_group.command(cls=ConfiguredCommand)
 @_name
-@click.option("--readonly", is_flag=True, help="Do not change anything.")
+@click.option("--readonly", is_flag=True, help="Refuse every change.")
 def attach(name: str | None, readonly: bool, **_: Any) -> int:
-    """Open the screen on a session, by default the newest.
+    """Open the screen on a session, by default the newest that runs.
 
-    A session that has ended is named; its last moment and its logs are shown, read-only.
+    With the NAME of an ended session, show its last state and its logs, read-only.
     """
     return _call("attach", name, _options(), readonly=readonly)
 
@@ -192,7 +192,7 @@ def ls(as_json: bool) -> int:
 @_names
 @click.option("--all", "everything", is_flag=True, help="Stop all running sessions.")
 def stop(names: tuple[str, ...], everything: bool) -> int:
-    """Stop running sessions; NAME may be left out if only one runs."""
+    """Stop running sessions; NAME is optional if only one runs."""
     return _call("stop", names, everything=everything)
 
 
@@ -200,12 +200,11 @@ def stop(names: tuple[str, ...], everything: bool) -> int:
 @_names
 @click.option("--older", type=span, metavar="AGE", help="Remove sessions that ended longer ago: 30d, 12h.")
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the N sessions that ended last.")
-@click.option("-y", "--yes", is_flag=True, help="Remove without asking; needed without a terminal.")
+@click.option("-y", "--yes", is_flag=True, help="Remove without asking; required without a terminal.")
 def rm(names: tuple[str, ...], **options: Any) -> int:
-    """Remove ended sessions: those named, or by age.
+    """Remove ended sessions, by name or by age, with their logs and results.
 
-    Their logs and results go. Each is listed with its size, and on a terminal gmg-tui asks first. A running session is never
-    removed.
+    Lists them with their sizes and asks first. Running sessions are never removed.
     """
     return _call("rm", names, **options)
 
@@ -215,21 +214,21 @@ def rm(names: tuple[str, ...], **options: Any) -> int:
 @click.option("-f", "--follow", is_flag=True, help="Print until the session or job has ended.")
 @click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Print the last N lines only.")
 def logs(words: tuple[str, ...], follow: bool, lines: int | None) -> int:
-    """Print a worker's log, by default the newest session's.
+    """Print a worker's log, by default of the newest session.
 
-    NAME alone means its only worker or job, or the only one that has failed.
+    NAME alone selects its only worker or job, or the only one that has failed.
     """
     return _call("logs", words, follow=follow, last=lines)
 
 
 @_group.command
 @click.argument("words", nargs=-1, metavar="[NAME] [SLOT]", shell_complete=complete_session)
-@click.option("--stacks", is_flag=True, help="Take Python stacks in any case, to name the slowest function.")
+@click.option("--stacks", is_flag=True, help="Always take Python stacks, to name the slowest function.")
 @_json
 def why(words: tuple[str, ...], *, stacks: bool, as_json: bool) -> int:
-    """Say what bounds the speed of the workers, with the figures and what to try.
+    """Say what bounds the speed of a worker, or of all workers, with the figures and what to try.
 
-    Without a SLOT of all workers. Takes 20 Python stacks of a worker within two seconds if its script is the cause.
+    If the script is the cause, takes 20 of its Python stacks within two seconds.
     """
     return _call("why", words, stacks=stacks, as_json=as_json)
 
@@ -239,13 +238,13 @@ def why(words: tuple[str, ...], *, stacks: bool, as_json: bool) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print the detailed results (JSON).")
 @click.option("--html", metavar="FILE", help="Write a page with charts.")
 @click.option("--bundle", is_flag=True, help="Write a zip archive for a bug report, without secrets.")
-@click.option("--show-env", is_flag=True, help="On a terminal: show the values of variables that sound like secrets.")
+@click.option("--show-env", is_flag=True, help="On a terminal, show values of variables that sound like secrets.")
 @click.option("--best", metavar="COLUMN", help="Sort by COLUMN; -COLUMN: smallest first.")
 @click.option(
     "--fail-below",
     type=click.FloatRange(0, 100),
     metavar="PCT",
-    help="Exit with 1 if a later session is over PCT % slower than the first, beyond the noise.",
+    help="Exit with 1 if a later session is more than PCT % slower than the first, beyond the noise.",
 )
 def report(names: tuple[str, ...], *, show_env: bool, **options: Any) -> int:
     """Print what a session did, or compare several."""
@@ -259,7 +258,7 @@ report.params.append(
         "csv",
         click.Choice(("jobs", "raw", "metrics")),
         "[raw|metrics]",
-        "Print the results (CSV); raw: without an apostrophe before texts like formulas; metrics: over time.",
+        "Print the results (CSV). raw: no apostrophe before texts like formulas; metrics: over time.",
         bare="jobs",
     )
 )
@@ -274,7 +273,7 @@ def gpus(as_json: bool) -> int:
 
 @_group.command
 @click.option("--listen", metavar="HOST:PORT", help="Serve there. [default: 127.0.0.1:9400]")
-@click.option("--textfile", metavar="FILE", help="Write FILE every 15 s instead, for node_exporter.")
+@click.option("--textfile", metavar="FILE", help="Instead write FILE every 15 s, for node_exporter.")
 def metrics(**options: Any) -> int:
     """Export Prometheus metrics for running sessions."""
     return _call("metrics", **options)
@@ -282,18 +281,16 @@ def metrics(**options: Any) -> int:
 
 @_group.command
 @_name
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8400, metavar="N", help="Port, by default 8400; 0: any free one."
-)
+@click.option("--port", type=click.IntRange(0, 65535), default=8400, metavar="N", help="Port. [default: 8400; 0: any]")
 def serve(name: str | None, port: int) -> int:
-    """Show a running session in a browser of this machine, read-only."""
+    """Serve the screen of a running session to a browser on this machine, read-only."""
     return _call("serve", name, port)
 
 
 @_group.command
 @click.argument("topic", required=False, shell_complete=complete_topic)
 def guide(topic: str | None) -> int:
-    """Open the manual; without a terminal, print it."""
+    """Open the manual, or print it if there is no terminal."""
     return _call("guide", topic)
 
 
@@ -301,13 +298,13 @@ def guide(topic: str | None) -> int:
 @click.option("--python", metavar="PATH", help="The workers' interpreter, as for run.")
 @_json
 def doctor(python: str | None, as_json: bool) -> int:
-    """Check this machine: driver, GPUs, Genesis, EGL, disk."""
+    """Check this machine: driver, GPUs, Genesis, EGL, caches, disk."""
     return _call("doctor", python, as_json=as_json)
 
 
 @_group.command(hidden=True)
 def agent() -> int:
-    """Connect a node's agent to standard input and output; gmg-tui runs it itself."""
+    """Connect a node's agent to standard input and output, for launchers."""
     return _call("agent")
 
 

@@ -1,4 +1,4 @@
-"""The group of all commands: its help and completion, command lines without a command, and errors as one line."""
+"""The group of all commands: help, completion, command lines without a command, and errors in one line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 _COMPLETE = "_GMG_TUI_COMPLETE"
-"""Set by a shell that asks for completions."""
+"""Set by a shell for completion."""
 _BARE = """\
 gmg-tui runs a Genesis script on every GPU of this machine and shows what each one does.
 
@@ -35,11 +35,11 @@ gmg-tui runs a Genesis script on every GPU of this machine and shows what each o
   gmg-tui guide                             the manual
   gmg-tui doctor                            what this machine has and lacks"""
 _MAIN_OPTIONS = ("gpus", "cpu", "env", "restart", "headless", "detach", "nodes", "ddp")
-"""Options of `run` in the main help."""
+"""Options of `run` shown in the main help."""
 
 
 class CommandGroup(click.Group):
-    """The commands. A command line that begins with none of them is one of `run`."""
+    """The commands; a command line without one runs a script."""
 
     command_class = Command
 
@@ -48,12 +48,12 @@ class CommandGroup(click.Group):
         return list(self.commands)
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The two ways to call it."""
+        """Writes both ways to call it."""
         formatter.write_usage(ctx.command_path, "[OPTIONS] SCRIPT [ARGS]...")
         formatter.write_usage(ctx.command_path, "COMMAND ...", prefix="       ")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands, and the options of `run` that one machine needs most."""
+        """Writes the commands, and the main options of `run`."""
         self.format_commands(ctx, formatter)
         main = [opt for opt in self.commands["run"].params if opt.name in _MAIN_OPTIONS]
         with formatter.section("Options of run (all: gmg-tui run --help)"):
@@ -61,7 +61,7 @@ class CommandGroup(click.Group):
             formatter.write_dl([row for row in rows if row])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Inserts `run` before words that begin with no command."""
+        """Inserts `run` if the first word is not a command."""
         if not args and not ctx.resilient_parsing:
             click.echo(_BARE)
             ctx.exit(2)
@@ -70,18 +70,18 @@ class CommandGroup(click.Group):
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        """Returns what may be the first word: a command or a script."""
-        from click.shell_completion import CompletionItem  # only for a shell's question
+        """Returns the commands, and has the shell complete a script."""
+        from click.shell_completion import CompletionItem  # only for completion
 
         return [*super().shell_complete(ctx, incomplete), CompletionItem(incomplete, "file")]
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
-        """Run a command line, by default this process's, and exit with its status; an error is one line."""
+        """Runs a command line, by default this process's, and exits with its status; prints errors in one line."""
         for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-            if getattr(sys, name) is None:  # it is closed
-                setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - as long as the program lives
+            if getattr(sys, name) is None:  # closed
+                setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - open until exit
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="replace")  # where its encoding lacks a character
+            sys.stdout.reconfigure(errors="replace")  # its encoding may lack characters
         make_streams_safe()
         if _COMPLETE in os.environ:
             importlib.import_module("gmg_tui.cli.completion")
@@ -93,7 +93,7 @@ class CommandGroup(click.Group):
             status = error.exit_code
         except (KeyboardInterrupt, click.Abort):
             status = _INTERRUPTED
-        except OSError as error:  # such as a full disk behind standard output
+        except OSError as error:  # such as a full disk
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # flushed again at exit
             if not isinstance(error, BrokenPipeError):
                 note(f"gmg-tui: {error}")
@@ -102,7 +102,7 @@ class CommandGroup(click.Group):
 
 
 def _text(error: click.ClickException | GmgError) -> str:
-    """Returns an error as a line that begins with its option, and with the settings file if the option is set there."""
+    """Returns an error as one line, beginning with the option, after the settings file if that sets it."""
     if not isinstance(error, click.BadParameter) or not isinstance(error.param, click.Option):
         return error.format_message() if isinstance(error, click.ClickException) else str(error)
     text, ctx = f"{error.param.opts[0]} {error.message.rstrip('.')}", error.ctx

@@ -1,4 +1,4 @@
-"""Completion in bash, zsh and fish: Click's, beside which the shell's own completion of files stays."""
+"""Completion in bash, zsh and fish: Click's, with the shell's own completion of files."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ complete -o nosort -o bashdefault -o default -F %(complete_func)s %(prog_name)s
 
 
 class _Words(ShellComplete):
-    """Also completes options without a command, which belong to `run`, and values after `=`."""
+    """Also completes the options of `run` without a command, and values after `=`."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         """Returns the completions of the incomplete word."""
-        args = [arg for arg in args if arg != "="]  # bash makes it a word
+        args = [arg for arg in args if arg != "="]  # a word in bash
         if not args and incomplete.startswith("-"):
             args = ["run"]
         return super().get_completions(args, incomplete)
 
 
 class _WholeWords(_Words):
-    """For shells that replace the whole word and add no files of their own."""
+    """For shells that replace the whole word, and complete files only if told to."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         """Returns the completions of the incomplete word, or files."""
@@ -52,7 +52,7 @@ class _WholeWords(_Words):
         option, sign, value = incomplete.partition("=")
         if not sign or not option.startswith("--"):
             return items or [CompletionItem(incomplete, "file")]
-        # Not `Path.glob`, which would lose a `./`.
+        # `Path.glob` would drop a `./`.
         items = items or [
             CompletionItem(f"{path}{'/' * Path(path).is_dir()}")
             for path in sorted(glob(f"{escape(value)}*"))  # noqa: PTH207

@@ -1,7 +1,7 @@
-"""`config.toml`: defaults of options, keys, and formats of lines.
+"""`config.toml`: defaults of options, keys, line formats and themes.
 
-A key above all tables is an option's long name, for each command that has it; in a table named like a command it counts
-for that command alone. `[keys]` gives actions of the screen other keys, `[readers.NAME]` describes lines of output, `[themes.NAME]` has colours.
+Top-level keys are long names of options, for every command; those in a table named after a command are for that one.
+`[keys]` remaps the screen's keys, `[readers.NAME]` describes lines of output, `[themes.NAME]` has colours.
 """
 
 from __future__ import annotations
@@ -22,28 +22,22 @@ class Settings(NamedTuple):
 
     path: Path
     options: dict[str, Any]
-    """By the names of the options, as written: Click converts and checks them."""
+    """Values as written, by name of the option; Click converts them."""
     keys: dict[str, tuple[str, ...]]
-    """By the names of actions."""
+    """Keys by action."""
     readers: dict[str, Any]
-    """By name, as written."""
     themes: dict[str, dict[str, str]]
-    """Colours by name, as written."""
 
 
 def path() -> Path | None:
-    """The path of the file, which may not exist: `$XDG_CONFIG_HOME/gmg-tui/config.toml`; None for a user without a home folder."""
+    """Returns `$XDG_CONFIG_HOME/gmg-tui/config.toml`, which may not exist; None for a user without a home folder."""
     folder = config_folder()
     return folder / "gmg-tui" / "config.toml" if folder is not None else None
 
 
 def read(file: Path, command: str) -> Settings:
-    """Returns the settings in `file` for `command`.
-
-    Raises:
-        GmgError: The file cannot be read, or is wrong.
-    """
-    import msgspec  # only where there is a file
+    """Returns the settings in `file` for `command`. Raises `GmgError` if it cannot be read or is invalid."""
+    import msgspec  # only if there is a file
 
     from gmg_tui.machine.files import reading
     from gmg_tui.machine.toml import MAX_CHARACTERS, parse
@@ -75,13 +69,13 @@ def read(file: Path, command: str) -> Settings:
             shared |= _values({name: value}, everywhere, "", (*options_of, *_TABLES))
     shared = {name: value for name, value in shared.items() if name in of_command}
     if "env" in specific:
-        specific["env"] = (*shared.get("env", ()), *specific["env"])  # of a variable given twice the last counts
+        specific["env"] = (*shared.get("env", ()), *specific["env"])  # the last value of a variable counts
     keys = {name.replace("_", "-"): (key,) if isinstance(key, str) else key for name, key in tables.keys.items()}
     return Settings(file, shared | specific, keys, tables.readers, tables.themes)
 
 
 def _values(table: dict[str, Any], options: Iterable[Opt], where: str, tables: Iterable[str] = ()) -> dict[str, Any]:
-    """The values of a table by the names of its options. Raises `GmgError`."""
+    """Returns the values of a table by name of the option. Raises `GmgError`."""
     by_name = {opt.setting: opt for opt in options}
     values = {}
     for name, value in table.items():
@@ -94,7 +88,7 @@ def _values(table: dict[str, Any], options: Iterable[Opt], where: str, tables: I
         if LINE in opt.marks:
             raise GmgError(f"{where}{name} is not a setting; give --{dashed} on the command line")
         if "\0" in "".join(map(str, value if isinstance(value, list) else (value,))):
-            raise GmgError(f"{where}{name} has a NUL character, which no program can be given")
+            raise GmgError(f"{where}{name} has a NUL character; remove it")
         if value is True and opt.bare:
             value = opt.bare
         if isinstance(value, bool) is not (opt.is_flag):

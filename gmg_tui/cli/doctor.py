@@ -1,7 +1,6 @@
-"""`doctor`: checks whether this machine is ready for a run.
+"""`doctor`: check whether this machine is ready for a run.
 
-Each check is a function of what it judges (an environment, NVML's answers, torch's), so that tests can describe any
-machine.
+Each check is a function of the facts that it judges (the environment, answers of NVML or torch).
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ from gmg_tui.scripts import interpreter, probe
 from gmg_tui.scripts.genesis import caches
 
 _ANSWER_S = 120.0
-"""Timeout of the import of torch; from a cold network disk it takes a minute."""
+"""Timeout of the import of torch, which takes a minute from a cold network disk."""
 _FULL_MIB, _LOW_MIB = 16, 1024
 """Free disk space that is too little for a session, and that eight verbose workers fill in a day."""
 _NEARLY_FULL = 0.75
-"""The share of the kernel cache's limit above which kernels will soon be evicted: a scene has some 10 MB."""
+"""Share of the kernel cache's limit above which it evicts soon: a scene has some 10 MB."""
 _NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "fuse.sshfs", "9p", "wekafs")
 """Prefixes of network file system types."""
 _PROGRAM = """
@@ -65,7 +64,7 @@ if answer["torch"]:
 print(json.dumps(answer))
 """
 OK, WARN, FAIL = "ok", "warn", "FAIL"
-"""It works; not as well as it could, or not always; a plain run fails because of this."""
+"""Verdicts: it works; it has limitations; a plain run fails."""
 
 
 class Finding(Struct, frozen=True):
@@ -83,16 +82,16 @@ class NvmlView(Struct, frozen=True):
     gpus: tuple[Gpu, ...] = ()
     """GPUs and MIG instances."""
     silent: tuple[tuple[int, str], ...] = ()
-    """Indices of GPUs that do not answer, each with the reason."""
+    """Indices of GPUs that do not answer, with the reasons."""
     driver: str | None = None
     cuda: str | None = None
-    """The newest CUDA that the driver runs."""
+    """Newest CUDA version that the driver supports."""
     error: str | None = None
-    """NVML's error, with advice; None if it answers."""
+    """NVML's error, with advice."""
 
     @property
     def whole(self) -> tuple[Gpu, ...]:
-        """The GPUs without their MIG instances."""
+        """The GPUs without MIG instances."""
         return tuple(gpu for gpu in self.gpus if gpu.mig_index is None)
 
 
@@ -105,18 +104,17 @@ class Installed(Struct, frozen=True):
     others: dict[str, str] = {}
     """Versions of other simulators and of trainers, by name."""
     cuda: str | None = None
-    """The version of CUDA that torch was built for; None for a build without."""
+    """CUDA version that torch was built for, if any."""
     gpus: int = 0
-    """The number of GPUs that torch sees."""
+    """Number of GPUs that torch sees."""
     error: str = ""
-    """The error of torch's import; empty without one."""
+    """Error of importing torch; empty if there is none."""
 
 
 def doctor(python: str | None, *, as_json: bool) -> int:
-    """Print the findings, check by check, or all at the end as JSON; 1 when a plain run would fail, else 0.
+    """Prints the findings one by one, or all as JSON; returns 1 if a plain run would fail, else 0.
 
-    Raises:
-        GmgError: `python` is not an interpreter.
+    Raises `GmgError` if `python` is not an interpreter.
     """
     if python is not None:
         interpreter.check_python(python)
@@ -132,10 +130,9 @@ def doctor(python: str | None, *, as_json: bool) -> int:
 
 
 def _examine(python: str | None, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Run all checks, and yield each finding as it is made; `python` is the value of `--python`."""
-    yield Finding(
-        "gmg-tui", OK, f"{interpreter.own_version()}, Python {platform.python_version()}, {platform.platform()}"
-    )
+    """Yields the findings of all checks; `python` is the value of `--python`."""
+    own = f"{interpreter.own_version()}, Python {platform.python_version()}, {platform.platform()}"
+    yield Finding("gmg-tui", OK, own)
     given = "--python" if python is not None else None
     try:
         settings = settings_of("run")
@@ -168,21 +165,21 @@ def _examine(python: str | None, environ: Mapping[str, str]) -> Iterator[Finding
 
 
 def signals() -> Finding:
-    """Returns whether processes can be signalled by pidfd."""
+    """Checks that processes can be signalled by pidfd."""
     if (trouble := pidfd_trouble()) is None:
         return Finding("signals", OK, "processes are signalled by pidfd")
-    return Finding("signals", WARN, f"processes are signalled by PID, right after a check of their start: {trouble}")
+    return Finding("signals", WARN, f"processes are signalled by PID, after comparing their start times: {trouble}")
 
 
 def cpus() -> Finding:
-    """The CPUs that workers share."""
+    """Counts the CPUs that workers share."""
     usable, quota = usable_cpus(), cpu_quota()
     why = "" if quota is None else f"; the container's quota is {quota:g} of {os.cpu_count()}"
     return Finding("CPUs", OK, f"{usable} for the workers{why}")
 
 
 def _ask_nvml() -> NvmlView:
-    """Query NVML; without persistence mode the driver may take seconds per GPU, and one that hangs never answers."""
+    """Queries NVML: without persistence mode a driver takes seconds per GPU, and one that hangs never answers."""
 
     def view() -> NvmlView:
         with closing(Nvml.open()) as nvml:
@@ -195,7 +192,7 @@ def _ask_nvml() -> NvmlView:
 
 
 def driver(nvml: NvmlView) -> Finding:
-    """Returns whether NVML answers, and the driver's version."""
+    """Checks that NVML answers."""
     if nvml.error is not None:
         return Finding("driver", FAIL, nvml.error, "without GPUs: gmg-tui --cpu N SCRIPT, or gmg-tui demo")
     cuda = f" with CUDA {nvml.cuda}" if nvml.cuda is not None else ""
@@ -203,7 +200,7 @@ def driver(nvml: NvmlView) -> Finding:
 
 
 def listed(nvml: NvmlView) -> Finding:
-    """The GPUs, and which of them do not answer."""
+    """Lists the GPUs, and those that do not answer."""
     if not nvml.whole and not nvml.silent:
         return Finding("GPUs", FAIL, "NVML reports none", "see dmesg; start a container with access to the GPUs")
     names = Counter(gpu.name for gpu in nvml.whole)
@@ -216,7 +213,7 @@ def listed(nvml: NvmlView) -> Finding:
 
 
 def visible(nvml: NvmlView, environ: Mapping[str, str]) -> Finding:
-    """The GPUs that this shell's `CUDA_VISIBLE_DEVICES` leaves to a run."""
+    """Lists the GPUs that `CUDA_VISIBLE_DEVICES` leaves to a run."""
     indices = {gpu.index for gpu in nvml.gpus} | {index for index, _ in nvml.silent}
     given = allocation.visible(environ, len(indices))
     try:
@@ -228,7 +225,7 @@ def visible(nvml: NvmlView, environ: Mapping[str, str]) -> Finding:
 
 
 def _chosen(python: str | None, environ: Mapping[str, str]) -> tuple[str, Installed | str]:
-    """Returns the interpreter that runs use, `python` if not None, and its packages or the reason why they are unknown."""
+    """Returns the interpreter of runs, and its packages or why they are unknown."""
     try:
         path = interpreter.default_python(environ) if python is None else interpreter.check_python(python)
     except GmgError as error:
@@ -238,9 +235,9 @@ def _chosen(python: str | None, environ: Mapping[str, str]) -> tuple[str, Instal
 
 
 def ask(python: str, environ: Mapping[str, str]) -> Installed | str:
-    """Returns the packages of the interpreter `python`, or the reason why they are unknown."""
+    """Returns the packages of the interpreter `python`, or why they are unknown."""
     env = {**environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    env.pop("CUDA_VISIBLE_DEVICES", None)  # a worker is started so, but with one GPU visible
+    env.pop("CUDA_VISIBLE_DEVICES", None)
     program = f"OTHERS = {probe.packages()!r}\n{_PROGRAM}"
     try:
         done = interpreter.ask(python, program, timeout_s=_ANSWER_S, env=env)
@@ -256,7 +253,7 @@ def ask(python: str, environ: Mapping[str, str]) -> Installed | str:
 
 
 def installed(python: str, packages: Installed | str, origin: str = "") -> Finding:
-    """Returns whether the interpreter has Genesis and torch; `packages` may be why that is unknown, `origin` why it is used."""
+    """Checks that the interpreter has Genesis and torch; `origin` describes it and why it is used."""
     if isinstance(packages, str):
         return Finding("python", FAIL, f"{origin or python}: {packages}", "choose another one with --python")
     text = f"{origin or python}, Python {packages.python}"
@@ -269,7 +266,7 @@ def installed(python: str, packages: Installed | str, origin: str = "") -> Findi
 
 
 def torch(packages: Installed, nvml: NvmlView) -> Finding:
-    """Returns whether torch sees the GPUs that NVML reports."""
+    """Checks that torch sees the GPUs that NVML reports."""
     if packages.error:
         return Finding("torch", FAIL, f"cannot be imported: {packages.error}", "reinstall it for that interpreter")
     text = f"built for CUDA {packages.cuda}" if packages.cuda else "built without CUDA"
@@ -284,27 +281,31 @@ def torch(packages: Installed, nvml: NvmlView) -> Finding:
 
 
 def egl_devices(mapped: EglMap, nvml: NvmlView) -> Finding:
-    """Returns whether each GPU has its EGL device: a worker with cameras should render on the GPU it computes on."""
+    """Checks that each GPU has an EGL device, for workers with cameras to render on their own GPU."""
     if mapped.error is not None:
         advice = "install the driver's EGL library (libEGL_nvidia.so.0); workers without cameras do not need it"
         return Finding("EGL", WARN, mapped.error, advice)
     indices = {f"gpu{gpu.index}": mapped.index_of(gpu)[0] for gpu in nvml.whole if not gpu.mig}
     if lost := [name for name, index in indices.items() if index is None]:
-        text = f"none of {units.count(len(mapped.devices), 'EGL device')} is {', '.join(lost)}"
+        text = f"none of {units.count(len(mapped.devices), 'EGL device')} matches {', '.join(lost)}"
         return Finding("EGL", WARN, f"{text}: workers there render on the first device that works")
     devices = ", ".join(f"{name} is EGL device {index}" for name, index in indices.items())
     return Finding("EGL", OK, devices or units.count(len(mapped.devices), "device"))
 
 
 def cache(check: str, path: Path | None, variable: str, *, remark: str | None = None) -> Finding:
-    """Returns whether a folder can be written, and is on a disk of this machine; `variable` moves it elsewhere.
+    """Checks that a folder can be written, and is on a local disk.
 
-    Without a `remark` it is a cache, which is cold where there is no folder.
+    Args:
+        check: Name of the check.
+        path: The folder; None if the user has no home folder.
+        variable: The variable that moves the folder.
+        remark: Added to the result; by default, whether a cache is cold.
     """
     if path is None:
         return Finding(check, FAIL, "this user has no home folder", f"set HOME, or {variable} to a writable folder")
     if not path.is_absolute():
-        advice = f"a relative HOME or XDG_CACHE_HOME makes one in every folder you start from; set {variable}"
+        advice = f"HOME or XDG_CACHE_HOME is relative, so that each folder gets its own; set {variable}"
         finding = cache(check, path.absolute(), variable, remark=remark)
         return finding if finding.verdict == FAIL else structs.replace(finding, verdict=WARN, advice=advice)
     existing = _existing(path)
@@ -318,7 +319,7 @@ def cache(check: str, path: Path | None, variable: str, *, remark: str | None = 
 
 
 def kernel_cache(environ: Mapping[str, str], genesis: str | None) -> Finding:
-    """Returns whether compiled kernels can be kept, how large their cache is, and whether `genesis` evicts some."""
+    """Checks that compiled kernels can be kept, and that `genesis` evicts none soon."""
     finding = cache("kernel cache", path := caches.kernel_cache(environ), "QD_OFFLINE_CACHE_FILE_PATH")
     if finding.verdict == FAIL or path is None or not path.is_dir():
         return finding
@@ -328,15 +329,14 @@ def kernel_cache(environ: Mapping[str, str], genesis: str | None) -> Finding:
         return structs.replace(finding, result=text)
     text, full = f"{text} of at most {units.size(limit)}", size >= _NEARLY_FULL * limit
     if full or limit < caches.LARGE_LIMIT:
-        raised = (
-            f"Genesis {genesis} evicts kernels beyond that; {caches.CACHE_LIMIT}={caches.LARGE_LIMIT} raises the limit"
-        )
-        finding = structs.replace(finding, advice="; ".join(filter(None, (finding.advice, raised))))
+        raise_it = f"{caches.CACHE_LIMIT}={caches.LARGE_LIMIT} raises the limit"
+        advice = f"Genesis {genesis} evicts kernels beyond that; {raise_it}"
+        finding = structs.replace(finding, advice="; ".join(filter(None, (finding.advice, advice))))
     return structs.replace(finding, result=text, verdict=WARN if full else finding.verdict)
 
 
 def sessions_folder() -> Finding:
-    """Returns whether sessions can be stored, and whether there is room for their logs."""
+    """Checks that sessions can be stored, with room for their logs."""
     try:
         folder = sessions.sessions_folder()
     except GmgError as error:
@@ -352,26 +352,25 @@ def sessions_folder() -> Finding:
 
 
 def _locks(finding: Finding, folder: Path) -> Finding:
-    """`finding`, or that the file system of the folder has no locks."""
+    """Returns `finding`, with a warning if the folder's file system has no locks."""
     trouble = lock_trouble(folder, fcntl.flock) or lock_trouble(folder, fcntl.lockf)
     if trouble is None:
         return finding
-    advice = "sessions run, but only this machine sees whether one does: set XDG_STATE_HOME to a folder on a local disk"
-    return structs.replace(
-        finding, verdict=WARN, result=f"{finding.result}, where files cannot be locked ({trouble})", advice=advice
-    )
+    advice = "other machines cannot tell if a session runs: set XDG_STATE_HOME to a folder on a local disk"
+    result = f"{finding.result}, where files cannot be locked ({trouble})"
+    return structs.replace(finding, verdict=WARN, result=result, advice=advice)
 
 
 def _existing(path: Path) -> Path:
-    """`path`, or its nearest parent that exists."""
+    """Returns `path` or its nearest existing parent."""
     path = Path(os.path.realpath(path))
     return next(folder for folder in (path, *path.parents) if folder.exists())
 
 
 def network(path: Path) -> str | None:
-    """The type of the network file system that `path`, which need not exist, is on; None on a disk of this machine."""
+    """Returns the type of network file system that `path` would be on; None for a local disk."""
     there = _existing(path)
     mounts = [mount for mount in psutil.disk_partitions(all=True) if there.is_relative_to(mount.mountpoint)]
-    # The last of several at one point hides the others.
+    # Of several at one mount point, the last is visible.
     mounts.sort(key=lambda mount: len(Path(mount.mountpoint).parts))
     return mounts[-1].fstype if mounts and mounts[-1].fstype.startswith(_NETWORK) else None

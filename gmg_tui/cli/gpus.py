@@ -1,4 +1,4 @@
-"""`gpus`: one line for each GPU and MIG instance."""
+"""`gpus`: print one line for each GPU and MIG instance."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Read = tuple[Gpu, GpuSample]
 
 
 def gpus(*, as_json: bool) -> int:
-    """Print the GPUs; the exit status. Raises `GmgError` if NVML is not available."""
+    """Prints the GPUs; returns the exit status. Raises `GmgError` if NVML is not available."""
     with waiting("asking the driver"):
         read = read_all()
     if as_json:
@@ -35,9 +35,9 @@ def gpus(*, as_json: bool) -> int:
 
 
 def read_all() -> list[_Read]:
-    """Returns a sample of each GPU, read in parallel; GPUs that do not even identify themselves are listed by index.
+    """Returns a sample of each GPU, read in parallel, without metrics if it does not answer within `silence.SILENT_S`.
 
-    A GPU that has not answered within `silence.SILENT_S` has no metrics. Raises `GmgError` if NVML is not available.
+    GPUs that do not even identify themselves have an index only. Raises `GmgError` if NVML is not available.
     """
     try:
         nvml, gpus = silence.open_nvml()
@@ -50,13 +50,13 @@ def read_all() -> list[_Read]:
         for gpu, future in pending
     ]
     read += [(Gpu(index=index, uuid="", name=""), GpuSample(uuid="", error=error)) for index, error in nvml.silent]
-    if not late and not nvml.silent:  # else closing it would hang too
+    if not late and not nvml.silent:  # otherwise closing hangs too
         nvml.close()
     return sorted(read, key=lambda each: each[0].index)
 
 
 def row(gpu: Gpu, sample: GpuSample) -> dict[str, Any]:
-    """A GPU, or a MIG instance with its GPU's index, in `gmg-tui gpus --json`; an unknown metric is None."""
+    """Returns a GPU, or a MIG instance with its GPU's index, for `gpus --json`; an unknown metric is None."""
     processes, now = None if sample.processes is None else describe(sample.processes), time.time()
     return {
         "index": gpu.index,
@@ -99,7 +99,7 @@ def _name(read: _Read) -> str:
 
 
 def _remark(read: _Read) -> str | None:
-    """Returns the age of a late sample, and what throttles the GPU."""
+    """Returns the age of a late sample, and the reasons for throttling."""
     sample = read[1]
     if sample.error == silence.NO_ANSWER:
         return "no answer"
@@ -123,4 +123,4 @@ COLUMNS: tuple[Column[_Read], ...] = (
     Column("processes", lambda read: None if read[1].processes is None else len(read[1].processes), priority=55),
     Column("remark", _remark, priority=85, left=True),
 )
-"""The columns of the table for people."""
+"""Columns of the table."""

@@ -1,4 +1,4 @@
-"""The grammar of the command line: options, then SCRIPT, then what belongs to the script."""
+"""The grammar of the command line: options, SCRIPT, the script's arguments."""
 
 from __future__ import annotations
 
@@ -18,43 +18,39 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 OPTIONS = "gmg_tui.session.options"
-"""In `Context.meta`: a command's `Options`."""
-_SURE = 0.8
-"""Similarity to an option of gmg-tui (difflib's ratio) above which a word counts as a misspelling of it."""
+"""Key of a command's `Options` in `Context.meta`."""
+_MISSPELLED = 0.8
+"""Similarity (difflib's ratio) above which a word is a misspelled option."""
 _HELP = ("-h", "--help")
 _TAKES_OPTIONS = ("--resume-args",)
-"""Its value may be an option of the script that has the same name as one of gmg-tui's."""
+"""Options whose value may look like an option of gmg-tui."""
 
 
 class Command(click.Command):
-    """A command whose options do not take another option as their value."""
+    """A command whose options do not take other options as their values."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parses the words, and explains an unknown option."""
         try:
             return super().parse_args(ctx, self._with_bare_values(ctx, args))
         except click.NoSuchOption as error:
-            hint = (
-                nearest(error.option_name, error.possibilities or (), _SURE)
-                or f"; {self._advice(ctx, error.option_name)}"
-            )
-            raise click.UsageError(f"there is no option {error.option_name}{hint}", ctx) from None
+            name = error.option_name
+            hint = nearest(name, error.possibilities or (), _MISSPELLED) or f"; {self._advice(ctx, name)}"
+            raise click.UsageError(f"there is no option {name}{hint}", ctx) from None
 
     def _advice(self, ctx: click.Context, option: str) -> str:
-        """Returns a hint on where options are listed and how to pass one to the script."""
+        """Returns where options are listed, and how to pass one to the script."""
         listed = f"gmg-tui {self.name} --help lists them"
         if self.name == "demo":
             return f"{listed}, and arguments of the example go after --: gmg-tui demo -- {option} …"
-        return (
-            listed
-            if ctx.allow_interspersed_args
-            else f"{listed}, and options of the script go after it: SCRIPT {option} …"
-        )
+        if ctx.allow_interspersed_args:
+            return listed
+        return f"{listed}, and options of the script go after it: SCRIPT {option} …"
 
     def _with_bare_values(self, ctx: click.Context, args: Sequence[str]) -> list[str]:
-        """Returns `args` with `--ddp=all` for a `--ddp` without a number, where Click would take the next word for it.
+        """Returns `args` with the value of options such as `--ddp` that are given without one.
 
-        Raises `click.UsageError` for an option without its value, at the end or before another option.
+        Click would take the next word. Raises `click.UsageError` for other options without a value.
         """
         words, position = list(args), 0
         options = {name: opt for opt in self.params if isinstance(opt, click.Option) for name in opt.opts}
@@ -78,21 +74,21 @@ class Command(click.Command):
 
 
 class ConfiguredCommand(Command):
-    """A command with the options of `options.TABLES`; `config.toml` has their defaults."""
+    """A command with the options of `options.TABLES`, and defaults in `config.toml`."""
 
     def __init__(self, name: str, **more: Any) -> None:
         super().__init__(name, **more)
         self.params += [opt for table in TABLES[name] for opt in table]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the command's own options, the first table and `--help`."""
+        """Writes the command's own options, its first table and `--help`."""
         others = [opt for table in TABLES[self.name or ""][1:] for opt in table]
         shown = [opt for opt in self.get_params(ctx) if isinstance(opt, click.Option) and opt not in others]
         with formatter.section("Options"):
             formatter.write_dl([row for opt in shown if (row := opt.get_help_record(ctx)) is not None])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words, and set the command's `Options`."""
+        """Parses the words, and sets the command's `Options`."""
         assert self.name is not None
         if not ctx.resilient_parsing and args[:1] not in ([word] for word in _HELP):
             ctx.obj = settings = settings_of(self.name)
@@ -103,7 +99,7 @@ class ConfiguredCommand(Command):
         return rest
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the command; an error about an option that `config.toml` sets names the file."""
+        """Calls the command; an error about an option from `config.toml` names the file."""
         try:
             return super().invoke(ctx)
         except GmgError as error:
@@ -113,7 +109,7 @@ class ConfiguredCommand(Command):
             raise GmgError(f"{ctx.obj.path}: {error}", error.exit_code) from error
 
     def _options(self, ctx: click.Context) -> Options:
-        """The options, without settings that contradict the command line; the variables of `--env` add to those set."""
+        """Returns the options without settings that the command line overrides; `--env` adds to them."""
 
         def of(source: ParameterSource) -> dict[str, Any]:
             return {name: value for name, value in ctx.params.items() if ctx.get_parameter_source(name) is source}
@@ -134,11 +130,11 @@ class ConfiguredCommand(Command):
 
 
 def settings_of(command: str) -> Settings | None:
-    """Returns the settings of a command; None without the file, or if another user could change it. Raises `GmgError`."""
+    """Returns the settings of a command; None without a file, or if another user could change it. Raises `GmgError`."""
     file = config.path()
     if file is None or not os.path.exists(file):  # noqa: PTH110 - raises nothing
         return None
-    from gmg_tui.cli.printing import note  # only where there is a file
+    from gmg_tui.cli.printing import note  # only if there is a file
     from gmg_tui.machine.folders import distrust
 
     if reason := distrust(file, shared=True):
@@ -164,31 +160,31 @@ def settings_of(command: str) -> Settings | None:
 
 
 class ScriptCommand(ConfiguredCommand):
-    """A command whose options stand before a script."""
+    """A command whose options come before a script."""
 
     allow_interspersed_args = False
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        """Returns options; everything after the script belongs to it, and the shell completes files."""
+        """Returns options; after the script, the shell completes files."""
         begun = not ctx.allow_interspersed_args and (ctx.params.get("script") or ctx.params.get("words"))
         return [] if begun else super().shell_complete(ctx, incomplete)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words: a sweep's FILE has no arguments, so options may follow it."""
+        """Parses the words; options may follow a sweep's FILE, which has no arguments."""
         if self.name == "sweep":
             ctx.allow_interspersed_args = "--script" not in args
         rest = super().parse_args(ctx, args)
         if self.name == "demo" and ctx.params["words"] and "--" not in args and not ctx.resilient_parsing:
             word = ctx.params["words"][0]
             raise click.UsageError(
-                f"{word}: demo runs the bundled example, whose arguments go after --; yours is run by: gmg-tui {word}",
+                f"{word}: demo runs the bundled example, whose arguments go after --; to run {word}: gmg-tui {word}",
                 ctx,
             )
         return rest
 
 
 def own_options(command: click.Command, args: Sequence[str]) -> tuple[str, ...]:
-    """The options of gmg-tui among a script's arguments. Short ones are too common to be distinguished."""
+    """Returns the long options of gmg-tui among a script's arguments; short ones are ambiguous."""
     names = (word.partition("=")[0] for word in args if word.startswith("--"))
     ours = {*_HELP, *(name for opt in command.params for name in opt.opts)}
     return tuple(dict.fromkeys(name for name in names if name in ours))

@@ -1,4 +1,4 @@
-"""`guide`: the manual, in the terminal."""
+"""`guide`: show the manual."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ TOPICS = (
 
 
 def complete_topic(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Returns the topics that begin like an incomplete word."""
+    """Returns the topics that begin with an incomplete word."""
     return [topic for topic in TOPICS if topic.startswith(incomplete)]
 
 
 def guide(topic: str | None) -> int:
-    """Open a page of the manual, or all of it; without a terminal, print it. Raises `GmgError`."""
+    """Opens a page of the manual, or all of it, or prints it without a terminal. Raises `GmgError`."""
     pages = {name: Path(GUIDE, f"{name}.md").read_text("utf-8").strip() for name in TOPICS}
     if topic is not None and topic not in pages:
         found = [name for name, text in pages.items() if topic.lower() in text.lower()]

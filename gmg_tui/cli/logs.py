@@ -1,4 +1,4 @@
-"""`logs`: the log file of a worker, or of a sweep's job, on standard output."""
+"""`logs`: print the log of a worker, or of a sweep's job."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from gmg_tui.session import SessionEntry
 
 _BLOCK_BYTES = 1 << 16
 _LINE_BYTES = 1 << 20
-"""A line without an end is printed in pieces of this size."""
+"""Longer lines are printed in pieces of this size."""
 _POLL_S = 0.2
 """Interval for polling a followed file and its session: the standard library cannot wait for a file to grow."""
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
-"""A carriage return ends a line too (progress bars); at the end of a block it may be half of a pair."""
+"""Progress bars end lines with a carriage return; at the end of a block it may be half of a pair."""
 
 
 class _Log(NamedTuple):
@@ -31,23 +31,25 @@ class _Log(NamedTuple):
 
     label: str
     names: tuple[str, ...]
-    """The words that select it. For a job: its number, its name, or its slot, which selects the slot's newest job."""
+    """Words that select it; for a job its number, name and slot."""
     state: str
     path: Path
     age: tuple[bool, float] = (False, 0.0)
-    """Sorts the jobs of a slot, the newest first."""
+    """Sort key among the jobs of a slot, smallest for the newest."""
     job: int | None = None
-    """The job's number."""
+    """Number of the job."""
 
 
 def logs(words: tuple[str, ...], *, follow: bool, last: int | None = None) -> int:
-    """Print the log that `words` name: `NAME`, `NAME SLOT`, or the `SLOT` of the newest session; the exit status.
+    """Prints the log named by `words`: `NAME`, `NAME SLOT`, or the `SLOT` of the newest session; returns the exit status.
 
-    In a sweep a job's number or name may replace the slot; a slot means the job that runs on it, or last ran there. A
-    session's name alone means its only worker or job, or the only one that has failed.
+    In a sweep, a job's number or name may replace the slot, which means its newest job. A session's name alone means its
+    only worker or job, or the only failed one. Output is cleaned on a terminal, and unchanged in a pipe.
 
-    Bytes are printed as the worker wrote them; on a terminal they are cleaned first, so that a worker cannot control it.
-    `follow` keeps printing until the session, or the job, has ended; `last` limits the output to the last lines.
+    Args:
+        words: The command's words.
+        follow: Print until the session or job has ended.
+        last: Print only this many of the last lines.
 
     Raises:
         GmgError: There is no such session, slot, job or log.
@@ -73,7 +75,7 @@ def logs(words: tuple[str, ...], *, follow: bool, last: int | None = None) -> in
 
 
 def _open(entry: SessionEntry, log: _Log) -> BinaryIO:
-    """The open file of a log. Raises `GmgError`."""
+    """Opens a log. Raises `GmgError`."""
     try:
         return files.reading(log.path)
     except FileNotFoundError:
@@ -83,7 +85,7 @@ def _open(entry: SessionEntry, log: _Log) -> BinaryIO:
 
 
 def _chosen(entry: SessionEntry, word: str | None) -> _Log:
-    """Returns the log that `word` names, by default the only one, or the only failed one. Raises `GmgError`."""
+    """Returns the log named by `word`, by default the only one or the only failed one. Raises `GmgError`."""
     logs = list(_logs(entry))
     if word is None:
         failed = [log for log in logs if log.state == WorkerState.FAILED]
@@ -124,7 +126,7 @@ def _jobs(entry: SessionEntry) -> list[JobRecord]:
 
 
 def _has_ended(entry: SessionEntry, log: _Log) -> bool:
-    """True if nothing more will be written to it."""
+    """True if nothing more will be written to the log."""
     now = sessions.inspect(entry.folder)
     if now is None or now.state != "running":
         return True
@@ -137,9 +139,9 @@ def _has_ended(entry: SessionEntry, log: _Log) -> bool:
 
 
 def _blocks(file: BinaryIO, entry: SessionEntry, log: _Log, *, follow: bool) -> Iterator[bytes]:
-    """The content of the file; with `follow` until the log has ended."""
+    """Yields the content of the file, with `follow` until the log has ended."""
     while True:
-        # Checked before reading, so that nothing written in between is missed.
+        # Check before reading, to miss nothing written in between.
         ended = not follow or _has_ended(entry, log)
         replacement = _replacement(file, log.path) if follow else None
         while block := file.read(_BLOCK_BYTES):
@@ -157,7 +159,7 @@ def _blocks(file: BinaryIO, entry: SessionEntry, log: _Log, *, follow: bool) -> 
 
 
 def _replacement(file: BinaryIO, path: Path) -> BinaryIO | None:
-    """The file that replaced an open one after its middle was cut out or it was removed; None if none did."""
+    """Opens the file that has replaced an open one after a cut or removal; None if there is none."""
     try:
         if os.path.samestat(os.fstat(file.fileno()), path.stat()):
             return None
@@ -167,7 +169,7 @@ def _replacement(file: BinaryIO, path: Path) -> BinaryIO | None:
 
 
 def _cleaned(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The lines of `blocks`, safe for a terminal."""
+    """Yields the lines of `blocks`, safe for a terminal."""
     pending, encoding = b"", sys.stdout.encoding
     for block in blocks:
         *lines, pending = _LINE_END.split(pending + block)

@@ -1,4 +1,4 @@
-"""`ls`: the sessions of this user, on all machines that share the state folder."""
+"""`ls`: list this user's sessions on all machines that share the state folder."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from gmg_tui.session import SessionEntry, WorkerBrief
 from gmg_tui.session.client import EngineClient
 
 _ANSWER_S = 2.0
-"""Time limit for an engine to report its workers; after that, its record is printed."""
+"""Timeout of an engine, whose record is printed instead."""
 _WAITING = (WorkerState.WAITING, WorkerState.RESTARTING, WorkerState.STOPPING)
 _MAX_WAITS = _MAX_ALERTS = 4
-"""Lines under the table about one session."""
+"""Limits of lines about one session."""
 _JOB_STATES = ("waiting", "running", "finished", "failed", "stopped")
 
 
 def ls(*, as_json: bool) -> int:
-    """Prints the sessions, newest first, after cleaning up lost ones. Returns the exit status."""
+    """Prints the sessions, newest first; returns the exit status."""
     sessions.clear_lost(note)
     entries = asyncio.run(_listing())
     if as_json:
@@ -39,12 +39,8 @@ def ls(*, as_json: bool) -> int:
         return 0
     remarks = [entry.remark for entry in entries]
     remarks += [line for entry in entries for line in (*_waits(entry), *_alerts(entry))]
-    remarks += [
-        f"{folder.name} has no readable record; remove it with: gmg-tui rm {folder.name}" for folder in unlisted()
-    ]
-    remarks += [
-        f"{folder.name} cannot be read; it belongs to {_owner(folder)}" for folder in sessions.unreadable_ones()
-    ]
+    remarks += [f"{each.name} has no readable record; remove it with: gmg-tui rm {each.name}" for each in unlisted()]
+    remarks += [f"{each.name} cannot be read; it belongs to {_owner(each)}" for each in sessions.unreadable_ones()]
     if entries or any(remarks):
         print_table(_COLUMNS, entries, *filter(None, remarks))
     else:
@@ -61,7 +57,7 @@ async def _listing() -> list[SessionEntry]:
 
 
 async def _updated(entry: SessionEntry) -> SessionEntry:
-    """Returns the session with its workers and queue as its engine reports them, else from its record."""
+    """Returns the session with the workers and queue reported by its engine, else those of its record."""
     if entry.state != "running" or entry.away:
         return entry
     session = entry.record.session
@@ -77,7 +73,7 @@ async def _updated(entry: SessionEntry) -> SessionEntry:
 
 
 def _row(entry: SessionEntry) -> dict[str, Any]:
-    """Returns a session for `gmg-tui ls --json`; only a sweep has jobs, in total and by state."""
+    """Returns a session for `ls --json`; of a sweep, with the numbers of its jobs."""
     session, queue = entry.record.session, entry.record.queue
     row: dict[str, Any] = {
         "name": entry.name,
@@ -95,20 +91,20 @@ def _row(entry: SessionEntry) -> dict[str, Any]:
 
 
 def _work(entry: SessionEntry) -> str:
-    """Returns the states of its workers; for a sweep, the progress of its jobs."""
+    """Returns the states of its workers, or of a sweep the progress of its jobs."""
     queue = entry.record.queue
     return states(worker.state for worker in entry.record.workers) if queue is None else counts(queue)
 
 
 def _waits(entry: SessionEntry) -> list[str]:
-    """Returns the distinct wait reasons of its workers."""
+    """Returns lines on the wait reasons of its workers."""
     waiting = [worker for worker in entry.record.workers if worker.state in _WAITING and worker.reason]
     reasons = {f"{worker.state}, {worker.reason}" for worker in waiting if entry.state == "running"}
     return [f"{entry.name}: {reason}".replace(", for ", ", waiting for ") for reason in sorted(reasons)[:_MAX_WAITS]]
 
 
 def _alerts(entry: SessionEntry) -> list[str]:
-    """Returns the worst alerts of its running workers; notes are left out."""
+    """Returns lines on the worst alerts of its workers."""
     if entry.state != "running":
         return []
     slots = {alert: worker.slot for worker in entry.record.workers for alert in worker.alerts}
@@ -117,7 +113,7 @@ def _alerts(entry: SessionEntry) -> list[str]:
 
 
 def _fps(entry: SessionEntry) -> float | None:
-    """Returns the sum of its workers' current rates, counting a group once; None for an ended session and for a queue, whose jobs differ."""
+    """Returns the sum of its workers' current rates; None for a sweep, whose jobs differ, and for an ended session."""
     if entry.state != "running" or entry.record.queue is not None:
         return None
     rates = [worker.fps for worker in entry.record.workers if worker.fps is not None]

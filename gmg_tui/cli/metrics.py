@@ -28,20 +28,16 @@ _EVERY_S = 15.0
 """Interval between writes of the text file."""
 MAX_CONNECTIONS = 64
 REQUEST_S = 5.0
-"""Time for a request to arrive, and for an answer to be read."""
+"""Timeouts of a request and of its answer."""
 
 
 def metrics(*, listen: str | None, textfile: str | None) -> int:
-    """Export the running sessions until a signal ends it; the exit status 0, after SIGTERM too.
-
-    Raises:
-        GmgError: An option is wrong, or the address or file cannot be used.
-    """
+    """Exports the running sessions until a signal arrives; returns the exit status. Raises `GmgError`."""
     if listen is not None and textfile is not None:
         raise GmgError("--listen and --textfile are mutually exclusive; give one of them")
     host, port = _parse(LISTEN if listen is None else listen)
     if textfile is not None and not textfile.endswith(".prom"):
-        raise GmgError(f"--textfile {textfile}: node_exporter reads files that end in .prom only")
+        raise GmgError(f"--textfile {textfile}: node_exporter reads only files that end in .prom; rename it")
     sessions.clear_lost(note)
     registry = CollectorRegistry()
     registry.register(SessionsCollector())
@@ -65,12 +61,12 @@ class _Exporter:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
         self._open: dict[asyncio.StreamWriter, None] = {}
-        """Connections without an answer, the oldest first."""
+        """Connections without an answer, oldest first."""
         self._scrapes: dict[str, asyncio.Task[bytes]] = {}
-        """Scrapes that run, by format."""
+        """Running scrapes, by format."""
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serves one connection; it is cut if it takes long, or if many others are open."""
+        """Serves one connection, which is closed if it takes too long, or if too many are open."""
         self._open[writer] = None
         if len(self._open) > MAX_CONNECTIONS:
             oldest = next(iter(self._open))
@@ -85,10 +81,8 @@ class _Exporter:
                 status = "200 OK"
             else:
                 kind, body, status = "text/plain", b"", "405 Method Not Allowed\r\nAllow: GET, HEAD"
-            lines = (
-                f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-            )
-            writer.write(lines.encode("latin-1") + (b"" if head.startswith("HEAD ") else body))
+            lines = (f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {len(body)}", "Connection: close")
+            writer.write("\r\n".join((*lines, "", "")).encode("latin-1") + (b"" if head.startswith("HEAD ") else body))
             async with asyncio.timeout(REQUEST_S):
                 await writer.drain()
                 writer.close()
@@ -107,14 +101,14 @@ class _Exporter:
 
 
 def _serve(host: str, port: int, registry: CollectorRegistry) -> None:
-    """Serve the metrics until SIGTERM or SIGHUP. Raises `GmgError`."""
+    """Serves the metrics until SIGTERM or SIGHUP. Raises `GmgError`."""
     address = f"[{host}]" if ":" in host else host
     try:
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         why = error.strerror or str(error)
         if error.errno == errno.EADDRINUSE:
-            why = "it is in use (dcgm-exporter uses 9400 too); give another port"
+            why = "in use (by dcgm-exporter?); give another port"
         raise GmgError(f"--listen {host}:{port}: {why}", 1) from error
     note(f"gmg-tui: metrics at http://{address}:{listening.getsockname()[1]}/metrics")
     logging.getLogger().addHandler(logging.NullHandler())  # no traceback for each broken connection
@@ -131,10 +125,7 @@ def _serve(host: str, port: int, registry: CollectorRegistry) -> None:
 
 
 def _write(path: Path, registry: CollectorRegistry) -> None:
-    """Write the file until SIGTERM or SIGHUP, and remove it then: its metrics would otherwise pass for current ones.
-
-    A file that somebody else has put there stays.
-    """
+    """Writes the file until SIGTERM or SIGHUP, then removes its own, so that its metrics do not pass for current ones."""
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: ended.set())

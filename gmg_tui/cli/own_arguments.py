@@ -1,4 +1,4 @@
-"""Hides secrets in this process's arguments, which `ps` shows to all users."""
+"""Hides secrets in this process's arguments, which all users see in `ps`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ENV = re.compile(rb"(?<=\0)(?:--env=|--env\0)([^=\0]+)=([^\0]+)")
 
 
 def hide_arguments() -> None:
-    """Overwrites the values of `--env` whose names sound like secrets in the kernel's copy of the arguments (proc(5))."""
+    """Overwrites the values of `--env` with names like secrets in the kernel's copy of the arguments (proc(5))."""
     with suppress(OSError, ValueError, IndexError):
         stat = Path("/proc/self/stat").read_text("ascii", "replace").rpartition(")")[2].split()
         start, end = int(stat[45]), int(stat[46])  # arg_start and arg_end

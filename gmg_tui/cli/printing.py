@@ -1,4 +1,4 @@
-"""Output of commands: facts on standard output, messages on standard error."""
+"""Output of commands: results on standard output, messages on standard error."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 
 class SafeStream:
-    """A text stream that writes nothing that could control a terminal, for standard output and standard error."""
+    """A text stream that writes nothing that could control a terminal."""
 
     def __init__(self, stream: TextIO, *, styles: bool) -> None:
         self._stream, self._styles = stream, styles
 
     def write(self, text: str) -> int:
-        """Writes `text` as cleaned by `safe`, with its `styles` on a terminal."""
+        """Writes `text` cleaned by `safe`, with styles on a terminal."""
         return self._stream.write(safe(text, styles=self._styles and self._stream.isatty()))
 
     def __getattr__(self, name: str) -> Any:
@@ -30,23 +30,23 @@ class SafeStream:
 
 
 def make_streams_safe() -> None:
-    """Have everything that this process prints pass through a `SafeStream`."""
+    """Has standard output and standard error pass through a `SafeStream`."""
     sys.stdout = cast("TextIO", SafeStream(sys.stdout, styles=True))
     sys.stderr = cast("TextIO", SafeStream(sys.stderr, styles=False))
 
 
 def note(text: str) -> None:
-    """Print a line to standard error, at once."""
+    """Prints a line to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def print_json(content: Any) -> None:
-    """Print facts for programs on standard output."""
-    import msgspec  # not before facts are printed
+    """Prints JSON to standard output."""
+    import msgspec  # loaded late
 
     try:
         text = msgspec.json.format(msgspec.json.encode(content), indent=2).decode()
-    except UnicodeEncodeError:  # a file's name that is not UTF-8
+    except UnicodeEncodeError:  # a file name that is not UTF-8
         import json
 
         text = json.dumps(msgspec.to_builtins(content), indent=2)
@@ -54,7 +54,7 @@ def print_json(content: Any) -> None:
 
 
 def print_data(parts: Iterable[bytes]) -> None:
-    """Print a file's content on standard output: as it is in a pipe, safe on a terminal."""
+    """Prints a file's content to standard output, unchanged in a pipe, safe on a terminal."""
     if sys.stdout.isatty():
         for part in parts:
             print(part.decode(errors="replace"), end="")
@@ -64,8 +64,8 @@ def print_data(parts: Iterable[bytes]) -> None:
 
 
 def print_table(columns: Sequence[Column[T]], rows: Sequence[T], *more: str) -> None:
-    """Print a table that fits the terminal (a pipe gets all columns), and further lines; nothing for an empty table."""
-    from gmg_tui.results import table as tables  # not before a table is printed: it loads Rich
+    """Prints a table that fits the terminal (a pipe gets all columns), and further lines; nothing if it is empty."""
+    from gmg_tui.results import table as tables  # loads Rich
 
     width, colour = tables.output()
     if lines := [*tables.terminal(columns, rows, width=width, colour=colour), *more]:
@@ -74,7 +74,7 @@ def print_table(columns: Sequence[Column[T]], rows: Sequence[T], *more: str) -> 
 
 @contextmanager
 def waiting(text: str) -> Iterator[Callable[[str], None]]:
-    """Shows `text` on a terminal within the context; calling its value replaces the text."""
+    """Shows `text` on a terminal within the context; yields a function to replace it."""
 
     def show(text: str) -> None:
         if sys.stderr.isatty():

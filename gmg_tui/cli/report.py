@@ -1,4 +1,4 @@
-"""`report`: print what a session did, or how several compare, or write it as a page."""
+"""`report`: print or export the results of a session, or a comparison of several."""
 
 from __future__ import annotations
 
@@ -40,25 +40,27 @@ def report(
     best: str | None,
     fail_below: float | None,
 ) -> int:
-    """Print what a session did, or how several compare, or write it as a page; the exit status.
+    """Prints or exports the results of a session, or a comparison of several; returns the exit status.
 
     Args:
         names: Names of sessions; empty for the newest.
-        as_json: Print the content of `detailed_results.json`.
-        csv: Print the content of `summary_results.csv`, if not None; `raw`: as in `column.as_csv`; `metrics`: the metrics
-            over time instead.
-        html: The file to write the page to.
+        as_json: Print `detailed_results.json`.
+        csv: Print `summary_results.csv`, without protection against formulas if `raw`, or the metrics over time if
+            `metrics`.
+        html: The file to write a page to.
         bundle: Write an archive for a bug report to the current folder.
-        best: The column to order the jobs by, as in `ordered`.
-        fail_below: Exit with 1 if a later session is more than this percentage slower than the first, beyond the noise.
+        best: The column to sort the jobs by.
+        fail_below: Fail if a later session is more than this percentage slower than the first, beyond the noise.
 
     Raises:
-        GmgError: There is no such session, store or column, or the page cannot be written.
+        GmgError: There is no such session, store or column, or a file cannot be written.
     """
     if as_json + (csv is not None) + (html is not None) + bundle > 1:
         raise GmgError("--json, --csv, --html and --bundle are mutually exclusive; give one of them")
     if html is not None and find_spec("plotly") is None:
-        raise GmgError(f"--html needs plotly; get it with: {interpreter.install_command(sys.executable, 'plotly')}", 1)
+        raise GmgError(
+            f"--html needs plotly; install it with: {interpreter.install_command(sys.executable, 'plotly')}", 1
+        )
     if len(names) > 1:
         if best is not None or bundle:
             raise GmgError(f"{'--bundle' if bundle else '--best'} is for one session; give one name")
@@ -72,7 +74,7 @@ def report(
     entry = sessions.find(names[0] if names else None, running=False)
     if bundle:
         path = f"gmg-tui-{entry.name}.zip"
-        if Path(path).is_symlink():  # its name is known to all who can write to the folder
+        if Path(path).is_symlink():  # others may have foreseen its name
             raise GmgError(f"--bundle: {path} is a link; remove it, or go to another folder", 1)
         _write(archive.bundle(entry), path, "--bundle")
     else:
@@ -81,7 +83,7 @@ def report(
 
 
 def _print(entry: SessionEntry, *, as_json: bool, csv: str | None, html: str | None, best: str | None) -> None:
-    """Print what one session did, or write it as a page."""
+    """Prints or exports the results of one session."""
     with open_store(entry.folder / STORE) as stored:
         collected = data.collect(entry, stored)
         jobs = collected.jobs if best is None else data.ordered(collected.jobs, best)[0]
@@ -123,7 +125,7 @@ def _show(of: ReportData, entry: SessionEntry, best: str | None) -> None:
     width, colour = tables.output()
     if of.tuning is not None and best is None:
         lines = text.trials(of.tuning, width, colour=colour)
-        if (tune := entry.folder / TUNE).exists():  # a lost session may have none
+        if (tune := entry.folder / TUNE).exists():  # may be missing in a lost session
             lines.append(f"tuning: {tune}")
     else:
         lines = [text.render(of, best, width, colour)]

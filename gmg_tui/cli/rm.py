@@ -21,9 +21,9 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.results.column import Column
 
 _STARTING_S = 60.0
-"""A younger folder without a record may belong to a session that is being started."""
+"""Age below which a folder without a record may belong to a starting session."""
 _BLOCK_BYTES = 512
-"""Unit of `st_blocks` on every file system (stat(2))."""
+"""Unit of `st_blocks` (stat(2))."""
 
 
 class Removable(Struct, frozen=True):
@@ -32,11 +32,11 @@ class Removable(Struct, frozen=True):
     name: str
     folder: Path
     state: str
-    """`ended`, `lost`, or `damaged` without a record that can be read."""
+    """`ended`, `lost`, or `damaged` without a readable record."""
     ended: float
-    """When it ended, Unix seconds; without a record, when the folder was changed last."""
+    """Unix time of its end; without a record, of the folder's last change."""
     size_bytes: int = 0
-    """The disk space of its files, once measured."""
+    """Disk space of its files, once measured."""
 
 
 _COLUMNS = (
@@ -50,13 +50,13 @@ _COLUMNS = (
 
 
 def rm(names: tuple[str, ...], *, older: float | None, keep: int | None, yes: bool) -> int:
-    """Remove the sessions with these names, or those that ended more than `older` seconds ago and are not the last `keep`.
+    """Removes sessions by name, or those that ended more than `older` seconds ago, except the last `keep`.
 
     Returns:
-        The exit status; 1 if a session cannot be removed.
+        The exit status, 1 if a session cannot be removed.
 
     Raises:
-        GmgError: Names and a selection are both given, or neither; an option is wrong, or `yes` is needed.
+        GmgError: Both names and a selection are given, or neither, or `yes` is required.
     """
     selects = older is not None or keep is not None
     if bool(names) == selects:
@@ -78,14 +78,14 @@ def rm(names: tuple[str, ...], *, older: float | None, keep: int | None, yes: bo
 
 
 def _selected(before: float, keep: int) -> list[Removable]:
-    """Returns the sessions that ended before a moment (Unix seconds), except the last `keep`."""
+    """Returns the sessions that ended before a Unix time, except the last `keep`."""
     ended = _removable(session.name for session in sessions.listing() if session.state != "running")
     ended.sort(key=lambda session: session.ended, reverse=True)
     return [session for session in ended[keep:] if session.ended <= before]
 
 
 def _removable(names: Iterable[str]) -> list[Removable]:
-    """Returns the removable ones of these sessions, and prints a line to standard error for each of the others."""
+    """Returns the removable ones of these sessions, and prints an error for each other one."""
     found = []
     for name in names:
         try:
@@ -96,10 +96,10 @@ def _removable(names: Iterable[str]) -> list[Removable]:
 
 
 def _remove(chosen: list[Removable], *, yes: bool) -> int:
-    """Ask unless `yes`, and remove the sessions; the exit status, 1 where one could not be removed. Raises `GmgError`."""
+    """Removes the sessions, after a question unless `yes`; returns the exit status. Raises `GmgError`."""
     if not yes:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise GmgError("there is no terminal to ask on: add --yes to remove them")
+            raise GmgError("without a terminal to ask on, nothing was removed; add --yes")
         if not click.confirm(f"remove {units.count(len(chosen), 'session')}?", err=True):
             print("nothing was removed")
             return 1
@@ -118,11 +118,7 @@ def _remove(chosen: list[Removable], *, yes: bool) -> int:
 
 
 def removable(name: str) -> Removable:
-    """The session called `name`, if it can be removed.
-
-    Raises:
-        GmgError: There is none, it runs or may run on another machine, or it is a link. The text has the advice.
-    """
+    """Returns the session called `name`. Raises `GmgError` if there is none, it may be running, or it is a link."""
     folder = sessions.sessions_folder() / name
     try:
         sessions.check_name(name)
@@ -138,31 +134,31 @@ def removable(name: str) -> Removable:
     entry = sessions.inspect(folder)
     if entry is None:
         if sessions.is_locked(folder) or abs(time.time() - about.st_mtime) < _STARTING_S:
-            raise GmgError(f"{name} is about to begin, or has failed to; try again in a minute", 1)
+            raise GmgError(f"{name} is starting, or has failed to start; try again in a minute", 1)
         return Removable(name, folder, "damaged", about.st_mtime)
     if entry.state == "running":
         raise GmgError(entry.remark or f"{name} is running; end it first: gmg-tui stop {name}", 1)
     ended = entry.record.ended
     if ended is None and sessions.processes_of(entry.record.session):
-        raise GmgError(f"{name} was lost and some of its processes are still running", 1)
+        raise GmgError(f"{name} was lost, and some of its processes are still running; try again in a minute", 1)
     return Removable(name, folder, entry.state, entry.written if ended is None else ended)
 
 
 def unlisted() -> Iterator[Removable]:
-    """Yields folders without a readable record: damaged ones, or those of a command killed before its engine started."""
+    """Yields folders without a readable record, damaged or of a command killed before its engine started."""
     for folder in sessions.folders():
         if sessions.read_record(folder) is None:
             try:
                 yield removable(folder.name)
-            except GmgError:  # a link, or about to begin
+            except GmgError:  # a link, or starting
                 continue
 
 
 def _size_bytes(folder: Path) -> int:
-    """Returns the disk space of a folder's files, following no links; a file counts once for each of its hard links."""
+    """Returns the disk space of a folder's files, without following links."""
     size, folders = 0, [str(folder)]
     while folders:
-        with suppress(OSError), os.scandir(folders.pop()) as entries:  # removed by another process, or not readable
+        with suppress(OSError), os.scandir(folders.pop()) as entries:  # removed, or not readable
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
@@ -172,16 +168,13 @@ def _size_bytes(folder: Path) -> int:
 
 
 def remove(folder: Path) -> None:
-    """Remove a session's folder. Its lock is held, so that no engine starts there.
+    """Removes a session's folder, holding its lock so that no engine starts there.
 
-    After an interruption, the rest is listed as damaged and can be removed again.
-
-    Raises:
-        GmgError: It has changed, or something in it could not be removed.
+    If this is interrupted, the rest is listed as damaged, and can be removed again. Raises `GmgError`.
     """
     try:
         with ExitStack() as stack:
-            if not (folder / sessions.ENGINE_LOG).is_fifo():  # a script's: no engine has it open
+            if not (folder / sessions.ENGINE_LOG).is_fifo():  # made by a script: no engine has it open
                 stack.callback(os.close, sessions.lock(folder))
             remove_tree(folder)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`run` and `demo`: create a session of one job, which runs once on every slot."""
+"""`run` and `demo`: run a script once on every slot."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _DEMO_ARGS: Mapping[str, tuple[str, ...]] = {
     "franka.py": ("-B", "4096", "--steps", "100000"),
     "light.py": ("-B", "16", "--steps", "200000"),
 }
-"""Arguments that make an example start quickly and run for minutes; the user's follow them."""
+"""Arguments before the user's, for examples that start quickly and run for minutes."""
 
 
 def run(options: Options, engine: PrestartedEngine, program: Program | None, args: tuple[str, ...] = ()) -> int:
-    """Have `engine` run a program on the slots that `options` ask for; the exit status. Raises `GmgError`.
+    """Runs a program on the slots that `options` select; returns the exit status. Raises `GmgError`.
 
-    Without a program it is the bundled one, with `args` in addition: the simulated script on simulated GPUs, the Franka
-    on GPUs, the light example on CPU slots.
+    The default is a bundled program with additional `args`: the simulated script on simulated GPUs, the Franka on GPUs,
+    or the light example on CPU slots.
     """
     if program is not None:
         check_script(program.script, program.module)
@@ -52,9 +52,9 @@ def run(options: Options, engine: PrestartedEngine, program: Program | None, arg
 
 
 def _simulated_args(count: int, *, ranks: bool) -> tuple[str, ...]:
-    """Returns arguments that make the simulated script show typical failures on this number of GPUs."""
+    """Returns arguments with which the simulated script shows typical failures on `count` GPUs."""
     race = ("--race", "1") if count > 1 else ()
-    memory = ("--oom", str(count - 1)) if count > simulation.SLOW_CARD + 1 and not ranks else ()  # all ranks would fail
+    memory = ("--oom", str(count - 1)) if count > simulation.SLOW_CARD + 1 and not ranks else ()  # would end all ranks
     return ("-B", "4096", *race, *memory)
 
 

@@ -1,6 +1,6 @@
-"""Makes the `RunSpec` of a session from options, with every check beyond single values that needs no engine.
+"""Makes the `RunSpec` of a session from options, after every check that needs no engine.
 
-`sweep --resume` and `tune --resume` change the spec of a session that has ended or was lost, and continue in its folder.
+`sweep --resume` and `tune --resume` change the spec of an ended or lost session, and continue in its folder.
 """
 
 from __future__ import annotations
@@ -33,15 +33,11 @@ _SUFFIXES = ("", ".py", ".pyw", ".pyz")
 
 
 def check(options: Options) -> dict[str, Any]:
-    """Check everything that does not need the GPUs; the fields of a `RunSpec` that the options set.
-
-    Raises:
-        GmgError: Invalid option value; one line with what to do.
-    """
+    """Checks the options, and returns the fields of a `RunSpec` that they set. Raises `GmgError`."""
     for other in ("gpus", "simulate"):
         if options.cpu is not None and getattr(options, other) is not None:
             raise GmgError(f"--{other} and --cpu are mutually exclusive; give one of them")
-    if not hasattr(options, "sets"):  # a sweep's file may have the GPUs
+    if not hasattr(options, "sets"):  # a sweep's file may choose the GPUs
         check_wait(options, options.gpus)
     formats.check(options.pattern)
     if not all(how.strip() for how in options.notify):
@@ -72,22 +68,22 @@ def check(options: Options) -> dict[str, Any]:
 
 
 def check_wait(options: Options, gpus: str | None) -> None:
-    """Raise `GmgError` if `--wait` does not go with these GPUs."""
+    """Raises `GmgError` if `--wait` cannot be combined with these GPUs."""
     if "wait" in options.given and not wants_free(gpus) and getattr(options, "resume", None) is None:
         raise GmgError("--wait is for GPUs that are in use; give --gpus free or free:4 too")
     if options.nodes is not None and wants_free(gpus) and options.wait is not None:
-        raise GmgError("--wait waits for GPUs of this machine alone; leave it out, or --nodes")
+        raise GmgError("--wait waits for GPUs of this machine only; leave out --wait or --nodes")
 
 
 def check_queued(options: Options) -> dict[str, Any]:
-    """Check the options of a sweep or tuning, as `check` does; groups are checked by `groups_of`."""
+    """Checks the options of a sweep or tuning like `check`; `groups_of` checks groups."""
     if options.restart == "always":
-        raise GmgError("--restart always: finished jobs would be restarted forever; give failure")
+        raise GmgError("--restart always would restart finished jobs forever; give --restart failure")
     return check(options.replace(ddp=None, virtual_local_rank=False))
 
 
 def groups_of(options: Options, jobs: Sequence[JobRecord]) -> DdpSpec | None:
-    """Returns how the jobs of a sweep form groups; None if no job does. Raises `GmgError`."""
+    """Returns how a sweep's jobs form groups; None if none does. Raises `GmgError`."""
     ranks = any(job.world_size is not None for job in jobs)
     return _groups(options.replace(ddp="all" if ranks else None))
 
@@ -100,18 +96,12 @@ def describe(
     after: str | None = None,
     jobs: Sequence[JobRecord] | None = None,
 ) -> RunSpec:
-    """The spec for options and their checked `fields`, in a folder that is created here.
+    """Creates a session's folder, with a store if there are `jobs`, and returns the spec with the checked `fields`.
 
-    The session is named after the file `after`, or else the script, if the options give no name. With `jobs` its folder
-    has a store of them.
-
-    Raises:
-        GmgError: The folder cannot be created.
+    Without `--name`, the session is named after the file `after`, else after the script. Raises `GmgError`.
     """
     if torchrun.starts(program.script, module=program.module) and fields["ddp"] is not None:
-        raise GmgError(
-            f"{program.script}: --ddp starts the ranks instead of torchrun; give the script alone: --ddp TRAIN.py"
-        )
+        raise GmgError(f"{program.script}: --ddp replaces torchrun; give the script itself: --ddp TRAIN.py")
     folder = sessions.create(options.name, after or program.script)
     try:
         socket = sessions.socket_path(folder.name)
@@ -128,16 +118,15 @@ def describe(
 
 
 def resumed(options: Options, command: str, fixed: str) -> Session:
-    """Returns the ended session that `options.resume` names, its spec changed by the command line.
+    """Returns the ended session `options.resume`, its spec changed by the command line.
 
     Args:
-        options: The options; those on the command line may change only what has the command's mark.
+        options: The options; those on the command line must have the command's mark.
         command: `sweep` or `tune`.
-        fixed: The fixed settings, for the message.
+        fixed: What cannot change, for the message.
 
     Raises:
-        GmgError: There is none of that command, it is running, an option would change what is fixed or is invalid, or
-            a file that its jobs need is gone.
+        GmgError: There is no such session, it is running, an option is invalid or not allowed, or a file is missing.
     """
     fields = check_queued(options)
     name, mark = options.resume, SWEEP if command == "sweep" else TUNE
@@ -149,7 +138,7 @@ def resumed(options: Options, command: str, fixed: str) -> Session:
     if entry.state == "running":
         raise GmgError(entry.remark or f"{name} is running; open it with: gmg-tui attach {name}", 1)
     if entry.state == "lost" and not entry.record.lost:
-        raise GmgError(f"{name} was lost and some of its processes are still running; try again", 1)
+        raise GmgError(f"{name} was lost, and some of its processes are still running; try again", 1)
     session = entry.record.session
     spec = session.spec
     changed = [opt.spec_field for opt in RUN if opt.name in options.given and opt.spec_field in fields]
@@ -159,14 +148,14 @@ def resumed(options: Options, command: str, fixed: str) -> Session:
     changes |= {"env": spec.env | fields["env"], "host": os.uname().nodename}
     spec = structs.replace(spec, **changes, socket=str(sessions.socket_path(spec.name)))
     if not Path(spec.cwd).is_dir():
-        raise GmgError(f"{spec.name} ran in {spec.cwd}, which is gone; create it again", 1)
+        raise GmgError(f"{spec.name} ran in {spec.cwd}, which no longer exists; create it again", 1)
     interpreter.check_python(spec.python)
     check_script(spec.script if spec.module else str(Path(spec.cwd, spec.script)), spec.module)
     return structs.replace(session, spec=spec)
 
 
 def _check_kind(spec: RunSpec, command: str) -> None:
-    """Raises `GmgError` if a session is not one of `command`."""
+    """Raises `GmgError` unless a session is of `command`."""
     kind = "tune" if spec.tune is not None else "sweep" if spec.sweep is not None else "run"
     if kind != command:
         again = f"start it again with: gmg-tui {spec.script}"
@@ -175,7 +164,7 @@ def _check_kind(spec: RunSpec, command: str) -> None:
 
 
 def check_given(options: Options, allowed: Container[str], why: str) -> None:
-    """Raise `GmgError` with the reason if the command line has other options or words than those that are `allowed`."""
+    """Raises `GmgError` with the reason `why` if the command line has options or words that are not `allowed`."""
     names = {opt.name: opt.long for opt in _OPTIONS}
     names |= {"script": "SCRIPT", "args": "its arguments", "words": "FILE", "is_script": "--script", "module": "-m"}
     if wrong := [names[key] for key in sorted(options.given) if key not in allowed]:
@@ -185,12 +174,12 @@ def check_given(options: Options, allowed: Container[str], why: str) -> None:
 def _groups(options: Options) -> DdpSpec | None:
     if options.ddp is None:
         if options.virtual_local_rank and "virtual_local_rank" in options.given:
-            raise GmgError("--virtual-local-rank is for --ddp; give that too")
+            raise GmgError("--virtual-local-rank needs --ddp")
         return None
     if options.ddp != "all" and (not options.ddp.isdecimal() or int(options.ddp) < 1):
-        raise GmgError(f"--ddp {options.ddp}: give the number of ranks in a group, or nothing for one group")
+        raise GmgError(f"--ddp {options.ddp}: give the number of ranks in a group, or no value for one group")
     if options.start not in (None, "together"):
-        raise GmgError(f"--start {options.start}: the ranks of a group wait for each other, so they start together")
+        raise GmgError(f"--start {options.start}: ranks of a group start together; leave it out")
     return DdpSpec(None if options.ddp == "all" else int(options.ddp), options.virtual_local_rank)
 
 
@@ -204,9 +193,9 @@ def _nodes(options: Options) -> NodesSpec | None:
 
 
 def check_script(script: str, module: bool = False) -> None:
-    """Raise `GmgError` unless Python could run the file, or the folder with a `__main__.py`, called `script`.
+    """Raises `GmgError` unless Python could run `script`, a file or a folder with a `__main__.py`.
 
-    Only the workers' interpreter can find a module: of that the name is checked.
+    Of a module, which only the workers' interpreter can find, the name is checked.
     """
     if module:
         if not _MODULE.fullmatch(script):
@@ -226,7 +215,7 @@ def check_script(script: str, module: bool = False) -> None:
 
 
 def environment(pairs: tuple[str, ...]) -> dict[str, str]:
-    """The variables of `--env KEY=VALUE`. Raises `GmgError`."""
+    """Returns the variables of `--env KEY=VALUE`. Raises `GmgError`."""
     variables = {}
     for pair in pairs:
         name, sign, value = pair.partition("=")
@@ -237,14 +226,13 @@ def environment(pairs: tuple[str, ...]) -> dict[str, str]:
 
 
 def alert_actions(pairs: Iterable[str]) -> dict[str, AlertAction]:
-    """Returns the actions of alerts by kind, as in `--on nan=stop`. Raises `GmgError`."""
+    """Returns the actions of `--on KIND=ACTION` by kind. Raises `GmgError`."""
     actions = {}
     for pair in pairs:
         kind, _, action = pair.partition("=")
         if kind not in KINDS:
-            raise GmgError(
-                f"--on {pair}: there is no alert {kind}{nearest(kind, KINDS)}; there are: {', '.join(KINDS)}"
-            )
+            hint = nearest(kind, KINDS) or f"; there are: {', '.join(KINDS)}"
+            raise GmgError(f"--on {pair}: there is no alert {kind}{hint}")
         if action not in {*AlertAction}:
             raise GmgError(f"--on {pair}: give {kind}= with one of {', '.join(AlertAction)}")
         actions[kind] = AlertAction(action)
@@ -252,7 +240,7 @@ def alert_actions(pairs: Iterable[str]) -> dict[str, AlertAction]:
 
 
 def _summary(file: str) -> str:
-    """The absolute path of the file. Raises `GmgError` unless it can be written."""
+    """Returns the absolute path of the file. Raises `GmgError` unless it can be written."""
     path = Path(file).absolute()
     if not file or (path.exists() and not path.is_file()):
         raise GmgError(f"--summary {file}: give the path of a file")

@@ -1,7 +1,7 @@
-"""`serve`: the screen of a running session in a browser of this machine, read-only.
+"""`serve`: show the screen of a running session in a browser on this machine, read-only.
 
-textual-serve's page lies below a path that begins with a token; without the token there is nothing. On each open page a
-`gmg-tui attach --readonly` draws, a client like any other.
+textual-serve's page is below a path that begins with a secret token. Each open page has its own `gmg-tui attach
+--readonly`.
 """
 
 from __future__ import annotations
@@ -34,63 +34,63 @@ from gmg_tui.model.errors import GmgError
 
 _HOST = "127.0.0.1"
 _CLOSE_S = 0.5
-"""Time limit for open pages to end with the server."""
+"""Timeout for open pages to end with the server."""
 _HEARTBEAT_S = 15.0
 REQUEST_S = 5.0
-"""Time for a connection to ask for the page."""
+"""Timeout for a connection to request the page."""
 MAX_UNKNOWN, MAX_VIEWERS = 64, 32
 MAX_MESSAGE_BYTES, MAX_BYTES_PER_S = 16 << 10, 4 << 10
-"""Limits of one message, and of keys, from a page."""
+"""Limits of a message, and of the rate of keys, from a page."""
 MAX_CELLS = 1000
-"""Limits the width and the height of a page's screen."""
+"""Limit of a screen's width and height."""
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-"""Keep the address, which holds the token, and the page from other sites."""
+"""Hide the address, which has the token, and the page from other sites."""
 _FOREIGN_LINK = re.compile(r'<link[^>]*href="https://[^>]*>')
 
 
 def serve(name: str | None, port: int) -> int:
-    """Show a running session to browsers until ctrl+c; the exit status. Raises `GmgError`."""
+    """Shows a running session to browsers until ctrl+c; returns the exit status. Raises `GmgError`."""
     sessions.clear_lost(note)
     entry = sessions.find(name, running=True)
     try:
         with socket.create_server((_HOST, port)) as listening:
             asyncio.run(_serve(listening, entry.name))
     except OSError as error:
-        why = "it is in use; 0 takes a free one" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+        why = "in use; --port 0 takes a free one" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
         raise GmgError(f"--port {port}: {why}", 1) from None
     return 0
 
 
 class _Doorkeeper:
-    """Cuts connections that do not request the page in time, so that they cannot lock out its viewers."""
+    """Closes connections that do not request the page in time, so that they cannot lock out viewers."""
 
     def __init__(self, connect: Callable[[], RequestHandler]) -> None:
         self._connect = connect
         self._unknown: dict[RequestHandler, None] = {}
-        """Connections without a request for the page, the oldest first."""
+        """Connections that have not requested the page, oldest first."""
 
     def connect(self) -> RequestHandler:
         """Returns the handler of a new connection."""
         handler = self._connect()
         self._unknown[handler] = None
         if len(self._unknown) > MAX_UNKNOWN:
-            self._cut(next(iter(self._unknown)))
-        asyncio.get_running_loop().call_later(REQUEST_S, self._cut, handler)
+            self._close(next(iter(self._unknown)))
+        asyncio.get_running_loop().call_later(REQUEST_S, self._close, handler)
         return handler
 
-    def _cut(self, handler: RequestHandler) -> None:
+    def _close(self, handler: RequestHandler) -> None:
         if handler in self._unknown:
             del self._unknown[handler]
             if handler.transport is not None:
                 handler.transport.abort()
 
     def let_in(self, handler: RequestHandler) -> None:
-        """The connection has asked for the page."""
+        """Exempts a connection that has requested the page."""
         self._unknown.pop(handler, None)
 
 
@@ -104,11 +104,7 @@ async def _show(request: web.Request, command: str, downloads: DownloadManager) 
         await socket.close()
 
     service = AppService(
-        command,
-        write_bytes=socket.send_bytes,
-        write_str=socket.send_str,
-        close=close,
-        download_manager=downloads,
+        command, write_bytes=socket.send_bytes, write_str=socket.send_str, close=close, download_manager=downloads
     )
     await service.start(*size)
     try:
@@ -117,9 +113,7 @@ async def _show(request: web.Request, command: str, downloads: DownloadManager) 
                 case ["stdin", str(text)]:
                     data = text.encode(errors="replace")
                     await service.send_bytes(data)
-                    await asyncio.sleep(
-                        len(data) / MAX_BYTES_PER_S
-                    )  # the screen keeps all keys that it has not handled
+                    await asyncio.sleep(len(data) / MAX_BYTES_PER_S)  # the screen's queue of keys has no limit
                 case ["resize", {"width": width, "height": height}]:
                     await service.set_terminal_size(_cells(width, 80), _cells(height, 24))
                 case ["ping", str(text)]:
@@ -128,16 +122,16 @@ async def _show(request: web.Request, command: str, downloads: DownloadManager) 
                     await service.blur()
                 case ["focus"]:
                     await service.focus()
-    except (ValueError, OSError, RecursionError):  # not a message of the page, or it is closed
+    except (ValueError, OSError, RecursionError):  # an invalid message, or the page is closed
         pass
     finally:
-        service.stdin.close()  # ends its process, even a busy one
+        service.stdin.close()  # ends even a busy process
         await service.stop()
     return socket
 
 
 def _cells(value: object, default: int) -> int:
-    """Returns the size that a page requests, within limits."""
+    """Returns a size that a page requests, within limits."""
     try:
         return max(1, min(int(str(value)), MAX_CELLS))
     except ValueError:
@@ -145,7 +139,7 @@ def _cells(value: object, default: int) -> int:
 
 
 async def _serve(listening: socket.socket, name: str) -> None:
-    """Serve pages with a client of the session `name` on each, until SIGINT or SIGTERM; then end them."""
+    """Serves pages, each with a client of the session `name`, until SIGINT or SIGTERM."""
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)

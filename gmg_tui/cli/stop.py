@@ -21,19 +21,19 @@ from gmg_tui.session.client import ANSWER_S, EngineClient
 from gmg_tui.session.protocol import Update
 
 _ASK_S = 60.0
-"""An unnamed session that has run for longer is stopped only after a question."""
+"""Run time above which stopping an unnamed session needs a confirmation."""
 _END_S = 30.0
-"""Time for an engine to write its files and end, after its workers."""
+"""Timeout for an engine to write its files and exit after its workers."""
 
 
 def stop(names: tuple[str, ...], *, everything: bool) -> int:
-    """Stop sessions, all at once, and wait until their engines have ended; the exit status.
+    """Stops sessions in parallel, and waits until their engines have exited; returns the exit status.
 
-    Standard error shows which workers ignore SIGINT. A second ctrl+c kills them.
+    Prints which workers ignore SIGINT. A second ctrl+c kills the workers.
 
     Raises:
-        GmgError: There is no such session, several run and none is named, one is another machine's, or an engine does
-            not answer or was killed.
+        GmgError: There is no such session on this machine, several run and none is named, or an engine does not answer
+            or was killed.
     """
     if everything and names:
         raise GmgError("--all stops all running sessions; leave out the names")
@@ -63,7 +63,7 @@ def _chosen(names: tuple[str, ...], *, everything: bool) -> list[SessionEntry]:
 
 
 async def _stop(chosen: list[SessionEntry]) -> list[GmgError]:
-    """Ends sessions, and waits for their engines. Returns the errors of those that could not be stopped."""
+    """Ends sessions, and waits for their engines. Returns the errors."""
     clients, kills, interrupted = set[EngineClient](), set[asyncio.Task[None]](), False
 
     def interrupt() -> None:
@@ -81,13 +81,13 @@ async def _stop(chosen: list[SessionEntry]) -> list[GmgError]:
 
 
 async def _ask(client: EngineClient, *, kill: bool) -> None:
-    """Ask an engine to end its workers."""
-    with suppress(GmgError):  # the engine is gone, and with it the workers
+    """Asks an engine to end its workers."""
+    with suppress(GmgError):  # the engine is gone, and so are its workers
         await client.end(kill=kill)
 
 
 async def _end(entry: SessionEntry, clients: set[EngineClient]) -> None:
-    """End the workers of a session and wait for its engine; until then its client is among `clients`. Raises `GmgError`."""
+    """Ends a session's workers, and waits for its engine, with its client among `clients`. Raises `GmgError`."""
     session = entry.record.session
     note(f"stopping {entry.name}")
     client = await EngineClient.connect(Path(session.spec.socket), session.id)
@@ -115,11 +115,11 @@ async def _end(entry: SessionEntry, clients: set[EngineClient]) -> None:
         await request
     if snapshot.ended and snapshot.clients > 1:
         others = units.count(snapshot.clients - 1, "client")
-        note(f"all workers of {entry.name} have ended; the engine ends once nobody is attached ({others} left)")
+        note(f"all workers of {entry.name} have ended; the engine exits when its last client detaches ({others} left)")
     else:
         nodes_s = stop_s(session.spec) if session.spec.nodes is not None else 0.0  # their agents end first
         if not await asyncio.to_thread(await_end, entry.folder, _END_S + nodes_s):
-            raise GmgError(f"all workers have ended, but not the engine of {entry.name}{_frozen(session)}", 1)
+            raise GmgError(f"all workers of {entry.name} have ended, but not its engine{_frozen(session)}", 1)
         if (ended := sessions.inspect(entry.folder)) is not None and ended.state == "lost":
             raise GmgError(ended.remark, 1)
         note(f"{entry.name} has ended")
@@ -137,13 +137,13 @@ def _survives(worker: Worker) -> bool:
 
 
 def _ignoring_sigint(snapshot: Snapshot) -> str:
-    """Returns the workers that have ignored SIGINT, with the last signal sent to each; empty for none."""
+    """Returns a line on the workers that have ignored SIGINT, with their last signals; empty for none."""
     signals = {worker.slot: worker.signal_sent for worker in snapshot.workers if worker.state is WorkerState.STOPPING}
     ignoring = [f"{slot} ({sent})" for slot, sent in signals.items() if sent and sent != signal.SIGINT.name]
     return f"still running: {', '.join(ignoring)}" if ignoring else ""
 
 
 def _frozen(session: Session) -> str:
-    """Returns advice on an engine that does not answer, as the last clause of a line."""
+    """Returns advice on an engine that does not answer, as the last clauses of a line."""
     pid = session.engine_pid
     return f"; if it is stopped (SIGSTOP): kill -CONT {pid}; to end it and its workers: kill -KILL {pid}"

@@ -37,34 +37,29 @@ from gmg_tui.session import STORE, SUMMARY
 from gmg_tui.session.options import Options, Program
 
 _WHERE = ("slot", "gpu")
-"""Placeholders that get their values when a job starts."""
+"""Placeholders filled in when a job starts."""
 _SHARED = ("gpus", "ddp", "env", "per_gpu", "timeout", "best", "resume_args", "on")
-"""Options that an experiments file may set too: it overrides `config.toml`, and the command line overrides it."""
+"""Options that an experiments file may set, overriding `config.toml`, and overridden by the command line."""
 
 
 def _settings(values: Mapping[str, Any]) -> Settings:
-    """The settings that the values of options make. Raises `GmgError`."""
+    """Returns the values of options as settings. Raises `GmgError`."""
     chosen = {name: values[name] for name in _SHARED if name in values}
-    return from_options(
-        {
-            **chosen,
-            "env": environment(tuple(chosen.get("env") or ())),
-            "on": alert_actions(tuple(chosen.get("on") or ())),
-        }
-    )
+    env, on = environment(tuple(chosen.get("env") or ())), alert_actions(tuple(chosen.get("on") or ()))
+    return from_options({**chosen, "env": env, "on": on})
 
 
 def sweep(options: Options, engine: PrestartedEngine, file: str | None, program: Program | None) -> int:
-    """Have `engine` run the jobs that an experiments file, or the command line alone, describes, or continue a sweep with `--resume`.
+    """Runs the jobs of an experiments file or of the command line, or continues a sweep with `--resume`.
 
     Args:
         options: All options.
         engine: The engine's process.
         file: The experiments file.
-        program: What the jobs run where there is no file; neither is given with `--simulate`.
+        program: The jobs' program if there is no file; `--simulate` has neither.
 
     Returns:
-        The exit status: 0 when all jobs have finished, 1 when one failed, 130 when the user stopped it.
+        The exit status: 0 if all jobs have finished, 1 if one has failed, 130 if the user stopped it.
 
     Raises:
         GmgError: An option or the file is invalid, or the session cannot be started.
@@ -103,12 +98,9 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
 
 
 def _resume(options: Options, engine: PrestartedEngine) -> int:
-    """Continue the sweep called `options.resume`: jobs that have ended stay so, all others wait again.
+    """Continues the sweep `options.resume`: jobs that have not ended wait again; options replace the session's.
 
-    Options on the command line replace the session's. Returns the same exit status as `sweep`.
-
-    Raises:
-        GmgError: There is no such sweep, it is running, or an option cannot be combined with `--resume`.
+    Returns the exit status. Raises `GmgError`.
     """
     from gmg_tui.session.store.reader import load_jobs
 
@@ -119,13 +111,13 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
     spec = plan.applied(structs.replace(spec, cpu=cpu, sweep=sweep), _settings(options.given))
     jobs = load_jobs(Path(spec.folder) / STORE)
     if options.per_gpu not in (None, 1) and any(job.width > 1 for job in jobs):
-        raise GmgError("--per-gpu: jobs that need several GPUs do not share them; leave it out")
+        raise GmgError("--per-gpu: jobs on several GPUs cannot share them; leave it out")
     failed = any(job.state is WorkerState.FAILED for job in jobs)
     again = any(not job.state.ended for job in jobs) or (failed and options.retry_failed)
     if not again:
         note(f"every job of {spec.name} has ended{'; --retry-failed runs the failed ones again' if failed else ''}")
         if spec.summary is not None:
-            with suppress(OSError):  # `conclude` reports it
+            with suppress(OSError):  # reported by `conclude`
                 shutil.copyfile(Path(spec.folder) / SUMMARY, spec.summary)
         finished = all(job.state is WorkerState.FINISHED for job in jobs)
         return conclude(spec, 1 if failed else 0 if finished else 130, options.given.get("best"))
@@ -133,7 +125,7 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
 
 
 def list_jobs(program: Program, jobs: Sequence[JobRecord], *, total: int) -> None:
-    """Print the last jobs of `total`, each with its command, with the placeholders that have a value before the start."""
+    """Prints the last jobs of `total` with their commands; those placeholders known before the start are filled in."""
     first = total - len(jobs)
 
     def command(job: JobRecord) -> str:
@@ -148,5 +140,5 @@ def list_jobs(program: Program, jobs: Sequence[JobRecord], *, total: int) -> Non
         Column[JobRecord]("name", lambda job: job.name, left=True),
         Column[JobRecord]("command", command, left=True),
     )
-    print("\n".join(tables.terminal(columns, jobs)))  # whole commands, to be pasted
+    print("\n".join(tables.terminal(columns, jobs)))  # not cut to the terminal: commands are pasted
     print(units.count(len(jobs), "job"))

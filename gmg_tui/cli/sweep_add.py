@@ -1,4 +1,4 @@
-"""`sweep --add`: queue further jobs of a sweep that runs."""
+"""`sweep --add`: queue further jobs of a running sweep."""
 
 from __future__ import annotations
 
@@ -24,19 +24,18 @@ from gmg_tui.session.store.reader import load_jobs
 
 _GIVEN = ("add", "sets", "dry_run", "words", "is_script", "module")
 _JOBS = ("script", "module", "args", "env", "ddp", "grid", "defaults", "experiment")
-"""Keys of an experiments file that describe jobs; the others are the session's."""
+"""Keys of an experiments file that describe jobs, not the session."""
 _BATCH = 200
-"""Jobs in one request, which is limited in size."""
+"""Jobs per request, whose size is limited."""
 
 
 def sweep_add(options: Options, file: str | None, program: Program | None) -> int:
-    """Add the jobs of `--set`, of an experiments file, or of a script with arguments, to the sweep `options.add`.
+    """Adds the jobs of `--set`, an experiments file, or a script with arguments to the sweep `options.add`.
 
-    Anything not given is taken from the sweep: its arguments and environment, and each value that all its jobs share.
-    Returns the exit status.
+    Defaults are the sweep's arguments, its environment, and each value that all its jobs share. Returns the exit status.
 
     Raises:
-        GmgError: No such sweep runs, it runs another script, or the jobs are wrong.
+        GmgError: No such sweep runs, it runs another script, or the jobs are invalid.
     """
     check_given(options, _GIVEN, f"--add {options.add}: the session's options cannot change")
     values = sets(options.sets)
@@ -87,7 +86,7 @@ def _path(script: str, folder: Path) -> Path:
 
 
 def _of_session(spec: RunSpec, jobs: Sequence[JobRecord]) -> Settings:
-    """Returns the settings of a sweep, with the values that all jobs with its arguments have as defaults."""
+    """Returns the settings of a sweep, with the values shared by all jobs with its arguments as defaults."""
     first, *others = jobs = [job for job in jobs if job.args is None]
     shared = {key: value for key, value in first.values.items() if all(job.values.get(key) == value for job in others)}
     ranks: int | str | None = first.world_size

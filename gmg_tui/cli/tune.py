@@ -1,4 +1,4 @@
-"""`tune`: find the best value of one number of a script's, measured on the slots."""
+"""`tune`: find the best value of one number of a script, by measuring it on the slots."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from gmg_tui.session.options import TUNE_ONLY, Options, Program
 _VARIABLE = re.compile(rf"(?P<name>{placeholders.NAME.pattern})(=(?P<low>\d+)(\.\.(?P<high>\d*))?)?")
 _LARGEST = 10**12
 _SPECIFIED = [opt for opt in TUNE_ONLY if opt.spec_field in TuneSpec.__struct_fields__]
-"""The options that `TuneSpec` has."""
+"""The options with a field in `TuneSpec`."""
 
 
 def tune(options: Options, engine: PrestartedEngine, program: Program | None) -> int:
-    """Have `engine` search for the best value of the number that `--var` names, or continue with `--resume`.
+    """Searches for the best value of the number `--var`, or continues a search with `--resume`.
 
     Returns:
-        The exit status: 0 with an answer, 1 without one, 130 when the user stopped it.
+        The exit status: 0 with an answer, 1 without one, 130 if the user stopped it.
 
     Raises:
         GmgError: An option is invalid, or the session cannot be started.
@@ -45,10 +45,8 @@ def tune(options: Options, engine: PrestartedEngine, program: Program | None) ->
     fields = check_queued(options)
     texts = (*program.args, *fields["env"].values())
     if not any(asked.variable in placeholders.names_in(text) for text in texts):
-        raise GmgError(
-            f"no {mark} in the script's arguments: write it where the number stands, as in: "
-            f"gmg-tui tune {program.script} -B {mark}"
-        )
+        example = f"gmg-tui tune {program.script} -B {mark}"
+        raise GmgError(f"the script's arguments have no {mark}: write it in place of the number, as in: {example}")
     placeholders.check_names(texts, (asked.variable, *placeholders.NAMES, *placeholders.JOB_NAMES))
 
     def make() -> RunSpec:
@@ -59,13 +57,9 @@ def tune(options: Options, engine: PrestartedEngine, program: Program | None) ->
 
 
 def _resume(options: Options, engine: PrestartedEngine) -> int:
-    """Continue the tuning `options.resume`: ended trials count, everything else is decided again.
+    """Continues the tuning `options.resume` with its ended trials; options replace the session's.
 
-    Options on the command line replace the session's; a budget limits the whole tuning. Returns the same exit status as
-    `tune`.
-
-    Raises:
-        GmgError: There is no such tuning, it is running, or an option cannot be combined with `--resume`.
+    Returns the exit status. Raises `GmgError`.
     """
     asked = _asked(options)
     session = resumed(options, "tune", "what is measured, and where,")
@@ -78,16 +72,14 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
 
 
 def check_comparable(session: Session) -> None:
-    """Raise `GmgError` if trials would run with other versions than the session's."""
+    """Raises `GmgError` if trials would run with other versions than the session's."""
     name, python = session.spec.name, session.spec.python
     installed, had = interpreter.versions(python), session.versions
     if had is not None and installed != had:
         pairs = [(field, getattr(had, field), getattr(installed, field)) for field in installed.__struct_fields__]
         changes = ", ".join(f"{field} {old} is now {new}" for field, old, new in pairs if old != new)
-        raise GmgError(
-            f"--resume {name}: {python} has changed ({changes}), and rates would not compare with its trials; "
-            "start a new tuning"
-        )
+        why = f"{python} has changed ({changes}), so that rates could not be compared"
+        raise GmgError(f"--resume {name}: {why}; start a new tuning")
 
 
 def _asked(options: Options) -> TuneSpec:
@@ -97,7 +89,7 @@ def _asked(options: Options) -> TuneSpec:
         raise GmgError(f"--var {options.var}: give NAME=LOW..HIGH, such as n_envs=64..65536; HIGH may be left out")
     name, low, high = match["name"], int(match["low"] or 64), int(match["high"]) if match["high"] else None
     if name in (*placeholders.NAMES, *placeholders.JOB_NAMES):
-        raise GmgError(f"--var {options.var}: {{{name}}} is filled in by gmg-tui itself; choose another name")
+        raise GmgError(f"--var {options.var}: {{{name}}} is a placeholder of gmg-tui; choose another name")
     if not 1 <= low <= (low if high is None else high) <= _LARGEST:
-        raise GmgError(f"--var {options.var}: give LOW..HIGH from 1 to {_LARGEST:,}, the lower one first")
+        raise GmgError(f"--var {options.var}: give LOW..HIGH from 1 to {_LARGEST:,}, LOW first")
     return TuneSpec(name, low, high, **{opt.spec_field: getattr(options, opt.name) for opt in _SPECIFIED})

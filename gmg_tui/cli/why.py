@@ -1,4 +1,4 @@
-"""`why`: what bounds the speed of the workers."""
+"""`why`: print what bounds the speed of the workers."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _ON_STACKS = frozenset({"script", "host"})
 
 
 def why(words: tuple[str, ...], *, as_json: bool, stacks: bool) -> int:
-    """Print the verdict on the worker that `words` name (`NAME`, `NAME SLOT`, `SLOT`), or on all of a session; 0.
+    """Prints the verdict on the worker named by `words` (`NAME`, `NAME SLOT`, `SLOT`), or on all; returns 0.
 
-    `stacks` takes stacks of every worker, not only of those whose script is too slow. Raises `GmgError`.
+    `stacks` takes stacks of every worker, not only of those whose script is slow. Raises `GmgError`.
     """
     if len(words) > 2:
         raise GmgError("give the session's name and the slot: gmg-tui why [NAME] [SLOT]")
@@ -47,7 +47,7 @@ def _runs_any() -> bool:
 
 
 def lines(slot: str, verdict: Verdict, width: int) -> Iterator[str]:
-    """Yields the lines of a verdict; a slot's name takes `width` cells."""
+    """Yields the lines of a verdict, the slot in `width` cells."""
     yield f"{slot:{width}}  {verdict.text}"
     for text in (" · ".join(verdict.evidence), f"try: {verdict.advice}" if verdict.advice else ""):
         indent = " " * (width + 2)

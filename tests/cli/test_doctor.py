@@ -140,7 +140,7 @@ _ONE, _TWO = NvmlView((_gpu(0),)), NvmlView((_gpu(0), _gpu(1)), driver="570")
         (doctor.torch(Installed("3.12"), NvmlView()), OK, "built without CUDA"),
         (doctor.torch(Installed("3.12", cuda="13.0", gpus=1), _TWO), WARN, "sees 1 of 2 GPUs"),
         (doctor.egl_devices(EglMap(error="no libEGL"), NvmlView()), WARN, "no libEGL"),
-        (doctor.egl_devices(EglMap(), _ONE), WARN, "is gpu0"),
+        (doctor.egl_devices(EglMap(), _ONE), WARN, "matches gpu0"),
     ],
 )
 def test_missing_parts_of_a_machine_are_reported(finding: Finding, verdict: str, words: str) -> None:
@@ -202,7 +202,7 @@ def test_missing_pidfds_and_a_containers_quota_are_named(monkeypatch: pytest.Mon
     assert doctor.signals() == Finding(
         "signals",
         WARN,
-        "processes are signalled by PID, right after a check of their start: this Python was built without pidfd_open",
+        "processes are signalled by PID, after comparing their start times: this Python was built without pidfd_open",
     )
     monkeypatch.setattr(doctor, "usable_cpus", lambda: 1)
     monkeypatch.setattr(doctor, "cpu_quota", lambda: 1.5)

@@ -39,7 +39,7 @@ async def test_stop_reports_that_the_engine_was_killed_meanwhile() -> None:
     ("at_its_end", "answer_s", "trouble"),
     [
         (False, 1.0, "the engine of sim-1 has not answered for 1 s"),
-        (True, 90.0, "all workers have ended, but not the engine of sim-1"),
+        (True, 90.0, "all workers of sim-1 have ended, but not its engine"),
     ],
 )
 async def test_stop_does_not_wait_for_a_frozen_engine(at_its_end: bool, answer_s: float, trouble: str) -> None:

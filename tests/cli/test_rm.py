@@ -52,7 +52,7 @@ def test_nothing_is_removed_without_a_terminal_or_yes() -> None:
     for words in (("rm", "sim-1"), ("rm", "--keep", "0")):
         done = in_process(*words)
         assert "sim-1  ended" in done.stdout
-        assert done.stderr == "gmg-tui: there is no terminal to ask on: add --yes to remove them\n"
+        assert done.stderr == "gmg-tui: without a terminal to ask on, nothing was removed; add --yes\n"
         assert done.returncode == 2
     assert _left() == ["sim-1"]
 
@@ -111,7 +111,7 @@ def test_a_session_with_unkillable_processes_is_kept() -> None:
     _change(_ended("sim-1"), None, id="test-removal")
     with subprocess.Popen(["sleep", "60"], env={**os.environ, "GMG_SESSION_ID": "test-removal"}) as left:
         try:
-            with pytest.raises(GmgError, match=r"sim-1 was lost and some of its processes are still running$"):
+            with pytest.raises(GmgError, match=r"sim-1 was lost, and some of its processes are still running"):
                 rm.removable("sim-1")
         finally:
             left.kill()
@@ -208,7 +208,7 @@ def test_a_folder_without_a_record_is_named_and_removed_by_its_name() -> None:
     ]
     assert in_process("ls", "--json").stdout == "[]\n"
     removed = in_process("rm", *_left(), "-y")
-    assert removed.stderr == "gmg-tui: young is about to begin, or has failed to; try again in a minute\n"
+    assert removed.stderr == "gmg-tui: young is starting, or has failed to start; try again in a minute\n"
     assert _left() == ["young"]
 
 

@@ -160,7 +160,7 @@ async def test_without_plotly_one_line_names_the_extra(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "plotly", None)
     out, err, status = report("--html", "page.html")
     assert (out, status) == ("", 1)
-    assert err == f"gmg-tui: --html needs plotly; get it with: {sys.executable} -m pip install plotly\n"
+    assert err == f"gmg-tui: --html needs plotly; install it with: {sys.executable} -m pip install plotly\n"
 
 
 @pytest.mark.slow
