@@ -1,7 +1,7 @@
-"""`{slot}`, `{gpu}`, `{i}`, `{n}` and `{seed}` in a worker's arguments and environment; in a sweep also its values.
+"""The placeholders in a worker's arguments and environment: `{slot}`, `{gpu}`, `{i}`, `{n}`, `{seed}`, and a sweep's values.
 
-Workers that write to one folder delete each other's checkpoints (Genesis's go2_train.py removes `logs/<exp_name>`), and
-workers with one seed compute the same thing: `-e run-{i} --seed {seed}` helps against both.
+Workers that share a folder delete each other's checkpoints (Genesis' go2_train.py removes `logs/<exp_name>`), and workers
+with the same seed compute the same thing; `-e run-{i} --seed {seed}` prevents both.
 """
 
 from __future__ import annotations
@@ -17,24 +17,23 @@ from gmg_tui.model.errors import GmgError, listed, nearest
 NAMES = ("slot", "gpu", "i", "n", "seed")
 """Placeholders of every worker."""
 JOB_NAMES = ("job", "name")
-"""Further placeholders of a sweep's jobs, besides the values of the experiments file."""
+"""Placeholders of a sweep's jobs, besides the values of the experiments file."""
 CHECKPOINT_NAMES = ("checkpoint", "checkpoint_dir", "checkpoint_name", "checkpoint_dir_name")
-"""Further placeholders of `--resume-args`."""
+"""Placeholders of `--resume-args`."""
 NAME = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 """A placeholder's name; dots and dashes allow hydra's `optim.lr` and the names of options."""
 
 _MARK = re.compile(r"(?P<foreign>\$\{NAME\})|\{\{|\}\}|\{(?P<name>NAME)\}".replace("NAME", NAME.pattern))
 _BARE = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
 _SEED_STEP = 1000
-"""Between the seeds of two workers: scripts that derive a seed for each environment add small numbers."""
+"""Distance between the seeds of two workers, as scripts count up from a seed for their environments."""
 
 
 def fill(text: str, values: Mapping[str, object]) -> str:
-    """`text` with its placeholders filled in from `values`, in one pass: filled-in values are not expanded again.
+    """Fills in the placeholders of `text` from `values` in one pass; values are not expanded again.
 
-    `{{` becomes `{`, and the `}}` that closes it becomes `}`. All else in braces stays as it is: names that `values`
-    lacks, hydra's `${…}`, JSON, also nested JSON, where `}}` closes two braces that stood alone. Booleans are filled in
-    as `true` and `false`.
+    `{{` becomes `{`, and the `}}` that closes it becomes `}`. Other braces stay: names that `values` lacks, hydra's `${…}`,
+    and JSON, even nested, where `}}` closes two single braces. Booleans become `true` and `false`.
     """
     doubled = 0
 
@@ -57,10 +56,7 @@ def fill(text: str, values: Mapping[str, object]) -> str:
 
 
 def fill_some(text: str, values: Mapping[str, object]) -> str:
-    """`text` with only those placeholders filled in that `values` has.
-
-    What `fill` makes of the rest afterwards is what it would make of all at once.
-    """
+    """Fills in the placeholders that `values` has, such that `fill` with the other values completes the text."""
 
     def value(match: re.Match[str]) -> str:
         name = match["name"]
@@ -73,7 +69,7 @@ def fill_some(text: str, values: Mapping[str, object]) -> str:
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """The names of the placeholders in `text`, each once, in order."""
+    """Returns the names of the placeholders in `text`, each once, in order."""
     return tuple(dict.fromkeys(match["name"] for match in _MARK.finditer(text) if match["name"] is not None))
 
 
@@ -88,33 +84,29 @@ def check_names(texts: Iterable[str], known: Sequence[str]) -> None:
 
 
 def join_args(args: Sequence[str]) -> str:
-    """Arguments as one line of shell syntax; braces of placeholders are not quoted."""
+    """Joins arguments in shell syntax, without quoting the braces of placeholders."""
     return " ".join(arg if _BARE.fullmatch(arg) else shlex.quote(arg) for arg in args)
 
 
 def as_text(value: object) -> str:
-    """A value as filled in: booleans as in TOML and JSON, all else as Python prints it."""
+    """Formats a value to be filled in: booleans as in TOML and JSON, all others as Python does."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def checkpoint_values(path: Path) -> dict[str, object]:
-    """Returns the values of the further placeholders of `--resume-args` for a checkpoint's path."""
+    """Returns the values of `CHECKPOINT_NAMES` for a checkpoint's path."""
     return dict(zip(CHECKPOINT_NAMES, (path, path.parent, path.stem, path.parent.name), strict=True))
 
 
 def values_for(slot: Slot, index: int, count: int, gpu_index: int | None) -> dict[str, object]:
-    """Returns the values of the placeholders of the worker on `slot`, the same at each attempt.
+    """Returns the values of `NAMES` for the worker on `slot`, the same for each attempt.
 
     Args:
-        slot: Where the worker runs.
+        slot: The worker's slot.
         index: The worker's number, from 0: `{i}`.
-        count: How many workers there are: `{n}`.
-        gpu_index: NVML index of the slot's GPU: `{gpu}`. None on a CPU slot, where `{gpu}` is the worker's number, so
-            that a command line made for GPUs still distinguishes the workers. It is not the CUDA ordinal to pass to
-            torch: that is 0 in every worker.
-
-    `{seed}` is 1000 times the worker's number, plus one: it differs from worker to worker by more than the environments
-    of a script that derives their seeds by counting up from it.
+        count: The number of workers: `{n}`.
+        gpu_index: NVML index of the slot's GPU: `{gpu}`, which is not the CUDA ordinal, 0 in every worker. On a CPU slot
+            (None) `{gpu}` is the worker's number, so that command lines for GPUs still distinguish the workers.
     """
     return {
         "slot": slot.name,

@@ -1,4 +1,4 @@
-"""The queue of a sweep's jobs: ended, running and waiting ones, in this order."""
+"""The queue of a sweep's jobs."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from gmg_tui.session.tried import TriedArguments
 
 _KILLED = "interrupted: the engine was killed"
 _Unseen = Mapping[int, Iterable[Checkpoint]]
-"""What processes had saved since their engine, which was killed, last looked, by PID."""
+"""The files that processes saved unseen by their engine, which was killed, by PID."""
 
 
 class JobQueue:
     """The jobs of a sweep; the one with the smallest position is next.
 
     Attributes:
-        records: The jobs' records, by number, without their results, which may be large: the store has them.
-        version: Changes whenever the queue does.
-        before_s: Seconds that jobs had run before the sweep was resumed.
+        records: The jobs' records by number, without their results, which may be large and are in the store.
+        version: Changes with the queue.
+        before_s: Seconds that jobs ran before the sweep was resumed.
     """
 
     def __init__(self, records: Iterable[JobRecord], before_s: float = 0.0) -> None:
@@ -38,15 +38,15 @@ class JobQueue:
         self.before_s = before_s
         self._waiting: deque[int] = deque()
         self._kinds: Counter[tuple[int, str | None]] = Counter()
-        """The number of waiting jobs, by the number of slots that they need and the slot that they must have."""
+        """The number of waiting jobs by number of slots and required slot."""
         self._running: dict[int, None] = {}
-        """Numbers of the jobs that occupy slots, the longest first."""
+        """The jobs on slots, in the order of their starts."""
         self._ended: dict[int, None] = {}
-        """Numbers of the jobs that have ended, the first to end first."""
+        """The ended jobs, in the order of their ends."""
         self._states: Counter[WorkerState] = Counter()
-        """The ended jobs."""
+        """The number of ended jobs by state."""
         self._finished, self._finished_s = 0, 0.0
-        """The number of finished jobs, and their time together, seconds."""
+        """The number of finished jobs, and the sum of their times, seconds."""
         ordered = sorted(self.records.values(), key=lambda record: (record.position, record.number))
         for record in ordered:
             if not record.state.ended:
@@ -65,12 +65,12 @@ class JobQueue:
 
     @property
     def occupying(self) -> int:
-        """The number of jobs that occupy a slot."""
+        """The number of jobs on slots."""
         return len(self._running)
 
     @property
     def kinds(self) -> Iterable[tuple[int, str | None]]:
-        """The needs of the waiting jobs: the number of slots, and the slot that they must run on, if any."""
+        """The requirements of the waiting jobs: the number of slots, and a certain slot, if any."""
         return self._kinds.keys()
 
     def ended(self, state: WorkerState) -> int:
@@ -78,15 +78,15 @@ class JobQueue:
         return self._states[state]
 
     def order(self) -> list[int]:
-        """All jobs' numbers: ended ones in the order of their ends, then those with a slot, then the waiting ones."""
+        """Returns all jobs' numbers: ended ones in the order of their ends, then running, then waiting ones."""
         return [*self._ended, *self._running, *self._waiting]
 
     def next_jobs(self) -> Iterator[JobRecord]:
-        """The waiting jobs in their order."""
+        """Returns the waiting jobs in order."""
         return (self.records[number] for number in self._waiting)
 
     def eta_s(self, occupied_s: Mapping[int, float], lanes: int) -> float | None:
-        """Estimated seconds to the end of all jobs, from the times of those that have finished; None if unknown.
+        """Estimates the seconds to the end of all jobs by the times of finished ones; None if unknown.
 
         Args:
             occupied_s: Seconds that each running job has occupied its slots, by number.
@@ -97,7 +97,7 @@ class JobQueue:
         usual_s = self._finished_s / self._finished
         left = [(max(0.0, usual_s - spent_s), self.records[number].width) for number, spent_s in occupied_s.items()]
         if left and not self.waiting and not any(left_s for left_s, _ in left):
-            return None  # the running jobs take longer than usual, nobody knows how long
+            return None  # the running jobs take longer than usual
         waiting_s = usual_s * sum(count * width for (width, _), count in self._kinds.items())
         total_s = waiting_s + sum(left_s * width for left_s, width in left)
         return max([total_s / lanes, *(left_s for left_s, _ in left)])
@@ -110,9 +110,9 @@ class JobQueue:
         self._insert(record)
 
     def extend(self, jobs: Iterable[JobRecord], slots: int) -> list[JobRecord]:
-        """Puts jobs behind all others of a session with this number of slots, and returns their records.
+        """Appends jobs to a session with this number of slots. Returns their records.
 
-        Raises `GmgError`, and adds none, if a job's name is taken or it needs more slots.
+        Raises `GmgError`, and appends none, if a job's name is taken or it needs more slots.
         """
         first = max(self.records, default=0) + 1
         added = [structs.replace(job, number=number, position=float(number)) for number, job in enumerate(jobs, first)]
@@ -128,19 +128,19 @@ class JobQueue:
         return added
 
     def occupy(self, number: int) -> JobRecord:
-        """Takes a job out of the queue: it occupies slots."""
+        """Moves a waiting job to slots."""
         record = self.records[number]
         self._leave(record)
         self._running[number] = None
         return record
 
     def update(self, record: JobRecord) -> None:
-        """Updates a job that occupies slots."""
+        """Updates a job on slots."""
         self.records[record.number] = record
         self.version += 1
 
     def release(self, record: JobRecord) -> None:
-        """Releases a job from its slots: it has ended, or waits again at its old position."""
+        """Moves a job off its slots: it has ended, or waits again at its old position."""
         record = self.records[record.number] = _bare(record)
         del self._running[record.number]
         (self._end if record.state.ended else self._insert)(record)
@@ -151,7 +151,6 @@ class JobQueue:
         self.version += 1
 
     def _leave(self, record: JobRecord) -> None:
-        """Removes a job from the waiting ones."""
         self._waiting.remove(record.number)
         self._kinds -= Counter({(record.width, record.only): 1})
         self.version += 1
@@ -187,7 +186,7 @@ class JobQueue:
     # Commands
 
     def act(self, action: QueueAction, number: int) -> JobRecord:
-        """Acts on a job that does not occupy a slot. Returns its new record.
+        """Acts on a job without a slot. Returns its new record.
 
         Raises `GmgError` if there is no such job, or the action does not apply to it.
         """
@@ -195,15 +194,15 @@ class JobQueue:
         if record is None:
             raise GmgError(f"no job {number}; there are 1 to {len(self.records)}", 1)
         if action is QueueAction.STOP:
-            raise GmgError(f"job {number} ({record.name}) does not run", 1)
+            raise GmgError(f"job {number} ({record.name}) is not running", 1)
         if action is QueueAction.RETRY:
             if not record.state.ended:
-                raise GmgError(f"job {number} ({record.name}) has not ended; only then can it be run again", 1)
+                raise GmgError(f"job {number} ({record.name}) has not ended; only ended jobs can be run again", 1)
             position = self.front_position if waiting else record.position
             return self._reopen(record, position=position, reason=None)
         if number not in waiting:
-            what = "has ended" if record.state.ended else "runs"
-            raise GmgError(f"job {number} ({record.name}) {what}; it does not wait", 1)
+            what = "has ended" if record.state.ended else "is running"
+            raise GmgError(f"job {number} ({record.name}) {what}; only waiting jobs can be skipped", 1)
         self._leave(record)
         skipped = self.records[number] = structs.replace(record, state=WorkerState.STOPPED, reason=SKIPPED)
         self._end(skipped)
@@ -211,15 +210,14 @@ class JobQueue:
 
 
 def _bare(record: JobRecord) -> JobRecord:
-    """Returns a record without its results."""
     return structs.replace(record, result=None)
 
 
 def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried: TriedArguments) -> JobQueue:
-    """Returns the queue of a sweep on this number of slots, from its store. Raises `StoreError`.
+    """Restores the queue of a sweep on this number of slots from its store. Raises `StoreError`.
 
-    Jobs that a killed engine left running wait again, with what they had saved by then, and so do failed ones if
-    requested; `tried` receives all attempts.
+    Jobs that a killed engine left running wait again, with the checkpoints that they had saved, and so do failed ones if
+    requested. Adds all attempts to `tried`.
     """
     with open_store(path) as stored:
         before, attempts = stored.jobs, [ran for those in stored.attempts.values() for ran in those]
@@ -240,7 +238,7 @@ def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried
 
 
 def _resumed(record: JobRecord, slots: int, unseen: _Unseen, *, retry_failed: bool) -> JobRecord:
-    """Returns a job's record when the engine starts: failed if it needs more slots than there are."""
+    """Returns a job's record at the engine's start: failed if it needs more slots than there are."""
     if retry_failed and record.state is WorkerState.FAILED:
         record = structs.replace(record, state=WorkerState.WAITING, reason=None, ended=None)
     elif not record.state.ended and record.state is not WorkerState.WAITING:
@@ -253,10 +251,10 @@ def _resumed(record: JobRecord, slots: int, unseen: _Unseen, *, retry_failed: bo
 
 
 def _with_unseen(attempt: Attempt, unseen: _Unseen) -> Attempt:
-    """Returns an attempt with the files that it has saved since its engine, which was killed, had last looked."""
+    """Adds to an attempt the files that it saved unseen by its killed engine."""
     saved = (each for each in unseen.get(attempt.pid or 0, ()) if each.saved >= attempt.started)
     return structs.replace(attempt, checkpoints=ledger(attempt.checkpoints, saved))
 
 
 def _too_wide(record: JobRecord, slots: int) -> str:
-    return f"needs {units.count(record.width, 'slot')} at once, and there {'is' if slots == 1 else 'are'} {slots}"
+    return f"needs {units.count(record.width, 'slot')} at once, but there {'is' if slots == 1 else 'are'} {slots}"

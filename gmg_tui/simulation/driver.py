@@ -1,4 +1,4 @@
-"""Simulated GPUs, with the interface of `gmg_tui.machine.gpu.nvml.Nvml`: what the simulated workers use, they show."""
+"""Simulated GPUs with the interface of `gmg_tui.machine.gpu.nvml.Nvml`, under the load of the simulated workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOTAL_MIB = 16376
 LIMIT_W = 175.0
 _IDLE_W = 18.0
 _RESERVED_MIB = 280.0
-"""Memory that a driver keeps for itself."""
+"""Memory reserved by the driver."""
 _COOL_C, _C_PER_W = 34.0, 0.25
 _CLOCK_MHZ, _CLOCK_MAX_MHZ, _CLOCK_IDLE_MHZ = 2040.0, 2100.0, 210.0
 _UUID = "GPU-simulated-"
@@ -35,7 +35,7 @@ class _Use(Struct):
 
 
 class SimulatedNvml:
-    """`count` GPUs, with the use that the files in `folder` report for the live workers. Any thread may ask."""
+    """`count` GPUs under the load that live workers report in `folder`. Any thread may use it."""
 
     def __init__(self, count: int, folder: Path | None = None) -> None:
         self.error: str | None = None
@@ -58,32 +58,32 @@ class SimulatedNvml:
         self._read_at = [time.monotonic()] * count
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing."""
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs, by index."""
+        """Returns the GPUs by index."""
         return self._gpus
 
     def index_of(self, uuid: str) -> int:
-        """The index of a GPU. Raises `NvmlUnavailable` if there is none with that UUID."""
+        """Returns the index of a GPU. Raises `NvmlUnavailable` if there is none with that UUID."""
         if uuid not in self._indices:
-            raise NvmlUnavailable(f"{uuid}: no simulated GPU is called so")
+            raise NvmlUnavailable(f"{uuid}: no such simulated GPU")
         return self._indices[uuid]
 
     def take_xids(self, gpus: Iterable[Gpu]) -> bool:
-        """False: simulated GPUs have no Xids."""
+        """Returns False: simulated GPUs have no Xids."""
         return False
 
     def check_health(self, gpu: Gpu) -> GpuHealth | None:
-        """None: simulated GPUs report no health."""
+        """Returns None: simulated GPUs report no health."""
         return None
 
     def read(self, gpu: Gpu, *, slow: bool, activity: bool = False) -> GpuSample:
-        """A sample of `gpu`; all of it is refreshed, whether or not `slow` is asked for."""
+        """Returns a complete sample of `gpu`."""
         del slow, activity
         uses = self._uses(gpu.index)
         throttled = gpu.index == SLOW_CARD
-        # Several processes share the time of one GPU.
+        # Processes share the GPU's time.
         util = min(100.0, sum(use.util_pct for _, use in uses))
         used = min(float(TOTAL_MIB), _RESERVED_MIB + sum(use.mib for _, use in uses))
         now = time.monotonic()
@@ -112,12 +112,12 @@ class SimulatedNvml:
         )
 
     def _uses(self, index: int) -> list[tuple[int, _Use]]:
-        """The workers on a GPU that live, by PID."""
+        """Returns the load of the live workers on a GPU, by PID."""
         uses: list[tuple[int, _Use]] = []
         for file in self._folder.glob("[0-9]*") if self._folder is not None else ():
             with suppress(OSError, msgspec.MsgspecError):
                 use = msgspec.json.decode(file.read_bytes(), type=_Use)
-                # Of a zombie nothing can be read there.
+                # Empty for a zombie.
                 if use.index == index and Path("/proc", file.name, "cmdline").read_bytes():
                     uses.append((int(file.name), use))
         return sorted(uses, key=lambda pair: pair[0])

@@ -1,9 +1,9 @@
-"""Prints what Genesis 1.4.5 prints, phase by phase, for a Franka on a simulated GPU of 16 GB.
+"""Prints the output of Genesis 1.4.5, phase by phase, for a Franka on a simulated GPU of 16 GB.
 
-The rate is that measured on an RTX 4090 Laptop: a step takes 0.60 ms up to about 2,000 environments, and from there on
-0.476 ms and 0.0595 us for each; from 17,500 on a twentieth more. The memory: 458 MiB, and 0.788 for each environment.
+Rates and memory were measured on an RTX 4090 Laptop: a step takes 0.60 ms up to about 2,000 environments, then 0.476 ms and
+0.0595 us for each environment, and 5 % more from 17,500 on; the memory is 458 MiB and 0.788 MiB for each environment.
 
-A program of its own, of the standard library alone: `gmg-tui demo --simulate 8` runs it.
+`gmg-tui demo --simulate 8` runs it as a program; it needs the standard library only.
 """
 
 from __future__ import annotations
@@ -19,36 +19,38 @@ from pathlib import Path
 
 MINT, RESET = "\x1b[38;5;121m", "\x1b[0m"
 COLOURS = {"INFO": "\x1b[38;5;159m", "WARNING": "\x1b[38;5;226m", "ERROR": "\x1b[38;5;9m"}
-"""The ANSI codes of Genesis's dark theme (`genesis/styles.py`)."""
+"""The ANSI codes of Genesis' dark theme (`genesis/styles.py`)."""
 CARD_MIB = 16376.0
-KEPT = 0.95
-"""Share of the average that a line keeps (1.4.5: `FPS_tracker_alpha`)."""
+DECAY = 0.95
+"""The weight of the average so far in the next one (1.4.5: `FPS_tracker_alpha`)."""
 LINE_S = 0.05
-"""Genesis prints a line at most so often, seconds."""
-SLOW_CARD, SLOWER = 2, 1.09
-"""The GPU that throttles, and how many times as long a step takes there."""
+"""Minimum time between two lines of Genesis, seconds."""
+SLOW_CARD, SLOWDOWN = 2, 1.09
+"""The GPU that throttles, and the factor of a step's time there."""
 
 
 def arguments() -> argparse.Namespace:
-    """The script's options."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-B", "--n_envs", type=int, default=4096, help="environments (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=400_000, help="simulation steps (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=None, help="seed of the noise in a step's time")
-    parser.add_argument("--race", type=int, default=None, metavar="GPU", help="first find a half-written cache there")
-    parser.add_argument("--oom", type=int, default=None, metavar="GPU", help="run out of memory there")
+    parser.add_argument(
+        "--race", type=int, default=None, metavar="GPU", help="GPU whose first attempt hits a cache race"
+    )
+    parser.add_argument("--oom", type=int, default=None, metavar="GPU", help="GPU that runs out of memory")
     return parser.parse_args()
 
 
 def log(text: str, level: str = "INFO") -> None:
-    """A line of Genesis's logger; `~<...>~` is what it shows in mint."""
+    """Prints a line of Genesis' logger; `~<...>~` marks highlighted text."""
     colour = COLOURS[level]
     message = text.replace("~<", MINT).replace(">~", RESET + colour)
     print(f"{colour}[Genesis] [{time.strftime('%H:%M:%S')}] [{level}] {message}{RESET}", flush=True)
 
 
 class Card:
-    """The report of this process to the simulated driver: memory and use of the GPU."""
+    """The GPU of this process, which reports its load to the simulated driver."""
 
     def __init__(self) -> None:
         cards = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
@@ -56,7 +58,7 @@ class Card:
         self._folder = os.environ.get("SIMULATED_GPUS")
 
     def use(self, mib: float, util_pct: float) -> None:
-        """Take so much memory, and so much of the GPU's time, until this process ends."""
+        """Reports the use of memory and of the GPU's time until this process ends."""
         if self._folder is None:
             return
         folder = Path(self._folder)
@@ -67,18 +69,18 @@ class Card:
 
 
 def step_s(n_envs: int) -> float:
-    """Seconds of one step of all environments."""
+    """Returns the seconds of one step of all environments."""
     seconds = max(0.60e-3, 0.4755e-3 + 5.946e-8 * n_envs)
     return seconds * (1.05 if n_envs >= 17_500 else 1.0)
 
 
 def memory_mib(n_envs: int) -> float:
-    """Memory of the environments on the GPU."""
+    """Returns the memory of the environments on the GPU."""
     return 458.0 + 0.788 * n_envs
 
 
 def build(options: argparse.Namespace, card: Card) -> None:
-    """All phases up to the first step. Exits where the run fails."""
+    """Prints the phases up to the first step. Exits if the run fails."""
     uid = f"{os.getpid():07x}"[-7:]
     time.sleep(0.6)
     bar = "─" * 47
@@ -123,7 +125,7 @@ def build(options: argparse.Namespace, card: Card) -> None:
 
 
 def fail(error: str, line: str) -> None:
-    """End as an exception does under Genesis, whose hook prints it to standard output."""
+    """Exits as after an exception under Genesis, whose hook prints it to standard output."""
     print("Traceback (most recent call last):")
     print(f'  File "franka.py", line 24, in <module>\n    scene.build(n_envs=args.n_envs)\n    {line}')
     print(error, flush=True)
@@ -133,8 +135,8 @@ def fail(error: str, line: str) -> None:
 
 
 def simulate(options: argparse.Namespace, card: Card) -> int:
-    """Steps until the end; the environment steps done."""
-    each_s = step_s(options.n_envs) * (SLOWER if card.index == SLOW_CARD else 1.0)
+    """Steps until the end. Returns the number of environment steps."""
+    each_s = step_s(options.n_envs) * (SLOWDOWN if card.index == SLOW_CARD else 1.0)
     card.use(memory_mib(options.n_envs), min(99.0, 62.0 + 37.0 * each_s / 1.4e-3))
     chance = random.Random(options.seed if options.seed is not None else card.index)  # noqa: S311 - noise
     average: float | None = None
@@ -149,18 +151,18 @@ def simulate(options: argparse.Namespace, card: Card) -> int:
         done += steps
         rate = steps * options.n_envs / (now - since)
         since = now
-        # The first steps take long: Genesis begins far below the rate.
-        average = 0.01 * rate if average is None else KEPT * average + (1 - KEPT) * rate
+        # Genesis' average begins far below the rate, as the first steps are slow.
+        average = 0.01 * rate if average is None else DECAY * average + (1 - DECAY) * rate
         each = average / options.n_envs
         log(f"Running at ~<{average:,.2f}>~ FPS (~<{each:,.2f}>~ FPS per env, ~<{options.n_envs}>~ envs).")
     return done * n_envs
 
 
 def main() -> None:
-    """Run once."""
+    """Runs the script."""
     options = arguments()
     if options.n_envs < 1 or options.steps < 1:
-        sys.exit("worker.py: --n_envs and --steps: give 1 or more")
+        sys.exit("worker.py: --n_envs and --steps must be at least 1")
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a stop needs no traceback
     card = Card()
     build(options, card)

@@ -158,9 +158,9 @@ async def test_commands_to_jobs(sim: Sim, marked: Path) -> None:
     async with running(sweep_for(jobs, batch), sim.env()) as run:
         await run.until(lambda s: marks(marked))
         await run.client.act_on_jobs(QueueAction.SKIP, 3)
-        with pytest.raises(GmgError, match=r"job 1 .* runs; it does not wait"):
+        with pytest.raises(GmgError, match=r"job 1 .* is running; only waiting jobs"):
             await run.client.act_on_jobs(QueueAction.SKIP, 1)
-        with pytest.raises(GmgError, match=r"job 5 .* does not run"):
+        with pytest.raises(GmgError, match=r"job 5 .* is not running"):
             await run.client.act_on_jobs(QueueAction.STOP, 5)
         await run.client.act_on_jobs(QueueAction.STOP, 1)
         queue = await run.until_done()
@@ -300,14 +300,14 @@ async def test_a_job_that_needs_more_slots_than_there_are_fails_and_the_others_r
     async with running(_ranks({"ranks": 3}, {"ranks": 2}, args=("--steps", "3"))) as run:
         queue = await run.until_done()
         assert (queue.failed, queue.finished) == (1, 1)
-    assert _by_number(run)[1].reason == "needs 3 slots at once, and there are 2"
+    assert _by_number(run)[1].reason == "needs 3 slots at once, but there are 2"
 
 
 async def test_jobs_are_added_to_a_sweep_that_is_done_but_watched() -> None:
     async with running(_ranks({"ranks": 2}, args=("--steps", "3"))) as run:
         await run.until_done()
         for job, error in (
-            (JobRecord(0, "wide", world_size=3), "job wide needs 3 slots at once, and there are 2"),
+            (JobRecord(0, "wide", world_size=3), "job wide needs 3 slots at once, but there are 2"),
             (JobRecord(0, run.snapshot.workers[0].job_name or "", {"ranks": 1}), "already"),
         ):
             with pytest.raises(GmgError, match=error):

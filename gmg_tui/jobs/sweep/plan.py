@@ -21,19 +21,19 @@ _Grid = Mapping[str, tuple[Value, ...]]
 
 
 class Plan(NamedTuple):
-    """The jobs of a sweep, and a note on them for the user; may be empty."""
+    """The jobs of a sweep, and a warning for the user, which may be empty."""
 
     jobs: tuple[JobRecord, ...]
     warning: str = ""
 
 
 class _Draft(NamedTuple):
-    """A job before it has its number, and a name of its own."""
+    """A job without a number and a unique name."""
 
     name: str
     values: dict[str, Value]
     place: str
-    """Its place in the settings, as the end of a clause."""
+    """Its place in the settings, for the end of a clause."""
 
 
 def make(
@@ -43,14 +43,14 @@ def make(
     check_script: Callable[[str, bool], None],
     taken: Iterable[str] = (),
 ) -> Plan:
-    """Make the jobs.
+    """Makes the jobs.
 
     Args:
-        settings: Those of file and command line.
+        settings: The settings of file and command line.
         where: The file, for messages.
         sets: The values of `--set`.
-        check_script: Raises `GmgError` unless a script, or a module (its second argument), can be run.
-        taken: Names that the jobs may not have.
+        check_script: Raises `GmgError` unless the script can be run; the second argument is True for a module.
+        taken: Names of other jobs.
 
     Raises:
         GmgError: The settings do not make a sweep.
@@ -59,7 +59,7 @@ def make(
         raise GmgError(f'{where}: script is missing; give script = "sim.py" in the file, or --script SCRIPT')
     check_script(settings.script, bool(settings.module))
     if (settings.per_gpu or 1) > 1 and settings.ddp not in (None, 1):
-        raise GmgError(f"{where}: jobs that need several GPUs do not share them; leave out per_gpu")
+        raise GmgError(f"{where}: jobs on several GPUs cannot share them; leave out per_gpu")
     texts = {f"args[{number}]": as_text(arg) for number, arg in enumerate(settings.args or (), 1)}
     texts |= {f"env.{key}": as_text(value) for key, value in settings.env.items()} | {"ddp": str(settings.ddp)}
     texts |= {"resume_args": " ".join(settings.resume_words or ())}
@@ -86,7 +86,7 @@ def make(
 
 
 def applied(spec: RunSpec, settings: Settings) -> RunSpec:
-    """The spec of a sweep, or of one that is resumed, with the GPUs, limits and variables of `settings`."""
+    """Applies GPUs, limits and variables of `settings` to the spec of a new or resumed sweep."""
     limits: dict[str, Any] = {
         key: value for key in ("per_gpu", "best") if (value := getattr(settings, key)) is not None
     }
@@ -103,7 +103,7 @@ def applied(spec: RunSpec, settings: Settings) -> RunSpec:
 
 
 def _drafts(settings: Settings, where: str, sets: _Grid) -> Iterator[_Draft]:
-    """The jobs: the grid's, the last key varying fastest, then the experiments. Raises `GmgError` for too many."""
+    """Yields the grid's jobs, the last key varying fastest, then the experiments. Raises `GmgError` for too many."""
     experiments = settings.experiment or ()
     fixed = {key: values[0] for key, values in sets.items() if len(values) == 1}
 
@@ -112,7 +112,7 @@ def _drafts(settings: Settings, where: str, sets: _Grid) -> Iterator[_Draft]:
         values |= {key: value for key, value in settings.defaults.items() if key not in values}
         return _Draft(name, {key: stored(value) for key, value in values.items()}, place)
 
-    # Without a grid, a single value of --set changes the experiments and adds no job.
+    # Without a grid, single values of --set change the experiments and add no job.
     if settings.grid or len(fixed) < len(sets) or not experiments:
         grid = {**(settings.grid or {}), **sets}
         size = math.prod(map(len, grid.values())) + len(experiments)
@@ -132,7 +132,7 @@ def _drafts(settings: Settings, where: str, sets: _Grid) -> Iterator[_Draft]:
 
 
 def _ranks(ddp: int | str | None, values: Mapping[str, Value], where: str) -> int | None:
-    """Returns the number of ranks of a job with these values; None without `ddp`."""
+    """Returns a job's number of ranks; None without `ddp`."""
     if not isinstance(ddp, str):
         return ddp
     value = values[ddp[1:-1]]
@@ -148,7 +148,7 @@ def _script_name(settings: Settings) -> str:
 
 
 def _unique(names: Iterable[str], others: Iterable[str]) -> Iterator[str]:
-    """The names, cut where they are too long, and numbered where another job has that name."""
+    """Yields the names, cut if too long, and numbered if taken."""
     taken, tries = set(others), Counter[str]()
     for full in names:
         wanted = name = _cut(full, MAX_NAME_BYTES)

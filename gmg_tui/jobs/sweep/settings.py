@@ -20,12 +20,12 @@ from gmg_tui.model import Value, units
 from gmg_tui.model.errors import GmgError, nearest
 
 BUILT_IN = (*NAMES, *JOB_NAMES)
-"""The placeholders that every job has without a value in the file."""
+"""The placeholders that need no value in the file."""
 Table = dict[str, Value]
 Text = Annotated[str, Meta(min_length=1)]
 
 MAX_NAME_BYTES = 80
-"""Limit of a job's name, which is part of file names: Linux allows 255 bytes."""
+"""Limit of a job's name, which is part of file names (255 bytes on Linux)."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNSAFE = re.compile(r"[^\w.=,+-]+")
 _PART = re.compile(r"""(?:"[^"]*"|'[^']*'|[^,"'])+""")
@@ -33,20 +33,20 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One level of settings; None for keys that it does not set. The fields are the keys of the file."""
+    """One level of settings. The fields are the keys of the file, None if not set."""
 
     script: Text | None = None
-    """The path from the current folder, or a module's name."""
+    """A path relative to the current folder, or a module's name."""
     module: bool | None = None
     args: tuple[Value, ...] | None = None
     resume_args: tuple[Value, ...] | str | None = None
-    """Added to the arguments of an attempt that can continue from a checkpoint; a string is split as by a shell."""
+    """Additional arguments of an attempt that continues from a checkpoint; a string is split as by a shell."""
     env: Table = {}
     gpus: str | int | tuple[int | str, ...] | None = None
     """A value of `--gpus`, or a list of indices and UUIDs."""
     per_gpu: Annotated[int, Meta(ge=1, le=64)] | None = None
     ddp: Annotated[int, Meta(ge=1, le=1024)] | str | None = None
-    """The number of ranks of each job's group, or a placeholder of a value, such as `{ranks}`."""
+    """The number of ranks of each job's group, or the placeholder of a value, such as `{ranks}`."""
     timeout: str | float | None = None
     """A time with its unit such as `1h30m`, or `none`."""
     best: Text | None = None
@@ -62,10 +62,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(
                 f'timeout {self.timeout}: give a time with its unit, as in "30m", "1h30m" or "90s", or "none"'
             )
-        self.resume_words  # noqa: B018 - raises where a quote is not closed
+        self.resume_words  # noqa: B018 - raises if a quote is not closed
         for variable in self.env:
             if not _VARIABLE.fullmatch(variable):
-                raise ValueError(f"env: {variable} is not a variable's name")
+                raise ValueError(f"env: {variable} is not a variable name")
         lists = [self.args or (), self.env.values(), self.defaults.values(), *(self.grid or {}).values()]
         lists += [table.values() for table in self.experiment or ()]
         for value in (value for values in lists for value in values if isinstance(value, str) and "\0" in value):
@@ -85,25 +85,25 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def timeout_s(self) -> float | None:
-        """The time limit of an attempt, seconds; None if it is not a duration, infinity for no limit."""
+        """The time limit of an attempt, seconds; infinity for no limit, None if invalid."""
         return units.seconds(str(self.timeout), bare=False)
 
     @property
     def resume_words(self) -> tuple[str, ...] | None:
-        """`resume_args` as words, placeholders not filled in. Raises `ValueError`."""
+        """`resume_args` as words, with placeholders. Raises `ValueError`."""
         if isinstance(self.resume_args, str):
             return tuple(shlex.split(self.resume_args))
         return None if self.resume_args is None else tuple(map(as_text, self.resume_args))
 
     @property
     def gpus_text(self) -> str | None:
-        """The GPUs as `--gpus` takes them."""
+        """The value for `--gpus`."""
         if isinstance(self.gpus, tuple):
             return ",".join(map(str, self.gpus)) + ("," if len(self.gpus) == 1 else "")
         return None if self.gpus is None else str(self.gpus)
 
     def under(self, upper: Settings) -> Settings:
-        """This level overridden by `upper`: defaults and variables one by one, all else as a whole."""
+        """Returns this level overridden by `upper`: defaults, variables and actions one by one, other keys as a whole."""
         changes = {key: value for key in Settings.__struct_fields__ if (value := getattr(upper, key)) is not None}
         merged = {"defaults": {**self.defaults, **upper.defaults}, "env": {**self.env, **upper.env}}
         merged["on"] = {**self.on, **upper.on}
@@ -111,7 +111,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def read(path: str) -> Settings:
-    """Read an experiments file. A script is looked for in the current folder first, then beside the file.
+    """Reads an experiments file. Its script is relative to the current folder, else to the file.
 
     Raises:
         GmgError: It cannot be read, is not TOML, or has an invalid key or value; the text names the key.
@@ -137,7 +137,7 @@ def read(path: str) -> Settings:
 
 
 def from_options(options: Mapping[str, Any]) -> Settings:
-    """Returns the settings that the options give, None for the others. Raises `GmgError`."""
+    """Returns the settings of the command line's options. Raises `GmgError`."""
     given = {key: value for key, value in options.items() if value is not None}
     if (width := given.get("ddp")) == "all":
         raise GmgError("--ddp: in a sweep give the ranks of a job, as in --ddp 2")
@@ -149,9 +149,7 @@ def from_options(options: Mapping[str, Any]) -> Settings:
 
 
 def sets(words: Sequence[str]) -> dict[str, tuple[Value, ...]]:
-    """The values of each `--set KEY=V1,V2`.
-
-    Values that TOML reads as numbers or booleans are such, all others are text; quotes turn numbers and commas into text.
+    """Parses `--set KEY=V1,V2` options. Numbers and booleans are as in TOML, all other values are text, also quoted ones.
 
     Raises:
         GmgError: A word is not `KEY=V1,V2`, its key cannot be a placeholder, or a key is repeated.
@@ -179,7 +177,7 @@ def sets(words: Sequence[str]) -> dict[str, tuple[Value, ...]]:
 
 
 def stored(value: Value) -> Value:
-    """Returns a value as JSON and SQLite can store it: other numbers become text."""
+    """Returns a value that JSON and SQLite can store: numbers out of range become text."""
     if isinstance(value, bool | str):
         return value
     fits = math.isfinite(value) and (isinstance(value, float) or -(1 << 63) <= value < 1 << 63)
@@ -195,35 +193,35 @@ def _value(text: str) -> Value:
 
 
 def safe(text: str) -> str:
-    """`text` with a dash for every run of other characters than letters and digits of any script and `._=,+-`.
+    """Replaces runs of characters other than letters, digits and `._=,+-` by a dash.
 
-    Letters are composed (NFC): some file systems treat two spellings of a letter as one name.
+    Letters are composed (NFC), as some file systems treat two spellings of a letter as one name.
     """
     return "-".join(part for part in _UNSAFE.split(unicodedata.normalize("NFC", text)) if part)
 
 
 def fits(name: str) -> bool:
-    """True if a file may give that name to a job."""
+    """True if a job may have that name in a file."""
     unchanged = unicodedata.normalize("NFC", name) == safe(name)
     return unchanged and not name.startswith(tuple(".-=,+")) and 0 < len(name.encode()) <= MAX_NAME_BYTES
 
 
 def check_placeholder(name: str) -> None:
-    """Raise `ValueError` unless a placeholder of a sweep can have that name."""
-    if name in BUILT_IN and name != "seed":  # a job's own value wins
+    """Raises `ValueError` unless a placeholder of a sweep can have that name."""
+    if name in BUILT_IN and name != "seed":  # a job's own seed wins
         raise ValueError(f"{{{name}}} is filled in by gmg-tui itself; choose another name")
     if not NAME.fullmatch(name):
-        raise ValueError(f"{name} cannot be a placeholder; give letters, digits, '_', '-' and '.'")
+        raise ValueError(f"{name} cannot be a placeholder; use letters, digits, '_', '-' and '.'")
 
 
 def _convert(where: str, tree: dict[str, Any]) -> Settings:
-    """The settings in `tree`. Raises `GmgError` with the path of what is wrong, such as `sweep.toml: grid.lr[0]`."""
+    """Converts a file's content. Raises `GmgError` with the path of the error, such as `sweep.toml: grid.lr[0]`."""
     try:
         return msgspec.convert(tree, Settings)
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
         path = path.strip("`.")
-        table, unnamed, rest = path.partition("[...]")  # stands for a key of the table
+        table, unnamed, rest = path.partition("[...]")  # some key of the table
         for key, value in tree.get(table, {}).items() if unnamed else ():
             with suppress(msgspec.ValidationError):
                 msgspec.convert({table: {key: value}}, Settings)

@@ -1,4 +1,4 @@
-"""The answer from the trials: the recommended value, the fastest, the largest that ran, and what to know about them."""
+"""The answer from the trials: the recommended, the fastest and the largest value, with warnings."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from gmg_tui.model.tuning import FPS, Answer, Best, MemoryLine, Together, TrialK
 
 _DOUBT = 0.3
 """Standard errors by which a value may fall short of the knee."""
-_SLOW = 0.05
-"""Relative difference from a usual slot above which there is a warning."""
-_NOISY = 0.03
-"""Relative variation between trials above which there is a warning."""
-_AT_THE_END = 1.05
+_WARN_SLOW = 0.05
+"""Relative difference from a usual slot that causes a warning."""
+_WARN_SPREAD = 0.03
+"""Relative variation between trials that causes a warning."""
+_MEMORY_BOUND_RATIO = 1.05
 """Memory bounds the fastest value if the end of memory is at most this many times as large."""
-_SHORT_S = 20.0
-"""Seconds of measuring below which there is a warning."""
+_WARN_SHORT_S = 20.0
+"""Shorter measurements cause a warning."""
 
 
 def recommended(record: Record) -> int:
-    """Returns the smallest value within the knee of the fastest; once it was measured on all slots, it stays."""
+    """Returns the smallest value within the knee of the fastest, or the value that was measured on all slots at once."""
     together = record.measured(TrialKind.TOGETHER)
     return together[0].value if together else _within_knee(record, _candidates(record))[0].value
 
@@ -58,7 +58,7 @@ def answer(record: Record) -> Answer:
 
 
 def conclusion(record: Record) -> str:
-    """Returns why the search is over, in a few words."""
+    """Returns the reason for the end of the search, in a few words."""
     if not record.ran:
         low = record.spec.low
         state, what = TrialState.SKIPPED, "could not be measured"
@@ -72,9 +72,9 @@ def conclusion(record: Record) -> str:
 
 
 def _candidates(record: Record) -> list[Point]:
-    """Returns the values that may be the answer: those that were repeated, by their repeats alone; else all.
+    """Returns the repeated values, by their repeats only; all values if none was repeated.
 
-    The first trial of a value decided that it is repeated, so it is biased by luck.
+    The first trial of a repeated value is biased, as it led to the repeats.
     """
     return record.points(repeats=True) or record.points(repeats=False)
 
@@ -84,7 +84,7 @@ def _fastest(points: Iterable[Point]) -> Point:
 
 
 def _within_knee(record: Record, points: list[Point]) -> list[Point]:
-    """Returns those whose score is within the knee of the fastest, given the noise, the smallest first."""
+    """Returns the points whose score is within the knee of the fastest, given the noise, the smallest value first."""
     fastest = _fastest(points)
     target = fastest.score * (1 - record.spec.knee_pct / 100)
 
@@ -102,7 +102,7 @@ def _best(record: Record, value: int) -> Best:
     return Best(
         value=value,
         rate=math.exp(fmean(scores)),
-        margin_pct=record.fit.margin_pct(max(1, len(scores) - 1)),  # choosing it from several has cost some certainty
+        margin_pct=record.fit.margin_pct(max(1, len(scores) - 1)),  # choosing it from several costs some certainty
         memory_mib=max((trial.memory_mib for trial in trials if trial.memory_mib is not None), default=None),
         gpu_util_pct=_mean(trial.gpu_util_pct for trial in trials),
         power_w=_mean(trial.power_w for trial in trials),
@@ -110,7 +110,7 @@ def _best(record: Record, value: int) -> Best:
 
 
 def _joint_result(record: Record, value: int) -> Together | None:
-    """Returns what all slots reach at once; measured after the value was chosen, so it is not biased by luck."""
+    """Returns the result of all slots at once, which is unbiased, as it was measured after the choice."""
     measured = record.measured(TrialKind.TOGETHER)
     rates = {trial.slot: trial.rate for trial in measured if trial.value == value and trial.rate is not None}
     if not rates:
@@ -124,10 +124,10 @@ def _joint_result(record: Record, value: int) -> Together | None:
 
 
 def _warnings(record: Record) -> Iterator[str]:
-    """Yields the limits of the answer, a sentence each."""
+    """Yields the limitations of the answer, a sentence each."""
     fastest, chosen = _fastest(_candidates(record)).value, recommended(record)
     for slot, factor in record.fit.factors.items():
-        if abs(factor - 1) > _SLOW:
+        if abs(factor - 1) > _WARN_SLOW:
             kind = "slower" if factor < 1 else "faster"
             yield f"{slot} is {100 * abs(factor - 1):.0f} % {kind} than a usual slot."
     if fastest == record.curve.top.value:  # only then may more be faster
@@ -135,13 +135,13 @@ def _warnings(record: Record) -> Iterator[str]:
     tight = [slot for slot in record.slots if not record.fits(chosen, slot)]
     if tight:
         yield f"{chosen:,} leaves too little memory free on {', '.join(tight)}."
-    if record.fit.freedom and record.fit.spread > _NOISY:
+    if record.fit.freedom and record.fit.spread > _WARN_SPREAD:
         yield f"The same value differs by {100 * record.fit.spread:.0f} % from trial to trial."
     if disturbed := [trial for trial in record.trials if trial.disturbance is not None]:
         count, first = units.count(len(disturbed), "trial"), disturbed[0]
         yield f"{count} of {len(record.trials)} shared the machine; in #{first.number} {first.disturbance}."
-    if record.spec.settle_s < _SHORT_S:
-        yield f"Trials were measured for {record.spec.settle_s:g} s; a rate needs {_SHORT_S:g} s to be trusted."
+    if record.spec.settle_s < _WARN_SHORT_S:
+        yield f"Trials were measured for {record.spec.settle_s:g} s; reliable rates need {_WARN_SHORT_S:g} s."
     at_once = [trial for trial in record.trials if (trial.value, trial.kind) == (chosen, TrialKind.TOGETHER)]
     failed = {trial.slot: trial.reason for trial in at_once if trial.state is TrialState.FAILED}
     for slot, reason in failed.items():
@@ -149,20 +149,20 @@ def _warnings(record: Record) -> Iterator[str]:
 
 
 def _bound(record: Record, fastest: int) -> Iterator[str]:
-    """Returns the reason for the end of the search, if the fastest value is the largest that ran."""
+    """Yields what limits the fastest value, if it is the largest that ran."""
     edge, end = record.edge, record.memory_end
     better = "faster" if record.spec.metric == FPS else "better"
     if edge is not None and is_out_of_memory(edge.reason):
         yield f"Memory, not speed, ended the search: {edge.value:,} ran out of it."
-    elif end is not None and fastest * _AT_THE_END >= end:
+    elif end is not None and fastest * _MEMORY_BOUND_RATIO >= end:
         free = f"{end:,} leaves {record.spec.headroom_pct:g} % of it free, and " if end >= fastest else ""
         yield f"Memory, not speed, ended the search: {free}more would be {better}."
     elif fastest == record.spec.high:
-        yield f"{fastest:,} is the greatest value allowed; more may be {better}."
+        yield f"{fastest:,} is the largest value allowed; more may be {better}."
 
 
 def _not_measured(record: Record) -> Iterator[str]:
-    """Slots and values without a rate, a sentence each."""
+    """Yields the slots and values without a rate, a sentence each."""
     if record.other_models:
         names = ", ".join(f"{slot.name} ({model_of(slot)})" for slot in record.other_models)
         yield f"Not measured, as rates of different models cannot be compared: {names}."

@@ -1,4 +1,4 @@
-"""The fit of the trials: a rate is its value's on a usual slot, times the slot's factor, times chance."""
+"""The fit of the trials: a rate is that of its value on a usual slot, times the slot's factor, times noise."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import NamedTuple, TypeVar
 
 _ROUNDS = 8
 _UNKNOWN = 0.04
-"""Slots that differ by more than this are corrected for before the noise is measured."""
+"""Relative difference of a slot that is corrected before the noise is known."""
 MIN_INTERVAL = 0.005
-"""The smallest half of an interval, as a share: a rate that drifts by less than twice that is steady."""
+"""The smallest relative half of an interval; rates that drift by less than twice that are steady."""
 
 _T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """The two-sided 95 % quantiles of Student's t for 1 to 10 degrees of freedom."""
@@ -21,21 +21,22 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Sample(NamedTuple):
-    """One trial: the rate of a value on a slot, as its logarithm."""
+    """One trial: the rate of a value on a slot."""
 
     slot: str
     key: tuple[int, bool]
-    """The value, and whether all slots were measured at once."""
+    """The value, and True if all slots were measured at once."""
     log: float
+    """The logarithm of the rate."""
 
 
 class Fit(NamedTuple):
-    """The values and slots that the trials distinguish."""
+    """The factors of the slots, and the noise."""
 
     factors: dict[str, float]
-    """The speed of each slot that differs by more than noise, as a multiple of a usual slot's."""
+    """The speed of each slot that differs by more than noise, relative to a usual slot."""
     spread: float
-    """Standard deviation of a trial, as a share of the rate; infinite where no value was repeated."""
+    """Relative standard deviation of a trial; infinite if no value was repeated."""
     freedom: int
     """Its degrees of freedom."""
 
@@ -44,9 +45,9 @@ class Fit(NamedTuple):
         return sample.log - math.log(self.factors.get(sample.slot, 1.0))
 
     def margin_pct(self, count: int = 1) -> float | None:
-        """Returns half of the 95 % interval of a rate, the mean of `count` trials, per cent of it.
+        """Returns half of the 95 % interval of a mean of `count` trials, per cent; None with too few repeats.
 
-        None if too little was repeated. The choice of a value costs one degree of freedom.
+        The choice of a value costs one degree of freedom.
         """
         if self.freedom < 2:
             return None
@@ -55,7 +56,7 @@ class Fit(NamedTuple):
 
 
 def fit(samples: Sequence[Sample]) -> Fit:
-    """Estimate the factors of the slots and the spread of a trial, by least squares over the values that slots share."""
+    """Estimates the factors of the slots and the spread of a trial, by least squares over the values that slots share."""
     slots_of: dict[tuple[int, bool], set[str]] = {}
     for sample in samples:
         slots_of.setdefault(sample.key, set()).add(sample.slot)
@@ -78,7 +79,7 @@ def fit(samples: Sequence[Sample]) -> Fit:
 
 
 def _spread(samples: Sequence[Sample], slots: Mapping[str, float]) -> tuple[float, int]:
-    """Returns the standard deviation of a trial whose slots differ by `slots`, and its degrees of freedom."""
+    """Returns the standard deviation of a trial, given the logarithms of the slots' factors, and its degrees of freedom."""
     keys = _means((sample.key, sample.log - slots.get(sample.slot, 0.0)) for sample in samples)
     left = sum((sample.log - slots.get(sample.slot, 0.0) - keys[sample.key]) ** 2 for sample in samples)
     freedom = len(samples) - len(keys) - max(0, len(slots) - (1 if 0.0 in slots.values() else 0))
@@ -93,5 +94,5 @@ def _means(pairs: Iterable[tuple[Key, float]]) -> dict[Key, float]:
 
 
 def t_95(freedom: int) -> float:
-    """The two-sided 95 % quantile of Student's t, to within 1 %; the degrees of freedom are at least 1."""
+    """Returns the two-sided 95 % quantile of Student's t, to within 1 %, for at least 1 degree of freedom."""
     return _T_95[freedom - 1] if freedom <= len(_T_95) else _Z_95 * (1 + 1.25 / freedom)

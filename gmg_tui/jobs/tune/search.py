@@ -1,7 +1,7 @@
-"""The search: which trials to start next, until there is an answer.
+"""The search: the next trials to start, until there is an answer.
 
-A ladder of doubled values, refinements where something faster may hide, repeats of the best, the choice, and the chosen
-value on all slots at once. Slots that would be idle measure one common value, so that they can be compared.
+It doubles values, refines where a faster one may be, repeats the best, and measures the recommended one on all slots at
+once. Idle slots measure a common value, so that the slots can be compared.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from gmg_tui.model import Slot
 from gmg_tui.model.tuning import FPS, Answer, Trial, TrialKind, TrialState, TuneSpec
 
 _AHEAD = 8
-"""Values of the ladder that are tried at once."""
-_UNKNOWN_MEMORY = 16
-"""The first value over the greatest one so far, if memory is unknown: on a CPU the machine itself might suffer."""
-_WORTH = 0.015
-"""The ladder ends where two doublings in a row bring less than this share."""
-_MARGIN = 0.01
-"""The smallest gain over the fastest value, as a share, that is worth a search."""
-_NEAR = 1.02
-"""Values nearer to each other count as the same."""
-_WIDE = 1.25
-"""Gaps next to the best are refined while they are wider, if the metric may not be a rate."""
+"""Values of the ladder to try at once."""
+_MAX_LEAP = 16
+"""Limit of a value relative to the largest so far, if memory is unknown, as on a CPU."""
+_MIN_LADDER_GAIN = 0.015
+"""The ladder ends after two doublings with a smaller relative gain."""
+_MIN_REFINE_GAIN = 0.01
+"""The smallest relative gain over the fastest value that is worth a refinement."""
+_SAME_RATIO = 1.02
+"""Values with a smaller ratio count as equal."""
+_MAX_GAP_RATIO = 1.25
+"""Wider gaps next to the best are refined, if the metric may not be a rate."""
 _MIN_REFINED, _MAX_REFINED = 3, 4
 """Values of one refinement, on few slots and on many."""
 _REFINEMENTS = 3
 _REPEATS = 2
-"""Further measurements of each value that may be the answer; one more if slots would be idle."""
+"""Repeats of each candidate; one more if slots would be idle."""
 _GONE_S = 60.0
 """Seconds to wait for a slot that is neither free nor running a trial."""
 
@@ -47,23 +47,23 @@ _STEPS = {
     TrialKind.TOGETHER: "the recommended value on all slots at once",
 }
 _USUAL_DOUBLINGS = 8
-"""Values of a ladder whose end is not known."""
+"""Values of a ladder without a known end."""
 _TRIALS_EACH = 3
-"""Trials that a step of the search usually has."""
+"""Usual trials of a step of the search."""
 _Want = tuple[int, str | None, TrialKind]
-"""A value that is worth a trial, on this slot or on any."""
+"""A value worth a trial, on this slot or on any."""
 
 
 class Search:
-    """Decides trials as results come, on slots of one model.
+    """Plans trials on slots of one model as results arrive.
 
-    It depends on nothing but the trials, so that `--resume` continues from the trials of an earlier engine.
+    Its state follows from the trials alone, so that `--resume` continues from an earlier engine's.
 
     Attributes:
-        trials: Those that have ended, in their order.
-        ended: Whether it plans nothing more.
-        step: What is being done, or why it is over, in a few words.
-        reached: The step at which it was stopped; empty while it runs, and where it came to its end.
+        trials: The ended trials, in order.
+        ended: True if it plans no more trials.
+        step: The present step, or the reason of the end, in a few words.
+        reached: The step at which it was stopped; empty while it runs, and if it was completed.
     """
 
     def __init__(self, spec: TuneSpec, slots: Sequence[Slot], trials: Sequence[Trial] = ()) -> None:
@@ -73,7 +73,7 @@ class Search:
         """By slot."""
         self._seen_s: dict[str, float] = {}
         self._kind = TrialKind.LADDER
-        """The foremost of what runs or ran last."""
+        """The earliest kind among the running trials, or the last ones."""
         self.ended = False
         self.step = _STEPS[self._kind]
         self.reached = ""
@@ -83,7 +83,7 @@ class Search:
     def plan(self, free: Collection[str], now_s: float, free_mib: Mapping[str, float] | None = None) -> list[Trial]:
         """Returns the trials to start now on these free slots, without numbers; none to wait.
 
-        `now_s` counts from the tuning's start, without breaks; `free_mib` is the memory of each slot that is free.
+        `now_s` counts from the tuning's start, without breaks; `free_mib` is the free memory of each slot.
         """
         if self.ended:
             return []
@@ -104,16 +104,16 @@ class Search:
         return plans
 
     def add(self, trial: Trial) -> None:
-        """Record a trial that has ended: measured, failed or skipped."""
+        """Adds a trial that was measured, failed or skipped."""
         self._running.pop(trial.slot, None)
-        self._seen_s.pop(trial.slot, None)  # it was there until now, and is free in a moment
+        self._seen_s.pop(trial.slot, None)  # it will be free in a moment
         self.trials.append(trial)
         free_mib = self._record.free_mib
         self._record = Record(self._record.spec, self._slots, self.trials)
         self._record.free_mib = free_mib
 
     def stop(self, why: str) -> None:
-        """Plan nothing more; `why` in a few words."""
+        """Ends the search; `why` is the reason in a few words."""
         if not self.ended:
             self.ended, self.step, self.reached = True, why, self.step
 
@@ -122,13 +122,13 @@ class Search:
         return answers.answer(self._record)
 
     def with_margin(self, trial: Trial) -> Trial:
-        """Returns a trial with its margin, once it is known how much trials of the same value differ."""
+        """Returns a trial with its margin, if the spread is known."""
         if trial.rate is None or trial.state is not TrialState.MEASURED:
             return trial
         return replace(trial, margin_pct=self._record.fit.margin_pct())
 
     def expected(self) -> int:
-        """Returns about how many trials there are in the end: those decided, and the usual number of each step left."""
+        """Estimates the total number of trials: those so far, and the usual number of each remaining step."""
         trials = [*self.trials, *self._running.values()]
         if self.ended:
             return len(trials)
@@ -144,7 +144,7 @@ class Search:
         return len(trials) + sum(max(0, usual[kind] - counts[kind]) for kind in kinds[kinds.index(self._kind) :])
 
     def _doublings(self) -> int:
-        """Returns how many values the ladder has up to its end, or usually."""
+        """Returns the number of values of the ladder up to its end, or the usual one."""
         low = self._record.spec.low
         end = min(
             (bound for bound in (self._record.memory_end, self._record.spec.high) if bound is not None), default=0
@@ -152,9 +152,9 @@ class Search:
         return max(1, math.ceil(math.log2(end / low)) + 1) if end > low else _USUAL_DOUBLINGS
 
     def eta_s(self, running: Mapping[str, float], now_s: float) -> float | None:
-        """Returns about how many seconds are left; None before a trial was measured.
+        """Estimates the remaining seconds by the mean time of a trial; None before one was measured.
 
-        From the mean time of trials, when those that run were started, by slot, and the steps that are left.
+        `running` has the start of each running trial by slot.
         """
         mean_s = self._mean_s()
         if self.ended or mean_s is None:
@@ -170,7 +170,7 @@ class Search:
         return sum(plan.kind is kind for plan in self._running.values())
 
     def _wants(self, alive: Collection[str], idle: int) -> list[_Want]:
-        """Returns what is worth a trial now, the most urgent first."""
+        """Returns the values worth a trial now, the most urgent first."""
         record = self._record
         if record.spec.low in record.failed | record.given_up:
             return []
@@ -188,21 +188,21 @@ class Search:
         return [*refine, *common] if refine else [*common, *self._repeats(idle)]
 
     def _ladder(self, idle: int) -> list[int]:
-        """Returns the next values, the smallest first; none where the ladder has ended."""
+        """Returns the next values of the ladder, the smallest first; none after its end."""
         record, spec = self._record, self._record.spec
         top, climbing = max(record.ran, default=0), self._runs(TrialKind.LADDER)
         ceiling = record.edge.value if record.edge is not None else math.inf
-        if top and record.curve.gain() < max(_WORTH, record.noise):
+        if top and record.curve.gain() < max(_MIN_LADDER_GAIN, record.noise):
             return []
         end = min(bound for bound in (record.memory_end, spec.high, 1 << 62) if bound is not None)
         tried = record.tried | {plan.value for plan in self._running.values()}
         has_memory = record.memory_line is not None or all(map(memory_of, record.slots.values()))
-        reach = math.inf if has_memory else max(top, spec.low) * _UNKNOWN_MEMORY
+        reach = math.inf if has_memory else max(top, spec.low) * _MAX_LEAP
         values: list[int] = []
         value = max(tried, default=0) if climbing else top
         while len(values) < min(_AHEAD, idle):
             above = min(value * 2, end) if value else spec.low
-            if above <= value * _NEAR or above > reach or above >= ceiling:
+            if above <= value * _SAME_RATIO or above > reach or above >= ceiling:
                 break
             value = above
             if value not in tried:
@@ -210,7 +210,7 @@ class Search:
         return values
 
     def _common(self, alive: Collection[str]) -> Iterator[_Want]:
-        """The value that every slot measures, on each slot that lacks it."""
+        """Yields the common value for each slot that has not measured it."""
         record = self._record
         chosen = [trial.value for trial in record.alone if trial.kind is TrialKind.COMMON]
         chosen += [plan.value for plan in self._running.values() if plan.kind is TrialKind.COMMON]
@@ -223,7 +223,7 @@ class Search:
                 yield value, name, TrialKind.COMMON
 
     def _refine(self, idle: int) -> list[int]:
-        """Returns values in the most promising gap between those measured; none where it hides nothing clearly faster."""
+        """Returns values in the most promising gap between measured ones; none if no gap promises a clear gain."""
         record = self._record
         refined = sum(trial.kind is TrialKind.REFINE for trial in record.alone)
         count = min(max(_MIN_REFINED, idle), _MAX_REFINED, _REFINEMENTS * _MAX_REFINED - refined)
@@ -233,10 +233,10 @@ class Search:
         for index, (point, end) in enumerate(zip(points, ends, strict=False)):  # without an edge the last has no end
             promise = record.curve.promise(index, end)
             if record.spec.metric == FPS:
-                hides_more = promise > best.score * (1 + max(_MARGIN, record.noise))
-            else:  # it may be no rate
-                hides_more = best.value in (point.value, end) and end > point.value * _WIDE
-            if hides_more and end >= point.value * _NEAR:
+                is_promising = promise > best.score * (1 + max(_MIN_REFINE_GAIN, record.noise))
+            else:  # it may not be a rate
+                is_promising = best.value in (point.value, end) and end > point.value * _MAX_GAP_RATIO
+            if is_promising and end >= point.value * _SAME_RATIO:
                 gaps.append((promise, point.value, end))
         if not gaps or count <= 0:
             return []
@@ -244,7 +244,7 @@ class Search:
         return [value for value in between(low, high, count) if value not in record.tried]
 
     def _repeats(self, idle: int) -> Iterator[_Want]:
-        """The values that may be the answer again, by turns."""
+        """Yields the candidates to repeat, by turns."""
         record = self._record
         counts = Counter(trial.value for trial in record.measured(TrialKind.CONFIRM))
         counts.update(plan.value for plan in self._running.values() if plan.kind is TrialKind.CONFIRM)
@@ -254,7 +254,7 @@ class Search:
             yield from ((value, None, TrialKind.CONFIRM) for value in leaders if counts[value] <= turn)
 
     def _want_together(self, alive: set[str]) -> list[_Want]:
-        """Returns the recommended value on all slots; nothing where all have measured it so, or it was tried twice."""
+        """Returns the recommended value for all slots; none if all have measured it at once, or after two attempts."""
         record = self._record
         if not record.ran:
             return []
@@ -268,7 +268,7 @@ class Search:
         return [(value, name, TrialKind.TOGETHER) for name in record.slots if name in slots]
 
     def _assign(self, wants: Iterable[_Want], idle: Sequence[str]) -> list[Trial]:
-        """Put each want on the idle slot that suits it best: where it has not failed, nor was measured before."""
+        """Assigns each value to the best idle slot: where it has not failed and was not measured yet."""
         left, plans = list(idle), list[Trial]()
         for value, only, kind in wants:
             fitting = [name for name in left if only in (None, name) and self._record.fits(value, name)]
@@ -279,12 +279,12 @@ class Search:
         return plans
 
     def _trials_of(self, value: int, slot: str) -> tuple[int, int]:
-        """Returns how many trials of a value were not measured on a slot, and how many there were."""
+        """Returns the number of trials of a value on a slot that were not measured, and of all."""
         states = [trial.state for trial in self._record.trials if (trial.slot, trial.value) == (slot, value)]
         return len(states) - states.count(TrialState.MEASURED), len(states)
 
     def _alive(self, idle: Collection[str], now_s: float) -> set[str]:
-        """Returns the slots that are free, run, or were so a short time ago."""
+        """Returns the slots that are free, run a trial, or did so recently."""
         for name in self._record.slots:
             if name in idle or name in self._running or name not in self._seen_s:
                 self._seen_s[name] = now_s

@@ -1,4 +1,4 @@
-"""The length of a trial's measurement: until its rate no longer drifts, within the bounds of `--settle`."""
+"""The measurement of a trial until its rate is steady, within the bounds of `--settle`."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from gmg_tui.model.tuning import TrialKind, TuneSpec
 
 
 class Mark(NamedTuple):
-    """The amount done by a time, both from the first step."""
+    """The amount done by a time, both since the first step."""
 
     amount: float
     time_s: float
 
 
 class Settling:
-    """The rate of one trial while its counts come in.
+    """The rate of one trial as its counts arrive.
 
-    Neighbouring windows are compared: what comes before one that differs from those before it was a warm-up, and is
-    left out. Between trials, not within them, is where the uncertainty of a rate shows, so that it has no interval here.
+    Windows before one that differs from them are a warm-up, and do not count. The rate has no interval here, as its
+    uncertainty shows between trials, not within them.
     """
 
     def __init__(self, spec: TuneSpec, kind: TrialKind) -> None:
-        """Measure a trial of this kind; all slots at once are measured for three times as long as one."""
+        """Measures a trial of this kind; a trial on all slots at once takes three times as long."""
         self._high_s = 3 * spec.settle_s
         self._low_s = self._high_s if kind is TrialKind.TOGETHER else spec.settle_s
         self._window_s = spec.settle_s / 2
         self._marks: list[Mark] = []
-        """The ends of the windows; the first is where measuring began."""
+        """The ends of the windows; the first is the start of the measurement."""
         self._last: Mark | None = None
         self._steady_from = 0
-        """Which of them begins the windows that agree with each other."""
+        """The index of the mark that begins the windows that agree."""
 
     def add(self, amount: float, time_s: float) -> None:
-        """Adds a count; a smaller one than the last is of another loop, and begins the measurement again."""
+        """Adds a count; one smaller than the last is of another loop, and restarts the measurement."""
         mark = Mark(amount, time_s)
         if self._last is not None and (amount < self._last.amount or time_s < self._last.time_s):
             self._marks, self._steady_from = [], 0
@@ -51,7 +51,7 @@ class Settling:
 
     @property
     def rate(self) -> float | None:
-        """The rate of the last windows that agree or, where the last one agrees with none, of the second half."""
+        """The rate of the last windows that agree, or of the second half if they do not."""
         if self._last is None or self._last == self._marks[0]:
             return None
         if len(self._marks) < 2:
@@ -66,7 +66,7 @@ class Settling:
 
     @property
     def is_done(self) -> bool:
-        """True once it has been measured: long enough and steadily, or for the longest time."""
+        """True once the rate was steady for long enough, or after the longest time."""
         return self.measured_s >= (self._low_s if self._steady else self._high_s)
 
     @property

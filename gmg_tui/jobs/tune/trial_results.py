@@ -1,4 +1,4 @@
-"""The results of the trials so far: which values run, how fast each is, and what memory allows."""
+"""The results of the trials so far: the values that run, their rates, and their memory."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from gmg_tui.scripts.genesis.output.failure_signs import FailureKind, sign_of
 MAX_TRIALS = 2
 """Trials of a value that fails or is skipped."""
 _FLAT = 0.02
-"""Memory that differs by less than this share between the smallest and the largest value does not depend on the value."""
+"""Relative difference of memory between the smallest and the largest value below which memory is constant."""
 _MAX_NOISE = 0.05
-"""More noise than this makes no decision any laxer."""
+"""Limit of the noise in decisions."""
 _ALIKE = 0.95
-"""Slots whose memory allows at least this share of what the emptiest slot allows run the same values."""
+"""The share of the emptiest slot's limit above which a slot runs the same values."""
 _STILL_FREE = 0.5
-"""A value that ran may leave this share of the headroom: free memory varies, and the line is an estimate."""
+"""The share of the headroom that a value that ran must leave: free memory varies, and the line is an estimate."""
 
 
 def model_of(slot: Slot) -> str:
-    """The model of a slot's GPU, as NVML names it; `CPU` for a share of the CPU."""
+    """Returns the model of a slot's GPU by NVML; `CPU` for a CPU slot."""
     return slot.gpu.name if slot.gpu is not None else "CPU"
 
 
@@ -39,7 +39,7 @@ def memory_of(slot: Slot) -> int | None:
 
 
 class Record:
-    """The results of the trials that have ended. Only slots of the most common model count: rates of others do not compare."""
+    """The results of the ended trials, on slots of the most common model only, as rates of others do not compare."""
 
     def __init__(self, spec: TuneSpec, slots: Sequence[Slot], trials: Collection[Trial] = ()) -> None:
         model = Counter(map(model_of, slots)).most_common(1)[0][0]
@@ -48,9 +48,9 @@ class Record:
         self.other_models = [slot for slot in slots if model_of(slot) != model]
         self.trials = [_checked(trial) for trial in trials if trial.slot in self.slots and trial.state.ended]
         self.alone = [trial for trial in self.trials if trial.kind is not TrialKind.TOGETHER]
-        """All trials but the ones of all slots at once."""
+        """All trials except those of all slots at once."""
         self.free_mib: dict[str, float] = {}
-        """The free memory of each slot when no worker was on it."""
+        """The free memory of each slot without a worker."""
 
     # Which values run
 
@@ -65,7 +65,7 @@ class Record:
 
     @cached_property
     def failed(self) -> set[int]:
-        """The values that do not run: a trial ran out of memory, or two failed, and not more were measured."""
+        """The values that do not run: one trial ran out of memory, or two failed, and no more were measured."""
         counts = self._counts
         out_of_memory = {trial.value for trial in self.alone if is_out_of_memory(trial.reason)}
         failures = {value: n for (value, state), n in counts.items() if state is TrialState.FAILED}
@@ -82,7 +82,7 @@ class Record:
 
     @property
     def given_up(self) -> set[int]:
-        """The values that could not be measured, though none of their trials shows that they do not run."""
+        """The values that could not be measured, but may run."""
         return {value for value, _ in self._counts if not self.is_usable(value)} - self.failed - self.ran
 
     def is_usable(self, value: int) -> bool:
@@ -93,7 +93,7 @@ class Record:
 
     @property
     def edge(self) -> Edge | None:
-        """The smallest value above all that ran which does not run."""
+        """The smallest failed value above all that ran."""
         largest = max(self.ran, default=0)
         value = min((value for value in self.failed if value > largest), default=None)
         if value is None:
@@ -114,11 +114,11 @@ class Record:
 
     @property
     def noise(self) -> float:
-        """The standard deviation of a trial, as a share of the rate; 0 while it is unknown."""
+        """The relative standard deviation of a trial; 0 if unknown."""
         return min(self.fit.spread, _MAX_NOISE) if self.fit.freedom else 0.0
 
     def scores(self, value: int, kind: TrialKind | None = None) -> list[float]:
-        """Returns the logarithms of the scores of a value's trials, maybe of one kind, corrected for their slots."""
+        """Returns the logarithms of the scores of a value's trials (of one kind), corrected for their slots."""
         return [score for score_kind, score in self._scores.get(value, ()) if kind in (None, score_kind)]
 
     @cached_property
@@ -130,7 +130,7 @@ class Record:
         return scores
 
     def points(self, *, repeats: bool) -> list[Point]:
-        """Returns the scores of the values that ran, by their repeats or by their other trials, the smallest value first."""
+        """Returns the points of the values that ran, by their repeats or their other trials, the smallest value first."""
         points = []
         for value in sorted(self.ran):
             scores = [score for kind, score in self._scores[value] if (kind is TrialKind.CONFIRM) is repeats]
@@ -150,7 +150,7 @@ class Record:
 
     @cached_property
     def memory_line(self) -> MemoryLine | None:
-        """A line through the memory of the smallest and the greatest value that ran; None before there are two."""
+        """The line through the memory of the smallest and the largest measured value; None with fewer than two."""
         memory_mib: dict[int, float] = {}
         for trial in self.alone:
             if trial.state is TrialState.MEASURED and trial.memory_mib is not None:
@@ -165,14 +165,14 @@ class Record:
 
     @property
     def memory_end(self) -> int | None:
-        """The greatest value that leaves the headroom on the emptiest slot and those like it; None if unknown."""
+        """The largest value that leaves the headroom on the emptiest slot and similar ones; None if unknown."""
         limits = [limit for slot in self.slots if (limit := self._limit(slot)) is not None]
         if not limits or len(limits) < len(self.slots):
             return None
         return min(limit for limit in limits if limit >= _ALIKE * max(limits))
 
     def fits(self, value: int, slot: str) -> bool:
-        """True if this value may run on this slot: it has run there, or leaves the headroom."""
+        """True if a value may run on a slot: it has run there, or leaves the headroom."""
         if any((trial.slot, trial.value, trial.state) == (slot, value, TrialState.MEASURED) for trial in self.alone):
             return True
         limit = self._limit(slot, _STILL_FREE if value in self.ran else 1.0)
@@ -188,7 +188,7 @@ class Record:
 
 
 def is_out_of_memory(reason: str | None) -> bool:
-    """True if this reason of a failure is the GPU's memory; the host's, a guess after SIGKILL, is not."""
+    """True if a failure's reason is the GPU's memory, not the host's, which is a guess after SIGKILL."""
     if not reason:
         return False
     sign = sign_of(reason.encode())
@@ -196,8 +196,10 @@ def is_out_of_memory(reason: str | None) -> bool:
 
 
 def _checked(trial: Trial) -> Trial:
-    """The trial; as failed if its rate is not a positive number, as only those can be compared by a share."""
+    """Returns the trial, as failed if its rate is not a positive number, as ratios need."""
     if trial.state is not TrialState.MEASURED or (trial.rate is not None and 0 < trial.rate < math.inf):
         return trial
-    reason = "no rate came" if trial.rate is None else f"the metric was {trial.rate:g}: only numbers above 0 compare"
+    reason = (
+        "no rate" if trial.rate is None else f"the metric was {trial.rate:g}, but only positive values can be compared"
+    )
     return replace(trial, state=TrialState.FAILED, rate=None, reason=trial.reason or reason)

@@ -172,7 +172,7 @@ def _error(folder: Path, text: str, *words: str, **options: object) -> str:
             "sweep.toml: unknown key lr; if it is a placeholder, its value belongs under [defaults] or [grid]",
         ),
         ("args = ['a', ['b']]\n", "sweep.toml: args[1]: expected bool | int | float | str, got array"),
-        ("env = { 'A-B' = 1 }\n", "sweep.toml: env: A-B is not a variable's name"),
+        ("env = { 'A-B' = 1 }\n", "sweep.toml: env: A-B is not a variable name"),
         ('[grid]\na = ["x\\u0000y"]\n', r"sweep.toml: 'x\x00y' has a NUL character"),
         ("per_gpu = 0\n", "sweep.toml: per_gpu: expected int >= 1"),
         ("timeout = '30 min'\n", "sweep.toml: timeout 30 min: give a time with its unit, as in"),
@@ -187,7 +187,7 @@ def _error(folder: Path, text: str, *words: str, **options: object) -> str:
         ),
         ("ddp = '{ranks}'\n", "sweep.toml: ddp: {ranks} has no value in the grid"),
         ("ddp = '{r}'\n[grid]\nr = [1, 'x']\n", "sweep.toml: ddp: {r} is x; give it whole numbers from 1 to 1024"),
-        ("ddp = 2\nper_gpu = 2\n", "sweep.toml: jobs that need several GPUs do not share them; leave out per_gpu"),
+        ("ddp = 2\nper_gpu = 2\n", "sweep.toml: jobs on several GPUs cannot share them; leave out per_gpu"),
     ],
 )
 def test_an_error_names_the_file_and_the_key(tmp_path: Path, text: str, error: str) -> None:

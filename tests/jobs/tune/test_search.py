@@ -209,7 +209,7 @@ def test_a_custom_metric_is_not_summed_and_not_called_fast() -> None:
     answer = tune(world, spec).answer
     assert answer.together is not None
     assert answer.together.rate == pytest.approx(0.98 * world.rate(64), rel=0.01)
-    assert answer.warnings[0] == "64 is the greatest value allowed; more may be better."
+    assert answer.warnings[0] == "64 is the largest value allowed; more may be better."
 
 
 @pytest.mark.parametrize("rate", [0.0, -3.0, float("inf"), float("nan"), None])
