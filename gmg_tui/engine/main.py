@@ -289,7 +289,7 @@ class Engine:
         while True:
             await any_of(supervisor.all_ended, supervisor.overdue)
             if self.shutdown_requested.is_set() or supervisor.overdue.is_set():
-                return
+                break
             if not supervisor.all_ended.is_set():
                 continue  # a restart came in the very moment of the end
             grace_s = _NEXT_CLIENT_WAIT_S if server.visited.is_set() else _FIRST_CLIENT_WAIT_S
@@ -297,7 +297,8 @@ class Engine:
             if not self.shutdown_requested.is_set() and server.busy.is_set():
                 await any_of(self.shutdown_requested, server.idle)
             elif supervisor.all_ended.is_set():
-                return
+                break
+        supervisor.concluded = True  # at once: a command that comes now would be accepted, and lost
 
     def _store_trouble(self, text: str | None) -> None:
         """Shows the store's trouble with the disk, or (None) removes it."""

@@ -54,6 +54,7 @@ class Supervisor:
         queue: The scheduler, if it has a queue.
         all_ended: Set while no work is left.
         overdue: Set long after the end was requested: the kernel, or a node, does not end what is left.
+        concluded: True once the engine is about to exit, and can start nothing any more.
         notes: Alerts about the session itself, by subject.
         fleet: The nodes, if the session has several.
         agent: The scheduler, if this engine is a node's agent.
@@ -73,6 +74,7 @@ class Supervisor:
         self.faults = faults
         faults.note = self.note
         self.all_ended, self.overdue = asyncio.Event(), asyncio.Event()
+        self.concluded = False
         self.notes: dict[str, Alert] = {}
         self.agent: Agent | None = None
         self.fleet: Fleet | None = None

@@ -167,6 +167,8 @@ class Client:
     def _act(self, command: Command) -> None:
         """Carries out a command. Raises `GmgError` if that is not possible."""
         supervisor = self._supervisor
+        if supervisor.concluded and not isinstance(command, protocol.End):
+            raise GmgError("the session has ended", 1)
         match command:
             case protocol.Act(action=action, slots=slots, seen=seen):
                 supervisor.act(action, slots, seen)

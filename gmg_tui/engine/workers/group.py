@@ -12,7 +12,7 @@ from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, Report, Task
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot import Workplace
-from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.engine.workers.worker import UNDISTURBED, Worker
 from gmg_tui.model import AlertAction, Rank, RankGroup, WorkerState
 from gmg_tui.scripts import checkpoints
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
@@ -125,6 +125,11 @@ class Group:
     def pending(self, rank: int) -> bool:
         """Returns True if another attempt follows."""
         return self._due[rank].is_set() or self.policy.pending
+
+    @property
+    def all_begun(self) -> bool:
+        """True if all ranks have begun the attempt, and none has ended or is being ended."""
+        return not self._attempt.called_off and all(worker.state in UNDISTURBED for worker in self.workers)
 
     def _changed(self) -> None:
         self._change.set()

@@ -30,7 +30,8 @@ _log = logging.getLogger(__name__)
 
 STARTED = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING})
 """States of a process that does not run its simulation yet."""
-_UNDISTURBED = STARTED | {WorkerState.RUNNING}
+UNDISTURBED = STARTED | {WorkerState.RUNNING}
+"""States of a process that is not being ended."""
 _MAX_PAST = 200
 """Earlier attempts that are kept."""
 
@@ -197,12 +198,12 @@ class Worker:
 
     def begins(self) -> None:
         """Handles the end of its attempt's preparation: any other attempt that was requested is this one."""
-        if self._group is None:
-            self.policy.begun()
         if self.newest is not None:
             self.past.append(self.attempt or self.newest.record())
         self.newest = self._attempt
         self._engine_slot.attach(self._attempt)
+        if self._group is None or self._group.all_begun:
+            self.policy.begun()
         self.reason = None
         self.changed()
 
@@ -288,7 +289,7 @@ class Worker:
 
     def follow_rank0(self) -> None:
         """Counts it as running, as another rank reports for all."""
-        if not self.follows_rank0 and not self.fps_of_group and self.state in _UNDISTURBED:
+        if not self.follows_rank0 and not self.fps_of_group and self.state in UNDISTURBED:
             self.follows_rank0 = True
             self.changed()
 

@@ -1,0 +1,87 @@
+"""Commands, alerts and ends that meet a state which has changed since it was looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gmg_tui import session
+from gmg_tui.model import AlertAction, DdpSpec, JobRecord, RestartMode, RunSpec, WorkerState
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session.client import EngineClient, answering
+from gmg_tui.session.protocol import Action
+from gmg_tui.session.store import reader
+from tests.patience import eventually
+
+from .harness import JOB, program, running, spec_for, sweep_for
+
+FINISHED, FAILED, STOPPED, WAITING = (
+    WorkerState.FINISHED,
+    WorkerState.FAILED,
+    WorkerState.STOPPED,
+    WorkerState.WAITING,
+)
+
+
+def _patched(folder: Path, code: str) -> dict[str, str]:
+    """The environment of an engine in which `code` runs first."""
+    body = "".join(f"    {line}\n" for line in code.strip().splitlines())
+    (folder / "sitecustomize.py").write_text(f'import sys\nif "gmg_tui.engine" in sys.orig_argv:\n{body}')
+    return {"PYTHONPATH": f"{folder}:{Path.cwd()}"}
+
+
+_SLOW_DISK = """
+import os, time
+from gmg_tui.engine.attempts import local_host
+def waits(*_):
+    while not os.path.exists({gate!r}):
+        time.sleep(0.01)
+local_host.caches_ready = waits
+"""
+
+
+@pytest.mark.parametrize("of_group", [False, True], ids=["worker", "group"])
+async def test_a_restart_of_what_is_about_to_start_is_that_start(tmp_path: Path, of_group: bool) -> None:
+    gate, ddp = tmp_path / "gate", DdpSpec() if of_group else None
+    environ = _patched(tmp_path, _SLOW_DISK.format(gate=str(gate)))
+    spec = spec_for(script=JOB, cpu=2, ddp=ddp, probe=False)
+    async with running(spec, environ) as run:
+        await run.until(lambda _: run.worker("cpu1").reason == "for the disk with the kernel cache")
+        await run.client.act(Action.RESTART, "cpu0", "cpu1")
+        gate.touch()
+        await run.until(lambda snapshot: snapshot.ended)
+        assert [(worker.state, worker.attempt) for worker in run.snapshot.workers] == [(FINISHED, 1)] * 2
+
+
+_SLOW_END = """
+import asyncio
+from pathlib import Path
+from gmg_tui.engine.notify import Notifications
+async def finish(_):
+    Path({flag!r}).touch()
+    while not Path({gate!r}).exists():
+        await asyncio.sleep(0.01)
+Notifications.finish = finish
+"""
+
+
+async def test_a_session_that_is_ending_refuses_what_it_could_not_do(tmp_path: Path) -> None:
+    """As while `--notify` sends a mail: the engine still answers, and nothing follows."""
+    gate, flag = tmp_path / "gate", tmp_path / "flag"
+    environ = _patched(tmp_path, _SLOW_END.format(gate=str(gate), flag=str(flag)))
+    spec = sweep_for([{}], program(), cpu=1)
+    async with running(spec, environ) as run:
+        await run.until_done()
+        await run.leave()
+        await eventually(flag.exists)
+        try:
+            client = await EngineClient.connect(Path(spec.socket))
+            async with answering(client):
+                with pytest.raises(GmgError, match="the session has ended"):
+                    await client.add_jobs(JobRecord(2, "late"))
+                with pytest.raises(GmgError, match="the session has ended"):
+                    await client.act(Action.RESTART, "cpu0")
+        finally:
+            gate.touch()
+        assert await run.process.wait() == 0
