@@ -10,12 +10,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import islice
 
 import msgspec
 from msgspec import structs
 
 from gmg_tui.engine.nodes.logs import KeptLogs
-from gmg_tui.engine.nodes.states import Assignment, AttemptReport
+from gmg_tui.engine.nodes.states import MAX_PORTS, Assignment, AttemptReport
 from gmg_tui.engine.nodes.states import Report as NodeReport
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
@@ -59,10 +60,12 @@ class AssignedAttempt:
         for number in assignment.signals[len(before.signals) :]:
             self.worker.pass_on(signal.Signals(number))
 
-    def report(self) -> AttemptReport:
-        """Returns the attempt at this moment."""
+    def report(self, *, ending: bool = False) -> AttemptReport:
+        """Returns the attempt at this moment, without its outcome if the agent was `ending` and has stopped it by itself."""
         worker, now = self.worker, time.monotonic()
-        has_ended = worker.concluded.is_set()
+        has_ended, outcome = worker.concluded.is_set(), worker.outcome
+        if ending and outcome is not None and outcome.by_user and self.assignment.stop is None:
+            outcome = None  # the session's engine decides what follows once the agent is gone
         curves = {}
         if worker.newest is not None and (has_ended or now >= self._curves_due):
             self._curves_due, curves = now + _CURVES_S, worker.newest.known_curves()
@@ -72,7 +75,7 @@ class AssignedAttempt:
             worker.result,
             worker.unready,
             worker.activity().shifted(-now) if worker.rank is not None else None,
-            worker.outcome if has_ended else None,
+            outcome if has_ended else None,
             curves,
         )
 
@@ -201,9 +204,9 @@ class Agent:
         """Returns the frames that the session's engine gets instead of a snapshot; None for another client."""
         if client not in self._leaders:
             return None
-        attempts = tuple(assigned.report() for assigned in self._assigned.values())
-        meeting_place = (self._address, free_port()) if self._address else ("", 0)
-        report = encoded(msgspec.msgpack.encode, NodeReport(attempts, meeting_place, self.ended))
+        attempts = tuple(assigned.report(ending=self._ending) for assigned in self._assigned.values())
+        ports = {free_port() for _ in islice(self._slots, MAX_PORTS)} if self._address else ()
+        report = encoded(msgspec.msgpack.encode, NodeReport(attempts, self._address, tuple(ports), self.ended))
         update = Update(structs.replace(snapshot, workers=(), groups=()))
         return protocol.frame(update) + protocol.frame(protocol.SlotReports(msgspec.Raw(report)))
 

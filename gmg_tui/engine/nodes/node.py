@@ -91,8 +91,10 @@ class Node:
         self._unsent: set[str] = set()
         """Slots whose assignment the agent has not confirmed."""
         self._to_send = asyncio.Event()
-        self._address = ("", 0)
-        self._address_reported = asyncio.Event()
+        self._address = ""
+        self._ports: list[int] = []
+        """Free ports of its machine that no group has been given."""
+        self._reported = asyncio.Event()
         self._logs = LogCopies(Path(spec.folder), spec.log_max_bytes)
         self._keeps_logs = False
         """True if its agent keeps the workers' logs, as it does not see the session's folder."""
@@ -216,9 +218,8 @@ class Node:
             report = msgspec.msgpack.decode(body, type=Report)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise GmgError(f"its agent's report cannot be read: {error}", 1) from None
-        if report.address[0]:
-            self._address = report.address
-            self._address_reported.set()
+        self._address, self._ports = report.address, list(report.ports)
+        self._reported.set()
         for each in report.attempts:
             attempt = self.attempts.get(each.view.slot)
             if attempt is None:
@@ -293,14 +294,15 @@ class Node:
             self._to_send.set()
 
     async def meeting_place(self) -> tuple[str, int]:
-        """Returns an address for the ranks' rendezvous and a free port, a new one each time; port 0 if none is reported."""
+        """Returns an address for the ranks' rendezvous and a free port, another for each group; port 0 if none is reported."""
         try:
             async with asyncio.timeout(self._lost_after_s):
-                await self._address_reported.wait()
+                while not self._ports:  # other groups may take those of the next report
+                    self._reported.clear()
+                    await self._reported.wait()
         except TimeoutError:
             return LOOPBACK, 0
-        self._address_reported.clear()
-        return self._address
+        return self._address, self._ports.pop()
 
     # Loss and return
 

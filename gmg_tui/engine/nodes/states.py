@@ -14,6 +14,9 @@ from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, Stop, Task
 from gmg_tui.engine.attempts.curves import MAX_NAMES as MAX_CURVES
 from gmg_tui.model.jobs import MAX_NAMES
 
+MAX_PORTS = 8
+"""Ports in a report; groups that need more wait for the next report."""
+
 
 class Assignment(Struct, frozen=True, omit_defaults=True):
     """One attempt for a slot to run. The session's engine decides if another follows."""
@@ -47,7 +50,9 @@ class Report(Struct, frozen=True, omit_defaults=True):
     """All attempts of a node."""
 
     attempts: tuple[AttemptReport, ...] = ()
-    address: tuple[str, int] = ("", 0)
-    """A place for ranks to meet: this machine's address for others, and a free port; empty if unknown."""
+    address: str = ""
+    """This machine's address for others; empty if unknown."""
+    ports: Annotated[tuple[int, ...], Meta(max_length=MAX_PORTS)] = ()
+    """Free ports, each for one group to meet at."""
     ended: bool = False
     """True if the agent was asked to end, and nothing runs."""

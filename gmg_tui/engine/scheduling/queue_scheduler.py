@@ -137,6 +137,8 @@ class QueueScheduler:
             name = unready.slot.name
             self.board.set_unready(name, unready.unready)
             asyncio.get_running_loop().call_later(_UNREADY_PAUSE_S, self._ready, name)
+        is_open = self.source is None or not self.source.ended
+        if unready is not None and is_open and not run.stopped:
             return self._recorder.release(lead, state=waiting, reason=None, ended=None)
         if self.source is not None and (outcome := self.source.outcome(run)) is not None:
             return self._recorder.release(lead, state=outcome[0], reason=outcome[1])

@@ -23,7 +23,7 @@ def nodes(count: int = 2, *, orphan_wait_s: float = 60.0, lost_after_s: float = 
 
 def on_nodes(*args: str, where: NodesSpec | None = None, **more: Any) -> RunSpec:
     """A plain run on two nodes with two slots each."""
-    return spec_for(*args, cpu=2, nodes=where or nodes(), **more)
+    return spec_for(*args, nodes=where or nodes(), **{"cpu": 2, **more})
 
 
 def sweep_on_nodes(jobs: Any, what: Any = None, cpu: int = 2, where: NodesSpec | None = None, **more: Any) -> RunSpec:

@@ -1,0 +1,77 @@
+"""Commands, losses and ends that meet a state which another machine has changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gmg_tui import session
+from gmg_tui.model import DdpSpec, WorkerState
+from gmg_tui.session.protocol import Action
+from gmg_tui.session.store import reader
+from tests.engine.harness import program, running
+from tests.engine.nodes.fleets import ENDLESS, SLOTS, agent, nothing_left, on_nodes, sweep_on_nodes
+from tests.engine.test_groups import RANK
+from tests.patience import eventually
+
+_WAITS = """
+import os, pathlib, signal, sys, time
+if os.environ["GMG_SLOT"].endswith("cpu1"):  # it keeps the agent
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+print("up", flush=True)
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.02)
+"""
+
+
+async def test_the_jobs_of_an_agent_that_is_ended_run_again(tmp_path: Path) -> None:
+    """As by a reboot of its machine, or `scancel`: nobody has asked the session to stop them."""
+    go, script = tmp_path / "go", tmp_path / "waits.py"
+    script.write_text(_WAITS)
+    spec = sweep_on_nodes([{}] * 4, program(str(go), script=str(script), sigint_wait_s=3.0))
+    async with running(spec) as run:
+        await run.until(lambda _: all(run.worker(slot).log_lines for slot in SLOTS))
+        agent(spec, "n2").terminate()
+        await eventually(lambda: "n2 is lost" in run.log())
+        go.touch()
+        queue = await run.until_done()
+        assert (queue.finished, queue.stopped) == (4, 0)
+    nothing_left(spec)
+
+
+async def test_the_workers_of_an_agent_that_is_ended_run_again() -> None:
+    spec = on_nodes(*ENDLESS)
+    async with running(spec) as run:
+        await run.until(lambda _: all(run.worker(slot).state is WorkerState.RUNNING for slot in SLOTS))
+        agent(spec, "n2").terminate()
+        for slot in ("n2/cpu0", "n2/cpu1"):
+            await run.until_attempt(slot, 2)
+            await run.until_state(slot, WorkerState.RUNNING)
+        assert [run.worker(slot).attempt for slot in SLOTS] == [1, 1, 2, 2]
+        await run.client.end()
+    nothing_left(spec)
+
+
+async def test_a_stopped_job_is_not_run_again_because_its_node_was_lost(tmp_path: Path) -> None:
+    batch = program("--steps", "100000", "--deaf", script=RANK, sigterm_wait_s=8.0)
+    spec = sweep_on_nodes([{"ranks": 2}], batch, cpu=1, ddp=DdpSpec())
+    async with running(spec) as run:
+        await run.until(lambda snapshot: all(worker.state is WorkerState.RUNNING for worker in snapshot.workers))
+        agent(spec, "n2").kill()
+        await run.until_state("n1/cpu0", WorkerState.STOPPING)
+        await run.client.act(Action.STOP, "n1/cpu0")
+        queue = await run.until_done()
+        assert (queue.waiting, queue.finished) == (0, 0)
+    (record,) = reader.load_jobs(run.folder / session.STORE)
+    assert (record.state.ended, record.last.number) == (True, 1)
+    nothing_left(spec)
+
+
+@pytest.mark.slow
+async def test_groups_that_start_together_on_a_node_have_ports_of_their_own(tmp_path: Path) -> None:
+    spec = on_nodes("--steps", "3", "--tell", str(tmp_path), script=RANK, cpu=8, ddp=DdpSpec(2))
+    async with running(spec) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        assert {(worker.state, worker.attempt) for worker in run.snapshot.workers} == {(WorkerState.FINISHED, 1)}
+    nothing_left(spec)
