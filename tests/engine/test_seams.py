@@ -6,22 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui import session
-from gmg_tui.model import AlertAction, DdpSpec, JobRecord, RestartMode, RunSpec, WorkerState
+from gmg_tui.model import AlertAction, DdpSpec, JobRecord, RestartMode, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import EngineClient, answering
 from gmg_tui.session.protocol import Action
-from gmg_tui.session.store import reader
 from tests.patience import eventually
 
 from .harness import JOB, program, running, spec_for, sweep_for
 
-FINISHED, FAILED, STOPPED, WAITING = (
-    WorkerState.FINISHED,
-    WorkerState.FAILED,
-    WorkerState.STOPPED,
-    WorkerState.WAITING,
-)
+FINISHED, STOPPED = WorkerState.FINISHED, WorkerState.STOPPED
 
 
 def _patched(folder: Path, code: str) -> dict[str, str]:
@@ -85,3 +78,35 @@ async def test_a_session_that_is_ending_refuses_what_it_could_not_do(tmp_path: P
         finally:
             gate.touch()
         assert await run.process.wait() == 0
+
+
+_ALERTS = """
+from pathlib import Path
+from gmg_tui.engine.workers import slot
+from gmg_tui.model import Sign
+signs = slot._signs
+def more(worker, view):
+    yield from signs(worker, view)
+    if Path({gate!r}).exists():
+        yield Sign("gpu", "it has fallen off the bus")
+slot._signs = more
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "action", "state"),
+    [(0, AlertAction.RESTART, FINISHED), (0, AlertAction.STOP, FINISHED), (3, AlertAction.STOP, STOPPED)],
+    ids=["restart an ended one", "stop an ended one", "stop a pending one"],
+)
+async def test_an_alert_after_the_end_of_an_attempt_restarts_nothing(
+    tmp_path: Path, code: int, action: AlertAction, state: WorkerState
+) -> None:
+    gate = tmp_path / "gate"
+    environ = _patched(tmp_path, _ALERTS.format(gate=str(gate)))
+    spec = spec_for("--fail", str(code), script=JOB, probe=False, on={"gpu": action}, restart=RestartMode.FAILURE)
+    async with running(spec, environ) as run:
+        await run.until_state("cpu0", FINISHED, WorkerState.RESTARTING)
+        gate.touch()
+        seen = await run.until(lambda snapshot: run.worker("cpu0").alert("gpu") and snapshot.ended)
+        await run.until(lambda snapshot: snapshot.time > seen.time + 1.0)  # another beat
+        assert (run.worker("cpu0").state, run.worker("cpu0").attempt) == (state, 1)

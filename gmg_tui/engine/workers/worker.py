@@ -160,13 +160,17 @@ class Worker:
 
     def _conclude(self, attempt: Attempt | None, state: WorkerState, reason: str | None) -> None:
         """Records the end of an attempt, and enters its state, or waits for the next one."""
-        self._attempt, self.stuck = None, None
+        self.stuck = None
         if attempt is not None and attempt is self.newest:
             attempt.end = state, reason
             _log.info("%s: attempt %d %s %s", self.slot.name, attempt.record().number, state, reason or "")
             now = time.monotonic()
-            self._engine_slot.diagnose(structs.replace(self.view(self.task.index, now), state=state), now, self)
+            try:
+                self._engine_slot.diagnose(structs.replace(self.view(self.task.index, now), state=state), now, self)
+            finally:
+                self._attempt = None  # its last alerts may still decide what follows it
             self._recorder.ended(self)
+        self._attempt = None
         advice = self.failure.advice or None if state is WorkerState.FAILED and self.failure is not None else None
         pending = self.policy.pending if self._group is None else self._group.pending(self._rank)
         self._enter(WorkerState.RESTARTING if pending else state, reason, advice)
@@ -280,11 +284,9 @@ class Worker:
         action, attempt = self._workplace.spec.on.get(alert.kind, AlertAction.SHOW), self._attempt
         self._recorder.alerted(self, alert, action)
         reason, of_group = f"{alert.kind}: {alert.text}", alert.kind == "stuck" and self.rank is not None
-        if action is AlertAction.STOP and attempt is not None:
+        if action is AlertAction.STOP and not (attempt is None and self.state.ended):
             self.stop(reason=reason, is_done=alert.kind == "done")
-        elif action is AlertAction.STOP:
-            self.policy.never()
-        elif action is AlertAction.RESTART and not of_group and self.policy.replace() and attempt is not None:
+        elif action is AlertAction.RESTART and attempt is not None and not of_group and self.policy.replace():
             attempt.stop(Stop(StopCause.ALERT, reason=reason))
 
     def follow_rank0(self) -> None:
