@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.model import AlertAction, DdpSpec, JobRecord, RestartMode, WorkerState
+from gmg_tui.model import AlertAction, DdpSpec, JobRecord, QueueAction, RestartMode, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import EngineClient, answering
 from gmg_tui.session.protocol import Action
@@ -110,3 +110,28 @@ async def test_an_alert_after_the_end_of_an_attempt_restarts_nothing(
         seen = await run.until(lambda snapshot: run.worker("cpu0").alert("gpu") and snapshot.ended)
         await run.until(lambda snapshot: snapshot.time > seen.time + 1.0)  # another beat
         assert (run.worker("cpu0").state, run.worker("cpu0").attempt) == (state, 1)
+
+
+_FAILS_FIRST = """
+import os, pathlib, sys, time
+if os.environ["GMG_ATTEMPT"] == "1": sys.exit(3)
+while not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.02)
+"""
+
+
+async def test_a_restart_where_a_job_has_failed_does_not_run_it_again_after_it_has_finished_elsewhere(
+    tmp_path: Path,
+) -> None:
+    go, script = tmp_path / "go", tmp_path / "fails_first.py"
+    script.write_text(_FAILS_FIRST)
+    spec = sweep_for([{}], program(str(go), script=str(script), probe=False), cpu=2, restart=RestartMode.NEVER)
+    async with running(spec) as run:
+        assert (await run.until_done()).failed == 1
+        await run.client.use_slot("cpu0", used=False)
+        await run.client.act_on_jobs(QueueAction.RETRY, 1)
+        await run.until(lambda _: run.worker("cpu1").pid)
+        with pytest.raises(GmgError, match="job 1 runs on cpu1 now"):
+            await run.client.act(Action.RESTART, "cpu0")
+        go.touch()
+        assert (await run.until_done()).finished == 1
+        assert (await run.jobs())["job-1"].last.number == 2

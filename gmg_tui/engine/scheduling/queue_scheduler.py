@@ -330,14 +330,17 @@ class QueueScheduler:
         if worker is None or worker.task.job is None:
             raise GmgError(f"no job has run on {slot} yet", 1)
         number = worker.task.job
-        if number in self.runs and not worker.state.ended:
+        run = self.runs.get(number)
+        if run is not None and worker not in run.workers:
+            raise GmgError(f"job {number} runs on {run.slots[0]} now", 1)
+        if run is not None and not all(rank.state.ended for rank in run.workers):
             worker.restart()
         elif worker.state is WorkerState.FINISHED:
             raise GmgError(f"job {number} has finished; run it again from the queue instead", 1)
-        elif number in self.runs:  # what it has reported is being read
+        elif run is not None:  # what it has reported is being read
             if self.source is not None:
                 self.source.act(QueueAction.RETRY, number)
-            self.runs[number].again = True
+            run.again = True
         elif self._queue.records[number].state is not WorkerState.WAITING:  # another rank's slot has had it wait again
             self.act(QueueAction.RETRY, (number,))
 
