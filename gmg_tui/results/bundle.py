@@ -1,4 +1,4 @@
-"""`report --bundle`: what a bug report needs of a session, without secrets, as a zip archive."""
+"""`report --bundle`: a zip archive of a session for a bug report, without secrets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gmg_tui.session import SessionEntry
 _TAIL_BYTES = 2 << 20
 _MAX_LOGS = 50
 _MIN_VALUE = 6
-"""A shorter value of a variable is masked beside its name only: elsewhere it may be a common word."""
+"""Shorter values are masked beside their names only: elsewhere they may be common words."""
 _PAIR = re.compile(
     r"""(?<![\w-])([\w-]{1,64})(["']?\s{0,8}[=:]\s{0,8})((["'])(?:(?!\4)[^\\\n]|\\.){0,500}\4|["']?[^\s"',;&]+)"""
 )
@@ -40,12 +40,12 @@ _BARE = re.compile(
     r"|\b(?:gh[a-z]_|github_pat_|glpat-|hf_|sk-|xox[a-z]-|AKIA|ASIA)[\w-]{10,}"
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:(?!-----END).|\n){0,8000}"
 )
-"""Secrets that are known by their form."""
+"""Secrets with a known form."""
 _USER = re.compile(r"(?<![\w.])/(?:home|Users)/[^/\s\"':,]+")
 
 
 def bundle(entry: SessionEntry) -> bytes:
-    """Returns the archive: the session's record, summary and logs, the newest, each with its last 2 MB, and versions."""
+    """Returns the archive: the session's record and summary, the last 2 MB of its newest logs, and versions."""
     hide = _scrubber(entry.record.session.spec.env)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -63,10 +63,10 @@ def bundle(entry: SessionEntry) -> bytes:
 
 
 def _reading(path: Path, folder: Path) -> BinaryIO:
-    """Returns a file of a session, open to be read. Raises `OSError`, also for a link: it may lead to any file."""
+    """Opens a file of a session for reading. Raises `OSError`, also for a link, which may lead to any file."""
     relative = path.relative_to(folder)
     if os.path.realpath(path) != os.path.join(os.path.realpath(folder), relative) or safe(path.name) != path.name:  # noqa: PTH118
-        raise OSError(errno.EINVAL, "no file of the session", str(path))
+        raise OSError(errno.EINVAL, "not a file of the session", str(path))
     return reading(path)
 
 
@@ -77,7 +77,7 @@ def _logs(folder: Path) -> Iterator[Path]:
 
 
 def _versions(entry: SessionEntry) -> dict[str, Any]:
-    """Returns the versions of gmg-tui, its libraries, and what the workers ran on."""
+    """Returns the versions of gmg-tui, its libraries and the workers' packages."""
     libraries = {}
     for name in ("click", "google-re2", "msgspec", "nvidia-ml-py", "psutil", "rich", "textual"):
         with suppress(importlib.metadata.PackageNotFoundError):
@@ -105,7 +105,7 @@ def _masked(document: Any) -> Any:
 
 
 def _scrubber(env: Mapping[str, str]) -> Callable[[str], str]:
-    """Returns what masks secrets, values of `env` and paths of home folders in a text."""
+    """Returns a function that masks secrets, values of `env` and home folders in a text."""
     values = {value for name, value in os.environ.items() if sounds_secret(name)} | set(env.values())
     values |= {json.dumps(value, ensure_ascii=False)[1:-1] for value in values}  # as in the session's record
     known = sorted((value for value in values if len(value) >= _MIN_VALUE), key=len, reverse=True)

@@ -1,4 +1,4 @@
-"""The row model: a table is a sequence of columns over rows of one kind, declared once for every output.
+"""The row model: tables are sequences of columns over rows of one kind, declared once for all outputs.
 
     WORKERS = (
         Column("slot", lambda worker: worker.slot, priority=100, left=True),
@@ -6,8 +6,7 @@
         Column("memory_peak_mib", lambda worker: worker.newest.memory_peak_mib, *VRAM),
     )
 
-`as_csv` writes values under `name`; `tables.terminal`, `tables.html` and the screen's tables write `text(row)` under
-`heading`.
+`as_csv` writes values under `name`; `tables.terminal`, `tables.html` and the screen write `text(row)` under `heading`.
 """
 
 from __future__ import annotations
@@ -30,30 +29,30 @@ Cell = bool | int | float | str | None
 
 
 class Where(Flag):
-    """The outputs that have a column."""
+    """The outputs with a column."""
 
     FILES = auto()
     """CSV."""
     TABLES = auto()
-    """Tables on standard output and on pages."""
+    """Tables on standard output and pages."""
     SCREEN = auto()
     EVERYWHERE = FILES | TABLES | SCREEN
 
 
 def plain(value: Any) -> str:
-    """A value without another format: `12,345.6`, `true`, a text safe to display."""
+    """Formats a value by default: `12,345.6`, `true`, or the text itself."""
     if isinstance(value, bool):
         return str(value).lower()
     return units.number(value) if isinstance(value, int | float) else str(value)
 
 
 def exact(value: Any) -> str:
-    """A value as the user gave it: as `plain`, but all digits of a float."""
+    """Formats a value as the user gave it: like `plain`, but with all digits of a float."""
     return repr(value) if isinstance(value, float) else plain(value)
 
 
 Figure = tuple[str, str, Callable[[Any], str]]
-"""Title, unit and format of what is measured, the same in each table that has it."""
+"""Title, unit and format of a figure, the same in all tables."""
 FPS: Figure = ("FPS", "", units.fps)
 FPS_PER_WATT: Figure = ("FPS/W", "", units.short)
 ENVS: Figure = ("envs", "", plain)
@@ -68,33 +67,33 @@ TIME: Figure = ("time", "", units.duration)
 
 @dataclass(frozen=True)
 class Column(Generic[T]):
-    """A column of a table whose rows are `T`."""
+    """A column of a table with rows `T`."""
 
     name: str
-    """Its name in CSV and JSON, with the unit: `memory_peak_mib`. Unique in a table."""
+    """The unique name in CSV and JSON, with the unit: `memory_peak_mib`."""
     value: Callable[[T], Cell]
-    """The value of a row; None if unknown."""
+    """Returns a row's value; None if unknown."""
     title: str = ""
-    """Its name for people; `name` if empty."""
+    """The name for people; `name` if empty."""
     unit: str = ""
-    """Follows the title in the heading, where cells are written without it: `GiB`."""
+    """The unit in the heading, which cells omit: `GiB`."""
     write: Callable[[Any], str] = plain
     """Formats a value, never None, for people."""
     priority: int = 50
-    """A table that is too narrow drops the columns of the lowest priority first."""
+    """Narrow tables drop columns of low priority first."""
     where: Where = Where.EVERYWHERE
     left: bool = False
-    """True for text, which is aligned left."""
+    """True to align left, as for text."""
     limit: int = 40
     """Maximum width of a cell."""
 
     @property
     def heading(self) -> str:
-        """Title and unit, safe on any terminal: a script may have chosen the name."""
+        """Title and unit, safe on terminals, as a script may have chosen the name."""
         return one_line(f"{self.title or self.name} {self.unit}".rstrip())
 
     def text(self, row: T) -> str:
-        """A row's cell for people, safe on any terminal."""
+        """Returns a row's cell for people, safe on terminals."""
         value = self.value(row)
         if isinstance(value, str):
             return one_line(self.write(value))
@@ -102,12 +101,12 @@ class Column(Generic[T]):
 
 
 def cell(value: Any) -> Cell:
-    """`value` as a cell, in full; None if nested or null."""
+    """Returns a value as a cell; None if nested or null."""
     return value if isinstance(value, bool | int | float | str) else None
 
 
 def with_values(columns: Sequence[Column[T]], rows: Sequence[T]) -> list[Column[T]]:
-    """The columns of tables that have a value in any row."""
+    """Returns the columns of tables with a value in any row."""
     return [
         column
         for column in columns
@@ -116,7 +115,7 @@ def with_values(columns: Sequence[Column[T]], rows: Sequence[T]) -> list[Column[
 
 
 def find(columns: Sequence[Column[T]], name: str) -> Column[T]:
-    """The column with this name, or else this heading in any case.
+    """Returns the column with this name, else this heading in any case.
 
     Raises:
         GmgError: There is none; the text lists the columns.
@@ -133,9 +132,9 @@ def find(columns: Sequence[Column[T]], name: str) -> Column[T]:
 def ranked(
     column: Column[T], rows: Iterable[T], *, descending: bool, behind: Callable[[T], bool] = lambda row: False
 ) -> list[T]:
-    """The rows in the order of a column; of those with a value, the ones that are `behind` follow the others.
+    """Sorts rows by a column; rows with a value that are `behind` follow the others.
 
-    In either order, texts follow numbers, then come NaN and infinities, and unknown values are last.
+    In either order texts follow numbers, then come NaN and infinities, then unknown values.
     """
     numbers: list[tuple[float, T]] = []
     texts: list[tuple[str, T]] = []
@@ -161,9 +160,9 @@ def is_known(value: Cell) -> bool:
 
 
 def as_csv(columns: Sequence[Column[T]], rows: Iterable[T], *, raw: bool = False) -> Iterator[bytes]:
-    """Yields the lines of a CSV file, the header first, numbers in full; unknown values are empty, booleans as in JSON.
+    """Yields the lines of a CSV file with a header. Numbers have all digits, unknown values are empty, booleans as in JSON.
 
-    Without `raw`, texts are safe: for terminals, and with an apostrophe where a spreadsheet would see a formula.
+    Without `raw`, texts are safe on terminals, and formulas of spreadsheets get an apostrophe.
     """
     written = [column for column in columns if Where.FILES in column.where]
     yield _line((column.name for column in written), raw=raw)
@@ -173,7 +172,7 @@ def as_csv(columns: Sequence[Column[T]], rows: Iterable[T], *, raw: bool = False
 
 def _line(cells: Iterable[Cell], *, raw: bool) -> bytes:
     text = io.StringIO()
-    # csv quotes only the line ends that it writes itself, so it is made to write both.
+    # csv quotes a line end only if its own contains it.
     csv.writer(text, lineterminator="\r\n").writerow(
         str(each).lower() if isinstance(each, bool) else each if raw else _as_text(each) for each in cells
     )

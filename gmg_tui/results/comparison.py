@@ -1,4 +1,4 @@
-"""Sessions side by side: their settings that differ, and their rates."""
+"""A comparison of sessions: different settings, rates, figures and metrics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gmg_tui.session.options import COMPARED, RUN
 from gmg_tui.session.store.reader import open_store
 
 _OPTION = re.compile(r"--?[A-Za-z]")
-_NOTHING = "nothing differs in how they ran"
+_NO_DIFFERENCES = "no differences in settings"
 _MODES = ("performance_mode", "deterministic")
 """Settings of the simulator that change the computation of a step."""
 _FIGURES: tuple[tuple[str, Callable[[list[float]], float], str, Callable[[float | None], str]], ...] = (
@@ -39,7 +39,7 @@ _FIGURES: tuple[tuple[str, Callable[[list[float]], float], str, Callable[[float 
     ("memory_peak_mib", max, "VRAM", units.mib),
     ("memory_rss_peak_mib", max, "RAM", units.mib),
 )
-"""Figures of attempts to compare besides the rate: field, how to aggregate several, title and format."""
+"""Figures of attempts to compare besides the rate: field, aggregation, title and format."""
 _TITLES = {field: title for field, _, title, _ in _FIGURES}
 _METRIC_FIGURES: tuple[tuple[str, str, Callable[[Summary], Any]], ...] = (
     ("last", "last", lambda of: of.mean),
@@ -48,40 +48,40 @@ _METRIC_FIGURES: tuple[tuple[str, str, Callable[[Summary], Any]], ...] = (
     ("best_step", "at step", lambda of: of.best.step),
 )
 _FLAG = "yes"
-"""The value of an option that has none."""
+"""The value of an option without one."""
 
 
 Blocks = Mapping[tuple[str, int | None], Sequence[float]]
-"""The rates of a session over time, by slot and job, as `Stored.rate_blocks` has them."""
+"""The rates of a session over time by slot and job, as from `Stored.rate_blocks`."""
 
 
 class Row(NamedTuple):
-    """A setting, or the rates of a slot, of a sweep's job or of a tuning's value."""
+    """A setting, a figure, a metric, or the rates of a slot, of a sweep's job or of a tuning's value."""
 
     name: str
     values: tuple[Any, ...]
-    """One for each session; None if unknown."""
+    """A value for each session; None if unknown."""
 
     def change_pct(self, index: int) -> float | None:
-        """Returns the change of a session's rate against the first session's."""
+        """Returns the change of a session's value from the first session's."""
         before, after = self.values[0], self.values[index]
         return 100 * (after - before) / before if before and after is not None else None
 
 
 class Comparison:
-    """Sessions side by side, each compared with the first.
+    """Sessions compared with the first one.
 
     Attributes:
         sessions: The sessions.
         differences: The settings that differ.
         rows: The rates of each slot, job or value.
-        totals: The sum of each session's rates in `rows`; None in a sweep, and without any.
-        unit: What a row is of: `slot`, `job` or `value`.
+        totals: The sum of each session's rates in `rows`; None in a sweep, or without any.
+        unit: The kind of `rows`: `slot`, `job` or `value`.
         figures: Start time and memory of each session, by the fields of their attempts.
         metrics: The metrics of each session, by name.
         doubts: The reasons that the rates cannot be compared, a sentence each.
-        changes: The change of the rate of each session but the first; None if unknown.
-        remarks: The `doubts`, else the `changes`, then the sessions' rates that do not count, a sentence each.
+        changes: The change of the rate of each later session; None if unknown.
+        remarks: The `doubts`, else the `changes`, then the rates that do not count, a sentence each.
     """
 
     def __init__(self, sessions: Sequence[ReportData], blocks: Sequence[Blocks] = ()) -> None:
@@ -107,30 +107,30 @@ class Comparison:
     def _doubts(self) -> Iterator[str]:
         simulated = [data.name for data in self.sessions if data.simulated]
         if len({Path(data.session.spec.script).name for data in self.sessions}) > 1:
-            yield "not a comparison: different scripts do different work in a step"
+            yield "not comparable: different scripts do different work in a step"
         if simulated and len(simulated) < len(self.sessions):
-            yield f"not a comparison: {', '.join(simulated)} simulated, the rest not"
+            yield f"not comparable: {', '.join(simulated)} simulated, the rest not"
         for row in self.differences:
             if row.name in _MODES and None not in row.values:
-                yield f"not a comparison: {row.name} changes what a step computes"
+                yield f"not comparable: {row.name} changes the computation of a step"
 
     def _verdict(self, data: ReportData, of: Change | None) -> str:
-        """Returns a sentence with the change of the rate against the first session; empty if unknown."""
+        """Returns a sentence with the change of the rate from the first session; empty if unknown."""
         if of is None:
             return ""
         pairs, first = units.count(of.pairs, self.unit), self.sessions[0].name
         if of.interval_pct is None:
-            return f"{data.name}: {units.change(of.pct)} against {first}, of {pairs}; the noise between runs is unknown"
+            return f"{data.name}: {units.change(of.pct)} against {first}, by {pairs}; the noise between runs is unknown"
         low, high = of.interval_pct
         sure = "" if high < 0 or low > 0 else ", no difference beyond the noise"
         interval = f"95 %: {units.change(low)} to {units.change(high)}"
-        return f"{data.name}: {units.change(of.pct)} against {first} ({interval}), of {pairs}{sure}"
+        return f"{data.name}: {units.change(of.pct)} against {first} ({interval}), by {pairs}{sure}"
 
     def slower(self, than_pct: float) -> list[str]:
         """Returns the names of the sessions that are slower than the first by more than `than_pct`, beyond the noise.
 
         Raises:
-            GmgError: The sessions cannot be compared, or have measured nothing in common.
+            GmgError: The sessions cannot be compared, or have no rates in common.
         """
         if self.doubts:
             raise GmgError(self.doubts[0], 1)
@@ -142,7 +142,7 @@ class Comparison:
     @property
     def setting_columns(self) -> list[Column[Row]]:
         """The columns of the table of `differences`; a session without any setting keeps its column."""
-        return self._columns(Column("name", lambda row: row.name, "what differs", left=True), _setting, str)
+        return self._columns(Column("name", lambda row: row.name, "setting", left=True), _setting, str)
 
     @property
     def rate_columns(self) -> list[Column[Row]]:
@@ -163,7 +163,7 @@ class Comparison:
         *,
         changes: bool = False,
     ) -> list[Column[Row]]:
-        """Returns a column with the rows' names, and for each session its value, with `changes` that against the first."""
+        """Returns the columns of the rows' names, of each session's values and, with `changes`, of their changes."""
         result, left = [replace(named, priority=100)], not changes
         for index, data in enumerate(self.sessions):
             priority = 90 - index
@@ -194,13 +194,16 @@ class Comparison:
         return [*self.rows, Row(name, tuple(map(sum, zip(*common, strict=True))))]
 
     def text(self, width: int | None, colour: bool) -> str:
-        """Returns everything for the terminal, without a final line end; `width` and `colour` as in `tables.terminal`."""
+        """Returns the text for the terminal, without a final line end; `width` and `colour` as in `tables.terminal`."""
         shown = self.metrics[: None if width is None else MAX_ROWS]
         return "\n".join(
             [
                 *(one_line(data.heading) for data in self.sessions),
                 "",
-                *(tables.terminal(self.setting_columns, self.differences, width=width, colour=colour) or [_NOTHING]),
+                *(
+                    tables.terminal(self.setting_columns, self.differences, width=width, colour=colour)
+                    or [_NO_DIFFERENCES]
+                ),
                 "",
                 *tables.terminal(self.rate_columns, self.rate_rows, width=width, colour=colour, empty=True),
                 *(["", *tables.terminal(self.figure_columns, self.figures, width=width)] if self.figures else []),
@@ -211,7 +214,7 @@ class Comparison:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Returns everything as plain data; unknown values are null."""
+        """Returns the comparison as plain data; unknown values are null."""
         rows = [
             {
                 self.unit: row.name,
@@ -245,7 +248,7 @@ class Comparison:
 
 
 def load(entry: SessionEntry) -> tuple[ReportData, Blocks]:
-    """A session, and its rates over time. Raises `StoreError`."""
+    """Returns a session and its rates over time. Raises `StoreError`."""
     with open_store(entry.folder / STORE) as stored:
         return collect(entry, stored), stored.rate_blocks(BLOCK_S)
 
@@ -281,18 +284,18 @@ def _setting(index: int, row: Row) -> str:
 
 
 def _rows(of: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """Returns a row for each name in any of the mappings, one for each session."""
+    """Returns a row for each name in the mappings of the sessions."""
     values = list(of)
     return [Row(name, tuple(each.get(name) for each in values)) for name in dict.fromkeys(chain(*values))]
 
 
 def _key(data: ReportData, job: JobRecord) -> str:
-    """Returns the row of a job: its name; in a tuning the value, which another session may measure on another slot."""
+    """Returns the name of a job's row: in a tuning its value without the slot, which may differ."""
     return job.name.partition(",")[0] if data.tuning is not None else job.name
 
 
 def _measured(data: ReportData, blocks: Blocks) -> dict[str, Measured]:
-    """The rates that can be compared, by slot, job or value, with their blocks."""
+    """Returns the comparable rates by slot, job or value, with their blocks."""
     measured: dict[str, list[Measured]] = {}
     for job in data.jobs:
         rate = comparable_rate(job.last) if job.state is not WorkerState.FAILED else None
@@ -306,7 +309,7 @@ def _measured(data: ReportData, blocks: Blocks) -> dict[str, Measured]:
 
 
 def _remarks(data: ReportData) -> Iterator[str]:
-    """Yields the jobs of a session whose rates do not count, a line for each reason."""
+    """Yields the jobs whose rates do not count, a sentence for each reason."""
     if data.failed:
         yield f"{data.name}: failed and left out: {listed(data.failed)}"
     sound = (job for job in data.jobs if job.state is not WorkerState.FAILED and job.last.rate is not None)
@@ -352,9 +355,9 @@ def _settings(data: ReportData) -> dict[str, str | None]:
 
 
 def arguments(words: Sequence[str]) -> dict[str, str]:
-    """Returns a script's arguments by option name; the others are `arguments`.
+    """Returns a script's arguments by option name, and positional ones as `arguments`.
 
-    Only the script knows which options take a value: a word after an option counts as its value.
+    A word after an option counts as its value: only the script knows which options take one.
     """
     by_option: dict[str, list[str]] = {}
     name = ""
@@ -372,7 +375,6 @@ def arguments(words: Sequence[str]) -> dict[str, str]:
 
 
 def _distinct(values: Iterable[str | None]) -> str | None:
-    """The distinct values without None."""
     return ", ".join(dict.fromkeys(value for value in values if value is not None)) or None
 
 

@@ -1,4 +1,4 @@
-"""The columns of a table of jobs, for every output, and a job as JSON."""
+"""The columns of tables of jobs for all outputs, and jobs as JSON."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ def _of(path: str) -> Callable[[JobRecord], Any]:
 
 
 def columns(jobs: Sequence[JobRecord]) -> list[Column[JobRecord]]:
-    """Returns the columns for these jobs, or attempts of jobs; their values, metrics and results come as they appear.
+    """Returns the columns for these jobs or attempts; values, metrics and results are in the order of their appearance.
 
-    A value named like a fixed column gets the prefix `value_`, a result named like any other column `result_`.
+    A value with the name of a fixed column gets the prefix `value_`, a result with that of any other column `result_`.
     """
     several_days = len({_local(job.started, "%x") for job in jobs if job.started}) > 1
     local = partial(_local, form="%m-%d %H:%M:%S" if several_days else "%H:%M:%S")
     numbers = {job.number for job in jobs}
     several = len(numbers) < len(jobs)  # attempts of a job
     plain = all(job.name == job.slot for job in jobs)
-    # Where one job was tried with several arguments, these are what its rows differ in.
+    # Rows of a job that was tried with several arguments differ in these.
     searched = len({(job.number, job.last.args) for job in jobs if job.last.args}) > len(numbers)
     named = dict.fromkeys(name for job in jobs for name in job.values)
     first = [
@@ -105,14 +105,14 @@ def _unless(hidden: bool) -> Where:
 
 
 def _reported(job: JobRecord, name: str) -> Any:
-    """A result of a job, or else a named number of its lines; an attempt that others followed has only the latter."""
+    """Returns a job's result, else a named number of its lines, as earlier attempts only have."""
     reported = job.result if job.result and name in job.result else job.last.metrics
-    # Stores of earlier versions have null for what the script reported as NaN.
+    # Stores of earlier versions have null for NaN.
     return math.nan if name in reported and reported[name] is None else reported.get(name)
 
 
 def results_of(jobs: Iterable[JobRecord]) -> list[str]:
-    """The names of the jobs' results that are columns, as they appear, at most `MAX_NAMES`."""
+    """Returns the names of the jobs' results that are columns, in order of appearance, at most `MAX_NAMES`."""
     parts = (part for job in jobs for part in (job.last.metrics, job.result or {}))
     reported = (pair for part in parts for pair in part.items())
     names = dict.fromkeys(name for name, value in reported if value is None or cell(value) is not None)
@@ -127,9 +127,9 @@ def _named(
     highest: int,
     write: Callable[[Any], str] = plain,
 ) -> list[Column[JobRecord]]:
-    """A column for each of `names`, with a job's value `of` that name, called like none of the `others`.
+    """Returns a column for each of `names` with a job's value `of` that name, prefixed if one of the `others` has its name.
 
-    The first has the priority `highest`, each further one less.
+    The priorities descend from `highest`.
     """
     taken, columns = {column.name for column in others}, []
     for position, name in enumerate(names):
@@ -151,32 +151,32 @@ def _args(job: JobRecord) -> Cell:
 
 
 def _why(job: JobRecord) -> Cell:
-    """The bound of its speed in a word, with a question mark if that is not certain."""
+    """Returns the verdict on a job's speed, with a question mark if uncertain."""
     verdict = job.last.verdict
     return None if verdict is None else f"{verdict.kind}{'' if verdict.certain else '?'}"
 
 
 def _slots(names: str) -> str:
-    """The first of a job's slots, and how many others."""
+    """Returns the first of a job's slots, and the number of others."""
     first, *others = names.split()
     return f"{first} +{len(others)}" if others else first
 
 
 def job_json(job: JobRecord, attempts: Sequence[JobAttempt]) -> dict[str, Any]:
-    """A job in `detailed_results.json`, with the figures of its last attempt, all attempts, and its results."""
+    """Returns a job for `detailed_results.json`: the figures of its last attempt, all attempts, and its results."""
     whole = _flat(structs.replace(job, result=None), "last")
     return {**whole, "attempts": [_flat(ran, "attempt") for ran in attempts], "result": job.result or {}}
 
 
 def _flat(of: Struct, field: str) -> dict[str, Any]:
-    """A struct as JSON has it, with the fields of the struct in `field` among its own."""
+    """Returns a struct for JSON, with the fields of the struct in `field` among its own."""
     plain = as_plain(of)
     inner: dict[str, Any] = plain.pop(field)
     return inner | plain
 
 
 def as_plain(of: Struct) -> dict[str, Any]:
-    """A struct as JSON has it: every field, unknown ones and NaN as null, numbers in full, times in ISO 8601."""
+    """Returns a struct for JSON: all fields, unknown ones and NaN as null, numbers in full, times in ISO 8601."""
     return {name: _plain(name, value) for name, value in structs.asdict(of).items() if value is not msgspec.UNSET}
 
 
@@ -196,7 +196,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def moment(time: float | None) -> str | None:
-    """Unix seconds in ISO 8601, UTC, with milliseconds."""
+    """Formats Unix seconds in ISO 8601, UTC, with milliseconds."""
     if not time:
         return None
     return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

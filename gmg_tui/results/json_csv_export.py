@@ -1,4 +1,4 @@
-"""Generates a session's files from its store: `summary.json`, `tune.json`, and the results of a sweep."""
+"""Writes a session's files from its store: `summary.json`, `tune.json`, and the results of a sweep."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _MEANS: Final = ("gpu_util_mean_pct", "memory_peak_mib", "power_mean_w", "energy
 
 
 def export(session: Session) -> None:
-    """Writes all files of a session from its store, and the one of `--summary`; each is replaced atomically.
+    """Replaces all files of a session, and that of `--summary`, atomically.
 
     Raises:
         StoreError: The store cannot be read.
-        OSError: A file cannot be written; those after it are not.
+        OSError: A file cannot be written; later ones are not.
     """
     folder = Path(session.spec.folder)
     with open_store(folder / STORE) as stored:
@@ -52,7 +52,7 @@ def _json(value: Any) -> bytes:
 
 
 def detailed(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:
-    """The content of `detailed_results.json`: a job of the store on each line, in the order of `jobs`."""
+    """Yields `detailed_results.json` with a job on each line, in the order of `jobs`."""
     between, best = b'{"jobs": [\n', stored.best()
     for job in jobs:
         best_values = {name: point._asdict() for name, point in best.get(job.number, {}).items()}
@@ -63,19 +63,19 @@ def detailed(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:
 
 
 def table(jobs: Iterable[JobRecord], *, raw: bool = False) -> Iterator[bytes]:
-    """Yields the lines of `summary_results.csv`, a row for each of `jobs`; for `raw` see `as_csv`."""
+    """Yields the lines of `summary_results.csv` for `jobs`; `raw` as in `as_csv`."""
     rows = list(map(_short, jobs))
     yield from as_csv(columns(rows), rows, raw=raw)
 
 
 def _short(job: JobRecord) -> JobRecord:
-    """The job with what a table shows of its results, which may be long."""
+    """Returns the job with only those results that a table shows."""
     shown = {name: value for name, value in (job.result or {}).items() if value is None or cell(value) is not None}
     return structs.replace(job, result=shown)
 
 
 def summary(session: Session, snapshot: Snapshot) -> dict[str, Any]:
-    """The summary as plain data; unknown metrics are None."""
+    """Returns the summary as plain data; unknown figures are None."""
     sound = [worker for worker in own_rates(snapshot.workers) if worker.state is not WorkerState.FAILED]
     printed = [worker.fps.last for worker in sound if worker.fps and worker.fps.last is not None]
     settled = [worker.fps.settled for worker in sound if worker.fps and worker.fps.settled is not None]
@@ -119,7 +119,7 @@ def _worker(session: Session, worker: Worker) -> dict[str, Any]:
 
 
 def tune(session: Session, tuning: Tuning) -> dict[str, Any]:
-    """A tuning as plain data, with its answer; unknown values are None."""
+    """Returns a tuning with its answer as plain data; unknown values are None."""
     return {
         "session": session.spec.name,
         "script": session.spec.script,

@@ -1,4 +1,4 @@
-"""The columns of tables of workers and of GPUs, as they are now."""
+"""The columns of tables of live workers and GPUs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Live(Protocol):
 
 
 def gpu_columns(sample_of: Callable[[T], GpuSample | None]) -> tuple[Column[T], ...]:
-    """Returns the columns of a GPU's figures, for rows that have a sample."""
+    """Returns the columns of a GPU's figures for rows with a sample."""
 
     def figure(name: str) -> Callable[[T], float | None]:
         return lambda row: getattr(sample_of(row), name, None)
@@ -49,7 +49,7 @@ def gpu_columns(sample_of: Callable[[T], GpuSample | None]) -> tuple[Column[T], 
 
 
 def of_limit(used: float | None, limit: float | None, write: Callable[[float | None], str]) -> str | None:
-    """Returns a value and its limit, such as `30.2/80.0`; None if both are unknown."""
+    """Formats a value and its limit, such as `30.2/80.0`; None if both are unknown."""
     return None if used is None and limit is None else f"{write(used)}/{write(limit)}"
 
 

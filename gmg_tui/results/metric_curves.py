@@ -1,4 +1,4 @@
-"""Metrics over time: as CSV, and as charts of a page with a line for each job."""
+"""Metrics over time, as CSV and as charts of a page."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _Lines = dict[str, dict[str, list[list[Curve]]]]
 _MAX_PLACES = 400
 MAX_CHARTS = 24
 MAX_LINES = 60
-"""Jobs in one chart; of more, the first ones."""
+"""Jobs in one chart, the first ones."""
 
 
 class _Point(NamedTuple):
-    """A metric of one process of a job at one moment: a row of the CSV file, named as its columns."""
+    """A row of the CSV file: a metric of one process of a job at one moment. The fields are the columns."""
 
     job: int
     name: str
@@ -49,7 +49,7 @@ _COLUMNS = [Column[_Point](name, attrgetter(name)) for name in _Point._fields]
 
 
 def csv(jobs: Iterable[JobRecord], stored: Stored, *, raw: bool = False) -> Iterator[bytes]:
-    """Yields the lines of a CSV file with a row for each point of each metric."""
+    """Yields the lines of a CSV file with all points of all metrics."""
     return as_csv(_COLUMNS, _points(jobs, stored), raw=raw)
 
 
@@ -63,9 +63,9 @@ def _points(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[_Point]:
 
 
 def charts(jobs: Iterable[JobRecord], stored: Stored, colours: tuple[str, ...]) -> Iterator[Figure]:
-    """Yields a chart of each metric over the script's steps, or over hours if it names none; rewards come first.
+    """Yields a chart of each metric over the script's steps, or over hours without any; rewards come first.
 
-    The attempts of a job are one line; of steps that an attempt repeats, the later values count.
+    Each job is one line; of steps that a later attempt repeats, its values count.
     """
     lines: _Lines = {}
     _add(lines, stored, ((job, job.name) for job in jobs))
@@ -73,10 +73,7 @@ def charts(jobs: Iterable[JobRecord], stored: Stored, colours: tuple[str, ...]) 
 
 
 def compared(sessions: Iterable[ReportData], colours: tuple[str, ...]) -> Iterator[Figure]:
-    """Yields charts as `charts` does, with the mean and the band of the jobs of each session that have equal settings.
-
-    Raises `StoreError`.
-    """
+    """Yields the charts of several sessions, with mean and band of jobs with equal settings. Raises `StoreError`."""
     lines: _Lines = {}
     for data in sessions:
         first: dict[object, str] = {}
@@ -90,7 +87,7 @@ def compared(sessions: Iterable[ReportData], colours: tuple[str, ...]) -> Iterat
 
 
 def _add(lines: _Lines, stored: Stored, jobs: Iterable[tuple[JobRecord, str]]) -> None:
-    """Adds the curves of jobs, each with its label."""
+    """Adds the curves of labelled jobs."""
     for job, label in islice(jobs, MAX_LINES):
         by_name: dict[str, list[Curve]] = {}
         for ran in stored.curves_of(job.number):
@@ -103,7 +100,7 @@ def _add(lines: _Lines, stored: Stored, jobs: Iterable[tuple[JobRecord, str]]) -
 def _figures(lines: _Lines, colours: tuple[str, ...]) -> Iterator[Figure]:
     from plotly.graph_objects import Figure
 
-    # A metric with one value of each run is in the tables, and in the charts by job.
+    # Metrics with one value for each run are in the tables, and in the charts by job.
     drawn = [name for name, by_label in lines.items() if any(len(curve.times) > 1 for curve in _curves(by_label))]
     for name in sorted(drawn, key=lambda name: (rank(name), name))[:MAX_CHARTS]:
         figure, every = Figure(), list(_curves(lines[name]))
@@ -140,7 +137,7 @@ def _curves(by_label: dict[str, list[list[Curve]]]) -> Iterator[Curve]:
 def _band(
     lines: Sequence[tuple[list[float], list[float]]],
 ) -> tuple[list[float], list[float], list[float], list[float]]:
-    """Returns places, and there the mean, the least and the greatest value of all lines that reach so far."""
+    """Returns places, and the mean, minimum and maximum of the lines there."""
     every = sorted({place for places, _ in lines for place in places})
     every = sorted({*every[:: -(-len(every) // _MAX_PLACES)], every[-1]})
     known = [[value for line in lines if (value := _at(place, *line)) is not None] for place in every]
@@ -153,7 +150,7 @@ def _band(
 
 
 def _at(place: float, places: list[float], values: list[float]) -> float | None:
-    """Returns the value of a line at a place, between two points on the line between them; None beyond its ends."""
+    """Returns the value of a line at a place, interpolated; None beyond its ends."""
     after = bisect_left(places, place)
     if after == len(places) or (not after and places[0] != place):
         return None
@@ -164,7 +161,7 @@ def _at(place: float, places: list[float], values: list[float]) -> float | None:
 
 
 def _joined(curves: list[Curve], *, by_step: bool) -> tuple[list[float], list[float]]:
-    """Returns steps, or hours since the first value, and values of one job's attempts, given the oldest first."""
+    """Joins the curves of a job's attempts, oldest first. Returns steps, or hours since the first value, and values."""
     joined: dict[float, float] = {}
     begin = curves[0].times[0]
     for curve in curves:

@@ -1,4 +1,4 @@
-"""The best and the last values of the metrics of a session's jobs."""
+"""The best and last values of the metrics of a session's jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gmg_tui.model.curves import best_of, rank
 from gmg_tui.results.column import Column
 
 MAX_ROWS = 12
-"""Metrics on a terminal."""
+"""Metrics to show on a terminal."""
 
 
 class Summary(NamedTuple):
@@ -23,7 +23,7 @@ class Summary(NamedTuple):
     job: str
     """The job with the best value."""
     last: tuple[float, ...]
-    """The last values of that job and of those with equal settings, which may differ in their seed."""
+    """The last values of that job and of others with equal settings except the seed."""
 
     @property
     def mean(self) -> float | None:
@@ -36,20 +36,20 @@ class Summary(NamedTuple):
         return f"{units.number(min(self.last))} to {units.number(max(self.last))}" if len(self.last) > 1 else None
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """Returns the summary as plain data."""
         low, high = (min(self.last), max(self.last)) if self.last else (None, None)
         best = {"best": self.best.value, "best_step": self.best.step, "job": self.job}
         return {"last": self.mean, "lowest_last": low, "highest_last": high, "runs": len(self.last), **best}
 
 
 def settings(job: JobRecord) -> object:
-    """Returns what is equal for jobs that differ in their seed only."""
+    """Returns a job's settings without its seed."""
     given = job.args if job.values else job.last.given  # a sweep's jobs have one command, with their values filled in
     return given, tuple(pair for pair in job.values.items() if pair[0] != "seed")
 
 
 def summaries(jobs: Iterable[JobRecord], best: Mapping[int, Mapping[str, Point]]) -> list[Summary]:
-    """Returns the metrics of jobs, rewards first; `best` has the best values by the job's number."""
+    """Returns the metrics of jobs, rewards first; `best` has the best values by job number."""
     known = [job for job in jobs if job.number in best]
     made = []
     for name in sorted({name for job in known for name in best[job.number]}, key=lambda name: (rank(name), name)):
@@ -64,7 +64,7 @@ def summaries(jobs: Iterable[JobRecord], best: Mapping[int, Mapping[str, Point]]
 
 
 def columns(summaries: Sequence[Summary], what: str) -> list[Column[Summary]]:
-    """Returns the columns of a table of metrics; `what` is the title of a job's name."""
+    """Returns the columns of a table of metrics; `what` is the title of the jobs' names."""
     return [
         Column("metric", lambda of: of.name, left=True, priority=100),
         Column("last", lambda of: of.mean, "mean of last" if any(len(of.last) > 1 for of in summaries) else "last"),

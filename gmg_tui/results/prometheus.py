@@ -1,4 +1,4 @@
-"""Sessions for Prometheus: each scrape asks the running engines for a snapshot. Units are Prometheus' base units."""
+"""Metrics of sessions for Prometheus, in base units, by a snapshot of each running engine at each scrape."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from gmg_tui.session.store.reader import open_store
 
 _MIB = float(1 << 20)
 _ANSWER_S = 3.0
-"""Timeout of an engine's answer; a scrape may take 10 s."""
+"""Limit for an engine's answer; a scrape may take 10 s."""
 _STORE_S = 1.0
-"""Time limit for reading a session's store, which takes milliseconds: a script may lock it, or make it huge."""
+"""Limit for reading a session's store, which a script may lock or make huge."""
 _LOST_S = 900.0
-"""Seconds after its loss in which a session is exported as one whose engine does not answer."""
+"""Seconds after its loss in which a session is exported with `gmg_session_up` 0."""
 
 
 def _done(worker: Worker) -> float | None:
@@ -43,7 +43,7 @@ _WORKER: tuple[tuple[str, str, Callable[[Worker], float | None], float], ...] = 
     ("gmg_worker_memory_bytes", "Resident memory of its processes.", lambda worker: worker.memory_rss_mib, _MIB),
     ("gmg_worker_gpu_memory_peak_bytes", "Peak of its GPU memory.", lambda worker: worker.newest.memory_peak_mib, _MIB),
 )
-"""A metric of live workers, its help, its value, and what makes its unit of the value's."""
+"""The metrics of live workers: name, help, value, and scale to the base unit."""
 
 _GPU: tuple[tuple[str, str, str, float], ...] = (
     ("gmg_gpu_lost", "1 if the driver reports the GPU as lost.", "lost", 1),
@@ -55,18 +55,18 @@ _GPU: tuple[tuple[str, str, str, float], ...] = (
     ("gmg_gpu_power_limit_watts", "Power limit in force.", "power_limit_w", 1),
     ("gmg_gpu_sm_clock_hertz", "Clock of the SMs.", "sm_clock_mhz", 1e6),
 )
-"""A metric of GPUs, its help, the field of `GpuSample`, and what makes its unit of the field's."""
+"""The metrics of GPUs: name, help, field of `GpuSample`, and scale to the base unit."""
 
 
 Seen = tuple[Session, Snapshot | None]
-"""A session at a scrape: its newest snapshot; None if its engine does not answer."""
+"""A session and its newest snapshot, None if its engine does not answer."""
 
 
 class SessionsCollector(Collector):
-    """The metrics of the sessions of this user that run on this machine, and which of them were lost a short time ago."""
+    """The metrics of this user's running and recently lost sessions on this machine."""
 
     def collect(self) -> Iterable[Metric]:
-        """All metrics at this moment."""
+        """Returns all metrics now."""
         scrape = _Scrape()
         for session, snapshot in asyncio.run(_views()):
             up = snapshot is not None
@@ -97,16 +97,16 @@ async def _view(entry: SessionEntry) -> Seen:
 
 
 class _Scrape:
-    """The metrics of one scrape. A value that is None, and a label that is empty, are left out.
+    """The metrics of one scrape, without values that are None and labels that are empty.
 
-    Labels have no control characters: parsers differ on a NUL or carriage return, and may refuse the whole scrape.
+    Labels are cleaned: a NUL or carriage return may make a parser reject the whole scrape.
     """
 
     def __init__(self) -> None:
         self.metrics: dict[str, Metric] = {}
 
     def add(self, name: str, text: str, value: float | None, scale: float = 1, /, **labels: str) -> None:
-        """Adds a sample of `value` times `scale`: of a counter if the name ends in `_total`, else of a gauge."""
+        """Adds a sample of `value` times `scale`, to a counter if the name ends in `_total`, else to a gauge."""
         if value is not None:
             family, kind = name.removesuffix("_total"), "counter" if name.endswith("_total") else "gauge"
             nonempty = {key: safe(label) for key, label in labels.items() if label}
@@ -143,11 +143,11 @@ def _write_session(scrape: _Scrape, session: Session, snapshot: Snapshot) -> Non
     try:
         _write_totals(scrape, session)
     except GmgError:
-        return  # its store cannot be read: a 0 would make a counter jump
+        return  # the store cannot be read; counters must not drop to 0
 
 
 def _write_totals(scrape: _Scrape, session: Session) -> None:
-    """Returns the counts of the session's store for each slot. Raises `StoreError`."""
+    """Adds the counters of the session's store. Raises `StoreError`."""
     name = session.spec.name
     with open_store(Path(session.spec.folder) / sessions.STORE, _STORE_S) as stored:
         ran = [each for attempts in stored.attempts.values() for each in attempts]
@@ -187,7 +187,6 @@ def _write_alerts(scrape: _Scrape, alerts: Iterable[Alert], labels: dict[str, st
 
 
 def _write_gpu(scrape: _Scrape, gpu: Gpu, sample: GpuSample, labels: dict[str, str]) -> None:
-    """Yields the figures of a GPU; none if the driver does not answer for it."""
     del labels["slot"]
     scrape.add("gmg_gpu_info", "The GPU's name.", 1, **labels, name=gpu.name)
     for name, text, field, scale in _GPU:

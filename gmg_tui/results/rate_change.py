@@ -1,4 +1,4 @@
-"""The change of the rates between two sessions, and its confidence interval."""
+"""The change of the rates from one session to another, with its confidence interval."""
 
 from __future__ import annotations
 
@@ -11,40 +11,41 @@ from typing import NamedTuple
 from gmg_tui.jobs.tune.fit import MIN_INTERVAL, t_95
 
 BLOCK_S = 10.0
-"""The rate now is a mean over 10 s: shorter blocks of it would be the same figures again."""
+"""The window of the current rate; shorter blocks would repeat its figures."""
 _MIN_BLOCKS = 4
 _MAX_BLOCKS = 20
-"""More blocks become longer ones, which depend less on each other."""
-_SHARED = 0.25
-"""Correlation of neighbouring blocks of `BLOCK_S`, half of whose windows overlap."""
+"""More blocks are joined to longer ones, which are less correlated."""
+_MIN_CORRELATION = 0.25
+"""Correlation of consecutive blocks of `BLOCK_S`, as half of their windows overlap."""
 _MAX_CORRELATION = 0.7
 
 
 class Measured(NamedTuple):
-    """A rate, with the means of consecutive blocks of its run, if known."""
+    """A rate, and the means of consecutive blocks of its run, if known."""
 
     rate: float
     blocks: Sequence[float] = ()
 
 
 class Change(NamedTuple):
-    """The change of the rate from one session to another, per cent, and its 95 % interval, None if unknown."""
+    """The change of the rate from one session to another, per cent."""
 
     pct: float
     interval_pct: tuple[float, float] | None
+    """The 95 % interval; None if unknown."""
     pairs: int
     """The number of slots, jobs or values that both have measured."""
 
     def is_slower(self, than_pct: float) -> bool:
-        """True if it is slower by more than `than_pct`, and the noise does not explain that it is slower."""
+        """True if the rate fell by more than `than_pct`, and not because of noise."""
         return self.pct < -than_pct and (self.interval_pct is None or self.interval_pct[1] < 0)
 
 
 def change(before: Mapping[str, Measured], after: Mapping[str, Measured]) -> Change | None:
-    """The change of the rates that both have by the same name; None without any.
+    """Returns the change of the rates with a name in both; None without any.
 
-    The noise is how much the changes of several slots or jobs differ, and at least the noise within each run. Of a single
-    one it is the latter: how much two runs differ is not known then.
+    The noise is the spread of the changes, and at least the noise within the runs, which is all that is known of a single
+    pair.
     """
     pairs = [(rate, after[name]) for name, rate in before.items() if name in after]
     pairs = [pair for pair in pairs if min(pair[0].rate, pair[1].rate) > 0]
@@ -54,7 +55,7 @@ def change(before: Mapping[str, Measured], after: Mapping[str, Measured]) -> Cha
     errors = [error for error in (_between(logs), _within(pairs)) if error is not None]
     mean, interval_pct = fmean(logs), None
     if errors:
-        # The larger of two estimates of the same: two or three slots alone say little about how much they differ.
+        # The larger estimate, as the spread of two or three slots is uncertain.
         half = max(MIN_INTERVAL, t_95(sum(freedom for _, freedom in errors)) * max(error for error, _ in errors))
         interval_pct = _pct(mean - half), _pct(mean + half)
     return Change(_pct(mean), interval_pct, len(pairs))
@@ -65,12 +66,12 @@ def _pct(log: float) -> float:
 
 
 def _between(logs: Sequence[float]) -> tuple[float, int] | None:
-    """The standard error of the mean of these changes and its degrees of freedom; None for a single one."""
+    """Returns the standard error of the mean change and its degrees of freedom; None for a single change."""
     return (stdev(logs) / math.sqrt(len(logs)), len(logs) - 1) if len(logs) > 1 else None
 
 
 def _within(pairs: Sequence[tuple[Measured, Measured]]) -> tuple[float, int] | None:
-    """Returns the interval by the noise within each run; None if any has no blocks."""
+    """Returns the standard error by the noise within the runs, and its degrees of freedom; None if a run has no blocks."""
     errors = [_error(run) for pair in pairs for run in pair]
     known = [error for error in errors if error is not None]
     if len(known) < len(errors):
@@ -80,7 +81,7 @@ def _within(pairs: Sequence[tuple[Measured, Measured]]) -> tuple[float, int] | N
 
 
 def _error(run: Measured) -> tuple[float, int] | None:
-    """The variance of a run's mean, as a share of it, and from how many blocks; None if there are too few."""
+    """Returns the relative variance of a run's mean, and the number of its blocks; None if they are too few."""
     if len(run.blocks) < _MIN_BLOCKS or min(run.blocks) <= 0:
         return None
     each = math.ceil(len(run.blocks) / _MAX_BLOCKS)
@@ -90,6 +91,6 @@ def _error(run: Measured) -> tuple[float, int] | None:
     around = [block / mean - 1 for block in blocks]
     square = sum(value * value for value in around)
     seen = sum(left * right for left, right in pairwise(around)) / square if square else 0.0
-    correlation = min(max(seen, _SHARED / each), _MAX_CORRELATION)
+    correlation = min(max(seen, _MIN_CORRELATION / each), _MAX_CORRELATION)
     variance = square / (len(blocks) - 1) / len(blocks) * (1 + correlation) / (1 - correlation)
     return variance, len(blocks)

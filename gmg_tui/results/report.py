@@ -41,11 +41,11 @@ _INTERRUPTED = f"interrupted: {ENGINE_DIED}"
 _NOT_RECORDED = "its end was not recorded: the disk may have been full"
 UNSORTED = "in their order"
 _OFFERED = 3
-"""Columns that a table offers to be sorted by."""
+"""Columns to suggest for sorting."""
 _NAMED = 3
-"""Jobs of a failure that are named."""
+"""Jobs of a failure to name."""
 _AMOUNT = re.compile(r"[\d.,]+ ?(?:[KMGT]?i?B|s|%)")
-"""Differs between failures for the same reason."""
+"""Amounts, which differ between failures with the same reason."""
 
 
 class Failure(NamedTuple):
@@ -53,18 +53,18 @@ class Failure(NamedTuple):
 
     names: list[str]
     reason: str
-    """That of the first: amounts in it may differ."""
+    """The first job's reason; amounts may differ."""
     advice: str | None
 
     @property
     def who(self) -> str:
-        """The first of the jobs, and how many others."""
+        """The first jobs, and the number of others."""
         more = f" and {len(self.names) - _NAMED:,} more" if len(self.names) > _NAMED else ""
         return ", ".join(self.names[:_NAMED]) + more
 
 
 class ReportData(Struct, frozen=True):
-    """A session at one moment, as its store has it."""
+    """A session at one moment, by its store."""
 
     name: str
     folder: Path
@@ -76,7 +76,7 @@ class ReportData(Struct, frozen=True):
     jobs: list[JobRecord]
     attempts: dict[int, list[JobAttempt]]
     snapshot: Snapshot | None
-    """The newest that was recorded."""
+    """The newest recorded snapshot."""
     metrics: tuple[Summary, ...] = ()
 
     @property
@@ -86,19 +86,19 @@ class ReportData(Struct, frozen=True):
 
     @property
     def plain(self) -> Snapshot | None:
-        """The newest snapshot of a plain run; None in a sweep, and where none was recorded."""
+        """The newest snapshot of a plain run; None in a sweep, or if none was recorded."""
         return self.snapshot if self.snapshot is not None and self.snapshot.queue is None else None
 
     @property
     def alerts(self) -> list[tuple[str, Alert]]:
-        """Alerts by worker or job; a job has the alerts of its last attempt's end."""
+        """Alerts by worker or job, of a job those at its last attempt's end."""
         if self.plain is not None:
             return [(worker.slot, alert) for worker in self.plain.workers for alert in urgent(worker.alerts)]
         return [(job.name, alert) for job in self.jobs for alert in urgent(job.last.alerts)]
 
     @property
     def rate(self) -> Fps | None:
-        """That of a plain run's workers together, without those that have failed; None in a sweep, and without any."""
+        """The sum of a plain run's workers that have not failed; None in a sweep, or without any."""
         ranks: dict[object, list[Attempt]] = {}
         for job in () if self.queued else self.jobs:
             if job.state is not WorkerState.FAILED:
@@ -123,7 +123,7 @@ class ReportData(Struct, frozen=True):
 
     @property
     def best(self) -> str | None:
-        """The column that a sweep names to order its table by."""
+        """The column by which a sweep orders its table."""
         sweep = self.session.spec.sweep
         return sweep.best if sweep is not None else None
 
@@ -133,10 +133,10 @@ class ReportData(Struct, frozen=True):
         began = [ran.attempt.started for each in self.attempts.values() for ran in each if ran.attempt.started]
         first = min([self.session.began, *began])
         started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(first))
-        if first < self.session.started:  # what ran first belongs to an earlier engine
+        if first < self.session.started:  # by an earlier engine
             started += time.strftime("  resumed %Y-%m-%d %H:%M:%S", time.localtime(self.session.started))
         simulated = "simulated  " if self.simulated else ""
-        # What a full disk has not recorded of a session's end is missing.
+        # A full disk may have kept the session's end from its store.
         cut_off = self.state == "ended" and self.snapshot is not None and not self.snapshot.ended
         until = self.snapshot.time if cut_off and self.snapshot is not None else self.until
         recorded = time.strftime("  as recorded at %H:%M:%S", time.localtime(until))
@@ -149,10 +149,10 @@ class ReportData(Struct, frozen=True):
         return sum(job.reason == _INTERRUPTED for job in self.jobs)
 
     def span(self, ran: JobAttempt) -> tuple[float, float] | None:
-        """Returns the start and the end of an attempt, Unix seconds; None if unknown.
+        """Returns the start and end of an attempt, Unix seconds; None if unknown.
 
-        An attempt that was running when the engine died counts up to the session's last recorded moment. Once the session
-        was resumed, its end is unknown.
+        An attempt that was running when the engine died ends at the session's last recorded moment, or is unknown if the
+        session was resumed.
         """
         started, ended = ran.attempt.started, ran.attempt.ended
         if not started or (ended is None and not ran.attempt.state.live):
@@ -160,7 +160,7 @@ class ReportData(Struct, frozen=True):
         return started, max(started, self.until if ended is None else ended)
 
     def rows(self) -> list[JobRecord]:
-        """Each attempt of each job as the job was at its end, and each job without one; an attempt's ranks are one row."""
+        """Returns a row for each attempt, the job as it was at its end, and for each job without one. Ranks share a row."""
         return [row for job in self.jobs for row in self._rows_of(job)]
 
     def _rows_of(self, job: JobRecord) -> list[JobRecord]:
@@ -174,7 +174,7 @@ class ReportData(Struct, frozen=True):
         return [*(self._before(job, ranks) for ranks in earlier), last]
 
     def _before(self, job: JobRecord, ranks: list[JobAttempt]) -> JobRecord:
-        """The job as it was at the end of an attempt that others followed: energy and results are the last one's."""
+        """Returns the job at the end of an earlier attempt, without energy and results, which are the last one's."""
         ran, attempt = ranks[0], combined([rank.attempt for rank in ranks])
         return structs.replace(
             job,
@@ -206,7 +206,7 @@ class ReportData(Struct, frozen=True):
 
     @property
     def failures(self) -> list[Failure]:
-        """The reasons of failures, the most frequent first; a plain run's group counts as one."""
+        """The failures by reason, the most frequent first; a plain run's group counts as one job."""
         groups = [group for group in self.plain.groups if group.state is WorkerState.FAILED] if self.plain else []
         grouped = {slot for group in groups for slot in group.slots}
         failed = [job for job in self.jobs if job.state is WorkerState.FAILED and job.slot not in grouped]
@@ -221,7 +221,7 @@ class ReportData(Struct, frozen=True):
         return sorted(by_reason.values(), key=lambda failure: -len(failure.names))
 
     def arranged(self, best: str | None) -> tuple[list[JobRecord], Column[JobRecord] | None, str]:
-        """The rows as `ordered` by `best`; by the sweep's own column without it, if any job has that.
+        """Returns the result of `ordered` for `best`, else for the sweep's own column if any job has it.
 
         Raises:
             GmgError: There is no column `best`.
@@ -237,7 +237,7 @@ class ReportData(Struct, frozen=True):
 
     @property
     def totals(self) -> list[tuple[str, str]]:
-        """The time and the energy of all jobs together, if known, formatted for people."""
+        """The total time and energy of all jobs, if known, formatted for people."""
         energies_j = [job.energy_j for job in self.jobs if job.energy_j is not None]
         time_text = units.clock(self.snapshot.total_s) if self.snapshot is not None else ""
         energy_text = units.energy(sum(energies_j)) if energies_j else ""
@@ -245,14 +245,14 @@ class ReportData(Struct, frozen=True):
 
     @property
     def slow_slots(self) -> list[str]:
-        """A line about each slot that is slower than others with the same GPU and arguments."""
+        """A line for each slot that is slower than others with the same GPU and arguments."""
         slots = {slot.name: slot for slot in self.session.slots}
         slow = below_median((slots[row.slot], row.last) for row in self.rows() if row.slot in slots)
         return [f"{name}: {pct:.0f} % below the median" for name, pct in slow.items()]
 
 
 def collect(entry: SessionEntry, stored: Stored) -> ReportData:
-    """Collect what a report needs of a session and its open store. Raises `StoreError`."""
+    """Collects the data of a session from its open store. Raises `StoreError`."""
     session, jobs, attempts, snapshot = entry.record.session, stored.jobs, stored.attempts, stored.last_snapshot
     moments = [session.started, snapshot.time if snapshot else 0.0, entry.record.ended or 0.0]
     moments += [ran.attempt.ended or ran.attempt.started for each in attempts.values() for ran in each]
@@ -269,10 +269,9 @@ def collect(entry: SessionEntry, stored: Stored) -> ReportData:
 
 
 def _concluded(job: JobRecord, entry: SessionEntry, until: float) -> JobRecord:
-    """The job of a session without an engine; one whose end is not in the store has failed, or waits in a sweep.
+    """Concludes a job of a session without an engine: without a recorded end it has failed, or waits in a sweep.
 
-    A killed engine has written no end. Where one has ended, a full disk may have kept a worker's end from the store, but not
-    from the session's record.
+    A killed engine has recorded no end. A full disk may have kept an end from the store, but not from the session's record.
     """
     if not job.state.live and job.state is not WorkerState.RESTARTING:
         return job
@@ -289,7 +288,7 @@ def _concluded(job: JobRecord, entry: SessionEntry, until: float) -> JobRecord:
 
 
 def at_end(session: Session, snapshot: Snapshot) -> ReportData:
-    """Returns the data of a plain run from its last snapshot, with the newest attempts alone."""
+    """Returns the data of a plain run by its last snapshot, which has the newest attempts only."""
 
     def job(number: int, worker: Worker) -> JobRecord:
         last, rank = worker.newest, worker.group or Rank("", 0, 0)
@@ -319,7 +318,7 @@ def load(entry: SessionEntry) -> ReportData:
 
 
 def ordered(rows: Sequence[JobRecord], best: str | None) -> tuple[list[JobRecord], Column[JobRecord] | None, str]:
-    """The rows in the order of a column, that column, and a text about it; None for the jobs' order.
+    """Sorts rows by a column. Returns them with the column (None for the jobs' order) and a description of the order.
 
     `best` is a column's name or heading, in any case, with `-` before it for the smallest first; None for the jobs' order.
     Failed jobs follow the others; those without a value, or with NaN, are last.
@@ -332,13 +331,13 @@ def ordered(rows: Sequence[JobRecord], best: str | None) -> tuple[list[JobRecord
         return list(rows), None, f"{UNSORTED}; to sort: --best COLUMN or -COLUMN ({names})" if names else UNSORTED
     column, smallest = find(columns(rows), best.removeprefix("-")), best.startswith("-")
     text = f"by {column.heading}, the {'smallest' if smallest else 'largest'} first"
-    # Of equal values the first job leads everywhere; jobs that wait stay in the order of the queue.
+    # Equal values are in the order of the jobs, waiting ones in that of the queue.
     listed = sorted(rows, key=lambda row: row.number if row.state.ended else math.inf)
     order = ranked(column, listed, descending=not smallest, behind=lambda row: row.state is WorkerState.FAILED)
     return order, column, text
 
 
 def best_of(order: Sequence[JobRecord], column: Column[JobRecord]) -> JobRecord | None:
-    """The first of the rows in the order of a column that has finished, with a value there; None without one."""
+    """Returns the first row of an order that has finished with a value in its column; None without one."""
     finished = (job for job in order if job.state is WorkerState.FINISHED and is_known(column.value(job)))
     return next(finished, None)

@@ -1,4 +1,4 @@
-"""The page's charts as figures of plotly: the slots over time, a tuning's curve, the rates of a comparison."""
+"""The page's charts as plotly figures: slots over time, jobs, a tuning's curve, and the rates of a comparison."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from gmg_tui.session.store.database import JobAttempt, MetricsRow
 from gmg_tui.session.store.reader import Stored
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C8C8C")
-"""Okabe and Ito's, which the colour-blind can distinguish, less the two that are invisible on a light or a dark page."""
+"""Okabe and Ito's palette for the colour-blind, without the colours that are invisible on a light or a dark page."""
 _DASHES = ("solid", "dash", "dot", "dashdot")
-"""For more slots than colours."""
+"""Distinguish more slots than there are colours."""
 _STATES = {
     WorkerState.STARTING: "#BBBBBB",
     WorkerState.BUILDING: "#F0E442",
@@ -37,15 +37,15 @@ _OTHER_STATE = "#8C8C8C"
 _MARKS = (("failure", "x", "#D55E00"), ("restart", "triangle-up", "#0072B2"), ("edit", "star", "#CC79A7"))
 """The marks on the slots: name, symbol and colour."""
 _MAX_BARS = 5000
-"""Of more, the longest are drawn."""
-_ALL_POINTS = 60_000
-"""Over all lines."""
+"""Bars to draw, the longest ones."""
+_MAX_POINTS = 60_000
+"""Points of all lines."""
 _GAP_STEPS = 5
-"""Median steps without a sample after which the line has a gap: nothing ran."""
+"""Median steps without a sample that make a gap in a line."""
 _SHOWN_SHARE, _HEADROOM = 0.99, 1.08
-"""Share of the values that an axis has room for, and the room above them."""
-_BESIDE, _LABELLED, _MAX_JOBS = 4, 40, 2000
-"""Charts by job beside each other, the most jobs whose names stand below them, and the most that are drawn."""
+"""The share of the values that an axis shows, and the room above them."""
+_MAX_COLUMNS, _MAX_LABELS, _MAX_JOBS = 4, 40, 2000
+"""Charts by job side by side, jobs up to which they are labelled, and up to which they are drawn."""
 _ROW_PX, _CHART_PX, _GAP_PX, _EDGE_PX, _PLAIN_PX, _BY_JOB_PX = 26, 170, 58, 150, 420, 300
 
 
@@ -67,9 +67,9 @@ _CHARTS = (
 
 
 def over_time(data: ReportData, stored: Stored) -> Figure:
-    """The states of each slot of a session, and its metrics; `stored` is its open store. Raises `StoreError`."""
+    """Returns the states and metrics of a session's slots; `stored` is its open store. Raises `StoreError`."""
     slots = [slot.name for slot in data.session.slots]
-    metrics = stored.metrics(max(100, min(2000, _ALL_POINTS // (len(_CHARTS) * max(len(slots), 1)))))
+    metrics = stored.metrics(max(100, min(2000, _MAX_POINTS // (len(_CHARTS) * max(len(slots), 1)))))
     slots += sorted({ran.slot for each in data.attempts.values() for ran in each} - set(slots))
     charts = [chart for chart in _CHARTS if any(getattr(row, chart.field) is not None for row in metrics)]
     heights = [max(2, len(slots)) * _ROW_PX, *(_CHART_PX for _ in charts)]
@@ -107,7 +107,7 @@ def over_time(data: ReportData, stored: Stored) -> Figure:
 
 
 def _settled(by_slot: Mapping[str, Sequence[MetricsRow]]) -> list[MetricsRow]:
-    """The rows without the first seconds of each job's rate; all of them if no other are left."""
+    """Returns the rows without the first seconds of each job's rate; all rows if none are left."""
     rows: list[MetricsRow] = []
     for slot_rows in by_slot.values():
         begun: dict[int | None, float] = {}
@@ -118,7 +118,7 @@ def _settled(by_slot: Mapping[str, Sequence[MetricsRow]]) -> list[MetricsRow]:
 
 
 def _range(chart: _Chart, settled: Sequence[MetricsRow], maxima: Iterable[MetricsRow]) -> list[float] | None:
-    """The range of rates that a few outliers, such as a free fall, would stretch; None for the range of all values."""
+    """Returns the range of rates without outliers, such as a free fall; None for the range of all values."""
     rates = sorted(row.fps for row in settled if row.fps is not None) if chart.field == "fps" else []
     if not rates:
         return None
@@ -133,14 +133,14 @@ def _line_hover(chart: _Chart, maxima: MetricsRow) -> str:
 
 
 def by_job(jobs: Sequence[JobRecord], columns: Sequence[Column[JobRecord]], best: JobRecord | None) -> Iterator[Figure]:
-    """The first of the columns with numbers, beside each other by job, with the best job in another colour."""
+    """Yields a figure of the first columns with numbers, by job, with the best job highlighted."""
     charts = []
     for column in columns:
         cells = [column.value(job) for job in jobs]
         numbers = [None if isinstance(each, str | bool) or not is_known(each) else each for each in cells]
         if any(number is not None for number in numbers):
             charts.append((column, numbers))
-    charts = charts[:_BESIDE]
+    charts = charts[:_MAX_COLUMNS]
     if not charts or len(jobs) > _MAX_JOBS:
         return
     titles = [plain(column.heading) for column, _ in charts]
@@ -153,12 +153,12 @@ def by_job(jobs: Sequence[JobRecord], columns: Sequence[Column[JobRecord]], best
         points = {"x": names, "y": heights, "hovertext": texts, "hoverinfo": "text", "mode": "markers"}
         figure.add_scatter(**points, marker={"color": colours, "size": 10}, showlegend=False, row=1, col=number)
         figure.update_yaxes(rangemode="tozero" if column.unit or column.title == "FPS" else "normal", row=1, col=number)
-    figure.update_xaxes(type="category", showticklabels=len(jobs) <= _LABELLED)
+    figure.update_xaxes(type="category", showticklabels=len(jobs) <= _MAX_LABELS)
     yield _styled(figure, _BY_JOB_PX).update_layout(margin_r=60)  # for the last name, which is slanted
 
 
 def curve(tuning: Tuning) -> Figure:
-    """The trials by their value, each with its interval, and the values that are the answer."""
+    """Returns the trials by value, with intervals, and the values of the answer."""
     figure, answer = Figure(), tuning.answer
     alone = [trial for trial in tuning.trials if trial.kind is not TrialKind.TOGETHER and trial.rate is not None]
     for number, slot in enumerate(answer.slots):
@@ -172,7 +172,7 @@ def curve(tuning: Tuning) -> Figure:
         marks.append((answer.edge.value, "edge"))
     highest = max((trial.rate or 0.0 for trial in alone), default=0.0)
     for number, (value, name) in enumerate(marks):
-        if value > 0:  # named in the legend, not beside the lines, which are close to each other
+        if value > 0:  # named in the legend, as the lines are close to each other
             line = {"dash": _DASHES[1 + number % (len(_DASHES) - 1)], "width": 1.5, "color": _OTHER_STATE}
             figure.add_scatter(x=[value, value], y=[0, highest], mode="lines", name=f"{name} {value:,}", line=line)
     figure.update_xaxes(type="log", title_text=plain(tuning.spec.variable))
@@ -193,12 +193,12 @@ def rates(made: Comparison) -> Figure:
 
 
 def plain_chart(figure: Figure) -> Figure:
-    """A chart of its own, in the page's style."""
+    """Applies the page's style to a figure."""
     return _styled(figure, _PLAIN_PX)
 
 
 def _styled(figure: Figure, height: int) -> Figure:
-    """Returns the figure without colours, which a page sets by its theme."""
+    """Applies the style to a figure; the page sets its colours by the theme."""
     font = {"family": "system-ui, sans-serif", "size": 12}
     figure.update_layout(template="none", paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", font=font)
     figure.update_xaxes(zeroline=False)
@@ -208,12 +208,12 @@ def _styled(figure: Figure, height: int) -> Figure:
 
 
 def plain(text: str, limit: int = 200) -> str:
-    """Text from a worker, escaped so that plotly shows it literally."""
+    """Escapes a worker's text, so that plotly shows it literally."""
     return escape(text if len(text) <= limit else f"{text[: limit - 1]}…")
 
 
 def _ms(moment: float) -> float:
-    """Unix seconds as milliseconds for the axis, shifted to show local time."""
+    """Converts Unix seconds to milliseconds for the axis, shifted to show local time."""
     return round((moment + time.localtime(moment).tm_gmtoff) * 1000, 1)
 
 
@@ -226,7 +226,7 @@ class _Bar(NamedTuple):
 
 
 def _bars(data: ReportData, stored: Stored) -> Iterator[dict[str, Any]]:
-    """The states of the slots over time, a trace for each."""
+    """Yields a trace for each state with its bars on the slots."""
     changes: dict[str, list[tuple[float, WorkerState]]] = {}
     for moment, slot, state in stored.states():
         changes.setdefault(slot, []).append((moment, state))
@@ -250,7 +250,7 @@ def _bars(data: ReportData, stored: Stored) -> Iterator[dict[str, Any]]:
 
 
 def _attempts(data: ReportData) -> Iterator[tuple[JobAttempt, tuple[float, float]]]:
-    """The attempts whose times were recorded, with these."""
+    """Yields the attempts with known times."""
     for each in data.attempts.values():
         yield from ((ran, span) for ran in each if (span := data.span(ran)) is not None)
 
@@ -258,7 +258,7 @@ def _attempts(data: ReportData) -> Iterator[tuple[JobAttempt, tuple[float, float
 def _of_attempt(
     ran: JobAttempt, started: float, ended: float, changes: Sequence[tuple[float, WorkerState]]
 ) -> Iterator[_Bar]:
-    """An attempt's states; its last one where only that was recorded."""
+    """Yields the bars of an attempt's states; only the last one if no others were recorded."""
     within = [(moment, state) for moment, state in changes if started <= moment < ended]
     first = within[0][1] if within else ran.attempt.state
     bounds, text = [(started, first), *within[1:], (ended, first)], _hover(ran, ended - started)
@@ -302,7 +302,7 @@ def _marks(data: ReportData) -> Iterator[dict[str, Any]]:
 
 
 def _line(chart: _Chart, slot: str, rows: Sequence[MetricsRow], index: int) -> dict[str, Any]:
-    """A slot's line, which is interrupted where a job ends and where there are no samples."""
+    """Returns a slot's line, with gaps between jobs and where there are no samples."""
     xs: list[float] = []
     ys: list[float | None] = []
     steps = sorted(later.time - earlier.time for earlier, later in pairwise(rows))
@@ -310,7 +310,7 @@ def _line(chart: _Chart, slot: str, rows: Sequence[MetricsRow], index: int) -> d
     last: MetricsRow | None = None
     for row in rows:
         gap_s = row.time - last.time if last is not None else 0.0
-        # Metrics are kept at longer steps as they age.
+        # Older metrics have longer steps.
         if last is not None and (
             gap_s > max(longest, _GAP_STEPS * last.seconds) or (row.job != last.job and chart.unit == "FPS")
         ):

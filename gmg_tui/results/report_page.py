@@ -24,12 +24,12 @@ from gmg_tui.results.table import in_html
 from gmg_tui.session.store.reader import Stored
 
 _CHARTED = ("fps_mean", "memory_peak_mib")
-"""Columns that have a chart by job, beside the results."""
+"""Columns with a chart by job, besides the results."""
 _CONFIG = {"responsive": True, "displaylogo": False, "modeBarButtonsToRemove": ["lasso2d", "select2d"]}
 
 
 def page(data: ReportData, stored: Stored, best: str | None = None) -> bytes:
-    """The page of one session, ordered by `best` as in `ReportData.arranged`; `stored` is its open store.
+    """Returns the page of one session, ordered by `best` as in `ReportData.arranged`; `stored` is its open store.
 
     Raises:
         StoreError: The store cannot be read.
@@ -75,7 +75,7 @@ def _metrics(data: ReportData, stored: Stored) -> Iterator[str]:
 
 
 def _headline(data: ReportData, leaders: Iterable[tuple[str, Column[JobRecord], JobRecord | None]]) -> Iterator[str]:
-    """Returns the best and the fastest job with their settings, then the totals."""
+    """Yields the best and the fastest job with their settings, then the totals."""
     facts = []
     for title, column, job in leaders:
         if job is not None:
@@ -96,7 +96,7 @@ def _headline(data: ReportData, leaders: Iterable[tuple[str, Column[JobRecord], 
 
 
 def comparison(made: Comparison) -> bytes:
-    """The page of several sessions beside each other."""
+    """Returns the page that compares several sessions."""
     body = [
         *(f"<p>{in_html(line)}</p>" for line in made.remarks),
         "<h2>What differs</h2>",
@@ -113,7 +113,7 @@ def comparison(made: Comparison) -> bytes:
 
 
 def tuning(of: Tuning) -> Iterator[str]:
-    """The section with a tuning's curve, answer and trials."""
+    """Yields the section with a tuning's curve, answer and trials."""
     yield f"<h2>Tuning: {in_html(tune_words.wanted(of.spec))}</h2>"
     answer = of.answer
     yield from _soft(filter(None, [tune_words.cut_short(of)]))

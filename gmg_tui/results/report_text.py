@@ -18,7 +18,7 @@ from gmg_tui.results.report import ReportData
 from gmg_tui.session import LOGS, SUMMARY, TUNE
 
 MAX_ROWS = 40
-"""Rows of a table on a terminal; the others are counted."""
+"""Rows to show on a terminal; the others are counted."""
 _MAX_FAILURES = 10
 _ORDER_PRIORITY = 95
 _TRIAL_STYLES: dict[str, str] = {
@@ -30,9 +30,9 @@ _TRIAL_STYLES: dict[str, str] = {
 
 
 def at_end(session: Session, snapshot: Snapshot) -> list[str]:
-    """The results that are printed when all workers have ended: a plain run's table, a tuning's answer.
+    """Returns the results to print at a session's end: a plain run's table, or a tuning's answer.
 
-    The table of a sweep is printed by its command, after these lines.
+    The `sweep` command prints its table after these lines.
     """
     logs = f"logs: {Path(session.spec.folder) / LOGS}/"
     if snapshot.tuning is not None:
@@ -50,13 +50,13 @@ def at_end(session: Session, snapshot: Snapshot) -> list[str]:
 
 
 def render(data: ReportData, best: str | None, width: int | None, colour: bool) -> str:
-    """The table with its totals; many lines, the last without a line end.
+    """Returns the table with its totals, without a final line end.
 
     Args:
         data: The session.
-        best: The column to order by, as in `ordered`; None for the sweep's own, unless no job has that column.
-        width: The terminal's width: as many rows and columns as it has room for. None for all of them.
-        colour: Whether to colour states.
+        best: The column to order by, as in `ordered`; None for the sweep's own if any job has it.
+        width: The terminal's width, which limits columns and rows; None for all of them.
+        colour: True to colour states.
 
     Raises:
         GmgError: There is no column `best`.
@@ -69,7 +69,7 @@ def render(data: ReportData, best: str | None, width: int | None, colour: bool) 
         what = f"{units.count(len(listed), 'attempt')} of {what}"
     if len(chosen) < len(listed):
         what = f"the first {len(chosen)} of {what}"
-    # The column of the order stays where there is little room.
+    # The column of the order stays even on narrow terminals.
     shown = [
         replace(each, priority=_ORDER_PRIORITY) if by and each.name == by.name else each for each in columns(listed)
     ]
@@ -83,7 +83,7 @@ def render(data: ReportData, best: str | None, width: int | None, colour: bool) 
 
 
 def _metrics(data: ReportData, width: int | None, colour: bool) -> Iterator[str]:
-    """Yields a table of the metrics: on a terminal the first ones."""
+    """Yields a table of the metrics, on a terminal of the first ones."""
     listed = data.metrics[: None if width is None else metric_summary.MAX_ROWS]
     if listed:
         of_metrics = metric_summary.columns(listed, "of job" if data.queued else "of worker")
@@ -95,14 +95,14 @@ def _metrics(data: ReportData, width: int | None, colour: bool) -> Iterator[str]
 
 
 def trials(tuning: Tuning, width: int | None, *, colour: bool) -> list[str]:
-    """The trials of a tuning in the order of their values, then the answer."""
+    """Returns the trials of a tuning by value, then the answer."""
     rows = sorted(tuning.trials, key=lambda trial: (trial.value, trial.number))
     listed = tables.terminal(tune_words.columns(tuning.spec), rows, width=width, colour=colour, styles=_TRIAL_STYLES)
     return [*listed, *answer_lines(tuning)]
 
 
 def answer_lines(tuning: Tuning) -> list[str]:
-    """The answer as plain lines: a short table, what to know of it, and the command line of the recommended value."""
+    """Returns the answer: a short table, notes, and the command line with the recommended value."""
     spec, answer = tuning.spec, tuning.answer
     headline = [f"{spec.variable} = {rate}"] if (rate := tune_words.rate_together(answer, spec)) else []
     table = tables.terminal(tune_words.answer_columns(spec), tune_words.values_of(answer, spec))

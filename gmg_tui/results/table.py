@@ -1,7 +1,4 @@
-"""Tables for people: fits columns into a width, and renders them with Rich for the terminal and as HTML.
-
-Widths are in terminal cells; a CJK character or an emoji takes two.
-"""
+"""Tables for people, by Rich for the terminal and as HTML. Widths are in terminal cells: wide characters take two."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ _GAP = 2
 """Spaces between two columns."""
 _UNLIMITED = 1 << 16
 _CONTROLS = dict.fromkeys((*range(9), *range(11, 32), 127), "·")
-"""Characters that HTML does not allow: some browsers stop at a NUL."""
+"""Characters that HTML does not allow; some browsers stop at a NUL."""
 
 
 def terminal(
@@ -35,19 +32,19 @@ def terminal(
     empty: bool = False,
     styles: Mapping[str, str] = {},
 ) -> list[str]:
-    """The lines of a table: heading, rows, and what there was no room for.
+    """Returns the lines of a table: heading, rows, and the columns that did not fit.
 
-    Columns without any value are left out, then columns of the lowest priority until the table fits.
+    Omits columns without any value, then columns of the lowest priority until the table fits.
 
     Args:
         columns: All columns.
         rows: The rows.
-        width: The greatest width; None for no limit, as in a pipe.
-        colour: Whether to write styles.
-        empty: Whether columns without any value stay.
-        styles: The Rich styles of the cells in a column `state`, by their texts.
+        width: The maximum width; None for no limit, as in a pipe.
+        colour: True to write styles.
+        empty: True to keep columns without any value.
+        styles: The Rich styles of cells in a column `state`, by their texts.
     """
-    from rich.console import Console  # not before a table is written: it takes longer than the rest of a command
+    from rich.console import Console  # late: it takes longer than the rest of a command
     from rich.table import Table
     from rich.text import Text
 
@@ -85,14 +82,14 @@ def terminal(
     return [*(line.rstrip() for line in captured.get().splitlines()), *note]
 
 
-def _width(column: Column[T], cells: Iterable[str], most: int | None) -> int:
-    """Returns the width of a column; its cells are cut to its `limit` if the table has a greatest width `most`."""
+def _width(column: Column[T], cells: Iterable[str], table_width: int | None) -> int:
+    """Returns the width of a column; its `limit` applies if the table's width is limited."""
     widest = max(map(cell_len, cells), default=0)
-    return max(cell_len(column.heading), widest if most is None else min(widest, column.limit))
+    return max(cell_len(column.heading), widest if table_width is None else min(widest, column.limit))
 
 
 def output() -> tuple[int | None, bool]:
-    """Returns the width of standard output, None if it is no terminal, and whether it takes colours."""
+    """Returns the width of standard output, None if it is no terminal, and True if it has colours."""
     if not sys.stdout.isatty():
         return None, False
     colour = os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
@@ -100,7 +97,7 @@ def output() -> tuple[int | None, bool]:
 
 
 def html(columns: Sequence[Column[T]], rows: Sequence[T], *, kind: Callable[[T], str] = lambda row: "") -> str:
-    """A table that a page's script can sort, each row of the class `kind`; `data-value` has a number in full."""
+    """Returns a sortable table with rows of the class `kind`; `data-value` has all digits of a number."""
     filled = with_values(columns, rows)
     texts = {column.name for column in filled if column.left or all(_is_text(column.value(row)) for row in rows)}
     head = "".join(
@@ -130,5 +127,5 @@ def _is_text(value: Cell) -> bool:
 
 
 def in_html(text: str) -> str:
-    """Text as a page may have it, whatever is in it."""
+    """Escapes any text for a page."""
     return escape(text.translate(_CONTROLS))

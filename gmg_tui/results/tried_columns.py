@@ -1,4 +1,4 @@
-"""The columns of the table of all that was tried."""
+"""The columns of the table of tried arguments."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from gmg_tui.results.column import Column
 
 
 class Row(NamedTuple):
-    """A row of the table of all that was tried."""
+    """A row of the table of tried arguments."""
 
     tried: Tried
     mark: str = ""
-    """`fastest` if no other is faster; in a tuning, `recommended` if it has that value."""
+    """`fastest`; in a tuning also `recommended`; else empty."""
 
     @property
     def key(self) -> str:
-        """The arguments in full: masked ones may be the same for several rows."""
+        """The full arguments, as masked ones may be equal in several rows."""
         return repr((self.tried.args, sorted(self.tried.env.items())))
 
 
 def columns(rows: Iterable[Tried]) -> list[Column[Row]]:
-    """The columns of these sets of arguments, with one for each metric."""
+    """Returns the columns for these arguments, with one for each metric."""
     metrics = dict.fromkeys(name for tried in rows for name in tried.metrics)
     return [
         Column("state", _state, left=True),
@@ -47,7 +47,7 @@ def columns(rows: Iterable[Tried]) -> list[Column[Row]]:
 
 
 def arguments(tried: Tried) -> str:
-    """The arguments, after the variables that were given with them, as a shell takes them."""
+    """Returns the variables and arguments in shell syntax."""
     variables = [join_args((f"{name}={value}",)) for name, value in mask(tried.env).items()]
     return " ".join([*variables, join_args(tried.args) or "no arguments"])
 

@@ -1,4 +1,4 @@
-"""The texts and columns of a tuning, for the screen, standard output and reports."""
+"""The texts and columns of a tuning for all outputs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gmg_tui.results import column
 from gmg_tui.results.column import Column
 
 _SAME: Final = 0.005
-"""Slots that differ by less than this share are the same."""
+"""Relative difference below which slots are equal."""
 _STEPS: Final = (TrialKind.LADDER, TrialKind.REFINE, TrialKind.COMMON, TrialKind.CONFIRM, TrialKind.TOGETHER)
 """The kinds of trials in the order of their steps."""
 _Row = TypeVar("_Row")
 
 
 def unit(spec: TuneSpec) -> str:
-    """The unit of the rates: `FPS`, or the metric's own name."""
+    """Returns the unit of the rates: `FPS`, or the metric's name."""
     return "FPS" if spec.metric == FPS else spec.metric
 
 
@@ -29,12 +29,12 @@ def wanted(spec: TuneSpec) -> str:
 
 
 def margin(of: Trial | Best | Together) -> str:
-    """The margin as text behind a rate: ` ±0.6 %`; empty where it is unknown."""
+    """Formats the margin to follow a rate: ` ±0.6 %`; empty if unknown."""
     return "" if of.margin_pct is None else f" ±{of.margin_pct:.1f} %"
 
 
 def rate(value: float | None, spec: TuneSpec) -> str:
-    """A rate in full, with its unit: `11,513,240 FPS`."""
+    """Formats a rate in full, with its unit: `11,513,240 FPS`."""
     return f"{units.NOT_KNOWN if value is None else _rate_format(spec)(value)} {unit(spec)}"
 
 
@@ -43,12 +43,12 @@ def _rate_format(spec: TuneSpec) -> Callable[[float], str]:
 
 
 def model(answer: Answer) -> str:
-    """The name of the answer's GPUs without their vendor; `CPU` on the CPU."""
+    """Returns the model of the answer's GPUs without the vendor; `CPU` on the CPU."""
     return answer.model.removeprefix("NVIDIA ")
 
 
 def values_of(answer: Answer, spec: TuneSpec) -> list[tuple[str, Best]]:
-    """The values that are answers, with their names, without those that are unknown."""
+    """Returns the known values of an answer with their names."""
     first = "fastest" if spec.metric == FPS else "best"
     values = (("recommended", answer.recommended), (first, answer.fastest), ("largest", answer.largest))
     return [(name, best) for name, best in values if best is not None]
@@ -65,7 +65,7 @@ def limit(answer: Answer, spec: TuneSpec) -> str:
         return f"{spec.high:,} (as given)"
     if most is None:
         return ""
-    return f"{most:,} (memory)" if most >= ran else f"{ran:,} (memory is nearly used up)"
+    return f"{most:,} (memory)" if most >= ran else f"{ran:,} (memory is nearly full)"
 
 
 def rate_together(answer: Answer, spec: TuneSpec) -> str:
@@ -79,27 +79,27 @@ def rate_together(answer: Answer, spec: TuneSpec) -> str:
 
 
 def factors(answer: Answer) -> str:
-    """The slots that are not as fast as a usual one, the slowest first: `gpu5 −8.0 %  gpu2 +1.2 %`."""
+    """Lists the slots that differ from a usual one, the slowest first: `gpu5 −8.0 %  gpu2 +1.2 %`."""
     by_factor = sorted((factor, slot) for slot, factor in answer.factors.items() if abs(factor - 1) >= _SAME)
     return "  ".join(f"{slot} {'−' if factor < 1 else '+'}{100 * abs(factor - 1):.1f} %" for factor, slot in by_factor)
 
 
 def step_number(tuning: Tuning) -> str:
-    """Returns the number of the step that is measured now: `step 3 of 5`; empty at the start and at the end."""
+    """Returns the number of the present step: `step 3 of 5`; empty before the first and after the last."""
     running = [trial.kind for trial in tuning.trials if trial.state is TrialState.RUNNING]
     kinds = running or [trial.kind for trial in tuning.trials[-1:]]
     return f"step {min(map(_STEPS.index, kinds)) + 1} of {len(_STEPS)}" if kinds and not tuning.ended else ""
 
 
 def cut_short(tuning: Tuning) -> str:
-    """Returns the reason why a tuning did not end, and its progress; empty if it did."""
+    """Returns the reason that a tuning is incomplete, and its last step; empty if it is complete."""
     if not tuning.ended:
         return f"not finished; step: {tuning.step}"
     return f"{tuning.step}; last step: {tuning.reached}" if tuning.reached else ""
 
 
 def notes(answer: Answer, spec: TuneSpec) -> list[tuple[str, str]]:
-    """Returns the notes on an answer, each after a word for its kind."""
+    """Returns the notes on an answer, each with a word for its kind."""
     known = [("limit", limit(answer, spec)), ("slots", factors(answer))]
     return [*((name, text) for name, text in known if text), *(("warning", warning) for warning in answer.warnings)]
 
@@ -110,7 +110,7 @@ def caution(spec: TuneSpec) -> str:
 
 
 def command(run: RunSpec, name: str, value: int) -> tuple[str, ...]:
-    """The command line of the plain run that has `value` where a tuning has `{name}`, with the options that matter to it."""
+    """Returns the command line of a plain run with `value` in place of a tuning's `{name}`, and the relevant options."""
     words = ["--python", run.python] if run.python_given else []
     words += ["--nodes", run.nodes.where] if run.nodes is not None else []
     words += ["--cpu", str(run.cpu)] if run.cpu is not None else ["--gpus", run.gpus] if run.gpus else []
@@ -126,7 +126,7 @@ def command(run: RunSpec, name: str, value: int) -> tuple[str, ...]:
 
 
 def answer_columns(spec: TuneSpec) -> list[Column[tuple[str, Best]]]:
-    """The columns of a table of `values_of`."""
+    """Returns the columns of a table of `values_of`."""
     measured: list[Column[tuple[str, Best]]] = _measured(spec, lambda row: row[1])
     return [
         Column("answer", lambda row: row[0], left=True),
@@ -136,7 +136,7 @@ def answer_columns(spec: TuneSpec) -> list[Column[tuple[str, Best]]]:
 
 
 def columns(spec: TuneSpec) -> list[Column[Trial]]:
-    """The columns of a table of trials, in their order."""
+    """Returns the columns of a table of trials."""
     measured: list[Column[Trial]] = _measured(spec, lambda trial: trial)
     return [
         Column("number", lambda trial: trial.number, "#", priority=40),
@@ -152,7 +152,7 @@ def columns(spec: TuneSpec) -> list[Column[Trial]]:
 
 
 def _measured(spec: TuneSpec, of: Callable[[_Row], Trial | Best]) -> list[Column[_Row]]:
-    """The columns of what is measured of a trial, or of several of one value."""
+    """Returns the columns of the figures of a trial, or of several of one value."""
 
     def per_watt(row: _Row) -> float | None:
         rate, power_w = of(row).rate, of(row).power_w
