@@ -22,8 +22,9 @@ _MAX_AHEAD_S = 86_400.0
 _MOMENTS = frozenset(
     {"time", "times", "since", "started", "ended", "saved", "state_since", "phase_since", "restart_at", "lost_since"}
 )
-_UNCHECKED = frozenset({"spec", "metrics", "values", "result"})
-"""The session's own options, and numbers of scripts, which may be anything."""
+_UNCHECKED = frozenset({"spec", "metrics", "values", "result", "args", "given", "env"})
+"""The session's own options, texts, and numbers of scripts, which may be anything."""
+_PLAIN = frozenset({str, bool, type(None)})
 _ANY = 0.0, 1e15
 _PCT = 0.0, 101.0
 _FPS = 0.0, MAX_RATE
@@ -69,8 +70,6 @@ def received(message: _T, max_bytes: int = MAX_ANSWER_BYTES) -> _T:
 
 def _plausible(name: str, value: Any, now: float) -> Any:
     """Returns the value of a field, changed where it cannot be."""
-    if value is None or isinstance(value, str | bool):
-        return value
     if isinstance(value, dict):
         return _plausible_fields(name, value, now)
     if isinstance(value, list):
@@ -79,6 +78,8 @@ def _plausible(name: str, value: Any, now: float) -> Any:
         if name in {"lowest", "highest"} and value:  # a `Point`, whose value may be anything
             return [_plausible("time", value[0], now), *value[1:]]
         return [_plausible(name, each, now) for each in value]
+    if type(value) in _PLAIN:
+        return value
     if name in _MOMENTS:
         return value if value <= now + _MAX_AHEAD_S else now
     low, high = _RANGES.get(name) or _RANGES.get(name.rpartition("_")[2], _ANY)
@@ -88,7 +89,8 @@ def _plausible(name: str, value: Any, now: float) -> Any:
 def _plausible_fields(name: str, fields: dict[str, Any], now: float) -> dict[str, Any] | None:
     inherited = name if name.endswith("_pct") else ""
     checked = {
-        key: value if key in _UNCHECKED else _plausible(inherited or key, value, now) for key, value in fields.items()
+        key: value if type(value) in _PLAIN or key in _UNCHECKED else _plausible(inherited or key, value, now)
+        for key, value in fields.items()
     }
     used, total = checked.get("memory_used_mib"), checked.get("memory_total_mib")
     if used is not None and total is not None and used > total:
