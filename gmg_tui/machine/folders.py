@@ -121,6 +121,7 @@ def make_locked(parent: Path, prefix: str) -> LockedFolder:
         raise PermissionError(errno.EACCES, reason, str(parent))
     for _ in range(_MAX_ATTEMPTS):
         path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        path.chmod(0o700)  # whatever the umask
         if (folder := _lock(path)) is not None:
             return folder
     raise OSError(errno.EBUSY, "another process removes new folders", str(parent))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+_MAX_TEXT = 4000
+
 
 class GmgError(Exception):
-    """An error that the user can correct. Its text is one line without a trailing newline.
+    """An error that the user can correct. Its text is one line without a trailing newline, its middle cut out if it is long.
 
     Attributes:
         exit_code: The command's exit status: 2 for wrong usage, 1 otherwise.
     """
 
     def __init__(self, text: str, exit_code: int = 2) -> None:
-        super().__init__(text)
+        half = _MAX_TEXT // 2
+        super().__init__(text if len(text) <= _MAX_TEXT else f"{text[:half]} … {text[-half:]}")
         self.exit_code = exit_code
 
 

@@ -70,7 +70,7 @@ def add(tables: Mapping[str, Mapping[str, str]]) -> None:
             if level is not None:
                 try:
                     level[key] = Color.parse(value).hex6
-                except ColorParseError:
+                except (ColorParseError, ValueError, OverflowError):
                     raise GmgError(f"[themes.{name}] {key} = {value!r} is not a colour; give #rrggbb") from None
         _COLORS[name] = (tuple(levels[0].values()), levels[1], levels[2])
 

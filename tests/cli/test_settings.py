@@ -97,6 +97,8 @@ def test_an_experiments_file_overrides_settings_and_the_command_line_both(
         ("[themes.dark]\nprimary = 'red'", "[themes.dark] is a theme of gmg-tui; choose another"),
         ("[themes.my]\nbase = 'ansi'", "[themes.my] base = 'ansi': give dark, light or contrast"),
         ("[themes.my]\nprimry = 'red'", "[themes.my] primry is not a colour of a theme; did you mean primary?"),
+        (f"[themes.my]\nprimary = 'rgb({'9' * 400},1,1)'", "9,1,1)' is not a colour; give #rrggbb"),
+        (f"[keys]\nstop = '{'a' * 1_000_000}'", "aa … aa"),
         ("[themes.my]\nprimary = 'reddd'", "[themes.my] primary = 'reddd' is not a colour; give #rrggbb"),
         ("theme = 'my'", "--theme 'my' is not one of 'dark'"),
         ("readers = 3", "Expected `object`, got `int` - at `$.readers`"),
