@@ -174,7 +174,8 @@ def remove(folder: Path) -> None:
     """
     try:
         with ExitStack() as stack:
-            if not (folder / sessions.ENGINE_LOG).is_fifo():  # made by a script: no engine has it open
+            log = folder / sessions.ENGINE_LOG
+            if not log.is_symlink() and (log.is_file() or not log.exists()):  # else made by a script: no engine has it open
                 stack.callback(os.close, sessions.lock(folder))
             remove_tree(folder)
     except OSError as error:

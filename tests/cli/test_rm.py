@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pexpect
@@ -221,4 +222,13 @@ def test_sessions_with_deep_folders_and_without_rights_are_removed() -> None:
     os.close(inner)
     _ended("closed").chmod(0)
     done = in_process("rm", "deep", "closed", "--yes")
+    assert (done.returncode, done.stderr, _left()) == (0, "", [])
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda log: log.symlink_to("/dev/null")])
+def test_a_session_whose_script_replaced_the_engines_log_is_removed(make: Callable[[Path], None]) -> None:
+    log = _ended("odd") / sessions.ENGINE_LOG
+    log.unlink(missing_ok=True)
+    make(log)
+    done = in_process("rm", "odd", "--yes")
     assert (done.returncode, done.stderr, _left()) == (0, "", [])
