@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import io
+import logging
 import os
 import re
 import sys
@@ -496,3 +497,18 @@ async def test_the_size_limit_of_a_log_covers_all_attempts() -> None:
         assert again == head
         assert more > missing
         assert tail.endswith(b"line 99999 of the flood\n")
+
+
+def test_the_engines_own_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "engine.log"
+    with file.open("wb") as stream:
+        monkeypatch.setattr(module, "_STDERR", stream.fileno())
+        monkeypatch.setattr(module, "MAX_RECORDS_BYTES", 100 << 10)
+        writer = LogWriter()
+        handler = module.LogHandler(writer)
+        for _ in range(100):  # as from a node whose agent answers with long errors
+            handler.handle(logging.makeLogRecord({"msg": "x" * (1 << 20)}))
+        writer.close()
+    first, *_, last = file.read_text().splitlines()
+    assert (len(first), last) == (module.MAX_RECORD_BYTES, "this log is full: nothing more is written")
+    assert file.stat().st_size < 120 << 10

@@ -68,7 +68,7 @@ class Connection:
                 noise += len(line)
                 if noise > _MAX_GREETING_BYTES:
                     raise ValueError
-        except ValueError:  # a line over the limit, too, or one that is not JSON
+        except (ValueError, RecursionError):  # a line over the limit, too, or one that is not JSON
             raise GmgError("its output is not the answer of an agent", 1) from None
         raise EOFError("the connection was closed before its agent answered")
 

@@ -239,12 +239,16 @@ class Node:
     # Its logs
 
     async def _copy_logs(self) -> None:
+        noted = ""
         while True:
             await self._connected.wait()
             try:
                 await self._logs.catch_up(self.client.read_log)
             except (GmgError, OSError) as error:
-                _log.warning("%s: a log cannot be copied: %s", self.name, error)
+                trouble = str(error)[:MAX_TROUBLE_BYTES]
+                if trouble != noted:
+                    _log.warning("%s: a log cannot be copied: %s", self.name, trouble)
+                noted = trouble
             await asyncio.sleep(_LOG_COPY_INTERVAL_S)
 
     # Assignments

@@ -224,20 +224,30 @@ class Log:
             self._trouble = f"log may be incomplete: {error.strerror} ({self.path})"
 
 
+MAX_RECORD_BYTES, MAX_RECORDS_BYTES = 16 << 10, 32 << 20
+"""Limits a record of the engine's own log, and all records of one engine."""
+
+
 class LogHandler(logging.Handler):
     """Has the thread write the records of `logging` to standard error, the engine's own log, as the disk accepts them.
 
     `logging.handlers.QueueListener` would need the same bound and give-up time: its `stop` waits forever for a disk that
-    does not answer.
+    does not answer. Nodes and scripts cause some of the records: each is cut, and after `MAX_RECORDS_BYTES` none is written.
     """
 
     def __init__(self, writer: LogWriter) -> None:
         super().__init__()
         self._writer = writer
+        self._left_bytes = MAX_RECORDS_BYTES
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes one record."""
-        data = (self.format(record) + "\n").encode(errors="backslashreplace")
+        if self._left_bytes <= 0:
+            return
+        data = self.format(record).encode(errors="backslashreplace")[:MAX_RECORD_BYTES] + b"\n"
+        self._left_bytes -= len(data)
+        if self._left_bytes <= 0:
+            data += b"this log is full: nothing more is written\n"
         self._writer.then(partial(_print, data), len(data))
 
 

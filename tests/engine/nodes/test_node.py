@@ -61,10 +61,11 @@ class Shell(Launcher):
         (f"{_GREETED} exec 1>&-; sleep 600", "no engine answers at n1's agent"),
         ("yes; sleep 600", "its output is not the answer of an agent"),
         ("head -c 3000000 /dev/zero; sleep 600", "its output is not the answer of an agent"),
+        (f"echo '{AGENT_MARK}{{\"ok\":{'[' * 30000}' ; sleep 600", "its output is not the answer of an agent"),
         (f"""echo '{AGENT_MARK}{{"ok":' ; sleep 600""", "its output is not the answer of an agent"),
         ("setsid -f timeout 60 yes; head -c 3000000 /dev/zero >&2; sleep 600", "its output is not the answer"),
     ],
-    ids=["unreachable", "nonsense", "broken", "endless", "long line", "no JSON", "held open"],
+    ids=["unreachable", "nonsense", "broken", "endless", "long line", "deep", "no JSON", "held open"],
 )
 async def test_a_failed_connection_leaves_no_process(command: str, error: str) -> None:
     spec = spec_for(nodes=NodesSpec("local"))
