@@ -175,7 +175,8 @@ def remove(folder: Path) -> None:
     try:
         with ExitStack() as stack:
             log = folder / sessions.ENGINE_LOG
-            if not log.is_symlink() and (log.is_file() or not log.exists()):  # else made by a script: no engine has it open
+            # What is no file was made by a script: no engine has it open.
+            if not log.is_symlink() and (log.is_file() or not log.exists()):
                 stack.callback(os.close, sessions.lock(folder))
             remove_tree(folder)
     except OSError as error:
