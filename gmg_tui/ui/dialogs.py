@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar, Literal, TypeVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.containers import Horizontal, Vertical
+from textual.events import Key
 from textual.screen import ModalScreen
 from textual.widgets import Button, OptionList, Static
 
 from gmg_tui.model import Session, Snapshot, units
+from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import plain
-from gmg_tui.ui.keys import displayed
 from gmg_tui.ui.terminal import TrueSizeScreen
 
 Result = TypeVar("Result")
@@ -70,89 +71,78 @@ class Dialog(ModalScreen[Result], TrueSizeScreen[Result]):
         self.dismiss(None)
 
 
-class ConfirmScreen(Dialog[bool]):
-    """Asks before something that cannot be undone; `enter` alone is no."""
+class Choice(NamedTuple):
+    """A button, the keys that do the same, and its effect in words."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "answer(True)", "Yes", show=False),
-        Binding("n", "answer(False)", "No", show=False),
-    ]
-    heading = "Confirm"
+    answer: Any
+    label: str
+    keys: Sequence[str] = ()
+    effect: str = ""
 
-    def __init__(self, question: str) -> None:
+
+class ChoiceScreen(Dialog[Any]):
+    """Asks a question; `enter` alone is the first answer, and `escape` is None."""
+
+    def __init__(self, heading: str, question: str, choices: Sequence[Choice]) -> None:
         super().__init__()
-        self._question = question
+        self.heading, self._question, self._choices = heading, question, choices
 
     def contents(self) -> ComposeResult:
-        """The question and its two answers."""
+        """Yields the question, and its answers: side by side if they need no explanation."""
         yield Static(plain(self._question))
-        with Horizontal(classes="buttons"):
-            yield Button("No (n)", action="screen.answer(False)", compact=True)
-            yield Button("Yes (y)", action="screen.answer(True)", compact=True)
+        answers = [Button(each.label, action=f"screen.answer({each.answer!r})", compact=True) for each in self._choices]
+        if not any(each.effect for each in self._choices):
+            yield Horizontal(*answers, classes="buttons")
+            return
+        for choice, button in zip(self._choices, answers, strict=True):
+            yield Horizontal(button, classes="buttons")
+            if choice.effect:
+                yield Static(plain(choice.effect), classes="effect")
+
+    def on_key(self, event: Key) -> None:
+        """Closes with the answer of a key."""
+        for choice in self._choices:
+            if event.key in choice.keys:
+                event.stop()
+                self.dismiss(choice.answer)
 
 
-Answer = Literal["leave", "stop", "kill"]
-"""The choices for the workers on quitting."""
+def confirmation(question: str) -> ChoiceScreen:
+    """Asks before something that cannot be undone; `enter` alone is no."""
+    return ChoiceScreen("Confirm", question, [Choice(False, "No (n)", "n"), Choice(True, "Yes (y)", "y")])
 
 
-class QuitScreen(Dialog[Answer | None]):
-    """Asks whether to stop the workers, leave them running, or go back; `enter` alone leaves them running.
+def quit_dialog(app: App[Any], session: Session, snapshot: Snapshot, *, stopping: bool = False) -> ChoiceScreen:
+    """Asks whether to leave the workers running (`leave`), or to `stop` or, while they are `stopping`, `kill` them.
 
-    The keys are those that do the same on every screen. Killing is offered only while the workers are `stopping`.
+    The keys are those that do the same on every screen.
     """
+    spec, queue, shown = session.spec, snapshot.queue, keys.displayed(app)
+    wait = f" for up to {units.span(spec.sigint_wait_s)}" if spec.sigint_wait_s else ""
+    signals = f"SIGINT{wait}, then SIGTERM, then SIGKILL."
+    if snapshot.tuning is not None:
+        noun, what = "trial", "tuning"
+        effect = f"Keeps the answer so far; `gmg-tui tune --resume {spec.name}` continues. {signals}"
+    elif queue is not None:
+        noun, what, effect = "job", "jobs", f"`gmg-tui sweep --resume {spec.name}` runs the rest. {signals}"
+    else:
+        noun, what, effect = "worker", "workers", f"{signals} On SIGINT Genesis saves its compiled kernels."
+    live = sum(not worker.state.ended for worker in snapshot.workers)
+    count, waiting = (live, "") if queue is None else (queue.running, f", {queue.waiting:,} waiting")
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("d", "answer('leave')", "Leave running", show=False, id="detach"),
-        Binding("x", "answer('stop')", "Stop", show=False, id="stop"),
-        Binding("X", "answer('kill')", "Kill", show=False, id="kill"),
+    def choice(answer: str, label: str, key: str, effect: str) -> Choice:
+        return Choice(answer, f"{label} ({shown[key]})", keys.of_action(key), effect)
+
+    opened_again = f"Closes the screen only; `gmg-tui attach {spec.name}` opens it again."
+    lost = "SIGKILL at once: kernels that are not saved must be compiled again."
+    choices = [
+        choice("leave", "Leave them running", "detach", opened_again),
+        choice("stop", f"Stop the {what}", "stop", effect),
+        *([choice("kill", "Kill them now", "kill", lost)] if stopping else []),
+        Choice(None, "Cancel (esc)"),
     ]
-
-    def __init__(self, session: Session, snapshot: Snapshot, *, stopping: bool = False) -> None:
-        super().__init__()
-        self.heading = f"Quit {session.spec.name}"
-        self._spec = session.spec
-        self._snapshot = snapshot
-        self._stopping = stopping
-
-    def contents(self) -> ComposeResult:
-        """Yields the running work, and each choice with its effect."""
-        yield Static(self._situation(self._snapshot))
-        for answer, label, effect in self._choices():
-            with Horizontal(classes="buttons"):
-                yield Button(label, action=f"screen.answer({answer!r})", compact=True)
-            yield Static(plain(effect), classes="effect")
-        with Horizontal(classes="buttons"):
-            yield Button("Cancel (esc)", action="screen.cancel", compact=True)
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """True if the action is available."""
-        return self._stopping or (action, parameters) != ("answer", ("kill",))
-
-    def _situation(self, snapshot: Snapshot) -> str:
-        queue, doing = snapshot.queue, "being stopped" if self._stopping else "running"
-        if queue is not None:
-            running = units.count(queue.running, "job" if snapshot.tuning is None else "trial")
-            return f"{running} {'is' if queue.running == 1 else 'are'} {doing}, {queue.waiting:,} waiting."
-        live = sum(not worker.state.ended for worker in snapshot.workers)
-        return f"{units.count(live, 'worker')} {'is' if live == 1 else 'are'} {doing}."
-
-    def _choices(self) -> Iterator[tuple[Answer, str, str]]:
-        """Answer, label and effect of each choice."""
-        key, name = displayed(self.app), self._spec.name
-        effect = f"Closes the screen only; `gmg-tui attach {name}` opens it again."
-        yield "leave", f"Leave them running ({key['detach']})", effect
-        wait = f" for up to {units.span(self._spec.sigint_wait_s)}" if self._spec.sigint_wait_s else ""
-        signals = f"SIGINT{wait}, then SIGTERM, then SIGKILL."
-        if self._snapshot.tuning is not None:
-            what, effect = "tuning", f"Keeps the answer so far; `gmg-tui tune --resume {name}` continues. {signals}"
-        elif self._snapshot.queue is not None:
-            what, effect = "jobs", f"`gmg-tui sweep --resume {name}` runs the rest. {signals}"
-        else:
-            what, effect = "workers", f"{signals} On SIGINT Genesis saves its compiled kernels."
-        yield "stop", f"Stop the {what} ({key['stop']})", effect
-        if self._stopping:
-            effect = "SIGKILL at once: kernels that are not saved must be compiled again."
-            yield "kill", f"Kill them now ({key['kill']})", effect
+    doing = f"{'is' if count == 1 else 'are'} {'being stopped' if stopping else 'running'}"
+    return ChoiceScreen(f"Quit {spec.name}", f"{units.count(count, noun)} {doing}{waiting}.", choices)
 
 
 class Palette(CommandPalette, TrueSizeScreen[None]):

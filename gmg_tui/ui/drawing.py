@@ -82,8 +82,6 @@ class _Signs(NamedTuple):
     """More below; beside a column's name: the largest is first."""
     up: str = "↑"
     """Beside a column's name: the smallest is first."""
-    group: str = "▪"
-    """Beside a group's line."""
 
 
 SIGNS: Final = _Signs()

@@ -21,7 +21,7 @@ from gmg_tui.model.secrets import mask, unmask
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Seen
 from gmg_tui.ui import keys
-from gmg_tui.ui.dialogs import ConfirmScreen, Dialog
+from gmg_tui.ui.dialogs import Dialog, confirmation
 from gmg_tui.ui.drawing import plain
 from gmg_tui.ui.view import View, job_on
 from gmg_tui.ui.worker_text import together_text
@@ -212,7 +212,7 @@ class EditScreen(Dialog[None]):
     async def _apply(self, settings: Settings) -> None:
         """Close once the engine has accepted the settings."""
         question = self._question(self._slots)
-        if question and not await self.app.push_screen_wait(ConfirmScreen(question)):
+        if question and not await self.app.push_screen_wait(confirmation(question)):
             return
         self._waiting = True
         seen = {slot: self._seen[slot] for slot in self._slots if slot in self._seen}

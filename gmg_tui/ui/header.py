@@ -1,16 +1,16 @@
-"""The rows above the workers: the session and its totals, the queue, the groups, notices, and filter and order."""
+"""The rows above the workers: the session and its totals, the queue, notices, and filter and order."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final
 
 from rich.cells import cell_len
 
 from gmg_tui.machine import slurm as allocation
-from gmg_tui.model import Queue, RankGroup, Tuning, Worker, WorkerState, fps_per_watt, total_fps, units
+from gmg_tui.model import Queue, Tuning, Worker, WorkerState, fps_per_watt, total_fps, units
 from gmg_tui.model.alert import urgent
 from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import SIGNS, Piece, Row, bar
@@ -29,14 +29,12 @@ _NAME_MAX: Final = 32
 
 
 def header_rows(view: View, width: int, height: int) -> list[Row]:
-    """Returns the headline, then rows for the queue, the selected worker's group, notices, and the filter or order."""
+    """Returns the headline, then rows for the queue, notices, and the filter or order."""
     rows = [headline(view, width)]
     if view.queue is not None:
         rows.append(Row(width).add(" "))
         for text, style in progress(view.queue, view.snapshot.elapsed_s, width, view.snapshot.tuning):
             rows[-1].add(text, style)
-    if (group := view.snapshot.group(view.selected)) is not None:
-        rows.append(group_row(group, width, view.snapshot.time))
     rows += (Row(width).add(f" {SIGNS.pointer} {note.text}", note.style) for note in notices(view))
     if view.is_arranged:
         rows.append(arrangement(view, width))
@@ -175,38 +173,3 @@ def arrangement(view: View, width: int) -> Row:
         also = " or marked" if view.marked else ""
         line.add(f" {SIGNS.dot} {view.filter}", "strong", limit=line.room - len(also) - 1).add(also, "warn")
     return line
-
-
-# Groups
-
-
-def group_row(group: RankGroup, width: int, now: float) -> Row:
-    """Returns the line of a group at the Unix time `now`."""
-    line = Row(width).add(f"{SIGNS.group} ", "selected").add(f"{group.id} ", "strong")
-    if group.stuck:
-        line.add(f"{SIGNS.warn} STUCK {group.state.value}", "error")
-    else:
-        line.add(f"{SIGNS.states[group.state]} {group.state.value}", worker_text.STATE_STYLES[group.state])
-    for note in _group_notes(group, now):
-        line.add(f" {SIGNS.dot} ", "dim").add(note.text, note.style)
-    return line
-
-
-def _group_notes(group: RankGroup, now: float) -> Iterator[Note]:
-    """Yields the details of a group's state, the most important first."""
-    if group.stuck:
-        yield Note(group.stuck, "error")
-    if group.waits_for:
-        yield Note(f"waiting for {worker_text.ranks_text(group.waits_for)}", "warn")
-    if group.reason:
-        yield Note(group.reason, "error" if group.state is WorkerState.FAILED else "warn")
-    if group.fps is not None:
-        of = "from rank 0" if group.fps_of_rank_0 else f"{SIGNS.sigma} of {units.count(len(group.slots), 'rank')}"
-        yield Note(f"{units.fps(group.fps)} FPS", "fps")
-        yield Note(of, "dim")
-    if group.progress is not None and not group.state.ended:
-        yield Note(worker_text.progress_text(group.progress), "title")
-    if group.restarts:
-        yield Note(units.count(group.restarts, "restart"), "text")
-    if not group.state.ended and group.state is not WorkerState.RESTARTING:
-        yield Note(units.span(now - group.state_since), "dim")

@@ -138,6 +138,11 @@ def ids() -> list[str]:
     return list(dict.fromkeys(binding.id for binding in MAIN if binding.id))
 
 
+def of_action(name: str) -> list[str]:
+    """Returns the keys of the binding with an id."""
+    return next(keys_of(each) for each in MAIN if each.id == name)
+
+
 def displayed(app: App[Any]) -> dict[str, str]:
     """The first key of each binding as `app` displays it, by the binding's id, for texts that name a key."""
     first = {each.id: keys_of(each)[0] for each in MAIN if each.id}

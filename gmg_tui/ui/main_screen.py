@@ -275,8 +275,8 @@ class MainScreen(TrueSizeScreen[None]):
     def action_sort_by(self, name: str) -> None:
         """Sort by the column called `name`."""
         self._view.sort_by(name)
-        self.grid.go_to_top()
         self.app.refresh_view()
+        self.grid.go_to_top()
 
     async def action_filter_workers(self) -> None:
         """Open the line that asks which workers to show."""

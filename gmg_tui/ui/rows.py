@@ -109,6 +109,12 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         """Scrolls down by steps of the wheel, up if negative."""
         self.scroll_relative(y=steps * WHEEL_ROWS, animate=False)
 
+    def reveal(self, first: int, end: int, headings: int = 0) -> None:
+        """Scrolls as little as shows the rows from `first` to `end` below the headings; a layout must precede it."""
+        top = min(first, max(round(self.scroll_y), end + headings - self.size.height))
+        if self.size and top != round(self.scroll_y):
+            self.scroll_to(y=top, animate=False, force=True)
+
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
         """Scrolls up."""
         event.prevent_default().stop()

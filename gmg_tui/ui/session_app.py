@@ -20,7 +20,7 @@ from gmg_tui.session import LOGS, worker_log
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Action, Seen
 from gmg_tui.ui import keys, worker_text
-from gmg_tui.ui.dialogs import ConfirmScreen
+from gmg_tui.ui.dialogs import confirmation, quit_dialog
 from gmg_tui.ui.drawing import safe
 from gmg_tui.ui.outcome import Outcome
 from gmg_tui.ui.terminal import TerminalApp, TerminalDriver, pager_command, run_pager
@@ -148,7 +148,7 @@ class SessionApp(TerminalApp[Outcome], inherit_bindings=False):
             if yes:
                 then()
 
-        return self.push_screen(ConfirmScreen(question), answered)
+        return self.push_screen(confirmation(question), answered)
 
     def forbidden(self, action: str) -> str:
         """Returns the reason why an action is not possible on this screen at all; empty if it may be."""
@@ -318,15 +318,13 @@ class SessionApp(TerminalApp[Outcome], inherit_bindings=False):
 
     def action_quit_session(self) -> None:
         """Leave; ask first what to do with the workers, where this screen may decide that."""
-        from gmg_tui.ui.dialogs import QuitScreen
-
         view = self.view
         if view.over or (view.readonly and not view.snapshot.ended):
             self.action_detach()
         elif view.snapshot.ended:
             self.finish("ended")
         else:
-            self.push_screen(QuitScreen(view.session, view.snapshot, stopping=view.stopping), self._leave)
+            self.push_screen(quit_dialog(self, view.session, view.snapshot, stopping=view.stopping), self._leave)
 
     def _leave(self, answer: str | None) -> None:
         if answer == "leave":

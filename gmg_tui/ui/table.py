@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, takewhile
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -18,14 +18,12 @@ from textual.strip import Strip
 from gmg_tui.model import units
 from gmg_tui.results.column import Column, Where, ranked
 from gmg_tui.ui import keys
-from gmg_tui.ui.drawing import SIGNS, OnClick, Row, safe
+from gmg_tui.ui.drawing import SIGNS, OnClick, Piece, Row, safe
 from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.rows import Rows
 
 T = TypeVar("T")
 _POINTER_CELLS = 2
-_GAP = 2
-"""Cells between columns."""
 
 
 class Place(NamedTuple):
@@ -41,14 +39,13 @@ class Place(NamedTuple):
         return self.start + self.width
 
     def put(self, row: Row, text: str, style: str, click: OnClick | None = None) -> None:
-        """Adds the column's text; a number takes free cells at its left if it is wider."""
+        """Adds the column's text; one that is wider takes the free cells at its left."""
+        if not text:
+            return
         start = self.start if self.column.left else max(row.used, self.end - cell_len(text))
+        if self.column.left and cell_len(text) > self.width:
+            start = min(start, row.used + 1)
         row.to(start).add(text, style, limit=self.end - start, click=click)
-
-
-def places(columns: Sequence[Column[Any]], widths: Sequence[int], start: int, gap: int) -> list[Place]:
-    """Returns the columns side by side from a cell on, with free cells between them."""
-    return list(map(Place, columns, accumulate((width + gap for width in widths), initial=start), widths))
 
 
 class Table(Rows, Generic[T], can_focus=True):
@@ -69,6 +66,10 @@ class Table(Rows, Generic[T], can_focus=True):
     }
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {"table--cursor"}
+    GAP: ClassVar[int] = 2
+    """Cells between columns."""
+    FILL: ClassVar[str] = ""
+    """The name of the column that takes the cells that are left."""
     BINDINGS: ClassVar[list[BindingType]] = [
         *keys.SCROLL,
         Binding("left,h", "scroll_columns(-1)", "Left", show=False, id="left"),
@@ -175,13 +176,15 @@ class Table(Rows, Generic[T], can_focus=True):
         if again:
             self._sort()
         followed = self._follow(list(self._rows.values())) if self.following else None
+        before, in_sight = self._cursor, 0 <= self.cursor_row - round(self.scroll_y) < self.size.height - 1
         if followed is not None:
             self._cursor = self._key_of(followed)
         if self._cursor not in self._rows:
             self._cursor = self._keys[min(self.cursor_row, len(self._keys) - 1)] if self._keys else ""
         self.cursor_row = self._keys.index(self._cursor) if self._keys else 0
         self._fit()
-        self._reveal()
+        if in_sight or before != self._cursor:  # else the wheel has left it
+            self.reveal_cursor()
         self.update_rows()
 
     def _sort(self) -> None:
@@ -196,8 +199,13 @@ class Table(Rows, Generic[T], can_focus=True):
 
     @property
     def _places(self) -> list[Place]:
-        shown = self.shown_columns
-        return places(shown, [self._widths[column.name] for column in shown], _POINTER_CELLS, _GAP)
+        widths = {column.name: self._widths[column.name] for column in self.shown_columns}
+        if self.FILL in widths:
+            widths[self.FILL] = 0
+            used = _POINTER_CELLS + sum(widths.values()) + self.GAP * (len(widths) - 1)
+            widths[self.FILL] = max(0, self.room.width - used)
+        starts = accumulate((width + self.GAP for width in widths.values()), initial=_POINTER_CELLS)
+        return list(map(Place, self.shown_columns, starts, widths.values()))
 
     @property
     def _visible_places(self) -> Iterator[Place]:
@@ -206,19 +214,17 @@ class Table(Rows, Generic[T], can_focus=True):
 
     @property
     def _full_width(self) -> int:
-        return max((place.end for place in self._places), default=0) + _GAP
+        return max((place.end for place in self._places), default=0) + self.GAP
 
     # The cursor
 
     def on_resize(self) -> None:
         """Keeps the cursor in view."""
-        self._reveal()
+        self.reveal_cursor()
 
-    def _reveal(self) -> None:
-        page = max(1, self.size.height - 1)
-        top = max(self.cursor_row - page + 1, min(round(self.scroll_y), self.cursor_row))
-        if top != round(self.scroll_y):
-            self.scroll_to(y=top, animate=False, force=True)
+    def reveal_cursor(self) -> None:
+        """Scrolls to the row under the cursor."""
+        self.reveal(self.cursor_row, self.cursor_row + 1, 1)
 
     def move_to(self, number: int) -> None:
         """Puts the cursor on the row with this number, or the nearest; ends following."""
@@ -226,7 +232,7 @@ class Table(Rows, Generic[T], can_focus=True):
         self.following = False
         if self._keys and number != self.cursor_row:
             self.cursor_row, self._cursor = number, self._keys[number]
-            self._reveal()
+            self.reveal_cursor()
             self.update_rows()
             self.post_message(self.Moved(self))
 
@@ -249,10 +255,14 @@ class Table(Rows, Generic[T], can_focus=True):
     def on_click(self, event: Click) -> None:
         """Selects the row; a heading sorts by itself."""
         event.stop()
-        number = round(self.scroll_y) + event.y - 1
-        if event.y and number == self.cursor_row:
+        if event.y and (number := round(self.scroll_y) + event.y - 1) < len(self._keys):
+            self.click_row(number)
+
+    def click_row(self, number: int) -> None:
+        """Selects a row; of the selected one, says that it was chosen."""
+        if number == self.cursor_row:
             self.post_message(self.Chosen(self))
-        elif event.y and number < len(self._keys):
+        else:
             self.move_to(number)
 
     def action_sort_by(self, name: str) -> None:
@@ -263,22 +273,27 @@ class Table(Rows, Generic[T], can_focus=True):
 
     # Drawing
 
-    def _texts(self, row: T) -> list[str]:
-        """Returns the texts of a row's cells."""
-        return [
-            safe(column.text(row)) if column.value(row) is not None else "" if column.left else units.NOT_KNOWN
-            for column in self.shown_columns
-        ]
+    def measured(self, rows: Mapping[str, T]) -> dict[str, list[Piece]]:
+        """Returns the cells of rows by key, and widens columns for them."""
+        columns = self.shown_columns
+        cells = {key: [self.cell(row, column) for column in columns] for key, row in rows.items()}
+        for number, column in enumerate(columns):
+            widest = max((cell_len(of[number][0]) for of in cells.values()), default=0)
+            self._widths[column.name] = min(column.limit, max(self._widths[column.name], widest))
+        return cells
+
+    def cell(self, row: T, column: Column[T]) -> Piece:
+        """Returns the text and the style of a cell."""
+        if column.value(row) is None:
+            return "" if column.left else units.NOT_KNOWN, "dim"
+        return safe(column.text(row)), self._style(row) if column.name in {"state", "reason"} else "text"
 
     def make_strips(self, width: int, height: int) -> list[Strip]:
         """Returns the headings, and the visible rows below; those that are as before are not made again."""
         top, left = round(self.scroll_y), round(self.scroll_x)
         keys, before = self._keys[top : top + height - 1], dict(self._widths)
         new = {key: row for key in keys if (row := self._rows[key]) is not self._drawn.get(key, (None,))[0]}
-        texts = {key: self._texts(row) for key, row in new.items()}
-        for number, column in enumerate(self.shown_columns):
-            widest = max((cell_len(cells[number]) for cells in texts.values()), default=0)
-            self._widths[column.name] = min(column.limit, max(self._widths[column.name], widest))
+        cells = self.measured(new)
         if before != self._widths:
             self.call_next(self._fit)
         full = max(width, self._full_width)
@@ -289,7 +304,7 @@ class Table(Rows, Generic[T], can_focus=True):
         for number, key in enumerate(keys, top):
             row, here = self._rows[key], number == self.cursor_row
             if key in new or drawn[key][1] != (look, here):
-                line = self._line(row, texts.get(key) or self._texts(row), full, pointer=here)
+                line = self.line(row, cells.get(key) or self.measured({key: row})[key], full)
                 cursor = self.get_component_rich_style("table--cursor") if here else None
                 self._drawn[key] = row, (look, here), line.strip(self.appearance, cursor).crop(left, left + width)
             else:
@@ -305,11 +320,10 @@ class Table(Rows, Generic[T], can_focus=True):
             place.put(row, text, "dim", ("sort_by", column.name))
         return row
 
-    def _line(self, row: T, cells: Sequence[str], width: int, *, pointer: bool) -> Row:
-        line = Row(width).add(SIGNS.pointer if pointer else " ", "selected")
-        for place, text in zip(self._visible_places, cells, strict=False):
-            known = place.column.value(row) is not None
-            style = self._style(row) if place.column.name in {"state", "reason"} else "text" if known else "dim"
+    def line(self, row: T, cells: Sequence[Piece], width: int) -> Row:
+        """Returns a row with these cells."""
+        line = Row(width).add(SIGNS.pointer if self._key_of(row) == self._cursor else " ", "selected")
+        for place, (text, style) in zip(self._visible_places, cells, strict=False):
             place.put(line, text, style)
         return line
 

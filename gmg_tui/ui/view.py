@@ -71,7 +71,6 @@ class View:
         readonly: Whether nothing can be changed from here.
         tab: The tab of the pane that is shown.
         maximized: True if the pane has the whole screen.
-        metric: The metric whose chart was opened last, which Charts shows beside the rate; empty for none.
     """
 
     def __init__(self, welcome: Welcome, *, over: bool = False, loss: str = "") -> None:
@@ -82,7 +81,6 @@ class View:
         self.tiles: bool | None = None
         self.tab = Tab.LOG
         self.maximized = False
-        self.metric = ""
         self.stopping = self.together = self.disconnected = False
         self.silent_s = 0
         self.marked: set[str] = set()

@@ -217,14 +217,6 @@ def rank_name(rank: Rank) -> str:
     return f"{rank.id}·{rank.rank}/{rank.world_size}"
 
 
-def ranks_text(ranks: Sequence[int]) -> str:
-    """`rank 2`, `ranks 2, 3`, `ranks 2, 3, 4 and 9 more`."""
-    most = 4
-    numbers = ", ".join(str(rank) for rank in ranks[:most])
-    more = f" and {len(ranks) - most} more" if len(ranks) > most else ""
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {numbers}{more}"
-
-
 def together_text(workers: Sequence[Worker]) -> str:
     """The group of a rank, for a question: `group g0, 4 ranks`; of several groups `groups g0 and g1, 8 ranks`.
 

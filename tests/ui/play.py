@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -14,23 +14,25 @@ from rich.console import Console, RenderableType
 from textual import events
 from textual._compositor import ChopsUpdate, CompositorUpdate
 from textual.app import App
+from textual.geometry import Size
 from textual.pilot import Pilot
 from textual.screen import Screen
 
 from gmg_tui.model import Snapshot
-from gmg_tui.session.protocol import Lines
+from gmg_tui.session.protocol import Lines, Welcome
 from gmg_tui.ui import Outcome
 from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.drawing import Row
 from gmg_tui.ui.slots import SlotView
-from gmg_tui.ui.table import Place
 from gmg_tui.ui.terminal import TerminalApp, crop_chops_at_their_left
-from gmg_tui.ui.view import Tab
-from gmg_tui.ui.workers import grid, table
+from gmg_tui.ui.view import Tab, View
+from gmg_tui.ui.workers import grid
 from gmg_tui.ui.workers.rate_line import rate_lines
+from gmg_tui.ui.workers.table import WorkerTable
 from tests.patience import LONG_S
 from tests.ui import sessions
 from tests.ui.fake_engine import FakeEngine
+from tests.workers import changed
 
 LOG_LINES = 400
 _TRY_S = 0.01
@@ -98,9 +100,18 @@ def tile(entry: SlotView, width: int, height: int = grid.TILE_HEIGHT) -> list[Ro
     return grid.tile(entry, width, height, rate_lines([entry], width - 4)[entry.slot.name])
 
 
-def table_row(entry: SlotView, placed: Sequence[Place], width: int) -> Row:
-    """The row of a table on its own."""
-    return table.row(entry, placed, width, rate_lines([entry], table.line_cells(placed))[entry.slot.name])
+def table_row(entry: SlotView, width: int) -> tuple[Row, str]:
+    """The row of a worker on its own, and the text below the table."""
+    session = changed(sessions.session(1), slots=(entry.slot,))
+    samples = (entry.sample,) if entry.sample is not None else ()
+    snapshot = changed(sessions.busy_snapshot(1), time=entry.time, workers=(entry.worker,), samples=samples)
+    view = View(Welcome(session, snapshot, ()))
+    view.histories[entry.slot.name] = entry.history
+    made = type("Sized", (WorkerTable,), {"room": Size(width, 9)})(view)
+    (band,) = bands = view.bands(1)
+    made.show(bands)
+    made.prepare(width, bands)
+    return made.line(band, made.measured({"": band})[""], width), " ".join(fact.text for fact in made.facts(band))
 
 
 async def press(pilot: Pilot[Any], *keys: str) -> None:

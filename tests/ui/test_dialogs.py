@@ -9,7 +9,7 @@ import pytest
 
 from gmg_tui.model import WorkerState
 from gmg_tui.ui import keys
-from gmg_tui.ui.dialogs import ConfirmScreen, Dialog, QuitScreen
+from gmg_tui.ui.dialogs import ChoiceScreen, Dialog, confirmation, quit_dialog
 from tests.ui import play, sessions
 from tests.ui.play import click, press
 from tests.workers import changed
@@ -38,8 +38,8 @@ async def answers(make: Callable[[], Dialog[Any]], *cases: str, size: tuple[int,
     return closed_with
 
 
-def quitting(*, stopping: bool = False) -> QuitScreen:
-    return QuitScreen(sessions.session(4), sessions.edited_snapshot(), stopping=stopping)
+def quitting(*, stopping: bool = False) -> ChoiceScreen:
+    return quit_dialog(play.edited(), sessions.session(4), sessions.edited_snapshot(), stopping=stopping)
 
 
 async def test_quit_by_key_arrows_and_mouse() -> None:
@@ -85,7 +85,7 @@ async def test_quit_describes_the_workers(live: int, stopping: bool, texts: tupl
     app = play.edited()
     async with app.run_test(size=(80, 24)) as pilot:
         await app.push_screen(
-            QuitScreen(sessions.session(4), changed(snapshot, workers=tuple(workers)), stopping=stopping)
+            quit_dialog(app, sessions.session(4), changed(snapshot, workers=tuple(workers)), stopping=stopping)
         )
         await play.sees(pilot, "Quit franka-1", *texts)
 
@@ -101,13 +101,13 @@ async def test_only_an_explicit_yes_confirms() -> None:
         "click:No": False,
         "r x e p d t X k": OPEN,
     }
-    assert await answers(lambda: ConfirmScreen("Kill gpu0 now?"), *cases) == [*cases.values()]
+    assert await answers(lambda: confirmation("Kill gpu0 now?"), *cases) == [*cases.values()]
 
 
 async def test_a_question_is_shown_literally() -> None:
     app = play.edited()
     async with app.run_test(size=(80, 24)) as pilot:
-        await app.push_screen(ConfirmScreen(f"Kill {EVIL}?"))
+        await app.push_screen(confirmation(f"Kill {EVIL}?"))
         await play.sees(pilot, "[/] [bold] [/tmp/x]")
         assert not any(
             ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0 for character in "".join(play.screen(app))
@@ -117,8 +117,8 @@ async def test_a_question_is_shown_literally() -> None:
 async def test_the_main_screen_goes_on_below_two_dialogs() -> None:
     app = play.edited()
     async with app.run_test(size=(80, 24)) as pilot:
-        await app.push_screen(ConfirmScreen("Kill gpu0 now?"))
-        await app.push_screen(ConfirmScreen("Kill gpu1 now?"))
+        await app.push_screen(confirmation("Kill gpu0 now?"))
+        await app.push_screen(confirmation("Kill gpu1 now?"))
         ended = [changed(worker, state=WorkerState.FINISHED) for worker in sessions.edited_snapshot().workers]
         app.engine.push(changed(sessions.edited_snapshot(), workers=tuple(ended)))
         await play.sees(pilot, "gpu0 ✓ finished", "Kill gpu1 now?")

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from gmg_tui.model import Phase, Snapshot, WorkerState
 from gmg_tui.session.protocol import Welcome
-from gmg_tui.ui.header import group_row, headline
+from gmg_tui.ui.header import headline
 from gmg_tui.ui.view import View
 from tests.ui import play, ranks, sessions
 from tests.ui.play import FakedApp
@@ -83,29 +83,9 @@ def test_the_headline_has_the_whole_name_and_the_name_of_the_script_without_its_
 # Groups on the screen: their lines, their ranks' names, and what holds the ranks together
 
 
-def _lines(snapshot: Snapshot, width: int = 160) -> list[str]:
-    rows = [str(group_row(group, width, NOW)) for group in snapshot.groups]
-    assert all(len(row) == width for row in rows)
-    return [row.rstrip() for row in rows]
-
-
-def test_a_groups_sum_shows_the_number_of_ranks_and_the_slow_rank() -> None:
-    assert _lines(ranks.summed()) == ["▪ g0 ● running · 93,421,246 FPS · Σ of 4 ranks · 1 restart · 39:12"]
-
-
 def test_a_rate_reported_by_rank_0_for_the_group_counts_once() -> None:
-    first, second = _lines(ranks.whole(), 80)
-    assert "▪ g0 ● running · 192,000 FPS · from rank 0 · 312/1,500 iteration, 19:48 left" in first
-    assert "· 192,000 FPS · from rank 0 · 312/1,500 iteration, 19:48 left" in second
     state = View(Welcome(sessions.session(8), ranks.whole(), ()))
     assert "Σ 384,000 FPS" in str(headline(state, 120))
-
-
-@pytest.mark.parametrize("width", [40, 60, 80, 100, 160])
-def test_trouble_is_never_left_out(width: int) -> None:
-    lines = _lines(ranks.pairs(), width)
-    for line, text in zip(lines, ("48,140,269 FPS", "waiting for", "rank 1", "restarting"), strict=True):
-        assert text in line
 
 
 @pytest.mark.parametrize(("size", "text"), [((160, 48), "FPS counted in rank 0"), ((80, 24), " in rank 0 ")])
@@ -115,18 +95,6 @@ async def test_ranks_without_a_rate_point_to_rank_0(size: tuple[int, int], text:
         await play.sees(pilot, text)
         assert play.shown(app).count(text) == 6
         assert "– FPS" not in play.shown(app)
-
-
-async def test_group_lines_appear_and_disappear_with_their_groups() -> None:
-    engine = play.engine_of(ranks.summed())
-    app = play.app_of(engine)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await play.sees(pilot, "▪ g0 ● running")
-        plain = sessions.busy_snapshot(4)
-        engine.push(plain)
-        await play.until(pilot, lambda: "▪ g0" not in play.shown(app) and "▸ gpu0" in play.shown(app))
-        engine.push(ranks.summed())
-        await play.sees(pilot, "▪ g0 ● running", "▸ gpu0")
 
 
 def _in_one_line(app: FakedApp, words: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import pytest
@@ -15,8 +16,8 @@ from gmg_tui.session.protocol import Action
 from gmg_tui.ui import Outcome, worker_text
 from gmg_tui.ui.drawing import Row
 from gmg_tui.ui.slots import ORDERS, History, SlotView, in_trouble
-from gmg_tui.ui.view import SORT_S, View
-from gmg_tui.ui.workers import table
+from gmg_tui.ui.view import SORT_S, Band, View
+from gmg_tui.ui.workers.table import WorkerTable
 from tests.ui import nodes, play, sessions
 from tests.ui.play import FakedApp, asked, press
 from tests.workers import alerts, changed, diagnosed
@@ -49,7 +50,8 @@ def _candidates(snapshot: Snapshot) -> list[SlotView]:
 
 
 def _in_sight(app: FakedApp) -> list[str]:
-    return [slot for band in app.main.grid._visible for slot in band.slots]
+    rows = play.screen(app)[1 : app.main.grid.plan.height + app.main.grid.plan.tiles]
+    return re.findall(r"\bgpu\d+\b", "\n".join(rows))
 
 
 async def test_sorted_workers_are_reordered_at_a_limited_rate() -> None:
@@ -189,17 +191,18 @@ async def test_the_wheel_scrolls_and_visible_workers_can_be_clicked(view: str) -
     async with app.run_test(size=WIDE) as pilot:
         if app.main.grid.plan.tiles is not (view == "tiles"):
             await press(pilot, "t")
-        grid = app.main.grid
+        widget, _ = app.screen.get_widget_at(4, 4)
         first = _in_sight(app)[0]
         for _ in range(3):
-            grid.post_message(events.MouseScrollDown(grid, 4, 4, 0, 0, 0, False, False, False))
+            widget.post_message(events.MouseScrollDown(widget, 4, 4, 0, 0, 0, False, False, False))
         await pilot.pause()
         scrolled = _in_sight(app)[0]
         assert scrolled != first
         assert app.view.selected == "gpu0"
         await _push(pilot, app, sessions.busy_snapshot(64, second=3.0))
         assert _in_sight(app)[0] == scrolled, "a snapshot does not scroll back"
-        await pilot.click(grid, offset=(2, 1))
+        await pilot.click(widget, offset=(2, 1))
+        await pilot.pause()
         assert app.view.selected == scrolled
         await press(pilot, "up")
         assert app.view.selected in _in_sight(app)
@@ -207,13 +210,13 @@ async def test_the_wheel_scrolls_and_visible_workers_can_be_clicked(view: str) -
 
 async def test_a_key_draws_only_the_visible_of_512_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
-    draw = table.row
+    draw = WorkerTable.line
 
-    def row(shown: SlotView, *rest: Any) -> Row:
-        drawn.append(shown.slot.name)
-        return draw(shown, *rest)
+    def line(table: WorkerTable, band: Band, *rest: Any) -> Row:
+        drawn.append(band.slots[0])
+        return draw(table, band, *rest)
 
-    monkeypatch.setattr(table, "row", row)
+    monkeypatch.setattr(WorkerTable, "line", line)
     app = play.busy(512)
     async with app.run_test(size=WIDE) as pilot:
         for key in ("down", "do:screen.sort_by('fps')", "down"):

@@ -11,15 +11,14 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gmg_tui.machine.gpu.health import judged
-from gmg_tui.model import Fps, GpuHealth, GpuSample, Phase, Progress, Session, Worker, WorkerState
+from gmg_tui.model import Fps, GpuHealth, GpuSample, Phase, Progress, Worker, WorkerState
 from gmg_tui.model.text import SEPARATOR
 from gmg_tui.session.protocol import Welcome
 from gmg_tui.ui import drawing as graphs
 from gmg_tui.ui import worker_text
 from gmg_tui.ui.slots import KEPT_S, History, SlotView, buckets
-from gmg_tui.ui.table import Place
 from gmg_tui.ui.view import View
-from gmg_tui.ui.workers import grid, table
+from gmg_tui.ui.workers import grid
 from gmg_tui.ui.workers.rate_line import RateLine, line_rows, rate_lines
 from tests.ui import play, sessions
 from tests.ui.sessions import NOW
@@ -43,12 +42,8 @@ def _tile(shown: SlotView, width: int = 40, height: int = grid.TILE_HEIGHT) -> s
     return "\n".join(rows)
 
 
-def _columns(width: int, session: Session | None = None) -> list[Place]:
-    return table.columns(View(Welcome(session or sessions.session(1), sessions.busy_snapshot(1), ())), width)
-
-
 def _row(shown: SlotView, width: int = 80) -> str:
-    text = str(play.table_row(shown, _columns(width), width))
+    text = str(play.table_row(shown, width)[0])
     assert cell_len(text) == width
     return text
 
@@ -59,10 +54,6 @@ def _past(worker: Worker, *rates: float) -> History:
     for second, fps in enumerate(rates or [worker.rate or 0.0] * 300):
         history.add(NOW - 300 + second, changed(worker, fps=Fps(fps, fps, fps, 1, settled=fps)))
     return history
-
-
-def _detail(shown: SlotView, width: int) -> str:
-    return str(table.detail(shown, width, ""))
 
 
 # Graphs
@@ -209,7 +200,7 @@ def test_rates_of_comparable_workers_are_compared_and_others_with_themselves() -
 def test_tiles_grow_with_the_window() -> None:
     view = View(Welcome(sessions.session(8), sessions.busy_snapshot(8), ()))
     heights = {rows: grid.plan(view, 160, rows, None).tile_height for rows in (26, 46, 68, 200)}
-    assert heights == {26: 8, 46: 8, 68: 12, 200: 14}
+    assert heights == {26: 8, 46: 8, 68: 19, 200: 19}
     assert all(grid.plan(view, 160, rows, None).height <= rows - grid.LOG_MIN for rows in range(20, 200))
     tall = _tile(_shown(sessions.running(0), sessions.sample(0), _past(sessions.running(0))), 40, 14)
     assert len(tall.splitlines()) == 14
@@ -223,14 +214,12 @@ def test_tiles_grow_with_the_window() -> None:
 def test_values_in_a_row_are_separated_and_dropped_when_they_do_not_fit(width: int, slot: str) -> None:
     worker = changed(sessions.running(0), fps=Fps(192_104_233.0, 1.0, 1.0, 1, settled=192_104_233.0))
     sample = changed(sessions.sample(0), memory_used_mib=80 * 1024.0, memory_total_mib=80 * 1024.0, gpu_util_pct=100.0)
-    session = sessions.session(1)
-    placed = _columns(width, changed(session, slots=(changed(session.slots[0], name=slot),)))
-    text = str(play.table_row(_shown(worker, sample), placed, width))
-    heading = str(table.heading(placed, width))
-    figures = text.partition("192,104,233")[2].split()
-    names = [name for name in ("GPU %", "VRAM GiB", " W", "°C") if name in heading]
-    assert [figure for figure in figures if figure[0].isdigit()] == ["100", "80.0/80.0", "612", "61"][: len(names)]
-    assert len(names) >= (2 if slot == "gpu0" else 0)
+    shown = _shown(worker, sample)
+    shown = shown._replace(slot=changed(shown.slot, name=slot), worker=changed(worker, slot=slot))
+    figures = _row(shown, width).partition("192,104,233")[2].split()
+    known = [figure for figure in figures if figure[0].isdigit()]
+    assert known == ["100", "80.0/80.0", "612", "61"][: len(known)]
+    assert len(known) >= (2 if slot == "gpu0" else 0)
 
 
 # Tiles
@@ -301,8 +290,8 @@ def test_late_metrics_show_their_age_and_do_not_hide_the_phase() -> None:
     assert "GPU metrics are 7 s old" in _row(_shown(worker, late), 120)
     compiling = changed(worker, state=WorkerState.COMPILING, phase=Phase.COMPILING, phase_since=NOW - 20.0)
     assert "compiling kernels" in _row(_shown(compiling, late), 80)
-    assert "usually 9 s" in _detail(_shown(changed(compiling, phase_usual_s=9.0)), 80)
-    assert "usually" not in _detail(_shown(changed(compiling, phase_usual_s=0.4)), 80), "0 s says nothing"
+    assert "usually 9 s" in play.table_row(_shown(changed(compiling, phase_usual_s=9.0)), 80)[1]
+    assert "usually" not in play.table_row(_shown(changed(compiling, phase_usual_s=0.4)), 80)[1], "0 s says nothing"
 
 
 def test_a_silent_driver_is_shown_with_the_duration_and_its_metrics_are_na() -> None:
@@ -335,7 +324,7 @@ def test_what_a_worker_waits_for_is_shown_on_its_tile_in_its_row_and_below_the_t
     assert words in _tile(shown)
     assert words in _row(shown)
     if worker.state is not WorkerState.COMPILING or worker.stuck:
-        assert words in _detail(shown, 80)
+        assert words in play.table_row(shown, 80)[1]
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])

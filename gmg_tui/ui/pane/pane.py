@@ -98,7 +98,7 @@ class Pane(Vertical):
         match tab:
             case Tab.CHARTS:
                 charts = Lines(self._chart_rows, id="charts")
-                return PaneTab(charts, lambda answer: charts.show((self._entry, answer)), self._ask_charts)
+                return PaneTab(charts, lambda answer: charts.show((self._entry, answer)), engine.series)
             case Tab.PROCESSES:
                 table: Table[GpuProcess] = Table(facts.PROCESS_COLUMNS, key=lambda process: str(process.pid))
                 processes = _described(table, lambda process: [Fact("command", facts.process_command(process))])
@@ -139,7 +139,7 @@ class Pane(Vertical):
                 return PaneTab(setup, lambda answer: setup.show(self._setup(answer)), self._ask_setup)
             case Tab.WHY:
                 why = WhyTab(self._view, engine, self.update)
-                return PaneTab(why, why.show_verdict, why.ask, SPEED_GAP_S)
+                return PaneTab(why, why.show_verdict, engine.speed, SPEED_GAP_S)
             case _:
                 metrics = MetricsTab()
                 return PaneTab(
@@ -189,8 +189,7 @@ class Pane(Vertical):
         tab, row = self.metrics, self._selected_row
         if tab is None or not (tab.chart or isinstance(row, Named)):
             return False
-        self._view.metric = row.name if isinstance(row, Named) and not tab.chart else self._view.metric
-        tab.open_chart("" if tab.chart else self._view.metric)
+        tab.open_chart(row.name if isinstance(row, Named) and not tab.chart else "")
         self._poll()
         return True
 
@@ -285,15 +284,10 @@ class Pane(Vertical):
         return entry and (entry.slot, entry.worker.rate, entry.worker.current_fps, entry.sample)
 
     def _chart_rows(self, width: int, height: int) -> Sequence[Row]:
-        answer: tuple[Series, Curve | None] | None = self._answers.get(Tab.CHARTS)
-        if answer is None or not self._slot:
+        series: Series | None = self._answers.get(Tab.CHARTS)
+        if series is None or not self._slot:
             return [Row(width).add(self._waiting, "dim")]
-        series, curve = answer
-        return chart_rows(self._view.of(self._slot), series, width, height, self._view.metric, curve)
-
-    async def _ask_charts(self, slot: str) -> tuple[Series, Curve | None]:
-        series, metric = await self._engine.series(slot), self._view.metric
-        return series, (await self._engine.curves(slot, metric)).get(metric) if metric else None
+        return chart_rows(self._view.of(self._slot), series, width, height)
 
     def _facts(self) -> Iterable[Fact]:
         if not self._slot:

@@ -31,10 +31,6 @@ class WhyTab(Facts):
         self._traces: tuple[str, float, list[Fact]] = "", 0.0, []
         """The slot whose stacks are shown, when they were taken, and the stacks."""
 
-    async def ask(self, slot: str) -> SpeedFacts:
-        """Asks for the facts about a worker's speed. Raises `GmgError`."""
-        return await self._engine.speed(slot)
-
     def show_verdict(self, speed: SpeedFacts | None) -> None:
         """Shows the verdict, None before the facts are known, and the stacks."""
         verdict = self._rows(speed) if speed is not None else [Fact("", "Waiting for the engine", "dim")]

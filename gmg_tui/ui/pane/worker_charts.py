@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from itertools import pairwise
 from statistics import fmean
 from typing import Final
 
-from gmg_tui.model import Curve, GpuSample, Series, units
+from gmg_tui.model import GpuSample, Series, units
 from gmg_tui.ui.charts import Track, least_height, stack
 from gmg_tui.ui.drawing import Row
 from gmg_tui.ui.slots import SlotView
@@ -17,33 +15,13 @@ _MIN_WIDTH: Final = 32
 """Cells that charts need."""
 
 
-def chart_rows(
-    entry: SlotView, series: Series, width: int, height: int, metric: str = "", curve: Curve | None = None
-) -> list[Row]:
-    """The charts of a worker over its life on one time axis, as many as there is room for, with that of a metric."""
+def chart_rows(entry: SlotView, series: Series, width: int, height: int) -> list[Row]:
+    """The charts of a worker over its life on one time axis, as many as there is room for."""
     shown = list(tracks(entry, series))
-    shown[1:1] = [_of_metric(metric, curve, series)] if curve is not None else []
     count = min(len(shown), next(number for number in range(9, -1, -1) if least_height(number) <= max(2, height)))
     if not count or width < _MIN_WIDTH:
         return [Row(width).add("The terminal is too small for charts.", "dim")]
     return stack(shown[:count], width=width, height=height, end=series.end, step_s=series.step_s)
-
-
-def _of_metric(name: str, curve: Curve, series: Series) -> Track:
-    """Returns the chart of a metric at the times of a series."""
-    count, begin = len(series.fps), series.end - len(series.fps) * series.step_s
-    shared: list[list[float]] = [[] for _ in range(count)]
-    for point in curve.points:
-        at = int((point.time - begin) / series.step_s)
-        if 0 <= at < count and math.isfinite(point.value):
-            shared[at].append(point.value)
-    values = [fmean(each) if each else None for each in shared]
-    known = [at for at, value in enumerate(values) if value is not None]
-    for before, after in pairwise(known):  # a script that reports now and then has a line too
-        for at in range(before + 1, after):
-            values[at] = values[before]
-    now = units.NOT_KNOWN if curve.last is None else units.number(curve.last)
-    return Track(name, now, values, None, "", "title", fmean, "no value in this time")
 
 
 def tracks(entry: SlotView, series: Series) -> Iterator[Track]:

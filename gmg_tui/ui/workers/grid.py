@@ -1,31 +1,34 @@
-"""The widget with all workers: framed tiles in a grid if they have room, or a table."""
+"""The workers: framed tiles in a grid if they have room, or a table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.geometry import Size
 
 from gmg_tui.model import WorkerState, units
 from gmg_tui.ui import facts, worker_text
-from gmg_tui.ui.drawing import SIGNS, WHEEL_ROWS, Row, bar, load_style
+from gmg_tui.ui.drawing import SIGNS, Row, bar, load_style
 from gmg_tui.ui.rows import Rows
 from gmg_tui.ui.slots import SlotView
+from gmg_tui.ui.table import DescribedTable
 from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.worker_text import Note
-from gmg_tui.ui.workers import table
 from gmg_tui.ui.workers.rate_line import RateLine, deviation_style, line_rows, rate_lines
+from gmg_tui.ui.workers.table import AROUND, WorkerTable, node_line
 
 LOG_MIN: Final = 6
 """Rows kept for the log, with its title."""
 _LOG_BELOW_TILES: Final = 8
 """Rows kept for the log before tiles give way to the table, unless the user wants tiles."""
-_AROUND_TABLE: Final = 2
-"""Rows of the heading above and of the selected worker's line below the table."""
 TILE_HEIGHT: Final = 8
 """Rows of the smallest tile, with its frame."""
-_TILE_HEIGHT_MAX: Final = 14
-_TILES_SHARE: Final = 0.38
-"""Share of the screen up to which tiles become taller."""
+_TILE_HEIGHT_MAX: Final = 19
+_PANE_SHARE, _PANE_MAX = 0.62, 30
+"""Share of the screen, and rows, that tiles leave to the pane when they become taller."""
 _FRAME: Final = 4
 """Columns of a tile's frame and the blanks inside it."""
 TILE_WIDTH: Final = 38
@@ -67,17 +70,20 @@ def plan(view: View, width: int, height: int, wanted: bool | None) -> Plan:
     # As few columns as make no more rows: their tiles are wider.
     rows, room = rows_of(widest), height - LOG_MIN
     columns = next(each for each in range(1, widest + 1) if rows_of(each) == rows)
-    fits = 0 < rows <= height - _LOG_BELOW_TILES and width >= TILE_WIDTH
-    if wanted is False or (wanted is None and not fits) or room < TILE_HEIGHT:
-        return Plan(tiles=False, columns=1, height=max(3, min(len(view.bands(1)) + _AROUND_TABLE, room)))
+    fits = rows <= height - _LOG_BELOW_TILES and width >= TILE_WIDTH
+    if not rows or wanted is False or (wanted is None and not fits) or room < TILE_HEIGHT:
+        return Plan(tiles=False, columns=1, height=max(3, min(len(view.bands(1)) + AROUND, room)))
     tallest = range(_TILE_HEIGHT_MAX, TILE_HEIGHT, -1)
-    each = next((each for each in tallest if rows_of(columns, each) <= height * _TILES_SHARE), TILE_HEIGHT)
+    most = height - min(height * _PANE_SHARE, _PANE_MAX)
+    each = next((each for each in tallest if rows_of(columns, each) <= most), TILE_HEIGHT)
     rows = rows_of(columns, each)
     return Plan(True, columns, rows if rows <= room else room - room % TILE_HEIGHT, each)
 
 
-class Grid(Rows):
-    """The tiles or the table. Scrolls by whole rows and keeps the selected worker visible."""
+class Grid(Vertical):
+    """The workers as tiles where these have room, else as a table above a line with all about the selected one."""
+
+    DEFAULT_CSS = "Grid { & > DescribedTable > Facts { height: 1; padding: 0 2; } }"
 
     def __init__(self, view: View) -> None:
         super().__init__()
@@ -85,137 +91,100 @@ class Grid(Rows):
         self.plan = Plan(tiles=False, columns=1, height=2)
         self._height = 1
         """Rows of the screen that it shares with the log."""
-        self._bands: list[Band] = []
-        self._first = 0
-        """Number of the band at the top."""
-        self._scrolled_from: str | None = None
-        """The worker selected at the last turn of the wheel, which may be out of sight until another is selected."""
+        self._tiles, self._table = Tiles(view), WorkerTable(view)
+        self._listing = DescribedTable(self._table, self._table.facts)
+
+    def compose(self) -> ComposeResult:
+        """Yields the tiles, and the table."""
+        yield from (self._tiles, self._listing)
 
     def lay_out(self, height: int) -> None:
-        """Takes the rows that the workers need out of `height`."""
+        """Takes the rows that the workers need out of `height`, and shows the workers as they are now."""
         self._height = height
-        self.update_rows()
+        self.plan = plan(self._view, self.app.size.width, height, self._view.tiles)
+        self.styles.height = self.plan.height
+        self._tiles.display, self._listing.display = self.plan.tiles, not self.plan.tiles
+        if self.plan.tiles:
+            self._tiles.show(self.plan)
+        else:
+            self._table.update_order()
+            self._listing.show(self._view.bands(1), f"  {self._view.why_empty}")
 
     @property
     def has_room_for_tiles(self) -> bool:
         """True if this terminal has room for tiles."""
         return plan(self._view, self.app.size.width, self._height, True).tiles
 
-    def update_rows(self) -> None:
-        """Chooses the layout and redraws changed rows."""
-        self.plan = plan(self._view, self.app.size.width, self._height, self._view.tiles)
-        self.styles.height = self.plan.height
-        super().update_rows()
+    def go_to_top(self) -> None:
+        """Scrolls to the first workers; the selection stays."""
+        (self._tiles if self.plan.tiles else self._table).scroll_to(y=0, animate=False, force=True)
+
+
+class Tiles(Rows):
+    """A framed tile for each worker, in a grid with a line for each node."""
+
+    DEFAULT_CSS = "Tiles { height: 1fr; overflow-y: auto; scrollbar-size-vertical: 1; }"
+
+    def __init__(self, view: View) -> None:
+        super().__init__()
+        self._view = view
+        self._plan = Plan(tiles=True, columns=1, height=TILE_HEIGHT)
+        self._bands: list[tuple[int, int, Band]] = []
+        """First row, and the one after the last, of each band."""
+        self._selected = ""
+
+    def show(self, plan: Plan) -> None:
+        """Shows the workers as they are now."""
+        bands, before, self._plan = self._view.bands(plan.columns), self._plan, plan
+        ends = list(accumulate(1 if band.node else plan.tile_height for band in bands))
+        self._bands = list(zip([0, *ends], ends, bands, strict=False))
+        self.virtual_size = Size(self.size.width, ends[-1])
+        if (before, self._selected) != (plan, self._view.selected):  # else the wheel may have left it
+            self.on_resize()
+        self.update_rows()
+
+    def on_resize(self) -> None:
+        """Scrolls to the selected worker, with the line of its node if that is above."""
+        self._selected = self._view.selected
+        for number, (first, end, band) in enumerate(self._bands):
+            if self._selected in band.slots:
+                self.reveal(first - (number > 0 and not self._bands[number - 1][2].slots), end)
+
+    def wheel(self, steps: int) -> None:
+        """Scrolls by tiles; the selection stays."""
+        self.scroll_relative(y=steps * self._plan.tile_height, animate=False)
 
     def make_rows(self, width: int, height: int) -> list[Row]:
         """Returns the rows of the visible workers."""
-        view = self._view
-        if not view.slots:
-            return [Row(width).add(f"  {view.why_empty}", "warn")]
-        self._bands = view.bands(self.plan.columns)
-        self._scroll_to_selected()
-        return self._tiles(width) if self.plan.tiles else self._table(width)
-
-    # Scrolling
-
-    def _band_height(self, band: Band) -> int:
-        return self.plan.tile_height if self.plan.tiles and not band.node else 1
-
-    def _fitting(self, bands: Sequence[Band]) -> int:
-        """Returns how many of the first `bands` fit below each other; at least 1."""
-        room = self.size.height - (0 if self.plan.tiles else _AROUND_TABLE)
-        for number, band in enumerate(bands):
-            room -= self._band_height(band)
-            if room < 0:
-                return max(1, number)
-        return max(1, len(bands))
-
-    @property
-    def _visible(self) -> list[Band]:
-        bands = self._bands[self._first :]
-        return bands[: self._fitting(bands)]
-
-    def _scroll_to_selected(self) -> None:
-        bands, selected = self._bands, self._view.selected
-        if self._scrolled_from != selected:
-            self._scrolled_from = None
-            row = next((number for number, band in enumerate(bands) if selected in band.slots), 0)
-            first = row - 1 if row and not bands[row - 1].slots else row  # the line of its node is in sight too
-            self._first = max(row + 1 - self._fitting(bands[row::-1]), min(self._first, first))
-        self._first = max(0, min(self._first, len(bands) - self._fitting(bands[::-1])))
-
-    def go_to_top(self) -> None:
-        """Scrolls to the first workers; the selection stays."""
-        self._scrolled_from, self._first = self._view.selected, 0
-
-    def wheel(self, steps: int) -> None:
-        """Scrolls by rows of tiles or of text; the selection stays."""
-        self._scrolled_from = self._view.selected
-        self._first += steps if self.plan.tiles else steps * WHEEL_ROWS
-        self.update_rows()
-
-    # Drawing
-
-    def _tiles(self, width: int) -> list[Row]:
-        columns, visible, position = self.plan.columns, self._visible, self._position()
-        height, edges = self.plan.tile_height, [round(column * width / columns) for column in range(columns + 1)]
-        entries = {name: self._view.of(name) for band in visible if not band.node for name in band.slots}
+        top = round(self.scroll_y)
+        visible = [(first, band) for first, end, band in self._bands if end > top and first < top + height]
+        columns, tile_height = self._plan.columns, self._plan.tile_height
+        edges = [round(column * width / columns) for column in range(columns + 1)]
+        entries = {name: self._view.of(name) for _, band in visible if not band.node for name in band.slots}
         lines = rate_lines(entries.values(), width // columns - _FRAME)
         rows: list[Row] = []
-        for band in visible:
-            beside = position if band is visible[-1] else ""
+        for _, band in visible:
             if band.node:
-                rows.append(self._node_row(band, width, beside))
+                line = node_line(self._view, band, width)
+                rows.append(Row(width).append(line, click=("screen.fold", band.node)))
                 continue
-            made = [Row(width) for _ in range(height)]
+            made = [Row(width) for _ in range(tile_height)]
             for name, left, right in zip(band.slots, edges, edges[1:], strict=False):
-                last = beside if name == band.slots[-1] else ""
-                drawn = tile(entries[name], right - left, height, lines[name], last)
-                for row, part in zip(made, drawn, strict=True):
+                for row, part in zip(made, tile(entries[name], right - left, tile_height, lines[name]), strict=True):
                     row.append(part, click=("screen.choose", name))
             rows += made
-        return rows
-
-    def _table(self, width: int) -> list[Row]:
-        view, placed, position = self._view, table.columns(self._view, width), self._position()
-        rows, visible = [table.heading(placed, width)], self._visible
-        entries = {band: view.of(band.slots[0]) for band in visible if not band.node}
-        lines = rate_lines(entries.values(), table.line_cells(placed))
-        for band in visible:
-            if band.node:
-                rows.append(self._node_row(band, width))
-            else:
-                slot, row = band.slots[0], Row(width)
-                rows.append(
-                    row.append(table.row(entries[band], placed, width, lines[slot]), click=("screen.choose", slot))
-                )
-        if view.folded_node:
-            return [*rows, Row(width).end(position, "strong")]
-        return [*rows, table.detail(view.of(view.selected), width, position)]
-
-    def _position(self) -> str:
-        """Returns the numbers of the visible workers and folded nodes; empty if all are visible."""
-
-        def number(bands: Sequence[Band]) -> int:
-            return sum(min(1, len(band.slots)) if band.node else len(band.slots) for band in bands)
-
-        total, first, here = number(self._bands), number(self._bands[: self._first]), number(self._visible)
-        return f" {first + 1}-{first + here} of {total}" if here < total else ""
-
-    def _node_row(self, band: Band, width: int, position: str = "") -> Row:
-        row = table.node_line(self._view, band, width, position)
-        return Row(width).append(row, click=("screen.fold", band.node))
+        return rows[top - visible[0][0] :][:height] if visible else []
 
 
 # Tiles
 
 
-def tile(entry: SlotView, width: int, height: int, line: RateLine, position: str = "") -> list[Row]:
-    """Returns the `height` rows of a tile, each `width` cells, with `position` in its frame."""
+def tile(entry: SlotView, width: int, height: int, line: RateLine) -> list[Row]:
+    """Returns the `height` rows of a tile, each `width` cells."""
     inner, middle = width - _FRAME, height - _AROUND_MIDDLE
     failed = entry.worker.state is WorkerState.FAILED  # reason and arguments matter more than the past
     notes = _note_rows(entry, inner, middle if failed else middle - 1)
-    has_line = not worker_text.getting_ready(entry.worker) and any(each is not None for each in line.deviations)
+    has_line = any(each is not None for each in line.deviations)
     free = max(0, min(_NOTES, middle - _LINE_MIN))  # also without notes, so that the lines of all tiles are as high
     history = line_rows(line, middle - max(free, len(notes))) if has_line else []
     blank = [Row(inner)] * (middle - len(notes) - len(history))
@@ -230,7 +199,6 @@ def tile(entry: SlotView, width: int, height: int, line: RateLine, position: str
     corner, edge = (SIGNS.chosen_corner, SIGNS.chosen_line) if entry.chosen else (SIGNS.corner, SIGNS.line)
     border = "selected" if entry.chosen else "border"
     foot = Row(width, edge[0], border).add(corner[2] + edge[0], border).end(edge[0] + corner[3], border)
-    foot.end(f"{position} " if position else "", "strong")
     if entry.chosen and has_line:
         scale = f" {units.span(line.seconds)} {SIGNS.dot} median ±{100 * line.around:.0f} % "
         foot.add(scale if len(scale) < foot.room else "", "dim")
@@ -255,7 +223,7 @@ def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> R
     row.add(entry.slot.name, "strong" if entry.chosen else "title")
     if worker.group is not None:
         row.add(f" {worker_text.rank_name(worker.group)}", limit=row.room - 1)
-    elif worker.job is not None:
+    if worker.job is not None:
         row.add(f" {worker_text.job_of(worker)}", limit=row.room - 1)
     gpu = worker_text.gpu_name(entry.slot)
     while gpu and len(gpu) + 4 > row.room:  # a name without its last word is still one

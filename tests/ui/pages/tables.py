@@ -16,7 +16,7 @@ def table(app: App[Any]) -> Table[Any]:
 
 def _cells(app: App[Any]) -> list[list[str]]:
     of = table(app)
-    return [of._texts(of._rows[key]) for key in of._keys]
+    return [[text for text, _ in cells] for cells in of.measured({key: of._rows[key] for key in of._keys}).values()]
 
 
 def rows(app: App[Any]) -> list[str]:
