@@ -65,7 +65,7 @@ class Activity:
     @property
     def seen_idle_s(self) -> float:
         """Seconds without activity at the last update."""
-        return self.idle_for_s(self._updated_at) if self._updated_at is not None else 0.0
+        return self.idle_for_s(self._updated_at or 0.0)
 
     def idleness(self, now: float) -> str:
         """Describes the idleness, such as `no output for 74 s, 0.0 s CPU`, or the stop."""

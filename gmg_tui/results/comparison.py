@@ -142,12 +142,14 @@ class Comparison:
     @property
     def setting_columns(self) -> list[Column[Row]]:
         """The columns of the table of `differences`; a session without any setting keeps its column."""
-        return self._columns(Column("name", lambda row: row.name, "setting", left=True), _setting, str)
+        named = Column[Row]("name", lambda row: row.name, "setting", left=True)
+        return self._columns(named, lambda row, index: row.values[index] or units.NOT_KNOWN, str)
 
     @property
     def rate_columns(self) -> list[Column[Row]]:
         """The columns of the table of `rate_rows`."""
-        return self._columns(Column("key", lambda row: row.name, self.unit, left=True), _value, units.fps, changes=True)
+        named = Column[Row]("key", lambda row: row.name, self.unit, left=True)
+        return self._columns(named, lambda row, index: row.values[index], units.fps, changes=True)
 
     @property
     def figure_columns(self) -> list[Column[Row]]:
@@ -158,7 +160,7 @@ class Comparison:
     def _columns(
         self,
         named: Column[Row],
-        value: Callable[[int, Row], Any],
+        value: Callable[..., Any],
         write: Callable[[Any], str],
         *,
         changes: bool = False,
@@ -167,7 +169,7 @@ class Comparison:
         result, left = [replace(named, priority=100)], not changes
         for index, data in enumerate(self.sessions):
             priority = 90 - index
-            of = partial(value, index)
+            of = partial(value, index=index)
             result.append(Column(f"{data.name}_fps", of, data.name, "", write, priority, left=left, limit=32))
             if changes and index:
                 of = partial(Row.change_pct, index=index)
@@ -266,21 +268,13 @@ def _figures(data: ReportData) -> dict[str, float]:
     return {field: sum_up(values[field]) for field, sum_up, *_ in _FIGURES if values[field]}
 
 
-def _figure_text(index: int, row: Row) -> str:
+def _figure_text(row: Row, index: int) -> str:
     write = next(write for field, _, _, write in _FIGURES if field == row.name)
     return write(row.values[index])
 
 
 def _of_metric(index: int, value: Callable[[Summary], Any], row: Row) -> Any:
     return None if row.values[index] is None else value(row.values[index])
-
-
-def _value(index: int, row: Row) -> Any:
-    return row.values[index]
-
-
-def _setting(index: int, row: Row) -> str:
-    return row.values[index] or units.NOT_KNOWN
 
 
 def _rows(of: Iterable[Mapping[str, Any]]) -> list[Row]:

@@ -12,22 +12,14 @@ T = TypeVar("T")
 
 
 class Live(Protocol):
-    """A slot with its worker and its GPU's newest sample."""
+    """A slot with its newest worker and its GPU's newest sample, which is None on a CPU slot."""
 
     @property
-    def slot(self) -> Slot:
-        """The slot."""
-        ...
-
+    def slot(self) -> Slot: ...  # noqa: D102
     @property
-    def worker(self) -> Worker:
-        """The slot's newest worker."""
-        ...
-
+    def worker(self) -> Worker: ...  # noqa: D102
     @property
-    def sample(self) -> GpuSample | None:
-        """None on a CPU slot, and before the first sample."""
-        ...
+    def sample(self) -> GpuSample | None: ...  # noqa: D102
 
 
 def gpu_columns(sample_of: Callable[[T], GpuSample | None]) -> tuple[Column[T], ...]:

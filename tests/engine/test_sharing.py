@@ -155,11 +155,11 @@ async def test_a_session_leases_its_gpus_while_workers_run_however_it_ends(sim: 
         await run.client.act(Action.STOP, "gpu1")
         await run.until_state("gpu1", WorkerState.STOPPED)
         assert others.take(uuid_), "the engine lives on for its client"
-        others.release_all()
+        others.release(*others._held)
         await run.client.act(Action.RESTART, "gpu1")
         await run.until_state("gpu1", WorkerState.RUNNING)
         assert not others.take(uuid_)
         os.kill(run.process.pid, signal.SIGKILL)
         await run.process.wait()
         assert others.take(uuid_)
-        others.release_all()
+        others.release(*others._held)

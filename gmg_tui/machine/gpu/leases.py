@@ -85,10 +85,6 @@ class Leases:
                     file.unlink()
             os.close(descriptor)
 
-    def release_all(self) -> None:
-        """Releases all leases."""
-        self.release(*self._held)
-
     def begin_choice(self, pause: Callable[[tuple[int, ...]], None] | None = None) -> None:
         """Waits until no other session chooses: two that take GPUs at once could both get too few.
 

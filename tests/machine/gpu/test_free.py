@@ -123,7 +123,7 @@ def test_of_two_that_wait_for_several_gpus_one_collects() -> None:
 
     def pause(text: str, lines: Sequence[str]) -> None:
         kept.append(not other.take("GPU-3"))
-        other.release_all()
+        other.release(*other._held)
         if len(kept) > 1:
             in_use.clear()
 
@@ -140,7 +140,7 @@ def test_a_leased_gpu_is_not_free_and_a_plain_run_shares_its_lease(shared_folder
     with pytest.raises(GmgError, match=r"gpu0: .*a session of gmg-tui"):
         gpus(4).wait(4, 0.0, never)
     for leases in (first, second):
-        leases.release_all()
+        leases.release(*leases._held)
     assert not list(shared_folder.iterdir()), "no file is left"
     assert len(gpus(4).wait(4, 0.0, never)) == 4
 
@@ -158,7 +158,7 @@ def test_a_lock_of_another_file_system_is_no_lease(shared_folder: Path, monkeypa
     )
     monkeypatch.setattr(leases_module, "_LOCKS", locks)
     assert holders("GPU-0") == (2,)
-    leases.release_all()
+    leases.release(*leases._held)
 
 
 def test_a_long_choice_of_another_session_is_told() -> None:
@@ -233,7 +233,7 @@ def test_what_another_user_has_put_there_is_not_used(shared_folder: Path, tmp_pa
         leases = Leases()
         assert leases.take("GPU-0"), "in the user's own folder"
         assert not Leases().take("GPU-0")
-        leases.release_all()
+        leases.release(*leases._held)
         assert stat.S_IFMT(own.lstat().st_mode), "not removed"
         own.rmdir() if own.is_dir() else own.unlink()
     shared_folder.chmod(0o777)  # others could replace files
@@ -253,7 +253,7 @@ def test_a_file_that_its_owner_moves_is_not_removed(shared_folder: Path, tmp_pat
     leases = Leases()
     assert leases.take("GPU-0")
     own.rename(moved)
-    leases.release_all()
+    leases.release(*leases._held)
     assert moved.exists()
 
 
