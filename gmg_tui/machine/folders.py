@@ -23,7 +23,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CL
 _OVERFLOW_ID = 65534
 """The owner of files of unmapped users in a user namespace, as root's in an Apptainer container (user_namespaces(7))."""
 _MAX_LISTED = 10_000
-"""Entries to read of a shared folder, and of a folder at once."""
+"""Entries to read of a shared folder, and of any folder in one pass."""
 _MAX_REMOVED = 100_000
 """Entries to remove of one abandoned folder."""
 _MAX_ATTEMPTS = 10

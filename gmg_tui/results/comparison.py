@@ -188,7 +188,7 @@ class Comparison:
 
     @property
     def rate_rows(self) -> list[Row]:
-        """A row for each slot, job or value, and the total of those that all sessions have."""
+        """The `rows`, and the total of the rows that all sessions have."""
         common = [row.values for row in self.rows if None not in row.values]
         if not common or None in self.totals:
             return self.rows

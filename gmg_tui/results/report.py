@@ -91,7 +91,7 @@ class ReportData(Struct, frozen=True):
 
     @property
     def alerts(self) -> list[tuple[str, Alert]]:
-        """Alerts by worker or job, of a job those at its last attempt's end."""
+        """Alerts by worker, or by job at the end of its last attempt."""
         if self.plain is not None:
             return [(worker.slot, alert) for worker in self.plain.workers for alert in urgent(worker.alerts)]
         return [(job.name, alert) for job in self.jobs for alert in urgent(job.last.alerts)]
@@ -160,7 +160,7 @@ class ReportData(Struct, frozen=True):
         return started, max(started, self.until if ended is None else ended)
 
     def rows(self) -> list[JobRecord]:
-        """Returns a row for each attempt, the job as it was at its end, and for each job without one. Ranks share a row."""
+        """Returns a row for each attempt, with the job as of its end, and for each job without one. Ranks share a row."""
         return [row for job in self.jobs for row in self._rows_of(job)]
 
     def _rows_of(self, job: JobRecord) -> list[JobRecord]:
@@ -321,7 +321,7 @@ def ordered(rows: Sequence[JobRecord], best: str | None) -> tuple[list[JobRecord
     """Sorts rows by a column. Returns them with the column (None for the jobs' order) and a description of the order.
 
     `best` is a column's name or heading, in any case, with `-` before it for the smallest first; None for the jobs' order.
-    Failed jobs follow the others; those without a value, or with NaN, are last.
+    Failed jobs follow the others; jobs without a value, or with NaN, are last.
 
     Raises:
         GmgError: There is no such column; the text lists the columns.

@@ -57,7 +57,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     experiment: tuple[Table, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Checks what the types do not. Raises `ValueError`."""
+        """Validates the fields beyond their types. Raises `ValueError`."""
         if self.timeout is not None and not self.timeout_s:
             raise ValueError(
                 f'timeout {self.timeout}: give a time with its unit, as in "30m", "1h30m" or "90s", or "none"'

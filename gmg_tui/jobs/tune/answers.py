@@ -149,7 +149,7 @@ def _warnings(record: Record) -> Iterator[str]:
 
 
 def _bound(record: Record, fastest: int) -> Iterator[str]:
-    """Yields what limits the fastest value, if it is the largest that ran."""
+    """Yields the limit of the fastest value, if it is the largest that ran."""
     edge, end = record.edge, record.memory_end
     better = "faster" if record.spec.metric == FPS else "better"
     if edge is not None and is_out_of_memory(edge.reason):

@@ -76,7 +76,7 @@ class FreeGpus:
             pause(text, [*([] if self._reported else [text]), *self._news(uses)])
 
     def take(self) -> dict[str, str]:
-        """Takes the wanted GPUs that are free now. Returns the reasons against the others, by UUID."""
+        """Takes the wanted GPUs that are free now. Returns the reasons that the others were not taken, by UUID."""
         uses, reasons = self._choose(0, collect=False), dict[str, str]()
         for slot in self._slots:
             if slot.name not in self._taken:

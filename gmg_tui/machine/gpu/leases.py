@@ -163,7 +163,7 @@ def _lock(path: Path, lock: int, private: bool) -> int:
             about = os.fstat(descriptor)
             if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1 or about.st_size:
                 break
-            if not private and about.st_mode & _READABLE != _READABLE:  # root, too, takes only what all users can take
+            if not private and about.st_mode & _READABLE != _READABLE:  # root could open it, but other users could not
                 raise PermissionError
             fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
             if os.path.samestat(about, path.lstat()):
@@ -184,6 +184,6 @@ def _open(path: Path, private: bool) -> int:
         return os.open(path, _FLAGS | access)
     with suppress(FileExistsError):
         descriptor = os.open(path, _FLAGS | access | os.O_CREAT | os.O_EXCL, mode)
-        os.fchmod(descriptor, mode)  # whatever the umask
+        os.fchmod(descriptor, mode)  # independent of the umask
         return descriptor
     return os.open(path, _FLAGS | access)

@@ -46,7 +46,7 @@ class Sampler:
         self._health = threading.Thread(target=self._run_health, name="nvml-health", daemon=True)
 
     def start(self) -> None:
-        """Starts with a round at once."""
+        """Starts sampling, with a first round now."""
         self._thread.start()
 
     def stop(self, wait_s: float = 2.0) -> bool:

@@ -110,7 +110,7 @@ class ScriptTimes:
         return self._known[path]
 
     def save(self) -> None:
-        """Writes what has changed. Raises `OSError`."""
+        """Writes the changed histories. Raises `OSError`."""
         if self._is_first and self._own.meshes_written:
             self._is_first, had_all = False, self._any.meshes_written and self._any.meshes <= self._meshes
             self._any.meshes = caches.mesh_count(self._environ, self._cwd)

@@ -235,7 +235,7 @@ class Counts:
         return self._locked and self._locked.path
 
     def fps(self, printed: Fps | None) -> Fps | None:
-        """Adds the counted rates to the `printed` numbers. Returns these alone before the second step."""
+        """Returns the counted rates with the `printed` numbers; only the latter before the second step."""
         if not self.seconds:
             return printed
         counted = Fps(
@@ -313,7 +313,7 @@ class Counts:
 
     @property
     def _outermost(self) -> list[tuple[str, _Counter]]:
-        """The files of the stepping processes, by PID, without those that step simulators for another's vector."""
+        """The files of stepping processes by PID, except those that step simulators for another process's vector."""
         stepped = [each for each in self._counters.items() if each[1].words["steps"]]
         kind = min((counter.words["kind"] for _, counter in stepped), default=0)
         return [each for each in stepped if each[1].words["kind"] == kind]

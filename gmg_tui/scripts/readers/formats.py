@@ -169,7 +169,7 @@ class ReportedLines(LineReader):
         self._error = ""
 
     def read(self, block: bytes) -> Iterator[Figures]:
-        """Yields the figures of those lines."""
+        """Yields the figures of each such line."""
         for text, meant in marked(block, MARK):
             try:
                 found = json_object(strip_ansi(text[:_MAX_REPORT_BYTES]).strip())

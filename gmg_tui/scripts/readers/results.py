@@ -76,7 +76,7 @@ class Reported:
         return numbers
 
     def _kept(self, name: str, value: Any) -> Iterator[Any]:
-        """Yields the value as it is kept; nothing if it cannot be."""
+        """Yields the value to keep; nothing if it is out of range."""
         try:
             yield _encodable(value, _MAX_LEVELS)
         except ValueError as error:

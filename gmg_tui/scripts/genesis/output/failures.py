@@ -192,7 +192,7 @@ def _killed(number: int, texts: Sequence[bytes]) -> Failure:
         kind, meaning = FailureKind.SCRIPT, "triton's LLVM was loaded after Genesis' own"
         advice = "import torch._dynamo before genesis, at the top of the script"
     if number == signal.SIGABRT:
-        # Libraries print what went wrong before they abort.
+        # Libraries print the error before they abort.
         message = _native(texts)
         sign = sign_of(message) if message is not None else None
         if (message is None or (sign is not None and sign.vague)) and (found := sign_in(_errors(texts))) is not None:

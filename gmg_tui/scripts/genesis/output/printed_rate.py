@@ -1,4 +1,4 @@
-"""The rate by the numbers that a script prints, for scripts whose steps no probe counts.
+"""The rate by a script's printed numbers, used if no probe counts its steps.
 
 Genesis prints an exponential moving average that weights each sample by 5 % (`FPS_tracker_alpha=.95`). In 1.4.5 the first
 sample includes the end of compiling, so that the average starts a hundred times too low. Two consecutive numbers u, v give
