@@ -105,7 +105,8 @@ def _text(error: click.ClickException | GmgError) -> str:
     """Returns an error as one line, beginning with the option, after the settings file if that sets it."""
     if not isinstance(error, click.BadParameter) or not isinstance(error.param, click.Option):
         return error.format_message() if isinstance(error, click.ClickException) else str(error)
-    text, ctx = f"{error.param.opts[0]} {error.message.rstrip('.')}", error.ctx
+    message = error.message.rstrip(".").replace("integer range", "integer").replace("float range", "number")
+    text, ctx = f"{error.param.opts[0]} {message}", error.ctx
     if ctx is None or ctx.get_parameter_source(error.param.name or "") is not ParameterSource.DEFAULT_MAP:
         return text
     return f"{ctx.ensure_object(Settings).path}: {text}"

@@ -43,6 +43,8 @@ class Command(click.Command):
         listed = f"gmg-tui {self.name} --help lists them"
         if self.name == "demo":
             return f"{listed}, and arguments of the example go after --: gmg-tui demo -- {option} …"
+        if self.name == "sweep" and ctx.allow_interspersed_args:
+            return f"{listed}, and options of a script go after --script SCRIPT"
         if ctx.allow_interspersed_args:
             return listed
         return f"{listed}, and options of the script go after it: SCRIPT {option} …"

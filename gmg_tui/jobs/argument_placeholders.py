@@ -77,10 +77,8 @@ def check_names(texts: Iterable[str], known: Sequence[str]) -> None:
     """Raises `GmgError` for a placeholder without a value, such as a mistyped one."""
     for name in (name for text in texts for name in names_in(text)):
         if name not in known:
-            raise GmgError(
-                f"{{{name}}} has no value{nearest(name, known)}; there are: {listed(known)}; "
-                f"literal braces are {{{{{name}}}}}"
-            )
+            hint = nearest(name, known) or f"; there are: {listed(known)}"
+            raise GmgError(f"{{{name}}} has no value{hint}; literal braces are {{{{{name}}}}}")
 
 
 def join_args(args: Sequence[str]) -> str:

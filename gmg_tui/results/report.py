@@ -39,7 +39,7 @@ from gmg_tui.session.store.reader import Stored, open_store
 
 _INTERRUPTED = f"interrupted: {ENGINE_DIED}"
 _NOT_RECORDED = "its end was not recorded: the disk may have been full"
-UNSORTED = "in their order"
+UNSORTED = "unsorted"
 _OFFERED = 3
 """Columns to suggest for sorting."""
 _NAMED = 3
@@ -226,14 +226,17 @@ class ReportData(Struct, frozen=True):
         Raises:
             GmgError: There is no column `best`.
         """
-        rows = self.rows()
+        rows, trouble = self.rows(), ""
         try:
-            return ordered(rows, self.best if best is None else best)
+            listed, by, order = ordered(rows, self.best if best is None else best)
         except GmgError as error:
             if best is not None:
                 raise
             listed, by, order = ordered(rows, None)
-            return listed, by, f"{order} ({error})"
+            trouble = f" ({error})"
+        names = ", ".join(results_of(rows)[:_OFFERED]) if by is None else ""
+        hint = f"; sort with: gmg-tui report {self.name} --best COLUMN ({names})" if names else ""
+        return listed, by, f"{order}{trouble}{hint}"
 
     @property
     def totals(self) -> list[tuple[str, str]]:
@@ -327,8 +330,7 @@ def ordered(rows: Sequence[JobRecord], best: str | None) -> tuple[list[JobRecord
         GmgError: There is no such column; the text lists the columns.
     """
     if best is None:
-        names = ", ".join(results_of(rows)[:_OFFERED])
-        return list(rows), None, f"{UNSORTED}; to sort: --best COLUMN or -COLUMN ({names})" if names else UNSORTED
+        return list(rows), None, UNSORTED
     column, smallest = find(columns(rows), best.removeprefix("-")), best.startswith("-")
     text = f"by {column.heading}, the {'smallest' if smallest else 'largest'} first"
     # Equal values are in the order of the jobs, waiting ones in that of the queue.

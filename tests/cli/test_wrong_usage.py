@@ -48,7 +48,10 @@ def nothing_is_left(files: Path) -> Iterator[None]:
             "there is no option -B; gmg-tui run --help lists them, and options of the script go after it",
         ),
         ("tune --lr 1 sim.py", "there is no option --lr; gmg-tui tune --help lists them"),
-        ("sweep --retries 2 sweep.toml", "there is no option --retries; gmg-tui sweep --help lists them\n"),
+        (
+            "sweep --retries 2 sweep.toml",
+            "there is no option --retries; gmg-tui sweep --help lists them, and options of a script go after",
+        ),
         ("--gpsu 2 sim.py", "there is no option --gpsu; did you mean --gpus?"),
         ("dmeo", "there is no command or script dmeo; did you mean demo?"),
         ("sweeep", "there is no command or script sweeep; did you mean sweep?"),

@@ -69,10 +69,9 @@ def make(
     for draft in drafts:
         for key, name in used:
             if name not in draft.values and (name not in BUILT_IN or key == "ddp"):
-                raise GmgError(
-                    f"{where}: {key}: {{{name}}} has no value{draft.place}{nearest(name, draft.values)}; there are: "
-                    f"{listed([*sorted(draft.values), *BUILT_IN])}; literal braces are {{{{{name}}}}}"
-                )
+                hint = nearest(name, draft.values) or f"; there are: {listed([*sorted(draft.values), *BUILT_IN])}"
+                braces = f"literal braces are {{{{{name}}}}}"
+                raise GmgError(f"{where}: {key}: {{{name}}} has no value{draft.place}{hint}; {braces}")
     named = enumerate(zip(_unique((draft.name for draft in drafts), taken), drafts, strict=True), 1)
     jobs = tuple(
         JobRecord(number, name, values=draft.values, world_size=_ranks(settings.ddp, draft.values, where))

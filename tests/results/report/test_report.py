@@ -168,7 +168,7 @@ def test_a_failed_job_is_never_the_best_and_an_unknown_column_lists_the_valid_on
     assert [row.number for row in best] == [2, 1]
     best, column, text = ordered(rows, None)
     assert ([row.number for row in best], column) == ([1, 2], None)
-    assert text == "in their order; to sort: --best COLUMN or -COLUMN (score)"
+    assert text == "unsorted"
     with pytest.raises(GmgError, match="no column nope; there are: job, name, state"):
         ordered(rows, "-nope")
 
@@ -246,7 +246,7 @@ async def test_the_newest_session_without_a_name_and_its_failures() -> None:
     out, err, status = report()
     assert (err, status) == ("", 0)
     assert out.startswith("young  ended  sim.py  since 20")
-    assert "5 jobs, in their order; to sort: --best COLUMN or -COLUMN (tm_score)" in out
+    assert "5 jobs, unsorted; sort with: gmg-tui report young --best COLUMN (tm_score)" in out
     assert "job-5 failed: out of memory" in out
     assert "4 finished, 1 failed" in out
     assert report("old")[0].startswith("old  ended")
@@ -261,7 +261,7 @@ async def test_a_sweep_is_ordered_by_its_own_column_unless_no_job_has_it() -> No
     await stored.session("sim-1", stored.jobs(3), spec={"sweep": SweepSpec(best="-lr")})
     assert "3 jobs, by lr, the smallest first" in report()[0]
     await stored.session("sim-2", stored.jobs(3), started=START + 5, spec={"sweep": SweepSpec(best="nope")})
-    assert "3 jobs, in their order; to sort: --best COLUMN or -COLUMN (tm_score) (no column nope;" in report()[0]
+    assert "3 jobs, unsorted (no column nope;" in report()[0]
 
 
 async def test_json_and_csv_equal_the_result_files() -> None:
