@@ -29,7 +29,7 @@ def _addresses(setup: str, *peers: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_the_interface_that_leads_to_another_machine_counts_and_a_loopback_never_does() -> None:
+def test_the_address_is_that_of_the_route_to_another_machine() -> None:
     found = _addresses(
         _NETWORK, "10.8.0.7", "127.0.1.1 10.9.0.7", "localhost", "no-such-host.invalid 10.8.0.7", "10.9.0.1"
     )

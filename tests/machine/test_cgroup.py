@@ -1,4 +1,4 @@
-"""How many CPUs a container may use, by the files of both versions of cgroups."""
+"""The CPUs and memory of a container, by the files of both versions of cgroups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `--summary` and `report --html` name may be a link, which is followed; anything but a file is refused."""
+"""Atomic writes, as for `--summary` and `report --html`: links are followed, other files than regular ones refused."""
 
 from __future__ import annotations
 

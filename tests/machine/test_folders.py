@@ -1,4 +1,4 @@
-"""Folders on a machine with other users: what is trusted, what is removed, and what they cannot get in the way of."""
+"""Folders on a machine with other users: trust, removal, and interference."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_only_folders_of_ended_processes_are_removed(shared: Path) -> None:
     assert not ours.path.exists()
 
 
-def test_of_an_abandoned_folder_only_so_much_is_removed_at_once(shared: Path) -> None:
+def test_the_removal_of_an_abandoned_folder_is_bounded(shared: Path) -> None:
     folder = make_locked(shared, "x-")
     for number in range(20):
         (folder.path / str(number)).touch()

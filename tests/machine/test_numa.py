@@ -62,7 +62,7 @@ def test_cores_outside_the_affinity_mask_do_not_count(
 
 
 @pytest.mark.parametrize("text", ["", "\n", "all", "-1"])
-def test_a_machine_that_does_not_say_pins_nothing(text: str, sys_folder: Path) -> None:
+def test_nothing_is_pinned_without_topology(text: str, sys_folder: Path) -> None:
     (sys_folder / "bus/pci/devices/0000:1b:00.0/numa_node").write_text(text)
     (sys_folder / "devices/system/node/node1/cpulist").write_text(text)
     assert {*near_cores(SLOTS, sys_folder)} <= {"gpu1"}

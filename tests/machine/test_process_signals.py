@@ -26,7 +26,7 @@ def _refuse(code: int | None, *_: object) -> int:
 
 @pytest.fixture(params=["works", "open ENOSYS", "open EPERM", "send ENOSYS", "send EPERM", "not in this Python"])
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How the kernel answers to pidfds."""
+    """The kernel's behaviour with pidfds."""
     call, _, error = request.param.partition(" ")
     if call in {"open", "send"}:
         module, name = (os, "pidfd_open") if call == "open" else (signal, "pidfd_send_signal")
@@ -50,7 +50,7 @@ def test_a_signal_reaches_the_process_that_started_then_and_no_other(child: subp
     assert not process_signals.send(child.pid, started, signal.SIGTERM)
 
 
-def test_the_reason_why_there_are_no_pidfds_is_known(kernel: str) -> None:
+def test_the_reason_for_missing_pidfds_is_reported(kernel: str) -> None:
     trouble = process_signals.pidfd_trouble()
     assert (trouble is None) == (kernel == "works")
     if "EPERM" in kernel:

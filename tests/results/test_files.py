@@ -1,4 +1,4 @@
-"""The files that are generated from a store hold every job, and are read back as they were meant."""
+"""The files of a store contain every job, and can be read back without loss."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _snapshot(**worker: Any) -> Snapshot:
     return Snapshot(records.START, 412.3456, tuple(changed(each, **worker) for each in workers))
 
 
-def test_the_summary_has_its_form(tmp_path: Path) -> None:
+def test_the_summary_has_the_documented_fields(tmp_path: Path) -> None:
     gpu = Gpu(0, "GPU-a", "NVIDIA H100", memory_total_mib=81920)
     session = records.session(tmp_path)
     session = structs.replace(session, slots=(Slot("gpu0", gpu), Slot("gpu1", gpu)))

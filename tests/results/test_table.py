@@ -1,4 +1,4 @@
-"""The row model with its renderers, and the words and numbers in it."""
+"""The row model, its renderers, and the format of words and numbers."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_html_escapes_texts_and_has_numbers_in_full() -> None:
 
 
 @given(st.lists(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)))
-def test_ranks_put_what_is_no_number_last_in_either_order(values: list[columns.Cell]) -> None:
+def test_values_that_are_not_numbers_rank_last_in_either_order(values: list[columns.Cell]) -> None:
     column = Column[tuple[columns.Cell, int]]("x", lambda row: row[0])
     rows = [(value, number) for number, value in enumerate(values)]
     for descending in (False, True):
@@ -186,7 +186,7 @@ def test_the_total_covers_running_workers_until_all_have_ended() -> None:
     assert total_fps((silent,)) is None
 
 
-def test_the_current_rate_is_shown_first_and_an_outdated_one_is_not_counted() -> None:
+def test_the_current_rate_is_shown_first_and_a_stale_one_is_excluded() -> None:
     worker = worker_of("gpu0", 0, WorkerState.RUNNING, fps=Fps(100.0, 90.0, 110.0, 9, settled=80.0))
     silent = changed(worker, slot="gpu1", alerts=alerts(48.0, silent="no FPS line"))
     assert (worker.current_fps, silent.current_fps) == (80.0, None)
@@ -239,7 +239,7 @@ def test_control_characters_are_removed(raw: bytes, text: str) -> None:
     assert clean(raw) == text
 
 
-def test_all_that_is_printed_keeps_only_lines_and_plain_styles() -> None:
+def test_printed_text_keeps_only_lines_and_plain_styles() -> None:
     hostile = "\x1b[31mred\x1b[0m\n\x1b[8mhid\x1b[30;40m\x1b]52;c;aGk=\x07\x9b2J\ttab"
     assert safe(hostile) == "red\nhid·2J\ttab"
     assert safe(hostile, styles=True) == "\x1b[31mred\x1b[0m\nhid·2J\ttab"

@@ -1,4 +1,4 @@
-"""How many environments a run has, by its arguments and by what it prints."""
+"""The number of environments by arguments and by output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Python the workers get."""
+"""The choice of the workers' interpreter."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_python_on_the_path_is_used_if_only_that_has_genesis(tmp_path: Path, m
     assert interpreter.default_python(path) == own
 
 
-def test_why_an_interpreter_was_chosen_is_known(tmp_path: Path) -> None:
+def test_the_reason_for_an_interpreter_is_shown(tmp_path: Path) -> None:
     conda = program(tmp_path / "conda" / "bin" / "python")
     active = {"CONDA_PREFIX": str(tmp_path / "conda"), "VIRTUAL_ENV": ""}
     assert interpreter.origin(conda, active) == f"{conda} (the active conda environment, CONDA_PREFIX)"
@@ -137,7 +137,7 @@ def test_versions_are_read_from_files_without_starting_a_process(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_the_commit_of_a_folder_says_whether_files_differ_from_it(tmp_path: Path) -> None:
+def test_the_commit_of_a_folder_is_marked_dirty_if_files_differ(tmp_path: Path) -> None:
     assert interpreter.commit_of(str(tmp_path)) is None
     git = ("git", "-C", str(tmp_path), "-c", "user.name=me", "-c", "user.email=me@box")
     (tmp_path / "sim.py").write_text("one")

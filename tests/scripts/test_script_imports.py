@@ -1,4 +1,4 @@
-"""Which scripts cannot use Genesis."""
+"""Recognition of scripts that cannot use Genesis."""
 
 from __future__ import annotations
 

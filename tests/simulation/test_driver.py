@@ -1,4 +1,4 @@
-"""The simulated GPUs show the values that their processes report, and none of ended processes."""
+"""The simulated GPUs show the load that live processes report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a sweep's file and options to its jobs, and what is refused."""
+"""The jobs of a sweep's file and options, and invalid ones."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_only_ranks_have_a_local_rank(tmp_path: Path) -> None:
     assert groups_of(options_of_run(virtual_local_rank=True), plain) is None
 
 
-# The experiments file and the options beside it: every error is one line with the file, the key, and what is wrong
+# Invalid files and options: every error is one line with the file, the key and the cause
 
 
 def _error(folder: Path, text: str, *words: str, **options: object) -> str:

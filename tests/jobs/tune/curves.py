@@ -1,4 +1,4 @@
-"""Curves that the field has measured, as worlds to search in."""
+"""Measured curves, as worlds to search in."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def mjlab(value: int) -> float:
 
 
 def stepped(at: int) -> Rate:
-    """20 % more time for each step from some value on, as where Genesis takes other kernels (SMs x 128)."""
+    """Steps that take 20 % longer from some value on, as where Genesis switches kernels (SMs x 128)."""
     return lambda value: value / ((0.5e-3 + 5e-8 * value) * (1.2 if value > at else 1))
 
 
@@ -47,7 +47,7 @@ class Case(NamedTuple):
     """The smallest value that does not run."""
     low: int = 64
     highest: int = 1 << 19
-    """The greatest value that counts for the true best, where nothing bounds it."""
+    """The largest value to consider for the true best, if nothing else limits it."""
 
     def world(self, **others: Any) -> World:
         return World(self.rate, memory_mib=self.memory_mib, total_mib=self.total_mib, fails=self.fails, **others)
@@ -68,7 +68,7 @@ class Case(NamedTuple):
         return max(self.rate(value) for value in self.grid())
 
     def knee(self, fastest: int, share: float) -> int:
-        """The smallest value whose true rate is at least this share of that of the fastest."""
+        """Returns the smallest value with at least this share of the fastest true rate."""
         enough = share * self.rate(fastest)
         return next(value for value in [*self.grid(), fastest] if self.rate(value) >= enough)
 
@@ -85,7 +85,7 @@ CURVES = {
     "cliff": Case(franka, grows(0.79), edge=4096, low=512),
     "falling": Case(mjlab, grows(0.3)),
 }
-"""Those whose promises are measured with noise."""
+"""The curves to measure with noise."""
 CASES = CURVES | {
     "Franka with memory's end": Case(franka, grows(0.79), total_mib=16_376, edge=18_300),
     "a step near the top": Case(stepped(16_896), grows(0.9)),

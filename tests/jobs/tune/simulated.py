@@ -1,4 +1,4 @@
-"""Slots that run trials of a made-up curve, in made-up time."""
+"""Slots that run trials of a simulated curve, in simulated time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ START_S = 40.0
 FAIL_S = 25.0
 H100, H100_MIB = "NVIDIA H100 80GB HBM3", 81_559.0
 TOGETHER = 0.98
-"""What is left of the rate on all slots at once."""
+"""The share of the rate that remains with all slots at once."""
 
 
 def never(value: int) -> str | None:
@@ -36,7 +36,7 @@ def slot_of(index: int, model: str | None, total_mib: float | None) -> Slot:
 
 @dataclass
 class World:
-    """What a script does on each slot."""
+    """The behaviour of a script on each slot."""
 
     rate: Callable[[int], float]
     """The true rate of a value on a usual slot."""
@@ -45,19 +45,19 @@ class World:
     total_mib: float | None = H100_MIB
     fails: Callable[[int], str | None] = never
     noise: float = 0.0
-    """Of each trial as a whole: what no longer measuring takes out."""
+    """The noise of each trial, which longer measuring does not reduce."""
     within: float = 0.0
-    """Of each second."""
+    """The noise of each second."""
     drift: float = 0.0
-    """What is missing from the rate at first, and comes within 40 s."""
+    """The share of the rate that is missing at first, for 40 s."""
     speeds: dict[str, float] = field(default_factory=dict)
     throttled: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """By slot, from when to when trials that end come back skipped."""
+    """The time by slot in which ending trials are skipped."""
     seed: int = 0
     flaky: float = 0.0
-    """The share of trials that fail or are skipped for no reason of their value."""
+    """The share of trials that fail or are skipped whatever their value."""
     lost: dict[str, float] = field(default_factory=dict)
-    """By slot, when its GPU is lost."""
+    """The time by slot when its GPU is lost."""
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -72,7 +72,7 @@ class World:
         return TOGETHER * self.rate(value) * sum(speeds)
 
     def run(self, plan: Trial, number: int, now_s: float, spec: TuneSpec) -> tuple[float, Trial]:
-        """When the trial ends, and how."""
+        """Returns the end of a trial and its result."""
         reason = self.fails(plan.value)
         memory = self.memory_mib(plan.value) if self.memory_mib else None
         if memory is not None and self.total_mib is not None and memory > self.total_mib:
@@ -129,7 +129,7 @@ class Outcome:
 
 
 def tune(world: World, spec: TuneSpec | None = None, trials: Sequence[Trial] = (), stop_after: int = 400) -> Outcome:
-    """Search until the end or so many trials; AssertionError where it waits for nothing, or breaks a rule of the engine."""
+    """Searches until the end or a number of trials. AssertionError if it waits for nothing, or breaks a rule of the engine."""
     spec = spec or TuneSpec()
     slots = world.tune_slots()
     search = Search(spec, slots, trials)

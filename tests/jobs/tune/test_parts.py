@@ -1,4 +1,4 @@
-"""The parts of a search: rounding, memory, comparisons, settling, and what a resume needs."""
+"""The parts of a search: rounding, memory, comparisons, settling, and the requirements of a resume."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_headroom_and_memory_used_by_others_lower_the_largest_value(free_mib: fl
     assert record.memory_end == (rounded_down(expected) if expected else 0)
 
 
-def test_gpus_with_nearly_as_much_free_memory_run_the_same_values_and_a_fuller_one_less() -> None:
+def test_gpus_with_similar_free_memory_run_the_same_values() -> None:
     memory = [(1024, 1424.0), (4096, 4496.0)]
     record = record_of(*memory, slots=4)
     record.free_mib |= {"gpu0": 79_000.0, "gpu1": 78_000.0, "gpu2": 30_000.0}
@@ -141,7 +141,7 @@ def test_an_interval_holds_the_mean_in_95_of_100_cases() -> None:
     assert fitted(("gpu0", 64, 1.0), ("gpu0", 128, 2.0)).margin_pct() is None
 
 
-def test_a_curve_gives_what_the_last_doublings_brought() -> None:
+def test_the_gain_is_that_of_the_last_doublings() -> None:
     points = [Point(2048, 33.6), Point(4096, 36.8), Point(8192, 30.1), Point(16_384, 19.9)]
     assert Curve(points[:2]).gain() == math.inf
     assert Curve(points[:3]).gain() == pytest.approx(36.8 / 33.6 - 1)
@@ -155,11 +155,11 @@ def test_a_promise_extrapolates_the_step_time_linearly() -> None:
     assert line.promise(0, 15_000) == pytest.approx(5 * 4.588e6)
 
 
-# How long a trial is measured, and which part of it counts
+# The measurement of a trial
 
 
 def settled(rate: Callable[[float], float], every_s: float = 1.0, kind: TrialKind = TrialKind.LADDER) -> Settling:
-    """A trial whose rate at a time is this, counted every so many seconds."""
+    """Returns a measured trial with this rate over time, counted every `every_s` seconds."""
     settling, done, at_s = Settling(TuneSpec(), kind), 0.0, 0.0
     settling.add(done, at_s)
     while not settling.is_done:
@@ -223,7 +223,7 @@ def test_before_the_second_count_there_is_no_rate() -> None:
     assert not settling.is_done
 
 
-# `tune --resume` refuses what would mix measurements that do not compare
+# `tune --resume` refuses to mix measurements that do not compare
 
 
 def session(**changes: object) -> Session:

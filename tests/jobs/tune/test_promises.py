@@ -1,4 +1,4 @@
-"""What a tuning promises, and the rules that every search keeps."""
+"""The accuracy of tunings, and the invariants of every search."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ QUICK = ("no noise", "2 % noise")
 
 
 class Result(NamedTuple):
-    """How near one search came."""
+    """The accuracy of one search."""
 
     covered: bool
-    """Whether the interval of the rate on all slots at once holds the true one."""
+    """True if the interval of the rate on all slots at once contains the true rate."""
     regret: float
-    """What the recommended value lacks of the slowest rate that is near enough, as a share."""
+    """The relative loss of the recommended value against the slowest acceptable rate."""
     lost: float
-    """What the fastest value lacks of the true best, as a share."""
+    """The relative loss of the fastest value against the true best."""
     near: bool
-    """Whether the recommended value is within a factor of two of the smallest that is fast enough."""
+    """True if the recommended value is within a factor of two of the smallest one that is fast enough."""
 
 
 def results(curve: str, slots: int, condition: dict[str, Any], seeds: int) -> list[Result]:
@@ -118,7 +118,7 @@ def test_without_noise_the_best_is_found(name: str, slots: int) -> None:
 
 
 def curve(flat: float, per_value: float, step_at: int, step: float, bend: float) -> Callable[[int], float]:
-    """The rate where a step takes so long: flat, then in proportion, with a step up, and a bend."""
+    """Returns the rate of a step time that is flat, then proportional, with a jump and a bend."""
 
     def rate(value: int) -> float:
         time = max(flat, flat / 2 + per_value * value) * (step if value >= step_at else 1) * (1 + bend * value)

@@ -1,4 +1,4 @@
-"""What a search does in cases of their own: failures, disturbances, few values, slots that go, `--resume`."""
+"""Special cases of a search: failures, disturbances, few values, lost slots, `--resume`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_out_of_memory_is_not_tried_again(slots: int) -> None:
     assert any("Memory, not speed, ended the search" in warning for warning in answer.warnings)
 
 
-def test_memory_did_not_end_a_search_whose_fastest_value_is_not_the_largest() -> None:
+def test_memory_is_not_blamed_if_the_fastest_value_is_not_the_largest() -> None:
     """Fastest 16,896 and largest 17,664, yet "more would be faster"."""
     world = CASES["step"].world()
     answer = tune(world).answer
@@ -203,7 +203,7 @@ def test_an_interrupted_measurement_on_all_slots_is_repeated_after_resuming() ->
     assert again.plan(names(world), 0) == plans
 
 
-def test_a_custom_metric_is_not_summed_and_not_called_fast() -> None:
+def test_a_custom_metric_is_neither_summed_nor_called_fast() -> None:
     spec = TuneSpec(low=8, high=64, metric="reward")
     world = World(lambda value: float(value), slots=3)
     answer = tune(world, spec).answer
@@ -222,7 +222,7 @@ def test_a_trial_without_a_comparable_rate_fails(rate: float | None) -> None:
     assert search.step.startswith("64 did not run: ")
 
 
-def test_why_the_first_value_did_not_run_is_its_own_reason() -> None:
+def test_the_first_value_fails_with_its_own_reason() -> None:
     search = Search(TuneSpec(low=64), [slot_of(n, H100, H100_MIB) for n in range(2)])
     first, second = search.plan(["gpu0", "gpu1"], 0)
     failed = replace(first, number=1, state=TrialState.FAILED, reason="CUDA out of memory")
@@ -234,7 +234,7 @@ def test_why_the_first_value_did_not_run_is_its_own_reason() -> None:
 
 
 @pytest.mark.parametrize("slots", [1, 2, 8])
-def test_as_many_trials_are_expected_as_there_are_in_the_end(slots: int) -> None:
+def test_the_expected_number_of_trials_is_near_the_final_one(slots: int) -> None:
     begun = tune(FRANKA.world(slots=slots), stop_after=3)
     after = len(tune(FRANKA.world(slots=slots)).trials)
     assert 3 < begun.search.expected() <= 2 * after

@@ -1,4 +1,4 @@
-"""Which EGL device is which card: the real helper process on the simulated and on the installed libEGL."""
+"""The map of EGL devices, by the real helper process on the simulated and the installed libEGL."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_the_installed_library_answers_and_invents_no_card() -> None:
     assert mapping.index_of(card(4096, "0000ffff:ff:00.0"))[0] is None
 
 
-def test_the_pci_address_is_the_second_key_and_refutes_a_wrong_ordinal() -> None:
+def test_the_pci_address_corrects_a_wrong_ordinal() -> None:
     mapping = EglMap(
         (EglDevice(), EglDevice(cuda=0, pci="0000:2b:00.0"), EglDevice(pci="0000:1b:00.0"), EglDevice(cuda=2))
     )

@@ -1,4 +1,4 @@
-"""GPUs that nobody uses: what counts as free, the wait for them, and leases between sessions that start at once."""
+"""Free GPUs: the definition, the wait, and leases between sessions that start at once."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def names(slots: Sequence[Slot]) -> list[str]:
 
 
 def gpus(number: int | None, in_use: Container[int] = (), leases: Leases | None = None) -> FreeGpus:
-    """GPUs of which those in `in_use` are used at the moment."""
+    """GPUs, of which `in_use` are in use."""
 
     def read(slot: Slot) -> GpuSample:
         assert slot.gpu is not None
@@ -98,7 +98,7 @@ def test_without_enough_free_gpus_the_error_lists_who_uses_the_others() -> None:
     assert names(gpus(None, {1, 2}).wait(1, 0.0, never)) == ["gpu0", "gpu3"]
 
 
-def test_gpus_are_taken_as_they_become_free_and_changes_are_told_once() -> None:
+def test_gpus_are_taken_as_they_become_free_and_changes_are_reported_once() -> None:
     in_use, told = {0, 1, 2}, list[tuple[str, ...]]()
     leases, other = Leases(), Leases()
 
@@ -116,7 +116,7 @@ def test_gpus_are_taken_as_they_become_free_and_changes_are_told_once() -> None:
     assert other.may_collect(["GPU-0"])
 
 
-def test_of_two_that_wait_for_several_gpus_one_collects() -> None:
+def test_one_of_two_waiting_sessions_collects_gpus() -> None:
     in_use, other, kept = {0}, Leases(), list[bool]()
     assert other.may_collect(["GPU-3", "GPU-7"])
     assert Leases().may_collect(["GPU-8"])
@@ -145,7 +145,7 @@ def test_a_leased_gpu_is_not_free_and_a_plain_run_shares_its_lease(shared_folder
     assert len(gpus(4).wait(4, 0.0, never)) == 4
 
 
-def test_a_lock_of_another_file_system_is_no_lease(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_on_another_file_system_is_not_a_lease(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     leases, locks = Leases(), shared_folder / "locks"
     assert leases.take("GPU-0")
     about = next(shared_folder.iterdir()).stat()
@@ -161,7 +161,7 @@ def test_a_lock_of_another_file_system_is_no_lease(shared_folder: Path, monkeypa
     leases.release(*leases._held)
 
 
-def test_a_long_choice_of_another_session_is_told() -> None:
+def test_a_long_choice_of_another_session_is_reported() -> None:
     other, told = Leases(), list[str]()
     other.begin_choice()
 
@@ -219,7 +219,7 @@ def test_of_two_starts_exactly_one_gets_the_gpus_and_a_kill_leaves_no_lease(
         assert reports == [b"0", b"1"]
 
 
-def test_what_another_user_has_put_there_is_not_used(shared_folder: Path, tmp_path: Path) -> None:
+def test_files_of_another_user_are_not_used(shared_folder: Path, tmp_path: Path) -> None:
     own = leases_module._file(shared_folder, "GPU-0")
     (target := tmp_path / "target").write_text("")
     for put in (
@@ -245,7 +245,7 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root to become anot
 
 
 @as_root
-def test_a_file_that_its_owner_moves_is_not_removed(shared_folder: Path, tmp_path: Path) -> None:
+def test_a_moved_file_is_not_removed(shared_folder: Path, tmp_path: Path) -> None:
     own, moved = leases_module._file(shared_folder, "GPU-0"), tmp_path / "passwd"
     for file in (own, moved):
         file.touch(0o444)
@@ -258,7 +258,7 @@ def test_a_file_that_its_owner_moves_is_not_removed(shared_folder: Path, tmp_pat
 
 
 @as_root
-def test_users_agree_on_the_files_that_are_leases_and_are_told_who_is_in_the_way(shared_folder: Path) -> None:
+def test_users_agree_on_the_files_of_leases_and_learn_who_blocks_them(shared_folder: Path) -> None:
     own = leases_module._file(shared_folder, "GPU-0")
     own.touch()
     os.chown(own, 1, 1)

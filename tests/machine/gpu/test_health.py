@@ -1,4 +1,4 @@
-"""The health of a GPU, and how busy its SMs are."""
+"""The health of a GPU, and the activity of its SMs."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_an_xid_of_a_broken_gpu_is_fatal_with_advice(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [13, 31, 43, 45, 68, 69, 137])
-def test_an_xid_of_a_script_is_no_trouble_of_the_gpu(code: int) -> None:
+def test_an_xid_caused_by_a_script_is_not_a_fault_of_the_gpu(code: int) -> None:
     assert xids.trouble(Xid(code, 0.0)) is None
     assert "script" in xids.meaning(code).advice
 
@@ -239,7 +239,7 @@ WHOLE = {SM: 41.5}
 
 
 def begun(sim: Sim) -> tuple[Nvml, tuple[Gpu, ...]]:
-    """NVML that has read each GPU once, and takes a sample at each read."""
+    """Returns NVML that has read each GPU once, and samples at each read."""
     setattr(gpm, "MIN_SAMPLE_GAP_S", 0.0)  # noqa: B010 - in a process of its own
     sim.write()
     nvml = Nvml.open(retry_s=0)

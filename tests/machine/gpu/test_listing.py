@@ -120,7 +120,7 @@ def test_throttle_reasons_are_words_and_idleness_is_none(mask: int, expected: tu
 
 
 @on_simulated_driver
-def test_a_session_names_the_gpus_that_it_has_to_leave_out(sim: Sim) -> None:
+def test_a_session_names_the_gpus_that_it_excludes(sim: Sim) -> None:
     sim.gpus[1].fails = {"nvmlDeviceGetUUID": UNKNOWN}
     sim.write()
     hardware = Hardware.find(RunSpec("sim-1", "/state", "/run/sock", "sim.py", (), "/", "python"), lambda *_: None)

@@ -16,7 +16,7 @@ from tests.nvml_sim.child import ROOT, on_simulated_driver
 
 
 def opened() -> tuple[Nvml, tuple[Gpu, ...]]:
-    """NVML that tries what is lost again at once, and the cards."""
+    """Returns NVML that retries lost GPUs at once, and the cards."""
     nvml = Nvml.open(retry_s=0)
     return nvml, nvml.gpus()
 
@@ -151,7 +151,7 @@ def test_a_library_that_cannot_be_loaded_is_reported_with_advice(tmp_path: Path)
 
 
 @on_simulated_driver
-def test_a_card_that_refuses_all_queries_reports_why(sim: Sim) -> None:
+def test_a_card_that_refuses_all_queries_reports_the_reason(sim: Sim) -> None:
     nvml, gpus = opened()
     sim.record()
     nvml.read(gpus[0], slow=True)
@@ -224,7 +224,7 @@ def test_an_index_is_looked_up_again_by_uuid(sim: Sim) -> None:
 
 
 @on_simulated_driver
-def test_strings_of_the_driver_are_text_whatever_bytes_they_have(sim: Sim) -> None:
+def test_strings_of_the_driver_are_decoded_and_cleaned(sim: Sim) -> None:
     sim.driver = "570\udcff"
     for gpu, name in zip(sim.gpus, ("H100 \udcff\udcfe", "H\x1b[31m100\x07\u202e", ""), strict=False):
         gpu.name = name
@@ -244,7 +244,7 @@ def test_strings_of_the_driver_are_text_whatever_bytes_they_have(sim: Sim) -> No
 
 
 @on_simulated_driver
-def test_what_no_gpu_can_have_is_unknown(sim: Sim) -> None:
+def test_implausible_values_are_unknown(sim: Sim) -> None:
     ones, gpu = (1 << 32) - 1, sim.gpus[0]
     gpu.power_w = gpu.power_limit_w = ones / 1000
     gpu.temperature_c, gpu.memory_temperature_c = 65_535, ones

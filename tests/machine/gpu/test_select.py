@@ -1,4 +1,4 @@
-"""Which cards become slots."""
+"""The choice of slots."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Cluster:
         subprocess.run(command, env=self._env, check=True, capture_output=True, timeout=_PATIENCE_S)
 
     def kill(self, node: str) -> None:
-        """Kill the slurmd of a node, as a fault does; what it has started goes on."""
+        """Kills the slurmd of a node; the processes that it has started keep running."""
         pid = int((self.folder / f"{node}.pid").read_text())
         os.kill(pid, signal.SIGKILL)
         psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=30)
@@ -112,7 +112,7 @@ class Cluster:
         wait_until(lambda: self.ask("sinfo", "-h", "-n", node, "-o", "%t").strip() in ("idle", "alloc", "mix"))
 
     def stop(self) -> None:
-        """End all jobs, and the daemons; a job's own daemon would try for ever to reach those."""
+        """Ends all jobs, then the daemons, which a job's own daemon would try to reach forever."""
         self.ask("scancel", "-u", "root")
         with contextlib.suppress(AssertionError):
             wait_until(lambda: not self.ask("squeue", "-h").strip())
@@ -139,7 +139,7 @@ def _ports(count: int) -> list[int]:
 
 
 def missing() -> str | None:
-    """The reason why no Slurm can be started here, or None."""
+    """Returns the reason that no Slurm can be started here, or None."""
     lacking = [name for name in NEEDED if shutil.which(name) is None]
     if lacking:
         return f"not installed: {', '.join(lacking)}"

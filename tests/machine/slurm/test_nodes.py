@@ -1,4 +1,4 @@
-"""Sessions over both nodes of a job of a real Slurm, and what Slurm does to them."""
+"""Sessions over both nodes of a job of a real Slurm."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def submit(slurm: Cluster, tmp_path: Path, name: str, *words: str, options: tupl
 
 
 def ended(slurm: Cluster, job: str) -> bool:
-    """Whether Slurm has ended the job."""
+    """Returns True if Slurm has ended the job."""
     return not slurm.ask("squeue", "-h", "-j", job).strip()
 
 

@@ -1,4 +1,4 @@
-"""What is read from a job's variables; no Slurm is needed."""
+"""The variables of a job, without a Slurm."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_gpus_of_a_job(environ: dict[str, str], count: int, expected: str | None
     assert allocation.visible(environ, count) == expected
 
 
-def test_time_left_is_short_in_the_last_ten_minutes() -> None:
+def test_the_last_ten_minutes_of_a_job_are_marked() -> None:
     job = Allocation("42", ends=1000.0)
     assert allocation.remaining_time(job, 1000.0 - 7200) == ("Slurm 42: 2h 00m left", False)
     assert allocation.remaining_time(job, 500.0) == ("Slurm 42: 8:20 left", True)

@@ -45,7 +45,7 @@ def metrics(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def fetch(url: str) -> str:
-    """What is at a URL."""
+    """Returns the content at a URL."""
     with urllib.request.urlopen(url, timeout=LONG_S) as answer:
         text: str = answer.read().decode()
     return text

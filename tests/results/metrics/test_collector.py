@@ -1,4 +1,4 @@
-"""What a scrape has, from snapshots made here."""
+"""The content of a scrape, by constructed snapshots."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FPS = Fps(100.0, 90.0, 110.0, 3, settled=95.0)
 
 
 class Scrape:
-    """A session, and what a scrape has of it."""
+    """A session, and its part of a scrape."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, node: str = "") -> None:
         slots = tuple(Slot(f"gpu{gpu.index}", gpu, node) for gpu in _GPUS)
@@ -100,7 +100,7 @@ def test_an_outdated_rate_is_absent(scrape: Scrape) -> None:
     assert scrape("gmg_worker_metric", slot="gpu0", metric="reward") == 1.5
 
 
-def test_names_with_control_characters_break_no_scrape(scrape: Scrape) -> None:
+def test_names_with_control_characters_do_not_break_a_scrape(scrape: Scrape) -> None:
     scrape.update(_worker(0, metrics={"a\0b\r\x1b[31m": 1.0, "a\0b\r": 2.0, 'x"} 3\n': 4.0, "\x1b[2J": 5.0}))
     assert not {"\0", "\r", "\x1b"} & set(scrape.text)
     assert scrape("gmg_worker_metric", metric='x"} 3\n') == 4.0
@@ -128,13 +128,13 @@ def test_jobs_and_counters(scrape: Scrape, attempts: list[SimpleNamespace]) -> N
     assert samples(scrape.text, "gmg_worker_energy_joules_total")[0][0]["slot"] == "gpu0"
 
 
-def test_a_silent_engine_exports_only_that_it_is_down(scrape: Scrape) -> None:
+def test_a_silent_engine_is_exported_as_down(scrape: Scrape) -> None:
     assert scrape("gmg_session_up") == 0
     scrape.update(_worker(0))
     assert scrape("gmg_session_up") == 1
 
 
-def test_workers_that_have_ended_export_their_end_and_their_counters(scrape: Scrape) -> None:
+def test_ended_workers_export_their_end_and_their_counters(scrape: Scrape) -> None:
     scrape.update(_worker(0, WorkerState.FAILED, fps=_FPS, n_envs=16, log_lines=9))
     assert scrape("gmg_worker_state", state="failed") == 1
     assert scrape("gmg_worker_lines_total", slot="gpu0") == 9

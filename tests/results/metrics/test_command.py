@@ -1,4 +1,4 @@
-"""`metrics` as a command: where it exports, when it ends, and wrong input."""
+"""The command `metrics`: address, end, and invalid input."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_wrong_input_is_reported_in_one_line(words: tuple[str, ...], error: str,
     assert (done.stdout, done.stderr.count("\n"), done.returncode) == ("", 1, status)
 
 
-def test_what_is_no_regular_file_is_neither_written_nor_removed(tmp_path: Path) -> None:
+def test_only_regular_files_are_written_and_removed(tmp_path: Path) -> None:
     os.mkfifo(fifo := tmp_path / "gmg.prom")
     done = in_process("metrics", "--textfile", str(fifo))
     assert (done.returncode, fifo.is_fifo()) == (1, True), done.stderr
@@ -93,7 +93,7 @@ async def test_over_http_and_a_file_a_session_is_followed_to_its_end(tmp_path: P
             assert value(text, "gmg_worker_fps", session=name) is None
 
 
-async def test_unfinished_requests_keep_no_scrape_out() -> None:
+async def test_unfinished_requests_do_not_block_a_scrape() -> None:
     async with ScriptedEngine(("cpu0",), "sim.py") as engine:
         with metrics("--listen", "127.0.0.1:0") as (process, url), unfinished(url, 300):
             text = await asyncio.to_thread(fetch, url)

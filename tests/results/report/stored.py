@@ -20,11 +20,11 @@ from tests.session.store import records
 from tests.workers import worker_of
 
 HOSTILE = "</script><script>document.title='stolen'</script><b>x</b>\x1b]0;stolen\x07"
-"""What a worker may call anything."""
+"""A hostile name."""
 
 
 def jobs(count: int) -> list[JobRecord]:
-    """Jobs that went well, but for each fifth."""
+    """Returns jobs, of which every fifth has failed."""
     bad = {"state": WorkerState.FAILED, "exit_code": 1, "reason": "out of memory", "result": {}}
     return [records.finished(number, **(bad if number % 5 == 0 else {})) for number in range(1, count + 1)]
 
@@ -92,5 +92,5 @@ def snapshot(**rates: float | None) -> Snapshot:
 
 
 def report(*words: str) -> tuple[str, str, int]:
-    """What `gmg-tui report` prints, on standard output and standard error, and its exit status."""
+    """Returns the standard output, standard error and exit status of `gmg-tui report`."""
     return in_process("report", *words)

@@ -1,4 +1,4 @@
-"""`gmg-tui report NAME1 NAME2`: what differs, and the rates."""
+"""`gmg-tui report NAME1 NAME2`: different settings, and the rates."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def test_sessions_that_cannot_be_compared_are_reported_and_failed_workers_
     assert "%" not in out
 
 
-async def test_what_is_left_out_is_in_no_total() -> None:
+async def test_excluded_workers_are_in_no_total() -> None:
     await _session("old", {"gpu0": 1000.0, "gpu1": 1010.0})
     await _session("new", {"gpu0": 1100.0, "gpu1": None})
     lines = report("old", "new")[0].splitlines()
@@ -138,7 +138,7 @@ async def test_a_value_whose_trials_are_all_short_is_named_once() -> None:
     assert "one: ran for less than 10 s and left out: n_envs=64\n" in report("one", "two")[0]
 
 
-async def test_a_slower_session_fails_the_command_and_an_equal_one_does_not() -> None:
+async def test_a_slower_session_fails_the_command_but_an_equal_one_does_not() -> None:
     rates = {f"gpu{n}": 1000.0 + n for n in range(4)}
     await _session("old", dict(rates))
     await _session("same", {name: rate * (0.995 if name == "gpu1" else 1.004) for name, rate in rates.items()})
@@ -162,7 +162,7 @@ def _run(chance: random.Random, mean: float, seconds: int = 120) -> Measured:
 
 
 @pytest.mark.parametrize("slots", [1, 2, 4, 8])
-def test_equal_sessions_hardly_ever_fail_and_slower_ones_nearly_always(slots: int) -> None:
+def test_equal_sessions_rarely_fail_and_slower_ones_nearly_always(slots: int) -> None:
     chance = random.Random(slots)
     fails = dict.fromkeys((1.0, 0.95), 0)
     for share in fails:
@@ -196,7 +196,7 @@ async def test_hostile_text_is_shown_literally(tmp_path: Path) -> None:
     assert "<script>document" not in page.read_text()
 
 
-async def test_nodes_are_shown_as_they_were_given() -> None:
+async def test_nodes_are_shown_as_given() -> None:
     await _session("one", {"gpu0": 1000.0})
     await _session("two", {"n1/gpu0": 1000.0}, nodes=NodesSpec("local:2"))
     assert _lines("one", "two")["gmg-tui --nodes"][1:] == ["–", "local:2"]

@@ -1,4 +1,4 @@
-"""The page has everything in itself, shows workers' words as words, and is drawn by a real browser without a network."""
+"""The page is self-contained, escapes workers' text, and is drawn by a real browser without a network."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def _rows(scores: dict[int, Any]) -> list[JobRecord]:
     return [JobRecord(number, "a", result={"score": score}) for number, score in scores.items()]
 
 
-def test_of_equal_values_the_first_job_leads_and_waiting_jobs_keep_their_order() -> None:
+def test_equal_values_and_waiting_jobs_keep_their_order() -> None:
     ran = [structs.replace(row, state=WorkerState.FINISHED) for row in _rows({2: 0.5, 1: 0.5})]
     waiting = [JobRecord(4, "a"), JobRecord(3, "a")]
     assert [row.number for row in ordered([*ran, *waiting], "score")[0]] == [1, 2, 4, 3]
@@ -173,7 +173,7 @@ def test_a_failed_job_is_never_the_best_and_an_unknown_column_lists_the_valid_on
         ordered(rows, "-nope")
 
 
-def test_a_result_that_is_named_like_a_column_is_ordered_by_itself() -> None:
+def test_a_result_with_the_name_of_a_column_can_be_sorted_by() -> None:
     rows = [JobRecord(number, "a", result={"env_steps": number}) for number in (1, 2)]
     best, _, text = ordered(rows, "result_env_steps")
     assert text == "by env_steps, the largest first"
@@ -189,7 +189,7 @@ def test_a_gpu_that_is_slower_than_the_others_is_named() -> None:
     assert structs.replace(data, session=session).slow_slots == ["gpu2: 8 % below the median"]
 
 
-def test_a_narrow_terminal_names_what_it_drops_and_a_pipe_gets_everything() -> None:
+def test_a_narrow_terminal_names_dropped_columns_and_a_pipe_gets_all() -> None:
     jobs = [finished(n, memory_peak_mib=5e4, gpu_util_mean_pct=97.0, energy_j=1e4, slot="gpu0") for n in range(1, 60)]
     narrow = text.render(_data(*jobs), None, 80, False).splitlines()
     table = narrow[: next(n for n, line in enumerate(narrow) if line.startswith("no room for"))]
@@ -203,7 +203,7 @@ def test_a_narrow_terminal_names_what_it_drops_and_a_pipe_gets_everything() -> N
     assert {"slot", "VRAM", "energy", "tm_score"} <= set(piped.split("\n")[0].split())
 
 
-def test_failures_are_grouped_by_reason_whatever_their_amounts() -> None:
+def test_failures_are_grouped_by_reason_regardless_of_amounts() -> None:
     reasons = ["out of memory: 1.5 GiB", "exit code 1", "out of memory: 20 GiB", "exit code 2", "out of memory: 3 GiB"]
     jobs = [
         finished(n, state=WorkerState.FAILED, reason=reason)
@@ -217,7 +217,7 @@ def test_failures_are_grouped_by_reason_whatever_their_amounts() -> None:
     ]
 
 
-def test_a_resumed_session_is_since_its_first_attempt() -> None:
+def test_a_resumed_session_starts_with_its_first_attempt() -> None:
     data = _data(_ran(1, 0, 100))
     resumed = structs.replace(data.session, started=START + 500)
     heading = structs.replace(data, session=resumed).heading

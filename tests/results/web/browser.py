@@ -1,4 +1,4 @@
-"""A real browser without a window, driven by its debugging port, and what the terminal on its page shows."""
+"""A real browser without a window, driven by its debugging port, and the terminal on its page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Page:
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self.refused: list[str] = []
-        """What the page was not allowed, and what failed in it."""
+        """The refused requests and the errors of the page."""
         self.asked: list[str] = []
         """The addresses that it has asked for."""
         self._socket = socket
@@ -83,7 +83,7 @@ class Page:
         await self.call("Page.navigate", url=url)
 
     async def evaluate(self, script: str) -> Any:
-        """What a script of the page returns."""
+        """Returns the result of a script on the page."""
         return (await self.call("Runtime.evaluate", expression=script, returnByValue=True))["result"].get("value")
 
     async def until(self, script: str) -> None:
@@ -105,7 +105,7 @@ class Page:
         await self.shows(lambda rows: all(any(text in row for row in rows) for text in texts), texts)
 
     async def shows(self, holds: Callable[[list[str]], bool], wanted: object) -> None:
-        """Wait until the terminal's rows are so."""
+        """Waits until a condition on the terminal's rows holds."""
         try:
             async with asyncio.timeout(LONG_S):
                 while not holds(self.screen()):  # noqa: ASYNC110 - a page reports nothing
@@ -138,7 +138,7 @@ class Page:
             await self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **pressed)
 
     async def picture(self, path: Path) -> None:
-        """Save what the page looks like."""
+        """Saves a screenshot of the page."""
         answer = await self.call("Page.captureScreenshot", format="png")
         await asyncio.to_thread(path.write_bytes, base64.b64decode(answer["data"]))
 

@@ -31,7 +31,7 @@ class Served(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def serving(*words: str) -> AsyncIterator[Served]:
-    """Serve on a free port of the loopback, and end that by ctrl+c."""
+    """Serves on a free port of the loopback, and stops by ctrl+c."""
     process = await start("--port", "0", *words)
     assert process.stdout is not None
     url = (await asyncio.wait_for(process.stdout.readline(), LONG_S)).decode().strip()

@@ -1,4 +1,4 @@
-"""`serve` on the network: who is let in, what it sends, and wrong input."""
+"""`serve` on the network: access, limits, and invalid input."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_a_closed_page_leaves_no_process_and_does_not_affect_others() -> N
         assert not alive
 
 
-async def test_unfinished_requests_keep_nobody_out_and_print_nothing() -> None:
+async def test_unfinished_requests_block_nobody_and_print_nothing() -> None:
     async with ScriptedEngine(), serving() as served, aiohttp.ClientSession() as web:
         with unfinished(served.url, 1100) as connections:
             assert await _status(web, served.url) == 200
@@ -94,7 +94,7 @@ async def test_unfinished_requests_keep_nobody_out_and_print_nothing() -> None:
         await served.process.wait()
 
 
-async def test_a_viewer_who_sends_much_is_bounded_and_ends_with_the_connection() -> None:
+async def test_a_viewers_input_is_bounded_and_its_process_ends_with_the_connection() -> None:
     async with ScriptedEngine(), serving() as served, aiohttp.ClientSession() as web:
         page = await web.ws_connect(f"{served.url}ws?width=1000000&height=1000000")
         await asyncio.wait_for(page.receive_bytes(), LONG_S)

@@ -1,4 +1,4 @@
-"""Real output of Genesis 1.4.5, and the time that each line carries."""
+"""Real output of Genesis 1.4.5, with the time of each line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MINT, BLUE, RESET = "\x1b[38;5;121m", "\x1b[38;5;159m", "\x1b[0m"
 
 
 def fps_line(total: float, n_envs: int = 0) -> bytes:
-    """A progress line, byte for byte as 1.4.5 writes it."""
+    """Returns the exact bytes of a progress line of 1.4.5."""
 
     def mint(text: str) -> str:
         return f"{MINT}{text}{RESET}{BLUE}"

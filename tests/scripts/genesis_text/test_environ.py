@@ -130,10 +130,10 @@ OUTER = {
     "OMPI_COMM_WORLD_RANK": "1",
 }
 TASK = sorted(list(OUTER)[6:])
-"""Those of `OUTER` that identify gmg-tui's task in the outer step."""
+"""The variables of `OUTER` that identify gmg-tui's task in the outer step."""
 
 
-def test_a_worker_has_no_variables_of_the_outer_step_but_those_of_the_allocation() -> None:
+def test_a_worker_has_variables_of_the_allocation_but_not_of_the_outer_step() -> None:
     made = environment(CPU, OUTER)
     assert sorted(made.unset) == TASK == list(task_variables(OUTER))
     assert set(OUTER) - set(made.full) == set(TASK)
@@ -145,7 +145,7 @@ def test_a_missing_gpu_is_not_replaced_by_gpu_0() -> None:
         environment(CARD, gpu_index=None)
 
 
-def test_robosuite_gets_no_egl_device_of_mujoco() -> None:
+def test_mujoco_egl_device_id_is_unset_for_robosuite() -> None:
     made = environment(CARD, _BASE, gpu_index=3, egl_index=1, robosuite=True)
     assert made.full["EGL_DEVICE_ID"] == "1"
     assert "MUJOCO_EGL_DEVICE_ID" in made.unset

@@ -172,7 +172,7 @@ def test_an_exception_is_the_reason_and_determines_the_kind(text: str, kind: Fai
         (b"  File \"sim.py\", line 1\n    foo(\n       ^\nSyntaxError: '(' was never closed\n", 1, K.SCRIPT, None),
     ],
 )
-def test_ends_without_an_exception(output: bytes, code: int, kind: FailureKind, reason: str | None) -> None:
+def test_failures_without_an_exception(output: bytes, code: int, kind: FailureKind, reason: str | None) -> None:
     failure = explain(code, output.splitlines())
     assert failure.kind is kind
     assert failure.reason == (output.decode().splitlines()[-1] if reason is None else reason)
@@ -249,7 +249,7 @@ def test_notes_on_missing_gpus_do_not_explain_a_later_error() -> None:
     assert explain(1, output.splitlines()).kind is K.SCRIPT
 
 
-def test_the_marks_of_genesis_are_not_part_of_its_reason() -> None:
+def test_highlighting_marks_of_genesis_are_removed_from_reasons() -> None:
     output = (
         b"Traceback (most recent call last):\n  File 'x'\n"
         b"genesis.GenesisException: Backend ~<gs.cuda>~ not available on this machine.\n\n"
@@ -279,7 +279,7 @@ def test_a_handled_failure_does_not_explain_a_later_one(earlier: bytes) -> None:
     assert (failure.kind, failure.reason) == (K.SCRIPT, "ValueError: bad joint")
 
 
-def test_an_exception_that_was_printed_and_survived_is_no_cause_of_an_assertion() -> None:
+def test_a_survived_exception_is_not_the_cause_of_an_assertion() -> None:
     survived = [b"Traceback (most recent call last):", b'  File "x"', b"KeyError: 'video'"]
     lines = [*survived, b"no video", *survived[:2], b"AssertionError"]
     assert explain(1, lines).reason == "AssertionError"
@@ -291,7 +291,7 @@ def test_earlier_lines_explain_a_failure_without_a_message() -> None:
     assert explain(3, lines[:1]).kind is K.CACHE_RACE
 
 
-def test_reported_figures_are_no_reason_for_a_failure() -> None:
+def test_reported_figures_are_not_the_reason_of_a_failure() -> None:
     assert (
         explain(1, [b"no joint is called j7", b'gmg:result {"loss": 0.1}']).reason
         == "exit code 1: no joint is called j7"

@@ -104,7 +104,7 @@ def test_the_reason_is_found_behind_wrappers_and_warnings(
     assert "fail again" not in failure.advice or kind is K.SCRIPT
 
 
-def test_a_shell_that_swallows_a_kill_is_looked_through(tmp_path: Path) -> None:
+def test_a_kill_is_found_behind_a_shell(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text(
         "python3 -c 'import os; os.kill(os.getpid(), 9)'\necho There was an error running python\nexit 1\n"
     )
@@ -169,7 +169,7 @@ sys.stderr.flush()
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
-def test_the_boxed_traceback_of_rich_is_read_as_any_other(tmp_path: Path, encoding: str) -> None:
+def test_tracebacks_in_rich_boxes_are_read(tmp_path: Path, encoding: str) -> None:
     reason = "Empty: no state of the robot came from the simulator within the 30 seconds it is given for that"
     program = _RICH.replace("ENCODING", repr(encoding))
     code, output = run(tmp_path, program + "os._exit(0)")
@@ -179,7 +179,7 @@ def test_the_boxed_traceback_of_rich_is_read_as_any_other(tmp_path: Path, encodi
     assert explain(code, output.splitlines()).reason == reason
 
 
-def test_the_traceback_of_loguru_is_read_as_any_other() -> None:
+def test_tracebacks_of_loguru_are_read() -> None:
     output = """\
 2026-11-27 10:00:00.000 | ERROR    | __main__:<module>:9 - An error has been caught in function '<module>':
 Traceback (most recent call last):

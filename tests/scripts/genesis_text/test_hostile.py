@@ -1,4 +1,4 @@
-"""Whatever a worker prints, and however it is cut into blocks."""
+"""Hostile output, in blocks of any size."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_no_output_raises_an_exception(parts: list[bytes], exit_code: int) -> No
     ids=["endless line", "blank lines", "half a figure", "half a head", "scenes for ever", "figures", "half a bar"],
 )
 def test_memory_is_bounded_and_time_is_linear(piece: bytes) -> None:
-    """A reader whose time were not linear would not end within the test's time limit."""
+    """A reader that is not linear would exceed the test's time limit."""
     reader = Reader(gpu_slot=True)
     for _ in range(20):
         reader.feed(piece, 1.0)
@@ -118,7 +118,7 @@ def test_memory_is_bounded_and_time_is_linear(piece: bytes) -> None:
     assert grown < 600_000
 
 
-def test_a_very_long_line_hides_none_before_it() -> None:
+def test_a_very_long_line_does_not_hide_earlier_lines() -> None:
     reader = Reader(gpu_slot=True)
     reader.feed(b"Mean reward: 7\n" + b"x" * 200_000 + b"\n" + b"y" * 70_000 + b"\nMean episode length: 9\n", 1.0)
     assert reader.metrics == {"reward": 7.0, "episode_length": 9.0}

@@ -1,4 +1,4 @@
-"""What is known of the next start: the times of phases, warm caches and their locks."""
+"""The history of a script's starts: phase times, warm caches, and stale locks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gmg_tui.scripts.genesis.phase_times import MAX_FILES, PHASE_TIMES, ScriptTi
 def _times(
     folder: Path, *args: str, script: str = "sim.py", on_gpu: bool = True, genesis: str = "1.4.5"
 ) -> ScriptTimes:
-    """The history of a script that imports Genesis; its caches are in `folder`, too."""
+    """Returns the history of a script that imports Genesis, with its caches in `folder`."""
     (folder / f"{genesis}/lib/python3.12/site-packages/genesis_world-{genesis}.dist-info").mkdir(
         parents=True, exist_ok=True
     )
@@ -103,7 +103,7 @@ def test_an_invalid_file_is_ignored_and_replaced(tmp_path: Path, broken: bytes) 
     assert _usual(tmp_path, "a.py") == 1.0
 
 
-# Which locks of the kernel caches count as stale
+# Stale locks of the kernel caches
 
 LONG_AGO = time.time() - 2 * caches.STALE_S
 

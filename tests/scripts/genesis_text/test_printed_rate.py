@@ -15,7 +15,7 @@ _LINE_S = 0.05
 
 
 def _printed(smoothed: bool, steps_s: Sequence[float], n_envs: int) -> Iterator[tuple[float, float]]:
-    """When each line is printed, and its number, for steps that take so long each, as Genesis averages."""
+    """Returns the time and the number of each line, as Genesis averages steps of these durations."""
     at = taken_s = 0.0
     count, average = 0, None
     for step_s in steps_s:
@@ -28,7 +28,7 @@ def _printed(smoothed: bool, steps_s: Sequence[float], n_envs: int) -> Iterator[
 
 
 def _read(steps_s: Sequence[float], *, smoothed: bool = True, every_s: float = 0.1) -> Fps:
-    """What is known after all lines, of which those of `every_s` seconds come at once."""
+    """Returns the rates after all lines, which arrive in batches of `every_s` seconds."""
     rate = PrintedRate()
     waiting: list[float] = []
     due = every_s
@@ -65,7 +65,7 @@ def _of_last_seconds(steps_s: Sequence[float]) -> float:
     ids=["steady, 1 ms", "steady, 10 ms", "steady, a second", "half as fast from the middle on", "24, then 0.3 s"],
 )
 def test_the_rate_is_steps_by_wall_time(smoothed: bool, steps_s: list[float], near: float) -> None:
-    """Where a loop pauses, how long each line took is not printed: the rate is near the truth there, and no more."""
+    """If a loop pauses, the duration of each line is unknown, so that the rate is only near the truth."""
     fps = _read(steps_s, smoothed=smoothed)
     assert fps.settled == pytest.approx(_of_last_seconds(steps_s), rel=near)
     assert fps.mean == pytest.approx(16 * len(steps_s) / sum(steps_s), rel=max(near, 0.03))
@@ -99,7 +99,7 @@ def test_counted_environment_steps_need_no_number_of_environments() -> None:
 @pytest.mark.parametrize(
     ("version", "smoothed"), [(None, True), ("1.4.5", True), ("2.0.0rc1", True), ("0.4.5", False), ("0.2.1", False)]
 )
-def test_versions_that_print_an_average(version: str | None, smoothed: bool) -> None:
+def test_smoothed_versions(version: str | None, smoothed: bool) -> None:
     assert is_smoothed(version) is smoothed
 
 

@@ -18,7 +18,7 @@ _TRACE = (
 
 
 def _abort(what: str) -> bytes:
-    """How a process ends whose watchdog thread has thrown `what`."""
+    """Returns the last lines of a process whose watchdog thread threw `what`."""
     thrown = f"[PG ID 0 PG GUID 0(default_pg) Rank 0] Process group watchdog thread terminated with exception: {what}"
     return (
         f"{_HEAD}681] [Rank 0] Some NCCL operations have failed or timed out. Due to the asynchronous nature of CUDA kernels,"
@@ -180,7 +180,7 @@ def test_a_failure_of_a_rank(output: bytes, code: int, kind: FailureKind, reason
 @pytest.mark.parametrize(
     ("server", "advice"), [(True, "init_process_group"), (False, "rank 0 has not opened its store")]
 )
-def test_torch_errors_when_ranks_do_not_meet(server: bool, advice: str) -> None:
+def test_torch_errors_of_a_failed_rendezvous(server: bool, advice: str) -> None:
     distributed = pytest.importorskip("torch.distributed")
     with pytest.raises(distributed.DistError) as raised:
         distributed.TCPStore("127.0.0.1", 0 if server else 1, 2, server, timeout=timedelta(seconds=1))
@@ -190,7 +190,7 @@ def test_torch_errors_when_ranks_do_not_meet(server: bool, advice: str) -> None:
     assert advice in failure.advice
 
 
-# A failed group under torchrun: its rank's exception is what counts. Texts as torch 2.13 prints them
+# A failed group under torchrun, of which the rank's exception counts, as torch 2.13 prints it
 
 _TORCHRUN = """\
 W1122 15:18:33.428000 18847 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 18984 closing signal SIGTERM
@@ -220,7 +220,7 @@ torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.95 GiB.
 """
 
 
-def test_the_exception_that_torch_prints_for_a_rank_is_read_as_any_other() -> None:
+def test_exceptions_with_torchs_rank_prefix_are_read() -> None:
     lines = [
         f"[rank5]: {line}".encode() for line in _EXCEPTION.replace("torch.OutOfMemoryError", "queue.Full").splitlines()
     ]
@@ -232,7 +232,7 @@ def test_the_exception_that_torch_prints_for_a_rank_is_read_as_any_other() -> No
 
 
 @pytest.mark.parametrize("mark", ["", "[rank5]: ", "[default1]:", "[default1]:[rank5]: "])
-def test_the_exception_of_a_rank_is_the_reason_and_not_torchruns_own(mark: str) -> None:
+def test_the_exception_of_a_rank_is_the_reason_instead_of_torchruns(mark: str) -> None:
     printed = "".join(f"{mark}{line}\n" for line in _EXCEPTION.splitlines())
     failure = explain(1, (printed + _TORCHRUN).encode().splitlines())
     expected = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.95 GiB."

@@ -1,4 +1,4 @@
-"""What the reader parses from lines and whole runs: phases, states, device, warnings, which figures count."""
+"""Parsing of lines and whole runs: phases, states, device, warnings, and the precedence of figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEVICE = "Running on [{}] with backend gs.{}. Device memory: 79.33 GB."
 
 
 def after(*printed: bytes, gpu_slot: bool = True, rank: bool = False) -> Reader:
-    """A reader that has read one piece each second."""
+    """Returns a reader that has read one piece each second."""
     reader = Reader(gpu_slot, started=0.0, rank=rank)
     for second, piece in enumerate(printed, 1):
         reader.feed(piece, float(second))
@@ -69,7 +69,7 @@ def test_invalid_numbers_are_ignored(line: bytes) -> None:
 
 @pytest.mark.parametrize("path", samples.LOGS, ids=lambda path: path.name)
 def test_every_line_of_the_real_logs_is_recognised(path: object) -> None:
-    """Each is a progress line, another one of Genesis, or the native logger's; none is left over."""
+    """Each line is a progress line, another line of Genesis, or one of the native logger."""
     for raw in samples.read(path.name).splitlines(keepends=True):  # type: ignore[attr-defined]
         line = line_patterns.plain(raw)
         is_fps = line_patterns.FPS.search(raw) is not None
@@ -156,7 +156,7 @@ _TRACEBACK = "Traceback (most recent call last):\n  File 'x'\nValueError: no\n"
 
 @pytest.mark.parametrize("text", [_ARGPARSE, _CLICK, _ARGPARSE.partition("train.py: error")[0], _LIBRARIES, _TRACEBACK])
 @pytest.mark.parametrize("start", [b"", logged("Compiling simulation kernels...")])
-def test_lines_of_libraries_and_final_errors_do_not_mean_running(text: str, start: bytes) -> None:
+def test_lines_of_libraries_and_final_errors_do_not_begin_running(text: str, start: bytes) -> None:
     expected = WorkerState.COMPILING if start else WorkerState.STARTING
     by_line = [line.encode() for line in text.splitlines(keepends=True)]
     assert after(start, text.encode()).state is after(start, *by_line).state is expected
@@ -176,7 +176,7 @@ def test_a_repeated_line_counts_once(first: str) -> None:
     assert reader.fps.samples == 3
 
 
-def test_the_same_phase_through_the_root_logger_does_not_take_the_worker_back() -> None:
+def test_a_phase_repeated_by_the_root_logger_is_ignored() -> None:
     compiling, repeated = logged("Compiling simulation kernels..."), b"INFO:genesis:Building scene ~~~<4bc769b>~~~...\n"
     assert after(compiling, repeated).phase is Phase.COMPILING
 

@@ -1,4 +1,4 @@
-"""Scripts under the probe, with a small package in the place of Genesis and of gymnasium."""
+"""Scripts under the probe, with small stand-ins for Genesis and gymnasium."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Sandbox:
 
     @property
     def counted(self) -> list[dict[str, int]]:
-        """What each process has written, in the order of their PIDs."""
+        """Returns the counts of each process by PID."""
         files = sorted((file for file in self.folder.iterdir() if file.name.isdigit()), key=lambda file: int(file.name))
         words = (gmg_probe.WORDS.unpack_from(file.read_bytes()) for file in files)
         return [dict(zip(gmg_probe.NAMES, each, strict=True)) for each in words]

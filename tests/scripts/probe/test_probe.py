@@ -1,4 +1,4 @@
-"""The probe in a worker's interpreter: it counts what is stepped, and a script runs as it does without."""
+"""The probe in a worker's interpreter: it counts steps, and does not change a script's behaviour."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_counting_continues_when_a_script_executes_itself(sandbox: Sandbox) -> N
 
 
 @pytest.mark.parametrize("number", ["float", "numpy.int32"])
-def test_any_numeric_type_of_the_number_of_environments_is_accepted(sandbox: Sandbox, number: str) -> None:
+def test_the_number_of_environments_may_be_of_any_numeric_type(sandbox: Sandbox, number: str) -> None:
     code = f"import genesis as gs, numpy\nscene = gs.Scene()\nscene.build({number}(2**30))\nfor _ in range(5): scene.step()"
     assert sandbox.run(code) == ""
     assert sandbox.counted[0]["environment_steps"] == 5 * 2**30
@@ -205,7 +205,7 @@ def test_the_probe_imports_only_a_few_standard_modules() -> None:
     assert set(done.stdout.split()) <= {"_struct", "gmg_probe", "struct"}
 
 
-def test_the_time_of_steps_learning_and_rendering_is_told_apart(sandbox: Sandbox) -> None:
+def test_the_time_of_steps_learning_and_rendering_is_separated(sandbox: Sandbox) -> None:
     files = {
         "genesis/vis/__init__.py": "",
         "genesis/vis/camera.py": "import time\nclass Camera:\n    def render(self): time.sleep(0.02)\n",

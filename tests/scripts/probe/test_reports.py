@@ -1,4 +1,4 @@
-"""Metrics and saved files that the probe reports: what a script says by its own calls is read once a second."""
+"""The probe's reports of metrics and saved files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_names_that_the_probe_cannot_have_written_are_ignored(tmp_path: Path) ->
 
 
 def reported(sandbox: Sandbox) -> tuple[list[Metric | SavedFile], int]:
-    """What is read of all processes, and how many records were lost."""
+    """Returns the records of all processes, and the number of lost ones."""
     reports, folder = Reports(), os.open(sandbox.folder, os.O_RDONLY)
     try:
         for path in sandbox.folder.iterdir():

@@ -48,7 +48,7 @@ class Value(DeterministicMixin, Model):  # type: ignore[misc]
 
 
 class Reporting(PPO):  # type: ignore[misc]
-    """Prints what skrl writes to TensorBoard alone."""
+    """Prints the metrics that skrl writes to TensorBoard only."""
 
     def write_tracking_data(self, *, timestep: int, timesteps: int) -> None:
         data = self.tracking_data

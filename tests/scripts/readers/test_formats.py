@@ -1,4 +1,4 @@
-"""The lines of trainers, by samples of their real output, and those that a user describes."""
+"""The lines of trainers, by samples of real output, and users' formats."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_an_invalid_pattern_is_refused_in_one_line(patterns: tuple[str, ...], me
     assert str(error.value).startswith(f"config.toml line 3 '{patterns[0]}': ")
 
 
-def test_the_time_of_a_pattern_grows_no_faster_than_the_line() -> None:
+def test_patterns_take_linear_time() -> None:
     patterns = r"(?P<fps>(a+)+b)", r"^(?P<metric_loss>(?:\w+\s?)*)!$", r"end (?P<steps>\d+)"
     assert _read(f"{'a' * 8000} end 7\n" * 100, *patterns) == [Figures(steps=7.0, done=7.0)] * 100
 
@@ -211,7 +211,7 @@ def test_an_unparsed_rate_suggests_a_pattern(line: str, pattern: str) -> None:
     assert figures.rates
 
 
-def test_a_pattern_that_matches_nothing_is_reported_once_the_script_has_ended_or_runs() -> None:
+def test_an_unmatched_pattern_is_reported_once_the_script_runs_or_has_ended() -> None:
     rows = of_settings({"other": {"lines": [r"(?P<fps>\d+) Hz"]}}, [r"FPS=(?P<fps>\d+)"])
     short, long, right = (Reader(started=0.0, formats=rows) for _ in range(3))
     for _ in range(5):

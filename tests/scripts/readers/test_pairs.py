@@ -1,4 +1,4 @@
-"""Pairs of names and values on lines with progress, as scripts print them without a format of ours."""
+"""Pairs of names and values on lines with progress, in no known format."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def test_pairs_on_a_line_with_progress_are_metrics(line: str, metrics: dict[str,
 
 
 @pytest.mark.parametrize("line", _PROSE)
-def test_prose_and_options_are_no_metrics(line: str) -> None:
+def test_prose_and_options_are_not_metrics(line: str) -> None:
     assert not any(figures.metrics for figures in _read(line))
 
 
 @pytest.mark.parametrize(
     "path", [*_SAMPLES.glob("trainers/*"), *_SAMPLES.glob("genesis-*/*")], ids=lambda path: path.name
 )
-def test_lines_that_other_readers_know_give_nothing_else(path: Path) -> None:
+def test_lines_known_to_other_readers_give_no_pairs(path: Path) -> None:
     allowed = {"train_loss"} if "lightning" in path.name else set()
     assert {name for figures in _read(path.read_text()) for name in figures.metrics} <= allowed
 

@@ -1,4 +1,4 @@
-"""How far a run is: iterations, and bars drawn by the real tqdm where it is installed."""
+"""The progress of a run: iterations, and bars of the real tqdm if it is installed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_bars_of_the_real_tqdm_are_parsed(done: int, total: int, elapsed_s: floa
     assert (read.done, read.total) == (done, total)
 
 
-def test_of_nested_bars_the_outer_one_counts() -> None:
+def test_the_outer_one_of_nested_bars_counts() -> None:
     tqdm, drawn = pytest.importorskip("tqdm").tqdm, io.StringIO()
     reader, at = Reader(started=0.0), 0
     with tqdm(total=4, file=drawn, mininterval=0, desc="epoch") as outer:

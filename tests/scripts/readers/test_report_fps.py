@@ -1,4 +1,4 @@
-"""`gmg_tui.report_fps`: what it prints, what it costs, and that a worker's row shows it."""
+"""`gmg_tui.report_fps`: its output, its cost, and its display."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_line_is_parsed_and_counts_only_as_progress(capsys: pytest.CaptureFi
         b"SyntaxError: the line '    gmg:fps {x}' is wrong\n",
     ],
 )
-def test_source_that_a_traceback_quotes_is_no_report(line: bytes) -> None:
+def test_source_quoted_by_a_traceback_is_not_a_report(line: bytes) -> None:
     reader = Reader(started=0.0)
     reader.feed(b"Traceback (most recent call last):\n" + line, 1.0)
     assert (reader.signs, reader.fps) == ((), None)

@@ -1,4 +1,4 @@
-"""The files that scripts say they have saved."""
+"""The saved files that scripts print."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gmg_tui.scripts.readers.saved_paths import SavedPaths
         ("saved 12 of 40, read /data/set.npz", None),
     ],
 )
-def test_a_line_that_says_where_it_saved_names_the_path(line: str, path: str | None) -> None:
+def test_paths_of_saved_files_are_read(line: str, path: str | None) -> None:
     saved = SavedPaths()
     saved.feed(f"{line}\n".encode() * 3)
     assert list(saved.paths) == ([path] if path else [])

@@ -1,4 +1,4 @@
-"""Real trainings other than Genesis: what is counted, and what their lines report, without any option."""
+"""Real trainings without Genesis: counted steps and printed figures, without any option."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exception that a rank has recorded: as torch writes it, and as nobody should."""
+"""The exceptions that ranks record: torch's files, and hostile ones."""
 
 from __future__ import annotations
 
