@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.model import AlertAction, DdpSpec, JobRecord, QueueAction, RestartMode, WorkerState
+from gmg_tui.model import AlertAction, DdpSpec, JobRecord, QueueAction, RestartMode, StartMode, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import EngineClient, answering
 from gmg_tui.session.protocol import Action
 from tests.patience import eventually
 
 from .harness import JOB, program, running, spec_for, sweep_for
+from .test_groups import RANK
 
 FINISHED, STOPPED = WorkerState.FINISHED, WorkerState.STOPPED
 
@@ -135,3 +136,11 @@ async def test_a_restart_where_a_job_has_failed_does_not_run_it_again_after_it_h
         go.touch()
         assert (await run.until_done()).finished == 1
         assert (await run.jobs())["job-1"].last.number == 2
+
+
+async def test_ranks_that_wait_for_each_other_do_not_wait_for_one_to_build(tmp_path: Path) -> None:
+    """As in a job of several ranks that is added to a sweep whose jobs start one after the other."""
+    environ = _patched(tmp_path, "from gmg_tui.engine.attempts import gate\ngate.MAX_UNSEEN_WAIT_S = 1e6")
+    spec = sweep_for([{"ranks": 2}], program("--steps", "3", script=RANK), cpu=2, start=StartMode.GATED)
+    async with running(spec, environ) as run:
+        assert (await run.until_done()).finished == 1

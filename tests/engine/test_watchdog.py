@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from gmg_tui.engine.watchdog import client
 from gmg_tui.engine.watchdog import process as watchdog
-from tests.patience import LONG_S
+from tests.patience import LONG_S, eventually
 
 _SLEEP = ("sleep", "600")
 _NO_PIDFD = "import os, sys; del os.pidfd_open; "
@@ -49,6 +52,29 @@ def test_workers_are_ended_and_a_group_with_a_reused_number_is_not(
         assert helper.wait(LONG_S) < 0
     assert stranger.poll() is None
     assert str(stranger.pid) not in ended.stderr
+
+
+@pytest.mark.process
+async def test_a_killed_watchdog_is_replaced_as_soon_as_a_process_can_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(client, "_RETRY_PAUSE_S", 0.0)
+    started, refusals, real = list[asyncio.subprocess.Process](), [0, 1, 1, 0], asyncio.create_subprocess_exec
+
+    async def start(*args: str, **more: Any) -> asyncio.subprocess.Process:
+        if refusals.pop(0):
+            raise OSError(11, "Resource temporarily unavailable")
+        started.append(await real(*args, **more))
+        return started[-1]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+    dog = client.WatchdogClient()
+    await dog.start("test-watchdog")
+    started[0].kill()
+    await eventually(lambda: len(started) == 2)
+    await dog.close()
+    assert started[1].returncode == 0
 
 
 def test_a_process_is_not_signalled_that_has_the_number_of_another_one(sleepers: list[subprocess.Popen[bytes]]) -> None:

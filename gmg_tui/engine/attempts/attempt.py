@@ -141,6 +141,8 @@ class Attempt(Protocol):
 
     order: Order
     life: Life
+    stopped: Stop | None
+    """How and why it was stopped first, before its first process ended."""
     unready: str | None
     """The reason outside the script that it could not be prepared."""
     end: tuple[WorkerState, str | None] | None

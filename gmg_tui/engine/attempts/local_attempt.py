@@ -50,7 +50,6 @@ class LocalAttempt:
 
     Attributes:
         order: What it is to run.
-        stopped: How and why it was stopped first, before its first process ended.
         unready: Why it could not be prepared, for reasons outside the script.
         exit_code: The script's, negative for a signal; None while it lives.
         readings: What is read and measured, once it is prepared.

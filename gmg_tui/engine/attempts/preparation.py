@@ -41,7 +41,8 @@ async def prepare(
         NvmlUnavailable: The slot's GPU does not answer.
         GmgError: Something else is missing, or a disk does not answer.
     """
-    await _unless(skipped, host.gate.wait(order.slot.name, worker.waits))
+    if order.task.rank is None:  # ranks wait for each other as they start
+        await _unless(skipped, host.gate.wait(order.slot.name, worker.waits))
     kept: str | None = None
     if memory is not None:
         await _unless(skipped, memory.released(worker.waits))

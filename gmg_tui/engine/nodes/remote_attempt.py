@@ -46,7 +46,7 @@ class RemoteAttempt:
         self._node, self._worker = node, worker
         self.life = Life.PREPARING
         self.end: tuple[WorkerState, str | None] | None = None
-        self._stopped: Stop | None = None
+        self.stopped: Stop | None = None
         self._preparing: asyncio.Task[Meeting | None] | None = None
         self._outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._report: AttemptReport | None = None
@@ -70,8 +70,8 @@ class RemoteAttempt:
                 meeting = None if self._preparing.cancelled() else self._preparing.result()
             except GmgError as error:
                 return Outcome(of_preparation(error), unprepared=True)
-            if self._stopped is not None or (meeting is None and self.order.task.rank is not None):
-                by_user = self._stopped is not None and self._stopped.cause is StopCause.COMMAND
+            if self.stopped is not None or (meeting is None and self.order.task.rank is not None):
+                by_user = self.stopped is not None and self.stopped.cause is StopCause.COMMAND
                 return Outcome(by_user=by_user, by_group=not by_user, unprepared=by_user)
             order, number = self.order, self.order.number + (meeting.restarts if meeting is not None else 0)
             # A group counts the attempts of its ranks.
@@ -120,16 +120,16 @@ class RemoteAttempt:
             if self.unready is not None:
                 failure = Failure(FailureKind.DEVICE, reason, "")
                 self._finish(Outcome(failure, unprepared=True, final=for_good and not is_rank))
-        elif self._stopped is not None or is_job or for_good or replaced or is_rank:
-            by_user = self._stopped is not None and self._stopped.cause is StopCause.COMMAND
+        elif self.stopped is not None or is_job or for_good or replaced or is_rank:
+            by_user = self.stopped is not None and self.stopped.cause is StopCause.COMMAND
             self._finish(
                 Outcome(
-                    None if self._stopped is not None else Failure(FailureKind.DEVICE, reason, ""),
+                    None if self.stopped is not None else Failure(FailureKind.DEVICE, reason, ""),
                     by_user,
                     unprepared=is_job,
-                    by_group=self._stopped is not None and not by_user,
+                    by_group=self.stopped is not None and not by_user,
                     final=for_good and not is_rank,
-                    again=replaced and not (is_rank or is_job or self._stopped is not None),
+                    again=replaced and not (is_rank or is_job or self.stopped is not None),
                 )
             )
             self._worker.leader_ended(1)
@@ -166,7 +166,7 @@ class RemoteAttempt:
             self._finish(report.outcome._replace(final=False, again=False))  # these are for this engine to know
             return
         self._worker.waits(view.reason)
-        stuck = view.alert("stuck") if self._stopped is None else None
+        stuck = view.alert("stuck") if self.stopped is None else None
         self._worker.idle(stuck.text if stuck is not None else None)
         if before != self._displayed():
             self._worker.changed()
@@ -188,7 +188,7 @@ class RemoteAttempt:
         if self.life is Life.ENDED:  # its group may continue
             return
         if self.life is not Life.LEADER_GONE:
-            self._stopped = self._stopped or stop
+            self.stopped = self.stopped or stop
         if self.assignment is None:
             if self._preparing is not None:
                 self._preparing.cancel()
@@ -223,7 +223,7 @@ class RemoteAttempt:
         if self._away:
             return WorkerState.RESTARTING
         if self._report is None:
-            return WorkerState.WAITING if self._stopped is None else WorkerState.STOPPING
+            return WorkerState.WAITING if self.stopped is None else WorkerState.STOPPING
         state = self._report.view.state
         return WorkerState.STOPPING if state.ended or self._outcome.done() else state
 
@@ -253,7 +253,7 @@ class RemoteAttempt:
 
     def activity(self) -> RankActivity:
         """Returns its activity for the check of its group."""
-        goes_on = self._stopped is None and not self._outcome.done()
+        goes_on = self.stopped is None and not self._outcome.done()
         reported = self._report.activity if self._report is not None and goes_on else None
         return reported if reported is not None else RankActivity()
 

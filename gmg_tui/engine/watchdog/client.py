@@ -16,6 +16,8 @@ _END_TIMEOUT_S = 12.0
 """Slightly longer than the watchdog's own timeouts, for processes that the kernel does not end."""
 _PAUSE_S = 1.0
 """After the end of a watchdog that was killed."""
+_RETRY_PAUSE_S = 10.0
+"""After one that could not be started."""
 
 
 class WatchdogClient:
@@ -48,11 +50,13 @@ class WatchdogClient:
             _log.warning("no watchdog: %s; workers would outlive an engine that is killed", error)
 
     async def _watch(self) -> None:
-        while self._process is not None:
-            exit_code = await self._process.wait()
-            _log.warning("the watchdog has ended (%d) and is replaced", exit_code)
-            await asyncio.sleep(_PAUSE_S)
-            self._process = None
+        while True:
+            pause_s = _RETRY_PAUSE_S
+            if self._process is not None:
+                exit_code = await self._process.wait()
+                _log.warning("the watchdog has ended (%d) and is replaced", exit_code)
+                self._process, pause_s = None, _PAUSE_S
+            await asyncio.sleep(pause_s)
             await self._spawn()
             self._send_all()
 

@@ -12,7 +12,7 @@ from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, Report, Task
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot import Workplace
-from gmg_tui.engine.workers.worker import UNDISTURBED, Worker
+from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import AlertAction, Rank, RankGroup, WorkerState
 from gmg_tui.scripts import checkpoints
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
@@ -129,7 +129,7 @@ class Group:
     @property
     def all_begun(self) -> bool:
         """True if all ranks have begun the attempt, and none has ended or is being ended."""
-        return not self._attempt.called_off and all(worker.state in UNDISTURBED for worker in self.workers)
+        return not self._attempt.called_off and all(worker.has_begun for worker in self.workers)
 
     def _changed(self) -> None:
         self._change.set()

@@ -30,8 +30,7 @@ _log = logging.getLogger(__name__)
 
 STARTED = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING})
 """States of a process that does not run its simulation yet."""
-UNDISTURBED = STARTED | {WorkerState.RUNNING}
-"""States of a process that is not being ended."""
+_UNDISTURBED = STARTED | {WorkerState.RUNNING}
 _MAX_PAST = 200
 """Earlier attempts that are kept."""
 
@@ -116,10 +115,9 @@ class Worker:
         self.raced |= self.failure is not None and self.failure.kind.heals
         self.failure = self.unready = self._stop_reason = self.outcome = None
         self.follows_rank0 = self._is_done = False
-        number = self.task.first_attempt
-        if self.newest is not None and self._group is None:
+        number, last = self.task.first_attempt, self.attempt
+        if self._group is None and self.newest is not None and last is not None:
             number = self.newest.order.number + 1
-        if self._group is None and (last := self.attempt) is not None:
             self.task = replace(self.task, checkpoints=before_nan(last))
         order = Order(self.slot, self.task, number, self.args, self.env)
         attempt = self._attempt = self._workplace.attempt(self._engine_slot, order, self)
@@ -206,7 +204,7 @@ class Worker:
             self.past.append(self.attempt or self.newest.record())
         self.newest = self._attempt
         self._engine_slot.attach(self._attempt)
-        if self._group is None or self._group.all_begun:
+        if self.has_begun if self._group is None else self._group.all_begun:
             self.policy.begun()
         self.reason = None
         self.changed()
@@ -291,7 +289,7 @@ class Worker:
 
     def follow_rank0(self) -> None:
         """Counts it as running, as another rank reports for all."""
-        if not self.follows_rank0 and not self.fps_of_group and self.state in UNDISTURBED:
+        if not self.follows_rank0 and not self.fps_of_group and self.state in _UNDISTURBED:
             self.follows_rank0 = True
             self.changed()
 
@@ -311,6 +309,11 @@ class Worker:
         if state is WorkerState.WAITING:
             return self._idle_state
         return WorkerState.RUNNING if self.follows_rank0 and state in STARTED else state
+
+    @property
+    def has_begun(self) -> bool:
+        """True if its attempt has begun, and is not being ended."""
+        return (attempt := self._attempt) is not None and attempt.life is Life.ALIVE and attempt.stopped is None
 
     @property
     def phase(self) -> Phase:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
+from msgspec import structs
 
-from gmg_tui import session
-from gmg_tui.model import DdpSpec, WorkerState
+from gmg_tui import model, session
+from gmg_tui.engine.attempts.attempt import Outcome, Task
+from gmg_tui.engine.launchers.launcher import Local
+from gmg_tui.engine.nodes.node import Node
+from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
+from gmg_tui.engine.nodes.states import AttemptReport
+from gmg_tui.engine.workers.slot import EngineSlot, Workplace
+from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.model import NO_ATTEMPT, DdpSpec, NodesSpec, Session, Slot, WorkerState
 from gmg_tui.session.protocol import Action
 from gmg_tui.session.store import reader
-from tests.engine.harness import program, running
+from tests.engine.harness import program, running, spec_for
 from tests.engine.nodes.fleets import ENDLESS, SLOTS, agent, nothing_left, on_nodes, sweep_on_nodes
 from tests.engine.test_groups import RANK
 from tests.patience import eventually
@@ -75,3 +85,25 @@ async def test_groups_that_start_together_on_a_node_have_ports_of_their_own(tmp_
         await run.until(lambda snapshot: snapshot.ended)
         assert {(worker.state, worker.attempt) for worker in run.snapshot.workers} == {(WorkerState.FINISHED, 1)}
     nothing_left(spec)
+
+
+async def test_an_edit_before_the_node_reports_the_start_runs_with_the_new_arguments() -> None:
+    """The process may have begun there already; it is ended, and another follows."""
+    spec = spec_for(nodes=NodesSpec("local"))
+    node = Node("n1", spec, Local("1"), lambda: None, lambda _: None)
+    node.available.set()
+    slot = Slot("n1/cpu0", node="n1")
+    place = Workplace(Session(spec, (slot,), 0, 0.0, ""), lambda _, order, worker: RemoteAttempt(node, order, worker))
+    worker = Worker(EngineSlot(slot, 0, 1), Task((), {}, 0, 1), place, MagicMock())
+    running = asyncio.create_task(worker.run())
+    await eventually(lambda: (attempt := node.attempts.get(slot.name)) and attempt.assignment)
+    first = node.attempts[slot.name]
+    worker.edit(("--new",), {})
+    assert first.assignment is not None
+    begun = model.Worker(slot.name, 0, WorkerState.STARTING, newest=structs.replace(NO_ATTEMPT, number=1))
+    for outcome in (None, Outcome(by_user=True)):
+        first.apply_report(AttemptReport(first.assignment.key, begun, outcome=outcome))
+    await eventually(lambda: (attempt := node.attempts.get(slot.name)) not in (None, first) and attempt.assignment)
+    assert node.attempts[slot.name].order.args == ("--new",)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
