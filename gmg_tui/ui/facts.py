@@ -73,6 +73,11 @@ class Facts(Rows):
                 self.refresh(layout=True)
             self.update_rows()
 
+    @property
+    def text(self) -> str:
+        """The facts as lines."""
+        return "\n".join(f"{fact.label}  {fact.text}".strip() for fact in self._facts)
+
     def make_rows(self, width: int, height: int) -> Sequence[Row]:
         """Returns the rows from the scroll offset on."""
         rows = self._all_rows(width)

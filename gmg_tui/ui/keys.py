@@ -54,7 +54,7 @@ SCROLL: Final = (
 """Keys of what has the focus on a page: a table, or a text."""
 
 _TROUBLE: Final = "Select the next worker that has failed or has an alert."
-_COPY: Final = "Copy the selected text, or the match, or the newest visible line."
+_COPY: Final = "Copy the selected text, or the line, row or facts that the pane shows."
 _MAIN: Final = (
     Binding("up,k", "move('up')", "Up", id="up", tooltip="Select the worker above.", show=False),
     Binding("down,j", "move('down')", "Down", id="down", tooltip="Select the worker below.", show=False),

@@ -13,12 +13,15 @@ from textual.events import Key
 from textual.timer import Timer
 from textual.widgets import Input
 
+from gmg_tui.model import Settings
 from gmg_tui.session import worker_log
 from gmg_tui.session.client import Source
 from gmg_tui.ui import keys, terminal
 from gmg_tui.ui.header import header_rows
 from gmg_tui.ui.log.source import LogSource
+from gmg_tui.ui.pane.metrics_tab import MetricsTab
 from gmg_tui.ui.pane.pane import Pane
+from gmg_tui.ui.pane.why_tab import WhyTab
 from gmg_tui.ui.rows import KeysFooter, Lines, is_seen
 from gmg_tui.ui.session_app import SessionApp
 from gmg_tui.ui.slots import ORDERS
@@ -139,7 +142,7 @@ class MainScreen(TrueSizeScreen[None]):
             return action in {"focus_next", "copy_text"}
         if action == "back":
             log = self.log_view.sought
-            return bool(log.text or self.pane.can_go_back or view.maximized or view.marked or view.filter)
+            return bool(log.text or self.pane.go_back(dry_run=True) or view.maximized or view.marked or view.filter)
         return not self.why_not(action)
 
     def why_not(self, action: str) -> str:
@@ -172,18 +175,15 @@ class MainScreen(TrueSizeScreen[None]):
 
         In the Why tab, take stacks.
         """
-        if (
-            self._view.selected
-            and not self._view.folded_node
-            and not self.app.why_not("stacks")
-            and self.pane.take_stacks()
-        ):
+        view, shown = self._view, self.pane.shown
+        if view.selected and not view.folded_node and not self.app.why_not("stacks") and isinstance(shown, WhyTab):
+            shown.take_stacks()
             self._maximize(on=True)
-        elif self._view.maximized:
+        elif view.maximized:
             if self.pane.toggle_chart():
                 self.refresh_bindings()
-            elif self.pane.settings is not None:
-                await self.app.action_edit(self.pane.settings)
+            elif (attempt := self.pane.attempt) is not None:
+                await self.app.action_edit(Settings(attempt.given, attempt.env))
         elif self._view.folded_node:
             self.action_fold_node()
         elif self._view.selected:
@@ -212,7 +212,8 @@ class MainScreen(TrueSizeScreen[None]):
         if self.app.worker_slot():
             await self.action_show_tab(Tab.WHY)
             self._maximize(on=True)
-            self.pane.show_stacks()
+            if isinstance(self.pane.shown, WhyTab):
+                self.pane.shown.show_stacks()
 
     def action_mark(self) -> None:
         """Mark the selected worker, or unmark it; of a folded node all, or none once all are."""
@@ -229,8 +230,8 @@ class MainScreen(TrueSizeScreen[None]):
         view, log = self._view, self.log_view
         if log.sought.text:
             log.search("")
-        elif self.pane.can_go_back:
-            self.pane.go_back()
+        elif self.pane.go_back():
+            self.refresh_bindings()
         elif view.maximized:
             self._maximize(on=False)
         elif view.marked:
@@ -351,8 +352,8 @@ class MainScreen(TrueSizeScreen[None]):
 
     async def action_search(self) -> None:
         """Open the line that asks what to search for: in the log, or the metrics to show."""
-        log, metrics = self.log_view, self.pane.metrics
-        if metrics is not None:
+        log, metrics = self.log_view, self.pane.shown
+        if isinstance(metrics, MetricsTab):
             metrics.open_chart("")
             await self._open_bar(LineBar("metrics", metrics.words, "words in the names of metrics", metrics.filter))
             return
@@ -377,8 +378,8 @@ class MainScreen(TrueSizeScreen[None]):
         self.log_view.search_next(direction)
 
     async def action_copy_line(self) -> None:
-        """Copy the selected text, or else a line of the log."""
-        if text := self.get_selected_text() or self.log_view.line:
+        """Copy the selected text, or else the line, row or facts that the pane shows."""
+        if text := self.get_selected_text() or self.pane.text:
             self.app.say(await terminal.copy(self.app, text))
         else:
-            self.app.say("There is no line to copy.")
+            self.app.say("There is nothing to copy.")

@@ -135,6 +135,13 @@ class Table(Rows, Generic[T], can_focus=True):
         return self._rows.get(self._cursor)
 
     @property
+    def text(self) -> str:
+        """The cells of the row under the cursor; empty in an empty table."""
+        row = self.selected
+        cells = [self.cell(row, column)[0] for column in self.shown_columns] if row is not None else []
+        return "  ".join(filter(None, cells))
+
+    @property
     def row_count(self) -> int:
         """The number of rows."""
         return len(self._keys)

@@ -118,14 +118,14 @@ async def test_the_match_stays_on_its_line_when_the_log_is_paused_and_followed_a
         for number, slot in enumerate(slots):
             log.add_lines(Lines(slot, 10_000, (f"needle {number}", *["other"] * 5)))
         await press(pilot, "slash", *"needle", "enter")
-        await play.until(pilot, lambda: log.line.startswith("needle"), "a match")
-        before = log.line
+        await play.until(pilot, lambda: log.text.startswith("needle"), "a match")
+        before = log.text
         for slot in reversed(slots):
             log.add_lines(Lines(slot, 10_006, tuple("late" for _ in range(late))))
         await pilot.pause()
-        assert log.line == before
+        assert log.text == before
         await press(pilot, "n", "N")
-        assert log.line == before
+        assert log.text == before
 
 
 def _styles(app: App[Any], text: str) -> list[str]:

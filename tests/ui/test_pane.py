@@ -460,3 +460,19 @@ async def test_a_slot_without_a_worker_is_shown() -> None:
         await play.sees(pilot, "gpu9", "waiting", "5 of 5")
         await press(pilot, "tab", "h")
         await play.sees(pilot, "4 of 5")
+
+
+@pytest.mark.parametrize(
+    ("tab", "waits_for", "copied"),
+    [
+        (Tab.ATTEMPTS, "▸  2", "2  running"),
+        (Tab.SETUP, "Command line", "Command line\ncommand  "),
+        (Tab.METRICS, "SM clock", ""),
+    ],
+)
+async def test_y_copies_what_the_tab_shows_and_not_the_hidden_log(tab: Tab, waits_for: str, copied: str) -> None:
+    async with play.enlarged(tab) as pilot:
+        await play.sees(pilot, waits_for)
+        await press(pilot, "y")
+        assert pilot.app.clipboard.startswith(copied)
+        assert bool(pilot.app.clipboard) is bool(copied)

@@ -172,7 +172,7 @@ class LogView(Rows):
         super().selection_updated(selection)
 
     @property
-    def line(self) -> str:
+    def text(self) -> str:
         """The line of the current match, or else the newest visible one; empty if there is none."""
         rows, match = self.source.rows, self._match_index
         if match is not None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from msgspec import structs
 from textual import work
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from gmg_tui.model import Attempt, Curve, Details, GpuProcess, JobRecord, Series, Settings, units
+from gmg_tui.model import Attempt, Curve, Details, GpuProcess, JobRecord, Series, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import LOGS
 from gmg_tui.session.client import Source
@@ -21,7 +21,7 @@ from gmg_tui.ui.drawing import SIGNS, Piece, Row, cut
 from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.log.view import LogView
 from gmg_tui.ui.pane import worker_facts as facts
-from gmg_tui.ui.pane.metrics_tab import HISTORY_POINTS, MetricsTab, Named
+from gmg_tui.ui.pane.metrics_tab import HISTORY_POINTS, MetricsTab
 from gmg_tui.ui.pane.why_tab import SPEED_GAP_S, WhyTab
 from gmg_tui.ui.pane.worker_charts import chart_rows
 from gmg_tui.ui.rows import Lines, is_seen
@@ -35,10 +35,13 @@ _URGENT: Final = frozenset({"warn", "strong"})
 """Styles of states that take room from the tabs."""
 
 
+TabWidget: TypeAlias = LogView | Lines | Facts | DescribedTable[Any] | MetricsTab
+
+
 class PaneTab(NamedTuple):
     """The widget of a tab, and how it is filled."""
 
-    widget: LogView | Lines | Facts | DescribedTable[Any] | MetricsTab
+    widget: TabWidget
     show: Callable[[Any], object]
     """Shows the newest snapshot and the engine's answer, None before there is one."""
     ask: Callable[[str], Awaitable[object]] | None = None
@@ -154,56 +157,38 @@ class Pane(Vertical):
 
     def go(self, direction: str) -> None:
         """Scrolls what is shown, or moves the cursor of its table."""
-        shown = self._tabs[self._view.tab].widget
-        if isinstance(shown, DescribedTable):
-            shown.table.go(direction)
-        elif isinstance(shown, LogView | Facts | MetricsTab):
-            shown.go(direction)
+        shown = self.shown.table if isinstance(self.shown, DescribedTable) else self.shown
+        shown.go(direction)
 
     @property
-    def settings(self) -> Settings | None:
-        """The settings of the selected attempt; None if no attempts are shown."""
-        attempt = self.attempt
-        return None if attempt is None else Settings(attempt.given, attempt.env)
+    def shown(self) -> TabWidget:
+        """The widget of the tab that is shown."""
+        return self._tabs[self._view.tab].widget
 
     @property
     def attempt(self) -> Attempt | None:
         """The selected attempt; None where no attempts are shown."""
-        return row if isinstance(row := self._selected_row, Attempt) else None
+        row = self.shown.table.selected if isinstance(self.shown, DescribedTable) else None
+        return row if isinstance(row, Attempt) else None
 
     @property
-    def _selected_row(self) -> object:
-        widget = self._tabs[self._view.tab].widget
-        return widget.table.selected if isinstance(widget, DescribedTable | MetricsTab) else None
+    def text(self) -> str:
+        """The text to copy: the line of the log, the row under the cursor, or all facts; empty if there is none."""
+        shown = self.shown
+        if isinstance(shown, LogView | Facts):
+            return shown.text
+        return shown.table.text if isinstance(shown, DescribedTable | MetricsTab) else ""
 
     # Metrics
 
-    @property
-    def metrics(self) -> MetricsTab | None:
-        """The tab with the metrics if it is shown."""
-        widget = self._tabs[self._view.tab].widget
-        return widget if isinstance(widget, MetricsTab) else None
-
     def toggle_chart(self) -> bool:
         """Shows the chart of the selected metric, or the table again. Returns False if there is none."""
-        tab, row = self.metrics, self._selected_row
-        if tab is None or not (tab.chart or isinstance(row, Named)):
+        tab = self.shown
+        if not isinstance(tab, MetricsTab) or not (tab.chart or tab.table.selected):
             return False
-        tab.open_chart(row.name if isinstance(row, Named) and not tab.chart else "")
+        tab.open_chart("" if tab.chart or tab.table.selected is None else tab.table.selected.name)
         self._poll()
         return True
-
-    def take_stacks(self) -> bool:
-        """Takes stacks of the selected worker. Returns False if the Why tab is not shown."""
-        widget = self._tabs[self._view.tab].widget
-        if isinstance(widget, WhyTab) and self._slot:
-            widget.take_stacks()
-        return isinstance(widget, WhyTab)
-
-    def show_stacks(self) -> None:
-        """Shows the Python stacks of the selected worker in the Why tab."""
-        if isinstance(widget := self._tabs[self._view.tab].widget, WhyTab):
-            widget.show_stacks()
 
     def on_table_chosen(self) -> None:
         """Shows the chart of the metric that was clicked again, or the log of the attempt."""
@@ -212,18 +197,14 @@ class Pane(Vertical):
         else:
             self.toggle_chart()
 
-    @property
-    def can_go_back(self) -> bool:
-        """True if a chart or a filter of metrics can be closed."""
-        return (tab := self.metrics) is not None and bool(tab.chart or tab.words)
-
-    def go_back(self) -> None:
-        """Closes the chart of a metric, or else the filter."""
-        if (tab := self.metrics) is not None:
-            if tab.chart:
-                self.toggle_chart()
-            else:
-                tab.filter("")
+    def go_back(self, *, dry_run: bool = False) -> bool:
+        """Closes the chart of a metric, or else the filter. Returns False if there is neither."""
+        tab = self.shown
+        if not isinstance(tab, MetricsTab) or not (tab.chart or tab.words):
+            return False
+        if not dry_run and not (tab.chart and self.toggle_chart()):
+            tab.filter("")
+        return True
 
     async def _ask_metrics(self, tab: MetricsTab, slot: str) -> dict[str, Curve]:
         curves = await self._engine.curves(slot, tab.chart, 0 if tab.chart else HISTORY_POINTS)
