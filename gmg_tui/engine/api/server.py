@@ -10,6 +10,7 @@ from gmg_tui import session as sessions
 from gmg_tui.engine.api.client import Client, Updates
 from gmg_tui.engine.api.listener import Listener
 from gmg_tui.engine.observer import Observer
+from gmg_tui.engine.records.session_files import NOT_ENDED
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.model import Snapshot
 from gmg_tui.session import protocol
@@ -82,9 +83,10 @@ class Server:
                     client.wake.set()
 
     def close(self, reason: str) -> None:
-        """Sends all clients a last snapshot and `Bye`, and stops listening."""
+        """Sends all clients a last snapshot, as it is recorded, and `Bye`, and stops listening."""
         self._listener.close()
-        last = protocol.frame(Update(self.observer.snapshot())) + protocol.frame(Bye(reason))
+        snapshot = self.observer.snapshot().after_loss(NOT_ENDED)
+        last = protocol.frame(Update(snapshot)) + protocol.frame(Bye(reason))
         for client in self._clients:
             client.writer.write(last)
             client.writer.close()

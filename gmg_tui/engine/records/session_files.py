@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 _STDERR = 2
 """The engine's standard error, which is its log, and the lock of the session."""
-_NOT_ENDED = "it had not ended when its session did"
+NOT_ENDED = "it had not ended when its session did"
 _CHECK_INTERVAL_S = 5.0
 """Interval of checks that the folder exists."""
 _MIN_WRITE_GAP_S = 1.0
@@ -93,7 +93,7 @@ class SessionFiles:
         """Writes the final state; a disk that does not answer is given up."""
         try:
             async with asyncio.timeout(GIVE_UP_S):
-                await in_daemon_thread(self.write, self._snapshot().after_loss(_NOT_ENDED), ended=True)
+                await in_daemon_thread(self.write, self._snapshot().after_loss(NOT_ENDED), ended=True)
         except TimeoutError:
             _log.warning("the disk does not answer: the session's end is not recorded")
 

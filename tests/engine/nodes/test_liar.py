@@ -79,6 +79,7 @@ async def test_the_session_ends_although_it_reports_no_end(kind: str) -> None:
         await run.client.act(Action.KILL, "good/cpu0")
         await run.client.end(kill=True)
         await run.until(lambda _: run.worker("evil/cpu0").last_line == "asked to end")  # clients hear of its end
+        await run.until(lambda snapshot: snapshot.ended)
         assert await run.process.wait() == 0
         assert run.record().ended is not None
         assert [worker.state.ended for worker in run.record().workers] == [True, True]
