@@ -41,6 +41,7 @@ class _Engine:
     """A supervisor and an observer that count what is requested of them."""
 
     agent = fleet = None
+    concluded = False
 
     session = Session(RunSpec("s", "/s", "/s.sock", "sim.py", (), "/", "python"), (), 1, 0.0, "0")
 
