@@ -55,8 +55,8 @@ class History:
         self._begun.append(point)
         if len(self._begun) < self._steps_each:
             return
-        for column, values in zip(self._whole, zip(*self._begun, strict=True), strict=True):
-            column.append(_mean(values))
+        for column, (first, *others) in zip(self._whole, zip(*self._begun, strict=True), strict=True):
+            column.append(_mean((first, *others)) if others else math.nan if first is None else first)
         self._begun.clear()
         if len(self._whole[0]) >= _MAX_POINTS:
             self._whole = [

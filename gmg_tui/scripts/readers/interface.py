@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from gmg_tui.model import Phase, Sign
+from gmg_tui.model import Phase
 
 _NUMBER = re.compile(
     r"[+-]?(?:(?:\d{1,3}(?:,\d{3}){1,12}|\d[\d_]{0,40})(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][+-]?\d{1,3})?"
@@ -55,11 +55,6 @@ class LineReader(ABC):
     """True if its rates are a whole group's."""
     vague: bool = False
     """True if its progress may be of anything, such as a download."""
-
-    @property
-    def signs(self) -> tuple[Sign, ...]:
-        """The signs of trouble in its lines."""
-        return ()
 
     @abstractmethod
     def read(self, block: bytes) -> Iterator[Figures]:

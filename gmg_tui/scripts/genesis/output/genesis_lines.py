@@ -134,5 +134,5 @@ def _rates(matches: list[tuple[bytes | None, ...]]) -> Iterator[Figures]:
     """Yields the figures of matches of `line_patterns.FPS`, without the repetitions of the root logger."""
     plain = [match for match in matches if not match[0]]
     for n_envs, group in itertools.groupby(plain, operator.itemgetter(2)):
-        rates = [float(rate.replace(b",", b"")) for _, rate, _ in group if rate is not None]
-        yield Figures(rates=rates, n_envs=int(line_patterns.number(n_envs)) if n_envs else None)
+        digits = b" ".join([rate or b"" for _, rate, _ in group]).replace(b",", b"")
+        yield Figures(rates=[*map(float, digits.split())], n_envs=int(line_patterns.number(n_envs)) if n_envs else None)

@@ -10,6 +10,7 @@ If a script prints its environment steps so far, these are counted instead.
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from collections.abc import Sequence
 
@@ -62,8 +63,9 @@ class PrintedRate:
         if self._at is None:
             self._count(0.0, now)  # the first's duration is unknown
         elif rates and self._steps_before is None and now > self._at:
-            weights = [max(_LINE_S, (n_envs or 1) / rate) if rate > 0 else _LINE_S for rate in rates]
-            mean = sum(rate * weight for rate, weight in zip(rates, weights, strict=True)) / sum(weights)
+            steps = n_envs or 1
+            weights = [_LINE_S if rate <= 0 or rate * _LINE_S >= steps else steps / rate for rate in rates]
+            mean = sum(map(operator.mul, rates, weights)) / sum(weights)
             self._count(mean * (now - self._at), now)
 
     def count(self, steps: float, now: float) -> None:

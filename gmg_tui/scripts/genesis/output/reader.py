@@ -111,7 +111,8 @@ class Reader:
         self._described = [*map(FormatLines, formats)]
         trainers = [FormatLines(row, built_in=True) for row in built_in().values()]
         known, bars = [each for each in trainers if not each.vague], [each for each in trainers if each.vague]
-        self._pairs, first = PairLines(), (ReportedLines(), *self._described, self.genesis)
+        self._reported, self._pairs = ReportedLines(), PairLines()
+        first = (self._reported, *self._described, self.genesis)
         self._readers: tuple[LineReader, ...] = (*first, *known, self._pairs, *bars)
         self._trainers = range(len(first), len(first) + len(known))
         self._hint = PatternHint()
@@ -213,7 +214,7 @@ class Reader:
     @property
     def signs(self) -> tuple[Sign, ...]:
         """The signs of trouble in its lines."""
-        signs = [sign for reader in self._readers for sign in reader.signs]
+        signs = [*self._reported.signs, *self.genesis.signs]
         if self.is_complete or self.running_s(self._now) >= _UNMATCHED_S:
             signs += [Sign("output", "no line matches --pattern") for reader in self._described if reader.is_unmatched]
         overflow = self._overflows.sign
