@@ -229,7 +229,8 @@ class Observer:
             worker = slot.worker if view.attempt else None
             over = self._faults.guard("alerts", slot.diagnose, view, now, worker)
             if worker is not None:
-                self._faults.guard("records", self._recorder.seen, worker, view.newest)
+                if view.newest.checkpoint is not None:
+                    self._faults.guard("records", self._recorder.seen, worker, view.newest.checkpoint)
                 for alert in over or ():
                     self._recorder.recovered(worker, alert)
         return tuple(

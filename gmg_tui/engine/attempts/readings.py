@@ -138,9 +138,9 @@ class Readings:
         """Writes unfinished lines to the log file, shows them, and reads the probe's counts."""
         self._count()
         for splitter in self._splitters:
-            lasting, raw = splitter.pending, splitter.unfinished()
-            self._log.write(raw)
-            if raw:
+            lasting = splitter.pending
+            if raw := splitter.unfinished():
+                self._log.write(raw)
                 self._ring.preview(splitter.pending)
             if lasting and self.reader.glimpse(lasting, time.monotonic()):
                 self._printed()

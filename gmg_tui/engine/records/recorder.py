@@ -19,6 +19,7 @@ from gmg_tui.model import (
     Alert,
     AlertAction,
     Attempt,
+    Checkpoint,
     GpuSample,
     JobRecord,
     OccurrenceKind,
@@ -252,10 +253,10 @@ class Recorder:
             "notifications", self._notify, kind, worker, f"{text}{ends}", alert.text, alert=alert.kind, quiet=quiet
         )
 
-    def seen(self, worker: Worker, attempt: Attempt) -> None:
-        """Writes the record of a job that has saved a file since: another engine may have to continue from it."""
-        occupant, checkpoint = self._occupants.get(worker.slot.name), attempt.checkpoint
-        if occupant is not None and checkpoint is not None and checkpoint.saved > occupant.saved:
+    def seen(self, worker: Worker, checkpoint: Checkpoint) -> None:
+        """Writes the record of a job whose newest checkpoint is new: another engine may have to continue from it."""
+        occupant = self._occupants.get(worker.slot.name)
+        if occupant is not None and checkpoint.saved > occupant.saved:
             occupant.saved = checkpoint.saved
             self._update(worker)
 

@@ -115,6 +115,8 @@ class PlainScheduler:
         """Checks if a group is stuck, and stops waiting for silent nodes once all other workers have ended."""
         for run in self._runs:
             run.check()
+        if all(slot.away is None for slot in self._slots.values()):
+            return
         left = [worker for worker in self._workers.values() if not worker.state.ended]
         away = [self._slots[worker.slot.name].away for worker in left]
         if None not in away and all(worker.state is WorkerState.WAITING for worker in left):

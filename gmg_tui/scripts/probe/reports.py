@@ -135,6 +135,8 @@ class Reports:
 
     def read(self) -> list[Metric | SavedFile]:
         """Returns the new records of all files by time."""
+        if not self._files:
+            return []
         new = [each for file in self._files.values() for each in file.read()]
         self.lost = sum(file.lost for file in self._files.values())
         return sorted(new, key=lambda each: each.at)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from gmg_tui.model import Severity, Sign
 from gmg_tui.model.text import clean
 from gmg_tui.scripts.genesis.output import line_patterns
+from gmg_tui.scripts.genesis.output.printed_rate import is_smoothed
 from gmg_tui.scripts.readers.interface import Figures, LineReader
 
 _MAX_TEXT = 200
@@ -72,6 +73,7 @@ class GenesisLines(LineReader):
         device: The name of the device that Genesis runs on.
         backend: `cuda`, `cpu` …
         version: The version of Genesis.
+        smoothed: True if that prints moving averages.
         mode: The options of `gs.init` that it prints, by name.
         rest: The last block without its progress lines, for the next readers; empty without other lines.
     """
@@ -80,6 +82,7 @@ class GenesisLines(LineReader):
         self.device: str | None = None
         self.backend: str | None = None
         self.version: str | None = None
+        self.smoothed = is_smoothed(None)
         self.mode: dict[str, str] = {}
         self.rest = b""
         self._found = found
@@ -123,6 +126,7 @@ class GenesisLines(LineReader):
         version = line_patterns.VERSION.search(text)
         if version is not None:
             self.version = clean(version["version"].rstrip(b".,"))
+            self.smoothed = is_smoothed(self.version)
             mode = {clean(name): clean(value) for name, value in line_patterns.MODE.findall(text)}
             self.mode = {"performance_mode" if name == "performance" else name: value for name, value in mode.items()}
         phase = next((phase for start, phase in line_patterns.PHASES if text.startswith(start)), None)

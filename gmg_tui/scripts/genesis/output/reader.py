@@ -10,7 +10,7 @@ from gmg_tui.scripts import env_count
 from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.scripts.genesis.output.failures import Failure, Tail, explain, uncaught
 from gmg_tui.scripts.genesis.output.genesis_lines import MAX_LINE_BYTES, GenesisLines, Signs
-from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate, is_smoothed
+from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate
 from gmg_tui.scripts.readers.formats import Format, FormatLines, PatternHint, ReportedLines, built_in
 from gmg_tui.scripts.readers.interface import Figures, LineReader
 from gmg_tui.scripts.readers.overflows import Overflows
@@ -262,7 +262,7 @@ class Reader:
         if position < self._rate_from:
             self._rate, self._rate_from = PrintedRate(), position
         if figures.rates:
-            smoothed = reader is self.genesis and is_smoothed(self.genesis.version)
+            smoothed = reader is self.genesis and self.genesis.smoothed
             self._rate.add(figures.rates, self._now, smoothed=smoothed, n_envs=figures.n_envs or self.n_envs)
         if figures.steps is not None:
             self._rate.count(figures.steps, self._now)
