@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
 from pathlib import Path
@@ -63,6 +64,8 @@ _NEXT_CLIENT_WAIT_S = 0.5
 _MAX_VIEWER_WAIT_S = 1.0
 """Limit of the workers' wait for an announced viewer."""
 _NVML_CLOSE_TIMEOUT_S = 4.0
+_MAX_ROUNDS = 16
+"""Limits the rounds of samples that wait to be read."""
 
 
 class Engine:
@@ -110,6 +113,8 @@ class Engine:
                 await self._fleet.start(report)
                 self._hardware = self._fleet.hardware
             self._measured = False
+            self._sampled: deque[tuple[float, tuple[GpuSample, ...], str | None]] = deque(maxlen=_MAX_ROUNDS)
+            """The sampler's rounds that are not read yet, with their times, monotonic seconds."""
             script_commit = await asyncio.wrap_future(commit)
             # No await until all parts exist: a sample that arrives in between would be lost.
             self._sampling = self._sampler()  # first: GPUs are slow to answer, and the first frame needs their metrics
@@ -274,7 +279,7 @@ class Engine:
                 self._egl.begin()
             await self._watchdog.start(self._supervisor.session.id)
             self._store.start()
-            async with _beside(self._observer.run(self._pipes.read, self._server.send)), _beside(self._collect()):
+            async with _beside(self._observer.run(self._read, self._server.send)), _beside(self._collect()):
                 await self._supervisor.run()
 
     async def _collect(self) -> None:
@@ -353,18 +358,24 @@ class Engine:
             return None
 
         def deliver(samples: tuple[GpuSample, ...], error: str | None) -> None:
-            # Through the loop, which runs nothing else before all parts are there.
-            loop.call_soon_threadsafe(self._update_samples, samples, error)
+            self._sampled.append((time.monotonic(), samples, error))
+            if not self._measured:  # the observer reads the others, as waking up costs more than most of its work
+                loop.call_soon_threadsafe(self._read_samples)
 
         sampler = Sampler(self._hardware.gpus, self._spec.interval_s, deliver, nvml)
         sampler.start()
         return sampler
 
-    def _update_samples(self, samples: tuple[GpuSample, ...], error: str | None) -> None:
-        self._observer.update_samples(samples, error)
-        if not self._measured:
-            self._measured = True
-            self._server.soon()
+    def _read(self) -> None:
+        self._read_samples()
+        self._pipes.read()
+
+    def _read_samples(self) -> None:
+        while self._sampled:
+            self._observer.update_samples(*self._sampled.popleft())
+            if not self._measured:
+                self._measured = True
+                self._server.soon()
 
 
 @contextlib.asynccontextmanager

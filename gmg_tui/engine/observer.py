@@ -96,7 +96,7 @@ class Observer:
     async def run(self, read: Callable[[], None], send: Callable[[Snapshot | None], None]) -> None:
         """Watches until cancelled. A fault in one part stops neither the others nor the work.
 
-        Each second begins with `read`, which reads the workers' output, and ends with `send`, which sends clients a
+        Each second begins with `read`, which reads the workers' output and the GPUs' samples, and ends with `send`, which sends clients a
         snapshot; None without clients.
         """
         loops = {
@@ -239,19 +239,19 @@ class Observer:
             for alerts in (slot.alerts_of(slot.worker if view.attempt else None),)
         )
 
-    def update_samples(self, samples: tuple[GpuSample, ...], error: str | None) -> None:
-        """Applies the sampler's newest samples."""
-        self._samples.update(samples, time.monotonic())
+    def update_samples(self, now: float, samples: tuple[GpuSample, ...], error: str | None) -> None:
+        """Applies the sampler's samples at `now`, monotonic seconds."""
+        self._samples.update(samples, now)
         self._nvml_error = error
-        self._faults.guard("samples", self._spread_samples)
+        self._faults.guard("samples", self._spread_samples, now)
 
     def _expire_samples(self) -> None:
-        if self._samples.expire(time.monotonic()):
-            self._spread_samples()
-
-    def _spread_samples(self) -> None:
-        """Passes the newest samples to the slots and the scheduler."""
         now = time.monotonic()
+        if self._samples.expire(now):
+            self._spread_samples(now)
+
+    def _spread_samples(self, now: float) -> None:
+        """Passes the newest samples to the slots and the scheduler."""
         live = Counter(worker.slot.gpu.uuid for worker in self._work.workers if worker.slot.gpu and worker.state.live)
         for slot in self._work.slots.values():
             sharers = live[slot.gpu_uuid] if slot.gpu_uuid is not None else 1

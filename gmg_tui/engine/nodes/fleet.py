@@ -209,17 +209,20 @@ class Fleet:
         return tuple(node.view(now) for node in self._nodes.values())
 
     def report(
-        self, samples: Callable[[tuple[GpuSample, ...], str | None], None], note: Callable[[str, str | None], None]
+        self,
+        samples: Callable[[float, tuple[GpuSample, ...], str | None], None],
+        note: Callable[[str, str | None], None],
     ) -> None:
         """Passes on the newest `samples`, or the reason that there are none, and the notes on the nodes."""
-        views, nodes = self.views(time.monotonic()), list(self._nodes.values())
+        now, nodes = time.monotonic(), list(self._nodes.values())
+        views = self.views(now)
         newest = [
             sample
             for node, view in zip(nodes, views, strict=True)
             for sample in self._samples(node, current=view.lost_since is None and view.silent_s is None)
         ]
         errors = [node.snapshot.nvml_error for node in nodes]
-        samples(tuple(newest), f"on every node: {errors[0]}" if errors and all(errors) else None)
+        samples(now, tuple(newest), f"on every node: {errors[0]}" if errors and all(errors) else None)
         for node, view in zip(nodes, views, strict=True):
             noted = next((alert.text for alert in node.snapshot.alerts), None)
             text = view.trouble or node.snapshot.nvml_error or noted
