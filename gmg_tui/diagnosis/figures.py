@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from gmg_tui.model import Load, SpeedFacts, units
+from gmg_tui.model import GpuSample, Load, SpeedFacts, units
 
 
 def pct(value: float | None) -> str:
@@ -16,6 +16,11 @@ def pct(value: float | None) -> str:
 def load_of(facts: SpeedFacts) -> Load:
     """Returns the load; one of unknown figures where there is none."""
     return facts.load or Load()
+
+
+def sample_of(facts: SpeedFacts) -> GpuSample:
+    """Returns the sample of its GPU; one of unknown figures if there is none."""
+    return facts.sample or GpuSample("")
 
 
 def coreless_pct(facts: SpeedFacts) -> float:
@@ -47,10 +52,11 @@ def evidence(facts: SpeedFacts) -> Iterator[str]:
     yield from _load_figures(load, coreless_pct(facts))
     if waits := [f"{name} {pct(share)}" for name, share in load.waits_pct.items() if share >= 10]:
         yield f"waiting: {', '.join(waits)}"
-    if facts.throttle:
-        yield f"clocks limited by {', '.join(facts.throttle)}"
-    if facts.power_w is not None and facts.power_limit_w is not None:
-        yield f"{facts.power_w:.0f} of {facts.power_limit_w:.0f} W"
+    sample = sample_of(facts)
+    if sample.throttle:
+        yield f"clocks limited by {', '.join(sample.throttle)}"
+    if sample.power_w is not None and sample.power_limit_w is not None:
+        yield f"{sample.power_w:.0f} of {sample.power_limit_w:.0f} W"
     if facts.sharers:
         yield f"also on its GPU: {', '.join(facts.sharers)}"
 

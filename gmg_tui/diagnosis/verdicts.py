@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import PurePath
 
-from gmg_tui.diagnosis.figures import coreless_pct, evidence, load_of, pct
-from gmg_tui.model import Phase, SpeedFacts, Verdict, WorkerState, units
+from gmg_tui.diagnosis.figures import coreless_pct, evidence, load_of, pct, sample_of
+from gmg_tui.model import GpuHealth, Phase, SpeedFacts, Verdict, WorkerState, units
 
 _BUSY_PCT, _IDLE_PCT = 90.0, 60.0
 """GPU utilisation above which the GPU bounds the speed, and below which it certainly does not."""
@@ -171,10 +171,11 @@ def _threads(facts: SpeedFacts) -> Verdict | None:
 
 
 def _throttled(facts: SpeedFacts) -> Verdict | None:
-    reasons = [reason for reason in facts.throttle or () if reason not in _USUAL_THROTTLES]
-    clock, full = facts.sm_clock_mhz, facts.sm_clock_max_mhz
+    sample = sample_of(facts)
+    reasons = [reason for reason in sample.throttle or () if reason not in _USUAL_THROTTLES]
+    clock, full = sample.sm_clock_mhz, sample.sm_clock_max_mhz
     capped = (
-        "power cap" in (facts.throttle or ())
+        "power cap" in (sample.throttle or ())
         and clock
         and full
         and clock < 0.6 * full
@@ -184,7 +185,7 @@ def _throttled(facts: SpeedFacts) -> Verdict | None:
         return None
     by_power = not reasons or _POWER.issuperset(reasons)
     at = f", {clock:,.0f} of {full:,.0f} MHz" if clock and full else ""
-    heat = f", {facts.temperature_c:.0f} °C" if facts.temperature_c is not None and not by_power else ""
+    heat = f", {sample.temperature_c:.0f} °C" if sample.temperature_c is not None and not by_power else ""
     text = f"throttled by {'power' if by_power else 'heat'}: {', '.join(reasons) or 'power cap'}{at}{heat}"
     certain = bool(reasons) and not _gpu_below(facts, _IDLE_PCT)
     return Verdict(
@@ -220,16 +221,25 @@ def _learning(facts: SpeedFacts) -> Verdict | None:
     )
 
 
+def _pcie_mib_s(facts: SpeedFacts) -> float:
+    """Returns the traffic of the busier direction; 0 if unknown."""
+    sample = sample_of(facts)
+    return max(sample.pcie_rx_mib_s or 0.0, sample.pcie_tx_mib_s or 0.0)
+
+
 def _pcie(facts: SpeedFacts) -> Verdict | None:
-    gen, width = facts.pcie_gen, facts.pcie_width
-    if not gen or not width or facts.pcie_mib_s is None or not 0 < gen < len(_LANE_MIB_S):
+    health, rate = sample_of(facts).health or GpuHealth(), _pcie_mib_s(facts)
+    gen, width = health.pcie_gen, health.pcie_width
+    if not gen or not width or not 0 < gen < len(_LANE_MIB_S):
         return None
-    share = 100 * facts.pcie_mib_s / (_LANE_MIB_S[gen] * width)
+    share = 100 * rate / (_LANE_MIB_S[gen] * width)
     if share < 50 or not _gpu_below(facts, _BUSY_PCT):
         return None
-    slower = (gen, width) != (facts.pcie_gen_max or gen, facts.pcie_width_max or width)
-    link = f"generation {gen}, {width} lanes" + (f" of {facts.pcie_gen_max}, {facts.pcie_width_max}" if slower else "")
-    text = f"PCIe-bound: {facts.pcie_mib_s:,.0f} MiB/s use {pct(share)} of the link ({link})"
+    slower = (gen, width) != (health.pcie_gen_max or gen, health.pcie_width_max or width)
+    link = f"generation {gen}, {width} lanes" + (
+        f" of {health.pcie_gen_max}, {health.pcie_width_max}" if slower else ""
+    )
+    text = f"PCIe-bound: {rate:,.0f} MiB/s use {pct(share)} of the link ({link})"
     advice = "check the slot and the BIOS: the card can do more" if slower else "keep tensors on the GPU"
     return Verdict("pcie", text, certain=share >= 75, advice=advice)
 
@@ -282,7 +292,7 @@ def _script(facts: SpeedFacts) -> Verdict | None:
 
 def _numa(facts: SpeedFacts) -> Verdict | None:
     load = load_of(facts)
-    busy = (load.main_cpu_pct or 0.0) >= 60 or (facts.pcie_mib_s or 0.0) >= 1000
+    busy = (load.main_cpu_pct or 0.0) >= 60 or _pcie_mib_s(facts) >= 1000
     if (
         not facts.remote_cpus
         or set(facts.remote_cpus) != set(load.cpus)

@@ -105,26 +105,13 @@ def _known(slot: EngineSlot, view: Worker, now: float) -> SpeedFacts:
     sample = slot.sample
     if sample is None or not view.state.live:
         return facts
-    health = sample.health
     recent = slot.history.recent(slot.slot.name)
     seconds = max(1, min(_MEAN_S, int(facts.phase_s)))  # no figures of the start
-    rates = [rate for rate in (sample.pcie_rx_mib_s, sample.pcie_tx_mib_s) if rate is not None]
     return structs.replace(
         facts,
         gpu_util_pct=_mean(recent.gpu_util_pct[-seconds:], sample.gpu_util_pct),
         sm_pct=_mean(recent.sm_pct[-seconds:], sample.sm_pct),
-        memory_util_pct=sample.memory_util_pct,
-        sm_clock_mhz=sample.sm_clock_mhz,
-        sm_clock_max_mhz=sample.sm_clock_max_mhz,
-        throttle=sample.throttle,
-        power_w=sample.power_w,
-        power_limit_w=sample.power_limit_w,
-        temperature_c=sample.temperature_c,
-        pcie_mib_s=max(rates, default=None),
-        pcie_gen=health.pcie_gen if health is not None else None,
-        pcie_gen_max=health.pcie_gen_max if health is not None else None,
-        pcie_width=health.pcie_width if health is not None else None,
-        pcie_width_max=health.pcie_width_max if health is not None else None,
+        sample=structs.replace(sample, processes=None),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from gmg_tui.model.gpus import GpuSample
 from gmg_tui.model.states import Phase, WorkerState
 
 
@@ -103,19 +104,8 @@ class SpeedFacts(Struct, frozen=True, omit_defaults=True):
     """Mean of the last 10 s, as `sm_pct`."""
     sm_pct: float | None = None
     """Share of busy SMs: GPM."""
-    memory_util_pct: float | None = None
-    sm_clock_mhz: float | None = None
-    sm_clock_max_mhz: float | None = None
-    throttle: tuple[str, ...] | None = None
-    power_w: float | None = None
-    power_limit_w: float | None = None
-    temperature_c: float | None = None
-    pcie_mib_s: float | None = None
-    """The busier direction."""
-    pcie_gen: int | None = None
-    pcie_gen_max: int | None = None
-    pcie_width: int | None = None
-    pcie_width_max: int | None = None
+    sample: GpuSample | None = None
+    """The newest of its GPU, without processes."""
     sharers: tuple[str, ...] = ()
     """Other processes that compute on the GPU."""
     remote_cpus: tuple[int, ...] = ()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec import structs
+from msgspec import Struct, structs
 
 from gmg_tui.diagnosis.hot_spot import hot_spot
 from gmg_tui.diagnosis.verdicts import TABLE, judge
-from gmg_tui.model import HotSpot, Load, Phase, Shares, SpeedFacts, WorkerState
+from gmg_tui.model import GpuHealth, GpuSample, HotSpot, Load, Phase, Shares, SpeedFacts, WorkerState
 
 _LOAD = Load(
     main_cpu_pct=99.0, main_delay_pct=0.5, ready_pct=100.0, cpu_pct=104.0, ready=1.1, threads=30, cores=16.0, cpus=(1,)
@@ -21,8 +21,12 @@ _SCRIPT, _SIMULATOR = Shares(29.0, 0.0, 0.0), Shares(95.0, 0.0, 0.0)
 
 
 def _facts(**changes: Any) -> SpeedFacts:
-    load = {name: changes.pop(name) for name in list(changes) if name in Load.__struct_fields__}
-    return structs.replace(_FACTS, **({"load": structs.replace(_LOAD, **load)} | changes))
+    def of(kind: type[Struct]) -> dict[str, Any]:
+        names = changes.keys() & {*kind.__struct_fields__} - {*SpeedFacts.__struct_fields__}
+        return {name: changes.pop(name) for name in names}
+
+    load, sample = structs.replace(_LOAD, **of(Load)), GpuSample("", **of(GpuSample), health=GpuHealth(**of(GpuHealth)))
+    return structs.replace(_FACTS, load=load, sample=sample, **changes)
 
 
 def _waits(**waits_pct: float) -> dict[str, Any]:
@@ -42,7 +46,7 @@ def _waits(**waits_pct: float) -> dict[str, Any]:
         ("quota", "paused in 80 % of the periods, with 1 core allowed", _facts(quota=1.0, cores=1.0, throttled_pct=80.0, main_cpu_pct=50.0)),
         ("threads", "64 want to run on 2 cores", _facts(shares=_SIMULATOR, cores=2.0, ready=64.0, threads=64, main_delay_pct=90.0)),
         ("numa", "its GPU is on node 1", _facts(remote_cpus=(1,), numa_node=1, gpu_util_pct=70.0)),
-        ("pcie", "PCIe-bound: 800 MiB/s use 85 % of the link", _facts(pcie_mib_s=800.0, pcie_gen=3, pcie_width=1)),
+        ("pcie", "PCIe-bound: 800 MiB/s use 85 % of the link", _facts(pcie_tx_mib_s=800.0, pcie_gen=3, pcie_width=1)),
         ("throttled", "throttled by heat: thermal, 1,410 of 2,100 MHz", _facts(throttle=("thermal",), sm_clock_mhz=1410.0, sm_clock_max_mhz=2100.0, gpu_util_pct=92.0)),
         ("throttled", "throttled by power: power brake", _facts(throttle=("power brake",), gpu_util_pct=92.0)),
         ("rank", "waiting for rank 1", _facts(waits_for="rank 1 (gpu1), which is compiling kernels")),
@@ -101,7 +105,7 @@ def test_facts_that_fit_other_causes_too_are_never_certain(kinds: set[str], fact
         _facts(shares=_SIMULATOR, n_envs=16, quota=1.0, throttled_pct=90.0, main_cpu_pct=99.0),  # by some milliseconds
         _facts(shares=_SIMULATOR, n_envs=16, swap_mib=3000.0),  # what is there is not needed
         _facts(shares=_SIMULATOR, n_envs=16, remote_cpus=(9,)),  # another thread's
-        _facts(shares=_SIMULATOR, n_envs=16, pcie_mib_s=800.0, pcie_gen=5, pcie_width=16),
+        _facts(shares=_SIMULATOR, n_envs=16, pcie_tx_mib_s=800.0, pcie_gen=5, pcie_width=16),
         _facts(shares=_SIMULATOR, n_envs=16, threads=400),
     ],
 )

@@ -159,7 +159,7 @@ async def test_a_hot_gpu_and_one_with_others_are_told_apart_from_one_that_just_w
         Path(spec.folder, FOLDER, str(other.pid)).write_text(use)
         try:
             shared = judge(await _raw_facts(run, "gpu0", lambda facts: facts.sharers))
-            hot = judge(await _raw_facts(run, "gpu2", lambda facts: facts.throttle))
+            hot = judge(await _raw_facts(run, "gpu2", lambda facts: facts.sample and facts.sample.throttle))
             cool = judge(await _raw_facts(run, "gpu1", lambda facts: facts.load))
         finally:
             other.kill()

@@ -80,7 +80,8 @@ def answer(question: Command | Question) -> object:
     if isinstance(question, FindHotSpot):
         return HotSpot("f", "sim.py", 1, 1e300, 1, math.inf)
     if isinstance(question, Ask) and question.topic is Topic.SPEED:
-        return SpeedFacts("good/cpu0", WorkerState.RUNNING, gpu_util_pct=1e300, n_envs=-5, power_w=math.nan)
+        sample = GpuSample("", power_w=math.nan)
+        return SpeedFacts("good/cpu0", WorkerState.RUNNING, gpu_util_pct=1e300, n_envs=-5, sample=sample)
     if isinstance(question, Ask) and question.topic is Topic.CURVES:
         return {"progress": Curve((FAR,), (-1,), (-2.5,), 1, Point(FAR, 1, -2.5))}
     return None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.model import NodesSpec, WorkerState
+from gmg_tui.model import GpuSample, NodesSpec, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.protocol import Action
 from tests.engine.harness import running, spec_for
@@ -64,7 +64,7 @@ async def test_what_cannot_be_is_neither_shown_nor_added_up_nor_acted_on(kind: s
         assert max(shown.started, shown.alerts[0].since) <= time.time()
         assert [alert.kind for alert in (*worker.alerts, *shown.alerts)] == ["nan", "nan"]
         speed = await run.client.speed("evil/cpu0")
-        assert (speed.slot, speed.gpu_util_pct, speed.n_envs, speed.power_w) == ("evil/cpu0", None, None, None)
+        assert (speed.slot, speed.gpu_util_pct, speed.n_envs, speed.sample) == ("evil/cpu0", None, None, GpuSample(""))
         (curve,) = (await run.client.curves("evil/cpu0")).values()
         assert (curve.times[0] <= time.time(), curve.steps, curve.values) == (True, (None,), (-2.5,))
         assert (await run.client.stacks("evil/cpu0"))[0].error == "its agent has none"
