@@ -75,6 +75,8 @@ def _plausible(name: str, value: Any, now: float) -> Any:
     if isinstance(value, list):
         if name == "alerts":
             value = [each for each in value if each.get("kind") in KINDS]
+        if name == "checkpoints":  # an argument for a script, maybe on another node
+            value = [each for each in value if each["path"].startswith("/") and "\0" not in each["path"]]
         if name in {"lowest", "highest"} and value:  # a `Point`, whose value may be anything
             return [_plausible("time", value[0], now), *value[1:]]
         return [_plausible(name, each, now) for each in value]

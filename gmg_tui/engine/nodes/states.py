@@ -50,9 +50,9 @@ class Report(Struct, frozen=True, omit_defaults=True):
     """All attempts of a node."""
 
     attempts: tuple[AttemptReport, ...] = ()
-    address: str = ""
+    address: Annotated[str, Meta(pattern=r"\A[\w.:%-]{0,255}\Z")] = ""
     """This machine's address for others; empty if unknown."""
-    ports: Annotated[tuple[int, ...], Meta(max_length=MAX_PORTS)] = ()
+    ports: Annotated[tuple[Annotated[int, Meta(gt=0, lt=1 << 16)], ...], Meta(max_length=MAX_PORTS)] = ()
     """Free ports, each for one group to meet at."""
     ended: bool = False
     """True if the agent was asked to end, and nothing runs."""

@@ -121,14 +121,15 @@ def report() -> None:
         began = structs.replace(
             began, fps=fps, n_envs=-5, alerts=alerts, started=FAR, energy_j=1e300, metrics={"x": -1e300}
         )
-        began = structs.replace(began, progress=Progress(1.0, math.inf, "step"))
+        saved = tuple(Checkpoint(path, FAR) for path in ("--evil", "/x\0y", "/model.pt"))
+        began = structs.replace(began, progress=Progress(1.0, math.inf, "step"), checkpoints=saved)
         views = {slot: structs.replace(view, alerts=alerts, newest=began) for slot, view in views.items()}
     if kind == "counted":
         began = structs.replace(began, fps=Fps(1.0, 1.0, 1.0, 1, counted="printed"))
     if kind in {"counted", "infinite"}:
         views = {slot: structs.replace(view, newest=began) for slot, view in views.items()}
     reports = tuple(AttemptReport(assigned[slot].key, view, curves=_curves()) for slot, view in views.items())
-    content = msgspec.msgpack.encode(Report(reports))
+    content = msgspec.msgpack.encode(Report(reports, "evil\0host" if kind == "address" else ""))
     content = content.replace(b"\xa7printed", b"\xa7guessed")
     if kind == "empty":
         content = content.replace(b"\xa5times\x91" + _TIME, b"\xa5times\x90").replace(

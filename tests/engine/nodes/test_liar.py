@@ -38,13 +38,13 @@ async def test_it_neither_prints_nor_measures_for_others(kind: str) -> None:
 
 _TROUBLE = {
     "large": "it sent an invalid message",
-    **dict.fromkeys(("curves", "empty", "counted", "infinite", "moments"), "its agent's report cannot be read"),
+    **dict.fromkeys(
+        ("curves", "empty", "counted", "infinite", "moments", "address"), "its agent's report cannot be read"
+    ),
 }
 
 
-@pytest.mark.parametrize(
-    "kind", ["slots", "no slots", "twice", "large", "curves", "empty", "counted", "infinite", "moments"], indirect=True
-)
+@pytest.mark.parametrize("kind", ["slots", "no slots", "twice", *_TROUBLE], indirect=True)
 async def test_what_no_agent_sends_ends_its_connection(kind: str) -> None:
     trouble = _TROUBLE.get(kind, "it reports slots that gmg-tui does not know")
     async with running(spec_for(*ENDLESS, nodes=_NODES)) as run:
@@ -62,6 +62,7 @@ async def test_what_cannot_be_is_neither_shown_nor_added_up_nor_acted_on(kind: s
         assert (shown.fps.last, shown.fps.mean, shown.fps.max, shown.fps.settled) == (None,) * 4
         assert (shown.n_envs, shown.energy_j, shown.progress, shown.metrics) == (None, None, None, {"x": -1e300})
         assert max(shown.started, shown.alerts[0].since) <= time.time()
+        assert [saved.path for saved in shown.checkpoints] == ["/model.pt"]
         assert [alert.kind for alert in (*worker.alerts, *shown.alerts)] == ["nan", "nan"]
         speed = await run.client.speed("evil/cpu0")
         assert (speed.slot, speed.gpu_util_pct, speed.n_envs, speed.sample) == ("evil/cpu0", None, None, GpuSample(""))
