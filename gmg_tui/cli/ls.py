@@ -109,7 +109,7 @@ def _alerts(entry: SessionEntry) -> list[str]:
         return []
     slots = {alert: worker.slot for worker in entry.record.workers for alert in worker.alerts}
     worst = by_urgency(urgent(slots))[:_MAX_ALERTS]
-    return [f"{entry.name}: {slots[alert]} {alert.kind}: {alert.text}" for alert in worst]
+    return [f"{entry.name}: {slots[alert]} {alert.headline}" for alert in worst]
 
 
 def _fps(entry: SessionEntry) -> float | None:

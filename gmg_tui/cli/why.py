@@ -19,6 +19,7 @@ from gmg_tui.session.client import EngineClient, Source, answering
 from gmg_tui.session.ended_session import EndedSession
 
 _WIDTH = 116
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 _ON_STACKS = frozenset({"script", "host"})
 """Verdicts that stacks can explain."""
 
@@ -49,9 +50,11 @@ def _runs_any() -> bool:
 def lines(slot: str, verdict: Verdict, width: int) -> Iterator[str]:
     """Yields the lines of a verdict, the slot in `width` cells."""
     yield f"{slot:{width}}  {verdict.text}"
-    for text in (" · ".join(verdict.evidence), f"try: {verdict.advice}" if verdict.advice else ""):
-        indent = " " * (width + 2)
-        yield from textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=indent)
+    indent = " " * (width + 2)
+    evidence = " · ".join(fact.replace(" ", _NO_BREAK) for fact in verdict.evidence)
+    for text in (evidence, f"try: {verdict.advice}" if verdict.advice else ""):
+        for line in textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=indent):
+            yield line.replace(_NO_BREAK, " ")
 
 
 async def _ask(entry: SessionEntry, slot: str | None, *, stacks: bool) -> list[tuple[SpeedFacts, Verdict]]:

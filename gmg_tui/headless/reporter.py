@@ -145,8 +145,8 @@ class Reporter:
         for kind, alert in now.items():
             if kind not in before or (kind == "gpu" and before[kind] != texts[kind]):
                 advice = f"; {alert.advice}" if alert.advice else ""
-                heading = "" if alert.text.startswith(kind) else f"{kind}: "
-                line = self.line(name, f"{f'⚠ {heading}' if urgent([alert]) else ''}{alert.text}{advice}")
+                text = f"⚠ {alert.headline}" if urgent([alert]) else alert.text
+                line = self.line(name, f"{text}{advice}")
                 # Information is often the same for all workers.
                 yield from [line] if urgent([alert]) else self._once("", alert.text, line)
         for kind in before if not is_over else ():

@@ -43,6 +43,11 @@ class Alert(Struct, frozen=True, omit_defaults=True):
     advice: str = ""
     """The next step, one line."""
 
+    @property
+    def headline(self) -> str:
+        """Its text after its kind, unless it begins with that."""
+        return self.text if self.text.startswith(self.kind) else f"{self.kind}: {self.text}"
+
 
 class Sign(NamedTuple):
     """An observation that raises an alert."""

@@ -222,8 +222,7 @@ class EditScreen(Dialog[None]):
             self._waiting = False
             self.notify(str(error), severity="error", markup=False)
         else:
-            if self.is_current:  # else the app is ending
-                self.dismiss(None)
+            self.dismiss(None)
 
 
 # Text

@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar
 from rich.console import Console
 from textual._compositor import ChopsUpdate
 from textual.app import App
+from textual.await_complete import AwaitComplete
 from textual.binding import ActiveBinding
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Event, Resize
@@ -115,6 +116,10 @@ class TrueSizeScreen(Screen[Result]):
         if isinstance(event, Resize) and event.size != self.app.size:
             event = Resize(self.app.size, self.app.size)
         await super().on_event(event)
+
+    def dismiss(self, result: Result | None = None) -> AwaitComplete:
+        """Closes this screen once: Textual 8.2.8 would close the one below for a key that is pressed twice."""
+        return super().dismiss(result) if self.is_current else AwaitComplete()
 
     @property
     def active_bindings(self) -> dict[str, ActiveBinding]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from textual.events import Key
 
 from gmg_tui.model import WorkerState
 from gmg_tui.ui import keys
@@ -147,3 +148,15 @@ async def test_every_dialog_survives_every_size(keys: str) -> None:
             await press(pilot, "pagedown")
         await pilot.resize_terminal(80, 24)
         assert len(play.screen(pilot.app)) == len(before)
+
+
+async def test_a_key_that_is_pressed_twice_closes_one_screen() -> None:
+    app, closed_with = play.edited(), list[object]()
+    async with app.run_test() as pilot:
+        dialog = quitting()
+        await app.push_screen(dialog, closed_with.append)
+        below = app.screen_stack[:-1]
+        for _ in range(2):
+            dialog.post_message(Key("d", "d"))
+        await pilot.pause()
+        assert (closed_with, app.screen_stack) == (["leave"], below)
