@@ -64,7 +64,7 @@ class Hardware:
             slots = tuple(structs.replace(slot, name=f"{slot.name}-{number}") for slot in slots for number in numbers)
         if not selection.wants_free(spec.gpus) and spec.simulate is None:
             for slot in slots:
-                leases.take(slot.gpu.uuid if slot.gpu is not None else "", shared=True)
+                leases.acquire(slot.gpu.uuid if slot.gpu is not None else "", shared=True)
         return cls(slots, nvml, tuple(filter(None, (left_out, leases.warning))), idle, leases, awaited)
 
     def on_node(self, node: str) -> Self:
@@ -79,7 +79,7 @@ class Hardware:
             return
         unneeded = {gpu.uuid for gpu in self.gpus} - needed
         for uuid in self._released - unneeded:
-            self.leases.take(uuid, shared=True)
+            self.leases.acquire(uuid, shared=True)
         self.leases.release(*unneeded)
         self._released.intersection_update(unneeded)
         self._released.update(unneeded)

@@ -180,7 +180,7 @@ class Engine:
             queue = queue_of(folder / sessions.STORE, spec.sweep, count, self._store, tried)
             board = SlotBoard(slots, queue)
             if hardware.awaited is not None:
-                board.set_awaited(hardware.awaited.take())
+                board.set_awaited(hardware.awaited.acquire())
             scheduler = jobs = QueueScheduler(board, workplace, recorder, self._changed)
             if spec.tune is not None:
                 jobs.source = TrialSource(search_of(spec, spec.tune, hardware), spec, jobs, recorder)

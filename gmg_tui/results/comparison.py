@@ -120,11 +120,13 @@ class Comparison:
             return ""
         pairs, first = units.count(of.pairs, self.unit), self.sessions[0].name
         if of.interval_pct is None:
-            return f"{data.name}: {units.change(of.pct)} against {first}, by {pairs}; the noise between runs is unknown"
+            return (
+                f"{data.name}: {units.change(of.pct)} against {first} over {pairs}; the noise between runs is unknown"
+            )
         low, high = of.interval_pct
         sure = "" if high < 0 or low > 0 else ", no difference beyond the noise"
         interval = f"95 %: {units.change(low)} to {units.change(high)}"
-        return f"{data.name}: {units.change(of.pct)} against {first} ({interval}), by {pairs}{sure}"
+        return f"{data.name}: {units.change(of.pct)} against {first} ({interval}) over {pairs}{sure}"
 
     def slower(self, than_pct: float) -> list[str]:
         """Returns the names of the sessions that are slower than the first by more than `than_pct`, beyond the noise.

@@ -70,7 +70,7 @@ class SimulatedNvml:
             raise NvmlUnavailable(f"{uuid}: no such simulated GPU")
         return self._indices[uuid]
 
-    def take_xids(self, gpus: Iterable[Gpu]) -> bool:
+    def poll_xids(self, gpus: Iterable[Gpu]) -> bool:
         """Returns False: simulated GPUs have no Xids."""
         return False
 

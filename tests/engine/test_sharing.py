@@ -67,8 +67,8 @@ async def test_a_sweep_releases_a_gpu_that_it_has_no_more_jobs_for(sim: Sim) -> 
         await run.until(lambda s: s.queue is not None and s.queue.finished == 2)
         (busy,) = [worker.index for worker in run.snapshot.workers if worker.state.live]
         uuids = [slot.gpu.uuid for slot in run.client.welcome.session.slots if slot.gpu is not None]
-        await eventually(lambda: Leases().take(uuids[1 - busy]))
-        assert not Leases().take(uuids[busy])
+        await eventually(lambda: Leases().acquire(uuids[1 - busy]))
+        assert not Leases().acquire(uuids[busy])
 
 
 async def test_after_the_wait_the_gpus_in_use_are_benched(sim: Sim) -> None:
@@ -151,15 +151,15 @@ async def test_a_session_leases_its_gpus_while_workers_run_however_it_ends(sim: 
     others, uuid_ = Leases(), sim.gpus[1].uuid
     async with running(spec_for("--lines", "0", cpu=None, gpus="free:1"), sim.env()) as run:
         await run.until_state("gpu1", WorkerState.RUNNING)
-        assert not others.take(uuid_)
+        assert not others.acquire(uuid_)
         await run.client.act(Action.STOP, "gpu1")
         await run.until_state("gpu1", WorkerState.STOPPED)
-        assert others.take(uuid_), "the engine lives on for its client"
+        assert others.acquire(uuid_), "the engine lives on for its client"
         others.release(*others._held)
         await run.client.act(Action.RESTART, "gpu1")
         await run.until_state("gpu1", WorkerState.RUNNING)
-        assert not others.take(uuid_)
+        assert not others.acquire(uuid_)
         os.kill(run.process.pid, signal.SIGKILL)
         await run.process.wait()
-        assert others.take(uuid_)
+        assert others.acquire(uuid_)
         others.release(*others._held)

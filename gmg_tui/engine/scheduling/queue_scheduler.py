@@ -198,7 +198,7 @@ class QueueScheduler:
         """Opens slots as their GPUs become free, until it has those that it wants, and after `wait_s` gives up."""
         until = time.monotonic() + wait_s
         while not gpus.complete and time.monotonic() < until:
-            if self.board.set_awaited(await in_daemon_thread(gpus.take)):
+            if self.board.set_awaited(await in_daemon_thread(gpus.acquire)):
                 self._queue.version += 1
                 self._wake.set()
             await asyncio.sleep(_COLLECT_S)

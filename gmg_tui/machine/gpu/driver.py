@@ -132,6 +132,6 @@ class Driver(Protocol):
     def close(self) -> None: ...  # noqa: D102
     def gpus(self) -> tuple[Gpu, ...]: ...  # noqa: D102
     def index_of(self, uuid: str) -> int: ...  # noqa: D102
-    def take_xids(self, gpus: Iterable[Gpu]) -> bool: ...  # noqa: D102
+    def poll_xids(self, gpus: Iterable[Gpu]) -> bool: ...  # noqa: D102
     def check_health(self, gpu: Gpu) -> GpuHealth | None: ...  # noqa: D102
     def read(self, gpu: Gpu, *, slow: bool, activity: bool = False) -> GpuSample: ...  # noqa: D102

@@ -75,7 +75,7 @@ class FreeGpus:
             text = f"{free} of {units.count(need, 'GPU')} {'is' if free == 1 else 'are'} free; waiting (ctrl+c cancels)"
             pause(text, [*([] if self._reported else [text]), *self._news(uses)])
 
-    def take(self) -> dict[str, str]:
+    def acquire(self) -> dict[str, str]:
         """Takes the wanted GPUs that are free now. Returns the reasons that the others were not taken, by UUID."""
         uses, reasons = self._choose(0, collect=False), dict[str, str]()
         for slot in self._slots:
@@ -110,7 +110,7 @@ class FreeGpus:
     def _try(self, slot: Slot) -> Use | None:
         """Takes a GPU, or returns its use by others."""
         uuid = _uuid(slot)
-        if not self._leases.take(uuid):
+        if not self._leases.acquire(uuid):
             return use_of(self._read(slot), self._free_mib) or _lease_of(uuid)
         use = use_of(self._read(slot), self._free_mib)  # with the lease, no other session can start there
         if use is None:

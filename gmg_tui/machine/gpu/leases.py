@@ -48,8 +48,8 @@ class Leases:
         self._held: dict[str, tuple[Path, int]] = {}
         """The file of each lease, and its locked descriptor."""
 
-    def take(self, uuid: str, *, shared: bool = False) -> bool:
-        """Takes the lease of a GPU, exclusively or `shared`. Returns False if others have it.
+    def acquire(self, uuid: str, *, shared: bool = False) -> bool:
+        """Acquires the lease of a GPU, exclusively or `shared`. Returns False if others have it.
 
         If no folder has locks, returns True.
         """
@@ -91,7 +91,7 @@ class Leases:
         If that takes long, waits by calling `pause` with the PIDs of the choosing sessions.
         """
         begun = time.monotonic()
-        while not self.take(_CHOOSING) and (waited_s := time.monotonic() - begun) < _CHOICE_S:
+        while not self.acquire(_CHOOSING) and (waited_s := time.monotonic() - begun) < _CHOICE_S:
             if pause is not None and waited_s > _USUAL_CHOICE_S:
                 pause(holders(_CHOOSING))
             else:
@@ -104,7 +104,7 @@ class Leases:
     def may_collect(self, uuids: Iterable[str]) -> bool:
         """True if this session may hold some of these GPUs while it waits for others; two at once could deadlock."""
         marks = [_COLLECTING + uuid for uuid in uuids]
-        if all(self.take(mark) for mark in marks):
+        if all(self.acquire(mark) for mark in marks):
             return True
         self.release(*marks)
         return False

@@ -126,14 +126,14 @@ class Nvml:
         except pynvml.NVMLError:
             return None  # `read` reports it, and schedules the next attempt
 
-    def take_xids(self, gpus: Iterable[Gpu]) -> bool:
+    def poll_xids(self, gpus: Iterable[Gpu]) -> bool:
         """Adds the new Xids of these GPUs to later samples, without waiting. Returns True if there were any.
 
         A GPU that does not answer is registered once it does. Call it in one thread only.
         """
         if self.error is not None:
             return False
-        now, any_taken, listening = time.monotonic(), False, self._xids
+        now, any_new, listening = time.monotonic(), False, self._xids
         if now >= self._listen_at:
             self._listen_at = now + self._retry_s
             for uuid in dict.fromkeys(gpu.parent_uuid or gpu.uuid for gpu in gpus):
@@ -144,10 +144,10 @@ class Nvml:
             try:
                 for code in events.new():
                     self._healths.add_xid(uuid, code)
-                    any_taken = True
+                    any_new = True
             except pynvml.NVMLError:  # the GPU is lost, and registered once it is back
                 self._stop_listening(uuid)
-        return any_taken
+        return any_new
 
     def _stop_listening(self, uuid: str) -> None:
         events = self._xids.pop(uuid, None)

@@ -89,7 +89,7 @@ class Sampler:
         # A broken driver may make pynvml or ctypes raise anything, and the receiver's loop may have closed.
         turn = number % self._rounds_per_slow
         try:
-            if self._nvml.take_xids(self._gpus):
+            if self._nvml.poll_xids(self._gpus):
                 self._look.set()
             read = []
             for position, gpu in enumerate(self._gpus):

@@ -103,7 +103,7 @@ def test_gpus_are_taken_as_they_become_free_and_changes_are_reported_once() -> N
     leases, other = Leases(), Leases()
 
     def pause(text: str, lines: Sequence[str]) -> None:
-        assert not other.take("GPU-3"), "it is kept during the wait"
+        assert not other.acquire("GPU-3"), "it is kept during the wait"
         told.append((text, *lines))
         if len(told) > 1:
             in_use.discard(1)
@@ -112,7 +112,7 @@ def test_gpus_are_taken_as_they_become_free_and_changes_are_reported_once() -> N
     assert names(taken) == ["gpu1", "gpu3"]
     waiting = "1 of 2 GPUs is free; waiting (ctrl+c cancels)"
     assert told == [(waiting, waiting, *(f"gpu{index}: PID 1 of the host, 31.0 GiB" for index in range(3))), (waiting,)]
-    assert other.take("GPU-0")
+    assert other.acquire("GPU-0")
     assert other.may_collect(["GPU-0"])
 
 
@@ -122,7 +122,7 @@ def test_one_of_two_waiting_sessions_collects_gpus() -> None:
     assert Leases().may_collect(["GPU-8"])
 
     def pause(text: str, lines: Sequence[str]) -> None:
-        kept.append(not other.take("GPU-3"))
+        kept.append(not other.acquire("GPU-3"))
         other.release(*other._held)
         if len(kept) > 1:
             in_use.clear()
@@ -133,8 +133,8 @@ def test_one_of_two_waiting_sessions_collects_gpus() -> None:
 
 def test_a_leased_gpu_is_not_free_and_a_plain_run_shares_its_lease(shared_folder: Path) -> None:
     first, second = Leases(), Leases()
-    assert first.take("GPU-0", shared=True)
-    assert second.take("GPU-0", shared=True)
+    assert first.acquire("GPU-0", shared=True)
+    assert second.acquire("GPU-0", shared=True)
     if os.getuid() == 0:
         assert holders("GPU-0") == (os.getpid(),)
     with pytest.raises(GmgError, match=r"gpu0: .*a session of gmg-tui"):
@@ -147,7 +147,7 @@ def test_a_leased_gpu_is_not_free_and_a_plain_run_shares_its_lease(shared_folder
 
 def test_a_lock_on_another_file_system_is_not_a_lease(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     leases, locks = Leases(), shared_folder / "locks"
-    assert leases.take("GPU-0")
+    assert leases.acquire("GPU-0")
     about = next(shared_folder.iterdir()).stat()
     device = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}"
     locks.write_text(
@@ -231,13 +231,13 @@ def test_files_of_another_user_are_not_used(shared_folder: Path, tmp_path: Path)
     ):
         put()
         leases = Leases()
-        assert leases.take("GPU-0"), "in the user's own folder"
-        assert not Leases().take("GPU-0")
+        assert leases.acquire("GPU-0"), "in the user's own folder"
+        assert not Leases().acquire("GPU-0")
         leases.release(*leases._held)
         assert stat.S_IFMT(own.lstat().st_mode), "not removed"
         own.rmdir() if own.is_dir() else own.unlink()
     shared_folder.chmod(0o777)  # others could replace files
-    assert Leases().take("GPU-0")
+    assert Leases().acquire("GPU-0")
     assert not list(shared_folder.iterdir())
 
 
@@ -251,7 +251,7 @@ def test_a_moved_file_is_not_removed(shared_folder: Path, tmp_path: Path) -> Non
         file.touch(0o444)
         os.chown(file, 1, 1)
     leases = Leases()
-    assert leases.take("GPU-0")
+    assert leases.acquire("GPU-0")
     own.rename(moved)
     leases.release(*leases._held)
     assert moved.exists()
@@ -264,10 +264,10 @@ def test_users_agree_on_the_files_of_leases_and_learn_who_blocks_them(shared_fol
     os.chown(own, 1, 1)
     own.chmod(0o600)
     leases = Leases()
-    assert leases.take("GPU-0")
+    assert leases.acquire("GPU-0")
     assert own.exists()
     assert leases.warning == f"leases of GPUs do not bind other users: {own} of daemon is in the way"
-    assert leases.take("GPU-1")
+    assert leases.acquire("GPU-1")
     assert leases.warning
 
 
@@ -278,20 +278,20 @@ def test_users_lease_from_one_another(shared_folder: Path, tmp_path: Path) -> No
             folder.chmod(folder.stat().st_mode | 0o055)
     codecs.lookup("ascii")  # the other user may not be able to import it
     leases = Leases()
-    assert leases.take("GPU-0")
+    assert leases.acquire("GPU-0")
 
     def of_another_user() -> bool:
         os.setgid(1)
         os.setuid(1)
         others = Leases()
-        return others.take("GPU-1") and not others.take("GPU-0")
+        return others.acquire("GPU-1") and not others.acquire("GPU-0")
 
     with child(of_another_user) as (pid, begin, report):
         os.write(begin, b".")
         assert os.read(report, 1000) == b"1"
-        assert not leases.take("GPU-1")
+        assert not leases.acquire("GPU-1")
         assert holders("GPU-1") == (pid,)
         with pytest.raises(GmgError, match="gpu1: daemon, a session of gmg-tui"):
             gpus(4, leases=leases).wait(4, 0.0, never)
     assert leases_module._file(shared_folder, "GPU-1").stat().st_uid == 1
-    assert leases.take("GPU-1"), "the other user's file is still there, its lease is not"
+    assert leases.acquire("GPU-1"), "the other user's file is still there, its lease is not"

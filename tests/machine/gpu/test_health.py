@@ -91,12 +91,12 @@ def test_xids_are_taken_once_and_those_from_before_are_not(sim: Sim) -> None:
     sim.write()
     nvml = Nvml.open()
     gpus = nvml.gpus()
-    assert not nvml.take_xids(gpus)
+    assert not nvml.poll_xids(gpus)
     sim.gpus[0].xids = [13, 79]
     sim.gpus[1].xids = [48, 63, 63]
     sim.write()
-    assert nvml.take_xids(gpus)
-    assert not nvml.take_xids(gpus)
+    assert nvml.poll_xids(gpus)
+    assert not nvml.poll_xids(gpus)
     first, second = (nvml.read(gpu, slow=False).health for gpu in gpus[:2])
     assert first is not None
     assert second is not None
@@ -117,30 +117,30 @@ def test_xids_are_taken_once_and_those_from_before_are_not(sim: Sim) -> None:
 def test_a_lost_gpu_does_not_block_events_of_others(sim: Sim) -> None:
     nvml = Nvml.open(retry_s=0)
     gpus = nvml.gpus()
-    nvml.take_xids(gpus)
+    nvml.poll_xids(gpus)
     sim.fails = {"nvmlEventSetWait_v2": 15}  # NVML_ERROR_GPU_IS_LOST
     sim.write()
-    assert not nvml.take_xids(gpus)
+    assert not nvml.poll_xids(gpus)
     sim.fails, sim.gpus[0].lost = {}, True
     sim.write()
-    assert not nvml.take_xids(gpus)
+    assert not nvml.poll_xids(gpus)
     sim.gpus[1].xids = [79]
     sim.write()
-    assert nvml.take_xids(gpus)
+    assert nvml.poll_xids(gpus)
 
 
 @on_simulated_driver
 def test_xids_of_others_arrive_while_a_gpu_is_lost(sim: Sim) -> None:
     nvml = Nvml.open(retry_s=3600)
     gpus = nvml.gpus()
-    nvml.take_xids(gpus)
+    nvml.poll_xids(gpus)
     sim.gpus[0].lost = True
     sim.gpus[1].xids = [79]
     sim.write()
-    assert nvml.take_xids(gpus)
+    assert nvml.poll_xids(gpus)
     sim.gpus[2].xids = [48]
     sim.write()
-    assert nvml.take_xids(gpus)
+    assert nvml.poll_xids(gpus)
 
 
 @on_simulated_driver
@@ -150,28 +150,28 @@ def test_gpus_that_do_not_answer_at_first_are_taken_once_they_do(sim: Sim) -> No
     for gpu in sim.gpus:
         gpu.lost = True
     sim.write()
-    assert not nvml.take_xids(gpus)
+    assert not nvml.poll_xids(gpus)
     for gpu in sim.gpus:
         gpu.lost = False
     sim.write()
-    assert not nvml.take_xids(gpus)
+    assert not nvml.poll_xids(gpus)
     sim.gpus[1].xids = [79]
     sim.write()
-    assert nvml.take_xids(gpus)
+    assert nvml.poll_xids(gpus)
 
 
 @on_simulated_driver
 def test_a_gpu_that_comes_back_is_registered_again(sim: Sim) -> None:
     nvml = Nvml.open(retry_s=0)
     gpus = nvml.gpus()
-    nvml.take_xids(gpus)
+    nvml.poll_xids(gpus)
     sim.gpus[0].lost = True
     sim.write()
     assert nvml.read(gpus[0], slow=False).lost
     sim.gpus[0].lost = False
     sim.write()
     sim.record()
-    nvml.take_xids(gpus)
+    nvml.poll_xids(gpus)
     assert sim.calls().count("nvmlDeviceRegisterEvents") == 1
 
 

@@ -160,10 +160,12 @@ def _reported_signal(match: re.Match[bytes]) -> str | None:
     if text.isdigit():
         return _signal(int(text))
     texts = {each.name: (signal.strsignal(each) or "-").lower() for each in signal.Signals}
-    return next((name for name, shown in texts.items() if name in (text, f"SIG{text}") or _same(text, shown)), None)
+    return next(
+        (name for name, shown in texts.items() if name in (text, f"SIG{text}") or _names_signal(text, shown)), None
+    )
 
 
-def _same(text: str, shown: str) -> bool:
+def _names_signal(text: str, shown: str) -> bool:
     """True if a shell's text for a signal is libc's, which zsh shortens and others extend."""
     return len(text) > 4 and (text.lower().startswith(shown) or shown.startswith(text.lower()))
 

@@ -96,7 +96,7 @@ def without_ignored(lines: Sequence[Line]) -> list[Line]:
         if not ignored and _WARNING.match(lines[index].text) is None:
             kept.append(lines[index])
         elif ignored and index + 1 < len(lines) and lines[index + 1].text.startswith(_TRACEBACK):
-            index = _end(lines, index + 1) or index + 1
+            index = _exception_index(lines, index + 1) or index + 1
         else:
             while index + 1 < len(lines) and lines[index + 1].indented:
                 index += 1
@@ -112,7 +112,7 @@ def last_exception(lines: Sequence[Line]) -> bytes | None:
         if logged is not None and logged[0] in (b"ERROR", b"CRITICAL"):
             text = logged[1]
         elif text.startswith(_TRACEBACK):
-            end = _end(lines, index)
+            end = _exception_index(lines, index)
             if end is not None:
                 return _with_next(lines[end].text, lines, end)
             continue
@@ -122,7 +122,7 @@ def last_exception(lines: Sequence[Line]) -> bytes | None:
             continue
         # The traceback before it names the exception with its module.
         start = next((i for i in range(index - 1, -1, -1) if lines[i].text.startswith(_TRACEBACK)), None)
-        end = _end(lines, start) if start is not None else None
+        end = _exception_index(lines, start) if start is not None else None
         if end is not None and short_class(lines[end].text) == short_class(text):
             return _with_next(lines[end].text, lines, end)
         return _with_next(text, lines, index)
@@ -136,7 +136,7 @@ def uncaught(lines: Sequence[Line]) -> bytes | None:
     if start is None:
         return None
     grouped = lines[start].text == _GROUP
-    end = start if grouped else _end(lines, start)
+    end = start if grouped else _exception_index(lines, start)
     reason = of_group(lines) if grouped else None if end is None else _with_next(lines[end].text, lines, end)
     if end is None or reason is None or short_class(reason) in (b"KeyboardInterrupt", b"SystemExit"):
         return None
@@ -155,7 +155,7 @@ def causes(lines: Sequence[Line]) -> Iterator[bytes]:
 def earlier(lines: Sequence[Line]) -> Iterator[bytes]:
     """Yields the lines that name the exceptions of all tracebacks, newest first."""
     for start in reversed(range(len(lines))):
-        if lines[start].text.startswith(_TRACEBACK) and (end := _end(lines, start)) is not None:
+        if lines[start].text.startswith(_TRACEBACK) and (end := _exception_index(lines, start)) is not None:
             yield _with_next(lines[end].text, lines, end)
 
 
@@ -178,7 +178,7 @@ def short_class(text: bytes) -> bytes:
     return text.partition(b":")[0].rpartition(b".")[2]
 
 
-def _end(lines: Sequence[Line], start: int) -> int | None:
+def _exception_index(lines: Sequence[Line], start: int) -> int | None:
     """Returns the index of the line that names the exception of the traceback at `start`."""
     end = next((index for index in range(start + 1, len(lines)) if not lines[index].indented), None)
     return end if end is not None and _AFTER_TRACEBACK.fullmatch(lines[end].text) else None
