@@ -95,7 +95,7 @@ def _chosen(entry: SessionEntry, word: str | None) -> _Log:
             example = f"gmg-tui logs {entry.name} {next((log.names[0] for log in failed or logs), 'SLOT')}"
             raise GmgError(f"{entry.name} has {there}; choose one, as in: {example}")
         return only[0]
-    matches = [log for log in logs if word in log.names]
+    matches = [log for log in (*logs, *_ranks(entry, logs)) if word in log.names]
     if not matches:
         hint = nearest(word, [folder.name for folder in sessions.folders()])
         raise GmgError(
@@ -117,6 +117,22 @@ def _logs(entry: SessionEntry) -> Iterator[_Log]:
         path = entry.folder / sessions.job_log(job)
         age = (job.state.ended, -(job.ended or 0.0))
         yield _Log(f"job {job.number} ({job.name})", names, job.state.value, path, age, job.number)
+
+
+def _ranks(entry: SessionEntry, logs: list[_Log]) -> Iterator[_Log]:
+    """Yields the logs of a sweep's ranks above 0, each named as `JOB.rankN` and by its slot."""
+    if entry.record.session.spec.sweep is None:
+        return
+    from gmg_tui.session.store.reader import open_store  # only for sweeps
+
+    of_jobs = {log.job: log for log in logs}
+    with open_store(entry.folder / sessions.STORE) as stored:
+        attempts = [ran for job in stored.attempts.values() for ran in job]
+    for ran in attempts:
+        if not ran.rank or ran.log is None:
+            continue
+        name = f"{ran.job}.rank{ran.rank}"
+        yield of_jobs[ran.job]._replace(label=f"job {name}", names=(name, "", ran.slot), path=entry.folder / ran.log)
 
 
 def _jobs(entry: SessionEntry) -> list[JobRecord]:

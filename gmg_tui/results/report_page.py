@@ -55,7 +55,7 @@ def page(data: ReportData, stored: Stored, best: str | None = None) -> bytes:
         *_headline(data, leaders),
         *(f"<p><b>{in_html(each.who)} failed:</b> {in_html(each.reason)}</p>" for each in data.failures),
         *_soft(each.advice for each in data.failures if each.advice),
-        *(f"<p><b>{in_html(name)} {alert.kind}:</b> {in_html(alert.text)}</p>" for name, alert in data.alerts),
+        *(f"<p><b>{in_html(name)}</b> {in_html(alert.headline)}</p>" for name, alert in data.alerts),
         *(tuning(data.tuning) if data.tuning is not None else ()),
         *_soft(data.slow_slots),
         *(jobs if data.tuning is None or best is not None else ()),  # trials are a tuning's jobs

@@ -121,7 +121,7 @@ def _below(data: ReportData) -> Iterator[str]:
     """Yields the lines under the table: totals, failures, warnings, and the files."""
     yield _summary(data)
     yield from _failures(data)
-    yield from (f"{name} {alert.kind}: {alert.text}" for name, alert in data.alerts[:_MAX_FAILURES])
+    yield from (f"{name} {alert.headline}" for name, alert in data.alerts[:_MAX_FAILURES])
     if more := len(data.alerts) - _MAX_FAILURES:
         yield from [f"and {units.count(more, 'more alert')}"] if more > 0 else []
     if data.plain is not None:

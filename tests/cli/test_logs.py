@@ -11,8 +11,9 @@ from asyncio.subprocess import PIPE
 import pexpect
 
 from gmg_tui import session as sessions
-from gmg_tui.model import JobRecord, SweepSpec, WorkerState
+from gmg_tui.model import Attempt, JobRecord, SweepSpec, WorkerState
 from gmg_tui.session.store import reader
+from gmg_tui.session.store.database import JobAttempt
 from gmg_tui.session.store.writer import StoreWriter
 from tests.cli.scripted import COMMAND, ScriptedEngine, environ
 from tests.patience import LONG_S
@@ -105,7 +106,7 @@ async def test_an_unknown_slot_lists_the_existing_ones() -> None:
 _JOBS = tuple(JobRecord(number, f"x={number}") for number in (1, 2, 3))
 
 
-async def _keep(engine: ScriptedEngine, *records: JobRecord) -> None:
+async def _keep(engine: ScriptedEngine, *records: JobRecord | JobAttempt) -> None:
     """Write records into the engine's store."""
     writer = StoreWriter(engine.folder / sessions.STORE, lambda line: None)
     writer.start()
@@ -122,15 +123,24 @@ def _record(number: int, state: WorkerState, slot: str = "cpu0") -> JobRecord:
 async def test_a_jobs_log_is_found_by_number_by_name_and_by_its_slot() -> None:
     async with ScriptedEngine(sweep=SweepSpec()) as engine:
         reader.create(engine.folder / sessions.STORE, _JOBS)
-        await _keep(engine, _record(1, WorkerState.FINISHED), _record(2, WorkerState.RUNNING))
+        rank1 = JobAttempt(2, "cpu1", None, Attempt(1), "logs/0002-x=2.rank1.log", rank=1)
+        await _keep(engine, _record(1, WorkerState.FINISHED), _record(2, WorkerState.RUNNING), rank1)
         for number in (1, 2):
             (engine.folder / "logs" / f"{number:04}-x={number}.log").write_text(f"of job {number}\n")
-    for word, text in (("1", b"of job 1\n"), ("x=2", b"of job 2\n"), ("cpu0", b"of job 2\n")):
+        (engine.folder / "logs" / "0002-x=2.rank1.log").write_text("of rank 1\n")
+    words = {
+        "1": b"of job 1\n",
+        "x=2": b"of job 2\n",
+        "cpu0": b"of job 2\n",
+        "2.rank1": b"of rank 1\n",
+        "cpu1": b"of rank 1\n",
+    }
+    for word, text in words.items():
         assert _gmg("sim-1", word).stdout == text
     assert _gmg("3").stderr.startswith(b"gmg-tui: job 3 (x=3) of session sim-1 has not written a log yet")
     assert (
-        _gmg("cpu1").stderr
-        == b"gmg-tui: there is no session, slot or job cpu1; sim-1 has job 1 (x=1), job 2 (x=2), job 3 (x=3)\n"
+        _gmg("cpu2").stderr
+        == b"gmg-tui: there is no session, slot or job cpu2; sim-1 has job 1 (x=1), job 2 (x=2), job 3 (x=3)\n"
     )
     unknown = _gmg("../../session.json")
     assert unknown.returncode == 2

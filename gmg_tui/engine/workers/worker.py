@@ -281,7 +281,7 @@ class Worker:
         """Does what `--on` says of an alert that is new."""
         action, attempt = self._workplace.spec.on.get(alert.kind, AlertAction.SHOW), self._attempt
         self._recorder.alerted(self, alert, action)
-        reason, of_group = f"{alert.kind}: {alert.text}", alert.kind == "stuck" and self.rank is not None
+        reason, of_group = alert.headline, alert.kind == "stuck" and self.rank is not None
         if action is AlertAction.STOP and not (attempt is None and self.state.ended):
             self.stop(reason=reason, is_done=alert.kind == "done")
         elif action is AlertAction.RESTART and attempt is not None and not of_group and self.policy.replace():
