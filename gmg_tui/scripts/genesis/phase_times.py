@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
@@ -21,7 +22,6 @@ from gmg_tui.machine.files import reading, write_atomic
 from gmg_tui.model import Phase, RunSpec, StartMode
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.interpreter import version_numbers, versions
-from gmg_tui.scripts.script_imports import may_use_genesis
 
 PHASE_TIMES = "phase_times"
 """The folder with a file for each script and its arguments, beside the sessions' folder."""
@@ -34,6 +34,11 @@ _SEED = re.compile(r"seed(?:$|=)", re.IGNORECASE)
 _ANY_ARGUMENTS = ("with any arguments",)
 _RACE_PROOF = (0, 3, 12)
 """The first version of Genesis that tolerates races for the mesh cache."""
+
+_IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
+_INDIRECT = frozenset({"importlib", "multiprocessing", "runpy", "subprocess"})
+"""Modules of the standard library that run code without a visible import."""
+_MAX_MODULES, _MAX_SOURCE_BYTES = 64, 1 << 20
 
 
 def key_of(script: str, args: Sequence[str], kind: str) -> str:
@@ -153,3 +158,25 @@ def _read(path: Path) -> PhaseTimes | None:
             return msgspec.json.decode(file.read(_MAX_BYTES), type=PhaseTimes)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def may_use_genesis(script: Path) -> bool:
+    """Returns False if the script and the modules beside it only import each other and the standard library."""
+    queue, seen = [script], {script}
+    while queue:
+        try:
+            with queue.pop().open("rb") as file:
+                text = file.read(_MAX_SOURCE_BYTES)
+        except OSError:
+            return True
+        names = {name.decode() for name in _IMPORT.findall(text)}
+        if b"genesis" in text or names & _INDIRECT or len(text) == _MAX_SOURCE_BYTES or len(seen) > _MAX_MODULES:
+            return True
+        for name in names - sys.stdlib_module_names:
+            module = script.with_name(f"{name}.py")
+            if not module.is_file():
+                return True
+            if module not in seen:
+                seen.add(module)
+                queue.append(module)
+    return False

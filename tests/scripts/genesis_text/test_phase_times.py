@@ -11,7 +11,7 @@ from msgspec import structs
 
 from gmg_tui.model import Phase, RunSpec, StartMode
 from gmg_tui.scripts.genesis import caches
-from gmg_tui.scripts.genesis.phase_times import MAX_FILES, PHASE_TIMES, ScriptTimes, key_of
+from gmg_tui.scripts.genesis.phase_times import MAX_FILES, PHASE_TIMES, ScriptTimes, key_of, may_use_genesis
 
 
 def _times(
@@ -176,3 +176,25 @@ def test_other_arguments_start_together_until_some_have_made_other_meshes(tmp_pa
     assert run("--robot", "go2", writes="go2") is StartMode.TOGETHER
     assert run("--exp", "d") is StartMode.GATED
     assert run("--exp", "d") is StartMode.TOGETHER
+
+
+@pytest.mark.parametrize(
+    ("script", "beside", "may"),
+    [
+        ("import time\ntime.sleep(1)\n", "", False),
+        ("import time\ntime.sleep(16)\nimport genesis as gs\n", "", True),
+        ("if True:\n    from train_envs import Go2\n", "", True),
+        ("from os import path\nimport beside\n", "import json\n", False),
+        ("import beside\n", "import genesis\n", True),
+        ("import beside\n", "import script\n", False),
+        ("import subprocess\nsubprocess.run(['python', 'other.py'])\n", "", True),
+    ],
+)
+def test_imports_show_whether_a_script_may_use_genesis(tmp_path: Path, script: str, beside: str, may: bool) -> None:
+    (tmp_path / "script.py").write_text(script)
+    (tmp_path / "beside.py").write_text(beside)
+    assert may_use_genesis(tmp_path / "script.py") is may
+
+
+def test_a_script_that_cannot_be_read_may_use_it(tmp_path: Path) -> None:
+    assert may_use_genesis(tmp_path / "gone.py")
