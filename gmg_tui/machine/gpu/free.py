@@ -65,7 +65,7 @@ class FreeGpus:
         """
         until = time.monotonic() + wait_s
         while True:
-            uses = self._choose(need, collect=wait_s > 0, pause=pause)
+            uses = self._choose(need, collect=wait_s > 0)
             if len(self._taken) >= need:
                 self._leases.end_collecting()
                 return self.taken
@@ -85,16 +85,10 @@ class FreeGpus:
                 reasons[_uuid(slot)] = enough if self.complete else used
         return reasons
 
-    def _choose(self, need: int, *, collect: bool, pause: Pause | None = None) -> dict[str, Use]:
+    def _choose(self, need: int, *, collect: bool) -> dict[str, Use]:
         """Takes free GPUs; keeps too few only if they may be collected. Returns the uses of the others."""
         uses: dict[str, Use] = {}
-
-        def wait(pids: tuple[int, ...]) -> None:
-            if pause is not None:
-                pause(text := f"waiting while others choose GPUs: {_sessions(pids)}", [text])
-
-        self._leases.begin_choice(wait if pause is not None else None)
-        try:
+        with self._leases.choosing():
             for slot in self._slots:
                 if len(self._taken) == self._number:
                     break
@@ -103,8 +97,6 @@ class FreeGpus:
             if len(self._taken) < need and not (collect and self._leases.may_collect(map(_uuid, self._slots))):
                 self._leases.release(*map(_uuid, self._taken.values()))
                 self._taken.clear()
-        finally:
-            self._leases.end_choice()
         return uses
 
     def _try(self, slot: Slot) -> Use | None:
@@ -167,12 +159,8 @@ def process_text(process: GpuProcess) -> str:
 
 
 def _lease_of(uuid: str) -> Use:
+    """Returns the use of a GPU by the sessions that have its lease, without a process yet."""
     pids = holders(uuid)
-    return Use(("lease", pids), _sessions(pids))
-
-
-def _sessions(pids: tuple[int, ...]) -> str:
-    """Describes the sessions of these engines."""
     sessions = describe(tuple(GpuProcess(pid) for pid in pids[:_MAX_PROCESSES]))
     texts = [process_text(structs.replace(each, command="a session of gmg-tui")) for each in sessions]
-    return "; ".join(texts) or "a session of gmg-tui"
+    return Use(("lease", pids), "; ".join(texts) or "a session of gmg-tui")

@@ -11,8 +11,8 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from gmg_tui.machine.folders import distrust, make_private
@@ -29,8 +29,7 @@ _RETRY_S = 0.01
 _CHOOSING = "choosing"
 _COLLECTING = "collecting-"
 _CHOICE_S = 5.0
-"""Limit for another session's choice."""
-_USUAL_CHOICE_S = 0.5
+"""Limit of the wait for another session's choice, which takes a fraction of it."""
 
 
 class Leases:
@@ -85,21 +84,16 @@ class Leases:
                     file.unlink()
             os.close(descriptor)
 
-    def begin_choice(self, pause: Callable[[tuple[int, ...]], None] | None = None) -> None:
-        """Waits until no other session chooses: two that take GPUs at once could both get too few.
-
-        If that takes long, waits by calling `pause` with the PIDs of the choosing sessions.
-        """
-        begun = time.monotonic()
-        while not self.acquire(_CHOOSING) and (waited_s := time.monotonic() - begun) < _CHOICE_S:
-            if pause is not None and waited_s > _USUAL_CHOICE_S:
-                pause(holders(_CHOOSING))
-            else:
-                time.sleep(_RETRY_S)
-
-    def end_choice(self) -> None:
-        """Lets other sessions choose."""
-        self.release(_CHOOSING)
+    @contextmanager
+    def choosing(self) -> Iterator[None]:
+        """Lets no other session choose in the context: two that take GPUs at once could both get too few."""
+        until = time.monotonic() + _CHOICE_S
+        while not self.acquire(_CHOOSING) and time.monotonic() < until:
+            time.sleep(_RETRY_S)
+        try:
+            yield
+        finally:
+            self.release(_CHOOSING)
 
     def may_collect(self, uuids: Iterable[str]) -> bool:
         """True if this session may hold some of these GPUs while it waits for others; two at once could deadlock."""

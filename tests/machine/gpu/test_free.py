@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import os
-import re
 import signal
 import stat
 import time
@@ -159,19 +158,6 @@ def test_a_lock_on_another_file_system_is_not_a_lease(shared_folder: Path, monke
     monkeypatch.setattr(leases_module, "_LOCKS", locks)
     assert holders("GPU-0") == (2,)
     leases.release(*leases._held)
-
-
-def test_a_long_choice_of_another_session_is_reported() -> None:
-    other, told = Leases(), list[str]()
-    other.begin_choice()
-
-    def pause(text: str, lines: Sequence[str]) -> None:
-        told.append(text)
-        other.end_choice()
-
-    assert len(gpus(4).wait(4, 0.0, pause)) == 4
-    assert len(told) == 1
-    assert re.fullmatch("waiting while others choose GPUs: .*a session of gmg-tui.*", told[0])
 
 
 @contextmanager
