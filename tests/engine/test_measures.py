@@ -11,10 +11,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from gmg_tui.engine.attempts.gpu_use import Meter
+from gmg_tui.engine.attempts.gpu_use import GpuMemory, Meter
 from gmg_tui.engine.output.history import RECENT_POINTS, History, Point
 from gmg_tui.machine.folders import make_locked
-from gmg_tui.model import Fps, GpuSample, WorkerState, total_fps
+from gmg_tui.model import Fps, GpuProcess, GpuSample, WorkerState, total_fps
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate
 from gmg_tui.scripts.probe.counts import PREFIX, Counts
 from gmg_tui.scripts.probe.site import gmg_probe
@@ -49,14 +49,13 @@ def test_sm_activity_is_included_once_it_was_known() -> None:
     assert other.whole("gpu0").fps == (0.0, 1.0, 2.0)
 
 
-def test_means_cover_the_running_phase_and_peaks_the_whole_attempt() -> None:
+def test_means_cover_the_running_phase() -> None:
     meter = Meter()
-    meter.add(GpuSample("u", gpu_util_pct=10.0, power_w=100.0, memory_used_mib=900.0), running=False, now=0.0)
-    meter.add(GpuSample("u", gpu_util_pct=90.0, power_w=300.0, memory_used_mib=500.0), running=True, now=1.0)
+    meter.add(GpuSample("u", gpu_util_pct=10.0, power_w=100.0), running=False, now=0.0)
+    meter.add(GpuSample("u", gpu_util_pct=90.0, power_w=300.0), running=True, now=1.0)
     meter.add(GpuSample("u", gpu_util_pct=80.0, power_w=400.0), running=True, now=2.0)
     assert meter.gpu_util_pct.value == 85.0
     assert meter.power_w.value == 350.0
-    assert meter.memory_peak_mib() == 900.0
 
 
 def test_energy_without_a_counter_is_power_over_time() -> None:
@@ -107,14 +106,17 @@ def test_reloading_the_driver_loses_no_energy() -> None:
 
 
 def test_peak_memory_counts_only_the_processes_of_the_worker() -> None:
-    reporting, shared, alone = Meter(), Meter(), Meter()
-    sample = GpuSample("u", memory_used_mib=9000.0)
-    reporting.add(sample, running=True, now=0.0, sharers=2, own_mib=3000.0)
-    reporting.add(sample, running=True, now=1.0, sharers=2, own_mib=2000.0)
-    shared.add(sample, running=True, now=0.0, sharers=2)
-    alone.add(sample, running=True, now=0.0)
-    assert (reporting.memory_peak_mib(500.0), shared.memory_peak_mib(500.0)) == (3000.0, None)
-    assert (alone.memory_peak_mib(500.0), alone.memory_peak_mib()) == (8500.0, 9000.0)
+    def peak_mib(*own_mib: float | None, shared: bool = False) -> float | None:
+        memory = GpuMemory("gpu0")
+        memory.measure(GpuSample("u", memory_used_mib=500.0))
+        memory.shared = shared
+        for used_mib, mib in zip((9000.0, 700.0), own_mib, strict=True):
+            processes = (GpuProcess(1, memory_mib=mib), GpuProcess(2, memory_mib=4000.0))
+            memory.measure(GpuSample("u", memory_used_mib=used_mib, processes=processes), {1}, live=True)
+        return memory.peak_mib
+
+    assert (peak_mib(3000.0, 2000.0, shared=True), peak_mib(None, None, shared=True)) == (3000.0, None)
+    assert (peak_mib(3000.0, 2000.0), peak_mib(None, None)) == (3000.0, 8500.0)
 
 
 # The current rate from the probe's counts, in made-up time: that of whole periods over about ten seconds

@@ -27,6 +27,7 @@ class GpuMemory:
 
     Attributes:
         shared: True if other workers of this session use the GPU: memory may be theirs, unless NVML lists them.
+        used_mib: The memory of the attempt's own processes at the last sample; None if unknown.
     """
 
     def __init__(self, slot: str) -> None:
@@ -34,6 +35,10 @@ class GpuMemory:
         self._slot = slot
         self._before: GpuSample | None = None
         self._peak_mib: float | None = None
+        """The GPU's while the attempt lived."""
+        self._own_peak_mib: float | None = None
+        self._was_shared = False
+        self.used_mib: float | None = None
         self._sample: GpuSample | None = None
         self._pids: Set[int] = frozenset()
         self._is_named = False
@@ -57,11 +62,30 @@ class GpuMemory:
         used_mib = sample.memory_used_mib if sample is not None else None
         if sample is not None and used_mib is not None:
             self._before = self._before or sample
-            self._is_named = self._is_named or any(process.own_pid in self._pids for process in sample.processes or ())
-            if live:
-                self._peak_mib = used_mib if self._peak_mib is None else max(self._peak_mib, used_mib)
+        own = [process for process in (sample and sample.processes) or () if process.own_pid in self._pids]
+        self._is_named = self._is_named or bool(own)
+        if sample is not None and live:
+            sizes = [process.memory_mib for process in own if process.memory_mib is not None]
+            own_mib = sum(sizes) if sizes else None
+            self.used_mib = own_mib if own_mib is not None or self.shared else used_mib
+            self._own_peak_mib, self._peak_mib = (
+                _greater(self._own_peak_mib, own_mib),
+                _greater(self._peak_mib, used_mib),
+            )
+            self._was_shared |= self.shared
         self._measured.set()
         self._measured.clear()
+
+    @property
+    def peak_mib(self) -> float | None:
+        """The peak of the attempt's own processes.
+
+        Where the driver has not named them, it is what a GPU that the attempt has for itself uses beyond its memory in
+        use before.
+        """
+        if self._own_peak_mib is not None or self._was_shared or self._peak_mib is None:
+            return self._own_peak_mib
+        return max(0.0, self._peak_mib - self.before_mib)
 
     def _kept_mib(self) -> float | None:
         """Returns the memory that is not released; None if all is, or if that cannot be determined."""
@@ -126,8 +150,8 @@ class _Mean:
 class Meter:
     """Accumulates the samples of one attempt's GPU.
 
-    Utilisation and power are means over the running phase; memory's peak and energy are over the whole attempt. Power
-    and energy are shared out evenly among the workers on the GPU.
+    Utilisation and power are means over the running phase, energy is the whole attempt's. Power and energy are shared out
+    evenly among the workers on the GPU.
     """
 
     def __init__(self) -> None:
@@ -135,9 +159,6 @@ class Meter:
         self.power_w = _Mean()
         self._counter_j: float | None = None
         self._last: tuple[float, float] | None = None
-        self._own_peak_mib: float | None = None
-        self._gpu_peak_mib: float | None = None
-        self._shared = False
         self.energy_j: float | None = None
         """Energy by the GPU's counter; without one, power integrated over time."""
         self._before: tuple[float, float] | None = None
@@ -146,16 +167,6 @@ class Meter:
         """The same at the first and the last count of environment steps, between two samples."""
         self._counted_samples = 0
         """Samples between the two."""
-
-    def memory_peak_mib(self, before_mib: float = 0.0) -> float | None:
-        """Returns the peak of the attempt's own processes, MiB.
-
-        Where the driver has not named them, it is what a GPU that the attempt has for itself uses beyond `before_mib`, its
-        memory in use before the attempt.
-        """
-        if self._own_peak_mib is not None or self._shared or self._gpu_peak_mib is None:
-            return self._own_peak_mib
-        return max(0.0, self._gpu_peak_mib - before_mib)
 
     @property
     def counted_power_w(self) -> float | None:
@@ -175,7 +186,6 @@ class Meter:
         running: bool,
         now: float,
         sharers: int = 1,
-        own_mib: float | None = None,
         counted: tuple[float, float] | None = None,
     ) -> None:
         """Adds a sample.
@@ -185,16 +195,12 @@ class Meter:
             running: True in its running phase.
             now: Monotonic seconds.
             sharers: How many workers are live on the GPU, this one included.
-            own_mib: Memory of the worker's own processes; None if the driver does not report it.
             counted: When environment steps were first and last counted, monotonic seconds.
         """
         power_w = sample.power_w / sharers if sample.power_w is not None else None
         if running:
             self.gpu_util_pct.add(sample.gpu_util_pct)
             self.power_w.add(power_w)
-        self._shared = self._shared or sharers > 1
-        self._own_peak_mib = _greater(self._own_peak_mib, own_mib)
-        self._gpu_peak_mib = _greater(self._gpu_peak_mib, sample.memory_used_mib)
         if sample.energy_j is not None:
             before_j = self._counter_j if self._counter_j is not None else sample.energy_j
             # A counter that has gone back belongs to a driver that was reloaded.

@@ -77,7 +77,7 @@ class Observed:
                 *readings.signs(view.state, now),
             ),
             room=self._memory.room if self._memory is not None else None,
-            vram_mib=readings.vram_mib,
+            vram_mib=readings.memory.used_mib,
             broken=readings.curves.broken,
             newest_line=clean(readings.newest_line) if readings.reader.metrics else "",
             is_bar=readings.reader.is_bar,

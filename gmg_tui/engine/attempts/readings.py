@@ -76,8 +76,6 @@ class Readings:
         """The internal error that kept a part of its output from being parsed; its log has every byte."""
         self.unclean: str | None = None
         """The exception that it printed before it ended with exit code 0; None if it ended cleanly."""
-        self.vram_mib: float | None = None
-        """GPU memory of its own processes at the last sample; None if unknown."""
         self._remembered = launch.remembered
         self._warm = self._remembered.kernels_saved
         self._log, self._ring, self._printed = log, ring, printed
@@ -190,15 +188,11 @@ class Readings:
     def measure(
         self, sample: GpuSample | None, state: WorkerState, now: float, sharers: int, own: frozenset[int]
     ) -> None:
-        """Applies a sample of its GPU (None on a CPU slot), also after its end; `own` are its PIDs, the rest as in `Meter.add`."""
+        """Applies a sample of its GPU (None on a CPU slot), also after its end; `own` are its PIDs, `sharers` the live workers on it."""
         self.memory.measure(sample, own, live=state.live)
         if state.live and sample is not None:
-            used = [process.memory_mib for process in sample.processes or () if process.own_pid in own]
-            sizes = [size for size in used if size is not None]
-            own_mib, running = sum(sizes) if sizes else None, state is WorkerState.RUNNING
-            alone = sharers == 1 and sample.memory_used_mib is not None
-            self.vram_mib = own_mib if own_mib is not None or not alone else sample.memory_used_mib
-            self.meter.add(sample, running=running, now=now, sharers=sharers, own_mib=own_mib, counted=self._counted())
+            running = state is WorkerState.RUNNING
+            self.meter.add(sample, running=running, now=now, sharers=sharers, counted=self._counted())
 
     def _counted(self) -> tuple[float, float] | None:
         """Returns the times of the first and last count of its steps, monotonic seconds; None before the second count."""
@@ -264,7 +258,7 @@ class Readings:
             had_progress=reader.had_progress,
             comparable=reader.running_s(self.ended_clock or time.monotonic()) >= SETTLE_S,
             gpu_util_mean_pct=meter.gpu_util_pct.value,
-            memory_peak_mib=meter.memory_peak_mib(self.memory.before_mib),
+            memory_peak_mib=self.memory.peak_mib,
             power_mean_w=meter.power_w.value,
             energy_j=meter.energy_j,
             output_bytes=self.output_bytes,
