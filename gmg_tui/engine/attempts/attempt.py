@@ -17,7 +17,6 @@ from gmg_tui.model import (
     Checkpoint,
     Curve,
     Details,
-    Fps,
     JobRecord,
     Phase,
     Rank,
@@ -157,8 +156,8 @@ class Attempt(Protocol):
         """The script's phase."""
 
     @property
-    def fps(self) -> Fps | None:
-        """Environment steps per second; None if it does not run, or has stopped reporting them."""
+    def fps_of_group(self) -> bool:
+        """True if it reports the rate of its whole group."""
 
     @property
     def result(self) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import signal
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,7 @@ from gmg_tui.engine.clock import unix
 from gmg_tui.engine.output.lines import RingBuffer
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable
 from gmg_tui.machine.process_tree import Table
-from gmg_tui.model import Curve, Details, Fps, GpuSample, Phase, Stacks, WorkerState, units
+from gmg_tui.model import Curve, Details, GpuSample, Phase, Stacks, WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import probe
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
@@ -323,11 +322,9 @@ class LocalAttempt:
         return self.readings.reader.phase
 
     @property
-    def fps(self) -> Fps | None:
-        """Environment steps per second; None if it does not run, or has stopped reporting them."""
-        if self.state is not WorkerState.RUNNING:
-            return None
-        return self.readings.fps if self.readings.fps_silent_s(time.monotonic()) is None else None
+    def fps_of_group(self) -> bool:
+        """True if it reports the rate of its whole group."""
+        return self.readings.fps_of_group
 
     @property
     def pids(self) -> frozenset[int]:

@@ -18,7 +18,7 @@ from gmg_tui.engine.attempts.attempt import Life, Order, Outcome, RankActivity, 
 from gmg_tui.engine.attempts.failure import of_preparation
 from gmg_tui.engine.nodes.received import received
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport
-from gmg_tui.model import NO_ATTEMPT, Curve, Details, Fps, HotSpot, Phase, Sign, SpeedFacts, Stacks, WorkerState
+from gmg_tui.model import NO_ATTEMPT, Curve, Details, HotSpot, Phase, Sign, SpeedFacts, Stacks, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Meeting
@@ -233,10 +233,9 @@ class RemoteAttempt:
         return self._report.view.phase if self._report is not None and not self._away else Phase.NONE
 
     @property
-    def fps(self) -> Fps | None:
-        """Environment steps per second; None if it does not run, or has stopped reporting them."""
-        view = self._report.view if self._report is not None else None
-        return view.fps if view is not None and view.alert("silent") is None else None
+    def fps_of_group(self) -> bool:
+        """True if it reports the rate of its whole group."""
+        return self._report is not None and self._report.view.newest.fps_of_group
 
     @property
     def result(self) -> dict[str, Any]:

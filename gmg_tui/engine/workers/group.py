@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -287,7 +288,11 @@ class Group:
         state, workers, attempt, at = self.state, self.workers, self._attempt, self.policy.at
         since = max(worker.state_since for worker in workers if worker.state is state)
         waits = bool(attempt.ready) and attempt.address is None and not attempt.called_off
-        attempts = [worker.attempt for worker in workers]
+        now, whole = time.monotonic(), self._reports_for_all
+        views = [worker.view(rank, now) for rank, worker in enumerate(workers)]
+        # Never the sum of numbers that are the group's already.
+        rates = [each.current_fps for each in views if each.newest.fps_of_group == whole]
+        known = [rate for rate in rates if rate is not None]
         return RankGroup(
             id=self.id,
             slots=self.slots,
@@ -296,9 +301,9 @@ class Group:
             job=self._task.job,
             restarts=max(0, self._attempts - 1),
             restart_at=unix(at) if at is not None else None,
-            fps=self._rate() if state is WorkerState.RUNNING else None,
-            fps_of_rank_0=self._reports_for_all,
-            progress=next((each.progress for each in attempts if each is not None and each.progress is not None), None),
+            fps=sum(known) if known and state is WorkerState.RUNNING else None,
+            fps_of_rank_0=whole,
+            progress=next((each.newest.progress for each in views if each.newest.progress is not None), None),
             waits_for=tuple(self._without(attempt.ready)) if waits else (),
             alerts=tuple(alert for alert in workers[0].alerts if alert.kind == "stuck"),
             reason=self.cause if state in (WorkerState.FAILED, WorkerState.RESTARTING, WorkerState.STOPPING) else None,
@@ -309,12 +314,6 @@ class Group:
     def _reports_for_all(self) -> bool:
         """True if a rank reports the rate of all: it steps with the others, who print nothing."""
         return any(worker.fps_of_group for worker in self.workers)
-
-    def _rate(self) -> float | None:
-        """Returns the environment steps per second of the whole group: never the sum of numbers that are the group's already."""
-        counted = [worker for worker in self.workers if worker.fps_of_group == self._reports_for_all]
-        rates = [rate for worker in counted if worker.fps is not None and (rate := worker.fps.settled) is not None]
-        return sum(rates) if rates else None
 
 
 def _silent_s(ranks: Sequence[RankActivity], stuck_after_s: float, since: float, now: float) -> float | None:

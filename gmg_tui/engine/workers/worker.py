@@ -17,7 +17,7 @@ from gmg_tui.engine.attempts.attempt import Attempt, Life, Order, Outcome, RankA
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
-from gmg_tui.model import NO_ATTEMPT, Alert, AlertAction, Details, Fps, Phase, Stacks, WorkerState
+from gmg_tui.model import NO_ATTEMPT, Alert, AlertAction, Details, Phase, Stacks, WorkerState
 from gmg_tui.scripts.checkpoints import before_nan
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Meeting
@@ -326,11 +326,6 @@ class Worker:
         return Phase.RUNNING if self.follows_rank0 else self.newest.phase
 
     @property
-    def fps(self) -> Fps | None:
-        """Its FPS at this moment; None unless it is running, and still reports them."""
-        return self.newest.fps if self.newest is not None and self.state is WorkerState.RUNNING else None
-
-    @property
     def attempt(self) -> model.Attempt | None:
         """The record of its newest attempt at this moment; None before the first."""
         record = self.newest.record() if self.newest is not None else None
@@ -351,7 +346,7 @@ class Worker:
     @property
     def fps_of_group(self) -> bool:
         """True if its attempt reports the rate of its whole group."""
-        return (attempt := self.attempt) is not None and attempt.fps_of_group
+        return self.newest is not None and self.newest.fps_of_group
 
     def activity(self) -> RankActivity:
         """Returns its activity for the check of its group."""
