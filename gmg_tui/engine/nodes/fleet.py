@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
@@ -29,6 +30,8 @@ from gmg_tui.scripts.torchrun import LOOPBACK
 from gmg_tui.session import NODE_MARK
 from gmg_tui.session.protocol import Lines
 
+_NAME = re.compile(r"\w[\w .@:+-]{0,127}", re.ASCII)
+"""Names of nodes, which become names of folders; a cluster or its nodes choose them."""
 _MAX_NAMED_ERRORS = 4
 _MAX_NOTE = 1000
 _MAX_PEERS = 3
@@ -74,7 +77,12 @@ class Fleet:
         """
         mark = Path(self._spec.folder, NODE_MARK)
         await asyncio.to_thread(mark.write_text, self.session_id)
-        for name in await self._launcher.nodes():
+        names = await self._launcher.nodes()
+        if wrong := [name for name in names if not _NAME.fullmatch(name)]:
+            raise GmgError(f"{wrong[0][:128]!r} is not a usable name of a node; give that node another one", 1)
+        if not names:
+            raise GmgError("--nodes: no node is listed", 1)
+        for name in names:
             self._nodes[name] = Node(name, self._spec, self._launcher, self._changed, self._lines)
 
         async def start(node: Node) -> str | None:

@@ -26,7 +26,7 @@ _UNCHECKED = frozenset({"spec", "metrics", "values", "result", "args", "given", 
 """The session's own options, texts, and numbers of scripts, which may be anything."""
 _PLAIN = frozenset({str, bool, type(None)})
 _ANY = 0.0, 1e15
-_PCT = 0.0, 101.0
+_PCT = 0.0, 120.0
 _FPS = 0.0, MAX_RATE
 _ENVIRONMENTS = 1.0, float(MAX_ENVIRONMENTS)
 _STEPS = 0.0, 1e18

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -31,7 +32,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.session import AGENT_MARK
 from gmg_tui.session.protocol import Action, LogPart, SetSlot, Update, Welcome
-from tests.engine.harness import running, spec_for
+from tests.engine.harness import running, spawn, spec_for
 from tests.engine.nodes.fleets import SLOTS, nothing_left, on_nodes
 from tests.patience import LONG_S, eventually
 from tests.workers import alerts
@@ -77,6 +78,21 @@ async def test_a_failed_connection_leaves_no_process(command: str, error: str) -
     await node.end(kill=True, within_s=0.0)
     gc.collect()  # a transport that was left open would be closed now, which pytest reports
     assert not [child for child in psutil.Process().children(recursive=True) if "sleep" in child.cmdline()]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", ["../../up", "-V", "\x1b[2J", "a/b", "x" * 1000])
+async def test_a_node_whose_name_is_no_name_of_a_folder_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for program, answer in (("srun", ""), ("scontrol", name)):
+        (tmp_path / program).write_text(f"#!/bin/sh\necho '{answer}'\n")
+        (tmp_path / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    process, answer = await spawn(spec_for(cpu=1, nodes=NodesSpec("slurm")))
+    await process.wait()
+    assert "is not a usable name of a node" in answer["error"]
 
 
 async def test_a_node_that_closes_each_connection_is_tried_ever_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
