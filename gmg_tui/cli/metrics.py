@@ -19,6 +19,7 @@ from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.files import remove_written, write_atomic
+from gmg_tui.model import units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results.prometheus import SessionsCollector
 
@@ -49,10 +50,11 @@ def metrics(*, listen: str | None, textfile: str | None) -> int:
 
 
 def _parse(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > MAX_PORT or (":" in host and not host.startswith("[")):
+    host, _, digits = text.rpartition(":")
+    port = units.natural(digits)
+    if not host or port is None or port > MAX_PORT or (":" in host and not host.startswith("[")):
         raise GmgError(f"--listen {text}: give HOST:PORT, such as {LISTEN}")
-    return host.strip("[]"), int(port)
+    return host.strip("[]"), port
 
 
 class _Exporter:

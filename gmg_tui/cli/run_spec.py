@@ -18,7 +18,7 @@ from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note
 from gmg_tui.diagnosis.kinds import KINDS
 from gmg_tui.machine.gpu.selection import wants_free
-from gmg_tui.model import AlertAction, DdpSpec, JobRecord, NodesSpec, RestartMode, RunSpec, Session, StartMode
+from gmg_tui.model import AlertAction, DdpSpec, JobRecord, NodesSpec, RestartMode, RunSpec, Session, StartMode, units
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.scripts import interpreter, torchrun
 from gmg_tui.scripts.readers import formats
@@ -176,7 +176,7 @@ def _groups(options: Options) -> DdpSpec | None:
         if options.virtual_local_rank and "virtual_local_rank" in options.given:
             raise GmgError("--virtual-local-rank needs --ddp")
         return None
-    if options.ddp != "all" and (not options.ddp.isdecimal() or int(options.ddp) < 1):
+    if options.ddp != "all" and not units.natural(options.ddp):
         raise GmgError(f"--ddp {options.ddp}: give the number of ranks in a group, or no value for one group")
     if options.start not in (None, "together"):
         raise GmgError(f"--start {options.start}: ranks of a group start together; leave it out")

@@ -58,10 +58,11 @@ def visible(environ: Mapping[str, str], count: int) -> str | None:
         return outer
     within, of_machine = outer.split(","), physical.split(",")
     numbers = [*within, *of_machine]
-    if len(within) != len(of_machine) or not all(entry.strip().isdecimal() for entry in numbers):
+    indices = [index for entry in numbers if (index := units.natural(entry.strip())) is not None]
+    if len(within) != len(of_machine) or len(indices) < len(numbers):
         return outer
-    counts_from_0 = [int(entry) for entry in within] == list(range(len(within)))
-    listed = all(int(entry) < count for entry in of_machine)
+    counts_from_0 = indices[: len(within)] == list(range(len(within)))
+    listed = all(index < count for index in indices[len(within) :])
     return physical if counts_from_0 and listed and count > len(within) else outer
 
 
@@ -101,7 +102,7 @@ class AllocationWatch:
         while self.newest is not None:
             status, ends, trouble = await run("squeue", "--noheader", "--format=%e", "--jobs", self.newest.job)
             if status == 0:
-                self.newest = Allocation(self.newest.job, float(ends) if ends.isdecimal() else None)
+                self.newest = Allocation(self.newest.job, units.natural(ends))
             else:
                 _log.info("the end of the Slurm job is unknown: %s", trouble)
             await asyncio.sleep(_POLL_S)

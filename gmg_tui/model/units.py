@@ -14,8 +14,14 @@ NOT_SUPPORTED = "n/a"
 _SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _MAX_FPS, _MAX_SHORT = 1e12, 1e15
 """Values above are in scientific notation."""
+_MAX_DIGITS = 18
 _DURATION = re.compile(r"(?=\d)" + "".join(rf"(?:(?P<{unit}>\d+(?:\.\d+)?){unit})?" for unit in "dhms"))
 _UNIT_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+
+
+def natural(text: str) -> int | None:
+    """Returns the number that up to 18 decimal digits mean; None for any other text."""
+    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
 
 
 def number(value: float) -> str:

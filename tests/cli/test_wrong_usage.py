@@ -156,7 +156,9 @@ def test_arguments_that_are_not_text_are_refused() -> None:
     assert "not UTF-8" in _gmg("--cpu", "1", "sim.py", "\udcff")
 
 
-@pytest.mark.parametrize("gpus", ["9", "0,9", "0,0", "GPU-unknown", "0", "-1", "x"])
+@pytest.mark.parametrize(
+    "gpus", ["9", "0,9", "0,0", "GPU-unknown", "0", "-1", "x", pytest.param("9" * 5000, id="long")]
+)
 def test_gpus_that_do_not_exist_are_refused_by_the_engine(sim: Sim, gpus: str) -> None:
     assert "--gpus" in _gmg(f"--gpus={gpus}", "sim.py", **sim.env())
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from gmg_tui.model import units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean, one_line
 from gmg_tui.session import AGENT_MARK
@@ -133,9 +134,9 @@ class Local(Launcher):
     """A number of agents on this machine, for tests and simulations."""
 
     def __init__(self, where: str) -> None:
-        if not where.isdecimal() or not 1 <= int(where) <= _MAX_LOCAL_NODES:
+        self._count = units.natural(where) or 0
+        if not 1 <= self._count <= _MAX_LOCAL_NODES:
             raise GmgError(f"--nodes local:{where}: give how many agents to start on this machine, as in local:2")
-        self._count = int(where)
 
     async def nodes(self) -> tuple[str, ...]:
         """Returns `n1`, `n2` and so on."""

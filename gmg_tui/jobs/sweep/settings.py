@@ -141,8 +141,8 @@ def from_options(options: Mapping[str, Any]) -> Settings:
     given = {key: value for key, value in options.items() if value is not None}
     if (width := given.get("ddp")) == "all":
         raise GmgError("--ddp: in a sweep give the ranks of a job, as in --ddp 2")
-    if isinstance(width, str) and width.isdecimal():
-        given["ddp"] = int(width)
+    if isinstance(width, str) and (ranks := units.natural(width)) is not None:
+        given["ddp"] = ranks
     for key, value in given.items():
         _convert(f"--{key.replace('_', '-')}", {key: value})
     return Settings(**given)

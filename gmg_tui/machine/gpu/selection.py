@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gmg_tui.model import Gpu, Slot
 from gmg_tui.model.errors import GmgError
-from gmg_tui.model.units import count
+from gmg_tui.model.units import count, natural
 
 _HIDE_ALL = frozenset({"-1", "NoDevFiles"})
 """Entries, as Slurm writes them, after which CUDA ignores the rest."""
@@ -44,13 +44,13 @@ def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None, silen
     number = wanted.removeprefix("free:")
     if wanted in ("all", "free"):
         return tuple(map(slot_of, allowed))
-    if number.isdecimal():
+    if (wanted_count := natural(number)) is not None:
         left = f" (CUDA_VISIBLE_DEVICES={visible} leaves {len(allowed)} of {len(usable)})" if allowed != usable else ""
-        if not 0 < int(number) <= len(allowed):
+        if not 0 < wanted_count <= len(allowed):
             there = f"there {'is' if len(allowed) == 1 else 'are'} {count(len(allowed), 'GPU')}{left}"
             texts = there, unanswered(silent), f"ask for at most {len(allowed)}, or use --cpu N"
             raise GmgError(f"--gpus {wanted}: {'; '.join(filter(None, texts))}")
-        return tuple(map(slot_of, allowed[: int(number)] if wanted == number else allowed))
+        return tuple(map(slot_of, allowed[:wanted_count] if wanted == number else allowed))
     chosen = _resolve(devices, silent, wanted.split(","), f"--gpus {wanted}")
     if not chosen:
         raise GmgError(f"--gpus {wanted!r}: give `all`, a count, `free`, or a list of indices or UUIDs such as 0,2")
@@ -120,12 +120,13 @@ def _resolve(devices: tuple[Gpu, ...], silent: Silent, wanted: list[str], source
 
 
 def _named(devices: tuple[Gpu, ...], silent: Silent, entry: str, source: str) -> tuple[Gpu, ...]:
-    if entry.isdecimal():
-        matches = [gpu for gpu in devices if gpu.index == int(entry) and gpu.mig_index is None]
+    index = natural(entry)
+    if index is not None:
+        matches = [gpu for gpu in devices if gpu.index == index and gpu.mig_index is None]
     else:
         matches = [gpu for gpu in devices if entry.startswith(("GPU-", "MIG-")) and gpu.uuid.startswith(entry)]
     if not matches:
-        if entry.isdecimal() and (trouble := unanswered([each for each in silent if each[0] == int(entry)])):
+        if index is not None and (trouble := unanswered([each for each in silent if each[0] == index])):
             raise GmgError(f"{source}: {trouble}; leave it out")
         indices = ", ".join(str(gpu.index) for gpu in devices if gpu.mig_index is None)
         texts = (f"no GPU is {entry}", f"there are {indices} (`gmg-tui gpus` shows them)", unanswered(silent))

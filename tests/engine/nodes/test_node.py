@@ -85,9 +85,9 @@ async def test_a_failed_connection_leaves_no_process(command: str, error: str) -
 async def test_a_node_whose_name_is_no_name_of_a_folder_is_refused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for program, answer in (("srun", ""), ("scontrol", name)):
-        (tmp_path / program).write_text(f"#!/bin/sh\necho '{answer}'\n")
-        (tmp_path / program).chmod(0o755)
+    for command, printed in (("srun", ""), ("scontrol", name)):
+        (tmp_path / command).write_text(f"#!/bin/sh\necho '{printed}'\n")
+        (tmp_path / command).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     process, answer = await spawn(spec_for(cpu=1, nodes=NodesSpec("slurm")))

@@ -19,6 +19,7 @@ _JOB = {"SLURM_JOB_ID": "42"}
         (_JOB | {"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_JOB_GPUS": "2,3"}, 8, "2,3"),
         (_JOB | {"CUDA_VISIBLE_DEVICES": "1", "SLURM_STEP_GPUS": "2,3"}, 8, "1"),
         (_JOB | {"CUDA_VISIBLE_DEVICES": "GPU-ab,GPU-cd", "SLURM_STEP_GPUS": "2,3"}, 8, "GPU-ab,GPU-cd"),
+        (_JOB | {"CUDA_VISIBLE_DEVICES": "0", "SLURM_STEP_GPUS": "9" * 5000}, 8, "0"),
         ({"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_STEP_GPUS": "2,3"}, 8, "0,1"),
     ],
 )
