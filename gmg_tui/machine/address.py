@@ -1,6 +1,6 @@
 """The address of this machine for other machines.
 
-Not by its name, for which `/etc/hosts` of Debian and Ubuntu has 127.0.1.1, but by the interface that leads to another machine.
+It is the address of the interface that leads to another machine: `/etc/hosts` of Debian and Ubuntu maps the name to 127.0.1.1.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from gmg_tui.model import Slot
 
 _SYS = Path("/sys")
 BINDING_VARIABLES = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND")
-"""Variables by which a user chooses the cores."""
+"""Variables of users who choose the cores."""
 
 
 def node_of(pci_bus_id: str | None, sys: Path = _SYS) -> int | None:

@@ -219,7 +219,7 @@ class Scans:
         children = {proc.key: proc for proc in table.children(os.getpid()) if proc.state not in "ZX"}
         self._marks = {key: mark for key, mark in self._marks.items() if key in children}
         new = children.keys() - self._marks.keys() - self._asking.keys()
-        # Recorded before they run: another scan may start meanwhile.
+        # Recorded before they run, as another scan may start.
         self._asking |= {key: asyncio.create_task(self._ask(children[key])) for key in new}
         if new:
             await asyncio.wait([self._asking[key] for key in new], timeout=_ENVIRON_TIMEOUT_S)

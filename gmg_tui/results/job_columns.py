@@ -52,7 +52,7 @@ def _of(path: str) -> Callable[[JobRecord], Any]:
 def columns(jobs: Sequence[JobRecord]) -> list[Column[JobRecord]]:
     """Returns the columns for these jobs or attempts; values, metrics and results are in the order of their appearance.
 
-    A value with the name of a fixed column gets the prefix `value_`, a result with that of any other column `result_`.
+    A value with the name of a fixed column gets the prefix `value_`, a result with the name of any other `result_`.
     """
     several_days = len({_local(job.started, "%x") for job in jobs if job.started}) > 1
     local = partial(_local, form="%m-%d %H:%M:%S" if several_days else "%H:%M:%S")

@@ -25,7 +25,7 @@ _MEANS: Final = ("gpu_util_mean_pct", "memory_peak_mib", "power_mean_w", "energy
 
 
 def export(session: Session) -> None:
-    """Replaces all files of a session, and that of `--summary`, atomically.
+    """Replaces all files of a session, and the `--summary` file, atomically.
 
     Raises:
         StoreError: The store cannot be read.

@@ -25,7 +25,7 @@ _ANSWER_S = 3.0
 _STORE_S = 1.0
 """Limit for reading a session's store, which a script may lock or make huge."""
 _LOST_S = 900.0
-"""Seconds after its loss in which a session is exported with `gmg_session_up` 0."""
+"""Lost sessions are exported for this time, with `gmg_session_up` 0."""
 
 
 def _done(worker: Worker) -> float | None:

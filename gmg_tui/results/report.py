@@ -123,7 +123,7 @@ class ReportData(Struct, frozen=True):
 
     @property
     def best(self) -> str | None:
-        """The column by which a sweep orders its table."""
+        """The column that orders a sweep's table."""
         sweep = self.session.spec.sweep
         return sweep.best if sweep is not None else None
 
@@ -333,7 +333,7 @@ def ordered(rows: Sequence[JobRecord], best: str | None) -> tuple[list[JobRecord
         return list(rows), None, UNSORTED
     column, smallest = find(columns(rows), best.removeprefix("-")), best.startswith("-")
     text = f"by {column.heading}, the {'smallest' if smallest else 'largest'} first"
-    # Equal values are in the order of the jobs, waiting ones in that of the queue.
+    # Equal values keep the order of the jobs, and waiting jobs the order of the queue.
     listed = sorted(rows, key=lambda row: row.number if row.state.ended else math.inf)
     order = ranked(column, listed, descending=not smallest, behind=lambda row: row.state is WorkerState.FAILED)
     return order, column, text

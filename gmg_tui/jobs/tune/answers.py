@@ -12,7 +12,7 @@ from gmg_tui.model import units
 from gmg_tui.model.tuning import FPS, Answer, Best, MemoryLine, Together, TrialKind, TrialState
 
 _DOUBT = 0.3
-"""Standard errors by which a value may fall short of the knee."""
+"""Standard errors that a value may be below the knee."""
 _WARN_SLOW = 0.05
 """Relative difference from a usual slot that causes a warning."""
 _WARN_SPREAD = 0.03

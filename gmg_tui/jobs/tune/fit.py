@@ -1,4 +1,4 @@
-"""The fit of the trials: a rate is that of its value on a usual slot, times the slot's factor, times noise."""
+"""The fit of the trials: a rate is its value's rate on a usual slot, times the slot's factor, times noise."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Record:
         self.other_models = [slot for slot in slots if model_of(slot) != model]
         self.trials = [_checked(trial) for trial in trials if trial.slot in self.slots and trial.state.ended]
         self.alone = [trial for trial in self.trials if trial.kind is not TrialKind.TOGETHER]
-        """All trials except those of all slots at once."""
+        """All trials except the ones on all slots at once."""
         self.free_mib: dict[str, float] = {}
         """The free memory of each slot without a worker."""
 

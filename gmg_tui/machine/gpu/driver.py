@@ -85,7 +85,7 @@ def unavailable(error: pynvml.NVMLError) -> NvmlUnavailable:
 
 
 def gpu_trouble(error: pynvml.NVMLError | NvmlUnavailable) -> str:
-    """Returns the reason that a GPU has no metrics, in one line."""
+    """Returns the reason that a GPU has no metrics."""
     if isinstance(error, NvmlUnavailable):
         return str(error)
     return _GPU_TEXTS.get(error.value) or f"NVML: {_reason(error)}"
@@ -97,7 +97,7 @@ class Asker:
     def __init__(self, handle: Any) -> None:
         self._handle = handle
         self.refusal: str | None = None
-        """The reason of the last refusal, in one line; None if there was none."""
+        """The reason of the last refusal; None if there was none."""
 
     def __call__(self, question: Callable[..., _T], *arguments: object) -> _T | None:
         """Returns the answer to `question(handle, *arguments)`; None without one.

@@ -34,7 +34,7 @@ class EglMap(Struct, frozen=True):
     error: str | None = None
 
     def index_of(self, gpu: Gpu) -> tuple[int | None, str]:
-        """Returns the EGL index of `gpu`, None if unknown, and the reason in one line."""
+        """Returns the EGL index of `gpu`, None if unknown, and the reason."""
         if gpu.mig_index is not None:
             return None, "MIG instances have no graphics"
         if self.error:

@@ -145,7 +145,7 @@ def use_of(sample: GpuSample, free_mib: float, own: Set[int | None] = frozenset(
 
 
 def process_text(process: GpuProcess) -> str:
-    """Describes a process in one line: user, command, memory and start, as far as known."""
+    """Describes a process: user, command, memory and start, without unknown ones."""
     hidden = f"PID {process.pid}{' of the host' if process.foreign else ''}"
     command = process.command or process.name or ""
     first, _, rest = command.partition(" ")

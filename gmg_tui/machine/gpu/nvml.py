@@ -45,7 +45,7 @@ class Nvml:
 
     def __init__(self, retry_s: float = RETRY_S) -> None:
         self.error: str | None = None
-        """The reason that NVML as a whole does not answer, in one line; None while it does."""
+        """The reason that NVML as a whole does not answer; None while it does."""
         self.silent: tuple[tuple[int, str], ...] = ()
         """The GPUs that the last `gpus` could not identify, or an instance of: index and reason."""
         self._retry_s = retry_s

@@ -19,7 +19,7 @@ SLOW_S = 5.0
 HEALTH_S = 30.0
 """Interval of the health, seconds."""
 _AGE_S = 1.0
-"""Age from which a sample's age is recorded, seconds."""
+"""Samples record their age if they are older, seconds."""
 
 Deliver = Callable[[tuple[GpuSample, ...], str | None], None]
 """Takes the samples of all GPUs, and the error of NVML as a whole; called in the sampler's thread."""

@@ -21,7 +21,7 @@ def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None, silen
 
     Args:
         devices: The GPUs, as from `Nvml.gpus`.
-        gpus: `--gpus`: `all` or None; a count; `free` or `free:4`, for which all are candidates; a list with a comma (`0,`
+        gpus: `--gpus`: `all` or None; a count; `free` or `free:4`, with all as candidates; a list with a comma (`0,`
             is a list of one) of NVML indices and UUIDs, which may be shortened.
         visible: The outer `CUDA_VISIBLE_DEVICES`, with NVML's indices (`CUDA_DEVICE_ORDER=PCI_BUS_ID`); None allows all.
             CUDA ignores all entries from an unknown one on; here that is an error.
@@ -79,7 +79,7 @@ def left_out(silent: Silent, gpus: str | None, visible: str | None) -> str | Non
 
 
 def unanswered(silent: Silent) -> str:
-    """Describes the GPUs that do not answer in one line; empty if all do."""
+    """Describes the GPUs that do not answer; empty if all do."""
     names: dict[str, list[str]] = {}
     for index, reason in silent:
         instance, _, why = reason.partition(": ") if reason.startswith("MIG ") else ("", "", reason)

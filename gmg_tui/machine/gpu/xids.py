@@ -2,8 +2,8 @@
 
 They come from NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, for Ampere and later), 61
 from the archived table for Volta and earlier. The catalog's "immediate action" gives the severity: a reset of the GPU or a
-reboot is fatal; restarting or correcting the application means that a script is the cause, except for 32, of which
-applications are rarely the cause; everything else is degraded. So is 109, which NVIDIA's k8s-device-plugin counts among the
+reboot is fatal; restarting or correcting the application means that a script is the cause, except for 32, where
+applications rarely are; everything else is degraded. So is 109, which NVIDIA's k8s-device-plugin counts among the
 application's errors.
 """
 
@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from gmg_tui.model import GpuTrouble, Xid
 
-_RESET = "end what runs there and reset it (`nvidia-smi --gpu-reset`), or reboot"
-IDLE_RESET = "reset the GPU when nothing runs there"
+_RESET = "end its processes and reset it (`nvidia-smi --gpu-reset`), or reboot"
+IDLE_RESET = "reset the GPU when it is idle"
 _SCRIPT = "read the error in the script's output; the GPU is fine"
 RMA = f"{_RESET}; if it happens again, have it replaced"
 _AGAIN = f"restart the script; if it happens again, {_RESET}"

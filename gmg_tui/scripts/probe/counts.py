@@ -324,7 +324,7 @@ class Counts:
         return max(((each.words["last_ns"], int(name)) for name, each in self._outermost), default=(0, None))[1]
 
     def close(self) -> None:
-        """Removes the files. The rate stays that of the last seconds with steps."""
+        """Removes the files, and keeps the rate of the last seconds with steps."""
         if self.last_at is not None:
             self.read(self.last_at)
         self._shares = self.shares()
@@ -338,7 +338,7 @@ class Counts:
 
 
 def make_folder(session: str) -> LockedFolder | None:
-    """Creates the folder of an attempt, private to the user and in memory if possible; removes those of killed engines.
+    """Creates an attempt's folder, private to the user and in memory if possible; removes folders of killed engines.
 
     Returns None if there is no room at all; the attempt runs without a probe then.
     """

@@ -35,7 +35,7 @@ _HEAD = rb"(?:\[Genesis[^\]\r\n]{0,40}\](?: \[[^\]\r\n]{1,40}\]){0,2} |INFO:gene
 FPS_ALONE: Final = re.compile(_HEAD + rb"?+" + FPS.pattern + rb"\s*")
 """A line that holds only a rate."""
 AROUND_FPS: Final = re.compile(rb"(?:\s|\x1b\[[\d;]{0,16}+m|" + _HEAD + rb")*+")
-"""What surrounds a rate on such a line."""
+"""The surroundings of a rate on such a line."""
 
 OTHER: Final = re.compile(rb"\[Genesis(?:\] \[[^\]\r\n]{8,24}\] \[[A-Z]{1,8}\]| [^\]\r\n]{8,40}\]) (?!Running at )")
 """The beginning of a line of Genesis' logger that is not a progress line."""
