@@ -19,6 +19,8 @@ _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 _DESCRIBE_S = 1.0
 """Limit for describing a GPU's processes, which takes milliseconds."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_reading: dict[int, float] = {}
+"""The start of each pending read by PID, monotonic seconds: reading a process that hangs in a driver may block forever."""
 
 
 def in_initial_namespace() -> bool:
@@ -28,34 +30,25 @@ def in_initial_namespace() -> bool:
     return False
 
 
-class _Descriptions:
-    """Describes processes in threads: reading the command line of one that hangs in a driver may block forever."""
+def describe(processes: tuple[GpuProcess, ...]) -> tuple[GpuProcess, ...]:
+    """Adds name, user, command, age and session to `processes`, except to unreadable, foreign and hung ones.
 
-    def __init__(self) -> None:
-        self._reading: dict[int, float] = {}
-        """The start of each pending read by PID, monotonic seconds."""
-
-    def describe(self, processes: tuple[GpuProcess, ...]) -> tuple[GpuProcess, ...]:
-        """Adds name, user, command, age and session to `processes`, except to unreadable, foreign and hung ones.
-
-        Never raises, and takes at most `_DESCRIBE_S`. Later calls skip a process that hangs.
-        """
-        described: dict[int, GpuProcess] = {}
-        with suppress(TimeoutError):
-            begin(self._read, processes, described).result(_DESCRIBE_S)
-        return tuple(described.get(process.pid, process) for process in processes)
-
-    def _read(self, processes: tuple[GpuProcess, ...], described: dict[int, GpuProcess]) -> None:
-        for process in processes:
-            now = time.monotonic()
-            if process.foreign or now - self._reading.get(process.pid, now) > _DESCRIBE_S:
-                continue
-            self._reading[process.pid] = now
-            described[process.pid] = _describe(process)
-            self._reading.pop(process.pid, None)
+    Never raises, and takes at most `_DESCRIBE_S`. Later calls skip a process that hangs.
+    """
+    described: dict[int, GpuProcess] = {}
+    with suppress(TimeoutError, RuntimeError):  # no thread can be started
+        begin(_read, processes, described).result(_DESCRIBE_S)
+    return tuple(described.get(process.pid, process) for process in processes)
 
 
-describe = _Descriptions().describe
+def _read(processes: tuple[GpuProcess, ...], described: dict[int, GpuProcess]) -> None:
+    for process in processes:
+        now = time.monotonic()
+        if process.foreign or now - _reading.get(process.pid, now) > _DESCRIBE_S:
+            continue
+        _reading[process.pid] = now
+        described[process.pid] = _describe(process)
+        _reading.pop(process.pid, None)
 
 
 def _describe(process: GpuProcess) -> GpuProcess:
