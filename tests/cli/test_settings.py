@@ -49,7 +49,7 @@ def test_line_readers_reach_the_session_and_are_validated(file: Path, spec_of: S
     file.write_text("[readers.mine]\nlines = ['speed (?P<fps>\\d+)']\n")
     assert spec_of("sim.py").readers == {"mine": {"lines": [r"speed (?P<fps>\d+)"]}}
     file.write_text("[readers.mine]\nlines = ['(']\n")
-    assert f"{file}: [readers.mine] '(': no regular expression" in gmg("--cpu", "1", "sim.py").stderr
+    assert f"{file}: [readers.mine] '(': not a regular expression" in gmg("--cpu", "1", "sim.py").stderr
 
 
 def test_an_option_overrides_a_contradicting_setting(file: Path, spec_of: SpecOf) -> None:

@@ -52,7 +52,7 @@ class Connection:
                 continue
             if not line:
                 return
-            self.trouble = clean(line[:MAX_TROUBLE_BYTES]).strip() or self.trouble
+            self.trouble = clean(line[:MAX_TROUBLE_BYTES].strip()) or self.trouble
 
     async def greet(self, order: bytes) -> dict[str, Any]:
         """Sends the agent's spec, and waits for its answer. Raises `GmgError`, `OSError`, `EOFError`."""

@@ -157,10 +157,10 @@ class TrialRun:
         if self.measures:
             measured = units.span(self._settling.measured_s)
             return f"the script ended after {lived}, {measured} of it measured, before its rate was precise enough: let it run longer"
-        what = f"number called {self._spec.metric!r}"
+        what = f"a number called {self._spec.metric!r}"
         if self._spec.metric == FPS:
-            what = "FPS line: Genesis prints its rate unless show_FPS is off or logging_level above info"
-        return f"the script {'was stopped' if attempt.timed_out else 'ended'} after {lived} without a {what}"
+            what = "an FPS line: Genesis prints its rate unless show_FPS is off or logging_level above info"
+        return f"the script {'was stopped' if attempt.timed_out else 'ended'} after {lived} without {what}"
 
 
 def _number(value: object) -> float | None:

@@ -65,7 +65,7 @@ def text_of(question: Callable[..., str | bytes], *arguments: object) -> str:
         answer = question(*arguments)
     except UnicodeDecodeError as error:  # raised by pynvml, which decodes
         answer = error.object
-    return clean(answer if isinstance(answer, bytes) else answer.encode("utf-8", "replace")).strip()
+    return clean((answer if isinstance(answer, bytes) else answer.encode("utf-8", "replace")).strip()).strip()
 
 
 def _reason(error: pynvml.NVMLError) -> str:

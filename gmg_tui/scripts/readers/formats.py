@@ -55,7 +55,7 @@ def check(patterns: Sequence[str], where: str = "--pattern") -> tuple[str, ...]:
     """Returns the patterns, after checking each; `where` is their option or key, for the errors.
 
     Raises:
-        GmgError: A pattern is no regular expression, cannot be matched in linear time, or has no group or an unknown one.
+        GmgError: A pattern is not a regular expression, cannot be matched in linear time, or has no group or an unknown one.
     """
     for pattern in patterns:
         try:
@@ -85,7 +85,7 @@ def _in_linear_time(pattern: str) -> Any:
         lacking = "RE2 has no look-around, back-references or possessive repetition"
         raise ValueError(f"{lacking}: {reason.decode(errors='replace')}") from error
     except (re.error, RecursionError, OverflowError, UnicodeEncodeError) as error:
-        raise ValueError(f"no regular expression: {error}") from error
+        raise ValueError(f"not a regular expression: {error}") from error
 
 
 def of_settings(tables: Mapping[str, Any], patterns: Sequence[str] = ()) -> list[Format]:

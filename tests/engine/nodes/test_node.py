@@ -57,7 +57,7 @@ class Shell(Launcher):
 @pytest.mark.parametrize(
     ("command", "error"),
     [
-        ("echo no route to it >&2; exec 1>&-; sleep 600", "no route to it"),
+        (r"printf 'no route to it\r\n' >&2; exec 1>&-; sleep 600", "no route to it"),
         (f"{_GREETED} head -c 1000 /dev/zero; sleep 600", "it sent an invalid message"),
         (f"{_GREETED} exec 1>&-; sleep 600", "no engine answers at n1's agent"),
         ("yes; sleep 600", "its output is not the answer of an agent"),
@@ -75,6 +75,7 @@ async def test_a_failed_connection_leaves_no_process(command: str, error: str) -
     failed = await node.answered
     assert failed is not None
     assert error in str(failed)
+    assert "it·" not in str(failed)  # the end of a line of ssh
     await node.end(kill=True, within_s=0.0)
     gc.collect()  # a transport that was left open would be closed now, which pytest reports
     assert not [child for child in psutil.Process().children(recursive=True) if "sleep" in child.cmdline()]

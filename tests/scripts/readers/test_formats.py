@@ -147,9 +147,9 @@ def test_number_formats_of_scripts() -> None:
 @pytest.mark.parametrize(
     ("patterns", "message"),
     [
-        (("(?P<fps>",), "no regular expression: missing ), unterminated subpattern at position 0"),
-        ((r"(?P<fps>\d)|(?P<fps>.)",), "no regular expression: redefinition of group name 'fps'"),
-        (("(?P<fps>\udcff)",), "no regular expression: "),
+        (("(?P<fps>",), "not a regular expression: missing ), unterminated subpattern at position 0"),
+        ((r"(?P<fps>\d)|(?P<fps>.)",), "not a regular expression: redefinition of group name 'fps'"),
+        (("(?P<fps>\udcff)",), "not a regular expression: "),
         ((r"(?P<fps>\d+)(?= FPS)",), "RE2 has no look-around"),
         ((r"(?P<fps>\d+) (?P=fps)",), "back-references or possessive repetition: invalid"),
         ((r"fps: (\d+)",), "no named group; use (?P<fps>…)"),

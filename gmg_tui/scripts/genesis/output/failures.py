@@ -265,4 +265,4 @@ def _errors(texts: Sequence[bytes]) -> list[bytes]:
 
 
 def _one_line(text: bytes) -> str:
-    return clean(text).strip()[:_MAX_TEXT]
+    return clean(text.strip()).strip()[:_MAX_TEXT]
