@@ -34,13 +34,12 @@ _OPTION = re.compile(r"--?[A-Za-z]")
 _NO_DIFFERENCES = "no differences in settings"
 _MODES = ("performance_mode", "deterministic")
 """Settings of the simulator that change the computation of a step."""
-_FIGURES: tuple[tuple[str, Callable[[list[float]], float], str, Callable[[float | None], str]], ...] = (
-    ("start_s", fmean, "start", units.duration),
-    ("memory_peak_mib", max, "VRAM", units.mib),
-    ("memory_rss_peak_mib", max, "RAM", units.mib),
-)
-"""Figures of attempts to compare besides the rate: field, aggregation, title and format."""
-_TITLES = {field: title for field, _, title, _ in _FIGURES}
+_FIGURES: dict[str, tuple[str, Callable[[list[float]], float], Callable[[float | None], str]]] = {
+    "start_s": ("start", fmean, units.duration),
+    "memory_peak_mib": ("VRAM", max, units.mib),
+    "memory_rss_peak_mib": ("RAM", max, units.mib),
+}
+"""Figures of attempts to compare besides the rate, by field: title, aggregation and format."""
 _METRIC_FIGURES: tuple[tuple[str, str, Callable[[Summary], Any]], ...] = (
     ("last", "last", lambda of: of.mean),
     ("band", "lowest to highest", lambda of: of.band),
@@ -156,8 +155,8 @@ class Comparison:
     @property
     def figure_columns(self) -> list[Column[Row]]:
         """The columns of the table of `figures`."""
-        named = Column[Row]("name", lambda row: _TITLES[row.name], "", left=True)
-        return self._columns(named, _figure_text, str, changes=True)
+        named = Column[Row]("name", lambda row: _FIGURES[row.name][0], "", left=True)
+        return self._columns(named, lambda row, index: _FIGURES[row.name][2](row.values[index]), str, changes=True)
 
     def _columns(
         self,
@@ -266,13 +265,8 @@ def _change_json(of: Change | None) -> dict[str, Any]:
 def _figures(data: ReportData) -> dict[str, float]:
     """Returns the `_FIGURES` of a session's jobs, without the failed ones."""
     attempts = [job.last for job in data.jobs if job.state is not WorkerState.FAILED]
-    values = {field: [value for each in attempts if (value := getattr(each, field)) is not None] for field in _TITLES}
-    return {field: sum_up(values[field]) for field, sum_up, *_ in _FIGURES if values[field]}
-
-
-def _figure_text(row: Row, index: int) -> str:
-    write = next(write for field, _, _, write in _FIGURES if field == row.name)
-    return write(row.values[index])
+    values = {field: [value for each in attempts if (value := getattr(each, field)) is not None] for field in _FIGURES}
+    return {field: sum_up(values[field]) for field, (_, sum_up, _) in _FIGURES.items() if values[field]}
 
 
 def _of_metric(index: int, value: Callable[[Summary], Any], row: Row) -> Any:

@@ -8,9 +8,6 @@ from collections import Counter
 from functools import cache
 from importlib import resources
 
-import msgspec
-from msgspec import Struct
-
 from gmg_tui.model import Sign, units
 
 _MAX_NAMES = 16
@@ -22,16 +19,10 @@ _ISAAC_LAB = {
 _CAPITAL = re.compile(r"(?=[A-Z])")
 
 
-class _Row(Struct, forbid_unknown_fields=True):
-    word: str
-    line: str
-
-
 @cache
 def _rows() -> list[tuple[bytes, re.Pattern[bytes]]]:
     text = resources.files("gmg_tui.scripts.readers").joinpath("overflows.toml").read_text("utf-8")
-    table = msgspec.convert(tomllib.loads(text), dict[str, _Row])
-    return [(row.word.encode(), re.compile(row.line.encode())) for row in table.values()]
+    return [(row["word"].encode(), re.compile(row["line"].encode())) for row in tomllib.loads(text).values()]
 
 
 class Overflows:
