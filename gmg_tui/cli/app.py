@@ -142,7 +142,7 @@ def tune(script: str | None, args: tuple[str, ...], module: bool, **_: Any) -> i
 @_module
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="FILE | --script SCRIPT [ARGS]...")
 def sweep(words: tuple[str, ...], is_script: bool, module: bool, **_: Any) -> int:
-    """Queue jobs on the slots: those of FILE (TOML), or with --script one for each combination of --set.
+    """Queue jobs on the slots: from FILE (TOML), or with --script one for each combination of --set.
 
     Everything after SCRIPT belongs to it: sweep --set n_envs=16,64 --script sim.py -B {n_envs}. Options override
     FILE. Also takes the options of run: gmg-tui run --help.

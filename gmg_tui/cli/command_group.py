@@ -1,4 +1,4 @@
-"""The group of all commands: help, completion, command lines without a command, and errors in one line."""
+"""The group of all commands: help, completion, command lines without a command, and one-line errors."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class CommandGroup(click.Group):
         return [*super().shell_complete(ctx, incomplete), CompletionItem(incomplete, "file")]
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
-        """Runs a command line, by default this process's, and exits with its status; prints errors in one line."""
+        """Runs a command line, by default this process's, and exits with its status; prints one-line errors."""
         for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
             if getattr(sys, name) is None:  # closed
                 setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - open until exit

@@ -43,7 +43,7 @@ class _Reply(msgspec.Struct, frozen=True):
     error: str = ""
     exit_code: int = 2
     progress: str = ""
-    """What it waits for."""
+    """The current wait reason."""
     lines: tuple[str, ...] = ()
     """Lines to print."""
 
@@ -56,7 +56,7 @@ class _Signals:
     """Defers signals within the context: `check` raises KeyboardInterrupt for those that end a command.
 
     SIGTERM must also end the engine, and a handler that raised at once could leave a half-made session folder. SIGUSR1
-    and SIGUSR2, on which scripts save their state, are forwarded. SIGHUP is blocked until the engine has its spec, and
+    and SIGUSR2, which make scripts save their state, are forwarded. SIGHUP is blocked until the engine has its spec, and
     cleans up by itself.
 
     Attributes:
@@ -109,7 +109,7 @@ def start(options: Options, make: Callable[[], RunSpec], *, engine: PrestartedEn
         engine: The engine's process.
 
     Raises:
-        GmgError: The session cannot be started, in which case its new folder is removed, or its engine died.
+        GmgError: The session cannot be started (a new folder is removed), or its engine died.
     """
     headless = options.headless or not is_terminal()
     if not headless and not options.detach:

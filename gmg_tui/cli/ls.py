@@ -57,7 +57,7 @@ async def _listing() -> list[SessionEntry]:
 
 
 async def _updated(entry: SessionEntry) -> SessionEntry:
-    """Returns the session with the workers and queue reported by its engine, else those of its record."""
+    """Returns the session with the workers and queue reported by its engine, else recorded."""
     if entry.state != "running" or entry.away:
         return entry
     session = entry.record.session

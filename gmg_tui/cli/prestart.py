@@ -81,7 +81,7 @@ class PrestartedEngine:
                 stdin.write(_CONFIRMED)
 
     def cancel(self, workers_s: float = 0.0) -> None:
-        """Ends the engine by SIGTERM, on which it stops its workers within `workers_s`; ctrl+c then kills both."""
+        """Ends the engine by SIGTERM, so that it stops its workers within `workers_s`; ctrl+c then kills both."""
         if not self._ordered:
             return
         self.process.terminate()

@@ -70,7 +70,7 @@ _URGENCY = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
 def by_urgency(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
-    """Returns the alerts, worst first; those of one severity keep their order."""
+    """Returns the alerts, worst first, and otherwise in their order."""
     return tuple(sorted(alerts, key=lambda alert: _URGENCY[alert.severity]))
 
 

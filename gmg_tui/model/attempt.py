@@ -120,7 +120,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     memory_rss_peak_mib: float | None = None
     """Peak resident memory of its process tree, sampled every few seconds."""
     checkpoints: tuple[Checkpoint, ...] = ()
-    """The worker's newest checkpoints, including those of earlier attempts, oldest first."""
+    """The worker's newest checkpoints, including earlier attempts', oldest first."""
     continued_from: str | None = None
     """Path of the checkpoint filled into `--resume-args`."""
     simulator: dict[str, str] = {}
@@ -129,7 +129,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     alerts: tuple[Alert, ...] = ()
     """Alerts at its end; empty while it runs."""
     verdict: Verdict | None = None
-    """What bounded its speed, once it has ended."""
+    """The bound of its speed, once it has ended."""
 
     @property
     def numbers(self) -> dict[str, float]:

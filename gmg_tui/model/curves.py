@@ -41,7 +41,7 @@ class Curve(Struct, frozen=True, omit_defaults=True):
 
     times: tuple[Moment, ...]
     steps: tuple[int | None, ...]
-    """As `Point.step`."""
+    """See `Point.step`."""
     values: tuple[float | None, ...]
     """None for NaN and infinity, which JSON lacks; in the store as reported."""
     count: int = 0

@@ -133,7 +133,7 @@ class GpuSample(Struct, frozen=True, omit_defaults=True):
     lost: bool = False
     """True if NVML reports the GPU as lost (`NVML_ERROR_GPU_IS_LOST`), or can no longer reach it."""
     error: str | None = None
-    """Why there are no metrics, in one line."""
+    """One line if there are no metrics."""
     age_s: float | None = None
     """Age of a late sample; with an `error`, how long the driver has been silent. None while samples are on time."""
     gpu_util_pct: float | None = None

@@ -45,7 +45,7 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     position: float = 0.0
     """The job with the smallest position is next."""
     reason: str | None = None
-    """Why it failed, was stopped, or waits, in one line."""
+    """Reason of a failure, stop or wait; one line."""
     only: str | None = None
     """The slot that it must run on; None for any."""
     world_size: int | None = None

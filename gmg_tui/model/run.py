@@ -14,7 +14,7 @@ from gmg_tui.model.tuning import TuneSpec
 
 
 class DdpSpec(Struct, frozen=True, omit_defaults=True):
-    """How the workers of a run form groups."""
+    """The groups of a run's workers."""
 
     size: int | None = None
     """Ranks in a group; None for one group over all slots."""

@@ -110,7 +110,7 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
     samples: tuple[GpuSample, ...] = ()
     """One for each GPU of the session's slots."""
     nvml_error: str | None = None
-    """Why no GPU has metrics, in one line."""
+    """One line if no GPU has metrics."""
     alerts: tuple[Alert, ...] = ()
     """Alerts of the session itself: disk full, node lost …"""
     clients: int = 0
@@ -239,7 +239,7 @@ class Stacks(Struct, frozen=True, omit_defaults=True):
     text: str = ""
     """Stacks of all threads, innermost frame first, as written by `faulthandler`."""
     error: str | None = None
-    """Why there are none, in one line."""
+    """One line if there are none."""
 
 
 def fps_per_watt(session: Session, snapshot: Snapshot) -> float | None:

@@ -25,7 +25,7 @@ class Load(Struct, frozen=True, omit_defaults=True):
     cores: float | None = None
     """Cores that its affinity mask and cgroups allow."""
     throttled_pct: float | None = None
-    """Share of the cgroup's periods in which it used up its CPU quota: `nr_throttled` in `cpu.stat`."""
+    """Share of the cgroup's periods with a used-up CPU quota: `nr_throttled` in `cpu.stat`."""
     quota: float | None = None
     """The cgroup's CPU quota, in cores."""
     waits_pct: dict[str, float] = {}
@@ -86,7 +86,7 @@ class SpeedFacts(Struct, frozen=True, omit_defaults=True):
     """Seconds in this phase."""
     phase_usual_s: float | None = None
     reason: str | None = None
-    """Why it failed or waits."""
+    """Reason of a failure or wait."""
     stuck: str | None = None
     """Text of its alert `stuck`."""
     misplaced: str | None = None
@@ -119,7 +119,7 @@ class SpeedFacts(Struct, frozen=True, omit_defaults=True):
 
 
 class Verdict(Struct, frozen=True, omit_defaults=True):
-    """What bounds the speed of a worker."""
+    """The bound of a worker's speed."""
 
     kind: str
     """A row of `diagnosis.verdicts`."""

@@ -71,7 +71,7 @@ class Phase(StrEnum):
 
 
 class StartMode(StrEnum):
-    """Order in which a session's workers start (`--start`)."""
+    """Start order of a session's workers (`--start`)."""
 
     GATED = "gated"
     """The first one alone, the others once it has written its mesh caches."""

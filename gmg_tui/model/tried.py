@@ -23,9 +23,9 @@ class Tried(Struct, frozen=True, omit_defaults=True):
     """One set of arguments, and its results over all attempts and slots of the session."""
 
     args: tuple[str, ...]
-    """As `Attempt.given`."""
+    """See `Attempt.given`."""
     env: dict[str, str] = {}
-    """As `Attempt.env`."""
+    """See `Attempt.env`."""
     slots: tuple[str, ...] = ()
     """In the order of their attempts."""
     attempts: int = 0

@@ -81,7 +81,7 @@ class Trial(Struct, frozen=True, omit_defaults=True):
     disturbance: str | None = None
     """Others that used the GPU or CPU while it was measured."""
     reason: str | None = None
-    """Why it failed or was skipped, in one line."""
+    """Reason of a failure or skip; one line."""
 
 
 class Best(Struct, frozen=True, omit_defaults=True):
@@ -154,7 +154,7 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
     step: str
     """The current step, or why it has ended, in a few words."""
     trials: tuple[Trial, ...]
-    """In the order in which they were planned."""
+    """In planning order."""
     answer: Answer
     eta_s: float | None = None
     """Estimated seconds to the end."""

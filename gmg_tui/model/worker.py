@@ -45,9 +45,9 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     newest: Attempt = NO_ATTEMPT
     """The newest attempt; before the first, number 0 with placeholders not filled in."""
     reason: str | None = None
-    """Why it failed or waits, in one line."""
+    """Reason of a failure or wait; one line."""
     advice: str | None = None
-    """What to do about a failure, in one line."""
+    """Advice on a failure; one line."""
     device: str | None = None
     """As printed by Genesis."""
     backend: str | None = None
@@ -182,7 +182,7 @@ class RankGroup(Struct, frozen=True, omit_defaults=True):
     alerts: tuple[Alert, ...] = ()
     """Alerts of its ranks, naming the rank at fault if it was identified."""
     reason: str | None = None
-    """Why the first rank failed, or why the group waits, in one line."""
+    """Reason of the first rank's failure, or of the group's wait; one line."""
     advice: str | None = None
 
     @property

@@ -38,7 +38,7 @@ class Source(ABC):
     Attributes:
         welcome: The session, and its state when the source was opened.
         ended: True if there is no engine any more, so that nothing can change.
-        loss: How the session was lost, in one line; empty if it was not.
+        loss: One line if the session was lost; else empty.
     """
 
     ended = False
@@ -118,7 +118,7 @@ class Source(ABC):
         return _as(SpeedFacts, await self._ask(Ask(Topic.SPEED, slot)))
 
     async def hot_spot(self, slot: str) -> HotSpot | None:
-        """Returns the function in which a worker's script spends most time, after two seconds; None without one."""
+        """Returns the slowest function of a worker's script, after two seconds; None without one."""
         found = await self._ask(protocol.FindHotSpot(slot))
         return None if found is None else _as(HotSpot, found)
 
@@ -146,7 +146,7 @@ class EngineClient(Source):
 
     @classmethod
     async def connect(cls, path: Path, session_id: str = "", *, readonly: bool = False) -> Self:
-        """Connects to the engine at `path`; fails if it is not that of `session_id`, unless empty.
+        """Connects to the engine at `path`, which must have the id `session_id` unless that is empty.
 
         With `readonly` the engine refuses every change.
 

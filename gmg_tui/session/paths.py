@@ -25,7 +25,7 @@ from gmg_tui.model.errors import GmgError
 
 RECORD = "session.json"
 NODE_MARK = "node-mark"
-"""A file with the id of the session's engine, by which an agent detects that it shares the folder."""
+"""A file with the id of the session's engine: an agent that finds it shares the folder."""
 AGENT_MARK = "gmg-tui-agent "
 """Prefix of the line with which `gmg-tui agent` reports success or an error."""
 ENGINE_LOG = "engine.log"
@@ -206,7 +206,7 @@ def bind_socket(path: Path) -> socket.socket | None:
 
 
 def remove_stale_socket(path: Path) -> None:
-    """Removes a socket on which no process listens. Raises `OSError`."""
+    """Removes a socket without a listening process. Raises `OSError`."""
     if not path.is_socket():
         return
     with socket.socket(socket.AF_UNIX) as client:

@@ -218,7 +218,7 @@ def _curves(record: str) -> AttemptCurves:
 
 
 def _series(slot: str, rows: Sequence[tuple[Any, ...]]) -> Series:
-    """Returns the series of a slot from rows of `_SERIES`, in which older metrics have longer intervals."""
+    """Returns the series of a slot from rows of `_SERIES`; older metrics have longer intervals."""
     _, first, step_s, *_ = rows[0]
     steps: list[tuple[float | None, ...]] = []
     interval_s, before = math.inf, 0.0

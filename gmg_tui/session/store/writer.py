@@ -28,7 +28,7 @@ _METRICS_S = 5.0
 _THIN_S = 60.0
 _RETRY_S = 1.0
 _REFUSED_S = 10.0
-"""Seconds for which a closing writer retries."""
+"""Retry time of a closing writer."""
 _HUNG_S = 20.0
 """Timeout of closing: a network file system may never answer."""
 _EXPORT_REST = 50.0
@@ -179,7 +179,7 @@ class StoreWriter:
             _log.exception("the metrics cannot be thinned")
 
     async def _generate(self, closing: bool) -> str | None:
-        """Exports files if due. Returns why they are out of date in one line, if they are."""
+        """Exports files if due. Returns one line if they are out of date."""
         due = self._ended and time.monotonic() >= self._export_at
         if self._export is None or not (due or closing):
             return self._export_trouble
