@@ -95,7 +95,8 @@ def compact(raw: bytes) -> bytes:
 
 def one_line(text: str) -> str:
     """Returns `text` cleaned like a line of output."""
-    return clean(text.encode(errors="replace"))
+    is_clean = text.isascii() and text.isprintable() and len(text) <= MAX_LINE_BYTES
+    return text if is_clean else clean(text.encode(errors="replace"))
 
 
 def clean(raw: bytes) -> str:

@@ -120,6 +120,8 @@ class Table(Rows, Generic[T], can_focus=True):
         """The keys of the rows in the order in which they are shown."""
         self._widths: dict[str, int] = {}
         """The width of each column with a value in any row, by name."""
+        self._placed: list[Place] = []
+        """The columns as they were last drawn."""
         self._sort_by = sort_by
         self._descending = sort_by in self._all and not self._all[sort_by].left
         self._cursor = ""
@@ -206,22 +208,23 @@ class Table(Rows, Generic[T], can_focus=True):
 
     @property
     def _places(self) -> list[Place]:
-        widths = {column.name: self._widths[column.name] for column in self.shown_columns}
+        shown = self.shown_columns
+        widths = {column.name: self._widths[column.name] for column in shown}
         if self.FILL in widths:
             widths[self.FILL] = 0
             used = _POINTER_CELLS + sum(widths.values()) + self.GAP * (len(widths) - 1)
             widths[self.FILL] = max(0, self.room.width - used)
         starts = accumulate((width + self.GAP for width in widths.values()), initial=_POINTER_CELLS)
-        return list(map(Place, self.shown_columns, starts, widths.values()))
+        return list(map(Place, shown, starts, widths.values()))
 
     @property
     def _visible_places(self) -> Iterator[Place]:
         edge = round(self.scroll_x) + self.room.width  # a part of a number is another number
-        return takewhile(lambda place: place.column.left or place.end <= edge, self._places)
+        return takewhile(lambda place: place.column.left or place.end <= edge, self._placed)
 
     @property
     def _full_width(self) -> int:
-        return max((place.end for place in self._places), default=0) + self.GAP
+        return max((place.end for place in self._places), default=0)
 
     # The cursor
 
@@ -287,6 +290,7 @@ class Table(Rows, Generic[T], can_focus=True):
         for number, column in enumerate(columns):
             widest = max((cell_len(of[number][0]) for of in cells.values()), default=0)
             self._widths[column.name] = min(column.limit, max(self._widths[column.name], widest))
+        self._placed = self._places
         return cells
 
     def cell(self, row: T, column: Column[T]) -> Piece:

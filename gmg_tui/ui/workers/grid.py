@@ -246,7 +246,7 @@ def _rate_row(entry: SlotView, line: RateLine, row: Row) -> Row:
         row.end(f" {units.count(worker.newest.n_envs, 'env')}")
     if line.now is not None and not over:
         deviation = units.change(line.now * 100)
-        row.add(deviation.rjust(_DEVIATION) if row.room > _DEVIATION else "", deviation_style(line.now))
+        row.add(deviation.rjust(_DEVIATION) if row.room >= _DEVIATION else "", deviation_style(line.now))
     return row
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from textual.strip import Strip
 
-from gmg_tui.model import WorkerState, total_fps, units
+from gmg_tui.model import Worker, WorkerState, total_fps, units
 from gmg_tui.results.column import Column
 from gmg_tui.results.live_columns import WORKERS
 from gmg_tui.ui import worker_text
@@ -56,17 +56,17 @@ def _notes(entry: SlotView) -> list[Note]:
     return notes
 
 
+def _cover_rate(worker: Worker, notes: Sequence[Note]) -> bool:
+    """True if notes take the cells of the rate: it is not current, or there is an error."""
+    current = worker.fps is not None and not worker_text.getting_ready(worker) and worker.state not in _WITHOUT_RATE
+    return bool(notes) and (not current or notes[0].style == "error")
+
+
 class _Visible(NamedTuple):
     entry: SlotView
     notes: Sequence[Note]
+    covered: bool
     line: RateLine
-
-    @property
-    def has_notes_over_rate(self) -> bool:
-        """True if notes take the cells of the rate: it is not current, or there is an error."""
-        worker = self.entry.worker
-        current = worker.fps is not None and not worker_text.getting_ready(worker) and worker.state not in _WITHOUT_RATE
-        return bool(self.notes) and (not current or self.notes[0].style == "error")
 
 
 class WorkerTable(Table[Band]):
@@ -112,13 +112,16 @@ class WorkerTable(Table[Band]):
         self._widths["history"] = cells = max(_HISTORY_MIN, min(_HISTORY_MAX, width // 4 - 12))
         entries = {band.slots[0]: self._view.of(band.slots[0]) for band in bands if not band.node}
         lines = rate_lines(entries.values(), cells)
-        self._visible = {slot: _Visible(entry, _notes(entry), lines[slot]) for slot, entry in entries.items()}
+        self._visible = {
+            slot: _Visible(entry, notes := _notes(entry), _cover_rate(entry.worker, notes), lines[slot])
+            for slot, entry in entries.items()
+        }
 
     def cell(self, band: Band, column: Column[Any]) -> Piece:
         """Returns the text and the style of a cell."""
         if band.node:
             return "", "dim"
-        entry, notes, line = shown = self._visible[band.slots[0]]
+        entry, notes, covered, line = self._visible[band.slots[0]]
         worker, text = entry.worker, column.text(entry)
         match column.name:
             case "slot":
@@ -129,7 +132,7 @@ class WorkerTable(Table[Band]):
                 return f"{worker_text.sign_of(entry)} {'STUCK' if stuck else text}", worker_text.style_of(entry)
             case "notes":
                 return f" {SIGNS.dot} ".join(note.text for note in notes), notes[0].style if notes else "text"
-            case "fps" | "n_envs" | "history" if shown.has_notes_over_rate:
+            case "fps" | "n_envs" | "history" if covered:
                 return "", "dim"
             case "history":
                 slow = line.now is not None and deviation_style(line.now) == "warn"
