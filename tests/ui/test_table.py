@@ -78,3 +78,28 @@ async def test_a_number_that_does_not_fit_is_not_cut() -> None:
         assert "7" not in play.screen(app)[1].replace("1,234,567", "")
         await pilot.resize_terminal(40, 12)
         await play.sees(pilot, "7,654,321.0")
+
+
+async def test_the_wheel_leaves_the_cursor_until_it_moves() -> None:
+    app = Shown()
+    async with app.run_test(size=(40, 12)) as pilot:
+        app.table.show([Job(number, float(number)) for number in range(COUNT)])
+        await pilot.pause()
+        app.table.wheel(30)
+        await pilot.pause()
+        top = app.table.scroll_y
+        assert top > 0
+        app.table.replace([Job(3, 33.5)])
+        await pilot.pause()
+        assert app.table.scroll_y == top
+        app.table.go("line-down")
+        assert (app.table.cursor_row, app.table.scroll_y) == (1, 1)
+
+
+async def test_a_cursor_set_before_the_first_layout_hides_no_rows_above() -> None:
+    app = Shown()
+    app.table.show([Job(number) for number in range(5)])
+    app.table.move_to(4)
+    async with app.run_test(size=(40, 12)) as pilot:
+        await play.sees(pilot, "▸  4")
+        assert app.table.scroll_y == 0
