@@ -151,7 +151,7 @@ time.sleep(1000)
         await run.client.end(kill=True)
         await run.leave()
         assert await run.process.wait() == 0
-        assert "no JSON object" in run.log()
+        assert "not a JSON object" in run.log()
         assert "Error" not in run.log()
         assert run.record().ended is not None
         assert "?/model.pt" in str(run.summary())
