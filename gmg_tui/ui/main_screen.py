@@ -339,7 +339,7 @@ class MainScreen(TrueSizeScreen[None]):
         if attempt.number > 1:
             self.log_view.search(f"attempt {attempt.number} · ")
         else:  # no line of ours precedes it
-            self.log_view.go("home")
+            self.log_view.action_go("home")
 
     def action_group_log(self) -> None:
         """Show the log of all ranks of the selected one's group, or of that one alone again."""

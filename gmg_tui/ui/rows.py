@@ -125,15 +125,11 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         event.prevent_default().stop()
         self.wheel(1)
 
-    def go(self, direction: str) -> None:
+    def action_go(self, direction: str) -> None:
         """Scrolls a line (`line-up`, `line-down`) or a page (`up`, `down`), or to an end (`home`, `end`)."""
         page = max(1, self.size.height - 1)
         steps = {"line-up": -1, "line-down": 1, "up": -page, "down": page, "home": -1e9, "end": 1e9}
         self.scroll_relative(y=steps[direction], animate=False, force=True)
-
-    def action_go(self, direction: str) -> None:
-        """Scrolls."""
-        self.go(direction)
 
     def render_line(self, y: int) -> Strip:
         """Returns a row in full width."""

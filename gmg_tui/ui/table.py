@@ -246,7 +246,7 @@ class Table(Rows, Generic[T], can_focus=True):
             self.update_rows()
             self.post_message(self.Moved(self))
 
-    def go(self, direction: str) -> None:
+    def action_go(self, direction: str) -> None:
         """Moves the cursor: `line-up`, `line-down`, a page `up` or `down`, `home` or `end`."""
         page = max(1, self.size.height - 2)
         steps = {"line-up": -1, "line-down": 1, "up": -page, "down": page}

@@ -51,7 +51,7 @@ async def test_only_visible_rows_are_formatted_of_a_long_table() -> None:
         app.table.replace([Job(3, 33.5), Job(COUNT - 1, 7.0)])
         await play.sees(pilot, "33.5")
         assert 0 < app.written <= 2, "a row that is as before was formatted"
-        app.table.go("end")
+        app.table.action_go("end")
         await play.sees(pilot, "19,999", "7.0")
 
 
@@ -92,7 +92,7 @@ async def test_the_wheel_leaves_the_cursor_until_it_moves() -> None:
         app.table.replace([Job(3, 33.5)])
         await pilot.pause()
         assert app.table.scroll_y == top
-        app.table.go("line-down")
+        app.table.action_go("line-down")
         assert (app.table.cursor_row, app.table.scroll_y) == (1, 1)
 
 

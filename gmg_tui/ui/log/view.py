@@ -234,7 +234,7 @@ class LogView(Rows):
                 self._load(self._load_above)
         self.update_rows()
 
-    def go(self, direction: str) -> None:
+    def action_go(self, direction: str) -> None:
         """Scrolls a line or a page, or to the first (`home`) or last row (`end`)."""
         page = self._page - 1
         if direction == "end":

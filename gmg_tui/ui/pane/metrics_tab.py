@@ -142,11 +142,11 @@ class MetricsTab(Vertical):
         self.chart = name
         self._fill()
 
-    def go(self, direction: str) -> None:
+    def action_go(self, direction: str) -> None:
         """Moves the cursor; beyond the last metric, scrolls the facts."""
         is_up = direction in {"line-up", "up", "home"}
         in_facts = self._facts.scroll_y > 0 if is_up else self.table.cursor_row + 1 >= self.table.row_count
-        (self._facts if in_facts else self.table).go(direction)
+        (self._facts if in_facts else self.table).action_go(direction)
 
 
 def chart_rows(name: str, curve: Curve, width: int, height: int) -> list[Row]:

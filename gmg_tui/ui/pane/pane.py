@@ -158,7 +158,7 @@ class Pane(Vertical):
     def go(self, direction: str) -> None:
         """Scrolls what is shown, or moves the cursor of its table."""
         shown = self.shown.table if isinstance(self.shown, DescribedTable) else self.shown
-        shown.go(direction)
+        shown.action_go(direction)
 
     @property
     def shown(self) -> TabWidget:
