@@ -30,7 +30,7 @@ from gmg_tui.scripts.torchrun import LOOPBACK
 from gmg_tui.session import NODE_MARK
 from gmg_tui.session.protocol import Lines
 
-_NAME = re.compile(r"\w[\w .@:+-]{0,127}", re.ASCII)
+_NAME = re.compile(r"[\w:][\w .@:+-]{0,127}", re.ASCII)
 """Names of nodes, which become names of folders; a cluster or its nodes choose them."""
 _MAX_NAMED_ERRORS = 4
 _MAX_NOTE = 1000
