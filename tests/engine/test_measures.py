@@ -188,6 +188,20 @@ def test_the_current_rate_covers_whole_periods_also_after_a_long_pause(
     assert counts.env_steps == done - 8  # the time is that from the end of the first step
 
 
+def test_a_process_that_starts_late_is_counted(tmp_path: Path) -> None:
+    folder = make_locked(tmp_path, PREFIX)
+    counts, now_ns = Counts(folder), time.monotonic_ns()
+    os.utime(folder.path, (0, 0))  # nothing was made lately
+    for pid, phase in (("8", 0), ("9", gmg_probe.IMPORTING)):
+        counts.read(now_ns / SECOND_NS)
+        assert (counts.active, counts.simulator) == (phase > 0, False)
+        words = dict.fromkeys(gmg_probe.NAMES, 0) | {"magic": gmg_probe.MAGIC, "phase": phase, "phase_ns": now_ns}
+        (folder.path / pid).write_bytes(gmg_probe.WORDS.pack(*words.values()))
+    counts.read(now_ns / SECOND_NS)
+    assert counts.simulator
+    counts.close()
+
+
 def test_numbers_that_the_probe_cannot_have_written_are_ignored(tmp_path: Path) -> None:
     folder = make_locked(tmp_path, PREFIX)
     counts, now_ns = Counts(folder), time.monotonic_ns()
