@@ -26,14 +26,18 @@ from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.machine.files import reading
 from gmg_tui.machine.folders import make_private
 from gmg_tui.machine.user_folders import home
-from gmg_tui.model import RunSpec
+from gmg_tui.model import AgentSpec, RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import AGENT_MARK, NODE_MARK, nodes_folder
 
 _BYTES = 1 << 16
 _OTHER_S = 20.0
 """Timeout for another `gmg-tui agent` on this node to start the agent."""
+_EARLIER_S = 60.0
+"""Time for the agent of the session's earlier engine to end; the launcher waits slightly longer."""
 _POLL_S = 0.05
+_MARK_CHARACTERS = 8
+"""Characters of a session's id that mark its agents."""
 
 
 def agent() -> int:
@@ -74,12 +78,14 @@ def _connect_or_start(line: bytes) -> socket.socket:
     about, version = spec.agent, gmg_tui.__version__
     if about.version != version:
         raise GmgError(f"it has gmg-tui {version}, this is {about.version}; install the same version", 1)
-    mark = about.session_id[:8]
-    path = sessions.socket_path(f"agent-{mark}-{zlib.crc32(about.node.encode()):08x}")
+    mark = about.session_id[:_MARK_CHARACTERS]
+    path = _socket(about, mark)
     connection = _connect(path)
     if connection is not None:
         return connection
-    folder = nodes_folder() / f"{about.session}@{about.node}-{mark}"
+    if about.replaces:
+        _end_earlier(about)
+    folder = _folder(about, mark)
     make_private(folder)
     shared = False
     with suppress(OSError, UnicodeDecodeError):
@@ -100,6 +106,41 @@ def _connect_or_start(line: bytes) -> socket.socket:
             raise GmgError(trouble, 1)
         time.sleep(_POLL_S)  # another `gmg-tui agent` is starting it
     return connection
+
+
+def _socket(about: AgentSpec, mark: str) -> Path:
+    return sessions.socket_path(f"agent-{mark}-{zlib.crc32(about.node.encode()):08x}")
+
+
+def _folder(about: AgentSpec, mark: str) -> Path:
+    return nodes_folder() / f"{about.session}@{about.node}-{mark}"
+
+
+def _end_earlier(about: AgentSpec) -> None:
+    """Ends the agent of the session's earlier engine, and waits for it: its workers would run beside the new ones.
+
+    Raises `GmgError` if it does not end.
+    """
+    import asyncio  # late: hardly any agent has to end another
+
+    mark, deadline = about.replaces[:_MARK_CHARACTERS], time.monotonic() + _EARLIER_S
+    folder, asked = _folder(about, mark), False
+    while sessions.is_locked(folder):
+        if time.monotonic() >= deadline:
+            raise GmgError(f"the agent of the session's earlier engine does not end; see {folder}", 1)
+        if not asked:
+            with suppress(GmgError):  # only its watchdog is left
+                asyncio.run(_end(_socket(about, mark)))
+                asked = True
+        time.sleep(_POLL_S)
+
+
+async def _end(path: Path) -> None:
+    from gmg_tui.session.client import EngineClient, answering
+
+    client = await EngineClient.connect(path)
+    async with answering(client):
+        await client.end()
 
 
 def _start(spec: RunSpec) -> str | None:

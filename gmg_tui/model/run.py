@@ -48,6 +48,8 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     orphan_wait_s: float = 60.0
     peers: tuple[str, ...] = ()
     """Names of the other nodes."""
+    replaces: str = ""
+    """The id of the session's earlier engine, whose agent may still run here; empty if there was none."""
 
 
 class NodeView(Struct, frozen=True, omit_defaults=True):

@@ -63,6 +63,8 @@ class Fleet:
         self._launcher = _launcher(nodes, cpu=spec.cpu is not None)
         self._nodes: dict[str, Node] = {}
         self._are_all_gone = False
+        self._replaces = ""
+        """ID of the session's earlier engine; empty if there was none."""
         self._slots: Mapping[str, EngineSlot] = {}
         self._viewers: dict[object, tuple[str, ...]] = {}
         """The slots whose lines each of them follows."""
@@ -75,13 +77,12 @@ class Fleet:
         Nodes that do not answer in time may join later. Raises `GmgError` if none answers, or if all slots belong
         to one plan and one does not; those that have are ended by `end`, as always.
         """
-        mark = Path(self._spec.folder, NODE_MARK)
-        await asyncio.to_thread(mark.write_text, self.session_id)
         names = await self._launcher.nodes()
         if wrong := [name for name in names if not _NAME.fullmatch(name)]:
             raise GmgError(f"{wrong[0][:128]!r} is not a usable name of a node; give that node another one", 1)
         if not names:
             raise GmgError("--nodes: no node is listed", 1)
+        self._replaces = await asyncio.to_thread(_marked, Path(self._spec.folder, NODE_MARK), self.session_id)
         for name in names:
             self._nodes[name] = Node(name, self._spec, self._launcher, self._changed, self._lines)
 
@@ -104,7 +105,10 @@ class Fleet:
         orphan_wait_s = spec.nodes.orphan_wait_s
         peers = tuple(islice((name for name in self._nodes if name != node), _MAX_PEERS))
         about = AgentSpec(
-            node, spec.name, self.session_id, gmg_tui.__version__, orphan_wait_s=orphan_wait_s, peers=peers
+            *(node, spec.name, self.session_id, gmg_tui.__version__),
+            orphan_wait_s=orphan_wait_s,
+            peers=peers,
+            replaces=self._replaces,
         )
         # Ranks wait for each other, on whichever nodes they are.
         start = StartMode.TOGETHER if spec.ddp is not None else spec.start
@@ -250,6 +254,13 @@ class Fleet:
         for sample in node.snapshot.samples:
             if (uuid := uuids.get(sample.uuid)) is not None:
                 yield structs.replace(sample, uuid=uuid) if current else GpuSample(uuid=uuid)
+
+
+def _marked(mark: Path, session_id: str) -> str:
+    """Marks the session's folder with the id of its engine. Returns the earlier engine's; empty if there was none."""
+    earlier = mark.read_text(errors="replace") if mark.is_file() else ""
+    mark.write_text(session_id)
+    return earlier
 
 
 def _on_node(slot: Slot, node: str, uuids: set[str]) -> Slot:

@@ -20,7 +20,7 @@ from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import NO_ATTEMPT, DdpSpec, NodesSpec, Session, Slot, WorkerState
 from gmg_tui.session.protocol import Action
 from gmg_tui.session.store import reader
-from tests.engine.harness import program, running, spec_for
+from tests.engine.harness import lives, program, running, spec_for
 from tests.engine.nodes.fleets import ENDLESS, SLOTS, agent, nothing_left, on_nodes, sweep_on_nodes
 from tests.engine.test_groups import RANK
 from tests.patience import eventually
@@ -107,3 +107,19 @@ async def test_an_edit_before_the_node_reports_the_start_runs_with_the_new_argum
     assert node.attempts[slot.name].order.args == ("--new",)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_resumed_session_ends_what_its_killed_engine_has_left_on_the_nodes(tmp_path: Path) -> None:
+    """Else each job would run twice at once, and write the same checkpoints."""
+    go = tmp_path / "go"
+    spec = sweep_on_nodes([{}] * 4, program("--until", str(go)))
+    async with running(spec) as run:
+        before = [await run.pid(slot) for slot in SLOTS]
+        run.process.kill()
+        await run.process.wait()
+    async with running(spec) as run:
+        await run.until(lambda _: all(run.worker(slot).pid for slot in SLOTS))
+        assert not any(map(lives, before))
+        go.touch()
+        assert (await run.until_done()).finished == 4
+    nothing_left(spec)

@@ -33,11 +33,15 @@ async def storm(run: Running, chance: random.Random) -> Counter[str]:
     while not run.snapshot.ended:
         node = chance.choice(NAMES)
         slot = f"{node}/cpu{chance.randrange(2)}"
-        harm = chance.choice(("kill agent", "cut", "stall connection", "stall agent", "kill worker", "restart"))
+        harm = chance.choice(
+            ("kill agent", "end agent", "cut", "stall connection", "stall agent", "kill worker", "restart")
+        )
         try:
             match harm:
                 case "kill agent":
                     agent(run.spec, node).kill()
+                case "end agent":
+                    agent(run.spec, node).terminate()
                 case "cut":
                     bridge(run.process.pid, node).kill()
                 case "stall connection":
