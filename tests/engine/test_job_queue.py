@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import msgspec
 import psutil
@@ -231,6 +232,24 @@ async def test_jobs_start_without_another_sample_of_the_gpus(monkeypatch: pytest
         scheduler.act(QueueAction.RETRY, (2,))
         await done.wait()
         assert Run.started[4:] == [2]
+    task.cancel()
+
+
+async def test_a_trial_whose_slot_is_not_ready_does_not_run_after_the_search_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queue_scheduler, "JobRun", Run)
+    Run.started = []
+    board = SlotBoard({"cpu0": EngineSlot(Slot("cpu0"), 0, 1)}, queue_of(1))
+    workplace, records = cast("Any", SimpleNamespace(spec=SPEC)), cast("Any", Records())
+    done = asyncio.Event()
+    scheduler = QueueScheduler(board, workplace, records, lambda: done.set() if scheduler.ended else None)
+    outcome = WorkerState.STOPPED, "the budget is used up"
+    scheduler.source = cast("Any", MagicMock(ended=True, outcome=lambda _: outcome))
+    task = asyncio.create_task(scheduler.run())
+    async with asyncio.timeout(LONG_S):
+        await done.wait()
+    assert (Run.started, board.queue.records[1].state) == ([1], WorkerState.STOPPED)
     task.cancel()
 
 
