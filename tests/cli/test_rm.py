@@ -152,8 +152,7 @@ def test_no_link_is_followed_out_of_the_folder(tmp_path: Path) -> None:
     done = in_process("rm", "sim-1", "moved", "log", "--yes")
     assert done.returncode == 1
     assert "moved is not a folder, but a link or file" in done.stderr
-    assert "cannot remove " in done.stderr
-    assert _left() == ["log", "moved"]
+    assert _left() == ["moved"]
     assert (outside / "kept").read_text() == "x"
     assert (moved / sessions.RECORD).exists()
 
