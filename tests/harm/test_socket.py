@@ -219,7 +219,7 @@ async def test_a_client_sends_nothing_to_an_engine_of_another_user(open_folder: 
     assert listener.stdout is not None
     try:
         assert await listener.stdout.readline() == b"\n"
-        with pytest.raises(GmgError, match=f"a process of the user {NOBODY} listens there"):
+        with pytest.raises(GmgError, match=f"a process of user {NOBODY} listens there"):
             await EngineClient.connect(path)
         assert await listener.stdout.readline() == b"b''\n"
     finally:
