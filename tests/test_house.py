@@ -45,6 +45,14 @@ def test_a_start_without_a_settings_file_does_not_import_its_parser() -> None:
     assert loaded.isdisjoint({"tomllib", "gmg_tui.ui", "msgspec"})
 
 
+def test_no_file_is_too_long() -> None:
+    root = Path(gmg_tui.__file__).parents[1]
+    limits = {"gmg_tui": 400, "tests": 500, "screenshots": 500}
+    files = [(file, limit) for folder, limit in limits.items() for file in (root / folder).rglob("*.py")]
+    assert len(files) > 500
+    assert [str(file) for file, limit in files if len(file.read_text("utf-8").splitlines()) > limit] == []
+
+
 def test_architecture_is_short_and_names_only_existing_paths() -> None:
     root = Path(gmg_tui.__file__).parent
     text = (root / "ARCHITECTURE.md").read_text("utf-8")
