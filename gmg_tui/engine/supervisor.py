@@ -139,7 +139,6 @@ class Supervisor:
         self._check_open()
         if self.session.spec.tune is not None:
             raise GmgError("the trials of a tuning keep their arguments; start a plain run to change them", 1)
-        # A job on several slots is edited once.
         is_single = self.session.spec.sweep is not None
         self._command(lambda slot: self.scheduler.edit(slot, args, env), slots, seen, with_groups=not is_single)
 
@@ -154,8 +153,9 @@ class Supervisor:
         """Applies a command to slots that have what was `seen`, and to those of their groups. Raises `GmgError`."""
         errors = {slot: _mismatch(self.engine_slot(slot), seen.get(slot)) for slot in slots}
         matching = [slot for slot, error in errors.items() if error is None]
-        if with_groups:
-            matching = [each for slot in matching for each in self.scheduler.group_slots(slot)]
+        groups = {self.scheduler.group_slots(slot): slot for slot in matching}
+        # A job on several slots is edited once.
+        matching = [slot for group in groups for slot in group] if with_groups else list(groups.values())
         for slot in dict.fromkeys(matching):
             try:
                 command(slot)

@@ -144,3 +144,46 @@ async def test_ranks_that_wait_for_each_other_do_not_wait_for_one_to_build(tmp_p
     spec = sweep_for([{"ranks": 2}], program("--steps", "3", script=RANK), cpu=2, start=StartMode.GATED)
     async with running(spec, environ) as run:
         assert (await run.until_done()).finished == 1
+
+
+_ENDS_LATE = """
+import os, pathlib, signal, sys, time
+def waits(*_):
+    while not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.02)
+    sys.exit(1)
+if os.environ["GMG_ATTEMPT"] == "1": signal.signal(signal.SIGINT, waits)
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+async def test_a_job_restarted_while_it_was_being_stopped_waits_again_once_its_session_is_stopped(
+    tmp_path: Path,
+) -> None:
+    go, script = tmp_path / "go", tmp_path / "ends_late.py"
+    script.write_text(_ENDS_LATE)
+    spec = sweep_for([{}], program(str(go), script=str(script), probe=False), cpu=1, sigint_wait_s=600.0)
+    async with running(spec) as run:
+        await run.until(lambda _: run.worker("cpu0").last_line == "up")
+        await run.client.act(Action.STOP, "cpu0")
+        await run.client.act(Action.RESTART, "cpu0")
+        go.touch()
+        await run.until_attempt("cpu0", 2)
+        await run.client.end()
+        await run.until_done()
+        assert (await run.jobs())["job-1"].state is WorkerState.WAITING
+
+
+async def test_an_edited_job_is_neither_edited_nor_restarted_while_it_ends(tmp_path: Path) -> None:
+    go, script = tmp_path / "go", tmp_path / "ends_late.py"
+    script.write_text(_ENDS_LATE)
+    spec = sweep_for([{"ranks": 2}], program(str(go), script=str(script), probe=False), cpu=2, sigint_wait_s=600.0)
+    async with running(spec) as run:
+        await run.until(lambda _: all(worker.last_line == "up" for worker in run.snapshot.workers))
+        await run.client.edit(("cpu0", "cpu1"), (str(go), "edited"), {})
+        for request in (run.client.edit(("cpu0",), (str(go),), {}), run.client.act(Action.RESTART, "cpu0")):
+            with pytest.raises(GmgError, match="job 1 is being stopped: it continues as job 2"):
+                await request
+        go.touch()
+        await run.until(lambda _: run.worker("cpu0").job == 2)
+        assert list(await run.jobs()) == ["job-1", "job-1-edit2"]

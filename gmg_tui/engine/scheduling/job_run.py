@@ -21,6 +21,7 @@ class JobRun:
         number: The job's.
         stopped: True if the user has stopped it, rather than the whole session.
         again: True if it is to run again once it has left its slots.
+        edited: Number of the job that it continues as, with other arguments; None if it was not edited.
         slots: Where it runs.
         group: Its ranks; None if it is one process.
         workers: The workers on its slots.
@@ -38,6 +39,7 @@ class JobRun:
         """`tasks` has one for each slot; `group` is the name of the group that they form, None for a single process."""
         self.number = number
         self.stopped = self.again = False
+        self.edited: int | None = None
         self.engine_slots = tuple(engine_slots)
         self.slots = tuple(engine_slot.slot.name for engine_slot in engine_slots)
         self.group = Group(group, self.slots, tasks[0], workplace) if group is not None else None

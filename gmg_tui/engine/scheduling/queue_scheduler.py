@@ -305,6 +305,7 @@ class QueueScheduler:
         run = self.runs.get(self._jobs.get(slot, 0))
         if run is None or run.lead.state.ended:
             raise GmgError(f"no job runs on {slot}", 1)
+        _check_not_edited(run)
         before = self._queue.records[run.number]
         number = max(self._queue.records) + 1
         edited = JobRecord(
@@ -320,6 +321,7 @@ class QueueScheduler:
         )
         self._queue.add(edited)
         self._recorder.keep(edited)
+        run.edited = number
         run.stopped, run.again = True, False
         run.stop(kill=False, reason=f"edited: continues as job {number}")
         self._wake.set()
@@ -333,7 +335,10 @@ class QueueScheduler:
         run = self.runs.get(number)
         if run is not None and worker not in run.workers:
             raise GmgError(f"job {number} runs on {run.slots[0]} now", 1)
+        if run is not None:
+            _check_not_edited(run)
         if run is not None and not all(rank.state.ended for rank in run.workers):
+            run.stopped = False  # a session that ends now interrupts it
             worker.restart()
         elif worker.state is WorkerState.FINISHED:
             raise GmgError(f"job {number} has finished; run it again from the queue instead", 1)
@@ -365,6 +370,11 @@ class QueueScheduler:
         self.board.update()
         self._wake.set()
         self._changed()
+
+
+def _check_not_edited(run: JobRun) -> None:
+    if run.edited is not None:
+        raise GmgError(f"job {run.number} is being stopped: it continues as job {run.edited}", 1)
 
 
 def _failed_on(slot: str) -> str:
