@@ -30,17 +30,18 @@ def ledger(*lists: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
     return tuple(by_path.values())[-MAX_KEPT:]
 
 
-def before_nan(attempt: Attempt) -> tuple[Checkpoint, ...]:
-    """Returns the checkpoints that an attempt had saved before a metric became NaN.
+def before_nan(*ranks: Attempt) -> tuple[Checkpoint, ...]:
+    """Returns the checkpoints that an attempt, of all its `ranks`, had saved before a metric became NaN.
 
     If it had saved none by then, the checkpoint that it continued from is left out too, as it leads to NaN.
     """
-    nan = next((alert for alert in attempt.alerts if alert.kind == "nan"), None)
+    saved = ledger(*(each.checkpoints for each in ranks))
+    nan = min((alert.since for each in ranks for alert in each.alerts if alert.kind == "nan"), default=None)
     if nan is None:
-        return attempt.checkpoints
-    sound = [each for each in attempt.checkpoints if each.saved <= nan.since]
-    if not any(each.saved >= attempt.started for each in sound):
-        sound = [each for each in sound if each.path != attempt.continued_from]
+        return saved
+    sound = [each for each in saved if each.saved <= nan]
+    if not any(each.saved >= min(rank.started for rank in ranks) for each in sound):
+        sound = [each for each in sound if each.path not in {rank.continued_from for rank in ranks}]
     return tuple(sound)
 
 

@@ -90,9 +90,13 @@ async def test_an_attempt_that_can_read_no_checkpoint_says_so(tmp_path: Path) ->
 
 
 _NAN = """
-import os, sys, time
+import os, signal, sys, time
 from torch.serialization import save
 first = int(sys.argv[-1].rpartition("_")[2].partition(".")[0]) + 1 if "--resume" in sys.argv else 0
+if os.environ.get("RANK", "0") != "0":
+    signal.signal(signal.SIGTERM, lambda *_: time.sleep(0.5) or sys.exit(1))  # it ends last
+    time.sleep(0 if first else 1000)
+    sys.exit()
 os.makedirs("out", exist_ok=True)
 for step in range(first, 6):
     loss = "nan" if step >= 3 and not os.path.exists(f"out/seen-{first}") and first < 2 else 0.5
@@ -100,6 +104,7 @@ for step in range(first, 6):
     print(f"step {step} loss={loss}", flush=True)
     if loss == "nan":
         open(f"out/seen-{first}", "w").close()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         time.sleep(1.0)  # the engine has read the line by then, also on a busy machine
         for later in (6, 7):
             save(b"content", f"out/model_{later}.pt")
@@ -108,19 +113,35 @@ for step in range(first, 6):
 """
 
 
-async def test_after_nan_the_next_attempt_continues_from_before_it(tmp_path: Path) -> None:
-    given = spec(script(tmp_path, _NAN), restart=RestartMode.NEVER, on={"nan": AlertAction.RESTART})
+@pytest.mark.parametrize("ddp", [None, DdpSpec()], ids=["worker", "group"])
+async def test_after_nan_the_next_attempt_continues_from_before_it(tmp_path: Path, ddp: DdpSpec | None) -> None:
+    on, cpu = {"nan": AlertAction.RESTART}, 1 if ddp is None else 2
+    given = spec(script(tmp_path, _NAN), restart=RestartMode.NEVER, on=on, cpu=cpu, ddp=ddp, sigterm_wait_s=60.0)
     async with running(given) as run:
         worker = await run.until_state("cpu0", WorkerState.FINISHED)
         assert worker.attempt == 2
         assert worker.newest.continued_from == str(tmp_path / "out/model_3.pt")
 
 
+async def test_a_job_whose_engine_was_killed_after_nan_continues_from_before_it(tmp_path: Path) -> None:
+    what = program(script=script(tmp_path, _NAN), resume_args=("--resume", "{checkpoint}"))
+    given = sweep_for([{}], what, cwd=str(tmp_path), cpu=1)
+    async with running(given) as run:
+        await run.until(lambda _: run.worker("cpu0").alert("nan"))
+        await run.until(lambda _: run.worker("cpu0").newest.checkpoints[-1].path.endswith("7.pt"))
+        run.process.kill()
+    async with running(given) as run:
+        await run.until_done()
+        (job,) = (await run.jobs()).values()
+    assert (job.state, job.last.continued_from) == (WorkerState.FINISHED, str(tmp_path / "out/model_3.pt"))
+
+
 def test_a_checkpoint_that_leads_to_nan_is_not_used_again() -> None:
     saved = tuple(Checkpoint(f"/model_{number}.pt", float(number)) for number in range(4))
     nan = Alert("nan", Severity.ERROR, "loss NaN", 12.0)
     again = Attempt(2, started=10.0, checkpoints=saved, continued_from="/model_3.pt", alerts=(nan,))
-    assert before_nan(again) == saved[:3]
+    other_rank = structs.replace(again, alerts=())
+    assert before_nan(again) == before_nan(again, other_rank) == saved[:3]
     more = structs.replace(again, checkpoints=(*saved, Checkpoint("/new.pt", 11.0), Checkpoint("/bad.pt", 12.5)))
     assert [each.path for each in before_nan(more)][-2:] == ["/model_3.pt", "/new.pt"]
     assert before_nan(structs.replace(more, alerts=())) == more.checkpoints

@@ -105,14 +105,14 @@ class Group:
         while True:
             await self.policy.due()
             self._attempt, self.stuck = _Attempt(), None
-            records = [worker.attempt for worker in self.workers]
-            saved = checkpoints.ledger(
-                self._task.checkpoints, *(checkpoints.before_nan(each) for each in records if each is not None)
-            )
+            records = [each for worker in self.workers if (each := worker.attempt) is not None]
+            saved = checkpoints.before_nan(*records) if records else self._task.checkpoints
             for worker, due in zip(self.workers, self._due, strict=True):
                 worker.task = replace(worker.task, checkpoints=saved)
                 due.set()
             await self._attempt.ended.wait()
+            while any(worker.outcome is None for worker in self.workers):  # the last alerts decide what follows, too
+                await self._change.wait()
 
     def rank(self, number: int) -> Rank:
         """Returns the rank with this number."""
@@ -120,6 +120,7 @@ class Group:
 
     async def due(self, rank: int) -> None:
         """Waits until the next attempt is due, and begins it for a rank."""
+        self._changed()
         await self._due[rank].wait()
         self._due[rank].clear()
 

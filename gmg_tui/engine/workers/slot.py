@@ -131,8 +131,9 @@ class EngineSlot:
         )
 
     def alerts_of(self, worker: Worker | None) -> tuple[Alert, ...]:
-        """The alerts of a worker, or (None) of the slot while it has none."""
-        return self._watch.alerts if self._watched[0] is worker else ()
+        """The alerts of a worker's newest attempt, or (None) of the slot while it has none."""
+        newest = worker.newest if worker is not None else None
+        return self._watch.alerts if self._watched == (worker, newest) else ()
 
     def diagnose(self, view: model.Worker, now: float, worker: Worker | None) -> list[Alert]:
         """Raises the alerts of a worker, or (None) of the slot, and returns those that are over while it runs.

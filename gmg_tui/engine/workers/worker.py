@@ -328,10 +328,7 @@ class Worker:
     @property
     def attempt(self) -> model.Attempt | None:
         """The record of its newest attempt at this moment; None before the first."""
-        record = self.newest.record() if self.newest is not None else None
-        if record is None or self.newest is self._attempt:
-            return record
-        return structs.replace(record, alerts=self.alerts)
+        return structs.replace(self.newest.record(), alerts=self.alerts) if self.newest is not None else None
 
     @property
     def alerts(self) -> tuple[Alert, ...]:
