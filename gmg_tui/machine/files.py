@@ -24,10 +24,9 @@ TAIL_BYTES = 64 << 20
 _LINE_BYTES = 64 << 10
 """Limit for the search for the end of a line; a longer line is cut in two."""
 _COPY_BYTES = 1 << 20
-_NOTE = re.compile(rb"\n\[gmg-tui\] ([\d,]+) bytes are cut out here: [^\n]*\n")
+_NOTE = re.compile(rb"\n\[gmg-tui\] (\d{1,3}(?:,\d{3}){0,5}) bytes are cut out here: [^\n]*\n")
 _NOTE_BYTES = 200
 MAX_LINKS = 40
-_PRIVATE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
 def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600) -> os.stat_result:
@@ -177,7 +176,8 @@ def cut_log(path: Path, max_bytes: int) -> None:
     path = path.resolve()
     temporary = path.with_name(f".{path.name}.cut")
     try:
-        with reading(path) as old, os.fdopen(os.open(temporary, _PRIVATE, 0o600), "wb") as new:
+        new_file = open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        with os.fdopen(new_file, "wb") as new, reading(path) as old:
             before = find_cut(old)
             size = old.seek(0, os.SEEK_END)
             head = before.start or _after_line(old, min(HEAD_BYTES, max_bytes // 4) - _LINE_BYTES)

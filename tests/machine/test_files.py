@@ -60,3 +60,16 @@ def test_a_pipe_is_refused_and_kept(tmp_path: Path) -> None:
         files.write_atomic(fifo, b"x")
     assert fifo.is_fifo()
     assert list(tmp_path.iterdir()) == [fifo]
+
+
+@pytest.mark.parametrize("missing", [",", "9" * 5000, "1,000,000"])
+def test_no_script_keeps_its_log_from_being_cut(missing: str, tmp_path: Path) -> None:
+    log = tmp_path / "gpu0.log"
+    log.write_bytes(f"begin\n[gmg-tui] {missing} bytes are cut out here: \n".encode() + b"line\n" * 1_000_000)
+    os.mkfifo(tmp_path / ".gpu0.log.cut")
+    with pytest.raises(OSError, match="not a regular file"):  # at once, and removes the pipe
+        files.cut_log(log, 1 << 20)
+    files.cut_log(log, 1 << 20)
+    assert log.stat().st_size <= 1 << 20
+    with files.reading(log) as file:
+        assert files.find_cut(file).missing > 4_000_000
