@@ -34,10 +34,11 @@ def folders(controller: str, proc: Path = _SELF) -> Iterator[Path]:
         memberships = [
             line.split(":", 2) for line in (proc / "cgroup").read_text(errors="surrogateescape").splitlines()
         ]
-        mounts = [line.split() for line in (proc / "mountinfo").read_text(errors="surrogateescape").splitlines()]
+        # A worker's own mounts may be others, and lead to pipes.
+        mountinfo = (proc.parent / "self" / "mountinfo").read_text(errors="surrogateescape")
     except OSError:
         return
-    for fields in mounts:
+    for fields in map(str.split, mountinfo.splitlines()):
         root, point, (kind, _, options) = fields[3], fields[4], fields[fields.index("-") + 1 :][:3]
         for number, controllers, path in memberships:
             version2 = kind == "cgroup2" and number == "0"

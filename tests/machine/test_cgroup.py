@@ -12,7 +12,13 @@ from gmg_tui.machine import cgroup
 
 
 def _proc(tmp_path: Path, memberships: str, mounts: Mapping[str, str], files: Mapping[str, str]) -> Path:
-    """A `/proc/self` with these lines, and cgroup file systems: a mount point, `root - type options`; files, their content."""
+    """A worker's folder in `/proc` with these lines, and cgroup file systems as the engine sees them.
+
+    `mounts` maps a mount point to `root type options`; `files`, paths to their content.
+    """
+    worker, own = tmp_path / "12", tmp_path / "self"
+    worker.mkdir()
+    own.mkdir()
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)
@@ -21,9 +27,10 @@ def _proc(tmp_path: Path, memberships: str, mounts: Mapping[str, str], files: Ma
         root, kind, options = described.split()
         escaped = str(tmp_path / point).replace(" ", "\\040")
         lines.append(f"30 20 0:26 {root} {escaped} rw,nosuid - {kind} cgroup {options}\n")
-    (tmp_path / "cgroup").write_text(memberships)
-    (tmp_path / "mountinfo").write_text("".join(lines))
-    return tmp_path
+    (worker / "cgroup").write_text(memberships)
+    (worker / "mountinfo").write_text(f"30 20 0:26 / {tmp_path}/worker's rw,nosuid - cgroup2 cgroup rw\n")
+    (own / "mountinfo").write_text("".join(lines))
+    return worker
 
 
 _V1 = "4:memory:/docker/x\n3:cpu,cpuacct:/docker/x\n1:name=systemd:/docker/x\n"
@@ -84,9 +91,8 @@ def test_only_kills_in_its_own_cgroup_count_if_that_has_a_limit(
     used = {f"{folder}/{name}": "1\n" for name in ("memory.current", "memory.usage_in_bytes")}
     used |= {f"{folder}/memory.stat": "inactive_file 0\ntotal_inactive_file 0\n", limit: f"{512 << 20}\n"}
     elsewhere = {"fs/memory.events": "oom 9\noom_kill 9\n", "vmstat": "oom_kill 9\n", events: "oom_kill 0\n"}
-    process = _proc(tmp_path, memberships, mounts, used | elsewhere)
-    folders = list(cgroup.folders("memory", process))
-    memory = cgroup.Memory(folders, process)
+    folders = list(cgroup.folders("memory", _proc(tmp_path, memberships, mounts, used | elsewhere)))
+    memory = cgroup.Memory(folders, tmp_path)
     memory.read(1.0)
     assert (memory.is_limited, memory.oom_kills) == (True, 0)
     (tmp_path / "vmstat").write_text("oom_kill 10\n")
@@ -98,6 +104,6 @@ def test_only_kills_in_its_own_cgroup_count_if_that_has_a_limit(
     memory.read(3.0)
     assert memory.oom_kills == 1
     (tmp_path / limit).unlink()
-    machine = cgroup.Memory(folders, process)
+    machine = cgroup.Memory(folders, tmp_path)
     machine.read(4.0)
     assert (machine.is_limited, machine.oom_kills) == (False, 10)
