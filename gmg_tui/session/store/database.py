@@ -240,8 +240,16 @@ def open_for_reading(path: Path, within_s: float | None = None) -> sqlite3.Conne
     return db
 
 
+def check_files(path: Path) -> None:
+    """Raises `StoreError` if a script has replaced a file of the store, such as by a pipe, on which SQLite would wait."""
+    for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-journal", "-wal", "-shm"))):
+        if file.exists() and not file.is_file():
+            raise StoreError(f"{file}: not a regular file")
+
+
 def _connect(path: Path, timeout_s: float = _BUSY_S) -> sqlite3.Connection:
     """Connects to an existing store; on disks without record locks its lock is the folder `store.sqlite.lock`."""
+    check_files(path)
     options = "mode=rw"
     if lock_trouble(path.parent, fcntl.lockf) is not None:  # as SQLite locks
         options += "&vfs=unix-dotfile"

@@ -156,6 +156,7 @@ class StoreWriter:
             if self._db is None:
                 self._db = database.open_for_writing(self._path, create=self._is_new)
                 self._is_new = False
+            database.check_files(self._path)
             database.write(self._db, self._waiting)
             self._thin(self._db)
         except (sqlite3.Error, OSError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import os
 import shutil
 import signal
 import sqlite3
@@ -120,6 +121,18 @@ def test_a_view_in_a_store_is_refused_and_a_long_query_interrupted(tmp_path: Pat
         db.execute(f"CREATE VIEW attempts AS SELECT n AS job, n AS number, n AS rank, '' AS record FROM ({forever})")
     with pytest.raises(StoreError, match="it has a view or trigger"), open_store(path):
         pass
+
+
+@pytest.mark.parametrize("name", [STORE, f"{STORE}-journal"])
+def test_a_file_of_the_store_that_a_script_has_replaced_by_a_pipe_is_refused(name: str, tmp_path: Path) -> None:
+    path = tmp_path / STORE
+    create(path, ())
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(StoreError, match=f"{name}: not a regular file"), open_store(path):
+        pass
+    with pytest.raises(StoreError, match=f"{name}: not a regular file"):
+        create(path, ())
 
 
 def test_a_store_that_a_script_has_locked_keeps_no_scrape_waiting(tmp_path: Path) -> None:
