@@ -15,7 +15,9 @@ from gmg_tui.machine import process_signals
 from gmg_tui.machine.blocking_calls import begin
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_MARK = b"GMG_ATTEMPT_ID="
+_MAX_ENVIRON_BYTES = 8 << 20
+"""Limit of an environment, which execve(2) limits to 6 MiB: later a process may declare any memory as its own (prctl(2))."""
+_MAX_COMMAND_BYTES = 8192
 ROUND_S = 0.1
 """Minimum time between two scans, which take 10 to 20 microseconds per process."""
 _ENVIRON_TIMEOUT_S = 0.5
@@ -84,6 +86,23 @@ def command_name(pid: int) -> str:
             return file.read().strip().decode("utf-8", "replace")
     except OSError:
         return ""
+
+
+def command_line(pid: int) -> str:
+    """Returns the beginning of a process's command line. Raises `OSError` if it is gone."""
+    with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123 - pathlib is slower
+        return file.read(_MAX_COMMAND_BYTES).rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+
+
+def variable(pid: int, name: str) -> str | None:
+    """Returns a variable in the initial environment of a process, empty if unset; None without any variables. May block.
+
+    Raises `OSError` if it is gone, or another user's.
+    """
+    with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - pathlib is slower
+        variables = file.read(_MAX_ENVIRON_BYTES)
+    value = (b"\0" + variables).partition(f"\0{name}=".encode())[2].partition(b"\0")[0]
+    return value.decode("utf-8", "replace") if variables else None
 
 
 def handles(pid: int, number: int) -> bool:
@@ -178,14 +197,9 @@ def mark_of(pid: int) -> str | None:
     stuck in a driver may do forever.
     """
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - pathlib is slower
-            variables = file.read().split(b"\0")
+        return variable(pid, "GMG_ATTEMPT_ID")
     except OSError:
         return ""
-    if variables == [b""]:
-        return None
-    found = (text[len(_MARK) :] for text in variables if text.startswith(_MARK))
-    return next(found, b"").decode("utf-8", "replace")
 
 
 class Scans:

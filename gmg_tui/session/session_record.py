@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, structs
 
+from gmg_tui.machine import process_tree
 from gmg_tui.machine.files import reading, write_atomic
 from gmg_tui.model import (
     Alert,
@@ -349,9 +350,9 @@ def _kill(session: Session, report: Callable[[str], None]) -> list[int]:
     deadline = time.monotonic() + _GONE_S
     while (left := processes_of(session)) and time.monotonic() < deadline:
         for process in left:
-            with suppress(psutil.Error):  # it has ended
+            with suppress(psutil.Error, OSError):  # it has ended
                 if process.pid not in reported:
-                    command = one_line(" ".join(process.cmdline())[:_MAX_COMMAND]).strip()
+                    command = one_line(process_tree.command_line(process.pid)[:_MAX_COMMAND]).strip()
                     report(f"{session.spec.name}: ending process {process.pid} ({command})")
                     reported.add(process.pid)
                 process.kill()  # psutil checks that its PID was not reused
@@ -366,7 +367,13 @@ def processes_of(session: Session) -> list[psutil.Process]:
     spared = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     return [
         process
-        for process in psutil.process_iter(["environ"])  # None for zombies and other users' processes
-        if session.id and (process.info["environ"] or {}).get("GMG_SESSION_ID") == session.id
-        if process.pid not in spared
+        for process in psutil.process_iter()
+        if session.id and process.pid not in spared and _is_marked(process.pid, session.id)
     ]
+
+
+def _is_marked(pid: int, session_id: str) -> bool:
+    try:
+        return process_tree.variable(pid, "GMG_SESSION_ID") == session_id
+    except OSError:  # another user's, or it has ended
+        return False

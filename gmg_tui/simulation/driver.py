@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from gmg_tui.machine.gpu.driver import NvmlUnavailable
+from gmg_tui.machine.process_tree import command_line
 from gmg_tui.model import Gpu, GpuHealth, GpuProcess, GpuSample
 from gmg_tui.simulation import SLOW_CARD
 
@@ -115,9 +116,9 @@ class SimulatedNvml:
         """Returns the load of the live workers on a GPU, by PID."""
         uses: list[tuple[int, _Use]] = []
         for file in self._folder.glob("[0-9]*") if self._folder is not None else ():
-            with suppress(OSError, msgspec.MsgspecError):
+            with suppress(OSError, ValueError, msgspec.MsgspecError):
                 use = msgspec.json.decode(file.read_bytes(), type=_Use)
                 # Empty for a zombie.
-                if use.index == index and Path("/proc", file.name, "cmdline").read_bytes():
+                if use.index == index and command_line(int(file.name)):
                     uses.append((int(file.name), use))
         return sorted(uses, key=lambda pair: pair[0])

@@ -4,13 +4,33 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
-from gmg_tui.machine import process_signals
+from gmg_tui.machine import process_signals, process_tree
+from gmg_tui.machine.gpu.processes import describe
+from gmg_tui.model import GpuProcess
+
+_DECLARE = """
+import ctypes, mmap, struct, sys, time
+libc, stat = ctypes.CDLL(None), open("/proc/self/stat").read().rpartition(")")[2].split()
+libc.mmap.restype, libc.mmap.argtypes = ctypes.c_void_p, [ctypes.c_ulong] * 6
+libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+size = 1 << 28
+start = libc.mmap(0, size, mmap.PROT_READ, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, 2**64 - 1, 0)
+libc.sbrk.restype = ctypes.c_void_p
+code, data, brk, stack = map(int, stat[23:25]), map(int, stat[42:44]), (int(stat[44]), libc.sbrk(0)), int(stat[25])
+memory = struct.pack("12Q2I", *code, *data, *brk, stack, *(start, start + size - 1) * 2, 0, 0, 2**32 - 1)
+buffer = ctypes.create_string_buffer(memory)
+print(libc.prctl(35, 14, ctypes.addressof(buffer), len(memory), 0), flush=True)  # PR_SET_MM_MAP
+sys.stdin.read()
+"""
+"""Declares 256 MiB of zeros as the process's arguments and environment."""
 
 
 @pytest.fixture
@@ -67,3 +87,17 @@ def test_another_users_process_is_refused(kernel: str, child: subprocess.Popen[b
             process_signals.send(child.pid, started, signal.SIGTERM)
     finally:
         os.setresuid(0, 0, 0)
+
+
+@pytest.mark.process
+def test_a_process_that_declares_all_memory_as_its_arguments_exhausts_no_reader() -> None:
+    with subprocess.Popen([sys.executable, "-c", _DECLARE], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        if process.stdout.readline() != b"0\n":
+            pytest.skip("this kernel lets no process change its arguments")
+        before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert process_tree.variable(process.pid, "HOME") == ""
+        assert process_tree.command_line(process.pid) == ""
+        (described,) = describe((GpuProcess(pid=process.pid),))
+        assert (described.command, described.name) == (None, process_tree.command_name(process.pid))
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 100 << 10

@@ -20,6 +20,8 @@ _STEPS = ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0))
 _CHECK_S = 0.1
 _ENVIRON_TIMEOUT_S = 1.0
 """Limit for reading environments: those in a hung driver may never be readable."""
+_MAX_ENVIRON_BYTES = 8 << 20
+"""Limit of an environment: a process may declare any memory as its own."""
 _DEAD = (b"Z", b"X")
 
 Key = tuple[int, int]
@@ -85,7 +87,7 @@ class _Processes:
         for key in keys:
             self._reading.add(key)
             with suppress(OSError), open(f"/proc/{key[0]}/environ", "rb") as file:  # noqa: PTH123 - without pathlib
-                if self._mark in file.read().split(b"\0"):
+                if self._mark in b"\0%s\0" % file.read(_MAX_ENVIRON_BYTES):
                     self._marked.add(key)
             self._reading.discard(key)
 
@@ -132,7 +134,7 @@ def main(session_id: str) -> None:
     """Waits for the engine's end, then ends its leftover processes, and logs that to the engine's log (standard error)."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # it ends with the engine, not before
-    ended = _end(_Processes(_live_groups(sys.stdin.buffer), b"GMG_SESSION_ID=" + os.fsencode(session_id)))
+    ended = _end(_Processes(_live_groups(sys.stdin.buffer), b"\0GMG_SESSION_ID=%s\0" % os.fsencode(session_id)))
     if ended:
         moment = time.strftime("%Y-%m-%d %H:%M:%S")
         pids = ", ".join(map(str, ended))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from pathlib import Path
 
 from msgspec import structs
 
 from gmg_tui.machine.blocking_calls import begin
 from gmg_tui.machine.process_signals import start_ticks
+from gmg_tui.machine.process_tree import command_line, command_name, variable
 from gmg_tui.model import GpuProcess
 from gmg_tui.model.text import clean
 
@@ -19,6 +19,8 @@ _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 _DESCRIBE_S = 1.0
 """Limit for describing a GPU's processes, which takes milliseconds."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_MAX_NAME = 15
+"""Characters of a name that the kernel keeps."""
 _reading: dict[int, float] = {}
 """The start of each pending read by PID, monotonic seconds: reading a process that hangs in a driver may block forever."""
 
@@ -54,30 +56,31 @@ def _read(processes: tuple[GpuProcess, ...], described: dict[int, GpuProcess]) -
 def _describe(process: GpuProcess) -> GpuProcess:
     import psutil  # late: the engine needs it only here
 
+    pid, command = process.pid, ""
     try:
-        # Another user's command line may be hidden (None) even if the name is not.
-        info = psutil.Process(process.pid).as_dict(["name", "cmdline", "username"])
-        started_ticks = start_ticks(process.pid)
+        user = psutil.Process(pid).username()  # its other methods read command lines of any size
+        started_ticks = start_ticks(pid)
     except (psutil.Error, OSError, ValueError):  # it has ended, or is no PID here
         return process
     if started_ticks is None:
         return process
+    with suppress(OSError):  # another user's may be hidden
+        command = command_line(pid)
+    name, program = command_name(pid), os.path.basename(command.partition(" ")[0])  # noqa: PTH119 - not a path here
     return structs.replace(
         process,
-        name=_clean(info["name"]),
+        name=_clean(program if len(name) == _MAX_NAME and program.startswith(name) else name),
         age_s=time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / _TICKS_PER_S,
-        command=_clean(" ".join(info["cmdline"] or ())),
-        user=info["username"],
-        session=_session(process.pid),
+        command=_clean(command),
+        user=user,
+        session=_session(pid),
     )
 
 
 def _session(pid: int) -> str | None:
     """Returns the session in a process's environment, which only its owner may read."""
     with suppress(OSError):
-        for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-            if variable.startswith(b"GMG_SESSION="):
-                return clean(variable.partition(b"=")[2]) or None
+        return _clean(variable(pid, "GMG_SESSION"))
     return None
 
 
