@@ -14,7 +14,6 @@ import click
 from gmg_tui.cli.command_group import CommandGroup
 from gmg_tui.cli.grammar import OPTIONS, ConfiguredCommand, ScriptCommand, own_options
 from gmg_tui.cli.guide import complete_topic
-from gmg_tui.cli.own_arguments import hide_arguments
 from gmg_tui.cli.printing import note
 from gmg_tui.model import secrets
 from gmg_tui.model.errors import GmgError, nearest
@@ -74,7 +73,6 @@ def _start(command: str, *args: Any, **more: Any) -> int:
     """Calls the function of a command with an engine, whose process starts during the import."""
     from gmg_tui.cli.prestart import PrestartedEngine
 
-    hide_arguments()
     with PrestartedEngine() as engine:
         return _call(command, *args, engine=engine, **more)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,16 @@ def test_neither_ps_nor_reports_show_secrets() -> None:
     compared = gmg("report", "first", "second", "--json").stdout
     assert "s3cret" not in compared + gmg("report", "first", "second").stdout
     assert json.loads(compared)
+
+
+def test_ps_shows_no_secret_while_modules_are_imported() -> None:
+    program = """
+import sys, types
+from pathlib import Path
+sys.modules["gmg_tui.cli.app"] = types.SimpleNamespace(main=lambda: print(Path("/proc/self/cmdline").read_text()))
+from gmg_tui.__main__ import main
+main()
+"""
+    command = [sys.executable, "-c", program, "--env", "A_TOKEN=s3cret", "--env=B_KEY=s3cret", "--env", "C=shown"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LONG_S).stdout
+    assert ("s3cret" in shown, "C=shown" in shown) == (False, True)
