@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.model import AlertAction, DdpSpec, JobRecord, QueueAction, RestartMode, StartMode, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import EngineClient, answering
 from gmg_tui.session.protocol import Action
-from tests.patience import eventually
+from tests.patience import LONG_S, eventually
 
 from .harness import JOB, program, running, spec_for, sweep_for
 from .test_groups import RANK
@@ -187,3 +192,26 @@ async def test_an_edited_job_is_neither_edited_nor_restarted_while_it_ends(tmp_p
         go.touch()
         await run.until(lambda _: run.worker("cpu0").job == 2)
         assert list(await run.jobs()) == ["job-1", "job-1-edit2"]
+
+
+async def test_a_rank_that_has_failed_waits_for_a_sample_that_was_taken_after_that() -> None:
+    """The engine reads samples up to a second after they were taken, when the GPU was not lost yet."""
+    attempt = SimpleNamespace(
+        order=SimpleNamespace(slot=SimpleNamespace(gpu=object())),
+        readings=SimpleNamespace(activity=SimpleNamespace(pids=frozenset()), measure=lambda *_: None),
+        state=WorkerState.STOPPING,
+        _process=SimpleNamespace(started=False),
+        _host=SimpleNamespace(spec=SimpleNamespace(interval_s=LONG_S)),
+        _measured=asyncio.Event(),
+        _sampled_at=0.0,
+    )
+    failed = cast("LocalAttempt", attempt)
+    before = time.monotonic()
+    waiting = asyncio.create_task(LocalAttempt._next_sample(failed))
+    await asyncio.sleep(0)
+    LocalAttempt.measure(failed, None, before, 1)
+    for _ in range(9):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    LocalAttempt.measure(failed, None, time.monotonic(), 1)
+    await waiting

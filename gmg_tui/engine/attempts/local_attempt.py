@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,7 @@ class LocalAttempt:
         self._measured = asyncio.Event()
         """Set by each sample of its GPU."""
         self._sample: GpuSample | None = None
+        self._sampled_at = 0.0  # monotonic seconds
         self._has_begun = self._has_leftovers = False
         self._enters = False  # True while the process waits for its working directory
         self._shown: tuple[WorkerState, Phase] | None = None
@@ -223,10 +225,12 @@ class LocalAttempt:
     async def _next_sample(self) -> None:
         """Waits for the next sample, which may show that the GPU is lost; the other ranks are being ended."""
         if self.order.slot.gpu is not None:
-            self._measured.clear()
+            now = time.monotonic()
             with suppress(TimeoutError):
                 async with asyncio.timeout(2 * self._host.spec.interval_s + 1.0):
-                    await self._measured.wait()
+                    while self._sampled_at < now:  # the engine reads samples up to a second later
+                        self._measured.clear()
+                        await self._measured.wait()
 
     # Commands
 
@@ -279,7 +283,7 @@ class LocalAttempt:
 
     def measure(self, sample: GpuSample | None, now: float, sharers: int) -> None:
         """Applies a sample of its GPU, shared by `sharers` live workers, at `now` (monotonic seconds); also after its end."""
-        self._sample = sample
+        self._sample, self._sampled_at = sample, now
         # The first scan of the process tree may come seconds after the start, and one after its end is empty.
         own = self.readings.activity.pids | ({self._process.pid} if self._process.started else set())
         self.readings.measure(sample, self.state, now, sharers, own)
