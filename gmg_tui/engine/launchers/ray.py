@@ -46,7 +46,8 @@ class Ray(Launcher):
             async with asyncio.timeout(_ANSWER_TIMEOUT_S):
                 return tuple((await driver.greet(b""))["nodes"])
         except (GmgError, OSError, EOFError) as error:
-            late = f"the cluster at {self._address} has not answered for {_ANSWER_TIMEOUT_S:.0f} s"
+            which = "Ray's newest cluster" if self._address == "auto" else f"the cluster at {self._address}"
+            late = f"{which} has not answered for {_ANSWER_TIMEOUT_S:.0f} s; name another: --nodes ray:ADDRESS"
             raise GmgError(f"--nodes ray: {late if isinstance(error, TimeoutError) else error}") from error
         finally:
             await driver.close()
@@ -134,7 +135,10 @@ def main() -> None:
     except ImportError:
         answer = {"error": f"Ray is not installed here: {interpreter.install_command(sys.executable, 'ray')}"}
     except Exception as problem:  # Ray raises many types
-        answer = {"error": f"no cluster at {address}: {str(problem).strip().partition(chr(10))[0]}"}
+        reason = str(problem).strip().partition("\n")[0]
+        if address == "auto" and isinstance(problem, ConnectionError):  # its advice is an option of Ray's own commands
+            reason = "no Ray runs on this machine; name the cluster: --nodes ray:ADDRESS"
+        answer = {"error": reason if address == "auto" else f"no cluster at {address}: {reason}"}
     print(f"{AGENT_MARK}{json.dumps(answer)}", flush=True)
     os._exit(0)
 
