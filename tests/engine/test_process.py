@@ -22,6 +22,8 @@ from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.machine import process_tree
 from gmg_tui.machine.process_tree import Scans
 
+from .harness import lives
+
 ENV = {"PATH": os.environ["PATH"], "PYTHONUNBUFFERED": "1"}
 STEPS = ((signal.SIGINT, 0.3), (signal.SIGTERM, 0.3), (signal.SIGKILL, 5.0))
 
@@ -241,3 +243,22 @@ async def test_a_child_that_is_executing_another_program_is_asked_for_its_mark_a
     finally:
         child.kill()
         await child.wait()
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="asyncio waits on pidfds")
+async def test_a_process_that_nothing_can_wait_for_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a kernel without pidfds when no thread can be started: asyncio has forked by then."""
+    pids = []
+
+    def refuse(_: object, pid: int, *__: object) -> None:
+        pids.append(pid)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(asyncio.ThreadedChildWatcher, "add_child_handler", refuse)
+    run = Run()
+    with pytest.raises(RuntimeError):
+        await run.start("import time; time.sleep(600)")
+    (pid,) = pids
+    assert not lives(pid)
+    assert not run.process.started

@@ -112,7 +112,7 @@ class Process:
 
         Raises:
             OSError: It cannot be started.
-            RuntimeError: No thread can be started, which waits for its end on some kernels.
+            RuntimeError: No thread can be started, which waits for its end on some kernels; it is killed.
         """
         writing: list[int] = []
         command, more = entering(cwd, command)
@@ -134,11 +134,23 @@ class Process:
                 numa.pin(self.pid, cores)
         except ValueError as error:  # a NUL character, or a variable with `=` in its name
             raise OSError(errno.EINVAL, str(error)) from error
+        except RuntimeError:  # asyncio has started it all the same
+            await self._kill_untracked()
+            raise
         finally:
             if self._process is None:
                 self.close_pipes()
             for writing_end in writing:
                 os.close(writing_end)
+
+    async def _kill_untracked(self) -> None:
+        """Kills what `start` has started although nothing waits for its end."""
+        ((number, wait_s),) = KILL
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while left := (await self._scans.table()).members(None, self.mark):
+                    for proc in left:
+                        self._signal(proc, number)
 
     async def wait(self) -> int:
         """Waits for the first process to end. Returns its exit code, negative for a signal."""

@@ -218,7 +218,7 @@ class Group:
             _log.info("%s: its port was taken; the group takes another", self.id)
             self.policy.again()
         elif self._task.job is not None and any(outcome.unprepared for outcome in outcomes):
-            _log.info("%s: goes back to the queue", self.id)
+            _log.info("%s: no attempt follows, as a rank could not be prepared", self.id)
         elif not by_user:
             had_progress = any(outcome.had_progress for outcome in outcomes)
             running_s = max(outcome.running_s for outcome in outcomes)
