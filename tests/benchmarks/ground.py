@@ -67,6 +67,8 @@ class Ground:
     def gpus(self, count: int) -> Iterator[dict[str, str]]:
         """`count` simulated GPUs whose metrics change each second, and the environment that shows them."""
         sim = nvml_sim.Sim(self.folder / f"GPUs{count}", self._library, count)
+        for index, gpu in enumerate(sim.gpus):
+            gpu.processes = [nvml_sim.Process(pid=40_000 + index, memory_mib=30211)]
         animate(sim, 0)
         end = threading.Event()
 

@@ -7,7 +7,7 @@ import math
 import time
 from pathlib import Path
 
-from tests.nvml_sim import Process, Sim, build
+from tests.nvml_sim import Sim, build
 
 _POWER_CAP = 0x4
 
@@ -18,7 +18,7 @@ def animate(sim: Sim, second: int) -> None:
         wave = math.sin(second / 9 + index)
         gpu.gpu_util_pct = round(85 + 14 * wave)
         gpu.memory_util_pct = round(40 + 20 * wave)
-        gpu.memory_used_mib = 30211 + 4096 * wave
+        gpu.memory_used_mib = 30211 + 4096 * math.sin(index)  # a restart waits until it no longer grows
         gpu.temperature_c = round(58 + 9 * wave)
         gpu.power_w = 560 + 140 * wave
         gpu.sm_clock_mhz = round(1755 - 120 * max(0.0, wave))
@@ -28,7 +28,6 @@ def animate(sim: Sim, second: int) -> None:
         gpu.pcie_tx_mib_s = 300 + 200 * wave
         gpu.gpm = {2: 40 + 30 * wave, 3: 22 + 10 * wave, 5: 3, 10: 12 + 5 * wave, 60: 4000, 61: 4100}
         gpu.energy_j = (gpu.energy_j or 0) + gpu.power_w
-        gpu.processes = [Process(pid=40_000 + index, memory_mib=gpu.memory_used_mib)]
     sim.write()
 
 

@@ -83,7 +83,7 @@ def plan(view: View, width: int, height: int, wanted: bool | None) -> Plan:
 class Grid(Vertical):
     """The workers as tiles where these have room, else as a table above a line with all about the selected one."""
 
-    DEFAULT_CSS = "Grid { & > DescribedTable > Facts { height: 1; padding: 0 2; } }"
+    DEFAULT_CSS = "Grid { & > DescribedTable > Facts { height: 1; padding: 0 2; overflow: hidden; } }"
 
     def __init__(self, view: View) -> None:
         super().__init__()
