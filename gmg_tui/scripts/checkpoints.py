@@ -69,6 +69,11 @@ def newest_intact(checkpoints: Sequence[Checkpoint]) -> Checkpoint | None:
     return None
 
 
+def relocated(checkpoints: Iterable[Checkpoint], found: Checkpoint) -> tuple[Checkpoint, ...]:
+    """Returns a ledger with the checkpoint that `newest_intact` found under its present path."""
+    return ledger(found if structs.replace(each, path=found.path) == found else each for each in checkpoints)
+
+
 def _found(checkpoint: Checkpoint) -> str | None:
     """Returns the file's present path: scripts save under a temporary name, then rename the file within its folder."""
     path = Path(checkpoint.path)

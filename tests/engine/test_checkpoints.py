@@ -123,6 +123,27 @@ async def test_after_nan_the_next_attempt_continues_from_before_it(tmp_path: Pat
         assert worker.newest.continued_from == str(tmp_path / "out/model_3.pt")
 
 
+_RENAMES = """
+import os, sys, time
+from torch.serialization import save
+if sys.argv[-1].endswith("model_1.pt"):
+    print("step 2 loss=nan", flush=True)
+    time.sleep(1000)
+if "--resume" in sys.argv:
+    sys.exit()
+for step in range(2):
+    save(b"content", f"model_{step}.tmp")
+    os.rename(f"model_{step}.tmp", f"model_{step}.pt")
+sys.exit(1)
+"""
+
+
+async def test_a_renamed_checkpoint_that_leads_to_nan_is_not_used_again(tmp_path: Path) -> None:
+    async with running(spec(script(tmp_path, _RENAMES), on={"nan": AlertAction.RESTART})) as run:
+        worker = await run.until_state("cpu0", WorkerState.FINISHED)
+        assert worker.newest.continued_from == str(tmp_path / "model_0.pt")
+
+
 async def test_a_job_whose_engine_was_killed_after_nan_continues_from_before_it(tmp_path: Path) -> None:
     what = program(script=script(tmp_path, _NAN), resume_args=("--resume", "{checkpoint}"))
     given = sweep_for([{}], what, cwd=str(tmp_path), cpu=1)

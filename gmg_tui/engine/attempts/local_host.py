@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
@@ -32,7 +33,7 @@ from gmg_tui.machine.process_tree import Scans
 from gmg_tui.model import Checkpoint, Gpu, Session, Slot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import probe, torchrun
-from gmg_tui.scripts.checkpoints import newest_intact, unreadable
+from gmg_tui.scripts.checkpoints import newest_intact, relocated, unreadable
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.genesis.environ import Environment, threads_each, worker_environment
 from gmg_tui.scripts.genesis.phase_times import PhaseTimes, ScriptTimes
@@ -238,6 +239,7 @@ class LocalHost:
         args, env = tuple(fill(arg, values) for arg in order.args), order.env
         checkpoint, not_continued = await self._checkpoint(task, report)
         if checkpoint is not None:
+            task = replace(task, checkpoints=relocated(task.checkpoints, checkpoint))
             resume_values = {**values, **checkpoint_values(Path(checkpoint.path))}
             args += tuple(fill(arg, resume_values) for arg in task.resume_args)
         cores = self._cores(slot, task, {**os.environ, **env})
