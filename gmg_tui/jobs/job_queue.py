@@ -222,7 +222,7 @@ def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried
     with open_store(path) as stored:
         before, attempts = stored.jobs, [ran for those in stored.attempts.values() for ran in those]
         last, maxima = stored.last_snapshot, stored.maxima()
-    unseen = saved_unseen(path.parent.name)
+    unseen, edited = saved_unseen(path.parent.name), {record.edited_from for record in before}
     for ran in attempts:
         attempt = ran.attempt
         if attempt.ended is None and not attempt.state.ended:
@@ -232,7 +232,8 @@ def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried
             )
             store.put(structs.replace(ran, attempt=attempt))
         tried.add(ran.slot, attempt)
-    records = [_resumed(record, slots, unseen, retry_failed=sweep.retry_failed) for record in before]
+    kept = [_stopped(record) if record.number in edited else record for record in before]
+    records = [_resumed(record, slots, unseen, retry_failed=sweep.retry_failed) for record in kept]
     store.put(*(record for was, record in zip(before, records, strict=True) if record is not was))
     return JobQueue(records, last.total_s if last is not None else 0.0)
 
@@ -248,6 +249,11 @@ def _resumed(record: JobRecord, slots: int, unseen: _Unseen, *, retry_failed: bo
     if record.state.ended or record.width <= slots:
         return record
     return structs.replace(record, state=WorkerState.FAILED, reason=_too_wide(record, slots))
+
+
+def _stopped(record: JobRecord) -> JobRecord:
+    """Returns a job that was edited, stopped if its engine was killed while that stopped it: it continues as another job."""
+    return structs.replace(record, state=WorkerState.STOPPED) if record.state is WorkerState.STOPPING else record
 
 
 def _with_unseen(attempt: Attempt, unseen: _Unseen) -> Attempt:

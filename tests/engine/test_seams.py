@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +14,10 @@ import pytest
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.model import AlertAction, DdpSpec, JobRecord, QueueAction, RestartMode, StartMode, WorkerState
 from gmg_tui.model.errors import GmgError
+from gmg_tui.session import STORE
 from gmg_tui.session.client import EngineClient, answering
 from gmg_tui.session.protocol import Action
+from gmg_tui.session.store import database
 from tests.patience import LONG_S, eventually
 
 from .harness import JOB, program, running, spec_for, sweep_for
@@ -215,3 +218,13 @@ async def test_a_rank_that_has_failed_waits_for_a_sample_that_was_taken_after_th
     assert not waiting.done()
     LocalAttempt.measure(failed, None, time.monotonic(), 1)
     await waiting
+
+
+async def test_an_edited_job_whose_engine_was_killed_before_its_end_runs_only_as_edited(tmp_path: Path) -> None:
+    spec = sweep_for([{}], program(), cpu=1)
+    left = JobRecord(1, "old", position=1.0, state=WorkerState.STOPPING)
+    with contextlib.closing(database.open_for_writing(Path(spec.folder, STORE))) as store:
+        database.write(store, (left, JobRecord(2, "new", position=2.0, edited_from=1)))
+    async with running(spec) as run:
+        await run.until_done()
+        assert {name: job.state for name, job in (await run.jobs()).items()} == {"old": STOPPED, "new": FINISHED}
