@@ -39,6 +39,7 @@ from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
 from gmg_tui.jobs.job_queue import queue_of
 from gmg_tui.machine.blocking_calls import begin, in_daemon_thread
+from gmg_tui.machine.folders import remove_tree
 from gmg_tui.machine.gpu import egl
 from gmg_tui.machine.gpu.sampler import Sampler
 from gmg_tui.model import GpuSample, OccurrenceKind, RunSpec, Session
@@ -216,7 +217,8 @@ class Engine:
             failures = await asyncio.gather(living, done, return_exceptions=True)
             await self._conclude()
         if self._supervisor.agent is not None and await self._supervisor.agent.logs.all_sent():
-            await in_daemon_thread(shutil.rmtree, self._spec.folder, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                await in_daemon_thread(remove_tree, Path(self._spec.folder))
         for failure in failures:
             if isinstance(failure, BaseException) and not isinstance(failure, asyncio.CancelledError):
                 raise failure
@@ -243,11 +245,7 @@ class Engine:
             signal.signal(number, signal.SIG_IGN)
 
     async def cancel(self, *, fresh: bool) -> None:
-        """Ends instead of running anything.
-
-        Args:
-            fresh: True if the session's folder was made for this engine, and is to be removed; another one counts as ended.
-        """
+        """Ends instead of running anything; a `fresh` session's folder is removed, another session counts as ended."""
         _log.info("the launcher is gone before the session has begun")
         self._egl.cancel()
         await self._conclude()

@@ -45,7 +45,7 @@ class KeptLogs:
         return self._shared or await in_daemon_thread(self._check_sent)
 
     def _check_sent(self) -> bool:
-        files = [path for path in (self._folder / LOGS).rglob("*") if path.is_file()]
+        files = [path for each in ("*", "*/*") for path in (self._folder / LOGS).glob(each) if path.is_file()]
         return all(self._sent.get(path, 0) >= path.stat().st_size for path in files)
 
 

@@ -27,6 +27,7 @@ from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport, Report
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
 from gmg_tui.machine import files
+from gmg_tui.machine.folders import remove_tree
 from gmg_tui.model import NO_ATTEMPT, AgentSpec, NodesSpec, Rank, Session, Slot, Snapshot, Worker, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
@@ -233,6 +234,20 @@ async def test_a_log_whose_middle_is_cut_out_is_copied_again(tmp_path: Path) -> 
             assert await kept.all_sent()
             files.cut_log(there, 1 << 20)
             there.write_bytes(there.read_bytes() + b"and more\n" * 1_000_000)
+
+
+async def test_folders_that_a_script_nests_among_the_logs_do_not_keep_an_agent(tmp_path: Path) -> None:
+    here, logs = Path.cwd(), tmp_path / "logs"
+    logs.mkdir()
+    try:
+        os.chdir(logs)
+        for _ in range(1100):
+            Path("d").mkdir()
+            os.chdir("d")
+    finally:
+        os.chdir(here)
+    assert await KeptLogs(str(tmp_path), shared=False).all_sent()
+    remove_tree(logs)
 
 
 async def test_a_node_that_does_not_keep_to_the_limit_of_logs_fills_no_disk(tmp_path: Path) -> None:
