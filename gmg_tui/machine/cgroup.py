@@ -32,13 +32,14 @@ def folders(controller: str, proc: Path = _SELF) -> Iterator[Path]:
     """Yields the folders of a process's cgroup and its ancestors, for a controller such as `cpu` or `memory`."""
     try:
         memberships = [
-            line.split(":", 2) for line in (proc / "cgroup").read_text(errors="surrogateescape").splitlines()
+            line.split(":", 2) for line in (proc / "cgroup").read_text(errors="surrogateescape").split("\n") if line
         ]
         # A worker's own mounts may be others, and lead to pipes.
         mountinfo = (proc.parent / "self" / "mountinfo").read_text(errors="surrogateescape")
     except OSError:
         return
-    for fields in map(str.split, mountinfo.splitlines()):
+    # Users choose names of mount points, of which the kernel escapes blanks and line feeds alone, and sources may be empty.
+    for fields in (line.split(" ") for line in mountinfo.split("\n") if line):
         root, point, (kind, _, options) = fields[3], fields[4], fields[fields.index("-") + 1 :][:3]
         for number, controllers, path in memberships:
             version2 = kind == "cgroup2" and number == "0"

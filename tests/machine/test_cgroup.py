@@ -29,7 +29,11 @@ def _proc(tmp_path: Path, memberships: str, mounts: Mapping[str, str], files: Ma
         lines.append(f"30 20 0:26 {root} {escaped} rw,nosuid - {kind} cgroup {options}\n")
     (worker / "cgroup").write_text(memberships)
     (worker / "mountinfo").write_text(f"30 20 0:26 / {tmp_path}/worker's rw,nosuid - cgroup2 cgroup rw\n")
-    (own / "mountinfo").write_text("".join(lines))
+    # Another user's mounts: an empty source, and a mount point that would be a line of its own.
+    lines.append("31 20 0:27 / /mnt rw - tmpfs  rw\n")
+    forged = "1 2 0:1 / /forged rw - cgroup2 c rw".replace(" ", "\x1f")
+    lines.append(f"32 20 0:28 / /home/x\x1f-\x1fa\x1fb\x1fc\x0c{forged} rw - fuse source rw\n")
+    (own / "mountinfo").write_text("".join(lines), newline="\n")
     return worker
 
 
@@ -107,3 +111,8 @@ def test_only_kills_in_its_own_cgroup_count_if_that_has_a_limit(
     machine = cgroup.Memory(folders, tmp_path)
     machine.read(4.0)
     assert (machine.is_limited, machine.oom_kills) == (False, 10)
+
+
+def test_no_user_forges_a_line_by_the_name_of_a_mount_point(tmp_path: Path) -> None:
+    folders = list(cgroup.folders("cpu", _proc(tmp_path, "0::/\n", {"fs": "/ cgroup2 rw"}, {})))
+    assert folders == [tmp_path / "fs"]
