@@ -21,7 +21,10 @@ from itertools import count
 from subprocess import PIPE, Popen
 from typing import Any, NoReturn
 
+import psutil
+
 from gmg_tui.engine.launchers.launcher import PROGRAM, Launcher
+from gmg_tui.machine import process_tree
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import interpreter
 from gmg_tui.session import AGENT_MARK
@@ -29,6 +32,8 @@ from gmg_tui.session import AGENT_MARK
 _ANSWER_TIMEOUT_S = 45.0
 """Time limit for a cluster to answer."""
 _CHUNK_BYTES = 1 << 16
+_CLUSTER = "--gcs-address="
+"""The option of Ray's processes that names their cluster."""
 
 
 class Ray(Launcher):
@@ -114,6 +119,27 @@ def _forward(ray: Any, node: dict[str, Any], *, cpu: bool) -> NoReturn:
     os._exit(0)
 
 
+def own_cluster() -> str:
+    """Returns the address of the newest Ray that this user or root has started on this machine.
+
+    Ray's own search takes any user's, who could run code here: what a cluster answers is unpickled.
+
+    Raises:
+        ConnectionError: There is none.
+    """
+    found = list[tuple[int, str]]()
+    for proc in process_tree.scan().by_pid.values():
+        with suppress(OSError, psutil.Error):  # it has ended
+            words = process_tree.command_line(proc.pid).split()
+            addresses = [word.removeprefix(_CLUSTER) for word in words if word.startswith(_CLUSTER)]
+            if addresses and words[0].rpartition("/")[2] == "raylet":
+                users = {*psutil.Process(proc.pid).uids()}  # of another user's set-user-ID program, only one is root
+                found += [(proc.started_ticks, addresses[0])] if users <= {os.getuid(), 0} else []
+    if not found:
+        raise ConnectionError
+    return max(found)[1]
+
+
 def main() -> None:
     """Lists the nodes, or connects to one."""
     # End with the engine, which Ray's client may not notice for minutes (prctl(2), PR_SET_PDEATHSIG).
@@ -123,7 +149,13 @@ def main() -> None:
     try:
         import ray  # only this process loads it
 
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, namespace="gmg-tui")
+        given = address != "auto" or os.environ.get("RAY_ADDRESS")
+        ray.init(
+            address=address if given else own_cluster(),
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            namespace="gmg-tui",
+        )
         known: Any = ray.nodes
         usable = [node for node in known() if node["Alive"] and (cpu or node["Resources"].get("GPU"))]
         nodes = _by_name(usable)
@@ -137,7 +169,7 @@ def main() -> None:
     except Exception as problem:  # Ray raises many types
         reason = str(problem).strip().partition("\n")[0]
         if address == "auto" and isinstance(problem, ConnectionError):  # its advice is an option of Ray's own commands
-            reason = "no Ray runs on this machine; name the cluster: --nodes ray:ADDRESS"
+            reason = "you and root run no Ray on this machine; name the cluster: --nodes ray:ADDRESS"
         answer = {"error": reason if address == "auto" else f"no cluster at {address}: {reason}"}
     print(f"{AGENT_MARK}{json.dumps(answer)}", flush=True)
     os._exit(0)

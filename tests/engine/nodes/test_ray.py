@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import psutil
 import pytest
 
 from gmg_tui import session
-from gmg_tui.engine.launchers.ray import Ray
+from gmg_tui.engine.launchers.ray import Ray, own_cluster
 from gmg_tui.model import NodesSpec, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.store import reader
@@ -149,7 +150,7 @@ async def test_each_of_two_nodes_of_one_name_has_a_name_of_its_own(
 ) -> None:
     (tmp_path / "ray.py").write_text(_NAMESAKES)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    assert await Ray("").nodes() == ("host", "host-2", "host-3")
+    assert await Ray("host:1").nodes() == ("host", "host-2", "host-3")
 
 
 async def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,3 +158,17 @@ async def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     with pytest.raises(GmgError, match=r"^--nodes ray: Ray is not installed here: \S+ -m pip install ray$"):
         await Ray("").nodes()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+def test_another_users_cluster_is_not_joined() -> None:
+    def raylet(port: int, user: int | None) -> subprocess.Popen[bytes]:
+        words = ("/x/raylet", "-c", "read line", "sh", f"--gcs-address=127.0.0.1:{port}")
+        return subprocess.Popen(words, executable="/bin/sh", stdin=subprocess.PIPE, user=user)
+
+    with raylet(1, None) as ours, raylet(2, 65534) as theirs:
+        assert own_cluster() == "127.0.0.1:1"
+        ours.communicate()
+        with pytest.raises(ConnectionError):
+            own_cluster()
+        theirs.communicate()
