@@ -365,8 +365,8 @@ class Engine:
         return sampler
 
     def _read(self) -> None:
+        self._pipes.read()  # first: energy is measured up to the newest count of steps
         self._read_samples()
-        self._pipes.read()
 
     def _read_samples(self) -> None:
         while self._sampled:

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal]
 
 FAKE = str(Path(__file__).parents[1] / "fake_worker.py")
 RUN = ("--cpu", "1", "--start", "together", FAKE, "--lines", "0", "--fps", "24000", "--steady", "-B", "4096")
-CTRL_Z = "\x1a"
+CTRL_Z, CTRL_U = "\x1a", "\x15"
 PAGER = """
 import shutil, signal, sys, termios
 interrupted = []
@@ -82,9 +82,15 @@ def test_less_can_be_suspended_and_resumed(tmp_path: Path) -> None:
         pager = next(child for child in psutil.Process(terminal.pid).children(recursive=True) if child.name() == "less")
         terminal.press(CTRL_Z)
         terminal.until("Stopped")
-        # While it still waits in its read, it takes the shell's next key; at last it wipes its line, or the shell's prompt.
-        wait_until(lambda: pager.status() == psutil.STATUS_STOPPED)
-        terminal.wipe()
+
+        def is_stopped() -> bool:
+            if pager.status() == psutil.STATUS_STOPPED:
+                return True
+            terminal.press(CTRL_U)  # while it still waits in its read, it takes the shell's next key
+            return False
+
+        wait_until(is_stopped)
+        terminal.wipe()  # at last it wipes its line, or the shell's prompt
         terminal.press("fg\r")
         terminal.until("[INFO] Running on")
         terminal.wipe()

@@ -8,6 +8,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -169,6 +170,6 @@ def test_another_users_cluster_is_not_joined() -> None:
     with raylet(1, None) as ours, raylet(2, 65534) as theirs:
         assert own_cluster() == "127.0.0.1:1"
         ours.communicate()
-        with pytest.raises(ConnectionError):
-            own_cluster()
+        with suppress(ConnectionError):  # there is none, or the other tests' cluster
+            assert own_cluster() != "127.0.0.1:2"
         theirs.communicate()
