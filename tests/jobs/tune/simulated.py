@@ -149,7 +149,7 @@ def tune(world: World, spec: TuneSpec | None = None, trials: Sequence[Trial] = (
             return Outcome(search.answer(), done, now_s, search.step, search)
         if not running:  # A slot that is not free may come back: it is waited for a while.
             waited += 1
-            assert waited < 61 * world.slots, "it waits while nothing runs"  # for each that is lost a minute
+            assert waited <= 61 * world.slots, "it waits while nothing runs"  # a minute for each lost one, rounded up
             now_s += 1
             continue
         waited = 0
