@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     """Run this process's command line, and exit with its status; 130 after ctrl+c, also while modules are imported."""
     try:
-        from gmg_tui.cli.own_arguments import hide_arguments
+        from gmg_tui.model.secrets import hide_arguments
 
         hide_arguments()  # before slow imports, as all users see them until then
         from gmg_tui.cli import app as cli

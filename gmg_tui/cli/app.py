@@ -7,18 +7,23 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
-from gmg_tui.cli.command_group import CommandGroup
-from gmg_tui.cli.grammar import OPTIONS, ConfiguredCommand, ScriptCommand, own_options
-from gmg_tui.cli.guide import complete_topic
+from gmg_tui.cli.grammar import OPTIONS, CommandGroup, ConfiguredCommand, ScriptCommand, own_options
 from gmg_tui.cli.printing import note
 from gmg_tui.model import secrets
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.session.options import Opt, Options, Program, complete_session, span
 
+GUIDE = Path(__file__).parents[1] / "guide"
+TOPICS = (
+    *("running", "screen", "alerts", "why", "tuning", "sweeps", "checkpoints", "groups", "sharing"),
+    *("many-machines", "metrics", "other-scripts", "troubleshooting", "files", "security", "options", "changes"),
+)
+"""The pages of the manual, in reading order."""
 _LIBRARIES = {"metrics": "prometheus_client", "serve": "textual-serve"}
 """Libraries of commands that are extras."""
 
@@ -51,7 +56,8 @@ def _group() -> None:
 
 
 def _call(command: str, *args: Any, **options: Any) -> int:
-    """Imports the module of a command, and calls its function."""
+    """Imports the module of a command, and calls its function, by default of the same name."""
+    command, _, function = command.partition(".")
     try:
         module = importlib.import_module(f"gmg_tui.cli.{command}")
     except ImportError as error:
@@ -65,7 +71,7 @@ def _call(command: str, *args: Any, **options: Any) -> int:
 
     for text in unused_folders():
         note(text)
-    status: int = getattr(module, command)(*args, **options)
+    status: int = getattr(module, function or command)(*args, **options)
     return status
 
 
@@ -132,7 +138,7 @@ def tune(script: str | None, args: tuple[str, ...], module: bool, **_: Any) -> i
     Prints the fastest value, the smallest that is nearly as fast, and the largest that runs. Everything after SCRIPT
     belongs to it. Also takes the options of run: gmg-tui run --help.
     """
-    return _start("tune", _options(script), program=_program(script, args, module=module))
+    return _start("run.tune", _options(script), program=_program(script, args, module=module))
 
 
 @_group.command(cls=ScriptCommand, short_help="Queue many jobs on the slots.")
@@ -146,7 +152,7 @@ def sweep(words: tuple[str, ...], is_script: bool, module: bool, **_: Any) -> in
     FILE. Also takes the options of run: gmg-tui run --help.
     """
     options = _options(next(iter(words), None))
-    start = partial(_start, "sweep") if options.add is None else partial(_call, "sweep_add")
+    start = partial(_start, "sweep") if options.add is None else partial(_call, "sweep.add")
     if is_script and not words:
         raise GmgError("--script: give the SCRIPT and its arguments after it, at the end")
     if is_script and not options.sets and "--set" in words:
@@ -286,10 +292,23 @@ def serve(name: str | None, port: int) -> int:
 
 
 @_group.command
-@click.argument("topic", required=False, shell_complete=complete_topic)
-def guide(topic: str | None) -> int:
+@click.argument(
+    "topic", required=False, shell_complete=lambda *given: [each for each in TOPICS if each.startswith(given[-1])]
+)
+def guide(topic: str | None) -> None:
     """Open the manual, or print it if there is no terminal."""
-    return _call("guide", topic)
+    pages = {name: Path(GUIDE, f"{name}.md").read_text("utf-8").strip() for name in TOPICS}
+    if topic is not None and topic not in pages:
+        found = [name for name, text in pages.items() if topic.lower() in text.lower()]
+        about = f"; see {', '.join(found)}" if found else f"; the topics are: {', '.join(TOPICS)}"
+        raise GmgError(f"there is no topic {topic}{nearest(topic, TOPICS) or about}")
+    text = pages[topic] if topic is not None else "\n\n".join(pages.values())
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print(text)
+        return
+    from gmg_tui.ui.pages.help import GuideApp
+
+    GuideApp(text, contents=topic is None).run()
 
 
 @_group.command

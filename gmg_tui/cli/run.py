@@ -1,20 +1,24 @@
-"""`run` and `demo`: run a script once on every slot."""
+"""`run` and `demo`: run a script once on every slot. `tune`: find the best value of one of its numbers there."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+
+from msgspec import structs
 
 from gmg_tui import simulation
 from gmg_tui.cli.launch import start
 from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.cli.printing import note, waiting
-from gmg_tui.cli.run_spec import check, check_script, describe
-from gmg_tui.jobs.argument_placeholders import NAMES, check_names
+from gmg_tui.cli.run_spec import check, check_queued, check_script, describe, resumed
+from gmg_tui.jobs import argument_placeholders as placeholders
+from gmg_tui.model import RunSpec, Session, SweepSpec, TuneSpec
 from gmg_tui.model.errors import GmgError
-from gmg_tui.scripts.interpreter import has_genesis, install_command
-from gmg_tui.session.options import Options, Program
+from gmg_tui.scripts import interpreter
+from gmg_tui.session.options import TUNE_ONLY, Options, Program
 
 _DEMO_CPU_SLOTS = 2
 _DEMO_ARGS: Mapping[str, tuple[str, ...]] = {
@@ -22,6 +26,10 @@ _DEMO_ARGS: Mapping[str, tuple[str, ...]] = {
     "light.py": ("-B", "16", "--steps", "200000"),
 }
 """Arguments before the user's, for examples that start quickly and run for minutes."""
+_VARIABLE = re.compile(rf"(?P<name>{placeholders.NAME.pattern})(=(?P<low>\d+)(\.\.(?P<high>\d*))?)?")
+_LARGEST = 10**12
+_SPECIFIED = [opt for opt in TUNE_ONLY if opt.spec_field in TuneSpec.__struct_fields__]
+"""The options with a field in `TuneSpec`."""
 
 
 def run(options: Options, engine: PrestartedEngine, program: Program | None, args: tuple[str, ...] = ()) -> int:
@@ -40,14 +48,14 @@ def run(options: Options, engine: PrestartedEngine, program: Program | None, arg
         after = "simulated"
     elif program is None:
         python = fields["python"]
-        if not has_genesis(python):
-            install = install_command(python)
+        if not interpreter.has_genesis(python):
+            install = interpreter.install_command(python)
             raise GmgError(f"{python} has no Genesis; install it: {install}; or: gmg-tui demo --simulate 8")
         if options.gpus is None and options.cpu is None and not _has_gpu():
             fields["cpu"] = _DEMO_CPU_SLOTS
         example = "light.py" if fields["cpu"] else "franka.py"
         program = Program(str(Path(__file__).parent.parent / "examples" / example), (*_DEMO_ARGS[example], *args))
-    check_names((*program.args, *fields["env"].values()), NAMES)
+    placeholders.check_names((*program.args, *fields["env"].values()), placeholders.NAMES)
     return start(options, partial(describe, options, fields, program, after=after), engine=engine)
 
 
@@ -72,3 +80,76 @@ def _has_gpu() -> bool:
     if trouble:
         note(f"no GPU: {trouble}; the demo runs on the CPU")
     return bool(gpus)
+
+
+def tune(options: Options, engine: PrestartedEngine, program: Program | None) -> int:
+    """Searches for the best value of the number `--var`, or continues a search with `--resume`.
+
+    Returns:
+        The exit status: 0 with an answer, 1 without one, 130 if the user stopped it.
+
+    Raises:
+        GmgError: An option is invalid, or the session cannot be started.
+    """
+    if options.resume is not None:
+        return _resume(options, engine)
+    asked = _asked(options)
+    mark = f"{{{asked.variable}}}"
+    if options.simulate is not None:
+        program = Program(str(simulation.SCRIPT), ("-B", mark))
+    if "ddp" in options.given:
+        raise GmgError("--ddp: a trial runs on one slot; leave it out")
+    if program is None:
+        raise GmgError("give a SCRIPT, as in: gmg-tui tune sim.py -B {n_envs}; or --resume NAME")
+    check_script(program.script, program.module)
+    fields = check_queued(options)
+    texts = (*program.args, *fields["env"].values())
+    if not any(asked.variable in placeholders.names_in(text) for text in texts):
+        example = f"gmg-tui tune {program.script} -B {mark}"
+        raise GmgError(f"the script's arguments have no {mark}: write it in place of the number, as in: {example}")
+    placeholders.check_names(texts, (asked.variable, *placeholders.NAMES, *placeholders.JOB_NAMES))
+
+    def make() -> RunSpec:
+        spec = describe(options, fields, program, after="tune", jobs=())
+        return structs.replace(spec, tune=asked, sweep=SweepSpec(timeout_s=asked.trial_time_s))
+
+    return start(options, make, engine=engine)
+
+
+def _resume(options: Options, engine: PrestartedEngine) -> int:
+    """Continues the tuning `options.resume` with its ended trials; options replace the session's.
+
+    Returns the exit status. Raises `GmgError`.
+    """
+    asked = _asked(options)
+    session = resumed(options, "tune", "what is measured, and where,")
+    assert session.spec.tune is not None
+    changed = [opt.spec_field for opt in _SPECIFIED if opt.name in options.given]
+    tune = structs.replace(session.spec.tune, **{field: getattr(asked, field) for field in changed})
+    spec = structs.replace(session.spec, tune=tune, sweep=SweepSpec(timeout_s=tune.trial_time_s))
+    check_comparable(session)
+    return start(options, lambda: spec, engine=engine)
+
+
+def check_comparable(session: Session) -> None:
+    """Raises `GmgError` if trials would run with other versions than the session's."""
+    name, python = session.spec.name, session.spec.python
+    installed, had = interpreter.versions(python), session.versions
+    if had is not None and installed != had:
+        pairs = [(field, getattr(had, field), getattr(installed, field)) for field in installed.__struct_fields__]
+        changes = ", ".join(f"{field} {old} is now {new}" for field, old, new in pairs if old != new)
+        why = f"{python} has changed ({changes}), so that rates could not be compared"
+        raise GmgError(f"--resume {name}: {why}; start a new tuning")
+
+
+def _asked(options: Options) -> TuneSpec:
+    """Returns the search that the options describe. Raises `GmgError` for an invalid option."""
+    match = _VARIABLE.fullmatch(options.var)
+    if match is None:
+        raise GmgError(f"--var {options.var}: give NAME=LOW..HIGH, such as n_envs=64..65536; HIGH may be left out")
+    name, low, high = match["name"], int(match["low"] or 64), int(match["high"]) if match["high"] else None
+    if name in (*placeholders.NAMES, *placeholders.JOB_NAMES):
+        raise GmgError(f"--var {options.var}: {{{name}}} is a placeholder of gmg-tui; choose another name")
+    if not 1 <= low <= (low if high is None else high) <= _LARGEST:
+        raise GmgError(f"--var {options.var}: give LOW..HIGH from 1 to {_LARGEST:,}, LOW first")
+    return TuneSpec(name, low, high, **{opt.spec_field: getattr(options, opt.name) for opt in _SPECIFIED})

@@ -43,12 +43,12 @@ from gmg_tui.machine.folders import remove_tree
 from gmg_tui.machine.gpu import egl
 from gmg_tui.machine.gpu.sampler import Sampler
 from gmg_tui.model import GpuSample, OccurrenceKind, RunSpec, Session
+from gmg_tui.model.tried import TriedArguments
 from gmg_tui.results.json_csv_export import export
 from gmg_tui.scripts import torchrun
 from gmg_tui.scripts.interpreter import commit_of, versions
 from gmg_tui.session import socket_candidates
 from gmg_tui.session.store.writer import StoreWriter
-from gmg_tui.session.tried import TriedArguments
 
 if TYPE_CHECKING:
     from gmg_tui.engine.nodes.agent import Agent

@@ -46,8 +46,7 @@ from gmg_tui.model import (
 )
 from gmg_tui.model.alert import by_urgency
 from gmg_tui.model.errors import GmgError
-from gmg_tui.model.tried import below_median
-from gmg_tui.session.tried import TriedArguments
+from gmg_tui.model.tried import TriedArguments, below_median
 
 _FILES_INTERVAL_S = 10.0
 """Interval of scans of the files that workers have open."""

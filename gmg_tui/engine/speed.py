@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from statistics import fmean
 
 from msgspec import structs
@@ -23,6 +25,7 @@ from gmg_tui.model import (
     HotSpot,
     Load,
     RunSpec,
+    Session,
     Shares,
     SpeedFacts,
     Stacks,
@@ -31,15 +34,17 @@ from gmg_tui.model import (
     units,
 )
 from gmg_tui.model.errors import GmgError
-from gmg_tui.session.tuned import program_of, tuned_envs
+from gmg_tui.model.tuning import FPS
+from gmg_tui.session.paths import STORE
+from gmg_tui.session.session_record import listing
+from gmg_tui.session.store.database import StoreError
+from gmg_tui.session.store.reader import open_store
 
 _MEAN_S = 10
 """Seconds over which the GPU's figures are averaged."""
 _MIN_SHARER_MIB = 256.0
 _MIN_STRAGGLE_PCT = 20.0
-
-
-_tuned_envs = cache(tuned_envs)  # reads the records of all sessions
+_MAX_TUNINGS = 20
 
 
 async def facts_of(slot: EngineSlot, group: Iterable[EngineSlot], owners: dict[int, str], spec: RunSpec) -> SpeedFacts:
@@ -67,7 +72,7 @@ async def facts_of(slot: EngineSlot, group: Iterable[EngineSlot], owners: dict[i
         case RemoteAttempt() as attempt if view.state.live:
             known = await attempt.speed()
     gpu = slot.slot.gpu.name if slot.slot.gpu is not None else None
-    tuned = await in_daemon_thread(_tuned_envs, program_of(spec), gpu) if view.state.live else None
+    tuned = await in_daemon_thread(tuned_envs, program_of(spec), gpu) if view.state.live else None
     return structs.replace(known, tuned_envs=tuned, waits_for=_rank_behind(slot, group, known, now))
 
 
@@ -160,3 +165,26 @@ def _rank_behind(slot: EngineSlot, group: Iterable[EngineSlot], facts: SpeedFact
 def _busy_pct(shares: Shares | None) -> float | None:
     """Returns the share of the time outside of learning, where ranks wait for each other."""
     return 100 - shares.learning if shares is not None else None
+
+
+def program_of(spec: RunSpec) -> tuple[bool, str]:
+    """Returns a key for the script of a session."""
+    return spec.module, spec.script if spec.module else str(Path(spec.cwd, spec.script))
+
+
+@cache  # reads the records of all sessions
+def tuned_envs(program: tuple[bool, str], gpu: str | None) -> int | None:
+    """Returns the number of environments that the newest tuning of a program recommends for a GPU model; None without one."""
+
+    def fits(session: Session) -> bool:
+        tune, models = session.spec.tune, {slot.gpu.name if slot.gpu is not None else None for slot in session.slots}
+        is_same = program_of(session.spec) == program and models == {gpu}
+        return tune is not None and tune.metric == FPS and "env" in tune.variable.lower() and is_same
+
+    for entry in [entry for entry in listing() if fits(entry.record.session)][:_MAX_TUNINGS]:
+        with suppress(StoreError), open_store(entry.folder / STORE) as stored:
+            snapshot = stored.last_snapshot
+            tuning = snapshot.tuning if snapshot is not None else None
+            if tuning is not None and tuning.answer.recommended is not None:
+                return tuning.answer.recommended.value
+    return None

@@ -12,11 +12,11 @@ from msgspec import structs
 from gmg_tui.model import Attempt, Checkpoint, JobRecord, QueueAction, SweepSpec, WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import SKIPPED
+from gmg_tui.model.tried import TriedArguments
 from gmg_tui.scripts.checkpoints import ledger
 from gmg_tui.scripts.probe.counts import saved_unseen
 from gmg_tui.session.store.reader import open_store
 from gmg_tui.session.store.writer import StoreWriter
-from gmg_tui.session.tried import TriedArguments
 
 _KILLED = "interrupted: the engine was killed"
 _Unseen = Mapping[int, Iterable[Checkpoint]]

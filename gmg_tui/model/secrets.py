@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 
 MASK = "***"
 _NAME = re.compile("KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|COOKIE", re.IGNORECASE)
 _shown = False
+_ENV = re.compile(rb"(?<=\0)(?:--env=|--env\0)([^=\0]+)=([^\0]+)")
 
 
 def show() -> None:
@@ -34,3 +37,16 @@ def mask(variables: Mapping[str, str]) -> dict[str, str]:
 def unmask(variables: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
     """Returns edited variables with each remaining mask replaced by the value from `before`."""
     return {name: before.get(name, value) if value == MASK else value for name, value in variables.items()}
+
+
+def hide_arguments() -> None:
+    """Overwrites the values of `--env` with names like secrets in the kernel's copy of the arguments (proc(5))."""
+    with suppress(OSError, ValueError, IndexError):
+        stat = Path("/proc/self/stat").read_text("ascii", "replace").rpartition(")")[2].split()
+        start, end = int(stat[45]), int(stat[46])  # arg_start and arg_end
+        with Path("/proc/self/mem").open("r+b", buffering=0) as memory:
+            memory.seek(start)
+            for found in _ENV.finditer(memory.read(end - start)):
+                if sounds_secret(found[1].decode(errors="replace")):
+                    memory.seek(start + found.start(2))
+                    memory.write(b"*" * len(found[2]))

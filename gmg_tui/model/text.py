@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
 
 MAX_LINE_BYTES = 8192
 """Longer lines are cut on the screen and in searches; the log file has them in full."""
@@ -112,3 +116,19 @@ def clean(raw: bytes) -> str:
         text = text.expandtabs(8)[:MAX_LINE_BYTES]  # a line of tabs would become eight times as long
     text = safe(text).replace("\n", "·")
     return f"{text} … (+{cut:,} bytes)" if cut > 0 else text
+
+
+def encoded(encode: Callable[[Any], bytes], value: Any) -> bytes:
+    """Returns `encode(value)`, with `?` for surrogates, as in file names that are not UTF-8."""
+    try:
+        return encode(value)
+    except UnicodeEncodeError:
+        return encode(_as_unicode(msgspec.to_builtins(value, builtin_types=(bytes,), str_keys=False)))
+
+
+def _as_unicode(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {_as_unicode(key): _as_unicode(each) for key, each in value.items()}
+    return [_as_unicode(each) for each in value] if isinstance(value, list | tuple | set | frozenset) else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import fmean, median
 
 from msgspec import Struct
@@ -80,3 +80,77 @@ def below_median(ran: Iterable[tuple[Slot, Attempt]]) -> dict[str, float]:
         for name, rates in group.items() if middle > 0 else ():
             away_pct.setdefault(name, []).append((1 - fmean(rates) / middle) * 100)
     return {name: pct for name, each in sorted(away_pct.items()) if (pct := median(each)) > _SLOW_PCT}
+
+
+MAX_SETS = 300
+"""Limit of sets; beyond it the slowest of the older half is dropped."""
+_MAX_ATTEMPTS = 500
+"""Attempts kept per set, the newest."""
+_MAX_METRICS = 8
+
+_Key = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
+_Ran = tuple[str, Attempt]
+"""A slot, and an attempt that ran there."""
+
+
+class TriedArguments:
+    """The ended attempts of each set of arguments."""
+
+    def __init__(self) -> None:
+        self._sets: dict[_Key, list[_Ran]] = {}
+        """Sorted by newest attempt, the newest last."""
+
+    def add(self, slot: str, attempt: Attempt) -> None:
+        """Adds an ended attempt."""
+        key = arguments_of(attempt)
+        self._sets[key] = [*self._sets.pop(key, ()), (slot, attempt)][-_MAX_ATTEMPTS:]
+        if len(self._sets) > MAX_SETS:
+            older = list(self._sets)[: MAX_SETS // 2]
+            rates = {key: _mean(comparable_rate(attempt) for _, attempt in self._sets[key]) for key in older}
+            del self._sets[min(older, key=lambda key: rates[key] or 0.0)]
+
+    def view(self, live: Iterable[_Ran], now: float) -> tuple[Tried, ...]:
+        """Returns the results of all sets, including `live` attempts, newest first; `now` is Unix time."""
+        sets = dict(self._sets)
+        for slot, attempt in live:
+            key = arguments_of(attempt)
+            sets[key] = [*sets.get(key, ()), (slot, attempt)]
+        rows = [_row(key, ran, now) for key, ran in sets.items()]
+        return tuple(sorted(rows, key=lambda row: row.started, reverse=True))
+
+
+def _row(key: _Key, ran: Sequence[_Ran], now: float) -> Tried:
+    """Returns the results of one set of arguments."""
+    attempts = [attempt for _, attempt in ran]
+    failed = [attempt for attempt in attempts if attempt.state is WorkerState.FAILED]
+    settled = [attempt for attempt in attempts if attempt.comparable or attempt.state is WorkerState.FINISHED]
+    rated = [attempt for attempt in settled if attempt.rate is not None]
+    metered = [fps for attempt in rated if (fps := attempt.fps) is not None and fps.env_steps_per_j is not None]
+    energy_j = sum(fps.energy_j or 0.0 for fps in metered)
+    names = list(dict.fromkeys(name for attempt in settled for name in attempt.metrics))[:_MAX_METRICS]
+    # Attempts that failed may have run out of memory, having filled the GPU.
+    peaks_mib = [attempt.memory_peak_mib for attempt in attempts if attempt.state is not WorkerState.FAILED]
+    return Tried(
+        args=key[0],
+        env=dict(key[1]),
+        slots=tuple(dict.fromkeys(slot for slot, _ in ran)),
+        attempts=len(attempts),
+        running=sum(attempt.state.live for attempt in attempts),
+        failed=len(failed),
+        reason=next((attempt.reason for attempt in reversed(failed) if attempt.reason), None),
+        started=max(attempt.started for attempt in attempts),
+        elapsed_s=sum(attempt.elapsed_s(now) for attempt in attempts),
+        measured=len(rated),
+        rate=_mean(attempt.rate for attempt in rated),
+        n_envs=next((attempt.n_envs for attempt in reversed(attempts) if attempt.n_envs), None),
+        memory_peak_mib=max((peak for peak in peaks_mib if peak is not None), default=None),
+        gpu_util_pct=_mean(attempt.gpu_util_mean_pct for attempt in rated),
+        power_w=_mean(attempt.power_mean_w for attempt in rated),
+        fps_per_watt=sum(fps.env_steps or 0.0 for fps in metered) / energy_j if energy_j else None,
+        metrics={name: fmean(each.numbers[name] for each in settled if name in each.metrics) for name in names},
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None

@@ -23,7 +23,7 @@ from gmg_tui.model.text import one_line
 from gmg_tui.model.tried import SETTLE_S, comparable_rate
 from gmg_tui.results import table as tables
 from gmg_tui.results.column import Column, cell
-from gmg_tui.results.metric_summary import MAX_ROWS, Summary
+from gmg_tui.results.metric_curves import MAX_ROWS, Summary
 from gmg_tui.results.rate_change import BLOCK_S, Change, Measured, change
 from gmg_tui.results.report import ReportData, collect
 from gmg_tui.session import STORE, SessionEntry

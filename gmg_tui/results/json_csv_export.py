@@ -11,7 +11,7 @@ from msgspec import structs
 
 from gmg_tui.machine.files import write_atomic
 from gmg_tui.model import JobRecord, Session, Snapshot, Tuning, Worker, WorkerState, own_rates, units
-from gmg_tui.model.encoding import encoded
+from gmg_tui.model.text import encoded
 from gmg_tui.results.column import as_csv, cell
 from gmg_tui.results.job_columns import as_plain, columns, job_json
 from gmg_tui.session import LOGS, STORE, SUMMARY, TUNE

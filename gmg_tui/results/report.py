@@ -32,7 +32,7 @@ from gmg_tui.model.tried import below_median
 from gmg_tui.model.worker import added_up
 from gmg_tui.results.column import Column, find, is_known, ranked
 from gmg_tui.results.job_columns import columns, results_of
-from gmg_tui.results.metric_summary import Summary, summaries
+from gmg_tui.results.metric_curves import Summary, summaries
 from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
 from gmg_tui.session.store.database import JobAttempt
 from gmg_tui.session.store.reader import Stored, open_store

@@ -12,7 +12,7 @@ from plotly.graph_objects import Figure
 from plotly.offline import get_plotlyjs
 
 from gmg_tui.model import JobRecord, Tuning, WorkerState, units
-from gmg_tui.results import metric_curves, metric_summary
+from gmg_tui.results import metric_curves
 from gmg_tui.results import report_charts as charts
 from gmg_tui.results import table as tables
 from gmg_tui.results import tuning_text as tune_words
@@ -70,7 +70,7 @@ def _metrics(data: ReportData, stored: Stored) -> Iterator[str]:
     figures = [charts.plain_chart(figure) for figure in metric_curves.charts(data.jobs, stored, charts.COLOURS)]
     if figures:
         yield "<h2>Metrics</h2>"
-        yield tables.html(metric_summary.columns(data.metrics, "job" if data.queued else "worker"), data.metrics)
+        yield tables.html(metric_curves.columns(data.metrics, "job" if data.queued else "worker"), data.metrics)
         yield from map(_chart, figures)
 
 

@@ -10,7 +10,7 @@ from shlex import join
 
 from gmg_tui.model import Session, Severity, Snapshot, TrialState, Tuning, WorkerState, units
 from gmg_tui.model.text import one_line
-from gmg_tui.results import metric_summary, report
+from gmg_tui.results import metric_curves, report
 from gmg_tui.results import table as tables
 from gmg_tui.results import tuning_text as tune_words
 from gmg_tui.results.job_columns import STYLES, columns
@@ -84,9 +84,9 @@ def render(data: ReportData, best: str | None, width: int | None, colour: bool) 
 
 def _metrics(data: ReportData, width: int | None, colour: bool) -> Iterator[str]:
     """Yields a table of the metrics, on a terminal of the first ones."""
-    listed = data.metrics[: None if width is None else metric_summary.MAX_ROWS]
+    listed = data.metrics[: None if width is None else metric_curves.MAX_ROWS]
     if listed:
-        of_metrics = metric_summary.columns(listed, "of job" if data.queued else "of worker")
+        of_metrics = metric_curves.columns(listed, "of job" if data.queued else "of worker")
         yield from ["", *tables.terminal(of_metrics, listed, width=width, colour=colour)]
     if more := len(data.metrics) - len(listed):
         yield f"and {units.count(more, 'other metric')}: --json or --csv metrics"

@@ -30,11 +30,11 @@ from gmg_tui.model import (
 )
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean
+from gmg_tui.model.tried import TriedArguments
 from gmg_tui.session import ENGINE_DIED, LOGS, STORE, read_record
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Ask, Bye, Command, Lines, Question, Topic, Update, Welcome
 from gmg_tui.session.store.reader import Stored, open_store
-from gmg_tui.session.tried import TriedArguments
 
 _LOG_LINES: Final = 5000
 _LOG_BYTES: Final = 4 << 20

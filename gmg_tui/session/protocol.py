@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from gmg_tui.model import Curve, JobRecord, QueueAction, Series, Session, Snapshot
-from gmg_tui.model.encoding import encoded
+from gmg_tui.model.text import encoded
 
 VERSION = 7
 """Version of the protocol, the same on both sides."""

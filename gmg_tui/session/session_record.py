@@ -29,10 +29,9 @@ from gmg_tui.model import (
     WorkerState,
     own_rates,
 )
-from gmg_tui.model.encoding import encoded
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.model.states import Moment
-from gmg_tui.model.text import one_line
+from gmg_tui.model.text import encoded, one_line
 from gmg_tui.session.paths import (
     ENGINE_LOG,
     LOGS,

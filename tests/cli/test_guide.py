@@ -16,7 +16,7 @@ import pytest
 
 from gmg_tui.cli import app as cli
 from gmg_tui.cli import config
-from gmg_tui.cli.guide import GUIDE, TOPICS
+from gmg_tui.cli.app import GUIDE, TOPICS
 from gmg_tui.model import SweepSpec
 from gmg_tui.session.options import CONFIG, LINE, RUN, SWEEP_ONLY, TUNE_ONLY
 from gmg_tui.ui.pages.help import GuideApp

@@ -28,12 +28,12 @@ from gmg_tui.jobs import job_queue
 from gmg_tui.jobs.job_queue import JobQueue
 from gmg_tui.model import JobRecord, QueueAction, RestartMode, RunSpec, Slot, SweepSpec, TuneSpec, WorkerState
 from gmg_tui.model.errors import GmgError
+from gmg_tui.model.tried import TriedArguments
 from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Action
 from gmg_tui.session.store import reader
 from gmg_tui.session.store.database import MetricsRow
 from gmg_tui.session.store.writer import StoreWriter
-from gmg_tui.session.tried import TriedArguments
 from tests.patience import LONG_S, eventually
 from tests.session.store import records
 

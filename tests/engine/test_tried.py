@@ -8,8 +8,7 @@ import pytest
 from msgspec import structs
 
 from gmg_tui.model import Attempt, Tried, WorkerState
-from gmg_tui.model.tried import fastest
-from gmg_tui.session.tried import TriedArguments
+from gmg_tui.model.tried import TriedArguments, fastest
 from tests.rates import rate
 from tests.workers import reached
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from gmg_tui.session.tuned import program_of, tuned_envs
+from gmg_tui.engine.speed import program_of, tuned_envs
 from tests import tunings
 from tests.results.report import stored
 
@@ -22,6 +22,7 @@ async def test_the_newest_tuning_of_the_same_script_and_gpu_counts() -> None:
         await stored.session(
             name, stored.jobs(1), spec=spec, about=about, started=started, snapshot=tunings.snapshot(tuning)
         )
+    tuned_envs.cache_clear()
     assert answer.recommended is not None
     assert tuned_envs(program, gpu.name) == answer.recommended.value
     assert tuned_envs(program, "another GPU") is None

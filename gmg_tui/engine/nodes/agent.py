@@ -24,8 +24,8 @@ from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.machine.address import address_for, is_numeric, started_from
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.model import JobRecord, RankGroup, Snapshot, WorkerState
-from gmg_tui.model.encoding import encoded
 from gmg_tui.model.errors import GmgError
+from gmg_tui.model.text import encoded
 from gmg_tui.scripts.torchrun import LOOPBACK, free_port
 from gmg_tui.session import protocol
 from gmg_tui.session.protocol import Update

@@ -28,10 +28,10 @@ from gmg_tui.model import (
     WorkerState,
     combined,
 )
+from gmg_tui.model.tried import TriedArguments
 from gmg_tui.scripts.genesis.output.failures import FailureKind
 from gmg_tui.session.store.database import AttemptCurves, JobAttempt, MetricsRow
 from gmg_tui.session.store.writer import StoreWriter
-from gmg_tui.session.tried import TriedArguments
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from gmg_tui.engine import clock
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.jobs.tune.settling import Settling
+from gmg_tui.jobs.tune.fit import Settling
 from gmg_tui.model import FPS, NO_ATTEMPT, Attempt, Trial, TrialState, TuneSpec, WorkerState, units
 
 _MIN_CORES, _MIN_SHARE = 0.5, 0.1

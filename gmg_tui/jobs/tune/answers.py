@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from statistics import fmean
 
-from gmg_tui.jobs.tune.curve import Point
-from gmg_tui.jobs.tune.trial_results import Record, is_out_of_memory, model_of
+from gmg_tui.jobs.tune.trial_results import Point, Record, is_out_of_memory, model_of
 from gmg_tui.model import units
 from gmg_tui.model.tuning import FPS, Answer, Best, MemoryLine, Together, TrialKind, TrialState
 

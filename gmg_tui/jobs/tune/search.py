@@ -14,8 +14,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from gmg_tui.jobs.tune import answers
-from gmg_tui.jobs.tune.curve import between
-from gmg_tui.jobs.tune.trial_results import MAX_TRIALS, Record, memory_of
+from gmg_tui.jobs.tune.trial_results import MAX_TRIALS, Record, between, memory_of
 from gmg_tui.model import Slot
 from gmg_tui.model.tuning import FPS, Answer, Trial, TrialKind, TrialState, TuneSpec
 

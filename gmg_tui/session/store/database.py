@@ -1,4 +1,4 @@
-"""The store's file: its records besides `JobRecord`, its tables, opening and writing it."""
+"""The store's file: its records besides `JobRecord`, its tables, opening, writing and thinning it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import math
 import os
 import sqlite3
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -18,8 +18,8 @@ from msgspec import Struct, structs
 
 from gmg_tui.machine.files import lock_trouble
 from gmg_tui.model import Attempt, Curve, JobRecord, Snapshot
-from gmg_tui.model.encoding import encoded
 from gmg_tui.model.errors import GmgError
+from gmg_tui.model.text import encoded
 
 VERSION = 12
 """`PRAGMA user_version` of new stores.
@@ -34,6 +34,13 @@ _BUSY_S = 5.0
 _STALE_S = 60.0
 _PROGRESS_STEPS = 10_000
 """SQLite instructions between checks of the clock, about 100 µs."""
+_STEPS: Final = ((3600.0, 10), (86_400.0, 60))
+"""Ages, each with the step of older metrics, seconds."""
+MAX_ROWS = 5000
+"""Limit of rows that one call reads for each step."""
+_MAXIMA: Final = ("memory_used_mib", "temperature_c")
+"""Metrics reduced to their maximum; all others are averaged."""
+METRICS: Final = ("fps", "gpu_util_pct", "memory_used_mib", "power_w", "temperature_c", "sm_pct")
 
 
 class StoreError(GmgError):
@@ -79,7 +86,7 @@ class AttemptCurves(Struct, frozen=True, omit_defaults=True):
 
 
 class MetricsRow(NamedTuple):
-    """A slot's metrics over one second, or several after `thinning`."""
+    """A slot's metrics over one second, or several after `thin`."""
 
     time: float
     """Unix time of the first second."""
@@ -134,10 +141,16 @@ def encode(value: Any) -> str:
 
 def write(db: sqlite3.Connection, records: Iterable[Record]) -> None:
     """Writes records in one transaction. A job without results keeps its stored ones."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
+    with _transaction(db):
         for record in records:
             db.execute(*_statement(record))
+
+
+@contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
         db.execute("COMMIT")
     except BaseException:
         with suppress(sqlite3.Error):  # SQLite rolls back by itself after some errors
@@ -197,14 +210,12 @@ def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:
     try:
         version = _version(db, path)
         if version != VERSION or _missing(db) or not has_curves(db):
-            # One transaction: a killed process never leaves tables without a version.
-            db.execute("BEGIN IMMEDIATE")
-            for table in filter(str.strip, _TABLES.split(";")):
-                db.execute(table.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"))
-            for column in _missing(db):
-                db.execute(f"ALTER TABLE metrics ADD COLUMN {column} DEFAULT {_default(column)}")
-            db.execute(f"PRAGMA user_version={VERSION}")
-            db.execute("COMMIT")
+            with _transaction(db):  # a killed process never leaves tables without a version
+                for table in filter(str.strip, _TABLES.split(";")):
+                    db.execute(table.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"))
+                for column in _missing(db):
+                    db.execute(f"ALTER TABLE metrics ADD COLUMN {column} DEFAULT {_default(column)}")
+                db.execute(f"PRAGMA user_version={VERSION}")
     except BaseException:
         db.close()
         raise
@@ -289,3 +300,52 @@ def _missing(db: sqlite3.Connection) -> list[str]:
     """Returns the columns of `metrics` that an older store lacks."""
     present = {name for _, name, *_ in db.execute("PRAGMA main.table_info(metrics)")}
     return [field for field in MetricsRow._fields if field not in present]
+
+
+def combined(metric: str) -> str:
+    """Returns the SQL expression that combines a metric of several rows."""
+    if metric in _MAXIMA:
+        return f"max({metric})"
+    return f"sum({metric} * 1.0 * seconds) / sum(({metric} IS NOT NULL) * seconds)"
+
+
+_COLUMNS = {
+    **{name: name for name in MetricsRow._fields},
+    "time": "min(time)",
+    **{metric: combined(metric) for metric in METRICS},
+    "seconds": "sum(seconds)",
+}
+# Rows that lack a metric are combined separately, so that `seconds` is the weight of all metrics in a row.
+_JOINED = f"""
+SELECT min(rowid), {", ".join(_COLUMNS.values())} FROM metrics WHERE rowid > ? AND rowid <= ?
+GROUP BY slot, job, state, CAST(time / ? AS INTEGER), {", ".join(f"{metric} IS NULL" for metric in METRICS)}
+"""  # noqa: S608 - texts of this module
+_LAST = """
+SELECT max(number) FROM (SELECT rowid AS number, time FROM metrics WHERE rowid > ? ORDER BY rowid LIMIT ?) WHERE time < ?
+"""
+_PUT = f"INSERT INTO metrics (rowid, {', '.join(_COLUMNS)}) VALUES ({', '.join('?' * (len(_COLUMNS) + 1))})"  # noqa: S608
+
+
+def thin(db: sqlite3.Connection) -> bool:
+    """Thins metrics by their age relative to the newest, keeping their order. Returns True if another call is needed.
+
+    Raises `sqlite3.Error`.
+    """
+    newest = db.execute("SELECT time FROM metrics ORDER BY rowid DESC LIMIT 1").fetchone()
+    full = [_thin(db, step_s, newest[0] - age_s) for age_s, step_s in _STEPS] if newest is not None else []
+    return any(full)
+
+
+def _thin(db: sqlite3.Connection, step_s: int, before: float) -> bool:
+    key = f"thinned to {step_s} s"
+    with _transaction(db):
+        done = db.execute("SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?", (key,)).fetchone()
+        first = done[0] if done is not None else 0
+        (last,) = db.execute(_LAST, (first, MAX_ROWS, before // step_s * step_s)).fetchone()
+        if last is None:
+            return False
+        rows = db.execute(_JOINED, (first, last, step_s)).fetchall()
+        read = db.execute("DELETE FROM metrics WHERE rowid > ? AND rowid <= ?", (first, last)).rowcount
+        db.executemany(_PUT, rows)
+        db.execute(_PUT_META, (key, str(last)))
+    return read >= MAX_ROWS

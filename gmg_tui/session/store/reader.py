@@ -17,8 +17,7 @@ from msgspec import Struct, structs
 from gmg_tui.model import JobRecord, Point, Series, Snapshot, WorkerState
 from gmg_tui.model.curves import best_of
 from gmg_tui.session.store import database
-from gmg_tui.session.store.database import AttemptCurves, JobAttempt, MetricsRow, StoreError
-from gmg_tui.session.store.thinning import METRICS, combined
+from gmg_tui.session.store.database import METRICS, AttemptCurves, JobAttempt, MetricsRow, StoreError, combined
 
 _COLUMNS = {
     "time": "sum((time + (seconds - 1) / 2.0) * seconds) / sum(seconds)",

@@ -16,8 +16,7 @@ from msgspec import structs
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.model import JobRecord
 from gmg_tui.session.store import database
-from gmg_tui.session.store.database import AttemptCurves, JobAttempt, MetricsRow, Record, StoreError
-from gmg_tui.session.store.thinning import thin
+from gmg_tui.session.store.database import AttemptCurves, JobAttempt, MetricsRow, Record, StoreError, thin
 
 _log = logging.getLogger(__name__)
 

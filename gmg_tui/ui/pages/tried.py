@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from gmg_tui.jobs.argument_placeholders import fill_some
 from gmg_tui.model import Settings, Tried, units
 from gmg_tui.model.tried import fastest
-from gmg_tui.results.tried_columns import Row, arguments, columns
+from gmg_tui.results.live_columns import Row, arguments, columns
 from gmg_tui.session.client import Source
 from gmg_tui.ui.drawing import Piece
 from gmg_tui.ui.facts import Fact

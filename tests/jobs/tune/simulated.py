@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from gmg_tui.jobs.tune.fit import Settling
 from gmg_tui.jobs.tune.search import Search
-from gmg_tui.jobs.tune.settling import Settling
 from gmg_tui.model import Gpu, Slot
 from gmg_tui.model.tuning import Answer, Trial, TrialKind, TrialState, TuneSpec
 

@@ -12,11 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from gmg_tui.cli.tune import check_comparable
-from gmg_tui.jobs.tune.curve import Curve, Point, between, rounded_down
-from gmg_tui.jobs.tune.fit import Fit, Sample, fit
-from gmg_tui.jobs.tune.settling import Settling
-from gmg_tui.jobs.tune.trial_results import Record, is_out_of_memory
+from gmg_tui.cli.run import check_comparable
+from gmg_tui.jobs.tune.fit import Fit, Sample, Settling, fit
+from gmg_tui.jobs.tune.trial_results import Curve, Point, Record, between, is_out_of_memory, rounded_down
 from gmg_tui.model import Session
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tuning import Trial, TrialKind, TrialState, TuneSpec

@@ -23,7 +23,7 @@ from msgspec import structs
 
 from gmg_tui.model import Attempt, JobRecord, Snapshot, WorkerState
 from gmg_tui.session import STORE
-from gmg_tui.session.store import database, thinning, writer
+from gmg_tui.session.store import database, writer
 from gmg_tui.session.store.database import JobAttempt, MetricsRow, Record, StoreError
 from gmg_tui.session.store.reader import create, load_jobs, open_store
 from tests.patience import eventually
@@ -212,10 +212,10 @@ def test_metrics_are_thinned_as_they_age_and_keep_sums_maxima_and_states(tmp_pat
         with open_store(tmp_path / STORE) as stored:
             states, points = stored.states(), stored.metrics(100)
         passes = 1
-        while thinning.thin(db):
+        while database.thin(db):
             passes += 1
-        assert passes <= 2 + len(rows) // thinning.MAX_ROWS
-        assert not thinning.thin(db)
+        assert passes <= 2 + len(rows) // database.MAX_ROWS
+        assert not database.thin(db)
         for now, then in zip(sums(), before, strict=True):
             assert now == pytest.approx(then)
         (left,) = db.execute("SELECT count(*) FROM metrics").fetchone()
