@@ -13,6 +13,7 @@ import click
 from gmg_tui import session as sessions
 from gmg_tui.cli.attach import await_end, is_terminal
 from gmg_tui.cli.printing import note
+from gmg_tui.engine.notify import FINISH_TIMEOUT_S
 from gmg_tui.model import Session, Snapshot, Worker, WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.torchrun import stop_s
@@ -117,8 +118,9 @@ async def _end(entry: SessionEntry, clients: set[EngineClient]) -> None:
         others = units.count(snapshot.clients - 1, "client")
         note(f"all workers of {entry.name} have ended; the engine exits when its last client detaches ({others} left)")
     else:
-        nodes_s = stop_s(session.spec) if session.spec.nodes is not None else 0.0  # their agents end first
-        if not await asyncio.to_thread(await_end, entry.folder, _END_S + nodes_s):
+        first_s = stop_s(session.spec) if session.spec.nodes is not None else 0.0  # their agents end first
+        first_s += FINISH_TIMEOUT_S if session.spec.notify else 0.0
+        if not await asyncio.to_thread(await_end, entry.folder, _END_S + first_s):
             raise GmgError(f"all workers of {entry.name} have ended, but not its engine{_frozen(session)}", 1)
         if (ended := sessions.inspect(entry.folder)) is not None and ended.state == "lost":
             raise GmgError(ended.remark, 1)

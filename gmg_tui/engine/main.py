@@ -187,6 +187,7 @@ class Engine:
                 jobs.source = TrialSource(search_of(spec, spec.tune, hardware), spec, jobs, recorder)
         self._supervisor = Supervisor(session, slots, scheduler, jobs, faults)
         self._supervisor.fleet, self._supervisor.agent = fleet, agent
+        self._supervisor.on_kill = self._notifications.drop
         self._observer = Observer(self._supervisor, recorder, host.scans, tried, host.script_times.save)
         if jobs is not None and spec.sweep is not None and spec.sweep.per_gpu > 1:
             jobs.packing = Packing(spec.sweep.per_gpu, partial(self._supervisor.note, "packing"))
@@ -346,8 +347,6 @@ class Engine:
     def _end(self, reason: str, *, kill: bool) -> None:
         self._reason = reason
         self._supervisor.end(kill=kill, reason=self._reason)
-        if kill:
-            self._notifications.drop()
         self.shutdown_requested.set()
 
     def _sampler(self) -> Sampler | None:

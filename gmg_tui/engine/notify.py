@@ -15,6 +15,8 @@ from gmg_tui.model.text import one_line
 
 TIMEOUT_S = 30.0
 """Time limit of a command."""
+FINISH_TIMEOUT_S = 2 * TIMEOUT_S
+"""Time limit of the commands at the end of a session."""
 MAX_EVENTS = 1000
 """Occurrences that are kept."""
 _MAX_OCCURRENCES = 16
@@ -71,13 +73,14 @@ class Notifications:
     def drop(self) -> None:
         """Starts no more commands, and ends the running one."""
         self._waiting.clear()
+        self._commands = []
         if self._task is not None:
             self._task.cancel()
 
     async def finish(self) -> None:
-        """Waits for those that run or wait, as long as two of them may take."""
+        """Waits for those that run or wait, up to `FINISH_TIMEOUT_S`."""
         if self._task is not None:
-            await asyncio.wait([self._task], timeout=2 * TIMEOUT_S)
+            await asyncio.wait([self._task], timeout=FINISH_TIMEOUT_S)
             self.drop()
             await asyncio.gather(self._task, return_exceptions=True)
 
@@ -106,7 +109,7 @@ class Notifications:
             process = await asyncio.create_subprocess_shell(
                 command, stdin=quiet, stdout=quiet, stderr=quiet, env=environ, cwd=cwd, start_new_session=True
             )
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError) as error:  # or no thread can be started
             return f"cannot be run: {error}"
         try:
             async with asyncio.timeout(TIMEOUT_S):

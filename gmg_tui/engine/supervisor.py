@@ -56,6 +56,7 @@ class Supervisor:
         overdue: Set long after the end was requested: the kernel, or a node, does not end what is left.
         concluded: True once the engine is about to exit, and can start nothing any more.
         notes: Alerts about the session itself, by subject.
+        on_kill: Called when all workers are killed: nothing else is waited for either.
         fleet: The nodes, if the session has several.
         agent: The scheduler, if this engine is a node's agent.
     """
@@ -76,6 +77,7 @@ class Supervisor:
         self.all_ended, self.overdue = asyncio.Event(), asyncio.Event()
         self.concluded = False
         self.notes: dict[str, Alert] = {}
+        self.on_kill: Callable[[], None] = lambda: None
         self.agent: Agent | None = None
         self.fleet: Fleet | None = None
         self._since: float | None = time.monotonic()
@@ -174,6 +176,8 @@ class Supervisor:
         if reason is not None:
             self.note("end", reason)
         self.scheduler.end(kill=kill, reason=reason)
+        if kill:
+            self.on_kill()
         waits_s = 0.0 if kill else torchrun.stop_s(self.session.spec)
         asyncio.get_running_loop().call_later(waits_s + _END_GRACE_S, self.overdue.set)
 

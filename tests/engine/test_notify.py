@@ -18,7 +18,7 @@ from gmg_tui.model import OccurrenceKind, RestartMode, RunSpec, WorkerState
 from gmg_tui.scripts.genesis.environ import WORKER_VARIABLES
 from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Action
-from tests.engine.harness import Running, lives, program, running, spec_for, sweep_for
+from tests.engine.harness import JOB, Running, lives, program, running, spec_for, sweep_for
 from tests.engine.test_groups import group_of
 from tests.patience import eventually
 from tests.workers import texts
@@ -178,7 +178,7 @@ async def test_a_hanging_notify_command_is_killed_with_its_children(
     made = quick(f"trap '' TERM; sleep 1000 & echo $! $$ > {pids}; wait; sleep 1000")
     made.happen()
     await made.commands.finish()
-    assert made.notes == [f"--notify {made.commands._commands[0]}: ended after 0 s, which is as long as it may take"]
+    assert made.notes == [f"--notify {made.commands._spec.notify[0]}: ended after 0 s, which is as long as it may take"]
     background, shell = map(int, pids.read_text().split())
     await eventually(lambda: not lives(background) and not lives(shell))
 
@@ -198,3 +198,15 @@ async def test_notify_commands_run_in_order_one_at_a_time_and_excess_ones_are_dr
     assert lines[1::2] == ["end"] * 34
     assert lines[::2] == [*(f"begin {number}" for number in range(33)), "begin last"]
     assert [event.reason for event in made.commands.newest] == [*(str(number) for number in range(86, 101)), "last"]
+
+
+async def test_a_second_stop_waits_for_no_command(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    async with running(spec_for(script=JOB, probe=False, notify=(f"touch {begun}; sleep 1000",))) as run:
+        ended = await run.until(lambda snapshot: snapshot.ended and begun.exists())
+        await run.client.end()
+        await run.until(lambda snapshot: snapshot.time > ended.time + 3.0)
+        await run.client.end()
+        await run.leave()
+        assert await run.process.wait() == 0
+        assert "as long as it may take" not in run.log()

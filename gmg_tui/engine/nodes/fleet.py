@@ -183,8 +183,9 @@ class Fleet:
 
     def _changed(self) -> None:
         for engine_slot in self._slots.values():
-            why = self._nodes[engine_slot.slot.node].unavailable
-            engine_slot.away = f"{engine_slot.slot.node} {why}" if why is not None else None
+            node = self._nodes[engine_slot.slot.node]
+            why = node.unavailable
+            engine_slot.away = f"{node.name} {why}" if why is not None else node.missing(engine_slot.slot.name)
         if not self._are_all_gone and self._slots and all(node.gone is not None for node in self._nodes.values()):
             self._are_all_gone = True
             self.on_all_gone(f"no node is left: {next(iter(self._nodes.values())).gone}")

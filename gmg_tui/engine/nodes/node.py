@@ -185,8 +185,9 @@ class Node:
         if before is not None and session.id != before.id:
             self._ended.clear()
             _log.warning("%s is lost: its agent was replaced by another one", self.name)
-            for attempt in list(self.attempts.values()):
-                attempt.node_lost(f"{self.name} is lost", replaced=True)
+            for slot, attempt in list(self.attempts.items()):
+                missing = self.missing(slot)
+                attempt.node_lost(missing or f"{self.name} is lost", replaced=True, for_good=missing is not None)
         if not self.answered.done():
             self.answered.set_result(None)
         else:
@@ -263,7 +264,7 @@ class Node:
                 followed = self._followed
                 with suppress(GmgError, OSError):  # the connection breaks, and the next connection follows them
                     await client.follow(*followed, tail=_TAIL_LINES)
-            due, self._unsent = self._unsent or {any_slot}, set()
+            due, self._unsent = {slot for slot in self._unsent if not self.missing(slot)} or {any_slot}, set()
             errors = await asyncio.gather(*(self._send_slot(client, slot) for slot in due))
             failed = {slot: error for slot, error in zip(due, errors, strict=True) if error is not None}
             if failed:
@@ -339,6 +340,11 @@ class Node:
             return "has not answered"
         since = self.lost_since
         return f"lost since {time.strftime('%H:%M:%S', time.localtime(since))}" if since is not None else None
+
+    def missing(self, slot: str) -> str | None:
+        """Returns why a slot is not there any more, as after a restart of the machine without a broken GPU; None if it is."""
+        there = self.session is None or slot in {each.name for each in self.session.slots}
+        return None if there else f"{self.name} has no {slot.rpartition('/')[2]} any more"
 
     def view(self, now: float) -> NodeView:
         """Returns the node as clients see it; `now` is monotonic seconds."""

@@ -88,8 +88,8 @@ class RemoteAttempt:
 
     async def _prepare(self) -> Meeting | None:
         """Waits for the node, and for the other ranks."""
-        if self._node.gone is not None:
-            self.node_lost(self._node.gone, for_good=True)
+        if (gone := self._node.gone or self._node.missing(self.order.slot.name)) is not None:
+            self.node_lost(gone, for_good=True)
         elif not self._node.available.is_set():
             self._worker.waits(f"for {self._node.name}")
             await self._node.available.wait()

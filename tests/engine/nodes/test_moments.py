@@ -20,7 +20,7 @@ from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import NO_ATTEMPT, DdpSpec, NodesSpec, Session, Slot, WorkerState
 from gmg_tui.session.protocol import Action
 from gmg_tui.session.store import reader
-from tests.engine.harness import lives, program, running, spec_for
+from tests.engine.harness import JOB, lives, program, running, spec_for
 from tests.engine.nodes.fleets import ENDLESS, SLOTS, agent, nothing_left, on_nodes, sweep_on_nodes
 from tests.engine.test_groups import RANK
 from tests.patience import eventually
@@ -122,4 +122,38 @@ async def test_a_resumed_session_ends_what_its_killed_engine_has_left_on_the_nod
         assert not any(map(lives, before))
         go.touch()
         assert (await run.until_done()).finished == 4
+    nothing_left(spec)
+
+
+_FEWER = """
+import sys
+if any("gmg_tui" in word for word in sys.orig_argv):
+    from pathlib import Path
+    from gmg_tui.machine.gpu import selection
+    slots = selection.cpu_slots
+    selection.cpu_slots = lambda number: slots(1 if Path({flag!r}).exists() else number)
+"""
+
+
+@pytest.mark.parametrize("is_sweep", [False, True], ids=["run", "sweep"])
+async def test_a_node_that_comes_back_with_fewer_slots_ends_what_ran_on_the_others(
+    tmp_path: Path, is_sweep: bool
+) -> None:
+    """As after a reboot without a broken GPU. Nothing waits for the slot: its job runs elsewhere."""
+    flag, go = tmp_path / "flag", tmp_path / "go"
+    (tmp_path / "sitecustomize.py").write_text(_FEWER.format(flag=str(flag)))
+    spec = sweep_on_nodes([{}] * 5, program("--until", str(go)))
+    if not is_sweep:
+        spec = on_nodes("--until", str(go), script=JOB)
+    async with running(spec, {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
+        await run.until(lambda _: all(run.worker(slot).pid for slot in SLOTS))
+        flag.touch()
+        agent(spec, "n2").kill()
+        await run.until(lambda _: "n2 has no cpu1 any more" in (run.worker("n2/cpu1").reason or ""))
+        go.touch()
+        await run.until(lambda snapshot: snapshot.ended)
+        if is_sweep:
+            assert run.queue.finished == 5
+        else:
+            assert [run.worker(slot).state for slot in SLOTS] == [WorkerState.FINISHED] * 3 + [WorkerState.FAILED]
     nothing_left(spec)
