@@ -1,7 +1,5 @@
 """What all tests share: folders, an environment and signals of their own, and a check that nothing of them remains."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import signal

@@ -4,8 +4,6 @@ Prints Genesis' own lines, or with `--rsl` rank 0's table of rsl_rl. Only the st
 interpreter may have nothing else.
 """
 
-from __future__ import annotations
-
 import argparse
 import faulthandler
 import json

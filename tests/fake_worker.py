@@ -3,8 +3,6 @@
 Starts in some 30 ms with the standard library alone. `python tests/fake_worker.py --help` names what it can do.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

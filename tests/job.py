@@ -3,8 +3,6 @@
 Starts in some 30 ms with the standard library alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

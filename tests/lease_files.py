@@ -1,7 +1,5 @@
 """The files of GPU leases that engines leave behind when a test kills them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from gmg_tui.machine.gpu.leases import SHARED_FOLDERS

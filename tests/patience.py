@@ -1,7 +1,5 @@
 """Waiting for what is not announced: files, descriptors, other programs' processes."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

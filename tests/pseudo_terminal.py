@@ -1,7 +1,5 @@
 """A program in a pseudo-terminal whose output is recorded with timestamps and drawn only afterwards."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

@@ -1,7 +1,5 @@
 """Rates for tests."""
 
-from __future__ import annotations
-
 from gmg_tui.model import Fps
 
 

@@ -5,8 +5,6 @@
 get the marker `process`; a test without it that starts one anyway fails.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import sys

@@ -1,7 +1,5 @@
 """A real sshd of a test's own, on the loopback."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The arrows between the parts at run time, in a fresh interpreter: what is imported by what."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -4,8 +4,6 @@ A step takes `fixed + per_env · n` seconds, by sleeping: the rate that is to be
 file with the GPU's index and the memory of each worker, which `tests.nvml_sim.following` gives to the simulated driver.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

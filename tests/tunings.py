@@ -1,7 +1,5 @@
 """Tunings as they look at different moments, on made-up GPUs with a usual curve: flat, then linear, then full."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gmg_tui.model import (

@@ -1,7 +1,5 @@
 """Workers with an attempt, made from one list of fields."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """`python -m tests.benchmarks`: measures the budget and prints it as one table, beside nvitop and mprocs."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from pathlib import Path

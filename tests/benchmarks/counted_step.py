@@ -1,7 +1,5 @@
 """What the probe adds to a step of a simulator."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

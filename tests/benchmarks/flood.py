@@ -1,7 +1,5 @@
 """The flood: two workers that print as fast as their lines are read, under the whole program."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 import time

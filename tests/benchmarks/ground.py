@@ -1,7 +1,5 @@
 """What a run of the benchmark needs: a folder, simulated GPUs whose metrics change, and a description of the machine."""
 
-from __future__ import annotations
-
 import compileall
 import contextlib
 import importlib.metadata

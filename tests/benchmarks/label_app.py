@@ -1,7 +1,5 @@
 """The least that a Textual program can be: one label. What it takes, every Textual program takes."""
 
-from __future__ import annotations
-
 from textual.app import App, ComposeResult
 from textual.widgets import Label
 

@@ -3,8 +3,6 @@
 `GMG_SSH="python light_agent.py"`. A worker runs until it is stopped; its figures change each second.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,7 +1,5 @@
 """Many machines: the engine and the screen over 64 nodes of eight simulated GPUs, whose agents are light ones."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys

@@ -4,8 +4,6 @@ It begins when the file GATE exists. A prepared block of lines is one write, so 
 limits it.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

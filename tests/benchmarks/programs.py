@@ -1,7 +1,5 @@
 """The programs that are compared: how each is started, and when its screen is complete."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

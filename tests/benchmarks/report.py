@@ -1,7 +1,5 @@
 """The table of the benchmark on standard output, progress on standard error."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """A worker's own speed: under gmg-tui, under it with a stalled terminal, and with its output sent to /dev/null."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import statistics

@@ -3,8 +3,6 @@
 What comes before (imports, building, the first steps, in which kernels are loaded) is left out.
 """
 
-from __future__ import annotations
-
 import runpy
 import sys
 import time

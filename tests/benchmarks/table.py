@@ -1,7 +1,5 @@
 """gmg-tui beside its peers: CPU, bytes, first frame and memory with 8 slots, without a client, and with 64 slots."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from statistics import median

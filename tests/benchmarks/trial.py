@@ -1,7 +1,5 @@
 """One program, run once: its first frame, then what it takes while it runs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What the tests of the command line share: the command line in this process, and the end of every engine."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """Completion in real shells: commands, options, sessions and topics, and files as without it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`doctor` on the simulated driver, and its checks on machines that are made up."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

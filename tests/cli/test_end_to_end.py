@@ -1,7 +1,5 @@
 """The whole program without a screen: command line, engine and workers as real processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The grammar of the command line, the effect of its options, and its help."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The manual: its commands are right, its reference is that of the declared options, and it opens on a terminal."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

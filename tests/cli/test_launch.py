@@ -1,7 +1,5 @@
 """Starting an engine that crashes, refuses, is slow, or is cancelled."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

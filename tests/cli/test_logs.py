@@ -1,7 +1,5 @@
 """`logs`: a worker's file, whole, its end, or followed."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Options of gmg-tui that stand after the script: where the script refuses them, the correct order is shown."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What is printed when an engine is killed or frozen: what happened, and how to continue."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

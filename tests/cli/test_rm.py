@@ -1,7 +1,5 @@
 """`rm`, and what `ls` reports of folders in which no session began."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

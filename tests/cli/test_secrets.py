@@ -1,7 +1,5 @@
 """Values of variables that sound like secrets: masked where they are shown, and in `ps`."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`ls` and `stop` on scripted engines, as real processes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

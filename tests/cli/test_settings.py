@@ -1,7 +1,5 @@
 """`config.toml`, as the commands use it, and what they report where it is wrong."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """GPUs and CPUs shared with others: `--gpus free`, `--wait`, who uses what, and the cores near a GPU."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What another user may have put where a command is run."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """`sweep` up to the engine's start: what it lists, what it starts an engine with, and how one is resumed."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

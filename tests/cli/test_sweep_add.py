@@ -1,7 +1,5 @@
 """`sweep --add`: jobs for a sweep that runs."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

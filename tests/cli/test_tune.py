@@ -1,7 +1,5 @@
 """`gmg-tui tune` as a whole: the command line, the engine, and workers whose true rates are known."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

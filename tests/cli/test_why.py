@@ -1,7 +1,5 @@
 """`why` on the command line: of a session that has ended, the verdicts that were recorded."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

@@ -1,7 +1,5 @@
 """A mistake on the command line is one line on standard error with what to do, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

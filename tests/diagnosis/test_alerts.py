@@ -1,7 +1,5 @@
 """Alerts from facts that were recorded over an hour: raised when they are true, and never else."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Verdicts on a worker's speed from facts: the right one, in words that are as sure as the facts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A real engine in a separate process, and its client."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """An attempt's life under commands and events of its process in every order, with neither a process nor a clock."""
 
-from __future__ import annotations
-
 import asyncio
 import selectors
 import signal

@@ -1,7 +1,5 @@
 """Later attempts continue from the newest checkpoint of the earlier ones, if that is complete."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What clients are sent, what they may ask for, and when workers wait for one."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import subprocess

@@ -1,7 +1,5 @@
 """Metrics over time: what a script reports is kept, thinned evenly, and found in the running and the ended session."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

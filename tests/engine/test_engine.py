@@ -1,7 +1,5 @@
 """The engine as a process, real workers under it, and a client that looks on."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """Internal errors: they are shown once, and no worker ends because of them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from importlib import import_module

@@ -1,7 +1,5 @@
 """When each worker of a session starts."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 from pathlib import Path

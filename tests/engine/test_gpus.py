@@ -1,7 +1,5 @@
 """Samples of GPUs, the index that an attempt is given, and GPUs that get no more jobs."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from pathlib import Path

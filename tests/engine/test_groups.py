@@ -1,7 +1,5 @@
 """Groups of ranks in a real engine, on the CPU and on simulated cards."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The queue of a sweep: which job starts next and where, what makes it start, and how it goes on with another engine."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path

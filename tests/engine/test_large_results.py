@@ -1,7 +1,5 @@
 """Results that no message can hold, or only a very long one: kept exactly, and in nobody's way."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

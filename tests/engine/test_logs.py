@@ -1,7 +1,5 @@
 """Logs have every byte, from a thread that writes them to disks that are slow, silent, full or gone."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import io

@@ -1,7 +1,5 @@
 """Histories, meters and rates: bounded, and true."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Commands at every moment of a process's life: none reaches the process after it, and none is without effect."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

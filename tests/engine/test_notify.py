@@ -1,7 +1,5 @@
 """The command of `--notify`: run by the engine, whoever is attached."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What workers print: lines in bounded memory, and pipes that are all read."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable

@@ -1,7 +1,5 @@
 """Commands, alerts and ends that meet a state which has changed since it was looked at."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

@@ -1,7 +1,5 @@
 """A sweep on GPUs that other processes use: it begins on the free ones, and takes the others as they become free."""
 
-from __future__ import annotations
-
 import os
 import signal
 import uuid

@@ -1,7 +1,5 @@
 """Made bottlenecks: what the engine gathers of real processes leads to the right verdict."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

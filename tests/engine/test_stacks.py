@@ -1,7 +1,5 @@
 """The Python stacks of workers and ranks: written by their own interpreters, or why there are none."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

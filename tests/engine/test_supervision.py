@@ -1,7 +1,5 @@
 """What the engine does by itself: gates, restarts, stuck workers, and what its death leaves."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """A sweep in a real engine, on the simulated driver's cards: jobs of one slot, and of several at once."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 import json

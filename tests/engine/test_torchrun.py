@@ -1,7 +1,5 @@
 """A user's own torchrun: the real one, with gloo on the CPU, and one that sees all cards of the simulated driver."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

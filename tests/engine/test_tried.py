@@ -1,7 +1,5 @@
 """All that was tried in a session, by arguments; and the slots that are slower than the others with the same."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

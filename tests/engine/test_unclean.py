@@ -1,7 +1,5 @@
 """Scripts that end with exit code 0 after an exception, report numbers that are not finite, or save to one file."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The watchdog of a killed engine ends its workers, and nothing else."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

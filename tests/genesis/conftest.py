@@ -3,8 +3,6 @@
 A cache that the environment names is used instead, and is warm the next time.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from pathlib import Path

@@ -4,8 +4,6 @@ It writes to FOLDER/LOOP when each step ended, and how many environment steps we
 20 ms, and lines come in bursts, 4 s apart) and `silent` (a step each second, and no lines of FPS or INFO).
 """
 
-from __future__ import annotations
-
 import io
 import sys
 import time

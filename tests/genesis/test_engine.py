@@ -1,7 +1,5 @@
 """The light example through the engine: a stop saves its kernels, an edit restarts it with more environments."""
 
-from __future__ import annotations
-
 import pytest
 
 from gmg_tui.model import WorkerState

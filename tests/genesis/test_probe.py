@@ -1,7 +1,5 @@
 """What the probe counts inside the real Genesis is what the script counts itself."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Two real Genesis workers under the screen: what it shows is what they printed."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

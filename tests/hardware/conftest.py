@@ -1,7 +1,5 @@
 """The GPUs of this machine, a runner for gmg-tui, and the record that is written at the end."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,7 +1,5 @@
 """Counters that only some GPUs have: GPM (Hopper and later), Xid events, MIG instances."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

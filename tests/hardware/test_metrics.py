@@ -1,7 +1,5 @@
 """The figures of `gmg-tui gpus --json` beside those of nvidia-smi and nvitop."""
 
-from __future__ import annotations
-
 import json
 import math
 import signal

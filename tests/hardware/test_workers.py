@@ -1,7 +1,5 @@
 """Workers on real GPUs: which card they get, what they render, how fast they run, and how they tune and form groups."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whatever was done to the program, no process and no lock of it remains."""
 
-from __future__ import annotations
-
 import pytest
 
 

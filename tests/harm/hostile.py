@@ -3,8 +3,6 @@
 A third comes at once, the rest when the file GATE is there; then the script waits for SIGINT.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random

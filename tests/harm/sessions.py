@@ -1,7 +1,5 @@
 """Sessions that run on their own, as a person finds them, and workers that count their lines."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import subprocess

@@ -4,8 +4,6 @@ KIND is `plain`, `sweep` or `tune`. A snapshot and a line of the log come every 
 changes any more, so that two of these programs show the same on the same keys.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Callable

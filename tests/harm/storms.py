@@ -1,7 +1,5 @@
 """Random commands of several clients at once, the same ones for the same seed."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import random

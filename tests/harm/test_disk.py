@@ -1,7 +1,5 @@
 """The disk is full or does not answer, folders are removed under the running engine, and the clock jumps."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

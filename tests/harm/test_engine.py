@@ -1,7 +1,5 @@
 """The engine is killed, stopped and ended; its workers are restarted again and again."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """GPUs that are lost, a driver that goes or hangs, workers on the wrong GPU, and caches that are half-written."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Groups of ranks under harm: each ends with one sentence that names rank and cause, or goes on; no rank remains."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import random

@@ -1,7 +1,5 @@
 """Trainings that are killed at random moments, alone, with their engine or by its death, and continue to their end."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

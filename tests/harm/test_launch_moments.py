@@ -1,7 +1,5 @@
 """A run that is ended while it starts leaves nothing behind, and one whose launcher is killed runs whole or not at all."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Sessions of one name in two state folders do not affect each other."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

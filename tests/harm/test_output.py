@@ -1,7 +1,5 @@
 """What workers may print: floods, endless lines, noise, and everything that a terminal might act upon."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Sessions whose `session.json` or log is damaged, by a disk, a person or another version, do not affect the others."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

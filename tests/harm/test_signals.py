@@ -1,7 +1,5 @@
 """What Slurm, `timeout` and containers send: SIGUSR1 and 2 reach the scripts, SIGXCPU and SIGTERM end all in order."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Connections to the engine's socket that are no clients: other users, noise, crowds, and those that never read."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

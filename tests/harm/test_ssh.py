@@ -1,7 +1,5 @@
 """Over a real SSH connection, which falls asleep and is then killed."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """Windows whose size changes again and again, with keys in between, on every screen: the interface shows what it should."""
 
-from __future__ import annotations
-
 import random
 import sys
 import time

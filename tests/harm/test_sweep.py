@@ -1,7 +1,5 @@
 """Sweeps whose engine is killed again and again, and whose GPUs fail: every job is done once, and none is lost."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Terminals that are not read, hang up or die, and others that come and go, affect no worker."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """The reporter without a screen, as a real process on a scripted engine."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

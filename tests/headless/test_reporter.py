@@ -1,7 +1,5 @@
 """What the reporter prints for snapshots, and when."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

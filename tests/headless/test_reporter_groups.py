@@ -1,7 +1,5 @@
 """What the reporter and the list of sessions print for groups of ranks."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from gmg_tui.headless.reporter import Reporter

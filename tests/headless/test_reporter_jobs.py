@@ -1,7 +1,5 @@
 """What the reporter prints for a sweep: starts and ends of jobs, and the progress of the queue."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the reporter prints for a tuning: its steps, its trials and its answer."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

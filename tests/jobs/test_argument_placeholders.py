@@ -1,7 +1,5 @@
 """Placeholders in arguments and environment."""
 
-from __future__ import annotations
-
 import pytest
 
 from gmg_tui.jobs.argument_placeholders import fill, fill_some, names_in, values_for

@@ -1,7 +1,5 @@
 """The address by which other machines reach this one, in a network namespace of its own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

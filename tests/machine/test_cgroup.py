@@ -1,7 +1,5 @@
 """The CPUs and memory of a container, by the files of both versions of cgroups."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

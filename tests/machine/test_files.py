@@ -1,7 +1,5 @@
 """Atomic writes, as for `--summary` and `report --html`: links are followed, other files than regular ones refused."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

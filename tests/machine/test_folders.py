@@ -1,7 +1,5 @@
 """Folders on a machine with other users: trust, removal, and interference."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

@@ -1,7 +1,5 @@
 """The CPU cores near GPUs, by files like sysfs's."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

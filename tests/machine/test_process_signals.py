@@ -1,7 +1,5 @@
 """A signal reaches one process and no other, with pidfds and without."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

@@ -4,8 +4,6 @@
 Change `Sim.gpus` and call `Sim.write()` again, and the running program sees that.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import uuid

@@ -1,7 +1,5 @@
 """GPUs that live, for trying gmg-tui by hand: `python -m tests.nvml_sim DIR [--gpus 8]`, ended by Ctrl+C."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import time

@@ -4,8 +4,6 @@ The dynamic linker reads `LD_LIBRARY_PATH` when a process starts, so `pynvml` ca
 process that was started with it.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import os

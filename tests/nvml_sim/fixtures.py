@@ -1,7 +1,5 @@
 """The fixtures that give a test a simulated NVIDIA driver."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

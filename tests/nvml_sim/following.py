@@ -1,7 +1,5 @@
 """Simulated GPUs whose memory and processes follow the workers that run."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The files of a store contain every job, and can be read back without loss."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

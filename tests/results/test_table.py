@@ -1,7 +1,5 @@
 """The row model, its renderers, and the format of words and numbers."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

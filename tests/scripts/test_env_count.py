@@ -1,7 +1,5 @@
 """The number of environments by arguments and by output."""
 
-from __future__ import annotations
-
 import pytest
 
 from gmg_tui.scripts.env_count import from_arguments

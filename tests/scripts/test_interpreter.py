@@ -1,7 +1,5 @@
 """The choice of the workers' interpreter."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

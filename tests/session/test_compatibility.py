@@ -1,7 +1,5 @@
 """Sessions of earlier versions: each command reads each sample in `tests/samples/stores`."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Users without a home folder, and state folders of other users: one line says what to do."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sessions of another machine in a shared state folder: what the commands print and do."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

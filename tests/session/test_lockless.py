@@ -1,7 +1,5 @@
 """Sessions on a file system without locks: they run, end, and are not taken for one another."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """Names of sessions, who may look into their folders, and the engine's lock."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pwd

@@ -1,7 +1,5 @@
 """Sessions whose engine was killed, as `ls`, `attach` and `stop` find them."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """What earlier tunings of a script have recommended."""
 
-from __future__ import annotations
-
 from msgspec import structs
 
 from gmg_tui.engine.speed import program_of, tuned_envs

@@ -1,7 +1,5 @@
 """`demo`, `sweep` and `tune` with `--simulate`: real engines and real processes, on GPUs that do not exist."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The simulated GPUs show the load that live processes report."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The whole program with an interface that fails when drawn (`python -m`), and prints the error only once keys have arrived."""
 
-from __future__ import annotations
-
 import os
 import select
 from typing import NoReturn

@@ -1,7 +1,5 @@
 """The whole program in a real pseudo-terminal, and what a person would see there."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """The log in a real terminal: the pager that has it meanwhile, and what is copied to its clipboard."""
 
-from __future__ import annotations
-
 import base64
 import re
 import shlex

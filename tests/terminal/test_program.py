@@ -1,7 +1,5 @@
 """The whole program on a real pseudo-terminal: simulated cards, real workers, keys, settings, a sweep, the end."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

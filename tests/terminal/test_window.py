@@ -1,7 +1,5 @@
 """The window changes its size, the shell takes the terminal back, text is pasted, tmux is in between."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

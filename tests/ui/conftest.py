@@ -1,7 +1,5 @@
 """What the tests of the interface share: Textual with its switches, and pictures of one version of it."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A scripted engine that records requests."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 

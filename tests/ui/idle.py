@@ -1,7 +1,5 @@
 """Waits until an app is idle: its event loop has no callbacks to run and no timer about to fire."""
 
-from __future__ import annotations
-
 import asyncio
 import selectors
 import threading

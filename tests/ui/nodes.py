@@ -1,7 +1,5 @@
 """Sessions on several nodes at fixed moments."""
 
-from __future__ import annotations
-
 from gmg_tui.model import NodeView, Session, Snapshot
 from tests.ui import play, sessions
 from tests.ui.fake_engine import FakeEngine

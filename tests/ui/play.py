@@ -1,7 +1,5 @@
 """Apps on the fake engine, and what they show, as text."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import AsyncIterator, Callable

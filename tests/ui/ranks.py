@@ -1,7 +1,5 @@
 """Sessions whose workers are ranks of groups, at fixed moments."""
 
-from __future__ import annotations
-
 from gmg_tui.model import Fps, Phase, Progress, Rank, RankGroup, Snapshot, Worker, WorkerState
 from tests.ui import sessions
 from tests.ui.sessions import NOW

@@ -1,7 +1,5 @@
 """Realistic sessions at fixed moments."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any, TypeVar

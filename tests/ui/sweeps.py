@@ -1,7 +1,5 @@
 """Sweeps at fixed moments: the queue, its jobs, and the slots that take them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gmg_tui.model import Attempt, Fps, JobRecord, Queue, Snapshot, SweepSpec, Worker, WorkerState

@@ -1,7 +1,5 @@
 """Keys are obeyed in their order by those they are meant for, and act on what is seen."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import cast
 

@@ -1,7 +1,5 @@
 """The curve of a tuning as rows of text, its command line, and what charts make of many values."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from statistics import fmean

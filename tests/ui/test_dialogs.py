@@ -1,7 +1,5 @@
 """The dialogs with buttons: what each key, click and bare enter answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

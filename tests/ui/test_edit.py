@@ -1,7 +1,5 @@
 """The dialog that edits arguments and environment, from the keyboard to the engine."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """What is sent to the terminal: the cells that change, and no others."""
 
-from __future__ import annotations
-
 import pyte
 import pytest
 from hypothesis import given, settings

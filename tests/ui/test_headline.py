@@ -1,7 +1,5 @@
 """The headline over everything, and the lines of groups."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

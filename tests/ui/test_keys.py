@@ -1,7 +1,5 @@
 """Every key of the table, from the keyboard to the engine or the screen."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import cast

@@ -1,7 +1,5 @@
 """The log of the chosen worker: how it is followed, paused and searched."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

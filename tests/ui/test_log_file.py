@@ -1,7 +1,5 @@
 """The log file as rows: pages, the search, and how the view moves through it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The lines of the engine that a log keeps, and the rows that are made of them."""
 
-from __future__ import annotations
-
 import asyncio
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Workers that are marked, and keys that act on them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """The Metrics tab: every metric with its history and extremes, filtered, and charted one by one."""
 
-from __future__ import annotations
-
 from gmg_tui.model import Curve, Point
 from gmg_tui.ui.view import Tab
 from tests.ui import play, sessions

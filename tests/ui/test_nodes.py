@@ -1,7 +1,5 @@
 """Several nodes: their lines, folding, the cursor on folded ones, and what sorting, filtering and `!` make of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from gmg_tui.session.protocol import Action

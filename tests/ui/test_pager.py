@@ -1,7 +1,5 @@
 """What else the terminal is used for: the log's file in the pager, and notifications."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from pathlib import Path

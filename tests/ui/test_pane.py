@@ -1,7 +1,5 @@
 """The pane: charts, metrics, processes, attempts, setup and events, and the keys that act on it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

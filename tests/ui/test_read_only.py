@@ -1,7 +1,5 @@
 """Screens that change nothing: of a read-only client, and of a session that has ended."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Regression tests: one for each reported bug of the screen."""
 
-from __future__ import annotations
-
 import asyncio
 import stat
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Nothing that a worker, a GPU or a script's name says is taken for markup or for terminal control."""
 
-from __future__ import annotations
-
 import pytest
 from rich.console import Console
 

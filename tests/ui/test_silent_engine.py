@@ -1,7 +1,5 @@
 """An engine that answers late or never: keys, dialogs and leaving do not wait for it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress

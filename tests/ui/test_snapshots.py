@@ -1,7 +1,5 @@
 """Pictures of the main screen, compared cell by cell; `--snapshot-update` replaces them: review the changes."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.ui import nodes, play, ranks, sessions, sweeps

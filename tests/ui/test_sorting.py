@@ -1,7 +1,5 @@
 """Sorting, filtering and looking for trouble, from the keys to the screen; what keys act on is always shown."""
 
-from __future__ import annotations
-
 import random
 import re
 from typing import Any

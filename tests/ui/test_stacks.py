@@ -1,7 +1,5 @@
 """The Python stacks of a worker in the Why tab."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gmg_tui.model import RankGroup, Stacks, WorkerState

@@ -1,7 +1,5 @@
 """The main screen in a sweep: the queue's row, the jobs on their slots, and slots that come and go."""
 
-from __future__ import annotations
-
 import pytest
 from textual.pilot import Pilot
 

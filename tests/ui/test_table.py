@@ -1,7 +1,5 @@
 """The table of all pages and tabs: only what is visible is formatted, sorted by its headings, and its cursor stays."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from textual.app import App, ComposeResult

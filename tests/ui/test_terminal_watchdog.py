@@ -1,7 +1,5 @@
 """The interface on a real pseudo-terminal that goes away."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

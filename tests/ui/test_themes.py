@@ -1,7 +1,5 @@
 """The themes: all load, styles are distinct, each sends only colours of its palette; and ASCII."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 

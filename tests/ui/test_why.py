@@ -1,7 +1,5 @@
 """The Why tab: the verdict on a worker's speed, refreshed while it is shown, with stacks only on `enter`."""
 
-from __future__ import annotations
-
 from msgspec import structs
 
 from gmg_tui.model import Phase, Shares, SpeedFacts, WorkerState

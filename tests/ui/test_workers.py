@@ -1,7 +1,5 @@
 """Tiles, rows of the table and the graphs, drawn without an app."""
 
-from __future__ import annotations
-
 import re
 from collections import deque
 

@@ -1,7 +1,5 @@
 """Sessions on nodes that are agents of this machine, and the processes of such sessions."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

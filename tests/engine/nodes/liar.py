@@ -1,7 +1,5 @@
 """A node's agent that lies: `liar.py KIND HOST COMMAND`, in the place of ssh. On hosts but `evil` it runs the command."""
 
-from __future__ import annotations
-
 import math
 import os
 import struct

@@ -4,8 +4,6 @@
 answered. `ENVIRON` is a JSON object for each node, with variables for what runs there. It ends with its input.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

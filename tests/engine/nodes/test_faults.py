@@ -1,7 +1,5 @@
 """What goes wrong between an engine and its nodes, by doing it: connections, agents and engines that end or stand still."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from contextlib import suppress

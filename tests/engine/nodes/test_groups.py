@@ -1,7 +1,5 @@
 """Groups whose ranks are on several nodes: they meet at rank 0's, and end and start again as one."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A node whose agent lies harms its own slots alone (`liar.py`)."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

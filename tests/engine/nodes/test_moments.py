@@ -1,7 +1,5 @@
 """Commands, losses and ends that meet a state which another machine has changed."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from unittest.mock import MagicMock

@@ -1,7 +1,5 @@
 """One node: connection, silence and logs; and the slots of several agents on this machine in one session."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

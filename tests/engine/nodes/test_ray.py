@@ -1,7 +1,5 @@
 """Sessions on a real Ray cluster of two nodes, and what goes wrong with it, by doing it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Hosts that are reached by a real ssh: two names of this machine."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 A program of this test stands in for ssh: it runs the command here, and gives the agent another folder and machine.
 """
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """A storm over a sweep on nodes: agents, connections and workers are killed, or stand still, at moments of chance."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

@@ -1,7 +1,5 @@
 """One queue over the slots of all nodes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

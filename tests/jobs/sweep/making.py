@@ -1,7 +1,5 @@
 """Sweeps made from a file's text, as the command makes them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from gmg_tui.jobs.sweep import plan

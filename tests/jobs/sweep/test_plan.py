@@ -1,7 +1,5 @@
 """The jobs of a sweep's file and options, and invalid ones."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

@@ -1,7 +1,5 @@
 """Measured curves, as worlds to search in."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

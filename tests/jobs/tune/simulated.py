@@ -1,7 +1,5 @@
 """Slots that run trials of a simulated curve, in simulated time."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Sequence

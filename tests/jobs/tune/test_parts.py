@@ -1,7 +1,5 @@
 """The parts of a search: rounding, memory, comparisons, settling, and the requirements of a resume."""
 
-from __future__ import annotations
-
 import math
 import random
 import sys

@@ -1,7 +1,5 @@
 """The accuracy of tunings, and the invariants of every search."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from statistics import median

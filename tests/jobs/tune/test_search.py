@@ -1,7 +1,5 @@
 """Special cases of a search: failures, disturbances, few values, lost slots, `--resume`."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The map of EGL devices, by the real helper process on the simulated and the installed libEGL."""
 
-from __future__ import annotations
-
 import asyncio
 import ctypes.util
 from pathlib import Path

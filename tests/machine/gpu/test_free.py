@@ -1,7 +1,5 @@
 """Free GPUs: the definition, the wait, and leases between sessions that start at once."""
 
-from __future__ import annotations
-
 import codecs
 import os
 import signal

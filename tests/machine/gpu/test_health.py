@@ -1,7 +1,5 @@
 """The health of a GPU, and the activity of its SMs."""
 
-from __future__ import annotations
-
 import math
 import queue
 

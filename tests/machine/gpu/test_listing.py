@@ -1,7 +1,5 @@
 """`gmg-tui gpus`: rows for programs, lines for people."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

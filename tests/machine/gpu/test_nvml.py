@@ -1,7 +1,5 @@
 """NVML through the unmodified pynvml on the simulated driver."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Descriptions of the processes on a card."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

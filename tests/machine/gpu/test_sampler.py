@@ -1,7 +1,5 @@
 """The sampler's thread on the simulated driver."""
 
-from __future__ import annotations
-
 import queue
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The choice of slots."""
 
-from __future__ import annotations
-
 import pytest
 
 from gmg_tui.machine.gpu.selection import cpu_slots, left_out, slots

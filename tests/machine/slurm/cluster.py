@@ -1,7 +1,5 @@
 """A Slurm of two nodes on this machine, in a separate folder: slurmctld, two slurmd and munged, on free ports."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

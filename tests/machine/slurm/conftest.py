@@ -1,7 +1,5 @@
 """The cluster of these tests, one for all of them."""
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A session in a job of a real Slurm: the time that it has left, and the guide's batch script."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """Sessions over both nodes of a job of a real Slurm."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

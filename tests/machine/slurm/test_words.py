@@ -1,7 +1,5 @@
 """The variables of a job, without a Slurm."""
 
-from __future__ import annotations
-
 import pytest
 
 from gmg_tui.machine import slurm as allocation

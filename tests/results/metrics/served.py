@@ -1,7 +1,5 @@
 """`gmg-tui metrics` and a real Prometheus as processes, and their output."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

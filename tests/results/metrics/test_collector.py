@@ -1,7 +1,5 @@
 """The content of a scrape, by constructed snapshots."""
 
-from __future__ import annotations
-
 import time
 from contextlib import nullcontext
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The command `metrics`: address, end, and invalid input."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

@@ -1,7 +1,5 @@
 """A real Prometheus scrapes real sessions, and answers queries."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

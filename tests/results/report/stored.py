@@ -1,7 +1,5 @@
 """Sessions with a store, as an engine leaves them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

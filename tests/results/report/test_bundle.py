@@ -1,7 +1,5 @@
 """`report --bundle`: an archive for a bug report, without secrets."""
 
-from __future__ import annotations
-
 import json
 import os
 import zipfile

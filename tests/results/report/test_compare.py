@@ -1,7 +1,5 @@
 """`gmg-tui report NAME1 NAME2`: different settings, and the rates."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

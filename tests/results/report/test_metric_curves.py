@@ -1,7 +1,5 @@
 """Metrics over time in `report --csv metrics` and on its page."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The page is self-contained, escapes workers' text, and is drawn by a real browser without a network."""
 
-from __future__ import annotations
-
 import math
 import re
 import sys

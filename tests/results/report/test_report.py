@@ -1,7 +1,5 @@
 """`gmg-tui report` of one session: rows, order, totals, and every output."""
 
-from __future__ import annotations
-
 import json
 import math
 import time

@@ -1,7 +1,5 @@
 """A real browser without a window, driven by its debugging port, and the terminal on its page."""
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import base64

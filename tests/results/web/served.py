@@ -1,7 +1,5 @@
 """A session that `gmg-tui serve` shows, as real processes."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import resource

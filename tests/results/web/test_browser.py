@@ -1,7 +1,5 @@
 """The screen in a real browser."""
 
-from __future__ import annotations
-
 import psutil
 import pytest
 

@@ -1,7 +1,5 @@
 """`serve` on the network: access, limits, and invalid input."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

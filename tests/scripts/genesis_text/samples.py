@@ -1,7 +1,5 @@
 """Real output of Genesis 1.4.5, with the time of each line."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

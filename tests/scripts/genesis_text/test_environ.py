@@ -1,7 +1,5 @@
 """A worker's environment."""
 
-from __future__ import annotations
-
 import pytest
 
 from gmg_tui.model import Gpu, Slot

@@ -1,7 +1,5 @@
 """Every failure that is recognised: its kind, and the line that names it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Reasons behind wrappers and warnings, and exceptions that an exit code of 0 hides."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Hostile output, in blocks of any size."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import pytest

@@ -1,7 +1,5 @@
 """The history of a script's starts: phase times, warm caches, and stale locks."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

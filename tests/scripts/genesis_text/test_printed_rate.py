@@ -1,7 +1,5 @@
 """The rate behind printed numbers: steps by wall time, for known mixtures of steps and pauses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import pytest

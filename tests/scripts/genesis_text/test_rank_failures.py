@@ -1,7 +1,5 @@
 """Failures of ranks, as torch's process groups and torchrun print them."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Parsing of lines and whole runs: phases, states, device, warnings, and the precedence of figures."""
 
-from __future__ import annotations
-
 import pytest
 
 from gmg_tui.model import Phase, WorkerState

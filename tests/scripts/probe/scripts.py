@@ -1,7 +1,5 @@
 """Scripts under the probe, with small stand-ins for Genesis and gymnasium."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

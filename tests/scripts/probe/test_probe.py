@@ -1,7 +1,5 @@
 """The probe in a worker's interpreter: it counts steps, and does not change a script's behaviour."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

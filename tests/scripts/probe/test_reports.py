@@ -1,7 +1,5 @@
 """The probe's reports of metrics and saved files."""
 
-from __future__ import annotations
-
 import math
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Trains with Stable-Baselines3 on Gymnasium, and counts its own environment steps: `sb3_training.py FILE --num-envs N`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

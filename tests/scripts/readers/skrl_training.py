@@ -1,7 +1,5 @@
 """Trains with skrl on Gymnasium, and counts its own environment steps: `skrl_training.py FILE --num-envs N`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """The lines of trainers, by samples of real output, and users' formats."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Pairs of names and values on lines with progress, in no known format."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

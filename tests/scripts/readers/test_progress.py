@@ -1,7 +1,5 @@
 """The progress of a run: iterations, and bars of the real tqdm if it is installed."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

@@ -1,7 +1,5 @@
 """`gmg_tui.report_fps`: its output, its cost, and its display."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The saved files that scripts print."""
 
-from __future__ import annotations
-
 import pytest
 
 from gmg_tui.scripts.readers.saved_paths import SavedPaths

@@ -1,7 +1,5 @@
 """Real trainings without Genesis: counted steps and printed figures, without any option."""
 
-from __future__ import annotations
-
 import json
 import math
 import signal

@@ -1,7 +1,5 @@
 """The exceptions that ranks record: torch's files, and hostile ones."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A small file system to be filled, and a writer whose troubles are kept."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Records as a session makes them, and any that hypothesis can think of."""
 
-from __future__ import annotations
-
 from enum import Enum
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints

@@ -1,7 +1,5 @@
 """Records come back from the store as they were; the writer keeps them whatever happens to the disk."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import math

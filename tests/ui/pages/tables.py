@@ -1,7 +1,5 @@
 """What a page's table shows, as text."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from textual.app import App

@@ -1,7 +1,5 @@
 """The help: what it has, on any terminal, and where it begins."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

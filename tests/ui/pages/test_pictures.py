@@ -1,7 +1,5 @@
 """Pictures of the pages and dialogs, compared cell by cell; `--snapshot-update` replaces them: review the changes."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests import tunings

@@ -1,7 +1,5 @@
 """The queue: what it shows, what it asks the engine for, and what its keys do."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager

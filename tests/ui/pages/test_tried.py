@@ -1,7 +1,5 @@
 """All that was tried: what the rows have, their order, and the way into the edit dialog."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """The page of a tuning: the answer, the curve and the trials."""
 
-from __future__ import annotations
-
 import pytest
 
 from gmg_tui.model import QueueAction, TrialState, Tuning

@@ -4,8 +4,6 @@ Its argument, if any, is how many seconds it may take to end in order once the t
 loop for good, as a terminal does that nobody reads.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

@@ -1,7 +1,5 @@
 """How a test compares a screen with its picture."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Terminals that become very small, and what is left once they are large again."""
 
-from __future__ import annotations
-
 from textual.events import Resize
 from textual.geometry import Size
 
