@@ -17,10 +17,7 @@ import pyte
 QUIET_S = 0.03
 """A frame is over when so long nothing follows; shorter than the 50 ms between two progress lines."""
 _READ_BYTES = 1 << 16
-_ANSWERS = {
-    b"\x1b[c": b"\x1b[?62;22c",
-    b"\x1b[?2026$p": b"\x1b[?2026;2$y",
-}
+_ANSWERS = {b"\x1b[c": b"\x1b[?62;22c", b"\x1b[?2026$p": b"\x1b[?2026;2$y"}
 """Questions that a program waits for an answer to: what terminal it is, whether it can hold a frame back until it is
 whole. The answers are those of a present-day terminal."""
 _ASKING_S = 30.0

@@ -151,21 +151,13 @@ _CONFIRMED = (*_REFINED, measured(15, 15_000, "gpu0", TrialKind.REFINE))
 CONFIRMING = Tuning(
     SPEC,
     "confirming 17,000 and 18,000 on exchanged GPUs",
-    (
-        *_CONFIRMED,
-        measuring(16, 17_000, "gpu3", TrialKind.CONFIRM),
-        measuring(17, 18_000, "gpu2", TrialKind.CONFIRM),
-    ),
+    (*_CONFIRMED, measuring(16, 17_000, "gpu3", TrialKind.CONFIRM), measuring(17, 18_000, "gpu2", TrialKind.CONFIRM)),
     _FOUND,
     eta_s=95.0,
     command=_COMMAND,
 )
 
-_LAST = (
-    *_CONFIRMED,
-    measured(16, 17_000, "gpu3", TrialKind.CONFIRM),
-    measured(17, 18_000, "gpu2", TrialKind.CONFIRM),
-)
+_LAST = (*_CONFIRMED, measured(16, 17_000, "gpu3", TrialKind.CONFIRM), measured(17, 18_000, "gpu2", TrialKind.CONFIRM))
 TOGETHER = Tuning(
     SPEC,
     "15,000 on all slots at once",
@@ -206,12 +198,7 @@ CUSTOM = Tuning(
         for number, (value, rate) in enumerate([(8, 40.1), (16, 48.2), (32, 51.3), (64, 51.8), (128, 49.9)], 1)
     ),
     Answer(
-        "CPU",
-        ("cpu0", "cpu1"),
-        Best(32, 51.3, 0.8),
-        Best(64, 51.8, 0.8),
-        Best(128, 49.9, 0.8),
-        factors={"cpu1": 0.99},
+        "CPU", ("cpu0", "cpu1"), Best(32, 51.3, 0.8), Best(64, 51.8, 0.8), Best(128, 49.9, 0.8), factors={"cpu1": 0.99}
     ),
     ended=True,
     command=("gmg-tui", "--cpu", "2", "train.py", "32"),

@@ -58,7 +58,6 @@ class Agent:
     """Serves a session's engine on standard input and output."""
 
     def __init__(self, spec: RunSpec, writer: asyncio.StreamWriter) -> None:
-        assert spec.agent is not None
         node = spec.agent.node
         self._gpus = [Gpu(i, f"GPU-{node}-{i}", "NVIDIA H100 80GB HBM3", memory_total_mib=81559) for i in range(CARDS)]
         self._slots = tuple(Slot(f"{node}/gpu{gpu.index}", gpu, node) for gpu in self._gpus)

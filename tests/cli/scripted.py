@@ -15,16 +15,7 @@ from click.testing import CliRunner
 import gmg_tui
 from gmg_tui import session as sessions
 from gmg_tui.cli import app as cli
-from gmg_tui.model import (
-    JobRecord,
-    Queue,
-    RunSpec,
-    Session,
-    Slot,
-    Snapshot,
-    SweepSpec,
-    WorkerState,
-)
+from gmg_tui.model import JobRecord, Queue, RunSpec, Session, Slot, Snapshot, SweepSpec, WorkerState
 from gmg_tui.session import protocol
 from gmg_tui.session.options import RUN, Options
 from gmg_tui.session.protocol import (
@@ -48,11 +39,7 @@ class ScriptedEngine:
     """A session with CPU slots whose workers stand still until the test moves them."""
 
     def __init__(
-        self,
-        slots: tuple[str, ...] = ("cpu0", "cpu1"),
-        script: str = "sim.py",
-        *,
-        sweep: SweepSpec | None = None,
+        self, slots: tuple[str, ...] = ("cpu0", "cpu1"), script: str = "sim.py", *, sweep: SweepSpec | None = None
     ) -> None:
         self.folder = sessions.create(None, script)
         name = self.folder.name
@@ -170,9 +157,7 @@ class ScriptedEngine:
         """Bring all workers that have not ended into a final state, all their output counted."""
         for worker in self.snapshot.workers:
             self.move(
-                worker.slot,
-                worker.state if worker.state.ended else state,
-                log_lines=len(self._lines[worker.slot]),
+                worker.slot, worker.state if worker.state.ended else state, log_lines=len(self._lines[worker.slot])
             )
 
     def _send(self, message: Message) -> None:

@@ -20,7 +20,6 @@ def _running(*words: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ()
     )
-    assert process.stdout is not None
     starting = {"cpu0", "cpu1"}
     while starting:
         line = process.stdout.readline()
@@ -33,7 +32,6 @@ def _running(*words: str) -> subprocess.Popen[str]:
 def _nothing_is_left(folder: Path) -> None:
     """Neither the engine nor a worker of the session in `folder` lives."""
     entry = sessions.inspect(folder)
-    assert entry is not None
     assert entry.state == "ended"
     variable = f"XDG_STATE_HOME={os.environ['XDG_STATE_HOME']}\0".encode()
     for path in Path("/proc").glob("[0-9]*/environ"):
@@ -115,7 +113,6 @@ def test_a_detached_session_is_listed_its_log_followed_and_stopped() -> None:
     assert (started.stdout, started.stderr, started.returncode) == ("far\n", "", 0)
     command = [*COMMAND, "logs", "far", "cpu0", "-f"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ()) as log:
-        assert log.stdout is not None
         while "Running at" not in log.stdout.readline():
             assert log.poll() is None
         (listed,) = json.loads(gmg("ls", "--json").stdout)

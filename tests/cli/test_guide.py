@@ -91,12 +91,7 @@ def test_settings_in_the_manual_are_valid(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text(block)
     settings = config.read(file, "sweep")
-    assert settings.options == {
-        "theme": "light",
-        "sigint_wait": 30,
-        "env": ("WANDB_MODE=offline",),
-        "per_gpu": 2,
-    }
+    assert settings.options == {"theme": "light", "sigint_wait": 30, "env": ("WANDB_MODE=offline",), "per_gpu": 2}
     assert settings.keys == {"restart": ("f5",)}
 
 

@@ -40,7 +40,6 @@ async def test_the_last_lines_are_printed_and_then_followed() -> None:
         lines = [b"x" * 70_000 + b"\n", *(b"line %d\n" % number for number in range(30_000))]
         log.write_bytes(b"".join(lines))
         process = await asyncio.create_subprocess_exec(*_COMMAND, "cpu0", "-fn2", stdout=PIPE, env=environ())
-        assert process.stdout is not None
         assert await process.stdout.readline() == b"line 29998\n"
         with log.open("ab") as file:
             file.write(b"unfinished")
@@ -67,7 +66,6 @@ async def test_following_ends_with_the_session_and_misses_nothing() -> None:
         log = engine.folder / "logs" / "cpu0.log"
         log.write_bytes(b"one\n")
         process = await asyncio.create_subprocess_exec(*_COMMAND, "cpu0", "-f", stdout=PIPE, env=environ())
-        assert process.stdout is not None
         assert await process.stdout.readline() == b"one\n"
         with log.open("ab") as file:
             file.write(b"two\n")
@@ -148,7 +146,6 @@ async def test_a_job_can_be_followed_before_it_starts_until_it_ends() -> None:
     async with ScriptedEngine(sweep=SweepSpec()) as engine:
         reader.create(engine.folder / sessions.STORE, _JOBS)
         process = await asyncio.create_subprocess_exec(*_COMMAND, "x=2", "-f", stdout=PIPE, env=environ())
-        assert process.stdout is not None
         log = engine.folder / "logs" / "0002-x=2.log"
         log.write_bytes(b"one\n")
         assert await process.stdout.readline() == b"one\n"

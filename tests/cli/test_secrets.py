@@ -45,7 +45,6 @@ def test_neither_ps_nor_reports_show_secrets() -> None:
     for name, lines in (("first", "0"), ("second", "1")):
         run = [*COMMAND, "--cpu", "1", "--headless", "--name", name, *words, "--lines", lines]
         with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ()) as process:
-            assert process.stdout is not None
             assert process.stdout.readline()
             arguments = Path(f"/proc/{process.pid}/cmdline").read_text()
             if lines == "0":

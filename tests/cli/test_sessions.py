@@ -121,11 +121,7 @@ async def test_stop_reports_workers_that_ignore_sigint_and_waits_for_the_engine(
         await engine.leave(ended=True)
         _, err = await process.communicate()
     assert process.returncode == 0
-    assert err.decode().splitlines() == [
-        "stopping sim-1",
-        "still running: cpu0 (SIGTERM)",
-        "sim-1 has ended",
-    ]
+    assert err.decode().splitlines() == ["stopping sim-1", "still running: cpu0 (SIGTERM)", "sim-1 has ended"]
 
 
 async def test_stop_without_a_name_asks_on_a_terminal_before_a_long_session_ends() -> None:
@@ -147,7 +143,6 @@ async def test_a_second_interrupt_of_stop_kills() -> None:
         process = await _start("stop", "sim-1")
         await engine.ends.get()
         process.send_signal(signal.SIGINT)
-        assert process.stderr is not None
         while b"again" not in await process.stderr.readline():
             pass
         process.send_signal(signal.SIGINT)
@@ -165,7 +160,6 @@ async def test_stop_waits_for_an_engine_to_recreate_its_deleted_socket() -> None
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", program, "stop", stderr=PIPE, env=environ()
         )
-        assert process.stderr is not None
         assert await process.stderr.readline() == b"stopping sim-1\n"
         away.rename(engine.socket)
         await engine.ends.get()

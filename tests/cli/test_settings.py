@@ -55,7 +55,6 @@ def test_an_option_overrides_a_contradicting_setting(file: Path, spec_of: SpecOf
     spec = spec_of("--cpu", "1", "sim.py")
     assert (spec.gpus, spec.start, spec.ddp) == (None, StartMode.STAGGERED, None)
     spec = spec_of("--cpu", "2", "--ddp", "sim.py")
-    assert spec.ddp is not None
     assert spec.ddp.virtual_local_rank
     assert spec.start is None
     file.write_text("ddp = true\n")
@@ -72,7 +71,6 @@ def test_an_experiments_file_overrides_settings_and_the_command_line_both(
         ("--per-gpu 2 --env FOO=line", 2, {"FOO": "line", "BAR": "b"}),
     ):
         spec = spec_of("sweep", "jobs.toml", *words.split())
-        assert spec.sweep is not None
         assert (spec.sweep.per_gpu, spec.env) == (per_gpu, env)
         assert len(asked.jobs[-1]) == 2
 

@@ -35,7 +35,6 @@ async def test_the_screen_in_a_browser_imports_nothing_from_the_current_folder(t
     async with ScriptedEngine():
         command = (*_COMMAND, "serve", "--port", "0")
         server = await asyncio.create_subprocess_exec(*command, cwd=trap, env=environ(), stdout=PIPE)
-        assert server.stdout is not None
         url = (await asyncio.wait_for(server.stdout.readline(), LONG_S)).decode().strip()
         async with aiohttp.ClientSession() as web, web.ws_connect(f"{url}ws") as page:
             await asyncio.wait_for(page.receive_bytes(), LONG_S)

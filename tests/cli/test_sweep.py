@@ -205,7 +205,6 @@ def test_a_lost_sweep_is_cleaned_up_and_resumed(earlier: Callable[..., RunSpec],
     old = earlier(ended=False)
     assert spec_of("sweep", "--resume", "old").sweep == old.sweep
     entry = sessions.inspect(Path(old.folder))
-    assert entry is not None
     assert entry.record.lost
 
 

@@ -64,7 +64,6 @@ def test_a_leak_is_forecast_within_a_fifth_at_half_way() -> None:
         used = 2000.0 + (_CAPACITY_MIB - 2000.0) * now / full
         growth.add(now, used + rng.uniform(-300, 300))
     forecast = growth.forecast(_CAPACITY_MIB - used)
-    assert forecast is not None
     assert forecast.full_s == pytest.approx(full - 3700, rel=0.2)
 
 
@@ -247,7 +246,6 @@ def test_workers_that_write_the_same_places() -> None:
 def test_workers_with_the_same_arguments_are_noticed_before_they_collide() -> None:
     source = 'parser.add_argument("--seed", type=int)\nparser.add_argument("--log_dir")\n'
     sign = same_arguments(source, ("-B", "64"), 4)
-    assert sign is not None
     assert (sign.text, sign.advice) == (
         "4 workers get the same arguments; the script takes --seed, --log_dir",
         "add --seed {seed} --log_dir run-{i}",

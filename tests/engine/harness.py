@@ -190,8 +190,6 @@ async def spawn(spec: RunSpec, env: dict[str, str] | None = None) -> tuple[async
         start_new_session=True,
         env={**os.environ, **(env or {})},
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
     process.stdin.write(msgspec.json.encode(spec))
     process.stdin.close()
     while True:

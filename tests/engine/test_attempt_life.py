@@ -194,15 +194,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
     @rule(how=st.sampled_from(["ready", "ready", "ready", "called off", "error"]), turns=_TURNS)
     def preparation_ends(self, how: str, turns: int) -> None:
         launch = Launch(
-            1,
-            Task((), {}, 0, 1),
-            Slot("cpu0"),
-            None,
-            (),
-            ("python",),
-            Environment({}, (), {}),
-            PhaseTimes("", ""),
-            "",
+            1, Task((), {}, 0, 1), Slot("cpu0"), None, (), ("python",), Environment({}, (), {}), PhaseTimes("", ""), ""
         )
         if how == "error":
             self.prepared.set_exception(GmgError("a disk does not answer", 1))

@@ -8,17 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from gmg_tui.model import (
-    Alert,
-    AlertAction,
-    Attempt,
-    Checkpoint,
-    DdpSpec,
-    RestartMode,
-    RunSpec,
-    Severity,
-    WorkerState,
-)
+from gmg_tui.model import Alert, AlertAction, Attempt, Checkpoint, DdpSpec, RestartMode, RunSpec, Severity, WorkerState
 from gmg_tui.scripts.checkpoints import MAX_KEPT, before_nan, ledger, newest_intact
 from gmg_tui.session.protocol import Action
 
@@ -257,7 +247,6 @@ def test_a_renamed_file_is_found_and_an_export_comes_last(tmp_path: Path, is_ren
     if is_renamed:
         state.rename(tmp_path / "state.pt")
     found = newest_intact(saved)
-    assert found is not None
     assert found.path == str(tmp_path / ("state.pt" if is_renamed else "state.tmp"))
     (tmp_path / "state.pt").unlink(missing_ok=True)
     state.unlink(missing_ok=True)

@@ -255,8 +255,6 @@ async def _awaiting(spec: RunSpec, boot: str) -> AsyncIterator[Running]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", boot), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
     process.stdin.write(msgspec.json.encode(spec) + b"\nviewer")
     process.stdin.close()
     assert msgspec.json.decode(await process.stdout.readline())["ok"]

@@ -34,7 +34,6 @@ async def test_two_workers_run_to_their_end_and_the_summary_agrees_with_their_lo
             assert worker.state is WorkerState.FINISHED
             assert worker.newest.exit_code == 0
             assert worker.newest.n_envs == 64
-            assert worker.fps is not None
             assert worker.fps.last == printed[worker.slot][-1]
             assert worker.fps.samples == len(printed[worker.slot]) == 30
         await run.leave()
@@ -49,7 +48,6 @@ async def test_two_workers_run_to_their_end_and_the_summary_agrees_with_their_lo
             assert worker["attempts"] == 1
             assert worker["gpu"] is None
         listed = inspect(run.folder)
-        assert listed is not None
         assert listed.state == "ended"
         assert not Path(run.spec.socket).exists()
 

@@ -51,7 +51,6 @@ def _head(queue: JobQueue, slot: str) -> JobRecord | None:
 def run(queue: JobQueue, *, state: WorkerState = WorkerState.FINISHED, elapsed_s: float = 10.0) -> int:
     """Run the next job. Returns its number."""
     head = _head(queue, "gpu0")
-    assert head is not None
     record = queue.occupy(head.number)
     queue.release(structs.replace(record, state=state, elapsed_s=elapsed_s, ended=1.0))
     return record.number
@@ -142,7 +141,6 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def start(self) -> None:
         head = _head(self.queue, "gpu0")
-        assert head is not None
         self.taken.append(self.queue.occupy(head.number))
 
     @precondition(lambda self: self.taken)
@@ -343,11 +341,7 @@ def _states(spec: RunSpec) -> list[WorkerState]:
 async def test_failed_jobs_run_again_on_request() -> None:
     batch = program("--fail", "{code}", "--fail-attempts", "1")
     spec = sweep_for([{"code": 0}, {"code": 3}], batch, cpu=1)
-    for retry_failed, states in (
-        (False, [FINISHED, FAILED]),
-        (False, [FINISHED, FAILED]),
-        (True, [FINISHED] * 2),
-    ):
+    for retry_failed, states in ((False, [FINISHED, FAILED]), (False, [FINISHED, FAILED]), (True, [FINISHED] * 2)):
         assert spec.sweep is not None
         resumed = structs.replace(spec, sweep=structs.replace(spec.sweep, retry_failed=retry_failed))
         async with running(resumed) as run:
@@ -400,7 +394,6 @@ async def test_a_late_second_engine_changes_nothing() -> None:
         assert spec.sweep is not None
         again = structs.replace(spec, sweep=structs.replace(spec.sweep, retry_failed=True))
         with PrestartedEngine() as engine:
-            assert engine.process.stdout is not None
             engine.order(msgspec.json.encode(again) + b"\nconfirm\n")
             assert b"an engine is already running in" in await asyncio.to_thread(engine.process.stdout.read)
             engine.cancel()

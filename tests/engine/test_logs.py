@@ -89,7 +89,6 @@ def test_the_queue_is_full_until_a_slow_disk_catches_up(
     for _ in range(3):
         tape.write(b"12345")
     assert writer.is_full()
-    assert tape.trouble is not None
     assert tape.trouble.startswith("waits for the disk")
     tape.running.set()
     writer.close()
@@ -172,7 +171,6 @@ def test_a_log_that_cannot_be_cut_stays_whole_and_the_error_is_reported(tmp_path
     (tmp_path / ".cpu0.log.cut").mkdir()
     log = Log(LogWriter(), tmp_path / "cpu0.log", MOST)
     log.append(b"x" * (MOST + 1), 0)
-    assert log.trouble is not None
     assert log.trouble.startswith("log larger than --log-max: Is a directory")
     log.append(b"y", 0)
     assert (tmp_path / "cpu0.log").read_bytes() == b"x" * (MOST + 1) + b"y"
@@ -186,7 +184,6 @@ async def test_followers_of_a_log_get_every_line_once_while_it_is_cut() -> None:
         log.append(_lines(0, 100), 0)
         command = (sys.executable, "-m", "gmg_tui", "logs", "cpu0", "-f")
         process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, env=environ())
-        assert process.stdout is not None
         seen = io.BytesIO()
         seen.write(await process.stdout.readexactly(len(_lines(0, 100))))
         files = {path.stat().st_ino}

@@ -231,7 +231,6 @@ def test_numbers_that_the_probe_cannot_have_written_are_ignored(tmp_path: Path) 
         assert counts.stepping_pid == 7
     for printed, greatest in ((3.0, 400.0), (500.0, 500.0)):  # such as each environment's rate
         fps = counts.fps(Fps(last=3.0, mean=3.0, max=printed, samples=1))
-        assert fps is not None
         assert (fps.last, fps.mean, fps.max) == (3.0, pytest.approx(400), pytest.approx(greatest))
     counts.close()
     assert list(tmp_path.iterdir()) == []
@@ -242,7 +241,6 @@ def test_the_greatest_rate_is_not_below_the_mean_of_an_average_that_grows() -> N
     for second, printed in enumerate((100.0, 200.0, 300.0)):
         rate.add([printed], float(second), smoothed=True, n_envs=4)
     fps = rate.fps()
-    assert fps is not None
     assert fps.mean is not None
     assert fps.max == fps.mean > 300.0
 
@@ -282,11 +280,9 @@ async def test_a_rate_without_recent_lines_is_marked_and_leaves_a_gap() -> None:
             await run.until(lambda _: run.worker("cpu0").alert("silent"))
             silent, other = run.worker("cpu0"), run.worker("cpu1")
             alert = silent.alert("silent")
-            assert alert is not None
             assert run.snapshot.time - alert.since > 4.9  # two clocks
             assert (silent.state, silent.current_fps) == (WorkerState.RUNNING, None)
             assert silent.fps is not None
-            assert other.fps is not None
             assert other.alert("silent") is None
             assert total_fps(run.snapshot.workers) == other.fps.settled
             await eventually(lambda: _ends_in_a_gap(run.folder / STORE, "cpu0"))

@@ -76,11 +76,7 @@ async def test_both_streams_are_read_to_the_last_byte() -> None:
     ("cwd", "python", "why"),
     [
         ("/", "/nowhere/python", b"env: /nowhere/python: No such file or directory"),
-        (
-            "/nowhere",
-            sys.executable,
-            b"env: cannot change directory to /nowhere: No such file or directory",
-        ),
+        ("/nowhere", sys.executable, b"env: cannot change directory to /nowhere: No such file or directory"),
     ],
 )
 async def test_the_child_itself_enters_its_directory_and_executes_the_interpreter(

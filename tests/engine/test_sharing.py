@@ -73,7 +73,6 @@ async def test_after_the_wait_the_gpus_in_use_are_benched(sim: Sim) -> None:
     spec = sweep_for([{"x": n} for n in range(3)], program("--s", "600", gpus="free", wait_s=1.0))
     async with running(spec, sim.env()) as run:
         snapshot = await run.until(lambda s: s.queue is not None and s.queue.benched)
-        assert snapshot.queue is not None
         assert snapshot.queue.benched["gpu0"].startswith("not free after 1 s: for its GPU: ")
         assert {*snapshot.queue.benched} == {"gpu0"}
 

@@ -90,7 +90,6 @@ async def test_a_made_bottleneck_has_its_verdict(tmp_path: Path, what: str, kind
         assert verdict.kind == kind, (verdict, facts)
         if what == "spin":
             spot = await run.client.hot_spot("cpu0")
-            assert spot is not None
             assert spot.function == "compute_reward"
         if what == "sleep":
             assert "which sleeps" in verdict.text
@@ -174,6 +173,5 @@ async def test_the_verdict_stays_with_the_attempt(tmp_path: Path) -> None:
         await run.client.act(Action.STOP, "cpu0")
         await run.until_state("cpu0", WorkerState.STOPPED)
         verdict = run.worker("cpu0").newest.verdict
-        assert verdict is not None
         assert verdict.kind == "script"
         assert judge(await run.client.speed("cpu0")).evidence[0] == f"its last attempt: {verdict.text}"

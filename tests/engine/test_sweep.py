@@ -99,7 +99,6 @@ async def test_an_ended_job_does_not_wait_and_the_next_one_waits_for_its_memory(
         await run.until(lambda s: s.samples and s.samples[0].memory_used_mib == 30_000)
         first.touch()
         waiting = await run.until(lambda s: "to be released" in (s.workers[0].reason or ""))
-        assert waiting.queue is not None
         assert (waiting.queue.finished, waiting.queue.running) == (1, 0)
         records = await run.jobs()
         assert [(job.state, job.elapsed_s is not None) for job in records.values()] == [
@@ -122,13 +121,7 @@ async def test_a_job_frees_its_card_and_its_state_is_in_the_results_however_it_e
     script.write_text(
         f"import runpy, shlex, sys\nsys.argv[1:] = shlex.split(sys.argv[1])\nrunpy.run_path({JOB!r}, run_name='__main__')\n"
     )
-    jobs = {
-        "slow": "--s 60",
-        "oom": "--oom",
-        "twice": "--fail 3",
-        "once": "--fail 3 --fail-attempts 1",
-        "well": "",
-    }
+    jobs = {"slow": "--s 60", "oom": "--oom", "twice": "--fail 3", "once": "--fail 3 --fail-attempts 1", "well": ""}
     what = program("{args}", script=str(script), timeout_s=2.0, gpus="0,")
     what |= {"restart": RestartMode.FAILURE, "max_restarts": 1}
     async with running(
@@ -251,10 +244,8 @@ async def test_a_job_of_several_ranks_runs_as_a_whole(tmp_path: Path) -> None:
     assert (records[2].slot, records[2].slots, records[2].world_size) == ("cpu2", (), 1)
     assert records[3].slots == ("cpu0", "cpu1", "cpu2")
     single = records[2].last.fps
-    assert single is not None
     for number, ranks in ((1, 2), (3, 3)):
         fps = records[number].last.fps
-        assert fps is not None
         assert fps.last is not None
         assert single.last is not None
         assert fps.last > single.last * (ranks - 0.5), "the rate of a group is that of all its ranks"

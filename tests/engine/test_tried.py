@@ -63,11 +63,7 @@ def test_a_rate_of_the_first_seconds_does_not_count_unless_the_script_finished()
     tried.add("gpu0", _attempt(60.0, "finished", comparable=False))
     live = ("gpu1", _attempt(70.0, "runs", state=WorkerState.RUNNING, comparable=False))
     rates = {row.args: (row.rate, row.running) for row in tried.view([live], 130.0)}
-    assert rates == {
-        ("stopped",): (None, 0),
-        ("finished",): (60.0, 0),
-        ("runs",): (None, 1),
-    }
+    assert rates == {("stopped",): (None, 0), ("finished",): (60.0, 0), ("runs",): (None, 1)}
 
 
 def test_running_attempts_are_added_to_ended_ones_but_not_stored() -> None:

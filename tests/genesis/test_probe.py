@@ -13,12 +13,7 @@ from gmg_tui.model import Phase, RestartMode, Shares, Snapshot, StartMode, Worke
 from gmg_tui.session.protocol import Action
 from tests.engine.harness import running, spec_for
 
-pytestmark = [
-    pytest.mark.genesis,
-    pytest.mark.slow,
-    pytest.mark.timeout(900),
-    pytest.mark.usefixtures("light"),
-]
+pytestmark = [pytest.mark.genesis, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("light")]
 
 _PACED, _TRAINING = (str(Path(__file__).with_name(name)) for name in ("paced.py", "training.py"))
 _BEFORE_MESHES = (Phase.NONE, Phase.IMPORTING, Phase.INITIALISING)
@@ -34,7 +29,6 @@ def _check(worker: Worker, file: Path) -> None:
             first, begin = next((each for each in reversed(periods) if end - each[1] >= window_s), periods[0])
             rates.append((done - first) / (end - begin))
     assert worker.newest.n_envs == 8
-    assert worker.fps is not None
     assert worker.fps.counted == "probe"
     assert worker.fps.env_steps == pytest.approx(last - 8, abs=24 * 8), "the first step begins the count"
     assert worker.fps.settled is not None
@@ -45,7 +39,6 @@ def _check(worker: Worker, file: Path) -> None:
 def _check_shares(shares: Shares | None, asked: float, file: Path) -> None:
     """The shares of stepping and learning are those of the script's own timers, within 5 points."""
     periods = [tuple(map(float, line.split()[1:])) for line in file.read_text().splitlines()]
-    assert shares is not None
     ends = [each for each in periods if asked - 4 < each[0] < asked]
     pairs = [(end, next(each for each in reversed(periods) if end[0] - each[0] >= 10)) for end in ends]
     for position, share in ((1, shares.simulator), (2, shares.learning)):
@@ -63,7 +56,6 @@ async def test_the_rate_is_steps_by_wall_time_whatever_is_printed(tmp_path: Path
     for worker, loop in zip(snapshot.workers, loops, strict=True):
         assert worker.state is WorkerState.FINISHED, worker.reason
         _check(worker, tmp_path / loop)
-        assert worker.fps is not None
         assert (worker.fps.last is None) == (loop == "silent")
 
 
@@ -96,7 +88,6 @@ async def test_two_seeds_of_rsl_rl_on_a_cold_mesh_cache_build_in_turn_and_train_
     for worker, name in zip(snapshot.workers, "01", strict=True):
         assert worker.state is WorkerState.STOPPED, worker.reason
         _check(worker, tmp_path / name)
-        assert worker.newest.progress is not None
         assert (worker.newest.progress.total, worker.newest.progress.unit) == (1_000_000.0, "iteration")
         assert worker.newest.metrics.keys() >= {"reward"}
 
@@ -130,5 +121,4 @@ async def test_a_training_killed_at_any_moment_continues_from_its_newest_checkpo
         assert worker.newest.continued_from is not None
         assert any(name.startswith(("Train/", "Loss/")) for name in worker.newest.metrics)
         newest = worker.newest.checkpoint
-        assert newest is not None
         assert torch.load(newest.path, weights_only=False)["iter"] in (iterations - 1, iterations)

@@ -121,7 +121,6 @@ def holder(cuda: None, gpu_count: int) -> Iterator[subprocess.Popen[str]]:
     environment = {**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "0"}
     command = [sys.executable, str(HOLDER), str(HELD_MIB)]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         assert process.stdout.readline().startswith("held")
         handle = pynvml.nvmlDeviceGetHandleByIndex(0)
         while pynvml.nvmlDeviceGetUtilizationRates(handle).gpu < BUSY_PCT:  # a mean of the last second

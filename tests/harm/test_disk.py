@@ -131,7 +131,6 @@ async def test_a_session_that_ends_while_the_disk_is_full_is_not_lost(small_disk
         await run.leave()
         await run.process.wait()
         entry = sessions.inspect(run.folder)
-        assert entry is not None
         assert (entry.state, entry.record.workers[0].state) == ("ended", "stopped")
         (report,) = json.loads(gmg("report", run.spec.name, "--json").stdout)["jobs"]
         assert report["state"] == "stopped"

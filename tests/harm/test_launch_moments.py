@@ -127,8 +127,6 @@ async def _unconfirmed(spec_text: bytes, words: bytes) -> asyncio.subprocess.Pro
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
     process.stdin.write(spec_text + b"\n" + words + b"\n")
     assert json.loads(await process.stdout.readline())["ok"]
     return process
@@ -138,7 +136,6 @@ async def _unconfirmed(spec_text: bytes, words: bytes) -> asyncio.subprocess.Pro
 async def test_an_engine_without_its_launcher_exits_before_it_starts_workers(fresh: bool) -> None:
     spec = spec_for(*STEPS)
     process = await _unconfirmed(msgspec.json.encode(spec), b"confirm fresh" if fresh else b"confirm")
-    assert process.stdin is not None
     process.stdin.close()
     assert await process.wait() == 0
     assert not Path(spec.socket).exists()

@@ -35,13 +35,7 @@ def _sha256(path: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "size"),
-    [
-        ("lines", 300_000),
-        ("long", 30_000_000),
-        ("noise", 10_000_000),
-        ("tabs", 10_000_000),
-    ],
+    ("kind", "size"), [("lines", 300_000), ("long", 30_000_000), ("noise", 10_000_000), ("tabs", 10_000_000)]
 )
 def test_memory_does_not_grow_and_the_log_has_every_byte(kind: str, size: int, tmp_path: Path) -> None:
     gate = tmp_path / "gate"

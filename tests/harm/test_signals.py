@@ -114,10 +114,7 @@ async def test_a_job_interrupted_by_a_signal_names_it(script: Path, tmp_path: Pa
         assert await run.process.wait() == 0
         assert run.bye == "the session was ended by SIGTERM"
         (job,) = reader.load_jobs(run.folder / sessions.STORE)
-        assert (job.state, job.reason) == (
-            WorkerState.WAITING,
-            "interrupted: the session was ended by SIGTERM",
-        )
+        assert (job.state, job.reason) == (WorkerState.WAITING, "interrupted: the session was ended by SIGTERM")
 
 
 def test_the_command_forwards_signals_and_stops_the_workers_on_sigxcpu(script: Path, tmp_path: Path) -> None:

@@ -4,19 +4,7 @@ import re
 from typing import Any
 
 from gmg_tui.headless.reporter import Reporter
-from gmg_tui.model import (
-    Alert,
-    Fps,
-    Gpu,
-    GpuSample,
-    NodeView,
-    Progress,
-    Severity,
-    Slot,
-    Snapshot,
-    Worker,
-    WorkerState,
-)
+from gmg_tui.model import Alert, Fps, Gpu, GpuSample, NodeView, Progress, Severity, Slot, Snapshot, Worker, WorkerState
 from gmg_tui.results.report_text import at_end
 from gmg_tui.session.protocol import Lines
 from tests.workers import alerts, session_of, worker_of

@@ -3,14 +3,7 @@
 from itertools import pairwise
 
 from gmg_tui.headless.reporter import Reporter
-from gmg_tui.model import (
-    DdpSpec,
-    Fps,
-    Rank,
-    RankGroup,
-    Snapshot,
-    WorkerState,
-)
+from gmg_tui.model import DdpSpec, Fps, Rank, RankGroup, Snapshot, WorkerState
 from gmg_tui.results.report_text import at_end
 from tests.workers import alerts, changed, session_of, worker_of
 

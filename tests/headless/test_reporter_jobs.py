@@ -6,16 +6,7 @@ from typing import Any
 import pytest
 
 from gmg_tui.headless.reporter import Reporter
-from gmg_tui.model import (
-    Attempt,
-    Fps,
-    JobRecord,
-    Queue,
-    Snapshot,
-    SweepSpec,
-    Worker,
-    WorkerState,
-)
+from gmg_tui.model import Attempt, Fps, JobRecord, Queue, Snapshot, SweepSpec, Worker, WorkerState
 from gmg_tui.results.report_text import at_end
 from gmg_tui.session.protocol import Lines
 from tests.workers import alerts, session_of, worker_of

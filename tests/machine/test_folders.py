@@ -132,12 +132,10 @@ def test_without_a_runtime_folder_of_its_own_the_probe_writes_into_memory(monkey
     for owner, parent in ((0, runtime), (STRANGER, Path("/dev/shm"))):
         os.chown(runtime, owner, -1)
         folder = counts.make_folder("sim-1")
-        assert folder is not None
         assert folder.path.parent == parent
         folder.remove(1)
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     folder = counts.make_folder("sim-1")
-    assert folder is not None
     assert folder.path.parent == Path("/dev/shm")
     folder.remove(1)
     os.chown(runtime, 0, -1)

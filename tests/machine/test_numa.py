@@ -71,7 +71,6 @@ def test_all_threads_of_a_process_are_pinned() -> None:
     code = "import threading, time; threading.Thread(target=time.sleep, args=(600,)).start(); print(flush=True)"
     first = min(os.sched_getaffinity(0))
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
         process.stdout.readline()
         numa.pin(process.pid, {first})
         threads = [int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir()]

@@ -11,18 +11,7 @@ import pandas as pd  # type: ignore[import-untyped]
 import pytest
 from msgspec import structs
 
-from gmg_tui.model import (
-    Attempt,
-    Fps,
-    Gpu,
-    JobRecord,
-    Rank,
-    Session,
-    Slot,
-    Snapshot,
-    SweepSpec,
-    WorkerState,
-)
+from gmg_tui.model import Attempt, Fps, Gpu, JobRecord, Rank, Session, Slot, Snapshot, SweepSpec, WorkerState
 from gmg_tui.results.json_csv_export import DETAILED, TABLE, export, summary
 from gmg_tui.session import STORE, SUMMARY, TUNE
 from gmg_tui.session.store.writer import StoreWriter

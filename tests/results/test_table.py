@@ -10,18 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gmg_tui.model import (
-    Fps,
-    Gpu,
-    GpuSample,
-    Slot,
-    Snapshot,
-    Worker,
-    WorkerState,
-    fps_per_watt,
-    total_fps,
-    units,
-)
+from gmg_tui.model import Fps, Gpu, GpuSample, Slot, Snapshot, Worker, WorkerState, fps_per_watt, total_fps, units
 from gmg_tui.model.text import MAX_LINE_BYTES, clean, escape_json, safe
 from gmg_tui.results import column as columns
 from gmg_tui.results import table as tables

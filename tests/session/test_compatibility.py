@@ -85,7 +85,6 @@ def test_each_command_reads_a_session_of_an_earlier_version(sample: Path, tmp_pa
 async def _looked_at(folder: Path, slot: str) -> None:
     """Attach to the session, and ask for all that it can answer."""
     entry = sessions.inspect(folder)
-    assert entry is not None
     source = await EndedSession.open(folder, entry.record.session)
     assert any(fps is not None for fps in (await source.series(slot)).fps)
     assert (await source.details(slot)).attempts
@@ -170,7 +169,6 @@ def test_each_field_of_the_json_outputs_is_in_the_manual(words: tuple[str, ...],
     if words[0].endswith(".json"):
         folder = folders["tuning"]
         entry = sessions.inspect(folder)
-        assert entry is not None
         export(entry.record.session)
         text, heading = (folder / words[0]).read_text(), words[0]
     else:

@@ -10,7 +10,6 @@ from tests.results.report import stored
 async def test_the_newest_tuning_of_the_same_script_and_gpu_counts() -> None:
     made = tunings.session(tunings.ENDED)
     gpu, program = made.slots[0].gpu, program_of(made.spec)
-    assert gpu is not None
     assert tuned_envs(program, gpu.name) is None
     spec = {name: getattr(made.spec, name) for name in ("script", "cwd", "tune")}
     answer = tunings.ENDED.answer
@@ -21,7 +20,6 @@ async def test_the_newest_tuning_of_the_same_script_and_gpu_counts() -> None:
             name, stored.jobs(1), spec=spec, about=about, started=started, snapshot=tunings.snapshot(tuning)
         )
     tuned_envs.cache_clear()
-    assert answer.recommended is not None
     assert tuned_envs(program, gpu.name) == answer.recommended.value
     assert tuned_envs(program, "another GPU") is None
     assert tuned_envs((False, "/home/me/sim/other.py"), gpu.name) is None

@@ -40,7 +40,6 @@ def test_a_process_that_has_ended_is_forgotten(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", "print(flush=True); input()"], stdin=pipe, stdout=pipe, bufsize=0
     ) as process:
-        assert process.stdout is not None
         process.stdout.read(1)  # it runs now
         _use(tmp_path, process.pid, 0, 4000.0, 90.0)
         assert driver.read(driver.gpus()[0], slow=True).processes

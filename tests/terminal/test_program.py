@@ -264,7 +264,6 @@ def test_a_session_whose_engine_was_killed_has_its_last_snapshot() -> None:
 
     wait_until(running)
     entry = session.inspect(folder)
-    assert entry is not None
     os.kill(entry.record.session.engine_pid, signal.SIGKILL)
     wait_until(lambda: not session.is_locked(folder))
     with Terminal("attach", "gone", columns=120, rows=30) as terminal:

@@ -95,11 +95,7 @@ class FakeEngine(EngineClient):
         await self._hear(action, *slots)
 
     async def edit(
-        self,
-        slots: tuple[str, ...],
-        args: tuple[str, ...],
-        env: dict[str, str],
-        seen: Mapping[str, Seen] | None = None,
+        self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str], seen: Mapping[str, Seen] | None = None
     ) -> None:
         self.seen = dict(seen or {})
         await self._hear("edit", slots, args, env)

@@ -61,11 +61,7 @@ def queue_of(records: list[JobRecord], *, version: int = 1, **changes: Any) -> Q
         "failed": states.count(WorkerState.FAILED),
         "stopped": states.count(WorkerState.STOPPED),
     }
-    fields: dict[str, Any] = counts | {
-        "eta_s": 252.0,
-        "version": version,
-        **changes,
-    }
+    fields: dict[str, Any] = counts | {"eta_s": 252.0, "version": version, **changes}
     return Queue(running=len(states) - sum(counts.values()), **fields)
 
 
@@ -122,10 +118,7 @@ def engine(records: list[JobRecord] | None = None, *, slots: int = 4, used: int 
     spec = changed(session.spec, script="experiment.py", args=("--method", "{method}"), sweep=sweep)
     log = {slot.name: sessions.log_of(play.LOG_LINES) for slot in session.slots}
     made = FakeEngine(
-        changed(session, spec=spec),
-        snapshot(records, slots=used),
-        recent=sessions.recent(slots),
-        log=log,
+        changed(session, spec=spec), snapshot(records, slots=used), recent=sessions.recent(slots), log=log
     )
     made.jobs = records
     return made

@@ -47,7 +47,6 @@ async def test_keys_after_the_quit_key_are_dropped() -> None:
         _burst(pilot, "d")
         await pilot.pause()
     await app.on_event(Key("x", "x"))  # which had been on its way through the screen
-    assert app.return_value is not None
     assert app.return_value.how == "detached"
 
 
@@ -57,7 +56,6 @@ async def test_a_key_behind_the_one_that_leaves_a_page_opens_nothing() -> None:
         await play.press(pilot, "enter")
         _burst(pilot, "d", "e", "tab")
         await pilot.pause()
-    assert app.return_value is not None
     assert app.return_value.how == "detached"
 
 

@@ -37,11 +37,7 @@ def test_values_are_plotted_on_a_logarithmic_axis_and_rates_on_a_linear_one() ->
     rows = _curve(_two((64, 3e6), (4096, 12e6)))
     trials = (*_two((64, 3e6), (4096, 12e6)).trials, tunings.measured(9, 512, "gpu2", rate=6e6))
     with_middle = _curve(replace(_two((64, 3e6), (4096, 12e6)), trials=trials, answer=Answer("", tunings.EIGHT)))
-    (left, low), (right, high), (middle, between) = (
-        _place(rows, "●"),
-        _place(rows, "○"),
-        _place(with_middle, "◆"),
-    )
+    (left, low), (right, high), (middle, between) = (_place(rows, "●"), _place(rows, "○"), _place(with_middle, "◆"))
     assert abs(middle - (left + right) / 2) <= 1
     assert high < between < low
     assert rows[0] == " FPS over n_envs  ● gpu0  ○ gpu1"
@@ -81,12 +77,7 @@ _trials = st.builds(
 @example(
     [*_two((1, 1.0), (1, 1.0)).trials, tunings.measured(3, 1, "gpu0", rate=1.0, margin_pct=-math.inf)], 19, 5, None
 )
-@given(
-    st.lists(_trials, max_size=8),
-    st.integers(1, 170),
-    st.integers(1, 40),
-    st.none() | st.integers(-3, 2**62),
-)
+@given(st.lists(_trials, max_size=8), st.integers(1, 170), st.integers(1, 40), st.none() | st.integers(-3, 2**62))
 @settings(deadline=None, max_examples=200)
 def test_the_curve_always_fills_its_rows(trials: list[Trial], width: int, height: int, edge: int | None) -> None:
     answer = replace(

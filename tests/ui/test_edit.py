@@ -175,7 +175,6 @@ async def test_unchanged_settings_restart_nothing_and_cancel_sends_nothing() -> 
 async def test_keys_that_arrive_together_are_handled_in_order() -> None:
     async with editing() as dialog:
         driver = dialog.pilot.app._driver
-        assert driver is not None
         for event in XTermParser().feed("\x7f" * 4 + "8192 -v\x7f\x7f\x7f" + "\r"):
             driver.process_message(event)
         await play.until(dialog.pilot, lambda: bool(asked(dialog.engine)))

@@ -87,7 +87,6 @@ async def test_kill_asks_first_unless_the_worker_is_being_stopped_already() -> N
         assert asked(app.engine) == [("kill", "gpu0")]
         app.view.choose("gpu5")
         worker = app.view.worker_on(app.view.selected)
-        assert worker is not None
         assert worker.state is WorkerState.STOPPING
         await press(pilot, "X")
         assert asked(app.engine)[1:] == [("kill", "gpu5")]
@@ -162,10 +161,7 @@ async def test_a_key_without_effect_shows_the_reason() -> None:
 @pytest.mark.parametrize(
     ("size", "steps"),
     [
-        (
-            WIDE,
-            [("right", "gpu1"), ("down", "gpu5"), ("l l h", "gpu6"), ("k left up", "gpu1"), ("j left", "gpu4")],
-        ),
+        (WIDE, [("right", "gpu1"), ("down", "gpu5"), ("l l h", "gpu6"), ("k left up", "gpu1"), ("j left", "gpu4")]),
         (SMALL, [("down j", "gpu2"), ("up k k", "gpu0"), ("j j j j j j j j j j", "gpu7")]),
     ],
 )
@@ -301,7 +297,6 @@ async def test_quit_does_not_ask_when_all_workers_have_ended() -> None:
         await pilot.pause()
         assert "7 finished" in play.screen(app)[1]
         await press(pilot, "q")
-    assert app.return_value is not None
     assert app.return_value.how == "ended"
 
 

@@ -81,7 +81,6 @@ async def test_search_highlights_counts_and_steps_through_matches() -> None:
         assert "match " not in _log(app)[0]
         await press(pilot, "slash", *"step", "enter")
         found = app.main.log_view.found
-        assert found is not None
         count = len(found.found)
         await play.sees(pilot, f"of {count}")
         await press(pilot, "N", "N")

@@ -109,8 +109,7 @@ def test_progress_lines_do_not_evict_other_lines() -> None:
 
 
 _messages = st.lists(
-    st.tuples(st.integers(0, 3), st.lists(st.sampled_from(["warn", "plain", "Running"]), max_size=5)),
-    max_size=30,
+    st.tuples(st.integers(0, 3), st.lists(st.sampled_from(["warn", "plain", "Running"]), max_size=5)), max_size=30
 )
 
 

@@ -8,17 +8,7 @@ import msgspec
 import pytest
 from textual.widgets import TextArea
 
-from gmg_tui.model import (
-    Fps,
-    GpuProcess,
-    GpuSample,
-    Occurrence,
-    OccurrenceKind,
-    Series,
-    Slot,
-    Worker,
-    WorkerState,
-)
+from gmg_tui.model import Fps, GpuProcess, GpuSample, Occurrence, OccurrenceKind, Series, Slot, Worker, WorkerState
 from gmg_tui.model.text import SEPARATOR
 from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.pane import worker_facts as facts

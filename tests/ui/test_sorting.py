@@ -231,17 +231,7 @@ CARDS = 10
 ROUNDS = 10
 KEYS = (
     *("up", "down", "left", "right", "h", "j", "k", "l", "space", "exclamation_mark", "t", "escape", "enter", "r", "x"),
-    *(
-        "do:screen.filter_workers",
-        *"fun1",
-        "backspace",
-        "enter",
-        "slash",
-        "home",
-        "end",
-        "pageup",
-        "question_mark",
-    ),
+    *("do:screen.filter_workers", *"fun1", "backspace", "enter", "slash", "home", "end", "pageup", "question_mark"),
     *("do:screen.fold_node", "do:screen.group_log", *(f"do:screen.sort_by({each!r})" for each in ORDERS)),
 )
 

@@ -29,11 +29,7 @@ def _engine() -> FakeEngine:
     group = RankGroup("g0", ("gpu0", "gpu1", "gpu2"), WorkerState.RUNNING)
     grouped = msgspec.structs.replace(engine.snapshot, groups=(group,))
     engine.welcome = msgspec.structs.replace(engine.welcome, snapshot=grouped)
-    engine.stacks_of = (
-        Stacks("gpu0", 0, WAITS),
-        Stacks("gpu1", 1, READS),
-        Stacks("gpu2", 2, error=STOPPED),
-    )
+    engine.stacks_of = (Stacks("gpu0", 0, WAITS), Stacks("gpu1", 1, READS), Stacks("gpu2", 2, error=STOPPED))
     return engine
 
 

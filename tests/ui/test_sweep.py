@@ -175,7 +175,6 @@ async def test_a_key_on_a_slot_without_a_job_shows_a_message() -> None:
     async with app.run_test(size=WIDE) as pilot:
         app.view.choose("gpu3")
         worker = app.view.worker_on(app.view.selected)
-        assert worker is not None
         assert worker.job is None
         for key in ("r", "x", "X", "e"):
             app.say("")
@@ -209,5 +208,4 @@ async def test_quitting_shows_how_to_continue_and_counts_jobs() -> None:
         ended = sweeps.queue_of(sweeps.jobs(30, 15, running=0), ended=True)
         app.engine.push(changed(app.engine.snapshot, workers=(), queue=ended))
         await pilot.pause()
-    assert app.return_value is not None
     assert app.return_value.how == "stopped"

@@ -75,9 +75,7 @@ def _terminate(child: pexpect.spawn) -> None:
 
 @pytest.mark.terminal
 @pytest.mark.parametrize("lose", [_close_window, _hang_up, _terminate])
-def test_an_interface_exits_cleanly_when_its_terminal_is_lost(
-    lose: Callable[[pexpect.spawn], None],
-) -> None:
+def test_an_interface_exits_cleanly_when_its_terminal_is_lost(lose: Callable[[pexpect.spawn], None]) -> None:
     with _program(2 * LONG_S) as program:
         lose(program)
         _cpu_s_until_ended(program)
@@ -86,9 +84,7 @@ def test_an_interface_exits_cleanly_when_its_terminal_is_lost(
 
 @pytest.mark.terminal
 @pytest.mark.parametrize("lose", [_close_window, _hang_up])
-def test_a_stuck_interface_is_ended_and_the_terminal_restored(
-    lose: Callable[[pexpect.spawn], None],
-) -> None:
+def test_a_stuck_interface_is_ended_and_the_terminal_restored(lose: Callable[[pexpect.spawn], None]) -> None:
     with _program(terminal.GRACE_S) as program:
         assert not termios.tcgetattr(program.child_fd)[3] & termios.ECHO
         program.send("r")

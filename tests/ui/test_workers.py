@@ -91,7 +91,7 @@ def test_buckets_are_means_aligned_to_the_clock() -> None:
 def test_a_history_has_a_gap_for_seconds_without_data_and_is_bounded() -> None:
     history = History()
     worker = sessions.running(0)
-    fps = worker.fps.last  # type: ignore[union-attr]
+    fps = worker.fps.last
     history.add(1000.2, worker)
     history.add(1000.9, worker)
     assert list(history.fps) == [fps]
@@ -120,7 +120,7 @@ def test_the_history_of_a_restarted_worker_has_a_gap() -> None:
         state.apply(changed(snapshot, time=sessions.NOW + 1 + second, workers=(ended,)))
     state.apply(changed(snapshot, time=sessions.NOW + 601))
     points = list(state.histories["gpu0"].fps)
-    assert points == [worker.fps.last, *[None] * 600, worker.fps.last]  # type: ignore[union-attr]
+    assert points == [worker.fps.last, *[None] * 600, worker.fps.last]
 
 
 # The line of the rate

@@ -44,7 +44,6 @@ class RayCluster:
 
     def do(self, what: str) -> str:
         """Send a command to `main`. Returns its answer."""
-        assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(f"{what}\n")
         self.process.stdin.flush()
@@ -56,7 +55,6 @@ class RayCluster:
 
     def end(self) -> None:
         """End it, and wait for that."""
-        assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait(LONG_S)
 

@@ -97,7 +97,6 @@ async def test_an_edit_before_the_node_reports_the_start_runs_with_the_new_argum
     await eventually(lambda: (attempt := node.attempts.get(slot.name)) and attempt.assignment)
     first = node.attempts[slot.name]
     worker.edit(("--new",), {})
-    assert first.assignment is not None
     begun = model.Worker(slot.name, 0, WorkerState.STARTING, newest=structs.replace(NO_ATTEMPT, number=1))
     for outcome in (None, Outcome(by_user=True)):
         first.apply_report(AttemptReport(first.assignment.key, begun, outcome=outcome))

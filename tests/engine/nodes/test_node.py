@@ -161,7 +161,6 @@ async def test_a_worker_that_was_stopped_is_no_longer_stuck_whatever_its_node_re
     attempt = RemoteAttempt(node, Order(Slot("n1/cpu0", node="n1"), Task((), {}, 0, 1), 1, (), {}), listener)
     running = asyncio.create_task(attempt.run())
     await asyncio.sleep(0.05)
-    assert attempt.assignment is not None
     newest = structs.replace(NO_ATTEMPT, number=1)
     view = Worker("n1/cpu0", 0, WorkerState.RUNNING, newest=newest, alerts=alerts(stuck="no output for 9 s"))
     seen = RankActivity(attempt=1, settled=True, lives=True)
@@ -187,7 +186,6 @@ async def test_an_attempt_that_is_stopped_before_its_agent_begins_it_has_an_outc
     (assigned,) = agent._assigned.values()
     outcome = assigned.report().outcome
     assigned.running.cancel()
-    assert outcome is not None
     assert (outcome.by_user, outcome.by_group) == (cause is StopCause.COMMAND, cause is StopCause.GROUP)
 
 
@@ -197,7 +195,6 @@ async def test_ranks_that_cannot_meet_say_why() -> None:
     listener = MagicMock(rendezvous=AsyncMock(side_effect=GmgError("the ranks cannot meet", 1)))
     task = Task((), {}, 0, 1, rank=Rank("g0", 0, 2))
     outcome = await RemoteAttempt(node, Order(Slot("n1/cpu0"), task, 1, (), {}), listener).run()
-    assert outcome.failure is not None
     assert outcome.failure.reason == "the ranks cannot meet"
 
 

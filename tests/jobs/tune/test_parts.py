@@ -51,7 +51,6 @@ def record_of(*memory: tuple[int, float], slots: int = 1, total_mib: float | Non
 def test_memory_use_of_franka_is_predicted() -> None:
     """FIELD: fitted on 300 and 3,000 it predicts 18,000 within 0.7 %."""
     line = record_of((300, 671), (3000, 2817)).memory_line
-    assert line is not None
     assert line.base_mib + 18_000 * line.per_unit_mib == pytest.approx(14_642, rel=0.007)
     assert record_of((300, 671)).memory_line is None
 

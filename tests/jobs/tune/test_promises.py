@@ -48,9 +48,6 @@ def results(curve: str, slots: int, condition: dict[str, Any], seeds: int) -> li
         world = case.world(slots=slots, seed=seed, **condition)
         answer = tune(world, TuneSpec(low=case.low)).answer
         together, recommended, fastest = answer.together, answer.recommended, answer.fastest
-        assert together is not None
-        assert recommended is not None
-        assert fastest is not None
         assert together.value == recommended.value
         assert together.margin_pct is not None
         outcomes.append(
@@ -73,8 +70,7 @@ def at_95(of: list[float]) -> float:
 
 
 @pytest.mark.parametrize(
-    "condition",
-    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CONDITIONS],
+    "condition", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CONDITIONS]
 )
 @pytest.mark.parametrize("slots", [1, 8])
 @pytest.mark.parametrize("curve", CURVES)
@@ -104,8 +100,6 @@ def test_without_noise_the_best_is_found(name: str, slots: int) -> None:
     case = CASES[name]
     outcome = tune(case.world(slots=slots), TuneSpec(low=case.low))
     answer = outcome.answer
-    assert answer.fastest is not None
-    assert answer.recommended is not None
     assert case.rate(answer.fastest.value) >= 0.97 * case.best()
     assert case.rate(answer.recommended.value) >= 0.96 * case.rate(answer.fastest.value)
     assert answer.recommended.value <= answer.fastest.value
@@ -155,9 +149,7 @@ def worlds(draw: st.DrawFn) -> World:
 def specs(draw: st.DrawFn) -> TuneSpec:
     low = draw(st.sampled_from([1, 2, 7, 64, 100, 1000]))
     return TuneSpec(
-        low=low,
-        high=draw(st.none() | st.integers(low, low * 1000)),
-        knee_pct=draw(st.sampled_from([0.0, 5.0, 50.0])),
+        low=low, high=draw(st.none() | st.integers(low, low * 1000)), knee_pct=draw(st.sampled_from([0.0, 5.0, 50.0]))
     )
 
 
@@ -170,8 +162,6 @@ def hold(outcome: Outcome, spec: TuneSpec) -> None:
     answer = outcome.answer
     if answer.fastest is not None:
         measured = {trial.value for trial in outcome.trials if trial.state is TrialState.MEASURED}
-        assert answer.recommended is not None
-        assert answer.largest is not None
         assert {answer.fastest.value, answer.recommended.value, answer.largest.value} <= measured
         assert max(answer.recommended.value, answer.fastest.value) <= answer.largest.value
         more = [warning for warning in answer.warnings if "Memory, not speed" in warning]

@@ -49,9 +49,7 @@ def test_out_of_memory_is_not_tried_again(slots: int) -> None:
     fails = [trial.value for trial in outcome.trials if trial.state is TrialState.FAILED]
     assert len(set(fails)) == len(fails)
     answer = outcome.answer
-    assert answer.edge is not None
     assert answer.edge.reason == "CUDA out of memory"
-    assert answer.largest is not None
     assert answer.largest.value >= 0.95 * 3000
     assert any("Memory, not speed, ended the search" in warning for warning in answer.warnings)
 
@@ -60,8 +58,6 @@ def test_memory_is_not_blamed_if_the_fastest_value_is_not_the_largest() -> None:
     """Fastest 16,896 and largest 17,664, yet "more would be faster"."""
     world = CASES["step"].world()
     answer = tune(world).answer
-    assert answer.fastest is not None
-    assert answer.largest is not None
     assert answer.fastest.value < answer.largest.value
     assert not any("more would be faster" in warning for warning in answer.warnings)
 
@@ -69,8 +65,6 @@ def test_memory_is_not_blamed_if_the_fastest_value_is_not_the_largest() -> None:
 @SLOTS
 def test_an_illegal_address_is_the_edge_and_the_space_below_is_narrowed(slots: int) -> None:
     answer = tune(CASES["cliff"].world(slots=slots), TuneSpec(low=512)).answer
-    assert answer.edge is not None
-    assert answer.largest is not None
     assert answer.edge.reason == "CUDA_ERROR_ILLEGAL_ADDRESS"
     assert 4096 <= answer.edge.value <= 1.04 * 4096
     assert answer.largest.value >= 0.96 * 4096
@@ -94,7 +88,6 @@ def test_a_value_that_is_always_disturbed_is_reported_and_skipped() -> None:
 def test_a_value_that_fails_below_others_that_run_is_reported() -> None:
     fails = {4096: "CUDA_ERROR_ILLEGAL_ADDRESS"}.get
     answer = tune(World(franka, slots=8, memory_mib=grows(0.79), fails=fails)).answer
-    assert answer.largest is not None
     assert answer.largest.value > 16_384
     assert answer.edge is None
     assert f"4,096 did not run, though {answer.largest.value:,} did." in answer.warnings
@@ -107,7 +100,6 @@ def test_a_slow_slot_is_named_and_excluded(slots: int) -> None:
     assert list(answer.factors) == ["gpu1"]
     (warning,) = (warning for warning in answer.warnings if "gpu" in warning)
     assert re.fullmatch(r"gpu1 is [789] % slower than a usual slot\.", warning)
-    assert answer.fastest is not None
     assert answer.fastest.rate == pytest.approx(franka(answer.fastest.value), rel=0.01)
 
 
@@ -116,8 +108,6 @@ def test_the_recommended_value_is_then_measured_on_all_slots_at_once(slots: int)
     world = FRANKA.world(slots=slots, speeds={"gpu1": 0.92} if slots > 1 else {})
     outcome = tune(world)
     together, recommended = outcome.answer.together, outcome.answer.recommended
-    assert together is not None
-    assert recommended is not None
     assert together.value == recommended.value
     assert together.of_alone_pct == pytest.approx(98, abs=0.5)
     assert together.rate == pytest.approx(world.total(together.value), rel=0.001)
@@ -148,7 +138,6 @@ def test_a_lost_slot_is_not_waited_for(slots: int) -> None:
     world = FRANKA.world(slots=slots, lost={"gpu0": 200.0})
     answer = tune(world).answer
     assert is_found(world, answer.fastest)
-    assert answer.together is not None
     assert set(answer.together.rates) == {f"gpu{i}" for i in range(1, slots)}
 
 
@@ -186,7 +175,6 @@ def test_the_measurement_on_all_slots_is_retried_once_and_a_failing_slot_is_name
     assert search.plan(names(world), 300) == []
     assert search.ended
     answer = search.answer()
-    assert answer.together is not None
     assert set(answer.together.rates) == {"gpu0", "gpu1", "gpu2"}
     assert answer.edge is None
     warned = f"{plans[0].value:,} did not run on gpu3 with all slots at once: Killed by SIGKILL." in answer.warnings
@@ -205,7 +193,6 @@ def test_a_custom_metric_is_neither_summed_nor_called_fast() -> None:
     spec = TuneSpec(low=8, high=64, metric="reward")
     world = World(lambda value: float(value), slots=3)
     answer = tune(world, spec).answer
-    assert answer.together is not None
     assert answer.together.rate == pytest.approx(0.98 * world.rate(64), rel=0.01)
     assert answer.warnings[0] == "64 is the largest value allowed; more may be better."
 

@@ -50,7 +50,6 @@ def gpus(number: int | None, in_use: Container[int] = (), leases: Leases | None 
     """GPUs, of which `in_use` are in use."""
 
     def read(slot: Slot) -> GpuSample:
-        assert slot.gpu is not None
         return (used if slot.gpu.index in in_use else free)(slot.gpu.uuid)
 
     return FreeGpus(SLOTS, number, 500.0, leases or Leases(), read)

@@ -80,10 +80,7 @@ def test_an_unsupported_metric_is_none_and_a_zero_is_zero(sim: Sim) -> None:
 def test_an_old_driver_is_queried_by_old_function_names(sim: Sim) -> None:
     sim.gpus[0].throttle = 0x4
     missing = 13  # NVML_ERROR_FUNCTION_NOT_FOUND
-    sim.fails = {
-        "nvmlDeviceGetMemoryInfo_v2": missing,
-        "nvmlDeviceGetCurrentClocksEventReasons": missing,
-    }
+    sim.fails = {"nvmlDeviceGetMemoryInfo_v2": missing, "nvmlDeviceGetCurrentClocksEventReasons": missing}
     sim.write()
     nvml, gpus = opened()
     sample = nvml.read(gpus[0], slow=True)
@@ -153,10 +150,7 @@ def test_a_card_that_refuses_all_queries_reports_the_reason(sim: Sim) -> None:
     nvml, gpus = opened()
     sim.record()
     nvml.read(gpus[0], slow=True)
-    old_names = {
-        "nvmlDeviceGetMemoryInfo",
-        "nvmlDeviceGetCurrentClocksThrottleReasons",
-    }
+    old_names = {"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetCurrentClocksThrottleReasons"}
     sim.gpus[0].fails = dict.fromkeys({*sim.calls(), *old_names}, NO_PERMISSION)
     sim.write()
     sample = nvml.read(gpus[0], slow=True)
@@ -269,7 +263,6 @@ def test_implausible_values_are_unknown(sim: Sim) -> None:
         assert (sample.memory_total_mib, sample.memory_used_mib, sample.memory_free_mib) == (None, None, None)
         assert sample.power_w is not None
     health = nvml.check_health(gpus[0])
-    assert health is not None
     assert (health.ecc_uncorrected, health.memory_temperature_c, health.pstate, health.troubles) == (
         None,
         None,

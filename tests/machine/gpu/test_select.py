@@ -122,9 +122,6 @@ def test_gpus_that_do_not_answer_are_named() -> None:
 
 
 def test_cpu_slots_are_counted_from_zero() -> None:
-    assert [(slot.name, slot.gpu) for slot in cpu_slots(2)] == [
-        ("cpu0", None),
-        ("cpu1", None),
-    ]
+    assert [(slot.name, slot.gpu) for slot in cpu_slots(2)] == [("cpu0", None), ("cpu1", None)]
     with pytest.raises(GmgError, match="--cpu 0"):
         cpu_slots(0)

@@ -32,7 +32,6 @@ def metrics(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The command, and the address in its first line."""
     with subprocess.Popen([*COMMAND, "metrics", *words], stderr=subprocess.PIPE, text=True, env=environ()) as process:
         try:
-            assert process.stderr is not None
             printed = process.stderr.readline()
             match = re.search(r"metrics (?:at|in) (\S+?),?(?: |$)", printed)
             assert match is not None, printed + process.stderr.read()

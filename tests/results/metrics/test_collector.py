@@ -8,17 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from gmg_tui.model import (
-    Fps,
-    Gpu,
-    GpuSample,
-    Queue,
-    Rank,
-    Slot,
-    Snapshot,
-    Worker,
-    WorkerState,
-)
+from gmg_tui.model import Fps, Gpu, GpuSample, Queue, Rank, Slot, Snapshot, Worker, WorkerState
 from gmg_tui.results import prometheus as collector
 from gmg_tui.results.prometheus import Seen, SessionsCollector
 from tests.results.metrics.served import samples, value
@@ -89,8 +79,7 @@ def test_unknown_values_are_absent_and_zeros_are_exported(scrape: Scrape) -> Non
 
 def test_an_outdated_rate_is_absent(scrape: Scrape) -> None:
     scrape.update(
-        _worker(0, fps=_FPS, metrics={"reward": 1.5}),
-        _worker(1, fps=_FPS, alerts=alerts(48.0, silent="no FPS line")),
+        _worker(0, fps=_FPS, metrics={"reward": 1.5}), _worker(1, fps=_FPS, alerts=alerts(48.0, silent="no FPS line"))
     )
     assert (scrape("gmg_worker_fps", slot="gpu0"), scrape("gmg_worker_fps_mean", slot="gpu0")) == (95.0, 90.0)
     assert scrape("gmg_worker_fps", slot="gpu1") is None

@@ -11,16 +11,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from gmg_tui.model import (
-    Fps,
-    Gpu,
-    JobRecord,
-    NodesSpec,
-    Slot,
-    SweepSpec,
-    Versions,
-    WorkerState,
-)
+from gmg_tui.model import Fps, Gpu, JobRecord, NodesSpec, Slot, SweepSpec, Versions, WorkerState
 from gmg_tui.results.comparison import arguments
 from gmg_tui.results.rate_change import Measured, change
 from gmg_tui.session.store.database import JobAttempt
@@ -167,7 +158,6 @@ def test_equal_sessions_rarely_fail_and_slower_ones_nearly_always(slots: int) ->
         for _ in range(200):
             before, after = ({f"gpu{n}": _run(chance, mean) for n in range(slots)} for mean in (1e6, share * 1e6))
             made = change(before, after)
-            assert made is not None
             fails[share] += made.is_slower(3)
     assert fails[1.0] <= 10
     assert fails[0.95] >= 180

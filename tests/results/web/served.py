@@ -31,9 +31,7 @@ class Served(NamedTuple):
 async def serving(*words: str) -> AsyncIterator[Served]:
     """Serves on a free port of the loopback, and stops by ctrl+c."""
     process = await start("--port", "0", *words)
-    assert process.stdout is not None
     url = (await asyncio.wait_for(process.stdout.readline(), LONG_S)).decode().strip()
-    assert process.stderr is not None
     assert url, await process.stderr.read()
     try:
         yield Served(process, url)

@@ -58,7 +58,6 @@ async def test_a_closed_page_leaves_no_process_and_does_not_affect_others() -> N
     async with running(spec_for("--lines", "0")) as run:
         await run.until_state("cpu0", WorkerState.RUNNING)
         process = await start("--port", "0")
-        assert process.stdout is not None
         url = (await asyncio.wait_for(process.stdout.readline(), LONG_S)).decode().strip()
         server = psutil.Process(process.pid)
         async with aiohttp.ClientSession() as web, web.ws_connect(f"{url}ws?width=90&height=20") as kept:
@@ -85,7 +84,6 @@ async def test_unfinished_requests_block_nobody_and_print_nothing() -> None:
             assert psutil.Process(served.process.pid).num_fds() < 200
             with contextlib.suppress(ConnectionResetError):
                 assert await asyncio.to_thread(connections[-1].recv, 1) == b""  # cut after a while
-        assert served.process.stderr is not None
         assert (await served.process.stderr.readline()).count(b"read-only") == 1
         served.process.send_signal(signal.SIGINT)
         assert await served.process.stderr.read() == b""

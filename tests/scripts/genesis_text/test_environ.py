@@ -72,11 +72,7 @@ _BASE = dict.fromkeys((*_SELECTORS, *_EGL), "0")
     ids=["by index", "no EGL device known", "MIG", "CPU"],
 )
 def test_a_worker_sees_only_its_device(
-    slot: Slot,
-    gpu_index: int | None,
-    egl_index: int | None,
-    chosen: dict[str, str],
-    unset: tuple[str, ...],
+    slot: Slot, gpu_index: int | None, egl_index: int | None, chosen: dict[str, str], unset: tuple[str, ...]
 ) -> None:
     made = environment(slot, _BASE, gpu_index=gpu_index, egl_index=egl_index)
     assert (made.set, made.unset) == (OURS | chosen, unset)

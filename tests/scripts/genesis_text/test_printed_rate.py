@@ -74,11 +74,9 @@ def test_the_first_number_which_includes_compiling_only_starts_the_average() -> 
     rate = PrintedRate()
     rate.add([59.03], 1.0, smoothed=True, n_envs=16)
     first = rate.fps()
-    assert first is not None
     assert (first.last, first.mean, first.settled) == (59.03, None, None)
     rate.add([0.95 * 59.03 + 0.05 * 12_000], 1.05, smoothed=True, n_envs=16)
     second = rate.fps()
-    assert second is not None
     assert second.settled == pytest.approx(12_000)
 
 
@@ -88,7 +86,6 @@ def test_counted_environment_steps_need_no_number_of_environments() -> None:
         rate.add([123.0], float(second), smoothed=False)
         rate.count(1000.0 * second if second < 20 else 20_000 + 100.0 * (second - 20), float(second))
     fps = rate.fps()
-    assert fps is not None
     assert (fps.last, fps.settled) == (123.0, pytest.approx(100.0))
     assert fps.env_steps == pytest.approx(21_800.0)
     assert fps.mean == pytest.approx(21_800 / 38)

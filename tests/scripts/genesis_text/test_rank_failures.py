@@ -75,13 +75,7 @@ _NCCL = (
             "Killed by SIGABRT (-6): NCCL's watchdog was stuck for 480 s",
             "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC",
         ),
-        (
-            _abort("CUDA error: an illegal memory access was encountered"),
-            -6,
-            K.NCCL,
-            None,
-            "NCCL_SHM_DISABLE=1",
-        ),
+        (_abort("CUDA error: an illegal memory access was encountered"), -6, K.NCCL, None, "NCCL_SHM_DISABLE=1"),
         (
             _NCCL
             % b"unhandled cuda error (run with NCCL_DEBUG=INFO for details)"

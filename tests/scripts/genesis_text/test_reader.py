@@ -44,7 +44,6 @@ def after(*printed: bytes, gpu_slot: bool = True, rank: bool = False) -> Reader:
 )
 def test_progress_lines_of_each_form_are_parsed(line: bytes, total: float, n_envs: int | None) -> None:
     reader = after(line)
-    assert reader.fps is not None
     assert (reader.fps.last, reader.fps.samples, reader.n_envs) == (total, 1, n_envs)
     assert (reader.state, reader.had_progress) == (WorkerState.RUNNING, True)
 
@@ -122,7 +121,6 @@ def test_a_second_scene_returns_to_building_and_restarts_the_average() -> None:
     assert reader.state is WorkerState.COMPILING
     reader.feed(fps_line(50.0, 4), 4.0)
     assert reader.state is WorkerState.RUNNING
-    assert reader.fps is not None
     assert (reader.fps.settled, reader.fps.samples, reader.fps.max) == (None, 3, 1000.0)
 
 
@@ -170,7 +168,6 @@ def test_a_repeated_line_counts_once(first: str) -> None:
     plain = fps_line(1989.47, 16)
     raw = b"INFO:genesis:Running at ~<1,989.47>~ FPS (~<124.34>~ FPS per env, ~<16>~ envs).\n"
     reader = after(*((plain, raw) if first == "plain" else (raw, plain)) * 3)
-    assert reader.fps is not None
     assert reader.fps.samples == 3
 
 
@@ -231,7 +228,6 @@ def test_a_lock_held_by_another_rank_is_not_a_warning() -> None:
 )
 def test_the_head_of_a_line_in_every_form(line: str, clock: str, level: str, rest: str) -> None:
     prefix = log_text.head(line)
-    assert prefix is not None
     assert (prefix.clock, prefix.level) == (clock, level)
     assert log_text.without_head(line) == line[prefix.length :] == rest
 

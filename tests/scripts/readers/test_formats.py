@@ -44,7 +44,6 @@ def test_real_output_of_trainers_is_parsed(
     reader = _after(name, "--total-timesteps", "8192")
     fps = reader.fps
     assert (fps and fps.last, fps and fps.env_steps) == (last, env_steps)
-    assert reader.progress is not None
     assert (reader.progress.done, reader.progress.total, reader.progress.unit) == (done.done, done.total, done.unit)
     assert set(reader.metrics) == metrics
     assert reader.state is WorkerState.RUNNING
@@ -53,7 +52,6 @@ def test_real_output_of_trainers_is_parsed(
 
 def test_a_training_that_is_one_compiled_loop_prints_its_rate_and_its_results() -> None:
     reader = _after("brax")
-    assert reader.fps is not None
     assert reader.fps.last == 10010.37240034243
     assert reader.metrics == {"reward": 20.640625, "episode_length": 20.640625}
 
@@ -174,7 +172,6 @@ def test_a_reader_uses_the_matches_of_a_pattern() -> None:
     reader = Reader(started=0.0, formats=of_settings({}, check([pattern])))
     for second in range(1, 21):
         reader.feed(f"it {second}/40 {1000 * second} sps n=64 r={second}.5\n".encode(), float(second))
-    assert reader.fps is not None
     assert (reader.fps.last, reader.fps.samples, reader.fps.max, reader.n_envs) == (20_000.0, 20, 20_000.0, 64)
     assert reader.fps.settled == pytest.approx(15_500.0), "of the last ten seconds"
     assert (reader.state, reader.had_progress) == (WorkerState.RUNNING, True)

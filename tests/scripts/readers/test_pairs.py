@@ -71,7 +71,6 @@ def test_progress_without_a_total_is_the_step_of_the_metrics() -> None:
     reader = Reader(started=0.0)
     reader.feed(b"epoch 3/60\nstep 100 loss 0.5\nepoch 4/60 loss 0.4\n", 1.0)
     assert reader.fresh_metrics() == [("loss", 0.5, 100), ("loss", 0.4, 4)]
-    assert reader.progress is not None
     assert (reader.progress.done, reader.progress.total, reader.progress.unit) == (4.0, 60.0, "epoch")
 
 
@@ -88,5 +87,4 @@ def test_lines_between_genesis_rates_are_read_however_many_rates_follow() -> Non
     reader.feed(rate, 1.0)  # while it starts, it is read line by line
     reader.feed(b"epoch 3/10 loss 0.5\n" + 150 * rate, 2.0)
     assert (reader.metrics, reader.n_envs) == ({"loss": 0.5}, 100)
-    assert reader.fps is not None
     assert reader.fps.samples == 151

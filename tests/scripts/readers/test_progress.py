@@ -40,7 +40,6 @@ def test_a_bar_gives_the_progress(line: str, expected: Progress | None) -> None:
 def test_bars_of_the_real_tqdm_are_parsed(done: int, total: int, elapsed_s: float, options: dict[str, object]) -> None:
     tqdm = pytest.importorskip("tqdm").tqdm
     read = _bar(tqdm.format_meter(done, total, elapsed_s, ncols=100, **options).encode())
-    assert read is not None
     assert (read.done, read.total) == (done, total)
 
 
@@ -56,7 +55,6 @@ def test_the_outer_one_of_nested_bars_counts() -> None:
             outer.update()
             reader.feed(drawn.getvalue()[at:].encode(), 1.0)
             at = len(drawn.getvalue())
-            assert reader.progress is not None
             assert (reader.progress.done, reader.progress.total) == (done, 4)
 
 
@@ -105,7 +103,6 @@ def test_iterations_give_the_time_left_from_their_pace_and_the_rate_from_their_s
     assert reader.progress == Progress(3.0, 1500.0, "iteration", 2994.0, 0.5)
     assert (reader.state, reader.had_progress) == (WorkerState.RUNNING, True)
     assert (rank.fps_of_group, reader.fps_of_group) == (True, False), "alone, the rate is the worker's own"
-    assert reader.fps is not None
     assert (reader.fps.last, reader.fps.samples, reader.fps.settled, reader.fps.mean) == (98304.0, 3, 500.0, 500.0)
     assert reader.metrics == {"reward": 12.34}
 

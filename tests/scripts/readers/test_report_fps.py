@@ -56,9 +56,7 @@ def test_the_line_is_parsed_and_counts_only_as_progress(capsys: pytest.CaptureFi
     gmg_tui.report_fps(100, 8, done=3, total=12, loss=float("nan"), reward=2)
     printed = capsys.readouterr().out
     reader.feed(b"\x1b[32m" + printed.rstrip().encode() + b"\x1b[0m\n", 1.0)  # as a logger may colour it
-    assert reader.fps is not None
     assert (reader.fps.last, reader.n_envs) == (100.0, 8)
-    assert reader.progress is not None
     assert (reader.progress.done, reader.progress.total) == (3.0, 12.0)
     assert reader.metrics == pytest.approx({"loss": float("nan"), "reward": 2.0}, nan_ok=True)
     assert is_progress_only(printed.rstrip())

@@ -26,12 +26,10 @@ async def test_a_training_shows_rate_environments_progress_and_reward(tmp_path: 
     for worker in snapshot.workers:
         assert worker.state is WorkerState.FINISHED, worker.reason
         counted = json.loads((tmp_path / worker.slot).read_text())
-        assert worker.fps is not None
         assert (worker.fps.counted, worker.fps.env_steps) == ("probe", counted["steps"])
         assert worker.fps.mean == pytest.approx(counted["rate"], rel=0.01)
         assert worker.newest.n_envs == 8
         progress = worker.newest.progress
-        assert progress is not None
         assert (progress.done, progress.total, progress.unit) == (10.0, 10.0, "iteration")
         assert worker.newest.metrics.keys() >= {
             "reward",

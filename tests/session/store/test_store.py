@@ -416,7 +416,6 @@ async def test_a_killed_writer_leaves_a_consistent_store(folder: Path, opened: O
         await eventually(lambda: len(records.jobs_so_far(path)) >= least)
         before = len(load_jobs(path))
         process.send_signal(signal.SIGKILL)
-        assert process.stdout is not None
         assert process.stdout.read() == b""
     numbers = [job.number for job in load_jobs(path)]
     assert len(numbers) >= before
