@@ -26,7 +26,8 @@ from gmg_tui.cli.printing import print_json, waiting
 from gmg_tui.machine import slurm as allocation
 from gmg_tui.machine.cgroup import cpu_quota, usable_cpus
 from gmg_tui.machine.files import lock_trouble
-from gmg_tui.machine.gpu import egl, selection, silence
+from gmg_tui.machine.gpu import egl, selection
+from gmg_tui.machine.gpu.driver import answer_of
 from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.machine.gpu.nvml import Nvml, NvmlUnavailable, cuda_version, driver_version
 from gmg_tui.machine.process_signals import pidfd_trouble
@@ -186,7 +187,7 @@ def _ask_nvml() -> NvmlView:
             return NvmlView(nvml.gpus(), nvml.silent, driver_version(), cuda_version())
 
     try:
-        return silence.answer_of(view)
+        return answer_of(view)
     except NvmlUnavailable as error:
         return NvmlView(error=str(error))
 

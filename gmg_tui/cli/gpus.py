@@ -9,9 +9,9 @@ from typing import Any
 
 from gmg_tui.cli.printing import print_json, print_table, waiting
 from gmg_tui.machine.blocking_calls import begin
-from gmg_tui.machine.gpu import silence
+from gmg_tui.machine.gpu import driver
 from gmg_tui.machine.gpu.free import process_text
-from gmg_tui.machine.gpu.nvml import NvmlUnavailable
+from gmg_tui.machine.gpu.nvml import NvmlUnavailable, open_nvml
 from gmg_tui.machine.gpu.processes import describe
 from gmg_tui.machine.gpu.selection import slot_of, unanswered
 from gmg_tui.model import Gpu, GpuSample, units
@@ -35,18 +35,18 @@ def gpus(*, as_json: bool) -> int:
 
 
 def read_all() -> list[_Read]:
-    """Returns a sample of each GPU, read in parallel, without metrics if it does not answer within `silence.SILENT_S`.
+    """Returns a sample of each GPU, read in parallel, without metrics if it does not answer within `driver.SILENT_S`.
 
     GPUs that do not even identify themselves have an index only. Raises `GmgError` if NVML is not available.
     """
     try:
-        nvml, gpus = silence.open_nvml()
+        nvml, gpus = open_nvml()
     except NvmlUnavailable as error:
         raise GmgError(f"no GPU: {error}", 1) from error
     pending = [(gpu, begin(nvml.read, gpu, slow=True)) for gpu in gpus]
-    _, late = wait([future for _, future in pending], silence.SILENT_S)
+    _, late = wait([future for _, future in pending], driver.SILENT_S)
     read = [
-        (gpu, future.result() if future not in late else GpuSample(uuid=gpu.uuid, error=silence.NO_ANSWER))
+        (gpu, future.result() if future not in late else GpuSample(uuid=gpu.uuid, error=driver.NO_ANSWER))
         for gpu, future in pending
     ]
     read += [(Gpu(index=index, uuid="", name=""), GpuSample(uuid="", error=error)) for index, error in nvml.silent]
@@ -101,7 +101,7 @@ def _name(read: _Read) -> str:
 def _remark(read: _Read) -> str | None:
     """Returns the age of a late sample, and the reasons for throttling."""
     sample = read[1]
-    if sample.error == silence.NO_ANSWER:
+    if sample.error == driver.NO_ANSWER:
         return "no answer"
     age = [] if sample.age_s is None else [f"{units.span(sample.age_s)} old"]
     return ", ".join([*age, *(sample.throttle or ())]) or None

@@ -67,13 +67,12 @@ def _simulated_args(count: int, *, ranks: bool) -> tuple[str, ...]:
 
 
 def _has_gpu() -> bool:
-    from gmg_tui.machine.gpu import silence
-    from gmg_tui.machine.gpu.nvml import NvmlUnavailable
+    from gmg_tui.machine.gpu.nvml import NvmlUnavailable, open_nvml
     from gmg_tui.machine.gpu.selection import unanswered
 
     try:
         with waiting("asking the driver"):
-            nvml, gpus = silence.open_nvml()
+            nvml, gpus = open_nvml()
         trouble = "" if gpus else unanswered(nvml.silent)
     except NvmlUnavailable as error:
         gpus, trouble = (), str(error)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import structs
 
-from gmg_tui.machine.gpu.silence import LATE_S, NO_ANSWER, SILENT_S
+from gmg_tui.machine.gpu.driver import LATE_S, NO_ANSWER, SILENT_S
 from gmg_tui.model import GpuSample
 
 _LATE_INTERVALS = 2.0

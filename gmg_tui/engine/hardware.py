@@ -12,11 +12,11 @@ from msgspec import structs
 
 from gmg_tui import simulation
 from gmg_tui.machine import slurm as allocation
-from gmg_tui.machine.gpu import selection, silence
-from gmg_tui.machine.gpu.driver import Driver
+from gmg_tui.machine.gpu import selection
+from gmg_tui.machine.gpu.driver import Driver, answer_of
 from gmg_tui.machine.gpu.free import FreeGpus, Pause
 from gmg_tui.machine.gpu.leases import Leases
-from gmg_tui.machine.gpu.nvml import NvmlUnavailable
+from gmg_tui.machine.gpu.nvml import NvmlUnavailable, open_nvml
 from gmg_tui.model import Gpu, GpuSample, RunSpec, Slot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
@@ -99,7 +99,7 @@ def _driver(spec: RunSpec) -> tuple[Driver, tuple[Gpu, ...], str | None]:
         simulated = SimulatedNvml(spec.simulate, Path(spec.folder, simulation.FOLDER))
         return simulated, simulated.gpus(), None
     try:
-        nvml, gpus = silence.open_nvml()
+        nvml, gpus = open_nvml()
     except NvmlUnavailable as error:
         raise selection.no_gpu(str(error)) from error
     indices = {gpu.index for gpu in gpus} | {index for index, _ in nvml.silent}
@@ -121,7 +121,7 @@ def _free(
         gpu = slot.gpu
         assert gpu is not None
         try:
-            return silence.answer_of(lambda: nvml.read(gpu, slow=True))
+            return answer_of(lambda: nvml.read(gpu, slow=True))
         except NvmlUnavailable as error:
             return GpuSample(gpu.uuid, error=str(error))
 

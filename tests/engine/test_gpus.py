@@ -15,7 +15,7 @@ from gmg_tui.engine.scheduling import slot_board
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs.job_queue import JobQueue
-from gmg_tui.machine.gpu.silence import NO_ANSWER
+from gmg_tui.machine.gpu.driver import NO_ANSWER
 from gmg_tui.model import (
     DdpSpec,
     Gpu,

@@ -11,8 +11,8 @@ from typing import Any
 import pynvml
 import pytest
 
-from gmg_tui.machine.gpu.gpm import MIN_SAMPLE_GAP_S, Gpm
 from gmg_tui.machine.gpu.health import XidEvents
+from gmg_tui.machine.gpu.nvml_metrics import MIN_SAMPLE_GAP_S, Gpm
 from gmg_tui.machine.gpu.xids import meaning
 from tests.hardware.conftest import Record
 
@@ -61,7 +61,7 @@ def test_an_illegal_access_is_an_xid_of_the_script(handles: list[Any], cuda: Non
         events.free()
     record.add("Xids after an illegal access", "gpu0", codes, "13, 31 or 43", "NVML")
     assert codes, "no Xid was reported"
-    assert all(meaning(code).fatal is None for code in codes)
+    assert all(meaning(code).severity == "script" for code in codes)
 
 
 def test_mig_instances_agree_with_nvidia_smi(handles: list[Any], record: Record) -> None:

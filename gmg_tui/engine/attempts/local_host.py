@@ -25,8 +25,7 @@ from gmg_tui.jobs.argument_placeholders import checkpoint_values, fill, fill_som
 from gmg_tui.machine import numa
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.cgroup import Memory, folders, usable_cpus
-from gmg_tui.machine.gpu import silence
-from gmg_tui.machine.gpu.driver import Driver
+from gmg_tui.machine.gpu.driver import GIVE_UP_S, LATE_S, Driver, gave_up
 from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable
 from gmg_tui.machine.process_tree import Scans
@@ -339,11 +338,11 @@ class LocalHost:
         nvml, uuid = self._nvml, gpu.parent_uuid or gpu.uuid
         if nvml is None:
             return gpu.index
-        times_s = silence.LATE_S, silence.GIVE_UP_S
+        times_s = LATE_S, GIVE_UP_S
         try:
             return await self._calls.call(uuid, lambda: nvml.index_of(uuid), lambda: report(AWAITS_DRIVER), times_s)
         except TimeoutError:
-            raise DriverSilentError(silence.gave_up(silence.GIVE_UP_S)) from None
+            raise DriverSilentError(gave_up(GIVE_UP_S)) from None
 
 
 def make_rank_folder(error_file: str) -> None:

@@ -1,17 +1,30 @@
-"""The interface to the NVIDIA driver, and the meaning of its errors."""
+"""The interface to the NVIDIA driver, the meaning of its errors, and the limits for its silence."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import wait
 from typing import Any, Protocol, TypeVar
 
 import pynvml
 
+from gmg_tui.machine.blocking_calls import begin
 from gmg_tui.model import Gpu, GpuHealth, GpuSample
 from gmg_tui.model.text import clean
 
 _T = TypeVar("_T")
 _Number = TypeVar("_Number", int, float)
+
+LATE_S = 3.0
+"""Seconds after which the age of metrics, or an attempt's wait, is shown."""
+SILENT_S = 15.0
+"""Seconds after which metrics are unknown."""
+GIVE_UP_S = 60.0
+"""Seconds that an attempt waits for the driver."""
+OPEN_S = 120.0
+"""Seconds to wait for the GPUs' names, which take seconds each without persistence mode."""
+NO_ANSWER = "no answer from the driver"
+"""Reason for missing metrics."""
 
 LIBRARY_GONE = frozenset(
     {
@@ -91,6 +104,20 @@ def gpu_trouble(error: pynvml.NVMLError | NvmlUnavailable) -> str:
     return _GPU_TEXTS.get(error.value) or f"NVML: {_reason(error)}"
 
 
+def gave_up(waited_s: float) -> str:
+    """Returns the message of a call that timed out."""
+    return f"the NVIDIA driver has not answered for {waited_s:.0f} s; `dmesg` may have the cause"
+
+
+def answer_of(function: Callable[[], _T]) -> _T:
+    """Returns or raises the result of a driver call. Raises `NvmlUnavailable` if it takes too long."""
+    asking = begin(function)
+    wait([asking], OPEN_S)
+    if not asking.done():
+        raise NvmlUnavailable(gave_up(OPEN_S))
+    return asking.result()
+
+
 class Asker:
     """Queries one GPU through its handle. Returns None for values that the driver does not support or refuses."""
 
@@ -112,6 +139,11 @@ class Asker:
             if error.value not in UNSUPPORTED:
                 self.refusal = gpu_trouble(error)
             return None
+
+    def number(self, maximum: float, question: Callable[..., Any], *arguments: object, per_unit: int = 1) -> Any:
+        """Returns the number that `question` answers, divided by `per_unit`; None without a plausible one."""
+        value = self(question, *arguments)
+        return plausible(value if value is None or per_unit == 1 else value / per_unit, maximum)
 
     def text(self, question: Callable[..., str | bytes]) -> str | None:
         """Returns the cleaned answer to `question(handle)`; None without one."""

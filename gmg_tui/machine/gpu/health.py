@@ -6,7 +6,6 @@ All of these change rarely; a driver may take milliseconds for each counter.
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -34,38 +33,30 @@ _MAX_EVENTS = 64
 
 
 def read(ask: Asker) -> GpuHealth:
-    """Reads a GPU's health with its faults. Raises as `Asker`."""
-    errors = [
-        plausible(ask(pynvml.nvmlDeviceGetTotalEccErrors, kind, pynvml.NVML_VOLATILE_ECC), _MAX_COUNT)
-        for kind in _TYPES
-    ]
-    hottest = ask(pynvml.nvmlDeviceGetTemperatureThreshold, pynvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX)
-    rows = ask(pynvml.nvmlDeviceGetRemappedRows) or (None,) * 4
-    temperature, recoveries = _fields(ask)
-    return judged(
-        GpuHealth(
-            ecc_corrected=errors[0],
-            ecc_uncorrected=errors[1],
-            remap_pending=None if rows[2] is None else bool(rows[2]),
-            remap_failed=None if rows[3] is None else bool(rows[3]),
-            memory_temperature_c=plausible(temperature, MAX_TEMPERATURE_C),
-            memory_temperature_max_c=plausible(hottest, MAX_TEMPERATURE_C),
-            pcie_gen=plausible(ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration), _MAX_PCIE_GEN),
-            pcie_gen_max=plausible(ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration), _MAX_PCIE_GEN),
-            pcie_width=plausible(ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth), _MAX_PCIE_LANES),
-            pcie_width_max=plausible(ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth), _MAX_PCIE_LANES),
-            nvlink_recoveries=plausible(recoveries, _MAX_COUNT),
-            pstate=plausible(ask(pynvml.nvmlDeviceGetPerformanceState), _MAX_PSTATE),
-        )
+    """Reads a GPU's health, not yet judged. Raises as `Asker`."""
+    corrected, uncorrected = (
+        ask.number(_MAX_COUNT, pynvml.nvmlDeviceGetTotalEccErrors, kind, pynvml.NVML_VOLATILE_ECC) for kind in _TYPES
     )
-
-
-def _fields(ask: Asker) -> list[int | None]:
-    values = ask(pynvml.nvmlDeviceGetFieldValues, _FIELDS) or ()
-    # The union's member depends on the field: an unsigned int, then a counter.
-    numbers = [value.value.ullVal if index else value.value.uiVal for index, value in enumerate(values)]
-    valid = [value.nvmlReturn == pynvml.NVML_SUCCESS for value in values]
-    return [number if good else None for number, good in zip(numbers, valid, strict=True)] or [None] * len(_FIELDS)
+    hottest = pynvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX
+    rows = ask(pynvml.nvmlDeviceGetRemappedRows) or (None,) * 4
+    # The union's member depends on the field.
+    fields = zip(ask(pynvml.nvmlDeviceGetFieldValues, _FIELDS) or (), ("uiVal", "ullVal"), strict=False)
+    values = [getattr(each.value, kind) if each.nvmlReturn == pynvml.NVML_SUCCESS else None for each, kind in fields]
+    temperature, recoveries = values or (None, None)
+    return GpuHealth(
+        ecc_corrected=corrected,
+        ecc_uncorrected=uncorrected,
+        remap_pending=None if rows[2] is None else bool(rows[2]),
+        remap_failed=None if rows[3] is None else bool(rows[3]),
+        memory_temperature_c=plausible(temperature, MAX_TEMPERATURE_C),
+        memory_temperature_max_c=ask.number(MAX_TEMPERATURE_C, pynvml.nvmlDeviceGetTemperatureThreshold, hottest),
+        pcie_gen=ask.number(_MAX_PCIE_GEN, pynvml.nvmlDeviceGetCurrPcieLinkGeneration),
+        pcie_gen_max=ask.number(_MAX_PCIE_GEN, pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
+        pcie_width=ask.number(_MAX_PCIE_LANES, pynvml.nvmlDeviceGetCurrPcieLinkWidth),
+        pcie_width_max=ask.number(_MAX_PCIE_LANES, pynvml.nvmlDeviceGetMaxPcieLinkWidth),
+        nvlink_recoveries=plausible(recoveries, _MAX_COUNT),
+        pstate=ask.number(_MAX_PSTATE, pynvml.nvmlDeviceGetPerformanceState),
+    )
 
 
 def judged(health: GpuHealth) -> GpuHealth:
@@ -80,12 +71,15 @@ def _troubles(health: GpuHealth) -> Iterator[GpuTrouble]:
     width, widest = health.pcie_width, health.pcie_width_max
     gen, best = health.pcie_gen, health.pcie_gen_max
     if errors := health.ecc_uncorrected:
-        yield fatal(f"{units.count(errors, 'ECC error')}, uncorrected", f"what was computed may be wrong: {xids.RMA}")
+        yield fatal(
+            f"{units.count(errors, 'ECC error')}, uncorrected",
+            f"what was computed may be wrong: {xids.advice('replace')}",
+        )
     if health.remap_failed:
         yield fatal("a memory row cannot be replaced", "have the GPU replaced")
     yield from filter(None, map(xids.trouble, reversed(health.xids)))
     if health.remap_pending:
-        yield degraded("a memory row waits to be replaced", f"{xids.IDLE_RESET}: `nvidia-smi --gpu-reset`")
+        yield degraded("a memory row waits to be replaced", f"{xids.advice('idle-reset')}: `nvidia-smi --gpu-reset`")
     if times := health.nvlink_recoveries:
         advice = "`nvidia-smi nvlink -e` names the link; check its bridge or the fabric manager"
         yield degraded(f"NVLink has failed {units.count(times, 'time')}", advice)
@@ -98,67 +92,49 @@ def _troubles(health: GpuHealth) -> Iterator[GpuTrouble]:
         yield degraded(f"PCIe generation {gen} of {best}", "check the slot's setting in the BIOS")
 
 
-class Healths:
-    """The health of GPUs by UUID. One thread reads it, another adds Xids."""
-
-    def __init__(self) -> None:
-        self._newest: dict[str, GpuHealth] = {}
-        self._lock = threading.Lock()
-
-    def of(self, uuid: str) -> GpuHealth | None:
-        """Returns the last reading; None before the first, or if the GPU reports nothing."""
-        return self._newest.get(uuid)
-
-    def update(self, uuid: str, ask: Asker) -> GpuHealth | None:
-        """Reads a GPU's health, keeping its Xids. Returns the result of `of`. Raises as `Asker`."""
-        health = read(ask)
-        with self._lock:
-            if before := self._newest.get(uuid):
-                health = judged(structs.replace(health, xids=before.xids))
-            if health != GpuHealth():
-                self._newest[uuid] = health
-        return self.of(uuid)
-
-    def add_xid(self, uuid: str, code: int) -> None:
-        """Adds an Xid to a GPU's health."""
-        with self._lock:
-            health = self._newest.get(uuid) or GpuHealth()
-            before = next((xid for xid in health.xids if xid.code == code), None)
-            xid = structs.replace(before, count=before.count + 1) if before else Xid(code, time.time())
-            others = (other for other in health.xids if other.code != code)
-            self._newest[uuid] = judged(structs.replace(health, xids=(*others, xid)))
+def with_xid(health: GpuHealth, code: int) -> GpuHealth:
+    """Returns `health` with one more Xid, and its faults."""
+    before = next((xid for xid in health.xids if xid.code == code), Xid(code, time.time(), 0))
+    others = (other for other in health.xids if other.code != code)
+    return judged(structs.replace(health, xids=(*others, structs.replace(before, count=before.count + 1))))
 
 
 class XidEvents:
     """The Xids of one GPU from now on: a shared event set of NVML fails as a whole when one GPU is lost.
 
     Used by one thread; free it before `nvmlShutdown`.
+
+    Attributes:
+        lost: True once the GPU or NVML is gone.
     """
 
     def __init__(self, handle: Any) -> None:
         """Raises `pynvml.NVMLError` if the GPU does not answer."""
-        self._set = pynvml.nvmlEventSetCreate()
-        self._is_supported = True
+        self._set: Any = pynvml.nvmlEventSetCreate()
+        self._max_events, self.lost = _MAX_EVENTS, False
         try:
             pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, self._set)
         except pynvml.NVMLError as error:
             if error.value not in UNSUPPORTED:
                 self.free()
                 raise
-            self._is_supported = False
+            self._max_events = 0
 
     def new(self) -> Iterator[int]:
-        """Yields the new Xids without waiting. Raises `pynvml.NVMLError` if the GPU or NVML is gone."""
-        for _ in range(_MAX_EVENTS if self._is_supported else 0):
+        """Yields the new Xids without waiting."""
+        for _ in range(self._max_events):
             try:
                 event = pynvml.nvmlEventSetWait_v2(self._set, 0)
             except pynvml.NVMLError as error:
-                if error.value == pynvml.NVML_ERROR_TIMEOUT:
-                    return
-                raise
+                if error.value != pynvml.NVML_ERROR_TIMEOUT:
+                    self.lost = True
+                    self.free()
+                return
             yield int(event.eventData)
 
     def free(self) -> None:
         """Stops listening."""
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlEventSetFree(self._set)
+        freed, self._set, self._max_events = self._set, None, 0
+        if freed is not None:
+            with contextlib.suppress(pynvml.NVMLError):
+                pynvml.nvmlEventSetFree(freed)

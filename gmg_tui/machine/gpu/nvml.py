@@ -12,20 +12,20 @@ from typing import Any
 import pynvml
 from msgspec import structs
 
-from gmg_tui.machine.gpu import nvml_metrics
+from gmg_tui.machine.gpu import health, nvml_metrics
 from gmg_tui.machine.gpu.driver import (
     FATAL,
     GPU_LOST,
     LIBRARY_GONE,
     Asker,
     NvmlUnavailable,
+    answer_of,
     gpu_trouble,
     plausible,
     text_of,
     unavailable,
 )
-from gmg_tui.machine.gpu.gpm import Gpm
-from gmg_tui.machine.gpu.health import Healths, XidEvents
+from gmg_tui.machine.gpu.nvml_metrics import Gpm
 from gmg_tui.model import Gpu, GpuHealth, GpuSample
 
 __all__ = ["Nvml", "NvmlUnavailable"]
@@ -36,11 +36,29 @@ RETRY_S = 10.0
 """Seconds between attempts to reach a lost GPU or driver."""
 
 
+class _Card:
+    """A GPU or MIG instance that has answered. An error invalidates its handle, so that another card replaces it."""
+
+    def __init__(self, uuid: str) -> None:
+        """Raises `pynvml.NVMLError` if it does not answer."""
+        self.handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        self.slow: GpuSample | None = None
+        self.gpm: Gpm | None = None
+        self.xids: health.XidEvents | None = None
+
+    def free(self) -> None:
+        """Frees the memory of NVML, which must answer, or be shut down next."""
+        if self.gpm is not None:
+            self.gpm.free()
+        if self.xids is not None:
+            self.xids.free()
+
+
 class Nvml:
     """One initialisation of NVML.
 
-    Handles of GPUs are looked up by UUID and kept, since a look-up costs more than a query. Any method may block as long as
-    the driver does, and may be called in any thread.
+    GPUs are looked up by UUID and kept, since a look-up costs more than a query. Any method may block as long as the driver
+    does, and may be called in any thread.
     """
 
     def __init__(self, retry_s: float = RETRY_S) -> None:
@@ -50,17 +68,14 @@ class Nvml:
         """The GPUs that the last `gpus` could not identify, or an instance of: index and reason."""
         self._retry_s = retry_s
         self._retry_at = 0.0
-        self._reviving = threading.Lock()
-        self._handles: dict[str, Any] = {}
-        self._slow: dict[str, GpuSample] = {}
+        self._lock = threading.Lock()
+        self._cards: dict[str, _Card] = {}
+        """By UUID, like the following."""
         self._trouble: dict[str, tuple[float, GpuSample]] = {}
         """The next attempt for each GPU in trouble, and its sample until then."""
-        self._gpms: dict[str, Gpm] = {}
-        self._xids: dict[str, XidEvents] = {}
-        """By UUID, of the GPUs that have answered."""
+        self._healths: dict[str, GpuHealth] = {}
         self._listen_at = 0.0
         """The next attempt to register for the Xids of the remaining GPUs."""
-        self._healths = Healths()
 
     @classmethod
     def open(cls, retry_s: float = RETRY_S) -> Nvml:
@@ -73,10 +88,8 @@ class Nvml:
 
     def close(self) -> None:
         """Shuts NVML down, whether or not it answers. No other thread may be using it."""
-        for gpm in self._gpms.values():
-            gpm.free()
-        for events in self._xids.values():
-            events.free()
+        for card in self._cards.values():
+            card.free()
         self._forget()
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
@@ -122,9 +135,15 @@ class Nvml:
             return None
         uuid = gpu.parent_uuid or gpu.uuid
         try:
-            return self._healths.update(uuid, Asker(self._handle(uuid)))
+            read = health.read(Asker(self._card(uuid).handle))
         except pynvml.NVMLError:
             return None  # `read` reports it, and schedules the next attempt
+        with self._lock:
+            before = self._healths.get(uuid, GpuHealth())
+            new = health.judged(structs.replace(read, xids=before.xids))
+            if new != GpuHealth():
+                self._healths[uuid] = new
+            return self._healths.get(uuid)
 
     def poll_xids(self, gpus: Iterable[Gpu]) -> bool:
         """Adds the new Xids of these GPUs to later samples, without waiting. Returns True if there were any.
@@ -133,26 +152,20 @@ class Nvml:
         """
         if self.error is not None:
             return False
-        now, any_new, listening = time.monotonic(), False, self._xids
-        if now >= self._listen_at:
+        now, any_new = time.monotonic(), False
+        may_register = now >= self._listen_at
+        if may_register:
             self._listen_at = now + self._retry_s
-            for uuid in dict.fromkeys(gpu.parent_uuid or gpu.uuid for gpu in gpus):
-                if uuid not in listening:
-                    with contextlib.suppress(pynvml.NVMLError):
-                        listening[uuid] = XidEvents(self._handle(uuid))
-        for uuid, events in list(listening.items()):
-            try:
-                for code in events.new():
-                    self._healths.add_xid(uuid, code)
+        for uuid in dict.fromkeys(gpu.parent_uuid or gpu.uuid for gpu in gpus):
+            with contextlib.suppress(pynvml.NVMLError):  # the GPU is lost, and registered once it is back
+                card = self._card(uuid) if may_register else self._cards.get(uuid)
+                if card is not None and may_register and (card.xids is None or card.xids.lost):
+                    card.xids = health.XidEvents(card.handle)
+                for code in card.xids.new() if card is not None and card.xids is not None else ():
+                    with self._lock:
+                        self._healths[uuid] = health.with_xid(self._healths.get(uuid, GpuHealth()), code)
                     any_new = True
-            except pynvml.NVMLError:  # the GPU is lost, and registered once it is back
-                self._stop_listening(uuid)
         return any_new
-
-    def _stop_listening(self, uuid: str) -> None:
-        events = self._xids.pop(uuid, None)
-        if events is not None and self.error is None:
-            events.free()
 
     def read(self, gpu: Gpu, *, slow: bool, activity: bool = False) -> GpuSample:
         """Returns a sample of `gpu`. Errors of the GPU or of NVML are in the sample, never raised.
@@ -165,17 +178,21 @@ class Nvml:
         if not self._answers():
             return GpuSample(uuid=gpu.uuid, error=self.error)
         sample = self._sample(gpu, slow, activity)
-        health = self._healths.of(gpu.parent_uuid or gpu.uuid)
-        return sample if health is None else structs.replace(sample, health=health)
+        known = self._healths.get(gpu.parent_uuid or gpu.uuid)
+        return sample if known is None else structs.replace(sample, health=known)
 
     def _sample(self, gpu: Gpu, slow: bool, activity: bool) -> GpuSample:
         until, failed = self._trouble.get(gpu.uuid, (0.0, None))
         if failed is not None and time.monotonic() < until:
             return failed
         try:
-            sample = self._ask(gpu.uuid, slow)
+            card = self._card(gpu.uuid)
+            sample = self._ask(card, gpu.uuid, slow)
             if activity:
-                sample = structs.replace(sample, sm_pct=self._gpm(gpu).read())
+                if card.gpm is None:
+                    instance = gpu.mig_ids[0] if gpu.mig_ids is not None else None
+                    card.gpm = Gpm(self._card(gpu.parent_uuid or gpu.uuid).handle, instance)
+                sample = structs.replace(sample, sm_pct=card.gpm.read())
         except pynvml.NVMLError as error:
             if error.value in LIBRARY_GONE:
                 return GpuSample(uuid=gpu.uuid, error=str(self._fail(error)))
@@ -183,38 +200,28 @@ class Nvml:
         self._trouble.pop(gpu.uuid, None)
         return sample
 
-    def _ask(self, uuid: str, slow: bool) -> GpuSample:
-        ask = Asker(self._handle(uuid))
-        kept = self._slow.get(uuid)
-        if slow or kept is None:
-            kept = self._slow[uuid] = nvml_metrics.slow(ask, uuid)
-        sample = nvml_metrics.fast(ask, kept)
+    @staticmethod
+    def _ask(card: _Card, uuid: str, slow: bool) -> GpuSample:
+        ask = Asker(card.handle)
+        if slow or card.slow is None:
+            card.slow = nvml_metrics.slow(ask, uuid)
+        sample = nvml_metrics.fast(ask, card.slow)
         if ask.refusal and sample == GpuSample(uuid=uuid):
             return GpuSample(uuid=uuid, error=ask.refusal)
         return sample
 
-    def _handle(self, uuid: str) -> Any:
-        handle = self._handles.get(uuid)
-        if handle is None:
-            handle = self._handles[uuid] = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        return handle
-
-    def _gpm(self, gpu: Gpu) -> Gpm:
-        if gpu.uuid not in self._gpms:
-            instance = gpu.mig_ids[0] if gpu.mig_ids is not None else None
-            self._gpms[gpu.uuid] = Gpm(self._handle(gpu.parent_uuid or gpu.uuid), instance)
-        return self._gpms[gpu.uuid]
+    def _card(self, uuid: str) -> _Card:
+        """Returns a GPU or instance. Raises `pynvml.NVMLError` if it does not answer."""
+        card = self._cards.get(uuid)
+        return self._cards.setdefault(uuid, _Card(uuid)) if card is None else card
 
     def _set_aside(self, gpu: Gpu, error: pynvml.NVMLError) -> GpuSample:
-        uuid, parent = gpu.uuid, gpu.parent_uuid or gpu.uuid
-        sample = GpuSample(uuid=uuid, lost=error.value in GPU_LOST, error=gpu_trouble(error))
-        for each in (uuid, parent):
-            self._handles.pop(each, None)
-        self._slow.pop(uuid, None)
-        if (gpm := self._gpms.pop(uuid, None)) is not None:
-            gpm.free()
-        self._stop_listening(parent)  # its handle changes once it is back
-        self._trouble[uuid] = (time.monotonic() + self._retry_s, sample)
+        """Drops a GPU, or an instance and its GPU, until the next attempt. Returns its sample until then."""
+        sample = GpuSample(uuid=gpu.uuid, lost=error.value in GPU_LOST, error=gpu_trouble(error))
+        for uuid in {gpu.uuid, gpu.parent_uuid or gpu.uuid}:
+            if (card := self._cards.pop(uuid, None)) is not None and self.error is None:
+                card.free()
+        self._trouble[gpu.uuid] = (time.monotonic() + self._retry_s, sample)
         return sample
 
     def _require(self) -> None:
@@ -225,7 +232,7 @@ class Nvml:
         """Returns True if NVML can be queried, after an attempt to revive it if one is due."""
         if self.error is None:
             return True
-        with self._reviving:
+        with self._lock:
             return self.error is None or self._revive()
 
     def _revive(self) -> bool:
@@ -250,11 +257,13 @@ class Nvml:
         return trouble
 
     def _forget(self) -> None:
-        self._handles.clear()
-        self._slow.clear()
-        self._trouble.clear()
         # Not freed: another thread may be using them, and NVML has lost them anyway.
-        self._gpms, self._xids, self._listen_at = {}, {}, 0.0
+        self._cards, self._trouble, self._listen_at = {}, {}, 0.0
+
+
+def open_nvml() -> tuple[Nvml, tuple[Gpu, ...]]:
+    """Opens NVML. Returns it with the GPUs. Raises `NvmlUnavailable` without a driver that answers in time."""
+    return answer_of(lambda: (nvml := Nvml.open(), nvml.gpus()))
 
 
 def driver_version() -> str | None:

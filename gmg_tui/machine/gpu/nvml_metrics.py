@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from typing import Any
 
 import pynvml
 from msgspec import structs
 
-from gmg_tui.machine.gpu.driver import Asker, plausible
+from gmg_tui.machine.gpu.driver import FATAL, UNSUPPORTED, Asker, plausible
 from gmg_tui.machine.gpu.processes import in_initial_namespace
 from gmg_tui.model import GpuProcess, GpuSample
 
 MIB = 1 << 20
-MAX_PCT = 100
+_MAX_PCT = 100
 MAX_TEMPERATURE_C = 150
 _MAX_POWER_W = 5_000
 _MAX_ENERGY_J = 1e13
@@ -22,6 +24,10 @@ _MAX_FAN_PCT = 200
 """Fans may exceed their nominal speed (nvml.h, nvmlDeviceGetFanSpeed)."""
 _MAX_PCIE_MIB_S = 1 << 20
 _MAX_MEMORY_MIB = 16 << 20
+MIN_SAMPLE_GAP_S = 0.9
+"""Interval of GPM's samples: NVML recommends about a second (nvml.h, nvmlGpmMetricsGet)."""
+_MAX_GPM_PCT = 150.0
+"""GPM may report a little over 100 % (github.com/NVIDIA/DCGM/issues/152)."""
 _ALL_ONES = frozenset({(1 << 32) - 1, (1 << 64) - 1})
 """NVML's "not available"."""
 
@@ -47,16 +53,16 @@ def fast(ask: Asker, kept: GpuSample) -> GpuSample:
     memory = _memory(ask)
     return structs.replace(
         kept,
-        gpu_util_pct=plausible(utilisation.gpu, MAX_PCT) if utilisation else None,
-        memory_util_pct=plausible(utilisation.memory, MAX_PCT) if utilisation else None,
-        memory_used_mib=_scaled(memory.used, MIB, memory.total / MIB) if memory else None,
+        gpu_util_pct=plausible(utilisation.gpu, _MAX_PCT) if utilisation else None,
+        memory_util_pct=plausible(utilisation.memory, _MAX_PCT) if utilisation else None,
+        memory_used_mib=plausible(memory.used / MIB, memory.total / MIB) if memory else None,
         memory_total_mib=memory.total / MIB if memory else None,
-        memory_free_mib=_scaled(memory.free, MIB, memory.total / MIB) if memory else None,
-        temperature_c=plausible(ask(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU), MAX_TEMPERATURE_C),
-        power_w=_scaled(ask(pynvml.nvmlDeviceGetPowerUsage), 1000, _MAX_POWER_W),
-        sm_clock_mhz=plausible(ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM), _MAX_CLOCK_MHZ),
+        memory_free_mib=plausible(memory.free / MIB, memory.total / MIB) if memory else None,
+        temperature_c=ask.number(MAX_TEMPERATURE_C, pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
+        power_w=ask.number(_MAX_POWER_W, pynvml.nvmlDeviceGetPowerUsage, per_unit=1000),
+        sm_clock_mhz=ask.number(_MAX_CLOCK_MHZ, pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
         throttle=_throttle(ask),
-        energy_j=_scaled(ask(pynvml.nvmlDeviceGetTotalEnergyConsumption), 1000, _MAX_ENERGY_J),
+        energy_j=ask.number(_MAX_ENERGY_J, pynvml.nvmlDeviceGetTotalEnergyConsumption, per_unit=1000),
     )
 
 
@@ -69,17 +75,17 @@ def slow(ask: Asker, uuid: str) -> GpuSample:
     return GpuSample(
         uuid=uuid,
         power_limit_w=power_limit_w(ask),
-        sm_clock_max_mhz=plausible(ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM), _MAX_CLOCK_MHZ),
-        fan_pct=plausible(ask(pynvml.nvmlDeviceGetFanSpeed), _MAX_FAN_PCT),
-        pcie_rx_mib_s=_scaled(ask(throughput, pynvml.NVML_PCIE_UTIL_RX_BYTES), 1024, _MAX_PCIE_MIB_S),
-        pcie_tx_mib_s=_scaled(ask(throughput, pynvml.NVML_PCIE_UTIL_TX_BYTES), 1024, _MAX_PCIE_MIB_S),
+        sm_clock_max_mhz=ask.number(_MAX_CLOCK_MHZ, pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
+        fan_pct=ask.number(_MAX_FAN_PCT, pynvml.nvmlDeviceGetFanSpeed),
+        pcie_rx_mib_s=ask.number(_MAX_PCIE_MIB_S, throughput, pynvml.NVML_PCIE_UTIL_RX_BYTES, per_unit=1024),
+        pcie_tx_mib_s=ask.number(_MAX_PCIE_MIB_S, throughput, pynvml.NVML_PCIE_UTIL_TX_BYTES, per_unit=1024),
         processes=_processes(ask, memory.total / MIB if memory else _MAX_MEMORY_MIB),
     )
 
 
 def power_limit_w(ask: Asker) -> float | None:
     """Returns the enforced power limit: the lowest of the GPU's, the driver's and the user's."""
-    return _scaled(ask(pynvml.nvmlDeviceGetEnforcedPowerLimit), 1000, _MAX_POWER_W) or None
+    return ask.number(_MAX_POWER_W, pynvml.nvmlDeviceGetEnforcedPowerLimit, per_unit=1000) or None
 
 
 def memory_total_mib(ask: Asker) -> int | None:
@@ -93,10 +99,6 @@ def _memory(ask: Asker) -> Any:
     # Version 2 excludes the driver's reserve from `used`, as nvidia-smi does since R510.
     memory = ask(pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2) or ask(pynvml.nvmlDeviceGetMemoryInfo)
     return memory if memory and plausible(memory.total, _MAX_MEMORY_MIB * MIB) else None
-
-
-def _scaled(value: int | None, per_unit: int, maximum: float) -> float | None:
-    return None if value is None else plausible(value / per_unit, maximum)
 
 
 def _throttle(ask: Asker) -> tuple[str, ...] | None:
@@ -128,6 +130,79 @@ def _processes(ask: Asker, max_mib: float) -> tuple[GpuProcess, ...] | None:
     used_bytes = {process.pid: process.usedGpuMemory for processes in lists for process in processes or ()}
     computing, foreign = {process.pid for process in lists[0] or ()}, not in_initial_namespace()
     return tuple(
-        GpuProcess(pid=pid, memory_mib=_scaled(used, MIB, max_mib), foreign=foreign, graphics=pid not in computing)
+        GpuProcess(
+            pid=pid,
+            memory_mib=None if used is None else plausible(used / MIB, max_mib),
+            foreign=foreign,
+            graphics=pid not in computing,
+        )
         for pid, used in sorted(used_bytes.items())
     )
+
+
+class Gpm:
+    """SM activity by a GPU's own counters (GPM, from Hopper on), which is DCGM's `SM_ACTIVE` (nvml.h, nvmlGpm*).
+
+    `nvmlDeviceGetUtilizationRates` is the share of time with at least one running kernel: one thread can make it 100 %.
+    For one thread; free it before `nvmlShutdown`.
+
+    Args:
+        handle: The handle of the GPU, or of an instance's GPU.
+        instance: The ID of the GPU instance; None for a whole GPU.
+    """
+
+    def __init__(self, handle: Any, instance: int | None = None) -> None:
+        self._handle, self._instance = handle, instance
+        self._samples: list[Any] = []
+        """The memory of the last two samples; empty if unsupported."""
+        self._taken_at: float | None = None
+        self._newest: float | None = None
+        try:
+            if pynvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
+                self._samples = [pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()]
+        except pynvml.NVMLError as error:
+            if error.value in FATAL:
+                raise
+        self._get = pynvml.c_nvmlGpmMetricsGet_t() if self._samples else None  # 19 KB
+
+    def read(self) -> float | None:
+        """Returns the percentage of busy SMs between the last two samples; None before the second, or if unsupported.
+
+        Raises `pynvml.NVMLError` if the GPU or NVML is gone (`FATAL`).
+        """
+        now = time.monotonic()
+        if self._samples and (self._taken_at is None or now - self._taken_at >= MIN_SAMPLE_GAP_S):
+            try:
+                self._measure()
+                self._taken_at = now
+            except pynvml.NVMLError as error:
+                if error.value in FATAL:
+                    raise
+                self._taken_at = self._newest = None
+                if error.value in UNSUPPORTED or error.value == pynvml.NVML_ERROR_NO_PERMISSION:
+                    self.free()
+        return self._newest
+
+    def free(self) -> None:
+        """Frees the memory, and ends reading."""
+        for sample in self._samples:
+            with contextlib.suppress(pynvml.NVMLError):
+                pynvml.nvmlGpmSampleFree(sample)
+        self._samples = []
+
+    def _measure(self) -> None:
+        older, newer = self._samples
+        if self._instance is None:
+            pynvml.nvmlGpmSampleGet(self._handle, older)
+        else:
+            pynvml.nvmlGpmMigSampleGet(self._handle, self._instance, older)
+        self._samples.reverse()
+        if self._taken_at is not None:
+            get: Any = self._get
+            get.version, get.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, 1
+            get.metrics[0].metricId = pynvml.NVML_GPM_METRIC_SM_UTIL
+            get.sample1, get.sample2 = newer, older
+            pynvml.nvmlGpmMetricsGet(get)
+            valid = get.metrics[0].nvmlReturn == pynvml.NVML_SUCCESS
+            value = plausible(get.metrics[0].value, _MAX_GPM_PCT) if valid else None
+            self._newest = None if value is None else min(value, _MAX_PCT)

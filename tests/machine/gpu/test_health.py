@@ -5,7 +5,7 @@ import queue
 
 import pytest
 
-from gmg_tui.machine.gpu import gpm, sampler, xids
+from gmg_tui.machine.gpu import nvml_metrics, sampler, xids
 from gmg_tui.machine.gpu.nvml import Nvml
 from gmg_tui.machine.gpu.sampler import Sampler
 from gmg_tui.model import Gpu, GpuHealth, GpuSample, Xid
@@ -233,7 +233,7 @@ WHOLE = {SM: 41.5}
 
 def begun(sim: Sim) -> tuple[Nvml, tuple[Gpu, ...]]:
     """Returns NVML that has read each GPU once, and samples at each read."""
-    setattr(gpm, "MIN_SAMPLE_GAP_S", 0.0)  # noqa: B010 - in a process of its own
+    setattr(nvml_metrics, "MIN_SAMPLE_GAP_S", 0.0)  # noqa: B010 - in a process of its own
     sim.write()
     nvml = Nvml.open(retry_s=0)
     gpus = nvml.gpus()

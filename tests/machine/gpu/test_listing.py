@@ -8,8 +8,8 @@ from gmg_tui.cli import doctor
 from gmg_tui.cli.gpus import COLUMNS, read_all, row
 from gmg_tui.cli.run import _has_gpu
 from gmg_tui.engine.hardware import Hardware
-from gmg_tui.machine.gpu import silence
-from gmg_tui.machine.gpu.nvml import NvmlUnavailable
+from gmg_tui.machine.gpu import driver
+from gmg_tui.machine.gpu.nvml import NvmlUnavailable, open_nvml
 from gmg_tui.machine.gpu.nvml_metrics import throttle_reasons
 from gmg_tui.model import Gpu, GpuSample, RunSpec
 from gmg_tui.model.errors import GmgError
@@ -64,7 +64,7 @@ def test_a_line_has_units_and_marks_unsupported_values(sim: Sim) -> None:
     sim.gpus[2].lost = True
     sim.gpus[3].mig = [Mig(uuid="MIG-aaaa", memory_used_mib=1024)]
     sim.write()
-    setattr(silence, "LATE_S", 600.0)  # noqa: B010 - in a process of its own
+    setattr(driver, "LATE_S", 600.0)  # noqa: B010 - in a process of its own
     printed = lines(read_all())
     printed = [" ".join(line.split()) for line in printed]
     assert printed == [
@@ -81,7 +81,7 @@ def test_a_hanging_gpu_does_not_block_the_others(sim: Sim) -> None:
     sim.gpus = sim.gpus[:2]
     sim.gpus[0].fails = {"nvmlDeviceGetUtilizationRates": HANGS}
     sim.write()
-    setattr(silence, "SILENT_S", 5.0)  # noqa: B010 - in a process of its own
+    setattr(driver, "SILENT_S", 5.0)  # noqa: B010 - in a process of its own
     assert [" ".join(line.split()) for line in lines(read_all())] == [
         "0 H100 80GB HBM3 – – – – – – no answer",
         "1 H100 80GB HBM3 91 29.5/79.6 602/700 61 1701 0 –",
@@ -92,9 +92,9 @@ def test_a_hanging_gpu_does_not_block_the_others(sim: Sim) -> None:
 def test_a_driver_that_does_not_list_its_gpus_times_out(sim: Sim) -> None:
     sim.hangs = True
     sim.write()
-    setattr(silence, "OPEN_S", 0.1)  # noqa: B010 - in a process of its own
+    setattr(driver, "OPEN_S", 0.1)  # noqa: B010 - in a process of its own
     with pytest.raises(NvmlUnavailable, match="has not answered"):
-        silence.open_nvml()
+        open_nvml()
     with pytest.raises(GmgError, match=r"no GPU: the NVIDIA driver has not answered .* --cpu"):
         Hardware.find(RunSpec("sim-1", "/state", "/run/sock", "sim.py", (), "/", "python"), lambda *_: None)
     assert "has not answered" in (doctor._ask_nvml().error or "")
