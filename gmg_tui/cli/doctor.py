@@ -30,7 +30,7 @@ from gmg_tui.machine.gpu import egl, selection
 from gmg_tui.machine.gpu.driver import answer_of
 from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.machine.gpu.nvml import Nvml, NvmlUnavailable, cuda_version, driver_version
-from gmg_tui.machine.process_signals import pidfd_trouble
+from gmg_tui.machine.processes import pidfd_trouble
 from gmg_tui.machine.user_folders import is_utf8
 from gmg_tui.model import Gpu, units
 from gmg_tui.model.errors import GmgError

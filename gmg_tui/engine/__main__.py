@@ -28,7 +28,7 @@ from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.main import Engine, any_of
 from gmg_tui.engine.output.logs import LogHandler, LogWriter
 from gmg_tui.engine.records.session_files import lock
-from gmg_tui.machine import process_signals
+from gmg_tui.machine import processes
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.environ import WORKER_VARIABLES
@@ -127,7 +127,7 @@ def _main(logs: LogWriter) -> None:
         return
     if sys.version_info < (3, 12) and _has_pidfds():
         # The default starts a thread for each child; this one waits on a pidfd, as 3.12 does.
-        if process_signals.pidfd_trouble() is None:
+        if processes.pidfd_trouble() is None:
             asyncio.set_child_watcher(asyncio.PidfdChildWatcher())
     try:
         engine = Engine(spec, hardware, logs, viewer_comes=b"viewer" in words)

@@ -26,8 +26,7 @@ from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.workers.slot import EngineSlot, find_others
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.processes import describe
-from gmg_tui.machine.open_files import resolved, written
-from gmg_tui.machine.process_tree import Scans, Table
+from gmg_tui.machine.processes import Scans, Table, resolved, written
 from gmg_tui.machine.slurm import AllocationWatch
 from gmg_tui.model import (
     Curve,

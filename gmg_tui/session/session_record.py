@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, structs
 
-from gmg_tui.machine import process_tree
+from gmg_tui.machine import processes
 from gmg_tui.machine.files import reading, write_atomic
 from gmg_tui.model import (
     Alert,
@@ -351,7 +351,7 @@ def _kill(session: Session, report: Callable[[str], None]) -> list[int]:
         for process in left:
             with suppress(psutil.Error, OSError):  # it has ended
                 if process.pid not in reported:
-                    command = one_line(process_tree.command_line(process.pid)[:_MAX_COMMAND]).strip()
+                    command = one_line(processes.command_line(process.pid)[:_MAX_COMMAND]).strip()
                     report(f"{session.spec.name}: ending process {process.pid} ({command})")
                     reported.add(process.pid)
                 process.kill()  # psutil checks that its PID was not reused
@@ -373,6 +373,6 @@ def processes_of(session: Session) -> list[psutil.Process]:
 
 def _is_marked(pid: int, session_id: str) -> bool:
     try:
-        return process_tree.variable(pid, "GMG_SESSION_ID") == session_id
+        return processes.variable(pid, "GMG_SESSION_ID") == session_id
     except OSError:  # another user's, or it has ended
         return False

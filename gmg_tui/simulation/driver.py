@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from gmg_tui.machine.gpu.driver import NvmlUnavailable
-from gmg_tui.machine.process_tree import command_line
+from gmg_tui.machine.processes import command_line
 from gmg_tui.model import Gpu, GpuHealth, GpuProcess, GpuSample
 from gmg_tui.simulation import SLOW_CARD
 

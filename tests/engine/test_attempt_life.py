@@ -29,7 +29,7 @@ from gmg_tui.engine.attempts.preparation import Prepared
 from gmg_tui.engine.attempts.process import KILL, LEFTOVERS, TERMINATED, Step
 from gmg_tui.engine.output.lines import RingBuffer
 from gmg_tui.machine.cgroup import Memory
-from gmg_tui.machine.process_tree import Proc
+from gmg_tui.machine.processes import Proc
 from gmg_tui.model import RunSpec, Slot, StartMode, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.environ import Environment

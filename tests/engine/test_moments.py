@@ -16,8 +16,8 @@ import pytest
 from gmg_tui.engine.attempts.process import KILL, Process
 from gmg_tui.engine.main import Engine
 from gmg_tui.engine.output.pipes import Pipes
-from gmg_tui.machine import process_tree
-from gmg_tui.machine.process_tree import Scans
+from gmg_tui.machine import processes
+from gmg_tui.machine.processes import Scans
 from gmg_tui.model import AlertAction, RestartMode, Snapshot, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.protocol import Action, Seen
@@ -160,7 +160,7 @@ async def test_a_kill_needs_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> No
 
     process = Process(Pipes(), Scans(), "mark", lambda *_: None)
     await process.start((sys.executable, "-c", "import time; time.sleep(60)"), cwd="/", env=dict(os.environ))
-    monkeypatch.setattr(process_tree, "scan", no_descriptor)
+    monkeypatch.setattr(processes, "scan", no_descriptor)
     process.end(KILL)
     await process.all_gone()
     assert process.exit_code == -signal.SIGKILL
@@ -219,9 +219,9 @@ _UNKILLABLE = """
 import sys
 if "gmg_tui.engine" in sys.orig_argv:
     import os
-    from gmg_tui.machine import process_signals
+    from gmg_tui.machine import processes
     os.killpg = lambda *_: None
-    process_signals.send = lambda *_: False
+    processes.send = lambda *_: False
 """
 
 

@@ -19,8 +19,8 @@ import pytest
 
 from gmg_tui.engine.attempts.process import ENV_FAILURES, Process, adopt_orphans
 from gmg_tui.engine.output.pipes import Pipes
-from gmg_tui.machine import process_tree
-from gmg_tui.machine.process_tree import Scans
+from gmg_tui.machine import processes
+from gmg_tui.machine.processes import Scans
 
 from .harness import lives
 
@@ -204,13 +204,13 @@ async def test_a_process_group_with_a_recycled_pid_is_not_killed(tmp_path: Path)
 
 async def test_a_child_with_an_unreadable_environment_does_not_block_scans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Like a process stuck in a driver, with its memory map locked."""
-    answer, mark_of = threading.Event(), process_tree.mark_of
+    answer, mark_of = threading.Event(), processes.mark_of
 
     def stuck(pid: int) -> str | None:
         answer.wait()
         return mark_of(pid)
 
-    monkeypatch.setattr(process_tree, "mark_of", stuck)
+    monkeypatch.setattr(processes, "mark_of", stuck)
     child = await asyncio.create_subprocess_exec(
         "sleep", "60", env={"GMG_ATTEMPT_ID": "cpu7", "PATH": os.environ["PATH"]}
     )
@@ -230,8 +230,8 @@ async def test_a_child_with_an_unreadable_environment_does_not_block_scans(monke
 async def test_a_child_that_is_executing_another_program_is_asked_for_its_mark_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    answers, mark_of = iter([None, None]), process_tree.mark_of
-    monkeypatch.setattr(process_tree, "mark_of", lambda pid: next(answers, mark_of(pid)))
+    answers, mark_of = iter([None, None]), processes.mark_of
+    monkeypatch.setattr(processes, "mark_of", lambda pid: next(answers, mark_of(pid)))
     child = await asyncio.create_subprocess_exec("sleep", "60", env={**ENV, "GMG_ATTEMPT_ID": "m"})
     try:
         table = await Scans().table()

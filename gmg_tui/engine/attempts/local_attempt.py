@@ -26,7 +26,7 @@ from gmg_tui.engine.attempts.stacks import stacks_of
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.output.lines import RingBuffer
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable
-from gmg_tui.machine.process_tree import Table
+from gmg_tui.machine.processes import Table
 from gmg_tui.model import Curve, Details, GpuSample, Phase, Stacks, WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import probe

@@ -28,7 +28,7 @@ from gmg_tui.machine.cgroup import Memory, folders, usable_cpus
 from gmg_tui.machine.gpu.driver import GIVE_UP_S, LATE_S, Driver, gave_up
 from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable
-from gmg_tui.machine.process_tree import Scans
+from gmg_tui.machine.processes import Scans
 from gmg_tui.model import Checkpoint, Gpu, Session, Slot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import probe, torchrun

@@ -17,8 +17,8 @@ from typing import Any
 
 from gmg_tui.engine.attempts.attempt import Report
 from gmg_tui.engine.output.pipes import Pipe, Pipes
-from gmg_tui.machine import numa, process_tree
-from gmg_tui.machine.process_tree import ROUND_S, Proc, Scans
+from gmg_tui.machine import numa, processes
+from gmg_tui.machine.processes import ROUND_S, Proc, Scans
 from gmg_tui.model import units
 
 _log = logging.getLogger(__name__)
@@ -166,7 +166,7 @@ class Process:
     @property
     def enters(self) -> bool:
         """True while env(1) has not executed the command: it waits for the working directory, or the interpreter's disk."""
-        return self.exit_code is None and process_tree.command_name(self.pid) == "env"
+        return self.exit_code is None and processes.command_name(self.pid) == "env"
 
     @property
     def has_ended(self) -> bool:
@@ -177,10 +177,10 @@ class Process:
             os.kill(self.pid, 0)
         except ProcessLookupError:
             return True  # it has been waited for, and asyncio reports that next
-        proc = process_tree.read(self.pid)
+        proc = processes.read(self.pid)
         return proc is not None and proc.state in "ZX"
 
-    def members(self, table: process_tree.Table) -> list[Proc]:
+    def members(self, table: processes.Table) -> list[Proc]:
         """Returns the live processes of this attempt."""
         if self._process is None:
             return []
@@ -233,7 +233,7 @@ class Process:
             if left == []:
                 self._reap()
                 return
-        left = left or [proc for proc in [process_tree.read(self.pid)] if proc is not None and self.exit_code is None]
+        left = left or [proc for proc in [processes.read(self.pid)] if proc is not None and self.exit_code is None]
         if left:
             pids = ", ".join(f"{proc.pid} (state {proc.state})" for proc in left)
             self.survivors = f"survives SIGKILL: process {pids}; the kernel does not let it go"
@@ -282,11 +282,11 @@ class Process:
     def _signal(proc: Proc, number: signal.Signals) -> None:
         for each in (number, signal.SIGCONT):
             with contextlib.suppress(OSError):  # another user's, or too many open files
-                process_tree.send(proc, each)
+                processes.send(proc, each)
 
     def pass_on(self, number: signal.Signals) -> bool:
         """Sends a signal to the first process if it has a handler, without which it would die. Returns True if it has."""
-        if self._process is None or self.exit_code is not None or not process_tree.handles(self.pid, number):
+        if self._process is None or self.exit_code is not None or not processes.handles(self.pid, number):
             return False
         self._process.send_signal(number)
         return True
@@ -329,7 +329,7 @@ async def leftovers(process: Process, skipped: asyncio.Event, report: Report) ->
             busy_at = now
         if skipped.is_set() or now - busy_at >= MAX_LEFTOVER_IDLE_S or now - began >= MAX_LEFTOVER_BUSY_S:
             return what
-        report(f"for {what} ({process_tree.command_name(left[0].pid)})")
+        report(f"for {what} ({processes.command_name(left[0].pid)})")
         waiting = asyncio.ensure_future(skipped.wait())
         try:
             await asyncio.wait([waiting], timeout=_CHECK_S)
@@ -340,4 +340,4 @@ async def leftovers(process: Process, skipped: asyncio.Event, report: Report) ->
 
 def _work(procs: Sequence[Proc]) -> tuple[float, int]:
     """Returns the CPU seconds and the voluntary context switches of all these processes together."""
-    return sum(proc.cpu_s for proc in procs), sum(process_tree.switches(proc.pid) for proc in procs)
+    return sum(proc.cpu_s for proc in procs), sum(processes.switches(proc.pid) for proc in procs)

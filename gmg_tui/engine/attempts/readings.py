@@ -18,8 +18,8 @@ from gmg_tui.engine.attempts.local_host import Launch, LocalHost
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.output.lines import LineSplitter, RingBuffer
 from gmg_tui.engine.output.logs import Log
-from gmg_tui.machine.process_activity import Activity
-from gmg_tui.machine.process_tree import Proc
+from gmg_tui.machine.process_load import Activity
+from gmg_tui.machine.processes import Proc
 from gmg_tui.model import (
     Fps,
     GpuSample,
@@ -337,8 +337,6 @@ class Readings:
         if silent_s is not None:
             yield Sign("silent", "no FPS line", since=unix(now - silent_s))
         yield from self.reader.signs
-        if (hint := self.reader.hint) is not None and self.fps is None:
-            yield Sign("output", hint, severity=Severity.INFO)
 
     def _last_line(self) -> str:
         """Returns the script's progress and metrics if it reports such, else its newest line."""

@@ -10,10 +10,10 @@ from typing import BinaryIO
 
 from msgspec import structs
 
-from gmg_tui.machine import process_tree
+from gmg_tui.machine import processes
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.files import reading
-from gmg_tui.machine.process_tree import Proc
+from gmg_tui.machine.processes import Proc
 from gmg_tui.model import Stacks
 from gmg_tui.scripts.probe.site import gmg_probe
 
@@ -33,10 +33,10 @@ async def stacks_of(pid: int, folder: Path | None, stacks: Stacks, count: int = 
 
     `count` asks for them several times, `_GAP_S` apart.
     """
-    proc = process_tree.read(pid)
+    proc = processes.read(pid)
     if proc is None:
         return structs.replace(stacks, error="its process has just ended")
-    if folder is None or not process_tree.handles(proc.pid, gmg_probe.STACK_SIGNAL):
+    if folder is None or not processes.handles(proc.pid, gmg_probe.STACK_SIGNAL):
         error = "only a Python with the probe writes its stacks, and only once it has started"
         return structs.replace(stacks, error=error)
     try:
@@ -48,7 +48,7 @@ async def stacks_of(pid: int, folder: Path | None, stacks: Stacks, count: int = 
         return structs.replace(stacks, error=error)
     if text:
         return structs.replace(stacks, text=text)
-    later = process_tree.read(proc.pid)
+    later = processes.read(proc.pid)
     late = f"it has not answered for {_ANSWER_TIMEOUT_S:.0f} s"
     return structs.replace(stacks, error=f"it cannot answer: {later.stopped}" if later and later.stopped else late)
 
@@ -65,7 +65,7 @@ def _written(proc: Proc, file: Path, count: int) -> str | None:
 def _appended(proc: Proc, stream: BinaryIO, count: int) -> str:
     before = os.fstat(stream.fileno()).st_size
     for number in range(count):
-        if not process_tree.send(proc, gmg_probe.STACK_SIGNAL):
+        if not processes.send(proc, gmg_probe.STACK_SIGNAL):
             return ""
         time.sleep(_GAP_S if number < count - 1 else 0.0)
     deadline = time.monotonic() + _ANSWER_TIMEOUT_S

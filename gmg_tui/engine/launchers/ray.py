@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 import psutil
 
 from gmg_tui.engine.launchers.launcher import PROGRAM, Launcher
-from gmg_tui.machine import process_tree
+from gmg_tui.machine import processes
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import interpreter
 from gmg_tui.session import AGENT_MARK
@@ -128,9 +128,9 @@ def own_cluster() -> str:
         ConnectionError: There is none.
     """
     found = list[tuple[int, str]]()
-    for proc in process_tree.scan().by_pid.values():
+    for proc in processes.scan().by_pid.values():
         with suppress(OSError, psutil.Error):  # it has ended
-            words = process_tree.command_line(proc.pid).split()
+            words = processes.command_line(proc.pid).split()
             addresses = [word.removeprefix(_CLUSTER) for word in words if word.startswith(_CLUSTER)]
             if addresses and words[0].rpartition("/")[2] == "raylet":
                 users = {*psutil.Process(proc.pid).uids()}  # of another user's set-user-ID program, only one is root

@@ -8,7 +8,7 @@ import logging
 import sys
 from pathlib import Path
 
-from gmg_tui.machine import process_tree
+from gmg_tui.machine import processes
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class WatchdogClient:
 
     def began(self, group: int) -> None:
         """Records a process group whose leader has just been started."""
-        proc = process_tree.read(group)
+        proc = processes.read(group)
         self._groups[group] = proc.started_ticks if proc is not None else 0
         self._send(f"+{group} {self._groups[group]}\n")
 

@@ -9,8 +9,7 @@ from contextlib import suppress
 from msgspec import structs
 
 from gmg_tui.machine.blocking_calls import begin
-from gmg_tui.machine.process_signals import start_ticks
-from gmg_tui.machine.process_tree import command_line, command_name, variable
+from gmg_tui.machine.processes import command_line, command_name, read, variable
 from gmg_tui.model import GpuProcess
 from gmg_tui.model.text import clean
 
@@ -59,10 +58,9 @@ def _describe(process: GpuProcess) -> GpuProcess:
     pid, command = process.pid, ""
     try:
         user = psutil.Process(pid).username()  # its other methods read command lines of any size
-        started_ticks = start_ticks(pid)
-    except (psutil.Error, OSError, ValueError):  # it has ended, or is no PID here
+    except (psutil.Error, ValueError):  # it has ended, or is no PID here
         return process
-    if started_ticks is None:
+    if (proc := read(pid)) is None:
         return process
     with suppress(OSError):  # another user's may be hidden
         command = command_line(pid)
@@ -70,7 +68,7 @@ def _describe(process: GpuProcess) -> GpuProcess:
     return structs.replace(
         process,
         name=_clean(program if len(name) == _MAX_NAME and program.startswith(name) else name),
-        age_s=time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / _TICKS_PER_S,
+        age_s=time.clock_gettime(time.CLOCK_BOOTTIME) - proc.started_ticks / _TICKS_PER_S,
         command=_clean(command),
         user=user,
         session=_session(pid),

@@ -8,7 +8,6 @@ RE2 matches users' expressions in linear time; Python's `re` may take exponentia
 from __future__ import annotations
 
 import re
-import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -25,7 +24,6 @@ from gmg_tui.scripts.readers.interface import Figures, LineReader, figures, json
 
 _LINE = 8192
 """Characters of a line to match."""
-_HINT_LINE = 500
 _MAX_BYTES = 1 << 20
 """Memory for a user's compiled expression."""
 NAMES = ("fps", "steps", "n_envs", "done", "total", "unit")
@@ -189,47 +187,3 @@ class ReportedLines(LineReader):
     def signs(self) -> tuple[Sign, ...]:
         """The reason that a line could not be read."""
         return (Sign("output", self._error, "print it with report_fps"),) if self._error else ()
-
-
-_LABEL = r"(?:[a-z]\w{0,30}[_ /])?(?:fps|sps|steps?(?:/s(?:ec)?|[ _]per[ _]sec(?:ond)?))"
-_RATES = re.compile(
-    rf"(?P<label>\b{_LABEL}[\"']?\s{{0,3}}[:=]\s{{0,8}})(?P<first>\d[\d.,_]*[kM]?)\b"
-    rf"|(?P<last>\b\d[\d.,_]*[kM]?)(?P<unit>\s{{0,3}}{_LABEL})\b(?![\"']?\s{{0,3}}[:=])",
-    re.IGNORECASE,
-)
-_HINT_LINES, _HINT_S, _HINT_BYTES = 3, 5.0, 2000
-"""Lines with a rate, and seconds between the first and last, before a hint; bytes of a block to search."""
-
-
-class PatternHint:
-    """Suggests a `--pattern` for lines with a rate that no reader knows."""
-
-    def __init__(self) -> None:
-        self._last: re.Match[str] | None = None
-        self._first_at, self._last_at, self._lines = 0.0, 0.0, 0
-
-    def text(self, *, ended: bool) -> str | None:
-        """Returns the suggestion, quoted for a shell; None before enough lines were read."""
-        lasting = ended or self._last_at - self._first_at >= _HINT_S
-        if self._last is None or self._lines <= _HINT_LINES or not lasting:
-            return None
-        return f"its FPS are unknown: start it with --pattern {shlex.quote(_pattern_of(self._last))}"
-
-    def feed(self, block: bytes, now: float) -> None:
-        """Searches the end of a block that arrived at `now` (monotonic seconds)."""
-        if self.text(ended=False) is not None:
-            return
-        for line in strip_ansi(block[-_HINT_BYTES:]).decode("utf-8", "replace").splitlines():
-            if (match := _RATES.search(line[:_HINT_LINE])) is not None:
-                self._first_at = self._first_at or now
-                self._last, self._last_at, self._lines = match, now, self._lines + 1
-
-
-def _pattern_of(match: re.Match[str]) -> str:
-    """Returns a pattern for the rate, without needless backslashes; multiple spaces match any white space."""
-    before, after = (
-        re.sub(r"\s{2,}|\t", lambda _: r"\s+", re.sub(r"([][(){}.*+?^$|\\])", r"\\\1", match[group] or ""))
-        for group in ("label", "unit")
-    )
-    scale = "[kM]" if (match["first"] or match["last"])[-1] in "kM" else ""
-    return rf"{before}(?P<fps>[\d.,]*\d{scale}){after}".strip()

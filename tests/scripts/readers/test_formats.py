@@ -187,43 +187,15 @@ def test_a_table_of_the_settings_describes_lines() -> None:
     assert reader.progress == Progress(5.0, 10.0, "epoch")
 
 
-@pytest.mark.parametrize(
-    ("line", "pattern"),
-    [
-        ("step 7 fps: 1236", r"fps: (?P<fps>[\d.,]*\d)"),
-        ('{"env_fps": 1,236.5}', r'env_fps": (?P<fps>[\d.,]*\d)'),
-        ("iteration 3 took 0.4 s, 12.5k steps/s", r"(?P<fps>[\d.,]*\d[kM]) steps/s"),
-        ("sim 812.25 FPS (cpu)", r"(?P<fps>[\d.,]*\d) FPS"),
-    ],
-)
-def test_an_unparsed_rate_suggests_a_pattern(line: str, pattern: str) -> None:
-    reader = Reader(started=0.0)
-    for second in range(1, 7):
-        assert reader.hint is None
-        reader.feed(f"\x1b[1m{line}\x1b[0m\n".encode(), float(second))
-    assert reader.hint == f"its FPS are unknown: start it with --pattern '{pattern}'"
-    (figures,) = _read(line, pattern)
-    assert figures.rates
-
-
 def test_an_unmatched_pattern_is_reported_once_the_script_runs_or_has_ended() -> None:
     rows = of_settings({"other": {"lines": [r"(?P<fps>\d+) Hz"]}}, [r"FPS=(?P<fps>\d+)"])
     short, long, right = (Reader(started=0.0, formats=rows) for _ in range(3))
     for _ in range(5):
         short.feed(b"step 7 fps: 1236\n", 1.0)
     right.feed(b"step 7 FPS=1236\n", 1.0)
-    assert (short.signs, short.hint) == ((), None)
+    assert short.signs == ()
     short.is_complete = right.is_complete = True
     assert (texts(short.signs), right.signs) == (("no line matches --pattern",), ())
-    assert "fps: (?P<fps>" in (short.hint or "")
     for second in (1.0, 60.0):
         long.feed(b"step 7 of 10\n", second)
     assert texts(long.signs) == ("no line matches --pattern",)
-
-
-def test_no_pattern_is_suggested_with_a_known_rate_or_without_a_printed_one() -> None:
-    genesis, quiet = Reader(started=0.0), Reader(started=0.0)
-    for second in range(1, 20):
-        genesis.feed(b"[Genesis] [07:00:00] [INFO] Running at 100.00 FPS (10.00 FPS per env, 10 envs).\n", second)
-        quiet.feed(b"loss: 0.31\nepoch 3 of 10\nsteps: 400\n", second)
-    assert (genesis.hint, quiet.hint) == (None, None)

@@ -11,7 +11,7 @@ from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.scripts.genesis.output.failures import Failure, Tail, explain, uncaught
 from gmg_tui.scripts.genesis.output.genesis_lines import MAX_LINE_BYTES, GenesisLines, Signs
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate
-from gmg_tui.scripts.readers.formats import Format, FormatLines, PatternHint, ReportedLines, built_in
+from gmg_tui.scripts.readers.formats import Format, FormatLines, ReportedLines, built_in
 from gmg_tui.scripts.readers.interface import Figures, LineReader
 from gmg_tui.scripts.readers.overflows import Overflows
 from gmg_tui.scripts.readers.pairs import PairLines
@@ -115,7 +115,6 @@ class Reader:
         first = (self._reported, *self._described, self.genesis)
         self._readers: tuple[LineReader, ...] = (*first, *known, self._pairs, *bars)
         self._trainers = range(len(first), len(first) + len(known))
-        self._hint = PatternHint()
         self.is_complete = False
         self._rate = PrintedRate()
         self._rate_from = self._progress_from = self._envs_from = len(self._readers)
@@ -141,8 +140,6 @@ class Reader:
             self.phase_started, self._clock_known = now, True
         self._now = now
         self._tail.add(block)
-        if self.fps is None:
-            self._hint.feed(block, now)
         ordered, at = self.genesis.in_order(block), 0
         if ordered or self.phase in _SILENT:
             # The meaning of a line depends on the phase.
@@ -205,11 +202,6 @@ class Reader:
         """Returns the named numbers since the last call, each with the script's step (None if unknown)."""
         fresh, self._fresh = self._fresh, []
         return fresh
-
-    @property
-    def hint(self) -> str | None:
-        """Suggests a `--pattern` for a script that prints a rate that no reader knows."""
-        return self._hint.text(ended=self.is_complete) if self.fps is None else None
 
     @property
     def signs(self) -> tuple[Sign, ...]:

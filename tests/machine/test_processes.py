@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gmg_tui.machine import process_signals, process_tree
+from gmg_tui.machine import processes
 from gmg_tui.machine.gpu.processes import describe
 from gmg_tui.model import GpuProcess
 
@@ -58,18 +58,18 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 @pytest.mark.usefixtures("kernel")
 def test_a_signal_reaches_the_process_that_started_then_and_no_other(child: subprocess.Popen[bytes]) -> None:
-    started = process_signals.start_ticks(child.pid)
-    assert started is not None
-    assert not process_signals.send(child.pid, started + 1, signal.SIGKILL)
+    proc = processes.read(child.pid)
+    assert proc is not None
+    assert not processes.send(proc._replace(started_ticks=proc.started_ticks + 1), signal.SIGKILL)
     assert child.poll() is None
-    assert process_signals.send(child.pid, started, signal.SIGTERM)
+    assert processes.send(proc, signal.SIGTERM)
     assert child.wait() == -signal.SIGTERM
-    assert process_signals.start_ticks(child.pid) is None
-    assert not process_signals.send(child.pid, started, signal.SIGTERM)
+    assert processes.read(child.pid) is None
+    assert not processes.send(proc, signal.SIGTERM)
 
 
 def test_the_reason_for_missing_pidfds_is_reported(kernel: str) -> None:
-    trouble = process_signals.pidfd_trouble()
+    trouble = processes.pidfd_trouble()
     assert (trouble is None) == (kernel == "works")
     if "EPERM" in kernel:
         assert "Operation not permitted" in (trouble or "")
@@ -77,12 +77,12 @@ def test_the_reason_for_missing_pidfds_is_reported(kernel: str) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to become another user")
 def test_another_users_process_is_refused(kernel: str, child: subprocess.Popen[bytes]) -> None:
-    started = process_signals.start_ticks(child.pid)
-    assert started is not None
+    proc = processes.read(child.pid)
+    assert proc is not None
     os.setresuid(4242, 4242, 0)
     try:
         with pytest.raises(PermissionError):
-            process_signals.send(child.pid, started, signal.SIGTERM)
+            processes.send(proc, signal.SIGTERM)
     finally:
         os.setresuid(0, 0, 0)
 
@@ -93,8 +93,8 @@ def test_a_process_that_declares_all_memory_as_its_arguments_exhausts_no_reader(
         if process.stdout.readline() != b"0\n":
             pytest.skip("this kernel lets no process change its arguments")
         before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        assert process_tree.variable(process.pid, "HOME") == ""
-        assert process_tree.command_line(process.pid) == ""
+        assert processes.variable(process.pid, "HOME") == ""
+        assert processes.command_line(process.pid) == ""
         (described,) = describe((GpuProcess(pid=process.pid),))
-        assert (described.command, described.name) == (None, process_tree.command_name(process.pid))
+        assert (described.command, described.name) == (None, processes.command_name(process.pid))
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 100 << 10
