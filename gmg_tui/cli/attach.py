@@ -80,19 +80,9 @@ def draws_utf8(environ: Mapping[str, str], encoding: str) -> bool:
 
 
 def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool = False) -> int | None:
-    """Opens the screen on a session, and prints its results if it ended there.
+    """Opens the screen on a session, and prints its results if it ended there. Raises `GmgError` if the engine died.
 
-    Args:
-        socket: The engine's socket.
-        options: How to draw the screen.
-        session_id: The expected session's id; empty for any.
-        readonly: Refuse every change.
-
-    Returns:
-        The session's exit status; None if the user detached.
-
-    Raises:
-        GmgError: The engine does not answer, or died.
+    `session_id` is the expected session's id, empty for any. Returns the exit status; None if the user detached.
     """
     from gmg_tui import ui
 
@@ -122,13 +112,7 @@ def await_end(folder: Path, within_s: float = _END_S) -> bool:
 
 
 def conclude(spec: RunSpec, status: int, best: str | None = None) -> int:
-    """Prints the results of a sweep, or how to continue a tuning; returns the exit status.
-
-    Args:
-        spec: The session's spec.
-        status: The session's exit status.
-        best: The column to sort the table of a sweep by.
-    """
+    """Prints the results of a sweep, sorted by `best`, or how to continue a tuning; returns the exit status."""
     _check_summary(spec)
     if spec.tune is not None:
         if status == _INTERRUPTED:

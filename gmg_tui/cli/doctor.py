@@ -295,13 +295,9 @@ def egl_devices(mapped: EglMap, nvml: NvmlView) -> Finding:
 
 
 def cache(check: str, path: Path | None, variable: str, *, remark: str | None = None) -> Finding:
-    """Checks that a folder can be written, and is on a local disk.
+    """Checks that a folder (None without a home), which `variable` moves, can be written, and is on a local disk.
 
-    Args:
-        check: Name of the check.
-        path: The folder; None if the user has no home folder.
-        variable: The variable that moves the folder.
-        remark: Added to the result; by default, whether a cache is cold.
+    `remark` is added to the result; by default, whether a cache is cold.
     """
     if path is None:
         return Finding(check, FAIL, "this user has no home folder", f"set HOME, or {variable} to a writable folder")

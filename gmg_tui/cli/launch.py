@@ -101,15 +101,10 @@ class _Signals:
 
 
 def start(options: Options, make: Callable[[], RunSpec], *, engine: PrestartedEngine) -> int:
-    """Starts the engine of a session and shows it; returns the exit status.
+    """Starts the engine of a session and shows it; returns the exit status. `options` say how.
 
-    Args:
-        options: How to show it.
-        make: Makes or reuses the session's folder, and returns the spec. Called after all other checks.
-        engine: The engine's process.
-
-    Raises:
-        GmgError: The session cannot be started (a new folder is removed), or its engine died.
+    `make` makes or reuses the session's folder, after all other checks, and returns the spec. Raises `GmgError` if the
+    session cannot be started (a new folder is removed), or its engine died.
     """
     headless = options.headless or not is_terminal()
     if not headless and not options.detach:

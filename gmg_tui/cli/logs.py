@@ -41,18 +41,11 @@ class _Log(NamedTuple):
 
 
 def logs(words: tuple[str, ...], *, follow: bool, last: int | None = None) -> int:
-    """Prints the log named by `words`: `NAME`, `NAME SLOT`, or the `SLOT` of the newest session; returns the exit status.
+    """Prints the log named by `words`: `NAME`, `NAME SLOT`, or the newest session's `SLOT`; returns the exit status.
 
-    In a sweep, a job's number or name may replace the slot, which means its newest job. A session's name alone means its
-    only worker or job, or the only failed one. Output is cleaned on a terminal, and unchanged in a pipe.
-
-    Args:
-        words: The command's words.
-        follow: Print until the session or job has ended.
-        last: Print only this many of the last lines.
-
-    Raises:
-        GmgError: There is no such session, slot, job or log.
+    In a sweep, a job's number or name may replace the slot, which means its newest job. A session's name alone means
+    its only worker or job, or the only failed one. Output is cleaned on a terminal, and unchanged in a pipe. `last`
+    limits the lines; `follow` prints until the session or job has ended. Raises `GmgError`.
     """
     if len(words) > 2:
         raise GmgError("give the session's name and the slot or job: gmg-tui logs [NAME] SLOT|JOB")

@@ -30,11 +30,7 @@ _STOP_S = 30.0
 
 
 class PrestartedEngine:
-    """An engine in its own process session (setsid) that waits for its spec; killed at the end of the context without one.
-
-    Raises:
-        GmgError: It cannot be started.
-    """
+    """An engine in its own process session (setsid) that waits for its spec; killed without one as the context ends."""
 
     def __init__(self) -> None:
         root = Path(gmg_tui.__file__).parent.parent

@@ -40,20 +40,9 @@ def report(
     best: str | None,
     fail_below: float | None,
 ) -> int:
-    """Prints or exports the results of a session, or a comparison of several; returns the exit status.
+    """Prints or exports the results of sessions, by default the newest; returns the exit status. Raises `GmgError`.
 
-    Args:
-        names: Names of sessions; empty for the newest.
-        as_json: Print `detailed_results.json`.
-        csv: Print `summary_results.csv`, without protection against formulas if `raw`, or the metrics over time if
-            `metrics`.
-        html: The file to write a page to.
-        bundle: Write an archive for a bug report to the current folder.
-        best: The column to sort the jobs by.
-        fail_below: Fail if a later session is more than this percentage slower than the first, beyond the noise.
-
-    Raises:
-        GmgError: There is no such session, store or column, or a file cannot be written.
+    The options are described at the command; `csv` is `jobs`, `raw` or `metrics`.
     """
     if as_json + (csv is not None) + (html is not None) + bundle > 1:
         raise GmgError("--json, --csv, --html and --bundle are mutually exclusive; give one of them")

@@ -82,13 +82,9 @@ def _has_gpu() -> bool:
 
 
 def tune(options: Options, engine: PrestartedEngine, program: Program | None) -> int:
-    """Searches for the best value of the number `--var`, or continues a search with `--resume`.
+    """Searches for the best value of the number `--var`, or continues a search with `--resume`. Raises `GmgError`.
 
-    Returns:
-        The exit status: 0 with an answer, 1 without one, 130 if the user stopped it.
-
-    Raises:
-        GmgError: An option is invalid, or the session cannot be started.
+    Returns the exit status: 0 with an answer, 1 without one, 130 if the user stopped it.
     """
     if options.resume is not None:
         return _resume(options, engine)

@@ -120,13 +120,8 @@ def describe(
 def resumed(options: Options, command: str, fixed: str) -> Session:
     """Returns the ended session `options.resume`, its spec changed by the command line.
 
-    Args:
-        options: The options; those on the command line must have the command's mark.
-        command: `sweep` or `tune`.
-        fixed: What cannot change, for the message.
-
-    Raises:
-        GmgError: There is no such session, it is running, an option is invalid or not allowed, or a file is missing.
+    Options on the command line must have the mark of `command`, `sweep` or `tune`; for others, the error says that
+    `fixed` cannot change. Raises `GmgError`.
     """
     fields = check_queued(options)
     name, mark = options.resume, SWEEP if command == "sweep" else TUNE

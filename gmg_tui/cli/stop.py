@@ -30,11 +30,7 @@ _END_S = 30.0
 def stop(names: tuple[str, ...], *, everything: bool) -> int:
     """Stops sessions in parallel, and waits until their engines have exited; returns the exit status.
 
-    Prints which workers ignore SIGINT. A second ctrl+c kills the workers.
-
-    Raises:
-        GmgError: There is no such session on this machine, several run and none is named, or an engine does not answer
-            or was killed.
+    Raises `GmgError`. Prints which workers ignore SIGINT. A second ctrl+c kills the workers.
     """
     if everything and names:
         raise GmgError("--all stops all running sessions; leave out the names")

@@ -60,19 +60,9 @@ def _settings(values: Mapping[str, Any]) -> Settings:
 
 
 def sweep(options: Options, engine: PrestartedEngine, file: str | None, program: Program | None) -> int:
-    """Runs the jobs of an experiments file or of the command line, or continues a sweep with `--resume`.
+    """Runs the jobs of an experiments file, or of a program, or continues a sweep with `--resume`. Raises `GmgError`.
 
-    Args:
-        options: All options.
-        engine: The engine's process.
-        file: The experiments file.
-        program: The jobs' program if there is no file; `--simulate` has neither.
-
-    Returns:
-        The exit status: 0 if all jobs have finished, 1 if one has failed, 130 if the user stopped it.
-
-    Raises:
-        GmgError: An option or the file is invalid, or the session cannot be started.
+    Returns the exit status: 0 if all jobs have finished, 1 if one has failed, 130 if the user stopped it.
     """
     if options.resume is not None:
         return _resume(options, engine)
@@ -155,10 +145,8 @@ def list_jobs(program: Program, jobs: Sequence[JobRecord], *, total: int) -> Non
 def add(options: Options, file: str | None, program: Program | None) -> int:
     """Adds the jobs of `--set`, an experiments file, or a script with arguments to the sweep `options.add`.
 
-    Defaults are the sweep's arguments, its environment, and each value that all its jobs share. Returns the exit status.
-
-    Raises:
-        GmgError: No such sweep runs, it runs another script, or the jobs are invalid.
+    Defaults are the sweep's arguments, its environment, and each value that all its jobs share. Returns the exit
+    status. Raises `GmgError`.
     """
     check_given(options, _GIVEN, f"--add {options.add}: the session's options cannot change")
     values = sets(options.sets)

@@ -39,10 +39,7 @@ def run(socket: Path, *, begun: Callable[[], object] = lambda: None) -> int:
 
     The first ctrl+c (or SIGTERM) stops the workers, the next ctrl+c kills them. If the reader of standard output is
     gone (`| head`), the session is stopped and the exit status is 1. If standard output fails for another reason (a
-    full disk), the session continues without this client.
-
-    Raises:
-        GmgError: The engine does not answer or died, or standard output cannot be written.
+    full disk), the session continues without this client. Raises `GmgError`, also if the engine died.
     """
     return asyncio.run(_report(socket, begun))
 

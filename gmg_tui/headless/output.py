@@ -18,12 +18,8 @@ _MAX_BUFFERED_BYTES = 1 << 20
 class Output:
     """Writes lines to the file descriptor of a stream in threads.
 
-    A paused terminal (ctrl+s) or a sleeping reader blocks only these. They bypass Python's buffers, whose locks a blocked
-    thread would hold at exit.
-
-    Args:
-        stream: Has the descriptor and the encoding.
-        on_error: Called once writing fails; later lines are dropped.
+    A paused terminal (ctrl+s) or a sleeping reader blocks only these. They bypass Python's buffers, whose locks a
+    blocked thread would hold at exit. `on_error` is called once writing fails; later lines are dropped.
     """
 
     def __init__(self, stream: TextIO, on_error: Callable[[OSError], None] = lambda error: None) -> None:

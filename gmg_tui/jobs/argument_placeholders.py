@@ -97,14 +97,10 @@ def checkpoint_values(path: Path) -> dict[str, object]:
 
 
 def values_for(slot: Slot, index: int, count: int, gpu_index: int | None) -> dict[str, object]:
-    """Returns the values of `NAMES` for the worker on `slot`, the same for each attempt.
+    """Returns the values of `NAMES` for the worker number `index` of `count` on `slot`, the same for each attempt.
 
-    Args:
-        slot: The worker's slot.
-        index: The worker's number, from 0: `{i}`.
-        count: The number of workers: `{n}`.
-        gpu_index: NVML index of the slot's GPU: `{gpu}`, which is not the CUDA ordinal, 0 in every worker. On a CPU slot
-            (None) `{gpu}` is the worker's number, so that command lines for GPUs still distinguish the workers.
+    `{gpu}` is the NVML index of its GPU, not the CUDA ordinal, which is 0 in every worker; on a CPU slot (None) the
+    worker's number, so that command lines for GPUs still distinguish the workers.
     """
     return {
         "slot": slot.name,

@@ -86,11 +86,9 @@ class JobQueue:
         return (self.records[number] for number in self._waiting)
 
     def eta_s(self, occupied_s: Mapping[int, float], lanes: int) -> float | None:
-        """Estimates the seconds to the end of all jobs by the times of finished ones; None if unknown.
+        """Estimates the seconds to the end of all jobs on `lanes` slots by the times of finished ones; None if unknown.
 
-        Args:
-            occupied_s: Seconds that each running job has occupied its slots, by number.
-            lanes: Number of slots for jobs.
+        `occupied_s` has the seconds that each running job has occupied its slots, by number.
         """
         if not self._finished or not lanes:
             return None
@@ -221,12 +219,13 @@ def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried
     """
     with open_store(path) as stored:
         before, attempts = stored.jobs, [ran for those in stored.attempts.values() for ran in those]
-        last, maxima = stored.last_snapshot, stored.maxima()
+        last, metrics = stored.last_snapshot, stored.last_metrics()
     unseen, edited = saved_unseen(path.parent.name), {record.edited_from for record in before}
     for ran in attempts:
         attempt = ran.attempt
         if attempt.ended is None and not attempt.state.ended:
-            ended = max(attempt.started, maxima[ran.slot].time if ran.slot in maxima else 0.0)
+            row = metrics.get((ran.slot, ran.job))
+            ended = max(attempt.started, row.time if row is not None else 0.0)
             attempt = structs.replace(
                 _with_unseen(attempt, unseen), state=WorkerState.STOPPED, reason=_KILLED, ended=ended
             )

@@ -115,11 +115,7 @@ def with_values(columns: Sequence[Column[T]], rows: Sequence[T]) -> list[Column[
 
 
 def find(columns: Sequence[Column[T]], name: str) -> Column[T]:
-    """Returns the column with this name, else this heading in any case.
-
-    Raises:
-        GmgError: There is none; the text lists the columns.
-    """
+    """Returns the column with this name, else this heading in any case. Raises `GmgError`, which lists the columns."""
     named = [column for column in columns if column.name == name]
     word = name.casefold()
     named += [column for column in columns if word in map(str.casefold, (column.name, column.heading, column.title))]

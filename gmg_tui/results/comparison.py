@@ -130,8 +130,7 @@ class Comparison:
     def slower(self, than_pct: float) -> list[str]:
         """Returns the names of the sessions that are slower than the first by more than `than_pct`, beyond the noise.
 
-        Raises:
-            GmgError: The sessions cannot be compared, or have no rates in common.
+        Raises `GmgError` if the sessions cannot be compared, or have no rates in common.
         """
         if self.doubts:
             raise GmgError(self.doubts[0], 1)

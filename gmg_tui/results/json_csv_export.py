@@ -27,9 +27,7 @@ _MEANS: Final = ("gpu_util_mean_pct", "memory_peak_mib", "power_mean_w", "energy
 def export(session: Session) -> None:
     """Replaces all files of a session, and the `--summary` file, atomically.
 
-    Raises:
-        StoreError: The store cannot be read.
-        OSError: A file cannot be written; later ones are not.
+    Raises `StoreError`, or `OSError` if a file cannot be written; later ones are not.
     """
     folder = Path(session.spec.folder)
     with open_store(folder / STORE) as stored:

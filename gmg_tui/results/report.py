@@ -221,11 +221,7 @@ class ReportData(Struct, frozen=True):
         return sorted(by_reason.values(), key=lambda failure: -len(failure.names))
 
     def arranged(self, best: str | None) -> tuple[list[JobRecord], Column[JobRecord] | None, str]:
-        """Returns the result of `ordered` for `best`, else for the sweep's own column if any job has it.
-
-        Raises:
-            GmgError: There is no column `best`.
-        """
+        """Returns `ordered` by `best`, else by the sweep's own column if any job has it. Raises `GmgError`."""
         rows, trouble = self.rows(), ""
         try:
             listed, by, order = ordered(rows, self.best if best is None else best)
@@ -323,11 +319,9 @@ def load(entry: SessionEntry) -> ReportData:
 def ordered(rows: Sequence[JobRecord], best: str | None) -> tuple[list[JobRecord], Column[JobRecord] | None, str]:
     """Sorts rows by a column. Returns them with the column (None for the jobs' order) and a description of the order.
 
-    `best` is a column's name or heading, in any case, with `-` before it for the smallest first; None for the jobs' order.
-    Failed jobs follow the others; jobs without a value, or with NaN, are last.
-
-    Raises:
-        GmgError: There is no such column; the text lists the columns.
+    `best` is a column's name or heading, in any case, with `-` before it for the smallest first; None for the jobs'
+    order. Failed jobs follow the others; jobs without a value, or with NaN, are last. Raises `GmgError` if there is no
+    such column.
     """
     if best is None:
         return list(rows), None, UNSORTED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -34,8 +34,6 @@ _STATES = {
     WorkerState.FAILED: "#D55E00",
 }
 _OTHER_STATE = "#8C8C8C"
-_MARKS = (("failure", "x", "#D55E00"), ("restart", "triangle-up", "#0072B2"), ("edit", "star", "#CC79A7"))
-"""The marks on the slots: name, symbol and colour."""
 _MAX_BARS = 5000
 """Bars to draw, the longest ones."""
 _MAX_POINTS = 60_000
@@ -86,19 +84,22 @@ def over_time(data: ReportData, stored: Stored) -> Figure:
     figure.update_xaxes(type="date")
     figure.update_xaxes(title_text=f"time (UTC{zone[:3]}:{zone[3:]})", row=len(heights))
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=slots[::-1], row=1)
-    for trace in (*_bars(data, stored), *_marks(data)):
+    for trace in (*_bars(data, stored), *_failures(data)):
         figure.add_trace(trace, row=1, col=1)
     by_slot: dict[str, list[MetricsRow]] = {slot: [] for slot in slots}
     for row in metrics:
         by_slot.setdefault(row.slot, []).append(row)
     in_legend: set[str] = set()
-    maxima, settled = stored.maxima(), _settled(by_slot)
+    top = _top(metrics)
     for number, chart in enumerate(charts, 2):
-        figure.update_yaxes(rangemode="tozero", range=_range(chart, settled, maxima.values()), row=number)
+        figure.update_yaxes(rangemode="tozero", range=[0.0, top] if top and chart.field == "fps" else None, row=number)
         for index, (slot, rows) in enumerate(by_slot.items()):
             if any(getattr(row, chart.field) is not None for row in rows):
                 line = _line(chart, slot, rows, index)
-                line |= {"showlegend": slot not in in_legend, "hovertemplate": _line_hover(chart, maxima[slot])}
+                line |= {
+                    "showlegend": slot not in in_legend,
+                    "hovertemplate": f"%{{y}} {chart.unit}<br>%{{x|%H:%M:%S}}",
+                }
                 figure.add_trace(line, row=number, col=1)
                 in_legend.add(slot)
     figure.update_annotations(x=0, xanchor="left")
@@ -106,30 +107,12 @@ def over_time(data: ReportData, stored: Stored) -> Figure:
     return _styled(figure, inner + _EDGE_PX)
 
 
-def _settled(by_slot: Mapping[str, Sequence[MetricsRow]]) -> list[MetricsRow]:
-    """Returns the rows without the first seconds of each job's rate; all rows if none are left."""
-    rows: list[MetricsRow] = []
-    for slot_rows in by_slot.values():
-        begun: dict[int | None, float] = {}
-        for row in slot_rows:
-            if row.fps is not None:
-                rows += [row] * (row.time - begun.setdefault(row.job, row.time) >= SETTLE_S)
-    return rows or [row for slot_rows in by_slot.values() for row in slot_rows]
-
-
-def _range(chart: _Chart, settled: Sequence[MetricsRow], maxima: Iterable[MetricsRow]) -> list[float] | None:
-    """Returns the range of rates without outliers, such as a free fall; None for the range of all values."""
-    rates = sorted(row.fps for row in settled if row.fps is not None) if chart.field == "fps" else []
-    if not rates:
-        return None
-    top = rates[math.ceil(_SHOWN_SHARE * (len(rates) - 1))] * _HEADROOM
-    return [0.0, top] if 0 < top < max(row.fps or 0.0 for row in maxima) else None
-
-
-def _line_hover(chart: _Chart, maxima: MetricsRow) -> str:
-    highest: float | None = getattr(maxima, chart.field)
-    most = "" if highest is None else f"<br>maximum {units.number(highest * chart.scale)} {chart.unit}"
-    return f"%{{y}} {chart.unit}<br>%{{x|%H:%M:%S}}{most}"
+def _top(rows: Iterable[MetricsRow]) -> float | None:
+    """Returns the top of the axis of rates: above those after each job's first seconds, without outliers; None for all."""
+    begun: dict[tuple[str, int | None], float] = {}
+    rated = [(row, begun.setdefault((row.slot, row.job), row.time)) for row in rows if row.fps is not None]
+    rates = sorted(row.fps or 0.0 for row, began in rated if row.time - began >= SETTLE_S)
+    return rates[math.ceil(_SHOWN_SHARE * (len(rates) - 1))] * _HEADROOM or None if rates else None
 
 
 def by_job(jobs: Sequence[JobRecord], columns: Sequence[Column[JobRecord]], best: JobRecord | None) -> Iterator[Figure]:
@@ -273,32 +256,20 @@ def _hover(ran: JobAttempt, seconds: float) -> str:
     return "<br>".join([*lines, *([plain(attempt.reason)] if attempt.reason else [])])
 
 
-def _marks(data: ReportData) -> Iterator[dict[str, Any]]:
-    """Yields the marks of failures, retries, and changes of arguments or environment."""
-    marks: dict[str, list[tuple[float, str, str]]] = {name: [] for name, _, _ in _MARKS}
-    given: dict[tuple[int, int], object] = {}
-    for ran, (started, ended) in _attempts(data):
-        attempt = ran.attempt
-        if attempt.state is WorkerState.FAILED:
-            marks["failure"].append((ended, ran.slot, attempt.reason or "failed"))
-        now = (attempt.given, attempt.env)
-        before = given.get((ran.job, ran.rank), now)
-        if attempt.number > 1:
-            what = "restart" if now == before else "edit"
-            marks[what].append((started, ran.slot, f"attempt {attempt.number}: {' '.join(attempt.args)}"))
-        given[ran.job, ran.rank] = now
-    for name, symbol, colour in _MARKS:
-        if marks[name]:
-            yield {
-                "type": "scatter",
-                "mode": "markers",
-                "name": name,
-                "x": [_ms(moment) for moment, _, _ in marks[name]],
-                "y": [slot for _, slot, _ in marks[name]],
-                "marker": {"symbol": symbol, "size": 11, "color": colour, "line": {"width": 1, "color": "#ffffff"}},
-                "hoverinfo": "text",
-                "hovertext": [f"{name}: {plain(text)}" for _, _, text in marks[name]],
-            }
+def _failures(data: ReportData) -> Iterator[dict[str, Any]]:
+    """Yields the marks of failures on the slots."""
+    failed = [(ran, span[1]) for ran, span in _attempts(data) if ran.attempt.state is WorkerState.FAILED]
+    if failed:
+        yield {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "failure",
+            "x": [_ms(ended) for _, ended in failed],
+            "y": [ran.slot for ran, _ in failed],
+            "marker": {"symbol": "x", "size": 11, "color": _STATES[WorkerState.FAILED]},
+            "hoverinfo": "text",
+            "hovertext": [f"failure: {plain(ran.attempt.reason or 'failed')}" for ran, _ in failed],
+        }
 
 
 def _line(chart: _Chart, slot: str, rows: Sequence[MetricsRow], index: int) -> dict[str, Any]:
@@ -307,16 +278,12 @@ def _line(chart: _Chart, slot: str, rows: Sequence[MetricsRow], index: int) -> d
     ys: list[float | None] = []
     steps = sorted(later.time - earlier.time for earlier, later in pairwise(rows))
     longest = _GAP_STEPS * steps[len(steps) // 2] if steps else 0.0
-    last: MetricsRow | None = None
-    for row in rows:
-        gap_s = row.time - last.time if last is not None else 0.0
+    for before, row in zip([rows[0], *rows], rows, strict=False):
         # Older metrics have longer steps.
-        if last is not None and (
-            gap_s > max(longest, _GAP_STEPS * last.seconds) or (row.job != last.job and chart.unit == "FPS")
-        ):
+        is_gap = row.time - before.time > max(longest, _GAP_STEPS * before.seconds)
+        if is_gap or (row.job != before.job and chart.unit == "FPS"):
             xs.append(xs[-1])
             ys.append(None)
-        last = row
         value: float | None = getattr(row, chart.field)
         xs.append(_ms(row.time))
         ys.append(None if value is None else float(f"{value * chart.scale:.6g}"))

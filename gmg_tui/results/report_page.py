@@ -31,9 +31,7 @@ _CONFIG = {"responsive": True, "displaylogo": False, "modeBarButtonsToRemove": [
 def page(data: ReportData, stored: Stored, best: str | None = None) -> bytes:
     """Returns the page of one session, ordered by `best` as in `ReportData.arranged`; `stored` is its open store.
 
-    Raises:
-        StoreError: The store cannot be read.
-        GmgError: There is no column `best`.
+    Raises `StoreError`, or `GmgError` if there is no column `best`.
     """
     rows, by, order = data.arranged(best)
     of_jobs = columns(rows)

@@ -50,16 +50,9 @@ def at_end(session: Session, snapshot: Snapshot) -> list[str]:
 
 
 def render(data: ReportData, best: str | None, width: int | None, colour: bool) -> str:
-    """Returns the table with its totals, without a final line end.
+    """Returns the table with its totals, without a final line end. Raises `GmgError` if there is no column `best`.
 
-    Args:
-        data: The session.
-        best: The column to order by, as in `ordered`; None for the sweep's own if any job has it.
-        width: The terminal's width, which limits columns and rows; None for all of them.
-        colour: True to colour states.
-
-    Raises:
-        GmgError: There is no column `best`.
+    `best` orders it as in `arranged`; `width` limits columns and rows, unless it is None.
     """
     listed, by, order = data.arranged(best)
     kind = "job" if data.plain is None else "worker"

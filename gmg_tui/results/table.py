@@ -34,15 +34,8 @@ def terminal(
 ) -> list[str]:
     """Returns the lines of a table: heading, rows, and the columns that did not fit.
 
-    Omits columns without any value, then columns of the lowest priority until the table fits.
-
-    Args:
-        columns: All columns.
-        rows: The rows.
-        width: The maximum width; None for no limit, as in a pipe.
-        colour: True to write styles.
-        empty: True to keep columns without any value.
-        styles: The Rich styles of cells in a column `state`, by their texts.
+    Omits columns without any value, unless `empty`, then columns of the lowest priority until the table fits `width`;
+    None is no limit, as in a pipe. `styles` are Rich's, of cells in a column `state`, by their texts.
     """
     from rich.console import Console  # late: it takes longer than the rest of a command
     from rich.table import Table

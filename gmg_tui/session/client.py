@@ -148,10 +148,7 @@ class EngineClient(Source):
     async def connect(cls, path: Path, session_id: str = "", *, readonly: bool = False) -> Self:
         """Connects to the engine at `path`, which must have the id `session_id` unless that is empty.
 
-        With `readonly` the engine refuses every change.
-
-        Raises:
-            GmgError: No engine answers, or one of another version or session.
+        With `readonly` the engine refuses every change. Raises `GmgError` if no engine, or another one, answers.
         """
         deadline = time.monotonic() + _MISSING_S
         while not os.path.exists(path) and time.monotonic() < deadline:  # noqa: ASYNC110, ASYNC240, PTH110 - made by another process

@@ -34,6 +34,7 @@ from gmg_tui.model.tried import TriedArguments
 from gmg_tui.session import ENGINE_DIED, LOGS, STORE, read_record
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Ask, Bye, Command, Lines, Question, Topic, Update, Welcome
+from gmg_tui.session.store.database import METRICS
 from gmg_tui.session.store.reader import Stored, open_store
 
 _LOG_LINES: Final = 5000
@@ -211,27 +212,12 @@ def _welcome(folder: Path, session: Session, loss: str) -> Welcome:
 def _samples(session: Session, snapshot: Snapshot, stored: Stored) -> tuple[GpuSample, ...]:
     """Returns the GPUs' metrics while workers ran: the last snapshot shows them idle."""
     samples = {sample.uuid: sample for sample in snapshot.samples}
-    metrics, newest = stored.last_metrics(), dict[str, float]()
-    for worker in snapshot.workers:
-        slot, job = session.slot(worker.slot), worker.index + 1 if worker.job is None else worker.job
-        row, gpu = metrics.get((worker.slot, job)), slot.gpu if slot is not None else None
-        if row is None or gpu is None or row.time < newest.get(gpu.uuid, 0.0):
-            continue
-        newest[gpu.uuid], last = row.time, samples.get(gpu.uuid) or GpuSample(gpu.uuid)
-        samples[gpu.uuid] = GpuSample(
-            gpu.uuid,
-            lost=last.lost,
-            error=last.error,
-            gpu_util_pct=row.gpu_util_pct,
-            memory_used_mib=row.memory_used_mib,
-            memory_total_mib=last.memory_total_mib or gpu.memory_total_mib,
-            temperature_c=row.temperature_c,
-            power_w=row.power_w,
-            power_limit_w=last.power_limit_w or gpu.power_limit_w,
-            energy_j=last.energy_j,
-            sm_pct=row.sm_pct,
-            health=last.health,
-        )
+    for row in sorted(stored.last_metrics().values(), key=lambda row: row.time):
+        slot = session.slot(row.slot)
+        if slot is not None and (gpu := slot.gpu) is not None:
+            idle = GpuSample(gpu.uuid, memory_total_mib=gpu.memory_total_mib, power_limit_w=gpu.power_limit_w)
+            last, metrics = samples.get(gpu.uuid, idle), {name: getattr(row, name) for name in METRICS if name != "fps"}
+            samples[gpu.uuid] = structs.replace(last, age_s=None, throttle=None, processes=None, **metrics)
     return tuple(samples.values())
 
 

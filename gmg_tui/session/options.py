@@ -111,18 +111,10 @@ class ThemeName(Choice[str]):
 
 
 class Opt(click.Option):
-    """The declaration of an option.
+    """The declaration of an option: a repeatable one has a tuple as `default`.
 
-    Args:
-        name: Name of its value in `Options`.
-        kind: Click's `type`.
-        metavar: Placeholder of its value in help.
-        help: Help text.
-        marks: Special properties.
-        default: Default value; a tuple for a repeatable option.
-        field: The field of `RunSpec` or `TuneSpec` that it sets, if not called `name`.
-        flag: Name on the command line, if not `name` with dashes.
-        bare: Value if given without one; empty if a value is required.
+    Its value sets the field `field` of `RunSpec` or `TuneSpec`, by default `name`, and is `bare` if the option is given
+    without one, unless that is empty. `flag` is its name on the command line, if not `name` with dashes.
     """
 
     name: str

@@ -52,10 +52,8 @@ _POLL_S = 0.01
 def sessions_folder() -> Path:
     """Returns `$XDG_STATE_HOME/gmg-tui/sessions`, which may not exist yet.
 
-    If another user could change it, as after `sudo -E`, falls back to `~/.local/state`, also of the passwd entry's home.
-
-    Raises:
-        GmgError: The user has no home folder, or others could change all of these.
+    If another user could change it, as after `sudo -E`, falls back to `~/.local/state`, also of the passwd entry's
+    home. Raises `GmgError` if others could change all of these, or without a home folder.
     """
     given = state_folder()
     if given is None:
@@ -130,8 +128,7 @@ def restore_rights(folder: Path) -> bool:
 def create(name: str | None, script: str) -> Path:
     """Makes the private folder of a session called `name`, or named after `script` and the first free number.
 
-    Raises:
-        GmgError: The name is taken, or the state folder cannot be written.
+    Raises `GmgError` if the name is taken, or the state folder cannot be written.
     """
     parent = sessions_folder()
     try:
@@ -156,10 +153,8 @@ def _numbered(script: str) -> Iterator[str]:
 def socket_path(name: str) -> Path:
     """Returns the path of the engine's socket for the session `name`, and makes its private folder.
 
-    That is `$XDG_RUNTIME_DIR/gmg-tui`, else a folder in the temporary folder, else in the state folder.
-
-    Raises:
-        GmgError: None of them can be used.
+    That is `$XDG_RUNTIME_DIR/gmg-tui`, else a folder in the temporary folder, else in the state folder. Raises
+    `GmgError`.
     """
     trouble, runtime = "", runtime_folder()
     runtime_folders = [runtime / "gmg-tui"] if runtime is not None and os.path.isdir(runtime) else []  # noqa: PTH112 - may not look
@@ -181,8 +176,7 @@ def socket_path(name: str) -> Path:
 def socket_candidates(spec: RunSpec) -> Iterator[Path]:
     """Yields the sockets to try for a session: `NAME.sock`, then one for a namesake in another state folder.
 
-    Raises:
-        GmgError: No folder can be used for the second one.
+    Raises `GmgError` if no folder can be used for the second one.
     """
     yield Path(spec.socket)
     yield socket_path(f"{spec.name}-{zlib.crc32(os.fsencode(spec.folder)):08x}")
@@ -235,10 +229,8 @@ def check_peer(connection: socket.socket) -> None:
 def lock(folder: Path) -> int:
     """Opens the engine's log for appending, locks it for the lifetime of this process, and returns its descriptor.
 
-    The lock shows that the engine is alive: unlike a PID file it is never stale.
-
-    Raises:
-        GmgError: Another engine has locked it, or it was removed.
+    The lock shows that the engine is alive: unlike a PID file it is never stale. Raises `GmgError` if another engine
+    has it, or it was removed.
     """
     removed = f"{folder} has been removed"
     try:

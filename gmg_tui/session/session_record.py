@@ -316,9 +316,7 @@ def clear_lost(report: Callable[[str], None]) -> None:
     """Kills the leftover processes of this user's lost sessions on this machine, and updates their records.
 
     A killed engine's watchdog ends its workers and keeps the lock until then: processes are left only if both died.
-
-    Args:
-        report: Called with a line on each process that is killed, and on each error.
+    `report` gets a line on each process that is killed, and on each error.
     """
     for entry in listing():
         if entry.state != "lost" or entry.record.lost:

@@ -43,17 +43,10 @@ def make(
     check_script: Callable[[str, bool], None],
     taken: Iterable[str] = (),
 ) -> Plan:
-    """Makes the jobs.
+    """Makes the jobs of settings and the values of `--set`, with names that are not `taken`. Raises `GmgError`.
 
-    Args:
-        settings: The settings of file and command line.
-        where: The file, for messages.
-        sets: The values of `--set`.
-        check_script: Raises `GmgError` unless the script can be run; the second argument is True for a module.
-        taken: Names of other jobs.
-
-    Raises:
-        GmgError: The settings do not make a sweep.
+    `where` is the file, for messages; `check_script` raises `GmgError` unless the script, or True for a module, can be
+    run.
     """
     if settings.script is None:
         raise GmgError(f'{where}: script is missing; give script = "sim.py" in the file, or --script SCRIPT')

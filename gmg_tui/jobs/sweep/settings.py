@@ -113,8 +113,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def read(path: str) -> Settings:
     """Reads an experiments file. Its script is relative to the current folder, else to the file.
 
-    Raises:
-        GmgError: It cannot be read, is not TOML, or has an invalid key or value; the text names the key.
+    Raises `GmgError` if it is not TOML, or has an invalid key or value; the text names the key.
     """
     file = Path(path)
     try:
@@ -149,10 +148,9 @@ def from_options(options: Mapping[str, Any]) -> Settings:
 
 
 def sets(words: Sequence[str]) -> dict[str, tuple[Value, ...]]:
-    """Parses `--set KEY=V1,V2` options. Numbers and booleans are as in TOML, all other values are text, also quoted ones.
+    """Parses `--set KEY=V1,V2`. Numbers and booleans are as in TOML, all other values are text, also quoted ones.
 
-    Raises:
-        GmgError: A word is not `KEY=V1,V2`, its key cannot be a placeholder, or a key is repeated.
+    Raises `GmgError` if a word is not `KEY=V1,V2`, its key cannot be a placeholder, or a key is repeated.
     """
     values: dict[str, tuple[Value, ...]] = {}
     for word in words:

@@ -198,12 +198,8 @@ def _statement(record: Record) -> tuple[str, tuple[Any, ...]]:
 def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:
     """Opens the store at `path`, or creates it if allowed, private to this user (mode 0600).
 
-    Its journal is not a write-ahead log, which needs shared memory: several machines may share the state folder.
-
-    Raises:
-        sqlite3.Error: The store is locked, full or damaged.
-        OSError: The file cannot be created, or is gone.
-        StoreError: The store has another version.
+    Its journal is not a write-ahead log, which needs shared memory: several machines may share the state folder. Raises
+    `sqlite3.Error`, `OSError`, or `StoreError` for another version.
     """
     os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600))
     db = _connect(path)
@@ -225,9 +221,7 @@ def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:
 def open_for_reading(path: Path, within_s: float | None = None) -> sqlite3.Connection:
     """Opens the store at `path` for queries, which are interrupted after `within_s` seconds, if given.
 
-    Raises:
-        sqlite3.Error: The store is locked or damaged.
-        StoreError: The store is missing, empty, or has another version.
+    Raises `sqlite3.Error`, or `StoreError` if the store is missing, empty, or has another version.
     """
     if not path.exists():
         raise StoreError(f"{path}: there is no store; it was removed, or the session had none")

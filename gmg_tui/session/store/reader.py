@@ -55,11 +55,6 @@ SELECT time, slot, state
 FROM (SELECT time, slot, state, lag(state || job) OVER (PARTITION BY slot ORDER BY time) AS before, job FROM metrics)
 WHERE state || job IS NOT before ORDER BY slot, time
 """
-_MAXIMA = """
-SELECT max(time), slot, max(job), max(fps), max(gpu_util_pct), max(memory_used_mib), max(power_w),
-    max(temperature_c), max(sm_pct), NULL
-FROM metrics GROUP BY slot
-"""
 
 
 def create(path: Path, jobs: Iterable[JobRecord]) -> None:
@@ -80,11 +75,7 @@ def load_jobs(path: Path) -> list[JobRecord]:
 
 @contextmanager
 def open_store(path: Path, within_s: float | None = None) -> Iterator[Stored]:
-    """Opens a consistent view of the store at `path`, for at most `within_s` seconds if given.
-
-    Raises:
-        StoreError: The store is missing, damaged, has another version or holds an invalid value.
-    """
+    """Opens a consistent view of the store at `path`, for at most `within_s` seconds if given. Raises `StoreError`."""
     try:
         with closing(database.open_for_reading(path, within_s)) as db:
             db.execute("BEGIN")
@@ -194,10 +185,6 @@ class Stored:
         """Returns the last metrics by slot and job, if possible of its running state."""
         rows = [MetricsRow(*row[:-1]) for row in self._db.execute(_LAST)]
         return {(row.slot, row.job): row for row in rows}
-
-    def maxima(self) -> dict[str, MetricsRow]:
-        """Returns the maximum of each metric by slot."""
-        return {row[1]: MetricsRow(*row) for row in self._db.execute(_MAXIMA)}
 
     def states(self) -> list[tuple[float, str, WorkerState]]:
         """Returns the changes of state sorted by slot and time: Unix time, slot, state."""

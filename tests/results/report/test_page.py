@@ -71,7 +71,7 @@ async def test_the_page_is_self_contained_and_escapes_worker_text(tmp_path: Path
     assert "&lt;b&gt;x&lt;/b&gt;" in rest
 
 
-async def test_the_chart_shows_states_metrics_failures_restarts_and_edits() -> None:
+async def test_the_chart_shows_states_metrics_and_failures() -> None:
     rows = [
         row._replace(job=1, state="building" if (row.time - START) % 10 < 3 else "running")
         for row in stored.metrics(40)
@@ -89,7 +89,6 @@ async def test_the_chart_shows_states_metrics_failures_restarts_and_edits() -> N
     assert {"building", "running"} <= traces.keys()
     assert traces["building"]["x"] == [3000.0] * 3
     assert traces["running"]["x"] == [7000.0] * 3
-    assert [len(traces[name]["x"]) for name in ("failure", "restart", "edit")] == [1, 1, 1]
     assert traces["failure"]["hovertext"] == ["failure: out of memory"]
     titles = [note["text"] for note in drawn["layout"]["annotations"]]
     assert titles[:2] == ["Slots", "FPS (environment steps per second)"]
@@ -98,7 +97,7 @@ async def test_the_chart_shows_states_metrics_failures_restarts_and_edits() -> N
     assert colours == {charts.COLOURS[0]}
 
 
-async def test_the_first_seconds_do_not_set_the_axis_and_the_maximum_is_in_the_hover_text() -> None:
+async def test_the_first_seconds_do_not_set_the_axis() -> None:
     rows = [row._replace(job=1, fps=1e6 if row.time < START + 8 else 1000.0) for row in stored.metrics(60)]
     await stored.session("sim-1", [finished(1, slot="cpu0")], rows=rows)
     entry = find("sim-1", running=False)
@@ -107,8 +106,6 @@ async def test_the_first_seconds_do_not_set_the_axis_and_the_maximum_is_in_the_h
     assert drawn["layout"]["yaxis2"]["range"] == [0.0, 1080.0]
     assert "range" not in drawn["layout"]["yaxis3"]
     assert "VRAM" in drawn["layout"]["annotations"][2]["text"]
-    line = next(trace for trace in drawn["data"] if trace["name"] == "cpu0" and trace["yaxis"] == "y2")
-    assert line["hovertemplate"].endswith("<br>maximum 1,000,000 FPS")
 
 
 async def test_results_stand_beside_fps_and_vram_by_job() -> None:
@@ -181,7 +178,7 @@ async def test_a_browser_without_a_network_draws_it(tmp_path: Path) -> None:
     assert {"Slots", "FPS (environment steps per second)", "GPU utilisation (%)", "Power (W)"} <= set(facts["titles"])
     assert facts["bars"] == 14
     assert {"cpu0", "cpu1"} <= set(facts["slots"])
-    assert {"finished", "failed", "failure", "edit"} <= set(facts["legend"])
+    assert {"finished", "failed", "failure"} <= set(facts["legend"])
     assert facts["before"] == [1, 2, 2, *range(3, 14)]
     assert facts["up"][-2:] == [5, 10]
     assert facts["down"][0] == 13
