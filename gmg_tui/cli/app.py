@@ -208,7 +208,7 @@ def stop(names: tuple[str, ...], everything: bool) -> int:
 def rm(names: tuple[str, ...], **options: Any) -> int:
     """Remove ended sessions, by name or by age, with their logs and results.
 
-    Lists them with their sizes and asks first. Running sessions are never removed.
+    Lists them and asks first. Running sessions are never removed.
     """
     return _call("rm", names, **options)
 

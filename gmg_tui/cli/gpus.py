@@ -94,10 +94,6 @@ def _rounded(value: float | None) -> int | None:
     return None if value is None else round(value)
 
 
-def _name(read: _Read) -> str:
-    return (read[0].name or "does not answer").removeprefix("NVIDIA ")
-
-
 def _remark(read: _Read) -> str | None:
     """Returns the age of a late sample, and the reasons for throttling."""
     sample = read[1]
@@ -107,14 +103,17 @@ def _remark(read: _Read) -> str | None:
     return ", ".join([*age, *(sample.throttle or ())]) or None
 
 
-def _sample(read: _Read) -> GpuSample:
-    return read[1]
-
-
-_UTIL, _MEMORY, _, _TEMPERATURE = gpu_columns(_sample)
+_SAMPLED: tuple[Column[_Read], ...] = gpu_columns(lambda read: read[1])
+_UTIL, _MEMORY, _, _TEMPERATURE = _SAMPLED
 COLUMNS: tuple[Column[_Read], ...] = (
     Column("index", lambda read: read[0].index, "GPU", priority=100),
-    Column("name", _name, priority=40, left=True, limit=30),
+    Column(
+        "name",
+        lambda read: (read[0].name or "does not answer").removeprefix("NVIDIA "),
+        priority=40,
+        left=True,
+        limit=30,
+    ),
     _UTIL,
     _MEMORY,
     Column("power", lambda read: of_limit(read[1].power_w, read[1].power_limit_w, units.whole), "W", priority=70),

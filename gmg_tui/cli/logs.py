@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 
 from gmg_tui import session as sessions
 from gmg_tui.machine import files
-from gmg_tui.model import JobRecord, WorkerState
+from gmg_tui.model import WorkerState
 from gmg_tui.model.errors import GmgError, listed, nearest
 from gmg_tui.model.text import clean
 from gmg_tui.session import SessionEntry
@@ -38,6 +38,8 @@ class _Log(NamedTuple):
     """Sort key among the jobs of a slot, smallest for the newest."""
     job: int | None = None
     """Number of the job."""
+    is_rank: bool = False
+    """True for a job's rank above 0."""
 
 
 def logs(words: tuple[str, ...], *, follow: bool, last: int | None = None) -> int:
@@ -79,7 +81,8 @@ def _open(entry: SessionEntry, log: _Log) -> BinaryIO:
 
 def _chosen(entry: SessionEntry, word: str | None) -> _Log:
     """Returns the log named by `word`, by default the only one or the only failed one. Raises `GmgError`."""
-    logs = list(_logs(entry))
+    every = list(_logs(entry))
+    logs = [log for log in every if not log.is_rank]
     if word is None:
         failed = [log for log in logs if log.state == WorkerState.FAILED]
         only = logs if len(logs) == 1 else failed
@@ -88,7 +91,7 @@ def _chosen(entry: SessionEntry, word: str | None) -> _Log:
             example = f"gmg-tui logs {entry.name} {next((log.names[0] for log in failed or logs), 'SLOT')}"
             raise GmgError(f"{entry.name} has {there}; choose one, as in: {example}")
         return only[0]
-    matches = [log for log in (*logs, *_ranks(entry, logs)) if word in log.names]
+    matches = [log for log in every if word in log.names]
     if not matches:
         hint = nearest(word, [folder.name for folder in sessions.folders()])
         raise GmgError(
@@ -98,40 +101,27 @@ def _chosen(entry: SessionEntry, word: str | None) -> _Log:
 
 
 def _logs(entry: SessionEntry) -> Iterator[_Log]:
-    """Yields the logs of a session: one for each worker, or for each job of a sweep."""
+    """Yields the logs of a session: one for each worker, or for each job of a sweep and each rank, `JOB.rankN`."""
     if entry.record.session.spec.sweep is None:
         states = {worker.slot: worker.state for worker in entry.record.workers}
         for slot in entry.record.session.slots:
             path = entry.folder / sessions.LOGS / f"{slot.name}.log"
             yield _Log(slot.name, (slot.name,), states.get(slot.name, ""), path)
         return
-    for job in _jobs(entry):
-        names = (str(job.number), job.name, job.slot or "")
-        path = entry.folder / sessions.job_log(job)
-        age = (job.state.ended, -(job.ended or 0.0))
-        yield _Log(f"job {job.number} ({job.name})", names, job.state.value, path, age, job.number)
-
-
-def _ranks(entry: SessionEntry, logs: list[_Log]) -> Iterator[_Log]:
-    """Yields the logs of a sweep's ranks above 0, each named as `JOB.rankN` and by its slot."""
-    if entry.record.session.spec.sweep is None:
-        return
     from gmg_tui.session.store.reader import open_store  # only for sweeps
 
-    of_jobs = {log.job: log for log in logs}
     with open_store(entry.folder / sessions.STORE) as stored:
-        attempts = [ran for job in stored.attempts.values() for ran in job]
-    for ran in attempts:
-        if not ran.rank or ran.log is None:
-            continue
-        name = f"{ran.job}.rank{ran.rank}"
-        yield of_jobs[ran.job]._replace(label=f"job {name}", names=(name, "", ran.slot), path=entry.folder / ran.log)
-
-
-def _jobs(entry: SessionEntry) -> list[JobRecord]:
-    from gmg_tui.session.store.reader import load_jobs  # only for sweeps
-
-    return load_jobs(entry.folder / sessions.STORE)
+        jobs, attempts = stored.jobs, stored.attempts
+    for job in jobs:
+        names, age = (str(job.number), job.name, job.slot or ""), (job.state.ended, -(job.ended or 0.0))
+        path = entry.folder / sessions.job_log(job)
+        yield (log := _Log(f"job {job.number} ({job.name})", names, job.state.value, path, age, job.number))
+        for ran in attempts.get(job.number, ()):
+            if ran.rank and ran.log is not None:
+                name = f"{job.number}.rank{ran.rank}"
+                yield log._replace(
+                    label=f"job {name}", names=(name, "", ran.slot), path=entry.folder / ran.log, is_rank=True
+                )
 
 
 def _has_ended(entry: SessionEntry, log: _Log) -> bool:

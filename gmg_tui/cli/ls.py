@@ -33,27 +33,24 @@ _JOB_STATES = ("waiting", "running", "finished", "failed", "stopped")
 def ls(*, as_json: bool) -> int:
     """Prints the sessions, newest first; returns the exit status."""
     sessions.clear_lost(note)
-    entries = asyncio.run(_listing())
+
+    async def updated() -> list[SessionEntry]:
+        return await asyncio.gather(*map(_updated, sessions.listing()))
+
+    entries = asyncio.run(updated())
     if as_json:
         print_json([_row(entry) for entry in entries])
         return 0
     remarks = [entry.remark for entry in entries]
     remarks += [line for entry in entries for line in (*_waits(entry), *_alerts(entry))]
     remarks += [f"{each.name} has no readable record; remove it with: gmg-tui rm {each.name}" for each in unlisted()]
-    remarks += [f"{each.name} cannot be read; it belongs to {_owner(each)}" for each in sessions.unreadable_ones()]
+    owners = {each.name: user_name(each.lstat().st_uid) for each in sessions.unreadable_ones()}
+    remarks += [f"{name} cannot be read; it belongs to {owner}" for name, owner in owners.items()]
     if entries or any(remarks):
         print_table(_COLUMNS, entries, *filter(None, remarks))
     else:
         print("no sessions yet; start one with: gmg-tui SCRIPT")
     return 0
-
-
-def _owner(folder: Path) -> str:
-    return user_name(folder.lstat().st_uid)
-
-
-async def _listing() -> list[SessionEntry]:
-    return await asyncio.gather(*map(_updated, sessions.listing()))
 
 
 async def _updated(entry: SessionEntry) -> SessionEntry:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import click
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note, print_table, waiting
@@ -22,8 +22,6 @@ from gmg_tui.results.column import Column
 
 _STARTING_S = 60.0
 """Age below which a folder without a record may belong to a starting session."""
-_BLOCK_BYTES = 512
-"""Unit of `st_blocks` (stat(2))."""
 
 
 class Removable(Struct, frozen=True):
@@ -35,8 +33,6 @@ class Removable(Struct, frozen=True):
     """`ended`, `lost`, or `damaged` without a readable record."""
     ended: float
     """Unix time of its end; without a record, of the folder's last change."""
-    size_bytes: int = 0
-    """Disk space of its files, once measured."""
 
 
 _COLUMNS = (
@@ -45,7 +41,6 @@ _COLUMNS = (
     Column[Removable](
         "ended", lambda session: f"{units.span(time.time() - session.ended)} ago", priority=80, left=True
     ),
-    Column[Removable]("size", lambda session: session.size_bytes, write=units.size, priority=90),
 )
 
 
@@ -66,12 +61,8 @@ def rm(names: tuple[str, ...], *, older: float | None, keep: int | None, yes: bo
         if not status:
             print("nothing to remove")
         return status
-    measured = []
-    for number, session in enumerate(chosen, 1):
-        with waiting(f"measuring {session.name} ({number} of {len(chosen)})"):
-            measured.append(structs.replace(session, size_bytes=_size_bytes(session.folder)))
-    print_table(_COLUMNS, measured)
-    return _remove(measured, yes=yes) or status
+    print_table(_COLUMNS, chosen)
+    return _remove(chosen, yes=yes) or status
 
 
 def _selected(before: float, keep: int) -> list[Removable]:
@@ -100,7 +91,7 @@ def _remove(chosen: list[Removable], *, yes: bool) -> int:
         if not click.confirm(f"remove {units.count(len(chosen), 'session')}?", err=True):
             print("nothing was removed")
             return 1
-    removed = []
+    removed = 0
     for number, session in enumerate(chosen, 1):
         try:
             with waiting(f"removing {session.name} ({number} of {len(chosen)})"):
@@ -108,10 +99,9 @@ def _remove(chosen: list[Removable], *, yes: bool) -> int:
         except GmgError as error:
             note(f"gmg-tui: {error}")
         else:
-            removed.append(session)
-    total = units.size(sum(session.size_bytes for session in removed))
-    print(f"{units.count(len(removed), 'session')} ({total}) removed")
-    return 0 if len(removed) == len(chosen) else 1
+            removed += 1
+    print(f"{units.count(removed, 'session')} removed")
+    return 0 if removed == len(chosen) else 1
 
 
 def removable(name: str) -> Removable:
@@ -149,19 +139,6 @@ def unlisted() -> Iterator[Removable]:
                 yield removable(folder.name)
             except GmgError:  # a link, or starting
                 continue
-
-
-def _size_bytes(folder: Path) -> int:
-    """Returns the disk space of a folder's files, without following links."""
-    size, folders = 0, [str(folder)]
-    while folders:
-        with suppress(OSError), os.scandir(folders.pop()) as entries:  # removed, or not readable
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
-                else:
-                    size += entry.stat(follow_symlinks=False).st_blocks * _BLOCK_BYTES
-    return size
 
 
 def remove(folder: Path) -> None:

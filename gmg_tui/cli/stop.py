@@ -14,7 +14,7 @@ from gmg_tui import session as sessions
 from gmg_tui.cli.attach import await_end, is_terminal
 from gmg_tui.cli.printing import note
 from gmg_tui.engine.notify import FINISH_TIMEOUT_S
-from gmg_tui.model import Session, Snapshot, Worker, WorkerState, units
+from gmg_tui.model import Session, Snapshot, WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.torchrun import stop_s
 from gmg_tui.session import SessionEntry
@@ -23,6 +23,8 @@ from gmg_tui.session.protocol import Update
 
 _ASK_S = 60.0
 """Run time above which stopping an unnamed session needs a confirmation."""
+_SURVIVES = "survives SIGKILL"
+"""Prefix of the reason of a worker whose killed process survives in the kernel."""
 _END_S = 30.0
 """Timeout for an engine to write its files and exit after its workers."""
 
@@ -121,17 +123,14 @@ async def _end(entry: SessionEntry, clients: set[EngineClient]) -> None:
         if (ended := sessions.inspect(entry.folder)) is not None and ended.state == "lost":
             raise GmgError(ended.remark, 1)
         note(f"{entry.name} has ended")
-    if stuck := [f"{worker.slot} {worker.reason}" for worker in snapshot.workers if _survives(worker)]:
+    if stuck := [
+        f"{worker.slot} {worker.reason}" for worker in snapshot.workers if (worker.reason or "").startswith(_SURVIVES)
+    ]:
         raise GmgError("; ".join(stuck), 1)
     if snapshot.tuning is not None and snapshot.tuning.stopped:
         note(sessions.resume_hint(session.spec))
     elif snapshot.tuning is None and snapshot.queue is not None and snapshot.queue.waiting:
         note(f"{units.count(snapshot.queue.waiting, 'job')} left; {sessions.resume_hint(session.spec)}")
-
-
-def _survives(worker: Worker) -> bool:
-    """True if a killed process survives in the kernel."""
-    return (worker.reason or "").startswith("survives SIGKILL")
 
 
 def _ignoring_sigint(snapshot: Snapshot) -> str:

@@ -186,9 +186,8 @@ def test_rm_removes_sessions_by_age_and_number() -> None:
         header, *rows = done.stdout.splitlines()
         assert (header.split()[0], [row.split()[0] for row in rows], done.returncode) == ("name", goes, 2)
         assert _left() == before
-    (sessions.sessions_folder() / "s3" / "logs" / "gpu0.log").write_bytes(os.urandom(4 << 20))
     removed = in_process("rm", "--older", "30d", "--keep", "3", "-y").stdout
-    assert re.fullmatch(r"name .*\ns3 .* 4 MiB\n1 session \(4 MiB\) removed\n", removed)
+    assert re.fullmatch(r"name .*\ns3 .*\n1 session removed\n", removed)
     assert _left() == ["s0", "s1", "s2"]
 
 
