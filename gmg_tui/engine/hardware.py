@@ -39,8 +39,8 @@ class Hardware:
     """Those of its GPUs."""
     awaited: FreeGpus | None = None
     """Takes those of its GPUs that were in use at the start of a sweep; None if it has all."""
-    _released: set[str] = field(default_factory=set)
-    """UUIDs of the GPUs whose leases it does not need."""
+    wants_free: bool = False
+    """True if the user has asked for GPUs that nobody else uses."""
 
     @classmethod
     def find(cls, spec: RunSpec, pause: Pause) -> Self:
@@ -65,7 +65,8 @@ class Hardware:
         if not selection.wants_free(spec.gpus) and spec.simulate is None:
             for slot in slots:
                 leases.acquire(slot.gpu.uuid if slot.gpu is not None else "", shared=True)
-        return cls(slots, nvml, tuple(filter(None, (left_out, leases.warning))), idle, leases, awaited)
+        warnings = tuple(filter(None, (left_out, leases.warning)))
+        return cls(slots, nvml, warnings, idle, leases, awaited, selection.wants_free(spec.gpus))
 
     def on_node(self, node: str) -> Self:
         """Returns the same hardware with the slots' names as a session of several machines has them: `n1/gpu0`."""
@@ -73,16 +74,17 @@ class Hardware:
             self, slots=tuple(structs.replace(slot, name=f"{node}/{slot.name}", node=node) for slot in self.slots)
         )
 
-    def update_leases(self, needed: Set[str | None]) -> None:
-        """Releases the leases of GPUs that are not needed any more, and shares those that are needed again."""
+    def update_leases(self, needed: Set[str | None]) -> Set[str]:
+        """Holds the leases of the GPUs that are needed, by UUID, and no others.
+
+        Returns those that another session has taken, if the user has asked for GPUs that nobody else uses.
+        """
         if self.nvml is None or isinstance(self.nvml, SimulatedNvml):
-            return
-        unneeded = {gpu.uuid for gpu in self.gpus} - needed
-        for uuid in self._released - unneeded:
-            self.leases.acquire(uuid, shared=True)
-        self.leases.release(*unneeded)
-        self._released.intersection_update(unneeded)
-        self._released.update(unneeded)
+            return frozenset()
+        uuids = {gpu.uuid for gpu in self.gpus}
+        self.leases.release(*(uuids - needed))
+        taken = {uuid for uuid in uuids & needed if not self.leases.acquire(uuid, shared=not self.wants_free)}
+        return taken if self.wants_free else frozenset()
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:

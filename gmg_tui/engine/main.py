@@ -313,8 +313,11 @@ class Engine:
         self._supervisor.changed()
         if self._supervisor.all_ended.is_set() and not ended:
             self._supervisor.faults.guard("notifications", self._notify_of_end)
-        slots = () if self._supervisor.all_ended.is_set() else self._supervisor.slots.values()
-        self._hardware.update_leases({slot.gpu_uuid for slot in slots if not slot.drained})
+        jobs, slots = self._supervisor.queue, self._supervisor.slots.values()
+        needed = {slot.gpu_uuid for slot in slots} if jobs is None else jobs.board.needed()
+        taken = self._hardware.update_leases(frozenset() if self._supervisor.all_ended.is_set() else needed)
+        if jobs is not None:
+            jobs.board.taken = taken
         self._server.soon()
         self._observer.session_files.changed()
 

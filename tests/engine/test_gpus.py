@@ -24,6 +24,7 @@ from gmg_tui.model import (
     GpuSample,
     GpuTrouble,
     JobRecord,
+    QueueAction,
     RestartMode,
     RunSpec,
     Slot,
@@ -260,6 +261,26 @@ async def test_a_gpu_with_cuda_errors_does_not_drain_the_queue(sim: Sim, broken:
     assert {job.slot for job in jobs} == {"gpu1"}
     assert sorted(job.last.number for job in jobs) == [1] * 9 + [2] * 3
     assert [job.last.exit_code for job in jobs] == [0] * 12
+
+
+_HOLDS = """
+import os, sys, time
+if sys.argv[1] == "fails" and os.environ["CUDA_VISIBLE_DEVICES"] == "0":
+    sys.exit("RuntimeError: No CUDA GPUs are available")
+while sys.argv[1] == "holds":
+    time.sleep(0.1)
+"""
+
+
+async def test_a_gpu_is_not_suspected_once_the_jobs_that_failed_there_are_skipped(sim: Sim, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(_HOLDS)
+    jobs = [{"x": word} for word in ("fails", "holds", "fails", "fails", "ends")]
+    async with running(sweep_for(jobs, program("{x}", script=str(script), gpus="0,1")), sim.env()) as run:
+        await run.until(lambda _: "they run on another GPU to show" in (run.worker("gpu0").reason or ""))
+        await run.client.act_on_jobs(QueueAction.SKIP, 1, 3, 4)
+        await run.until(lambda _: run.queue.finished == 1)
+        assert (await run.jobs())["job-5"].slot == "gpu0"
 
 
 async def test_a_bug_of_the_script_benches_no_gpu(sim: Sim, tmp_path: Path) -> None:

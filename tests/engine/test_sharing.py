@@ -69,12 +69,34 @@ async def test_a_sweep_releases_a_gpu_that_it_has_no_more_jobs_for(sim: Sim) -> 
         assert not Leases().acquire(uuids[busy])
 
 
+async def test_a_gpu_that_another_session_has_taken_once_no_job_was_left_for_it_gets_no_later_job(sim: Sim) -> None:
+    others = Leases()
+    jobs = [{"x": seconds} for seconds in ("0.1", "0.1", "600")]
+    async with running(sweep_for(jobs, program("--s", "{x}", gpus="free:2")), sim.env()) as run:
+        await run.until(lambda s: s.queue is not None and s.queue.finished == 2)
+        (idle,) = [worker.slot for worker in run.snapshot.workers if not worker.state.live]
+        uuid_ = sim.gpus[int(idle[3:])].uuid
+        await eventually(lambda: others.acquire(uuid_))
+        await run.client.add_jobs(JobRecord(4, "late", {"x": "600"}))
+        await run.until(lambda s: "another session has taken it" in _reason(s, idle))
+        others.release(uuid_)
+        await run.until(lambda s: run.worker(idle).state.live)
+        assert not others.acquire(uuid_)
+
+
 async def test_after_the_wait_the_gpus_in_use_are_benched(sim: Sim) -> None:
     spec = sweep_for([{"x": n} for n in range(3)], program("--s", "600", gpus="free", wait_s=1.0))
     async with running(spec, sim.env()) as run:
         snapshot = await run.until(lambda s: s.queue is not None and s.queue.benched)
         assert snapshot.queue.benched["gpu0"].startswith("not free after 1 s: for its GPU: ")
         assert {*snapshot.queue.benched} == {"gpu0"}
+        others, uuid_ = Leases(), sim.gpus[0].uuid
+        assert others.acquire(uuid_)
+        await run.client.use_slot("gpu0", used=True)
+        await run.until(lambda s: "another session has taken it" in _reason(s, "gpu0"))
+        others.release(uuid_)
+        await run.until(lambda _: run.worker("gpu0").state.live)
+        assert not others.acquire(uuid_)
 
 
 def _needs(number: int, peak_mib: float | None, state: WorkerState = WorkerState.STOPPED) -> JobRecord:

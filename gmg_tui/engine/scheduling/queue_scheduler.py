@@ -75,6 +75,9 @@ class QueueScheduler:
                 self._wake.clear()
                 if self.source is not None:
                     self.source.refill()
+                if self._queue.waiting and any(each.drained for each in self._slots.values()):
+                    self.board.update()
+                    self._changed()  # takes the leases of GPUs that are needed again
                 for run in self._begin():
                     tasks.create_task(self._run_job(run), name=f"job {run.number}")
                 self.board.update()
@@ -294,6 +297,7 @@ class QueueScheduler:
     def use(self, slot: str, *, used: bool) -> None:
         """Enables a slot, and its GPU's others, for jobs, or disables them. Raises `GmgError` for an unknown slot."""
         self.board.use(slot, used=used)
+        self._changed()  # takes the GPU's lease
         self._queue.version += 1
         self._wake.set()
 

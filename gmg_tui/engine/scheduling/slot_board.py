@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -88,6 +88,11 @@ class _Card:
     fatal: str | None = None
     """The last fatal error that the driver has reported; it benches the GPU once."""
 
+    @property
+    def shut(self) -> bool:
+        """True if no job starts there until the user allows it, or others leave the GPU."""
+        return self.disabled or self.benched is not None or self.awaited is not None
+
 
 class SlotBoard:
     """The slots of a queue.
@@ -97,12 +102,14 @@ class SlotBoard:
         queue: The jobs.
         jobs: Numbers of the jobs that occupy slots, by slot.
         ending: True if no job starts any more.
+        taken: UUIDs of the GPUs that another session has taken while no job was left for them.
     """
 
     def __init__(self, slots: Mapping[str, EngineSlot], queue: JobQueue) -> None:
         self.slots, self.queue = slots, queue
         self.jobs: dict[str, int] = {}
         self.ending = False
+        self.taken: Set[str] = frozenset()
         self._cards = {engine_slot.gpu_uuid or name: _Card() for name, engine_slot in slots.items()}
         self._requeued: dict[int, _Card] = {}
         """Jobs that were queued again, and the GPU that they failed on: one that fails on two keeps its failure."""
@@ -150,11 +157,17 @@ class SlotBoard:
             if card.awaited is not None:
                 card.benched, card.awaited = f"not free after {units.span(waited_s)}: {card.awaited}", None
 
+    def needed(self) -> set[str | None]:
+        """Returns the UUIDs of the GPUs that run jobs, or will."""
+        slots = self.slots.items()
+        return {
+            each.gpu_uuid for name, each in slots if name in self.jobs or not (each.drained or self._card(each).shut)
+        }
+
     @property
     def lanes(self) -> int:
         """Number of slots where jobs run, now or after the next."""
-        cards = [self._card(engine_slot) for engine_slot in self.slots.values()]
-        return sum(not card.disabled and card.benched is None and card.awaited is None for card in cards)
+        return sum(not self._card(engine_slot).shut for engine_slot in self.slots.values())
 
     def benched(self) -> dict[str, str]:
         """Returns the slots whose GPU is benched, and why."""
@@ -236,7 +249,7 @@ class SlotBoard:
         card = self._card(engine_slot)
         card.failed = [*(other for other in card.failed if other != job), job]
         width = self.queue.records[job].width
-        if len(card.failed) < MAX_EARLY_FAILURES or len(self._alternatives(card)) < width:
+        if len(card.failed) < MAX_EARLY_FAILURES or self._alternatives(card) < width:
             return ()
         failed, card.failed = tuple(card.failed), []
         card.suspected = f"{units.count(len(failed), 'job')} in a row failed there: {reason}"
@@ -244,19 +257,16 @@ class SlotBoard:
         self._witnesses |= dict.fromkeys(failed, card)
         return failed
 
-    def _alternatives(self, card: _Card) -> list[str]:
-        """Returns the slots of other GPUs that are used and not benched."""
-        cards = {name: self._card(engine_slot) for name, engine_slot in self.slots.items()}
-        return [name for name, each in cards.items() if each is not card and not each.disabled and each.benched is None]
+    def _alternatives(self, card: _Card) -> int:
+        """Returns the number of other GPUs' slots where jobs may run."""
+        return sum(each is not card and not each.shut for each in map(self._card, self.slots.values()))
 
     def _resolve_suspicion(self, job: int, *, computed: bool) -> None:
         """Ends the suspicion of a GPU: a job that failed there has computed on another, which benches it, or failed there too."""
-        card = self._witnesses.get(job)
-        if card is None:
-            return
-        if computed:
-            card.benched = card.benched or card.suspected
-        self._clear(card)
+        if (card := self._witnesses.get(job)) is not None:
+            if computed:
+                card.benched = card.benched or card.suspected
+            self._clear(card)
 
     def _clear(self, card: _Card) -> None:
         card.suspected = None
@@ -266,22 +276,18 @@ class SlotBoard:
 
     def next(self) -> Allotment:
         """Returns the next job and its slots, or the slots reserved for the first job that cannot start yet."""
-        usable = {
-            name: state for name, state in self.slots.items() if self.used(name) and not self._closed_reason(state)
-        }
-        free = [name for name, state in usable.items() if name not in self.jobs and self._wait_reason(state) is None]
-        for card in {id(card): card for card in self._witnesses.values()}.values():
-            if not self._alternatives(card):  # disabled or benched by now: nothing can be shown
-                self._clear(card)
-        jobs = self.queue.next_jobs()
-        self._reserved = Allotment() if self.ending else allot(jobs, free, list(usable), self._may_run)
+        usable = {name: each for name, each in self.slots.items() if self.used(name) and not self._closed_reason(each)}
+        free = [name for name, each in usable.items() if name not in self.jobs and self._wait_reason(each) is None]
+        for card in [card for card in self._cards.values() if card.suspected is not None]:
+            records = [self.queue.records[job] for job, other in self._witnesses.items() if other is card]
+            if not any(each.width <= self._alternatives(card) and not each.state.ended for each in records):
+                self._clear(card)  # its jobs were skipped, or the other GPUs disabled or benched: nothing can be shown
+        jobs = () if self.ending else self.queue.next_jobs()
+        self._reserved = allot(jobs, free, list(usable), self._may_run)
         return self._reserved
 
     def _may_run(self, job: JobRecord, slot: str) -> bool:
-        """Returns False on the GPU that is suspected for the job, and on any suspected one for other jobs than witnesses.
-
-        So it does where the memory is too small beside what others use.
-        """
+        """Returns False on the GPU suspected for the job, on suspected ones for all but witnesses, and without memory."""
         card = self._card(self.slots[slot])
         if self._witnesses.get(job.number) is card or (
             card.suspected is not None and job.number not in self._witnesses
@@ -315,6 +321,8 @@ class SlotBoard:
             return f"benched: {card.benched}"
         if card.awaited is not None:
             return card.awaited
+        if engine_slot.gpu_uuid in self.taken:
+            return "for its GPU: another session has taken it, as no job was left for it"
         if engine_slot.away is not None:
             return f"for its node: {engine_slot.away}"
         return f"for a while: {card.unready}" if card.unready is not None else None

@@ -75,9 +75,10 @@ class Leases:
     def release(self, *uuids: str) -> None:
         """Releases the leases of these GPUs."""
         for uuid in uuids:
-            if uuid not in self._held:
+            held = self._held.pop(uuid, None)  # at once: a thread may collect GPUs
+            if held is None:
                 continue
-            file, descriptor = self._held.pop(uuid)
+            file, descriptor = held
             if os.fstat(descriptor).st_uid == os.geteuid():  # else another user has replaced the file
                 with suppress(OSError):  # shared with others
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
