@@ -8,7 +8,7 @@ from collections import Counter
 from gmg_tui.model import HotSpot
 
 _STACK = re.compile(r"^Current thread .*\n((?:  .*\n?)+)", re.MULTILINE)
-_FRAME = re.compile(r'  File "(.+)", line (\d{1,9}) in (.+)')
+_FRAME = re.compile(r'^  File "(.+)", line (\d{1,9}) in (.+)', re.MULTILINE)
 _LIBRARY = re.compile(r"^<|/(?:site|dist)-packages/|/lib/python3|/gmg_(?:probe|reports)\.py$")
 _STEP = re.compile(r"/gmg_probe\.py$")
 """The probe's file, whose `step` calls a simulator's."""

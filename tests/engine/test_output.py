@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from itertools import pairwise
@@ -228,6 +229,24 @@ async def test_a_flooded_pipe_does_not_block_others(ends: Ends) -> None:
     os.write(ends.writing[2], b"quiet\n")
     await ends.until(lambda: ends.fill() and ends.taken[2])
     assert ends.taken[2] == b"quiet\n"
+
+
+async def test_clients_are_served_between_pipes_whose_output_takes_long_to_parse(ends: Ends) -> None:
+    order: list[object] = []
+
+    def parse(number: int, _: bytes) -> None:
+        order.append(number)
+        asyncio.get_running_loop().call_soon(order.append, "client")
+        time.sleep(0.11)
+        os.write(writing[number], b"more")
+
+    writing = [ends.pipes.open(partial(parse, number))[1] for number in range(3)]
+    for each in writing:
+        os.write(each, b"some")
+    while order.count("client") < 6:  # noqa: ASYNC110 - any other callback could be between two pipes
+        await asyncio.sleep(0)
+    assert [each for each in order if each != "client"][:6] == [0, 1, 2, 0, 1, 2], "no pipe waits for ever"
+    assert order[1::2][:5] == ["client"] * 5
 
 
 async def test_a_closed_pipe_is_drained_and_its_descriptor_can_be_reused(ends: Ends) -> None:

@@ -21,6 +21,8 @@ _log = logging.getLogger(__name__)
 _MIN_PAUSE_S = 0.05
 _MAX_PAUSE_S = 1.2
 """Longest pause: slightly longer than the engine's beat, which reads too, as it wakes the engine anyway."""
+_MAX_ROUND_S = 0.1
+"""Longest round, apart from a chunk of one pipe: clients are served between two rounds."""
 _MAX_FILL_SHARE = 0.25
 """Share of the fullest pipe that may fill in a pause."""
 _CHUNK_BYTES = 256 * 1024
@@ -60,6 +62,8 @@ class Pipes:
         self._timer: asyncio.TimerHandle | None = None
         """The end of the pause; None while the event loop waits for a pipe."""
         self._pause_s = self._read_at = 0.0
+        self._unread = list[int]()
+        """Pipes that were ready, but not read in the last round: the first ones of the next."""
 
     def open(self, take: Callable[[bytes], None]) -> tuple[Pipe, int]:
         """Makes a pipe whose output is given to `take`. Raises `OSError` with too many open files.
@@ -100,18 +104,23 @@ class Pipes:
         if self._is_full():
             self._timer = loop.call_later(_MIN_PAUSE_S, self._read_all)
             return
-        ready = self._ready.poll(0)
+        ready = [file for file, _ in self._ready.poll(0)]
         if not ready:
             self._listen()
             return
         pause_s = min(max(2 * self._pause_s, _MIN_PAUSE_S), _MAX_PAUSE_S)
-        for file, _ in ready:
-            pipe = self._pipes[file]
+        turns = {file: turn for turn, file in enumerate(self._unread)}
+        ready.sort(key=lambda file: turns.get(file, len(turns)))
+        while ready and loop.time() < now + _MAX_ROUND_S:
+            pipe = self._pipes[ready.pop(0)]
             size = self._read(pipe)
             if size == _CHUNK_BYTES:
                 pause_s = 0.0  # there is more
             elif size:
                 pause_s = min(pause_s, _MAX_FILL_SHARE * pipe.room_bytes / size * (now - self._read_at))
+        self._unread = ready
+        if ready:
+            pause_s = 0.0
         self._ready.poll(0)  # the kernel forgets which pipes were ready, and lists the next ones in their order
         self._pause_s, self._read_at = pause_s, now
         self._timer = loop.call_later(pause_s, self._read_all)

@@ -100,8 +100,13 @@ def test_no_output_raises_an_exception(parts: list[bytes], exit_code: int) -> No
         samples.logged("Building scene <1>...") + samples.logged("Compiling simulation kernels..."),
         samples.fps_line(5.0, 3) * 300,
         b"%|" * 30000,
+        b"\n" * 262_000 + samples.logged("x"),
+        b"Errno 2]" * 8000 + b"\n" + b"Broken pipe." * 5000 + b"\n",
     ],
-    ids=["endless line", "blank lines", "half a figure", "half a head", "scenes for ever", "figures", "half a bar"],
+    ids=[
+        *("endless line", "blank lines", "half a figure", "half a head", "scenes for ever", "figures", "half a bar"),
+        *("many blank lines", "half a failure"),
+    ],
 )
 def test_memory_is_bounded_and_time_is_linear(piece: bytes) -> None:
     """A reader that is not linear would exceed the test's time limit."""
@@ -114,6 +119,7 @@ def test_memory_is_bounded_and_time_is_linear(piece: bytes) -> None:
     grown, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert grown < 600_000
+    assert reader.failure(1).reason.startswith("exit code 1")
 
 
 def test_a_very_long_line_does_not_hide_earlier_lines() -> None:

@@ -25,6 +25,7 @@ _MAX_TEXT = 200
 LINES = 200
 """Lines to search, the last ones."""
 _BYTES = 128 << 10
+_MAX_LINE_BYTES = 4096
 SEE_LOG = "it will fail the same way again: see its log"
 """The advice on an exception without a sign."""
 _SEE_FILE = "it will fail the same way again: its error.json, in the session's folder ranks, has the traceback"
@@ -55,8 +56,8 @@ class Tail:
             del self._text[:-_BYTES]
 
     def lines(self) -> list[bytes]:
-        """Returns the last lines that are not blank, oldest first, without line ends."""
-        return [line for line in bytes(self._text).splitlines() if line.strip()][-LINES:]
+        """Returns the beginnings of the last lines that are not blank, oldest first, without line ends."""
+        return [line[:_MAX_LINE_BYTES] for line in bytes(self._text).splitlines() if line.strip()][-LINES:]
 
 
 _OF_A_CHILD = re.compile(
@@ -67,7 +68,6 @@ _OF_A_CHILD = re.compile(
 """Exceptions that only report the failure of another process."""
 _WITHOUT_TEXT = re.compile(rb"[\w.]+:?")
 _NATIVE = re.compile(rb"\[[EC] \d\d/\d\d/\d\d [\d:.]+ \d+\] (?P<text>.*)|what\(\):\s*(?P<what>.*)")
-_LONG_LINE = 4096
 _TIMED_OUT = re.compile(
     rb"Watchdog caught collective operation timeout: Work\w{1,20}\(SeqNum=(\d{1,19}), OpType=(\w{1,40}).{0,400}?\)"
     rb" ran for (\d{1,15}) milliseconds"
@@ -212,7 +212,7 @@ def _of_collective(sign: Sign, texts: Sequence[bytes]) -> str | None:
     """Describes the collective or the rendezvous that failed; None if no line reports it."""
     if sign.kind not in (FailureKind.NCCL, FailureKind.PEER):
         return None
-    text = b"\n".join(line[:_LONG_LINE] for line in texts)
+    text = b"\n".join(texts)
     if (late := min(_TIMED_OUT.findall(text), key=lambda groups: int(groups[0]), default=None)) is not None:
         number, operation, ms = late
         newest = f", and this rank's last is #{int(last[-1])}" if (last := _ENQUEUED.findall(text)) else ""

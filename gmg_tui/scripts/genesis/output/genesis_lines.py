@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+from collections import deque
 from collections.abc import Iterator
 
 from gmg_tui.model import Severity, Sign
@@ -15,6 +16,7 @@ from gmg_tui.scripts.readers.interface import Figures, LineReader
 _MAX_TEXT = 200
 MAX_LINE_BYTES = 8192
 """Bytes to read of a line that is not a progress line."""
+_MAX_ORDERED = 500
 _CLEANING = b"offline_cache.h:run"
 """The place where Quadrants evicts kernels at its end; a failed lock there loses none."""
 
@@ -106,10 +108,18 @@ class GenesisLines(LineReader):
                 yield from self._read_line(block)
 
     @staticmethod
-    def in_order(block: bytes) -> int:
-        """Returns the number of leading bytes to read line by line: they may hold more of Genesis than rates."""
-        heads = [head.start() for head in line_patterns.OTHER.finditer(block)]
-        return max(-1, *heads[-1:], *(block.rfind(word) for word in line_patterns.TRIGGERS)) + 1
+    def in_order(block: bytes) -> Iterator[tuple[int, int]]:
+        """Yields the bounds of the lines to read on their own and in order: they may hold more of Genesis than rates.
+
+        Of more than `_MAX_ORDERED` in a block, the newest ones.
+        """
+        end = 0
+        for found in deque(line_patterns.ORDERED.finditer(block), maxlen=_MAX_ORDERED):
+            if found.start() >= end:
+                before = (block.rfind(sign, end, found.start()) + 1 for sign in (b"\n", b"\r"))
+                after = (block.find(sign, found.end()) + 1 for sign in (b"\n", b"\r"))
+                start, end = max(end, *before), min(filter(None, after), default=len(block))
+                yield start, end
 
     def _read_line(self, raw: bytes) -> Iterator[Figures]:
         line = line_patterns.plain(raw[:MAX_LINE_BYTES])

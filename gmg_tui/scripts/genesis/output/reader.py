@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 
 from gmg_tui.model import Fps, Phase, Progress, Sign, WorkerState
 from gmg_tui.scripts import env_count
@@ -20,6 +22,9 @@ from gmg_tui.scripts.readers.saved_paths import SavedPaths
 _MAX_METRICS = 64
 _MAX_BLOCK_BYTES = 1 << 16
 """Bytes to read of a block, from its end: in a flood the newest lines count."""
+_MAX_SILENT_LINES = 1000
+"""Lines of a block in which the end of a silent phase is looked for."""
+_UNINDENTED = re.compile(rb"(?:\A|(?<=[\r\n]))[^ \t\r\n][^\r\n]*[\r\n]?")
 _ETA_LINES = 20
 """Lines, the newest ones, that the estimate of the remaining time uses."""
 
@@ -140,34 +145,40 @@ class Reader:
             self.phase_started, self._clock_known = now, True
         self._now = now
         self._tail.add(block)
-        ordered, at = self.genesis.in_order(block), 0
-        if ordered or self.phase in _SILENT:
-            # The meaning of a line depends on the phase.
-            for line in block.splitlines(keepends=True):
-                if at >= ordered and self.phase not in _SILENT:
-                    break
-                self._read(line)
-                at += len(line)
-        if len(block) - at > _MAX_BLOCK_BYTES:
-            block = _shortened(block[at:])
+        at = 0
+        for start, end in self.genesis.in_order(block):
+            self._read_lines(block[at:start])
+            self._read(block[start:end])
+            at = end
+        self._read_lines(block[at:])
+
+    def _read_lines(self, block: bytes) -> None:
+        """Reads lines without any of Genesis' that must be read in order; the script's first own line ends a silent phase."""
+        if self.phase in _SILENT:
+            lines = islice(_UNINDENTED.finditer(block), _MAX_SILENT_LINES)
+            if (own := next((line for line in lines if self._is_own(line[0])), None)) is not None:
+                before = self.phase
+                self._read(block[: own.start()])
+                self._read(own[0])
+                if self.phase is before:
+                    self._enter(Phase.RUNNING)
+                block = block[own.end() :]
+        if len(block) > _MAX_BLOCK_BYTES:
+            block = _shortened(block)
             at = max(0, len(block) - _MAX_BLOCK_BYTES)
             self._overflows.feed(block[:at])
-        if at < len(block):
-            self._read(block[at:])
+            block = block[at:]
+        self._read(block)
 
     def _read(self, block: bytes) -> None:
-        before = self.phase
         unread = block
-        for position, reader in enumerate(self._readers):
+        for position, reader in enumerate(self._readers if block else ()):
             for figures in reader.read(unread):
                 self._apply(position, reader, figures)
             if reader is self.genesis and not (unread := self.genesis.rest):
-                break
-        else:
-            self._overflows.feed(unread)
-            self.saved.feed(unread)
-        if self.phase is before and before in _SILENT and self._is_own(block):
-            self._enter(Phase.RUNNING)
+                return
+        self._overflows.feed(unread)
+        self.saved.feed(unread)
 
     def glimpse(self, line: bytes, now: float) -> bool:
         """Reads a line without its end at `now` (monotonic seconds). Returns True if it begins the running phase."""
