@@ -24,8 +24,7 @@ import gmg_tui
 from gmg_tui import session as sessions
 from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.machine.files import reading
-from gmg_tui.machine.folders import make_private
-from gmg_tui.machine.user_folders import home
+from gmg_tui.machine.folders import home, make_private
 from gmg_tui.model import AgentSpec, RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import AGENT_MARK, NODE_MARK, nodes_folder

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gmg_tui.machine.user_folders import config_folder
+from gmg_tui.machine.folders import config_folder
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.session.options import LINE, TABLES, Opt
 

@@ -26,12 +26,12 @@ from gmg_tui.cli.printing import print_json, waiting
 from gmg_tui.machine import slurm as allocation
 from gmg_tui.machine.cgroup import cpu_quota, usable_cpus
 from gmg_tui.machine.files import lock_trouble
+from gmg_tui.machine.folders import is_utf8
 from gmg_tui.machine.gpu import egl, selection
 from gmg_tui.machine.gpu.driver import answer_of
 from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.machine.gpu.nvml import Nvml, NvmlUnavailable, cuda_version, driver_version
 from gmg_tui.machine.processes import pidfd_trouble
-from gmg_tui.machine.user_folders import is_utf8
 from gmg_tui.model import Gpu, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import interpreter, probe

@@ -13,7 +13,7 @@ from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note, print_json, print_table
 from gmg_tui.cli.rm import unlisted
 from gmg_tui.headless.reporter import counts, states
-from gmg_tui.machine.user_folders import user_name
+from gmg_tui.machine.folders import user_name
 from gmg_tui.model import WorkerState, units
 from gmg_tui.model.alert import by_urgency, urgent
 from gmg_tui.model.errors import GmgError

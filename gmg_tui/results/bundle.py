@@ -20,7 +20,7 @@ import msgspec
 
 from gmg_tui import session as sessions
 from gmg_tui.machine.files import reading
-from gmg_tui.machine.user_folders import home, passwd_home
+from gmg_tui.machine.folders import home, passwd_home
 from gmg_tui.model.secrets import MASK, sounds_secret
 from gmg_tui.model.text import safe
 from gmg_tui.scripts import interpreter

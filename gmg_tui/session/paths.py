@@ -18,8 +18,16 @@ from itertools import count
 from pathlib import Path
 
 from gmg_tui.machine.files import open_regular
-from gmg_tui.machine.folders import distrust, make_own, make_private, runtime_folder
-from gmg_tui.machine.user_folders import home, passwd_home, state_folder, user_name
+from gmg_tui.machine.folders import (
+    distrust,
+    home,
+    make_own,
+    make_private,
+    passwd_home,
+    runtime_folder,
+    state_folder,
+    user_name,
+)
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
 

@@ -29,7 +29,7 @@ from gmg_tui.model import (
     WorkerState,
 )
 from gmg_tui.scripts.probe.reports import Metric
-from gmg_tui.scripts.readers.overflows import Overflows
+from gmg_tui.scripts.readers.messages import Overflows
 from tests.workers import changed, diagnosed, texts, worker_of
 
 _RUNNING = worker_of("gpu0", 0, WorkerState.RUNNING, attempt=1, attempt_started=0.0, start_s=10.0, output_bytes=9)

@@ -11,7 +11,7 @@ import pytest
 from gmg_tui import session
 from gmg_tui.engine.api.client import framed
 from gmg_tui.model import Details
-from gmg_tui.scripts.readers.results import _MAX_BYTES, Reported
+from gmg_tui.scripts.readers.reported import _MAX_BYTES, ReportedResults
 from gmg_tui.session import protocol
 from gmg_tui.session.protocol import Answer
 from gmg_tui.session.store import reader
@@ -58,7 +58,7 @@ def test_an_answer_that_cannot_be_sent_fails_its_request() -> None:
 
 
 def test_the_newest_value_of_each_name_counts_and_the_total_is_limited() -> None:
-    reported = Reported()
+    reported = ReportedResults()
     for step in range(1000):
         reported.read(b'[log] gmg:result {"step": %d, "blob": "%s"}\nother\n' % (step, b"x" * 10_000))
     assert reported.values == {"step": 999, "blob": "x" * 10_000}
@@ -73,7 +73,7 @@ def test_the_newest_value_of_each_name_counts_and_the_total_is_limited() -> None
 
 def test_the_names_of_a_session_are_limited() -> None:
     names = set[str]()
-    first, second = Reported(names), Reported(names)
+    first, second = ReportedResults(names), ReportedResults(names)
     for reported, start in ((first, 0), (second, 600)):
         reported.read(b"gmg:result {%s}" % b", ".join(b'"n%d": 1' % number for number in range(start, start + 600)))
     assert (len(first.values), len(second.values), first.trouble) == (600, 400, None)
@@ -84,7 +84,7 @@ def test_the_names_of_a_session_are_limited() -> None:
 
 @pytest.mark.parametrize("names", [b"NaN -Infinity", b"nan -inf"])
 def test_nan_and_infinity_are_kept(names: bytes) -> None:
-    reported = Reported()
+    reported = ReportedResults()
     reported.read(b'gmg:result {"loss": %b, "best": %b, "step": 3}\n' % tuple(names.split()))
     assert reported.values == pytest.approx({"loss": math.nan, "best": -math.inf, "step": 3}, nan_ok=True)
     assert reported.trouble is None
@@ -92,38 +92,38 @@ def test_nan_and_infinity_are_kept(names: bytes) -> None:
 
 def test_numbers_are_metrics() -> None:
     line = b'gmg:result {"loss": 0.5, "fast": true, "label": "x", "of": [1], "steps": 3}\n'
-    assert Reported().read(line) == {"loss": 0.5, "steps": 3.0}
+    assert ReportedResults().read(line) == {"loss": 0.5, "steps": 3.0}
 
 
 def test_a_line_without_an_object_is_reported() -> None:
-    reported = Reported()
+    reported = ReportedResults()
     reported.read(b'gmg:result {"loss": }\ngmg:result [NaN]\ngmg:result {"loss": 1}\n')
     assert reported.values == {"loss": 1}
     assert (reported.trouble or "").startswith("a gmg:result line is not a JSON object: ")
 
 
 def test_a_value_out_of_range_leaves_the_others_of_its_line() -> None:
-    reported = Reported()
+    reported = ReportedResults()
     line = b'gmg:result {"a": 1.5, "big": 1e400, "of": [{"x": -1e999}], "digits": %s, "b": nan}\n' % (b"9" * 5000)
     assert reported.read(line).keys() == reported.values.keys() == {"a", "b"}
     assert reported.trouble == "gmg:result: 'digits' is ignored: its number is out of range"
 
 
 def test_source_in_a_traceback_is_no_result() -> None:
-    reported = Reported()
+    reported = ReportedResults()
     reported.read(b"    print(\"gmg:result \" + json.dumps(result))\n    print(f'gmg:result {json.dumps(result)}')\n")
     assert (reported.values, reported.trouble) == ({}, None)
 
 
 def test_text_that_is_no_unicode_is_reported_beside_nan_too() -> None:
-    reported = Reported()
+    reported = ReportedResults()
     reported.read(b'gmg:result {"a": NaN, "k": "\\ud800"}\ngmg:result {"loss": 1}\n')
     assert reported.values == {"loss": 1}
     assert (reported.trouble or "").startswith("a gmg:result line is not a JSON object: ")
 
 
 def test_values_that_json_cannot_encode_are_kept_as_text_or_reported() -> None:
-    reported = Reported()
+    reported = ReportedResults()
     reported.read(b'gmg:result {"seed": 123456789012345678901234567890, "of": [{"n": -9223372036854775809}], "n": 1}\n')
     assert reported.values == {"seed": "123456789012345678901234567890", "of": [{"n": "-9223372036854775809"}], "n": 1}
     msgspec.msgpack.encode(reported.values)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gmg_tui import session as sessions
-from gmg_tui.machine import user_folders
+from gmg_tui.machine import folders
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis import caches
 from tests.cli.scripted import COMMAND, ROOT, WORKER, environ
@@ -28,12 +28,12 @@ def _run(user: tuple[str, ...], *words: str, cwd: Path, **env: str) -> subproces
 
 
 def test_relative_and_empty_folders_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    passwd = user_folders.home({})
+    passwd = folders.home({})
     assert passwd is not None
-    assert user_folders.home({"HOME": ""}) == user_folders.home({"HOME": "x"}) == passwd
+    assert folders.home({"HOME": ""}) == folders.home({"HOME": "x"}) == passwd
     monkeypatch.setattr(os, "getuid", lambda: 424242)
-    assert user_folders.home({"HOME": ""}) is caches.kernel_cache({}) is None
-    assert user_folders.user_name(424242) == "user 424242"
+    assert folders.home({"HOME": ""}) is caches.kernel_cache({}) is None
+    assert folders.user_name(424242) == "user 424242"
 
 
 @needs_root

@@ -37,7 +37,7 @@ from gmg_tui.scripts import checkpoints, env_count
 from gmg_tui.scripts.genesis.output.reader import Reader
 from gmg_tui.scripts.probe.counts import Counts
 from gmg_tui.scripts.probe.reports import Metric
-from gmg_tui.scripts.readers import results as script_results
+from gmg_tui.scripts.readers.reported import RESULT_MARK, ReportedResults
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Readings:
         self.started_clock = time.monotonic()
         self.ended_clock: float | None = None
         """When the attempt ended, monotonic seconds."""
-        self.reported = script_results.Reported(host.result_names)
+        self.reported = ReportedResults(host.result_names)
         """The results from the script's `gmg:result` lines, and its named metrics."""
         self.reader = Reader(
             launch.slot.gpu is not None,
@@ -117,7 +117,7 @@ class Readings:
             if metrics := [each for each in self.reader.fresh_metrics() if each[0] not in self.reported.explicit]:
                 self.reported.add({name: value for name, value, _ in metrics})
                 self._add(metrics)
-            if script_results.MARK in block:
+            if RESULT_MARK in block:
                 self._add([(name, value, self._step) for name, value in self.reported.read(block).items()])
             if self.reader.had_progress:
                 self._remembered.meshes_written = True

@@ -15,8 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from gmg_tui.machine.folders import distrust, make_private
-from gmg_tui.machine.user_folders import state_folder, user_name
+from gmg_tui.machine.folders import distrust, make_private, state_folder, user_name
 
 SHARED_FOLDERS = (Path("/run/lock"), Path("/tmp"))  # noqa: S108 - the same for all users, whatever their TMPDIR
 _LOCKS = Path("/proc/locks")

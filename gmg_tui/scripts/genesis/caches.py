@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from gmg_tui.machine.folders import distrust
-from gmg_tui.machine.user_folders import passwd_home
+from gmg_tui.machine.folders import distrust, passwd_home
 from gmg_tui.scripts.interpreter import version_numbers
 
 STALE_S = 60.0

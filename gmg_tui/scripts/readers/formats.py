@@ -1,7 +1,5 @@
 """Reads lines by regular expressions with named groups: of trainers (`formats.toml`), `[readers.NAME]`, `--pattern`.
 
-Also reads the lines of `gmg_tui.report_fps`: `gmg:fps {"fps": 5700000.0, "n_envs": 4096}`.
-
 RE2 matches users' expressions in linear time; Python's `re` may take exponential time, as for `(a+)+b`.
 """
 
@@ -10,17 +8,15 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
 from functools import cache
 from importlib import resources
 from typing import Any
 
 import msgspec
 
-from gmg_tui.model import Sign
 from gmg_tui.model.errors import GmgError
-from gmg_tui.model.text import strip_ansi, visible
-from gmg_tui.scripts.readers.interface import Figures, LineReader, figures, json_object, marked, number
+from gmg_tui.model.text import visible
+from gmg_tui.scripts.readers.interface import Figures, LineReader, figures, number
 
 _LINE = 8192
 """Characters of a line to match."""
@@ -154,36 +150,3 @@ class FormatLines(LineReader):
         elif "steps" in numbers and not self._counts_done:
             numbers["done"] = numbers["steps"]
         return figures(numbers, metrics, unit)
-
-
-MARK = b"gmg:fps "
-_MAX_REPORT_BYTES = 8192
-
-
-class ReportedLines(LineReader):
-    """Reads the lines of `report_fps`; a logger's prefix may precede the mark."""
-
-    def __init__(self) -> None:
-        self._error = ""
-
-    def read(self, block: bytes) -> Iterator[Figures]:
-        """Yields the figures of each such line."""
-        for text, meant in marked(block, MARK):
-            try:
-                found = json_object(strip_ansi(text[:_MAX_REPORT_BYTES]).strip())
-                refused = [name for name, value in found.items() if isinstance(value, Decimal)]
-                numbers = msgspec.convert(
-                    {name: found[name] for name in found if name not in refused}, dict[str, float]
-                )
-            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-                if meant:
-                    self._error = f"a gmg:fps line is not a JSON object of numbers: {str(error)[:120]}"
-                continue
-            if refused and meant:
-                self._error = f"gmg:fps: {refused[0][:40]!r} is ignored: its number is out of range"
-            yield figures(numbers, {name: value for name, value in numbers.items() if name not in NAMES})
-
-    @property
-    def signs(self) -> tuple[Sign, ...]:
-        """The reason that a line could not be read."""
-        return (Sign("output", self._error, "print it with report_fps"),) if self._error else ()

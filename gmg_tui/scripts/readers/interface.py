@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
-from typing import Any
-
-import msgspec
 
 from gmg_tui.model import Phase
 
@@ -21,10 +16,6 @@ _NUMBER = re.compile(
 """Commas separate thousands; `5,7` is ambiguous."""
 _NOT_FINITE = re.compile(r"([+-]?(?:nan|inf(?:inity)?))(?:\.0*)?", re.IGNORECASE)
 """As Python prints it; Lightning's bars write `nan.0`."""
-_JSON_CONSTANT = re.compile(rb"([\[{:,]\s{0,20}[+-]?)(nan|inf(?:inity)?)\b", re.IGNORECASE)
-"""NaN or infinity in JSON, as `json.dumps` or an f-string writes it."""
-_MAX_DIGITS = 1000
-"""Limit for integers: Python parses longer ones in quadratic time, and none beyond 4,300 digits."""
 _SCALES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 
 
@@ -93,43 +84,3 @@ def number(text: str) -> float | None:
     if not _NUMBER.fullmatch(digits):
         return None
     return float(digits.replace(",", "").replace("_", "")) * (scale or 1.0)
-
-
-def marked(block: bytes, mark: bytes) -> Iterator[tuple[bytes, bool]]:
-    """Yields the text after `mark` in the lines that have it, and False if it is only quoted, as in a traceback.
-
-    A logger's prefix may precede the mark.
-    """
-    for line in block.splitlines() if mark in block else ():
-        before, found, text = line.partition(mark)
-        if found:
-            yield text.strip(), not (before[:1].isspace() or any(sign in before for sign in (b'"', b"'", b"#", b"`")))
-
-
-def json_object(text: bytes) -> dict[str, Any]:
-    """Decodes a JSON object, also with NaN and infinities.
-
-    Numbers beyond the range of floats and 64-bit integers become `Decimal`.
-
-    Raises:
-        msgspec.MsgspecError, ValueError or RecursionError: The text is no such object.
-    """
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        if _JSON_CONSTANT.search(text) is None and not isinstance(error, msgspec.ValidationError):
-            raise
-    names = {b"n": b"NaN", b"i": b"Infinity"}
-    plain = _JSON_CONSTANT.sub(lambda match: match[1].replace(b"+", b"") + names[match[2][:1].lower()], text)
-    values = msgspec.convert(json.loads(plain, parse_float=_float, parse_int=_integer), dict[str, Any])
-    msgspec.json.encode(values)  # raises for lone surrogates, which `json` accepts
-    return values
-
-
-def _float(digits: str) -> float | Decimal:
-    value = float(digits)
-    return value if math.isfinite(value) else Decimal(digits)
-
-
-def _integer(digits: str) -> int | Decimal:
-    return int(digits) if len(digits) <= _MAX_DIGITS else Decimal(digits)

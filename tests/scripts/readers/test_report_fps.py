@@ -10,7 +10,7 @@ import pytest
 import gmg_tui
 from gmg_tui.scripts.genesis.output.line_patterns import REPORTED, is_progress_only
 from gmg_tui.scripts.genesis.output.reader import Reader
-from gmg_tui.scripts.readers.formats import MARK
+from gmg_tui.scripts.readers.reported import FPS_MARK
 from tests.cli.scripted import gmg
 
 _SCRIPT = """
@@ -60,7 +60,7 @@ def test_the_line_is_parsed_and_counts_only_as_progress(capsys: pytest.CaptureFi
     assert (reader.progress.done, reader.progress.total) == (3.0, 12.0)
     assert reader.metrics == pytest.approx({"loss": float("nan"), "reward": 2.0}, nan_ok=True)
     assert is_progress_only(printed.rstrip())
-    assert MARK.decode() == REPORTED
+    assert FPS_MARK.decode() == REPORTED
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_source_quoted_by_a_traceback_is_not_a_report(line: bytes) -> None:
 def test_a_line_without_an_object_of_numbers_is_reported_once(text: bytes) -> None:
     reader = Reader(started=0.0)
     for _ in range(2):
-        reader.feed(MARK + text + b"\n", 1.0)
+        reader.feed(FPS_MARK + text + b"\n", 1.0)
     assert reader.fps is None
     assert len(reader.signs) == 1
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gmg_tui.scripts.readers.saved_paths import SavedPaths
+from gmg_tui.scripts.readers.messages import SavedPaths
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.scripts.genesis.output.failures import Failure, Tail, explain, uncaught
 from gmg_tui.scripts.genesis.output.genesis_lines import MAX_LINE_BYTES, GenesisLines, Signs
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate
-from gmg_tui.scripts.readers.formats import Format, FormatLines, ReportedLines, built_in
+from gmg_tui.scripts.readers.formats import Format, FormatLines, built_in
 from gmg_tui.scripts.readers.interface import Figures, LineReader
-from gmg_tui.scripts.readers.overflows import Overflows
+from gmg_tui.scripts.readers.messages import Overflows, SavedPaths
 from gmg_tui.scripts.readers.pairs import PairLines
-from gmg_tui.scripts.readers.saved_paths import SavedPaths
+from gmg_tui.scripts.readers.reported import ReportedRates
 
 _MAX_METRICS = 64
 _MAX_BLOCK_BYTES = 1 << 16
@@ -116,7 +116,7 @@ class Reader:
         self._described = [*map(FormatLines, formats)]
         trainers = [FormatLines(row, built_in=True) for row in built_in().values()]
         known, bars = [each for each in trainers if not each.vague], [each for each in trainers if each.vague]
-        self._reported, self._pairs = ReportedLines(), PairLines()
+        self._reported, self._pairs = ReportedRates(), PairLines()
         first = (self._reported, *self._described, self.genesis)
         self._readers: tuple[LineReader, ...] = (*first, *known, self._pairs, *bars)
         self._trainers = range(len(first), len(first) + len(known))

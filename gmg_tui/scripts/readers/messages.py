@@ -1,14 +1,15 @@
-"""Counts a simulator's messages that a buffer was too small, so that its results are wrong (`overflows.toml`)."""
+"""Messages without figures: of a buffer that was too small, so that the results are wrong (`overflows.toml`); of saved files."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections import Counter
+from collections import Counter, deque
 from functools import cache
 from importlib import resources
 
 from gmg_tui.model import Sign, units
+from gmg_tui.model.text import visible
 
 _MAX_NAMES = 16
 _ISAAC_LAB = {
@@ -17,6 +18,15 @@ _ISAAC_LAB = {
 }
 """PhysX' buffers with other names in Isaac Lab's `PhysxCfg`."""
 _CAPITAL = re.compile(r"(?=[A-Z])")
+
+_MAX_PATHS = 32
+_MAX_LINE = 1000
+_WORDS = (b"aved", b"aving", b"riting", b"ritten", b"rote")
+_SAVED = re.compile(
+    r"\b(?:sav(?:ed|ing)|writ(?:ten|ing)|wrote)\b[^/\\]{0,80}?\b(?:to|in|into|at|as)[:\s]{1,3}['\"]?"
+    r"(?P<path>[\w./-][\w./+=~-]{0,300}\.(?:pt|pth|ckpt|zip|npz|npy|pkl|safetensors|onnx|h5|msgpack|csv|mp4))\b",
+    re.IGNORECASE,
+)
 
 
 @cache
@@ -60,3 +70,19 @@ class Overflows:
         if name[:1].islower() and _CAPITAL.search(name):  # PhysX' own name
             return f"{name} (Isaac Lab: gpu_{_CAPITAL.sub('_', name).lower()}){size}"
         return f"{name}{size}"
+
+
+class SavedPaths:
+    """The newest paths of one attempt, as printed (`Saved model to runs/a/model_100.pt`), oldest first (`paths`)."""
+
+    def __init__(self) -> None:
+        self.paths: deque[str] = deque(maxlen=_MAX_PATHS)
+
+    def feed(self, block: bytes) -> None:
+        """Reads whole lines."""
+        newest = block[-_MAX_PATHS * _MAX_LINE :]
+        if any(word in newest for word in _WORDS):
+            for raw in newest.splitlines()[-_MAX_PATHS:]:
+                text = visible(raw[:_MAX_LINE]).decode("utf-8", "replace")
+                if (match := _SAVED.search(text)) is not None and match["path"] not in self.paths:
+                    self.paths.append(match["path"])
