@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from gmg_tui.machine.gpu.leases import SHARED_FOLDERS
+from gmg_tui.machine.gpu.free import SHARED_FOLDERS
 
 
 def remove_leases(uuids: Iterable[str]) -> None:

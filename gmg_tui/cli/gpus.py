@@ -10,9 +10,8 @@ from typing import Any
 from gmg_tui.cli.printing import print_json, print_table, waiting
 from gmg_tui.machine.blocking_calls import begin
 from gmg_tui.machine.gpu import driver
-from gmg_tui.machine.gpu.free import process_text
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable, open_nvml
-from gmg_tui.machine.gpu.processes import describe
+from gmg_tui.machine.gpu.processes import describe, process_text
 from gmg_tui.machine.gpu.selection import slot_of, unanswered
 from gmg_tui.model import Gpu, GpuSample, units
 from gmg_tui.model.errors import GmgError

@@ -14,8 +14,7 @@ from gmg_tui import simulation
 from gmg_tui.machine import slurm as allocation
 from gmg_tui.machine.gpu import selection
 from gmg_tui.machine.gpu.driver import Driver, answer_of
-from gmg_tui.machine.gpu.free import FreeGpus, Pause
-from gmg_tui.machine.gpu.leases import Leases
+from gmg_tui.machine.gpu.free import FreeGpus, Leases, Pause
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable, open_nvml
 from gmg_tui.model import Gpu, GpuSample, RunSpec, Slot
 from gmg_tui.model.errors import GmgError

@@ -32,8 +32,8 @@ from gmg_tui.machine.cgroup import Memory
 from gmg_tui.machine.processes import Proc
 from gmg_tui.model import RunSpec, Slot, StartMode, WorkerState
 from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts.genesis.caches import PhaseTimes
 from gmg_tui.scripts.genesis.environ import Environment
-from gmg_tui.scripts.genesis.phase_times import PhaseTimes
 from gmg_tui.scripts.probe.counts import Counts
 
 _LIVES = list(Life)

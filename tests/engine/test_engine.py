@@ -11,7 +11,7 @@ import pytest
 from gmg_tui.machine.cgroup import usable_cpus
 from gmg_tui.model import RunSpec, WorkerState
 from gmg_tui.model.errors import GmgError
-from gmg_tui.scripts.genesis.phase_times import PHASE_TIMES
+from gmg_tui.scripts.genesis.caches import PHASE_TIMES
 from gmg_tui.session import inspect, sessions_folder
 from gmg_tui.session.protocol import Action
 from tests.workers import texts

@@ -11,7 +11,7 @@ from gmg_tui.engine.scheduling.packing import Packing, Running
 from gmg_tui.engine.scheduling.slot_board import Allotment, SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs.job_queue import JobQueue
-from gmg_tui.machine.gpu.leases import Leases
+from gmg_tui.machine.gpu.free import Leases
 from gmg_tui.model import Attempt, Gpu, GpuSample, JobRecord, Slot, Snapshot, WorkerState
 from gmg_tui.session.protocol import Action
 from tests.lease_files import remove_leases

@@ -34,8 +34,8 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import probe, torchrun
 from gmg_tui.scripts.checkpoints import newest_intact, relocated, unreadable
 from gmg_tui.scripts.genesis import caches
+from gmg_tui.scripts.genesis.caches import PhaseTimes, ScriptTimes
 from gmg_tui.scripts.genesis.environ import Environment, threads_each, worker_environment
-from gmg_tui.scripts.genesis.phase_times import PhaseTimes, ScriptTimes
 from gmg_tui.scripts.interpreter import has_robosuite
 from gmg_tui.scripts.probe.counts import Counts, make_folder
 from gmg_tui.scripts.readers import formats

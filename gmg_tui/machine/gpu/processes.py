@@ -1,16 +1,19 @@
-"""Names, users and commands of the processes on a GPU."""
+"""The processes on a GPU: names, users and commands, and its use by others."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Hashable, Set
 from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import structs
 
 from gmg_tui.machine.blocking_calls import begin
 from gmg_tui.machine.processes import command_line, command_name, read, variable
-from gmg_tui.model import GpuProcess
+from gmg_tui.model import GpuProcess, GpuSample, units
 from gmg_tui.model.text import clean
 
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
@@ -20,6 +23,10 @@ _DESCRIBE_S = 1.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _MAX_NAME = 15
 """Characters of a name that the kernel keeps."""
+MAX_NAMED = 3
+"""Processes to name of a GPU's users."""
+_MAX_COMMAND = 60
+"""Characters of a command line."""
 _reading: dict[int, float] = {}
 """The start of each pending read by PID, monotonic seconds: reading a process that hangs in a driver may block forever."""
 
@@ -85,3 +92,39 @@ def _session(pid: int) -> str | None:
 def _clean(text: str | None) -> str | None:
     """Cleans a text that the process has chosen itself."""
     return clean(text.encode("utf-8", "replace")) if text else None
+
+
+class Use(NamedTuple):
+    """The use of a GPU by others."""
+
+    key: Hashable
+    """Identifies the users."""
+    text: str
+
+
+def use_of(sample: GpuSample, free_mib: float, own: Set[int | None] = frozenset()) -> Use | None:
+    """Returns the use of a GPU by other processes than `own`; None if there is none."""
+    if sample.error is not None:
+        return Use(sample.error, sample.error)
+    used_mib = sample.memory_used_mib
+    is_full = used_mib is not None and used_mib > free_mib and not own
+    others = [each for each in sample.processes or () if (is_full or not each.graphics) and each.own_pid not in own]
+    if others:
+        named = [process_text(each) for each in describe(tuple(others[:MAX_NAMED]))]
+        more = [f"{len(others) - MAX_NAMED} more"] if len(others) > MAX_NAMED else []
+        return Use(frozenset(each.pid for each in others), "; ".join([*named, *more]))
+    return Use("memory", f"{units.mib(used_mib)} in use by no known process") if is_full else None
+
+
+def process_text(process: GpuProcess) -> str:
+    """Describes a process: user, command, memory and start, without unknown ones."""
+    hidden = f"PID {process.pid}{' of the host' if process.foreign else ''}"
+    command = process.command or process.name or ""
+    first, _, rest = command.partition(" ")
+    command = f"{Path(first).name} {rest}".strip()
+    if len(command) > _MAX_COMMAND:
+        command = f"{command[: _MAX_COMMAND - 1]}…"
+    texts = [process.user or hidden, command]
+    texts += [units.mib(process.memory_mib)] if process.memory_mib is not None else []
+    texts += [f"since {units.since(time.time() - process.age_s)}"] if process.age_s is not None else []
+    return ", ".join(filter(None, texts))

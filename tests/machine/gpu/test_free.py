@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.machine.gpu import leases as leases_module
-from gmg_tui.machine.gpu.free import FreeGpus, process_text, use_of
-from gmg_tui.machine.gpu.leases import Leases, holders
+from gmg_tui.machine.gpu import free as leases_module
+from gmg_tui.machine.gpu.free import FreeGpus, Leases, holders
+from gmg_tui.machine.gpu.processes import process_text, use_of
 from gmg_tui.model import Gpu, GpuProcess, GpuSample, Slot, units
 from gmg_tui.model.errors import GmgError
 

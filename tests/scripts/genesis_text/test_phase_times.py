@@ -9,7 +9,7 @@ from msgspec import structs
 
 from gmg_tui.model import Phase, RunSpec, StartMode
 from gmg_tui.scripts.genesis import caches
-from gmg_tui.scripts.genesis.phase_times import MAX_FILES, PHASE_TIMES, ScriptTimes, key_of, may_use_genesis
+from gmg_tui.scripts.genesis.caches import MAX_FILES, PHASE_TIMES, ScriptTimes, key_of, may_use_genesis
 
 
 def _times(
