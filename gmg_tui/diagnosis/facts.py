@@ -50,8 +50,15 @@ class Facts(Struct, frozen=True):
     """Processes on its GPU that are not this session's, described."""
     limit: Limit | None = None
     """The earlier one, if it has several."""
+    clock_s: float = 0.0
+    """How far the system clock is ahead of the monotonic one; changes when the system clock is set."""
     from_agent: bool = False
     """True if the agent of its node has judged all that it can know, and `signs` has its alerts."""
+
+    @property
+    def moment(self) -> float:
+        """The moment by the monotonic clock, for intervals."""
+        return self.now - self.clock_s
 
     @property
     def is_live(self) -> bool:
@@ -70,7 +77,7 @@ class Past:
     Attributes:
         vram: The growth of its GPU memory.
         ram: The growth of its resident memory.
-        quiet_since: Unix time of its last output or step, seconds.
+        quiet_since: Time of its last output or step, monotonic seconds.
     """
 
     def __init__(self) -> None:
@@ -83,7 +90,7 @@ class Past:
         fps, newest = facts.worker.fps, facts.worker.newest
         work = newest.output_bytes, fps.env_steps if fps is not None else None
         if work != self._work:
-            self._work, self.quiet_since = work, facts.now
+            self._work, self.quiet_since = work, facts.moment
         if facts.is_running:
-            self.vram.add(facts.now, facts.vram_mib)
-            self.ram.add(facts.now, facts.worker.memory_rss_mib)
+            self.vram.add(facts.moment, facts.vram_mib)
+            self.ram.add(facts.moment, facts.worker.memory_rss_mib)

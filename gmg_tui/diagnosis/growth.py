@@ -37,7 +37,7 @@ class Growth:
         self._slope: float | None = None
 
     def add(self, time: float, mib: float | None) -> None:
-        """Add what is used at the Unix time `time`; None if unknown."""
+        """Adds the use at `time`, monotonic seconds; None if unknown."""
         if mib is None or (self._points and time - self._points[-1][0] < _STEP_S):
             return
         self._first_mib = mib if self._first_mib is None else min(self._first_mib, mib)

@@ -89,8 +89,8 @@ def _done(facts: Facts, past: Past) -> Sign | None:
     said = _SAID_DONE.fullmatch(facts.newest_line or facts.worker.last_line) is not None
     if not (complete or said) or phase is Phase.SAVING or facts.worker.state is WorkerState.STOPPING:
         return None
-    quiet_s, newest = facts.now - past.quiet_since, facts.worker.newest
-    bar_s = past.quiet_since - newest.started - (newest.start_s or 0.0)
+    quiet_s, newest = facts.moment - past.quiet_since, facts.worker.newest
+    bar_s = facts.now - quiet_s - newest.started - (newest.start_s or 0.0)
     if quiet_s < 1.0 or (facts.is_bar and not said and bar_s < _SHORT_BAR_S and quiet_s < _AFTER_BAR_S):
         return None
     what = "100 % done" if complete else "it has reported its end"

@@ -24,7 +24,7 @@ class Watch:
         self.alerts: tuple[Alert, ...] = ()
         self._past = Past()
         self._first: dict[str, float] = {}
-        """First sight of the current sign of each kind, Unix seconds."""
+        """First sight of the current sign of each kind, monotonic seconds."""
         self._last: dict[str, float] = {}
         """Last sight of it."""
 
@@ -51,11 +51,11 @@ class Watch:
         applies = kind.scope is not Scope.LIVE or facts.is_live
         if sign is None or not applies:
             self._first.pop(kind.name, None)
-            over_s = facts.now - self._last.get(kind.name, facts.now)
+            over_s = facts.moment - self._last.get(kind.name, facts.moment)
             return before if applies and over_s < kind.clear_s else None
-        first = self._first.setdefault(kind.name, facts.now)
-        self._last[kind.name] = facts.now
-        since = sign.since if sign.since is not None else before.since if before is not None else first
-        if before is None and sign.since is None and facts.now - first < kind.after_s:
+        lasts_s = facts.moment - self._first.setdefault(kind.name, facts.moment)
+        self._last[kind.name] = facts.moment
+        since = sign.since if sign.since is not None else before.since if before is not None else facts.now - lasts_s
+        if before is None and sign.since is None and lasts_s < kind.after_s:
             return None
         return Alert(kind.name, sign.severity or kind.severity, sign.text, since, sign.advice)

@@ -216,7 +216,7 @@ def added_up(rates: Sequence[Fps]) -> Fps | None:
 def combined(attempts: Sequence[Attempt]) -> Attempt:
     """Returns the first rank's attempt with the figures of all ranks.
 
-    Those are the sums of rate, power and energy, the mean of utilisation, and the peak of memory.
+    Those are the sums of rate, power and energy, the mean of utilisation, the peak of memory, and the first NaN.
     """
     lead, *others = attempts
     if not others:
@@ -228,6 +228,11 @@ def combined(attempts: Sequence[Attempt]) -> Attempt:
     elif fps is not None and fps.seconds is not None and power_w is not None:
         fps = structs.replace(fps, energy_j=power_w * fps.seconds)
     utilisation = [attempt.gpu_util_mean_pct for attempt in attempts if attempt.gpu_util_mean_pct is not None]
+    nan = min(
+        (each for one in attempts for each in one.alerts if each.kind == "nan"),
+        key=lambda each: each.since,
+        default=None,
+    )
     return structs.replace(
         lead,
         fps=fps,
@@ -237,6 +242,7 @@ def combined(attempts: Sequence[Attempt]) -> Attempt:
         gpu_util_mean_pct=sum(utilisation) / len(utilisation) if utilisation else None,
         power_mean_w=power_w,
         energy_j=_sum(attempt.energy_j for attempt in attempts),
+        alerts=(*(each for each in lead.alerts if each.kind != "nan"), *([nan] if nan is not None else ())),
         checkpoints=max(
             (attempt.checkpoints for attempt in attempts), key=lambda saved: saved[-1].saved if saved else 0.0
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 import socket
 import stat
@@ -22,9 +23,12 @@ MAX_ENTRIES = 10_000
 
 
 def ledger(*lists: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
-    """Merges lists of checkpoints. Returns the newest, one for each path, oldest first."""
+    """Merges lists of checkpoints by time. Returns the newest, one for each path, oldest first.
+
+    A list keeps its order, as the system clock may have been set back while it grew.
+    """
     by_path: dict[str, Checkpoint] = {}
-    for checkpoint in sorted((each for some in lists for each in some), key=lambda each: each.saved):
+    for checkpoint in heapq.merge(*lists, key=lambda each: each.saved):
         by_path.pop(checkpoint.path, None)
         by_path[checkpoint.path] = checkpoint
     return tuple(by_path.values())[-MAX_KEPT:]

@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from gmg_tui.model import Alert, AlertAction, Attempt, Checkpoint, DdpSpec, RestartMode, RunSpec, Severity, WorkerState
+from gmg_tui.model import (
+    Alert,
+    AlertAction,
+    Attempt,
+    Checkpoint,
+    DdpSpec,
+    RestartMode,
+    RunSpec,
+    Severity,
+    WorkerState,
+    combined,
+)
 from gmg_tui.scripts.checkpoints import MAX_KEPT, before_nan, ledger, newest_intact
 from gmg_tui.session.protocol import Action
 
@@ -154,6 +165,7 @@ def test_a_checkpoint_that_leads_to_nan_is_not_used_again() -> None:
     more = structs.replace(again, checkpoints=(*saved, Checkpoint("/new.pt", 11.0), Checkpoint("/bad.pt", 12.5)))
     assert [each.path for each in before_nan(more)][-2:] == ["/model_3.pt", "/new.pt"]
     assert before_nan(structs.replace(more, alerts=())) == more.checkpoints
+    assert before_nan(combined([other_rank, again])) == saved[:3], "a job's record has what any rank has seen"
     same_moment = structs.replace(again, checkpoints=(*saved, Checkpoint("/just.pt", 12.0)))
     assert before_nan(same_moment)[-1].path == "/just.pt"  # saved before the line was read, to the millisecond
 
@@ -229,9 +241,11 @@ async def test_what_a_job_saves_after_its_engine_was_killed_is_what_it_continues
 def test_the_ledger_keeps_the_newest_of_each_path() -> None:
 
     many = [Checkpoint(f"/{number}", number) for number in range(30)]
-    kept = ledger(many, [Checkpoint("/29", 40.0), Checkpoint("/latest", 35.0), Checkpoint("/latest", 36.0)])
+    kept = ledger(many, [Checkpoint("/latest", 35.0), Checkpoint("/latest", 36.0), Checkpoint("/29", 40.0)])
     assert len(kept) == MAX_KEPT
     assert [(each.path, each.saved) for each in kept[-2:]] == [("/latest", 36.0), ("/29", 40.0)]
+    set_back = [Checkpoint("/before", 40.0), Checkpoint("/after", 30.0)]
+    assert ledger(set_back)[-1].path == "/after", "the system clock has been set back in between"
 
 
 @pytest.mark.parametrize("is_renamed", [False, True])

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from gmg_tui import session as sessions
-from gmg_tui.model import RestartMode, Snapshot, WorkerState
+from gmg_tui.model import AlertAction, RestartMode, Snapshot, WorkerState
 from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Action
 from gmg_tui.session.store.reader import load_jobs, open_store
@@ -286,6 +286,20 @@ async def test_clock_jumps_do_not_affect_durations_and_waits(clock: dict[str, st
         assert len(durations_s) == 5
         assert all(0 <= duration_s < day_s / 2 for duration_s in durations_s)
         assert len((await run.client.series("cpu0")).fps) < day_s / 2
+
+
+async def test_a_clock_that_is_set_forward_raises_no_alert_early(clock: dict[str, str], tmp_path: Path) -> None:
+    """With `--on done=stop` it would end a script that is still saving."""
+    (script := tmp_path / "saves.py").write_text(
+        "import time\nprint('Training finished.', flush=True)\ntime.sleep(600)"
+    )
+    async with running(spec_for(script=str(script), on={"done": AlertAction.STOP}), clock) as run:
+        seen = await run.until(lambda _: run.worker("cpu0").last_line)
+        seen = await run.until(lambda snapshot: snapshot.time > seen.time + 3.0)
+        Path(clock["GMG_CLOCK_SIM"]).write_text("3600")
+        seen = await run.until(lambda snapshot: snapshot.time > seen.time + 3000.0)
+        await run.until(lambda snapshot: snapshot.time > seen.time + 3.0)
+        assert (run.worker("cpu0").state, run.worker("cpu0").alerts) == (WorkerState.RUNNING, ())
 
 
 async def test_a_clock_that_is_set_back_does_not_stop_the_records(clock: dict[str, str]) -> None:

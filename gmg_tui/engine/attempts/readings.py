@@ -151,8 +151,9 @@ class Readings:
             self.curves.add(metrics)
             done = self.reader.progress
             progress = f"{done.unit} {done.done:,.0f}" if done is not None else None
-            saved = (each.checkpoint(unix(each.at), progress) for each in reports if not isinstance(each, Metric))
-            self.checkpoints = checkpoints.ledger(self.checkpoints, saved)
+            files = sorted((each for each in reports if not isinstance(each, Metric)), key=lambda each: each.at)
+            saved = (each.checkpoint(unix(each.at), progress) for each in files)
+            self.checkpoints = checkpoints.ledger((*self.checkpoints, *saved))
         if self.counts.phase is not None and self.reader.reach(*self.counts.phase):
             self._printed()
 

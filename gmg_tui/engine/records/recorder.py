@@ -256,7 +256,7 @@ class Recorder:
     def seen(self, worker: Worker, checkpoint: Checkpoint) -> None:
         """Writes the record of a job whose newest checkpoint is new: another engine may have to continue from it."""
         occupant = self._occupants.get(worker.slot.name)
-        if occupant is not None and checkpoint.saved > occupant.saved:
+        if occupant is not None and checkpoint.saved != occupant.saved:
             occupant.saved = checkpoint.saved
             self._update(worker)
 

@@ -163,12 +163,14 @@ class TrialSource:
         return [(trial_run, worker) for trial_run, worker in runs if trial_run is not None]
 
     def _skip_unused(self) -> None:
-        """Skips the trials that wait for a slot that is no longer used."""
+        """Skips the trials that wait for a slot that is no longer used, or whose node is lost."""
         benched = self._board.benched()
         for number in self._waiting():
             slot = self._trial_runs[number].trial.slot
             if slot in benched or not self._board.used(slot):
                 self._skip(number, "its slot is no longer used")
+            elif self._board.slots[slot].away is not None:
+                self._skip(number, "its node is lost")
 
     def _waiting(self) -> list[int]:
         """Returns the numbers of the trials that do not occupy their slots yet."""

@@ -155,6 +155,7 @@ class EngineSlot:
                 below_median_pct=self.below_median_pct,
                 limit=min(limits, default=None),
                 others=self.others,
+                clock_s=facts.now - now,
             )
         )
         if worker is not None:

@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 from gmg_tui import session
-from gmg_tui.model import DdpSpec, WorkerState
+from gmg_tui.model import DdpSpec, TuneSpec, WorkerState
 from gmg_tui.session.store import reader
 from tests.engine.harness import marks, program, running
 from tests.engine.nodes.fleets import SLOTS, agent, nodes, nothing_left, on_nodes, sweep_on_nodes
@@ -68,6 +68,21 @@ async def test_a_silent_node_is_lost_and_its_jobs_run_elsewhere(tmp_path: Path) 
     records = reader.load_jobs(run.folder / session.STORE)
     assert {record.slot.partition("/")[0] for record in records if record.slot} == {"n1"}
     assert [record.state for record in records] == [WorkerState.FINISHED] * 4
+    nothing_left(spec)
+
+
+async def test_a_tuning_waits_for_no_trial_on_a_lost_node(tmp_path: Path) -> None:
+    script = tmp_path / "endless.py"
+    script.write_text("import time\nprint('up', flush=True)\ntime.sleep(600)")
+    where, tuned = nodes(lost_after_s=6.0), TuneSpec(low=64, high=128)
+    spec = sweep_on_nodes([], program("-B", "{n_envs}", script=str(script)), 1, where, tune=tuned)
+    async with running(spec) as run:
+        await run.until(lambda _: run.worker("n1/cpu0").pid and run.worker("n2/cpu0").pid)
+        stopped = agent(spec, "n2")
+        stopped.suspend()
+        await run.until(lambda s: s.tuning and [t.slot for t in s.tuning.trials if t.reason == "its node is lost"])
+        stopped.resume()
+        await run.client.end(kill=True)
     nothing_left(spec)
 
 
