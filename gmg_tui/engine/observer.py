@@ -102,6 +102,7 @@ class Observer:
             "the session's files": self.session_files.run,
             "the allocation": self._allocation.run,
             **({"the scan of processes": self._scan} if self._work.fleet is None else {}),
+            "the arguments": self._check_arguments,
         }
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -136,7 +137,6 @@ class Observer:
 
     async def _scan(self) -> None:
         """Scans all processes at intervals, updates the workers, and finds those on the wrong GPU."""
-        await self._check_arguments()
         while True:
             try:
                 table = await self._scans.table()
@@ -163,7 +163,7 @@ class Observer:
     async def _check_arguments(self) -> None:
         """Raises an alert if the script would tell its workers apart, and all get the same arguments."""
         spec = self._work.session.spec
-        if spec.sweep is None and spec.ddp is None and spec.agent is None and not spec.module:
+        if all(each is None for each in (spec.sweep, spec.ddp, spec.agent, spec.nodes)) and not spec.module:
             with suppress(OSError):
                 source = await in_daemon_thread(Path(spec.cwd, spec.script).read_text, "utf-8", "replace")
                 args = (*spec.args, *spec.env.values())

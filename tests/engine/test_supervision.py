@@ -179,3 +179,14 @@ async def test_after_a_stop_only_the_user_asks_for_another_attempt() -> None:
     policy.now()
     await policy.due()
     assert _follows(policy)
+
+
+async def test_a_failure_and_its_alert_are_one_restart() -> None:
+    policy = RestartPolicy(spec_for(restart=RestartMode.FAILURE, max_restarts=2))
+    for _ in range(2):
+        await policy.due()
+        policy.after(Failure(FailureKind.SCRIPT, "loss is NaN", ""), had_progress=True, running_s=1.0)
+        assert policy.replace()  # `--on nan=restart`, as its last line is read
+        policy.again()
+    await policy.due()
+    assert not policy.replace()

@@ -248,6 +248,26 @@ def _differs(time_s: float, by_s: float, snapshot: Snapshot) -> bool:
     return abs(snapshot.time - time_s) > by_s
 
 
+_HUNG_SCRIPT = """
+import sys
+if "gmg_tui.engine" in sys.orig_argv:
+    import pathlib, threading
+    read = pathlib.Path.read_text
+    def reads(path, *args, **more):
+        if path.suffix == ".py":
+            threading.Event().wait()
+        return read(path, *args, **more)
+    pathlib.Path.read_text = reads
+"""
+
+
+async def test_workers_are_watched_while_the_disk_of_their_script_hangs(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_HUNG_SCRIPT)
+    environ = {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
+    async with running(spec_for("--hang", "importing", stuck_after_s=1.0), environ) as run:
+        await run.until(lambda _: run.worker("cpu0").alert("stuck"))
+
+
 @pytest.fixture
 def clock(tmp_path: Path) -> dict[str, str]:
     """An environment in which a program's wall clock is off by the seconds in the file `GMG_CLOCK_SIM`."""

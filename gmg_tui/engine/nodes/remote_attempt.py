@@ -53,7 +53,7 @@ class RemoteAttempt:
         self._curves: dict[str, Curve] = {}
         self._away = False
         """True while its node is lost, and may come back with it."""
-        self._has_begun = False
+        self._has_process = False
 
     # Life
 
@@ -79,6 +79,8 @@ class RemoteAttempt:
             task = replace(order.task, args=order.args, env=order.env, first_attempt=first, meeting=meeting)
             self.assignment = Assignment(next(_keys), task)
             self._node.assign(self)
+            if self._node.lost_since is not None:  # while the ranks waited for each other
+                self.node_lost(f"{self._node.name} is lost")
             return await asyncio.shield(self._outcome)
         finally:
             if self._preparing is not None:
@@ -154,11 +156,12 @@ class RemoteAttempt:
         self._report, self._away, self.unready = report, False, report.unready
         self._curves = report.curves or self._curves
         view, newest = report.view, report.view.newest
-        if newest.number and not self._has_begun:
-            self._has_begun, self.life = True, Life.ALIVE
+        if newest.number and self.life is Life.PREPARING:
+            self.life = Life.ALIVE
             self._worker.begins()
-            if newest.pid is not None:
-                self._worker.began()
+        if newest.pid is not None and not self._has_process:
+            self._has_process = True
+            self._worker.began()
         if newest.exit_code is not None and self.life is Life.ALIVE:
             self.life = Life.LEADER_GONE
             self._worker.leader_ended(newest.exit_code)

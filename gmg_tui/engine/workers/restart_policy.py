@@ -70,7 +70,7 @@ class RestartPolicy:
 
     def replace(self) -> bool:
         """Replaces an attempt by another one, for an alert. Returns True if another one follows."""
-        if self._wanted.is_set():
+        if self.pending:  # as after a failure that had caused the alert
             return True
         if self._is_stopped or self._restarts >= self._spec.max_restarts:
             return False

@@ -29,6 +29,7 @@ from gmg_tui.machine.folders import remove_tree
 from gmg_tui.model import NO_ATTEMPT, AgentSpec, NodesSpec, Rank, Session, Slot, Snapshot, Worker, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
+from gmg_tui.scripts.torchrun import Meeting
 from gmg_tui.session import AGENT_MARK
 from gmg_tui.session.protocol import Action, LogPart, SetSlot, Update, Welcome
 from tests.engine.harness import running, spawn, spec_for
@@ -173,6 +174,38 @@ async def test_a_worker_that_was_stopped_is_no_longer_stuck_whatever_its_node_re
         assert attempt.activity().settled is not stops
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_process_has_begun_once_its_node_reports_it_after_its_attempt() -> None:
+    node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
+    node.available.set()
+    listener = MagicMock()
+    attempt = RemoteAttempt(node, Order(Slot("n1/cpu0", node="n1"), Task((), {}, 0, 1), 1, (), {}), listener)
+    running = asyncio.create_task(attempt.run())
+    await eventually(lambda: attempt.assignment)
+    assert attempt.assignment is not None
+    for pid, begun in ((None, 0), (7, 1), (7, 1)):
+        view = Worker("n1/cpu0", 0, WorkerState.STARTING, newest=structs.replace(NO_ATTEMPT, number=1, pid=pid))
+        attempt.apply_report(AttemptReport(attempt.assignment.key, view))
+        assert (listener.begins.call_count, listener.began.call_count) == (1, begun)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_rank_whose_node_is_lost_as_the_ranks_meet_fails_with_that() -> None:
+    node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
+    node.available.set()
+
+    async def meet() -> Meeting:
+        node._mark_lost("it has been silent")
+        return Meeting(0, 2, 1, 0, 0, "id", "")
+
+    listener = MagicMock(rendezvous=meet)
+    task = Task((), {}, 0, 1, rank=Rank("g0", 0, 2))
+    outcome = await RemoteAttempt(node, Order(Slot("n1/cpu0", node="n1"), task, 1, (), {}), listener).run()
+    assert outcome.failure is not None
+    assert outcome.failure.reason == "n1 is lost"
+    listener.leader_ended.assert_called_once()
 
 
 @pytest.mark.parametrize("cause", [StopCause.COMMAND, StopCause.GROUP])
