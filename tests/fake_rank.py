@@ -24,7 +24,6 @@ NAMES = (
 
 
 def options() -> argparse.Namespace:
-    """The command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--step-s", type=float, default=0.05)
@@ -108,7 +107,6 @@ def check_card() -> None:
 
 
 def say(arguments: argparse.Namespace, rank: int, number: int) -> None:
-    """What a step prints."""
     if not arguments.rsl:
         print(f"[Genesis] [12:00:00] [INFO] Running at {1000 + 100 * rank:,.2f} FPS (10.00 FPS per env, 100 envs).")
     elif rank == 0:
@@ -119,7 +117,6 @@ def say(arguments: argparse.Namespace, rank: int, number: int) -> None:
 
 
 def main() -> None:
-    """Meet the others, and step."""
     arguments = options()
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if arguments.deaf:

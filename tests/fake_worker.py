@@ -80,8 +80,6 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 class FakeWorker:
-    """One run."""
-
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.uid = f"{os.getpid():07x}"[-7:]
@@ -174,7 +172,6 @@ class FakeWorker:
             self.log(f"Running at ~<{value:.2f}>~ FPS.")
 
     def run(self) -> None:
-        """The running phase."""
         options = self.options
         self.enter("running")
         if options.long_line:
@@ -192,7 +189,6 @@ class FakeWorker:
             time.sleep(max(0.0, start + number / options.rate - time.monotonic()))
 
     def one(self, number: int) -> None:
-        """One progress line, or what stands for it."""
         if self.options.garbage:
             self.write(GARBAGE[number % len(GARBAGE)], 1 + number % 2)
         if self.options.plain:
@@ -236,7 +232,6 @@ class FaultError(Exception):
 
 
 def record(path: str) -> None:
-    """Write what this process was given."""
     import json  # late: only tests of the environment pay for it
 
     facts = {"env": dict(os.environ), "argv": sys.argv, "cwd": str(Path.cwd()), "pid": os.getpid()}
@@ -247,7 +242,6 @@ def record(path: str) -> None:
 
 
 def main() -> int:
-    """Run to the end; the exit code."""
     options = parse(sys.argv[1:])
     if options.crash and not options.crash_at:
         options.crash_at = "building" if options.crash == "race" else "running"

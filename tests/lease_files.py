@@ -6,6 +6,5 @@ from gmg_tui.machine.gpu.free import SHARED_FOLDERS
 
 
 def remove_leases(uuids: Iterable[str]) -> None:
-    """Remove the lease files of these GPUs."""
     for file in (file for folder in SHARED_FOLDERS for uuid in uuids for file in folder.glob(f"gmg-tui-*{uuid}.lock")):
         file.unlink()

@@ -13,14 +13,12 @@ _INTERVAL_S = 0.1
 
 
 async def eventually(holds: Callable[[], object], *, timeout_s: float = LONG_S) -> None:
-    """Wait until `holds()` is true, while the test's own loop goes on."""
     async with asyncio.timeout(timeout_s):
         while not holds():  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(_INTERVAL_S)
 
 
 def wait_until(holds: Callable[[], object], *, timeout_s: float = LONG_S) -> None:
-    """Wait until `holds()` is true."""
     deadline = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline, f"not so within {timeout_s:.0f} s"

@@ -113,7 +113,6 @@ class PseudoTerminal:
         self._reading.clear()
 
     def resume(self) -> None:
-        """Read again."""
         self._reading.set()
 
     def resize(self, columns: int, rows: int) -> None:
@@ -149,7 +148,6 @@ class PseudoTerminal:
         return True
 
     def text(self) -> str:
-        """What the screen shows now."""
         return text_of(self.replay())
 
     def replay(self, chunks: Sequence[Chunk] | None = None) -> pyte.Screen:
@@ -180,7 +178,6 @@ class PseudoTerminal:
         return None
 
     def close(self) -> None:
-        """End the program, if it has not ended, and forget the terminal."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()

@@ -69,7 +69,6 @@ def measured(number: int, value: int, slot: str, kind: TrialKind = TrialKind.LAD
 
 
 def started(number: int, value: int, slot: str, kind: TrialKind = TrialKind.LADDER, **changes: Any) -> Trial:
-    """A trial that starts."""
     return replace(Trial(number, value, slot, kind, TrialState.RUNNING), **changes)
 
 
@@ -81,7 +80,6 @@ def measuring(number: int, value: int, slot: str, kind: TrialKind = TrialKind.LA
 
 
 def best(value: int) -> Best:
-    """An answer."""
     rate = rate_at(value)
     return Best(value, rate, 0.6, 430.0 + 0.79 * value, 97.0, 610.0)
 
@@ -207,7 +205,6 @@ CUSTOM = Tuning(
 
 
 def session(tuning: Tuning, name: str = "tune-1") -> Session:
-    """A session of `gmg-tui tune` on the slots of a tuning's answer."""
     slots = []
     answer = tuning.answer
     for slot in answer.slots:
@@ -268,7 +265,6 @@ def record(trial: Trial, name: str) -> JobRecord:
 
 
 def snapshot(tuning: Tuning, second: float = 0.0) -> Snapshot:
-    """A session's snapshot with this tuning."""
     slots = [slot.name for slot in session(tuning).slots]
     live = [trial for trial in tuning.trials if trial.state is TrialState.RUNNING]
     states = [trial.state for trial in tuning.trials]

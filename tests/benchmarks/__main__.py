@@ -14,7 +14,6 @@ PEERS = ("nvitop", "mprocs")
 
 
 def main() -> None:
-    """Measures, and prints the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("part", nargs="*", choices=(*PARTS, []), help="what to measure (default: everything)")
     parser.add_argument("--quick", action="store_true", help="once and briefly: to see that it works, not to quote")

@@ -5,10 +5,7 @@ from textual.widgets import Label
 
 
 class LabelApp(App[None]):
-    """Shows one word."""
-
     def compose(self) -> ComposeResult:
-        """The label."""
         yield Label("label-is-shown")
 
 

@@ -21,7 +21,6 @@ CARDS = 8
 
 
 def _report(slot: str, assignment: states.Assignment, began: float) -> states.AttemptReport:
-    """The worker on a slot, as it is now."""
     task, elapsed_s = assignment.task, time.time() - began
     state = WorkerState.STOPPED if assignment.stop else WorkerState.RUNNING
     rate = 24e6 + 1e3 * (int(time.time() * 7) % 1000)
@@ -115,7 +114,6 @@ class Agent:
 
 
 async def main() -> None:
-    """Serve until the engine is gone."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=1 << 24)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

@@ -21,7 +21,6 @@ def _is_agent(command: list[str]) -> bool:
 
 
 def run(ground: Ground, *, quick: bool) -> list[Row]:
-    """The rows of many machines."""
     nodes, seconds = (8, 5.0) if quick else (_NODES, 20.0)
     progress(f"{nodes} nodes")
     mark = ground.mark()

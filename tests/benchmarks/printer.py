@@ -18,7 +18,6 @@ BLOCK = 500
 
 
 def main(lines: int, gate: Path) -> None:
-    """Print."""
     while not gate.exists():
         time.sleep(0.01)
     block = (LINE * BLOCK).encode()

@@ -18,8 +18,6 @@ _MEMORY = re.compile(r"\d ?(?:GiB|Gi)? ?/ ?79\.6")
 
 
 class Program(NamedTuple):
-    """A program that can be measured."""
-
     name: str
     command: Callable[[Ground, int], list[str]]
     """Its command line, for that many GPUs and workers."""

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """A figure of the budget."""
-
     what: str
     requirement: str
     measured: str
@@ -16,12 +14,10 @@ class Row(NamedTuple):
 
 
 def progress(text: str) -> None:
-    """Writes what is being measured to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The rows as a Markdown table."""
     head = Row("what", "requirement", "gmg-tui", "nvitop", "mprocs")
     lines: list[Sequence[str]] = [head, ["---", *("--:" for _ in head[1:])], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

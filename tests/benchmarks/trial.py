@@ -15,8 +15,6 @@ _WHOLE_S = 20.0
 
 
 class Case(NamedTuple):
-    """What is measured."""
-
     name: str
     slots: int = 8
     keys: str = ""
@@ -26,8 +24,6 @@ class Case(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """What was measured."""
-
     parts_pct: dict[str, float]
     """CPU of each process except the workers, per cent of one core."""
     bytes_s: float
@@ -36,7 +32,6 @@ class Measurement(NamedTuple):
 
     @property
     def cpu_pct(self) -> float:
-        """CPU of all processes except the workers, per cent of one core."""
         return sum(self.parts_pct.values())
 
 
@@ -68,7 +63,6 @@ def start(program: Program, ground: Ground, env: dict[str, str], case: Case) -> 
 
 
 def measure(program: Program, ground: Ground, env: dict[str, str], case: Case, seconds: float) -> Measurement:
-    """Run `program` and measure it for that long."""
     with running(program, ground, env, case) as (terminal, mark):
         first_s = _first_frame_s(program, terminal, case.slots)
         terminal.press(*case.keys)

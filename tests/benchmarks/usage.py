@@ -15,8 +15,6 @@ MARK = "GMG_BENCHMARK"
 
 
 class Usage(NamedTuple):
-    """A program at one moment."""
-
     at: float
     """Monotonic seconds."""
     cpu_s: dict[str, float]

@@ -40,8 +40,6 @@ def no_engine_survives(own_folders: None) -> Iterator[None]:
 
 
 class _NoEngine:
-    """A stand-in for an engine's process."""
-
     def __enter__(self) -> Self:
         return self
 
@@ -61,8 +59,6 @@ def gmg(monkeypatch: pytest.MonkeyPatch) -> Gmg:
 
 
 class Asked:
-    """What engines would have been started with."""
-
     def __init__(self) -> None:
         self.specs: list[RunSpec] = []
         self.fresh: list[bool] = []
@@ -78,7 +74,6 @@ class Asked:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """What engines would be started with; none starts."""
     asked = Asked()
     monkeypatch.setattr(launch, "_launch", asked.launch)
     return asked
@@ -98,7 +93,6 @@ def spec_of(gmg: Gmg, asked: Asked) -> Callable[..., RunSpec]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with a script."""
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "sim.py").write_text("print('fine')")

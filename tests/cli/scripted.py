@@ -92,7 +92,6 @@ class ScriptedEngine:
 
     @property
     def briefs(self) -> tuple[sessions.WorkerBrief, ...]:
-        """The workers as a record has them."""
         return sessions.WorkerBrief.of(self.snapshot.workers)
 
     async def leave(self, *, ended: bool) -> None:
@@ -216,8 +215,6 @@ def options_of_run(**values: Any) -> Options:
 
 
 class Done(NamedTuple):
-    """What a command has printed, and its exit status."""
-
     stdout: str
     stderr: str
     returncode: int

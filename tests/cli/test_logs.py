@@ -103,7 +103,6 @@ _JOBS = tuple(JobRecord(number, f"x={number}") for number in (1, 2, 3))
 
 
 async def _keep(engine: ScriptedEngine, *records: JobRecord | JobAttempt) -> None:
-    """Write records into the engine's store."""
     writer = StoreWriter(engine.folder / sessions.STORE, lambda line: None)
     writer.start()
     for record in records:

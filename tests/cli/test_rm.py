@@ -23,7 +23,6 @@ _DAY_S = 86400.0
 
 
 def _ended(name: str, days: float = 1.0, host: str = "") -> Path:
-    """The folder of a session that ended so many days ago."""
     moment = time.time() - days * _DAY_S
     made = ScriptedEngine(script=f"{name}.py")
     folder = made.folder.rename(made.folder.with_name(name))
@@ -35,7 +34,6 @@ def _ended(name: str, days: float = 1.0, host: str = "") -> Path:
 
 
 def _change(folder: Path, ended: float | None, **changes: str) -> None:
-    """Change the end of a session, and more of it, in its record."""
     read = sessions.read_record(folder)
     assert read is not None
     session = structs.replace(read[0].session, **changes)

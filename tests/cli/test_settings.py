@@ -15,7 +15,6 @@ SpecOf = Callable[..., RunSpec]
 
 @pytest.fixture
 def file() -> Path:
-    """The file of settings, which is not there yet."""
     path = Path(os.environ["XDG_CONFIG_HOME"], "gmg-tui", "config.toml")
     path.parent.mkdir(parents=True)
     return path

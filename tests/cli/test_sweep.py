@@ -105,8 +105,6 @@ def earlier(spec_of: SpecOf, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
 
 
 def _ends(spec: RunSpec, **states: WorkerState) -> None:
-    """Bring jobs into states."""
-
     async def put() -> None:
         path = Path(spec.folder) / STORE
         writer = StoreWriter(path, lambda text: pytest.fail(text) if text else None)

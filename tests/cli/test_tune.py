@@ -27,12 +27,10 @@ def true_rate(n_envs: int, knee: int) -> float:
 
 
 def tune(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a tuning to its end."""
     return gmg("tune", "--headless", *words, **variables)
 
 
 def found(name: str = "tune-1") -> dict[str, Any]:
-    """The `tune.json` of a session."""
     document: dict[str, Any] = json.loads((sessions_folder() / name / "tune.json").read_text())
     return document
 

@@ -19,7 +19,6 @@ from tests.patience import LONG_S
 
 @pytest.fixture(autouse=True)
 def files(folder: Path) -> Path:
-    """Scripts of many kinds in the current folder."""
     (folder / "package").mkdir()
     (folder / "loop").symlink_to("loop")
     os.mkfifo(folder / "pipe.py")
@@ -140,7 +139,6 @@ def test_an_error_suggests_the_correct_usage(gmg: Gmg, words: str, error: str) -
 
 
 def _gmg(*words: str, **variables: str) -> str:
-    """The error of a command in a separate process."""
     done = run(*words, **variables)
     assert (done.stdout, done.stderr.count("\n"), done.returncode) == ("", 1, 2)
     return done.stderr.removeprefix("gmg-tui: ")

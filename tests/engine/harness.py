@@ -23,8 +23,6 @@ FAKE = str(Path(__file__).parents[1] / "fake_worker.py")
 
 
 class Running:
-    """An engine, its client, and all that it has sent."""
-
     def __init__(self, process: asyncio.subprocess.Process, client: EngineClient, spec: RunSpec) -> None:
         self.process = process
         self.client = client
@@ -82,32 +80,27 @@ class Running:
             del self._waits[future]
 
     async def until(self, holds: Callable[[Snapshot], Any], *, timeout_s: float = LONG_S) -> Snapshot:
-        """Wait for a snapshot of which `holds` is true."""
         await self._until(lambda: holds(self.snapshot), lambda: self.snapshot, timeout_s)
         return self.snapshot
 
     async def until_lines(
         self, slot: str, holds: Callable[[dict[int, str]], Any], *, timeout_s: float = LONG_S
     ) -> None:
-        """Wait until `holds` of the lines of a slot, by number."""
         await self._until(lambda: holds(self._lines(slot)), lambda: list(self._lines(slot).items())[-20:], timeout_s)
 
     def _lines(self, slot: str) -> dict[int, str]:
         return self.lines.get(slot, {})
 
     async def until_state(self, slot: str, *states: WorkerState) -> Worker:
-        """Wait until the worker on `slot` is in one of the states."""
         snapshot = await self.until(lambda snapshot: self.worker(slot).state in states)
         worker = snapshot.worker(slot)
         assert worker is not None
         return worker
 
     async def until_attempt(self, slot: str, number: int) -> None:
-        """Wait until the worker on `slot` is in its attempt `number`."""
         await self.until(lambda _: self.worker(slot).attempt == number)
 
     def worker(self, slot: str) -> Worker:
-        """The worker as it was last seen."""
         worker = self.snapshot.worker(slot)
         assert worker is not None
         return worker
@@ -120,40 +113,32 @@ class Running:
         return pid
 
     def log(self) -> str:
-        """The engine's own log."""
         return (self.folder / session.ENGINE_LOG).read_text()
 
     def output(self, slot: str) -> bytes:
-        """A worker's log file."""
         return (self.folder / session.LOGS / f"{slot}.log").read_bytes()
 
     def record(self) -> session.Record:
-        """The contents of `session.json`."""
         return msgspec.json.decode((self.folder / session.RECORD).read_bytes(), type=session.Record)
 
     def summary(self) -> dict[str, Any]:
-        """The contents of `summary.json`."""
         data = msgspec.json.decode((self.folder / session.SUMMARY).read_bytes())
         assert isinstance(data, dict)
         return data
 
     @property
     def queue(self) -> Queue:
-        """How far the sweep is, as it was last seen."""
         assert self.snapshot.queue is not None
         return self.snapshot.queue
 
     async def until_done(self) -> Queue:
-        """Wait until all jobs have ended."""
         await self.until(lambda snapshot: snapshot.ended)
         return self.queue
 
     async def jobs(self) -> dict[str, JobRecord]:
-        """The jobs in the engine's queue, by name."""
         return {record.name: record for record in await self.client.queue(0, 500)}
 
     async def leave(self) -> None:
-        """Close the client's connection."""
         await self.client.close()
         await self._task
 

@@ -299,7 +299,6 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
             self.attempt.activity()
 
     def teardown(self) -> None:
-        """Every order ends, and with the outcome of what came first."""
         try:
             for _ in range(40):
                 if not self.prepared.done():

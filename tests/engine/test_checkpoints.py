@@ -46,7 +46,6 @@ for step in range(first, 6):
 
 
 def script(tmp_path: Path, text: str = _SCRIPT) -> str:
-    """A script beside which lies a small package in the place of torch."""
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch/__init__.py").touch()
     (tmp_path / "torch/serialization.py").write_text(_TORCH)

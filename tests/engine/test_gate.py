@@ -29,7 +29,6 @@ class Asked:
         self.waiting[slot] = asyncio.create_task(self.gate.wait(slot, partial(self.reasons.__setitem__, slot)))
 
     async def started(self) -> list[str]:
-        """The slots whose workers may start."""
         for _ in range(3):
             await asyncio.sleep(0)
         return [slot for slot, task in self.waiting.items() if task.done()]

@@ -102,7 +102,6 @@ def _sample(used_mib: float | None, *pids: int, hidden: bool = False) -> GpuSamp
 
 
 def _after(*live: GpuSample, before: GpuSample | None, pid: int = OURS) -> GpuMemory:
-    """The memory of an attempt that has just ended."""
     memory = GpuMemory("gpu0")
     memory.measure(before, frozenset(), live=False)
     for sample in live:

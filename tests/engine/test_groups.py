@@ -34,7 +34,6 @@ RANK = str(Path(__file__).parents[1] / "fake_rank.py")
 
 
 def group_of(*args: str, cpu: int | None = 2, ddp: DdpSpec | None = None, **more: Any) -> RunSpec:
-    """A run of `fake_rank.py` in groups."""
     return spec_for(*args, cpu=cpu, script=RANK, ddp=ddp or DdpSpec(), **more)
 
 

@@ -39,7 +39,6 @@ from .harness import program, running, sweep_for
 
 
 def queue_of(number: int) -> JobQueue:
-    """A queue of `number` jobs."""
     return JobQueue(JobRecord(n, f"job-{n}", position=float(n)) for n in range(1, number + 1))
 
 
@@ -49,7 +48,6 @@ def _head(queue: JobQueue, slot: str) -> JobRecord | None:
 
 
 def run(queue: JobQueue, *, state: WorkerState = WorkerState.FINISHED, elapsed_s: float = 10.0) -> int:
-    """Run the next job. Returns its number."""
     head = _head(queue, "gpu0")
     record = queue.occupy(head.number)
     queue.release(structs.replace(record, state=state, elapsed_s=elapsed_s, ended=1.0))
@@ -98,12 +96,10 @@ def test_a_reloaded_queue_keeps_ended_jobs() -> None:
 
 
 def jobs_of(*widths: int) -> list[JobRecord]:
-    """Waiting jobs that need so many slots at once."""
     return [JobRecord(number, f"job-{number}", world_size=width) for number, width in enumerate(widths, 1)]
 
 
 def slots_of(count: int) -> list[str]:
-    """The names of so many slots."""
     return [f"gpu{index}" for index in range(count)]
 
 
@@ -192,7 +188,6 @@ class Run:
         self.started.append(number)
 
     async def run(self) -> None:
-        """End in the next turn of the loop."""
         await asyncio.sleep(0)
 
 

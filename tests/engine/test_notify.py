@@ -25,7 +25,6 @@ NEVER = ("--lines", "0")
 
 
 def _notified(folder: Path) -> dict[str, dict[str, str]]:
-    """The variables that the commands got, by event and slot."""
     notified = {}
     for file in folder.glob("*.notified"):
         variables = dict(line.partition("=")[::2] for line in file.read_text().splitlines())

@@ -119,7 +119,6 @@ async def test_too_many_threads_want_the_cores(tmp_path: Path) -> None:
 
 @pytest.fixture
 def cgroup() -> Iterator[Path]:
-    """A cgroup with a fifth of a core."""
     roots = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))
     root = next((each for each in roots if (each / "cpu.shares").exists() or (each / "cpu.max").exists()), roots[1])
     folder = root / f"gmg-test-{os.getpid()}"

@@ -26,12 +26,10 @@ CARDS = {"gpus": "0,1,2"}
 
 
 def stored(run: Running) -> dict[str, JobRecord]:
-    """The records of the jobs in the store, by name."""
     return {record.name: record for record in reader.load_jobs(run.folder / session.STORE)}
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
-    """The rows of the summary."""
     with (folder / "summary_results.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 

@@ -16,20 +16,17 @@ _CHUNK = 1 << 16
 
 
 def lines(count: int) -> Iterator[bytes]:
-    """`count` short lines."""
     for first in range(0, count, 1000):
         yield b"".join(b"line %d of many\n" % number for number in range(first, min(first + 1000, count)))
 
 
 def long(size: int) -> Iterator[bytes]:
-    """One line of `size` bytes."""
     for first in range(0, size, _CHUNK):
         yield b"x" * min(_CHUNK, size - first)
     yield b"\n"
 
 
 def noise(size: int) -> Iterator[bytes]:
-    """`size` random bytes, the same ones each time."""
     source = random.Random(11)
     for first in range(0, size, _CHUNK):
         yield source.randbytes(min(_CHUNK, size - first))
@@ -101,7 +98,6 @@ def _write(data: bytes) -> None:
 
 
 def main(kind: str, size: str, gate: str) -> None:
-    """Print."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # without a traceback, which would be output too
     if kind == "escapes":
         _write(b"".join(escapes()))

@@ -15,14 +15,11 @@ STEPS = ("--plain", "--phase-s", "0", "--lines", "0", "--rate", "20")
 
 
 def the_session() -> sessions.SessionEntry:
-    """The only session of this test."""
     (entry,) = sessions.listing()
     return entry
 
 
 def snapshot_of(entry: sessions.SessionEntry) -> Snapshot:
-    """The session's current snapshot, from its engine."""
-
     async def ask() -> Snapshot:
         client = await EngineClient.connect(Path(entry.record.session.spec.socket))
         await client.close()
@@ -37,7 +34,6 @@ def steps_in(output: bytes) -> list[int]:
 
 
 def steps(entry: sessions.SessionEntry, slot: str) -> list[int]:
-    """The same for a worker's log file."""
     return steps_in((entry.folder / sessions.LOGS / f"{slot}.log").read_bytes())
 
 
@@ -53,5 +49,4 @@ def written(stamps: Path) -> int:
 
 
 def stop(entry: sessions.SessionEntry) -> None:
-    """End the session as a person would."""
     subprocess.run([sys.executable, "-m", "gmg_tui", "stop", entry.name], check=True, capture_output=True)

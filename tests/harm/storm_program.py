@@ -28,7 +28,6 @@ async def _live(engine: FakeEngine, snapshot: Callable[[float], Snapshot], pace_
 
 
 async def main(kind: str, pace_s: float) -> int:
-    """Show it until it is left."""
     from gmg_tui.ui.app import GmgApp
 
     if kind == "sweep":

@@ -21,7 +21,6 @@ Command = Callable[[EngineClient, str, random.Random], Coroutine[Any, Any, objec
 
 
 async def act(client: EngineClient, slot: str, chance: random.Random) -> None:
-    """Restart, stop or kill a worker."""
     await client.act(chance.choice((Action.RESTART, Action.STOP, Action.KILL)), slot)
 
 
@@ -33,7 +32,6 @@ async def _send(client: EngineClient, slots: tuple[str, ...], chance: random.Ran
 
 
 async def storm(run: Running, seed: int, slots: tuple[str, ...], *commands: Command) -> None:
-    """Two clients with conflicting commands."""
     other = Running(run.process, await EngineClient.connect(Path(run.spec.socket)), run.spec)
     try:
         await asyncio.gather(

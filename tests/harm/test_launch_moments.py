@@ -49,7 +49,6 @@ def _running() -> list[sessions.SessionEntry]:
 
 
 def _scripts() -> set[int]:
-    """The PIDs of the workers that live."""
     pids = set()
     for process in processes_of_test():
         with contextlib.suppress(psutil.Error):

@@ -34,36 +34,30 @@ class Namesake:
         self.folder = state / "gmg-tui" / "sessions" / NAME
 
     def gmg(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run `gmg-tui` with its state folder."""
         command = [sys.executable, "-m", "gmg_tui", *words]
         return subprocess.run(command, env=self.environ, capture_output=True, text=True)
 
     def start(self) -> None:
-        """Start it, and wait until its worker is a process."""
         done = self.gmg("--detach", "--cpu", "1", "--name", NAME, FAKE, *STEPS)
         assert (done.stdout, done.returncode) == (f"{NAME}\n", 0), done.stderr
         wait_until(lambda: self.entry.record.workers[0].pid)
 
     @property
     def entry(self) -> sessions.SessionEntry:
-        """The session according to its folder."""
         entry = sessions.inspect(self.folder)
         assert entry is not None
         return entry
 
     @property
     def socket(self) -> Path:
-        """Where its engine listens."""
         return Path(self.entry.record.session.spec.socket)
 
     @property
     def engine(self) -> psutil.Process:
-        """Its engine's process."""
         return psutil.Process(self.entry.record.session.engine_pid)
 
     @property
     def worker(self) -> psutil.Process:
-        """Its worker's process."""
         return psutil.Process(self.entry.record.workers[0].pid)
 
     def answers(self) -> bool:

@@ -55,8 +55,6 @@ def uuid_of(text: str) -> str:
 
 @dataclass
 class Process:
-    """A process on a GPU."""
-
     pid: int
     memory_mib: float | None = 512
     """None stands for "not available"."""
@@ -65,8 +63,6 @@ class Process:
 
 @dataclass
 class Mig:
-    """A MIG instance of a GPU."""
-
     uuid: str
     index: int = 0
     name: str = "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
@@ -133,7 +129,6 @@ class SimulatedGpu:
     """NVML functions and the error code that each returns for this GPU."""
 
     def lines(self) -> Iterator[str]:
-        """The GPU in the words of `nvml_sim.c`."""
         yield from ("gpu", f"uuid {self.uuid}", f"name {self.name}", f"pci_bus_id {self.pci_bus_id}")
         hidden = self.unsupported | ({"gpu_util_pct"} if self.mig is not None else set())
         for name, (key, scale) in _FIGURES.items():
@@ -260,7 +255,6 @@ class Sim:
 
     @property
     def state(self) -> Path:
-        """The file that the library reads."""
         return self._folder / "state"
 
     def no_driver(self) -> None:
@@ -276,7 +270,6 @@ class Sim:
         self.write()
 
     def write(self) -> None:
-        """Make the present state known, at once."""
         lines = [f"driver {self.driver}", f"error {self.error}", f"epoch {self.epoch}", f"delay_ms {self.delay_ms}"]
         lines += [f"cuda_version {self.cuda_version}", f"hangs {int(self.hangs)}"]
         lines += [f"log {self._folder / 'calls'}"] if self._recording else []

@@ -30,7 +30,6 @@ def animate(sim: Sim, second: int) -> None:
 
 
 def main() -> None:
-    """Write a state each second until interrupted."""
     parser = argparse.ArgumentParser(prog="python -m tests.nvml_sim", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--gpus", type=int, default=8)

@@ -66,17 +66,14 @@ class Terminal(PseudoTerminal):
 
     @property
     def pid(self) -> int:
-        """The program's PID."""
         return self.process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether the program runs."""
         return self.process.poll() is None
 
     @property
     def raw(self) -> bytes:
-        """All that the program has written."""
         return b"".join(chunk.data for chunk in self.chunks)
 
     def _took(self, now: float, data: bytes) -> None:
@@ -127,7 +124,6 @@ class Terminal(PseudoTerminal):
         self._screen.erase_in_display(2)
 
     def text(self) -> str:
-        """What is on the screen."""
         self._draw()
         return text_of(self._screen)
 
@@ -138,7 +134,6 @@ class Terminal(PseudoTerminal):
         return [[line[column] for column in range(self._screen.columns)] for line in lines]
 
     def line(self, word: str) -> str:
-        """The first line of the screen with `word` in it; empty when there is none."""
         return next((line for line in text_of(self._screen).splitlines() if word in line), "")
 
     def settle(self, redraw: str, where: str, *, timeout_s: float = LONG_S) -> None:

@@ -63,7 +63,6 @@ class FakeEngine(EngineClient):
         self._events: asyncio.Queue[Update | Lines | Bye] = asyncio.Queue()
 
     def push(self, event: Update | Lines | Bye | Snapshot) -> None:
-        """Send `event` to the interface."""
         if isinstance(event, Snapshot):
             self.snapshot = event
             event = Update(event)

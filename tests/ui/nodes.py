@@ -11,19 +11,16 @@ CARDS = 4
 
 
 def name(slot: int, cards: int = CARDS) -> str:
-    """The name of the slot of this number."""
     return f"n{slot // cards + 1}/gpu{slot % cards}"
 
 
 def session(nodes: int = 2, cards: int = CARDS) -> Session:
-    """A session on so many nodes with so many cards each."""
     base = sessions.session(nodes * cards)
     slots = tuple(changed(slot, name=name(at, cards), node=f"n{at // cards + 1}") for at, slot in enumerate(base.slots))
     return changed(base, slots=slots)
 
 
 def snapshot(of: Snapshot, nodes: int = 2, cards: int = CARDS, *, views: tuple[NodeView, ...] = ()) -> Snapshot:
-    """The workers of a session on one machine, on those nodes."""
     workers = tuple(changed(worker, slot=name(worker.index, cards)) for worker in of.workers)
     by_name = {view.name: view for view in views}
     names = (f"n{number + 1}" for number in range(nodes))
@@ -54,7 +51,6 @@ def varied() -> Snapshot:
 
 
 def engine_of(shown: Snapshot, nodes: int = 2, cards: int = CARDS) -> FakeEngine:
-    """An engine of that session, with a log for each slot."""
     whole = session(nodes, cards)
     recent = tuple(
         changed(series, slot=name(at, cards)) for at, series in enumerate(sessions.recent(min(16, nodes * cards)))
@@ -64,10 +60,8 @@ def engine_of(shown: Snapshot, nodes: int = 2, cards: int = CARDS) -> FakeEngine
 
 
 def app_of(shown: Snapshot, nodes: int = 2, cards: int = CARDS) -> FakedApp:
-    """An app on it."""
     return play.app_of(engine_of(shown, nodes, cards))
 
 
 def busy(nodes: int = 2, cards: int = CARDS, *, second: float = 0.0) -> FakedApp:
-    """All workers run."""
     return app_of(snapshot(sessions.busy_snapshot(nodes * cards, second), nodes, cards), nodes, cards)

@@ -79,12 +79,10 @@ def app_of(engine: FakeEngine, *, theme: str | None = None, ascii_only: bool = F
 
 
 def busy(gpus: int = 8) -> FakedApp:
-    """All workers run."""
     return app_of(engine_of(sessions.busy_snapshot(gpus)))
 
 
 def varied() -> FakedApp:
-    """Workers in nearly every state."""
     return app_of(engine_of(sessions.varied_snapshot()))
 
 
@@ -94,7 +92,6 @@ def edited(**changes: Any) -> FakedApp:
 
 
 def tile(entry: SlotView, width: int, height: int = grid.TILE_HEIGHT) -> list[Row]:
-    """The rows of a tile on its own."""
     return grid.tile(entry, width, height, rate_lines([entry], width - 4)[entry.slot.name])
 
 
@@ -123,7 +120,6 @@ async def press(pilot: Pilot[Any], *keys: str) -> None:
 
 
 async def write(pilot: Pilot[Any], text: str) -> None:
-    """Type `text`."""
     await pilot.press(*text)
     await pilot.pause()
 
@@ -166,12 +162,10 @@ def record(monkeypatch: pytest.MonkeyPatch, console: Console) -> list[str]:
 
 
 def screen(app: App[Any]) -> list[str]:
-    """The rows that the screen shows."""
     return [strip.text for strip in app.screen._compositor.render_strips()]
 
 
 def shown(app: App[Any]) -> str:
-    """All that the screen shows."""
     return "\n".join(screen(app))
 
 

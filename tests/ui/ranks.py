@@ -14,12 +14,10 @@ def rank(at: int, number: int, group: str, size: int, **changes: object) -> Work
 
 
 def slots_of(first: int, size: int) -> tuple[str, ...]:
-    """The slots from `gpu<first>` on."""
     return tuple(f"gpu{first + number}" for number in range(size))
 
 
 def snapshot_of(workers: tuple[Worker, ...], *groups: RankGroup) -> Snapshot:
-    """The session with those workers and groups."""
     samples = tuple(sessions.sample(i, busy=worker.state.live) for i, worker in enumerate(workers))
     return Snapshot(NOW, 2467.0, workers, samples, clients=1, groups=groups)
 
@@ -112,7 +110,6 @@ def pairs() -> Snapshot:
 
 
 def ended() -> Snapshot:
-    """One group of four, which has failed."""
     cause = "rank 1: ValueError: nan in the velocities of entity 3"
     workers = tuple(
         rank(

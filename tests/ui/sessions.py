@@ -59,12 +59,10 @@ def session(gpus: int = 8, *, cpus: int = 0, name: str = "franka-1") -> Session:
 
 
 def fps_line(i: int, fps: float) -> str:
-    """A progress line as Genesis 1.4.5 prints it."""
     return f"[Genesis] [07:41:{i % 60:02d}] [INFO] Running at {fps:,.2f} FPS ({fps / 4096:.2f} FPS per env, 4096 envs)."
 
 
 def running(i: int, *, second: float = 0.0) -> Worker:
-    """A running worker."""
     fps = 24_013_029.0 + 87_842 * i + 31_337 * math.sin(second + i)
     return _worker(
         i,
@@ -88,7 +86,6 @@ def running(i: int, *, second: float = 0.0) -> Worker:
 
 
 def sample(i: int, *, second: float = 0.0, busy: bool = True) -> GpuSample:
-    """A sample of an H100, busy or idle."""
     wave = math.sin(second * 1.7 + i)
     return GpuSample(
         uuid=f"GPU-{i:08d}",
@@ -129,7 +126,6 @@ def recent(slots: int, seconds: int = 300, name: str = "gpu", top: float = 24e6)
 
 
 def busy_snapshot(gpus: int = 8, second: float = 0.0) -> Snapshot:
-    """All workers run."""
     return Snapshot(
         time=NOW + second,
         elapsed_s=2467.0 + second,
@@ -257,7 +253,6 @@ def varied_snapshot(second: float = 0.0) -> Snapshot:
 
 
 def ended_snapshot() -> Snapshot:
-    """All have ended: seven finished, one failed."""
     finished = [
         _worker(
             i,
@@ -279,7 +274,6 @@ def ended_snapshot() -> Snapshot:
 
 
 def cpu_snapshot() -> Snapshot:
-    """Two workers on shares of the CPU."""
     first = _worker(
         0,
         WorkerState.RUNNING,
@@ -319,7 +313,6 @@ def log_of(lines: int) -> tuple[str, ...]:
 
 
 def gpu(i: int) -> Gpu:
-    """A GPU."""
     made = session(i + 1).slots[i].gpu
     assert made is not None
     return made

@@ -17,7 +17,6 @@ _SECONDS = 213.0
 
 
 def name_of(number: int) -> str:
-    """A job's name, as a grid makes it."""
     return f"method={('sde', 'ode')[number % 2]}-b{2 ** (number % 5)}"
 
 
@@ -53,7 +52,6 @@ def _job(number: int, done: int, running: int, failed: tuple[int, ...]) -> JobRe
 
 
 def queue_of(records: list[JobRecord], *, version: int = 1, **changes: Any) -> Queue:
-    """The queue in a snapshot for `records`."""
     states = [record.state for record in records]
     counts = {
         "waiting": states.count(WorkerState.WAITING),
@@ -101,7 +99,6 @@ def snapshot(records: list[JobRecord], *, slots: int = 4, second: float = 0.0, *
 
 
 def ended_snapshot(records: list[JobRecord], slots: int = 4) -> Snapshot:
-    """All jobs have ended; each slot has its last one's worker."""
     last = tuple(
         changed(sessions.running(index), state=WorkerState.FINISHED, job=job.number, job_name=job.name, exit_code=0)
         for index, job in enumerate(records[-slots:])
@@ -125,5 +122,4 @@ def engine(records: list[JobRecord] | None = None, *, slots: int = 4, used: int 
 
 
 def app(of: FakeEngine | None = None, *, ascii_only: bool = False) -> FakedApp:
-    """The interface on `of`."""
     return play.app_of(of or engine(), ascii_only=ascii_only)

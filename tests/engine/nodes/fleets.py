@@ -20,12 +20,10 @@ def nodes(count: int = 2, *, orphan_wait_s: float = 60.0, lost_after_s: float = 
 
 
 def on_nodes(*args: str, where: NodesSpec | None = None, **more: Any) -> RunSpec:
-    """A plain run on two nodes with two slots each."""
     return spec_for(*args, nodes=where or nodes(), **{"cpu": 2, **more})
 
 
 def sweep_on_nodes(jobs: Any, what: Any = None, cpu: int = 2, where: NodesSpec | None = None, **more: Any) -> RunSpec:
-    """A sweep on two nodes with `cpu` slots each."""
     return sweep_for(jobs, what, cpu=cpu, nodes=where or nodes(), **more)
 
 
@@ -58,7 +56,6 @@ def agents_of(name: str, node: str = "") -> list[psutil.Process]:
 
 
 def agent(spec: RunSpec, node: str) -> psutil.Process:
-    """The agent of one node."""
     processes = agents_of(spec.name, node)
     (process,) = (each for each in processes if "watchdog" not in " ".join(each.cmdline()))
     return process
@@ -72,10 +69,8 @@ def bridge(engine_pid: int, node: str) -> psutil.Process:
 
 
 def nothing_left(spec: RunSpec) -> None:
-    """Wait until no worker and no agent of the session is left."""
     wait_until(lambda: not marked(spec.name) and not agents_of(spec.name))
 
 
 def connected(snapshot: Snapshot) -> dict[str, bool]:
-    """Which nodes are connected."""
     return {node.name: node.connected for node in snapshot.nodes}

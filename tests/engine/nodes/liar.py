@@ -59,7 +59,6 @@ lock, requested_end = threading.Lock(), threading.Event()
 
 
 def send(message: Message) -> None:
-    """Send a message."""
     with lock:
         sys.stdout.buffer.write(protocol.frame(message))
         sys.stdout.buffer.flush()
@@ -72,7 +71,6 @@ def requests() -> Iterator[Request]:
 
 
 def answer(question: Command | Question) -> object:
-    """Answer for another slot, with what cannot be."""
     if isinstance(question, ReadStacks):
         return []
     if isinstance(question, FindHotSpot):
@@ -151,7 +149,6 @@ def _curves() -> dict[str, Curve]:
 
 
 def main() -> None:
-    """Lie until the connection ends."""
     spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=RunSpec)
     sys.stdout.buffer.write(f'{AGENT_MARK}{{"ok":true}}\n'.encode())
     sys.stdout.buffer.flush()

@@ -50,17 +50,14 @@ class RayCluster:
         return next(line for line in self.process.stdout if line.startswith("done"))[len("done ") :].strip()
 
     def free_gpus(self) -> float:
-        """How many GPUs Ray could give to somebody."""
         return float(self.do("free"))
 
     def end(self) -> None:
-        """End it, and wait for that."""
         self.process.stdin.close()
         self.process.wait(LONG_S)
 
 
 def main(*environs: str) -> None:
-    """Start the cluster, and serve commands."""
     import ray
     from ray.cluster_utils import Cluster
 

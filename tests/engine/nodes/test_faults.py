@@ -32,7 +32,6 @@ RUNNING = WorkerState.RUNNING
 
 
 async def all_run(run: Running) -> dict[str, int]:
-    """Wait until all workers run. Returns their PIDs."""
     for slot in SLOTS:
         await run.until_state(slot, RUNNING)
     await run.until(lambda _: all(run.worker(slot).pid for slot in SLOTS))

@@ -28,12 +28,10 @@ if "gmg_tui.engine" in sys.orig_argv:
 
 
 def group(*args: str, size: int | None = None, **more: Any) -> RunSpec:
-    """A group over two nodes of two slots each, or several of `size`."""
     return on_nodes(*args, script=RANK, ddp=DdpSpec(size), **more)
 
 
 def variables(folder: Path, rank: int, attempt: int) -> dict[str, str]:
-    """The variables that a rank was given."""
     return dict(json.loads((folder / f"{rank}-{attempt}.json").read_text()))
 
 

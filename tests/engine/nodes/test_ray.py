@@ -55,12 +55,10 @@ def ray(_cluster: RayCluster, own_folders: None, monkeypatch: pytest.MonkeyPatch
 
 
 def on_ray(cluster: RayCluster, *, orphan_wait_s: float = 2.0, lost_after_s: float = 15.0) -> NodesSpec:
-    """`--nodes ray:ADDRESS`."""
     return NodesSpec(f"ray:{cluster.address}", orphan_wait_s=orphan_wait_s, lost_after_s=lost_after_s)
 
 
 async def all_run(run: Running) -> dict[str, int]:
-    """Wait until all workers run. Returns their PIDs."""
     await run.until(lambda s: all(worker.state is WorkerState.RUNNING and worker.pid for worker in s.workers))
     return {worker.slot: worker.pid or 0 for worker in run.snapshot.workers}
 

@@ -25,7 +25,6 @@ def never(value: int) -> str | None:
 
 
 def slot_of(index: int, model: str | None, total_mib: float | None) -> Slot:
-    """A slot on a GPU of this model; on the CPU without one."""
     if model is None:
         return Slot(f"gpu{index}")
     total = None if total_mib is None else int(total_mib)
@@ -70,7 +69,6 @@ class World:
         return TOGETHER * self.rate(value) * sum(speeds)
 
     def run(self, plan: Trial, number: int, now_s: float, spec: TuneSpec) -> tuple[float, Trial]:
-        """Returns the end of a trial and its result."""
         reason = self.fails(plan.value)
         memory = self.memory_mib(plan.value) if self.memory_mib else None
         if memory is not None and self.total_mib is not None and memory > self.total_mib:
@@ -113,8 +111,6 @@ class World:
 
 @dataclass
 class Outcome:
-    """A whole search."""
-
     answer: Answer
     trials: list[Trial]
     seconds: float

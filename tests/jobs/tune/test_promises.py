@@ -27,8 +27,6 @@ QUICK = ("no noise", "2 % noise")
 
 
 class Result(NamedTuple):
-    """The accuracy of one search."""
-
     covered: bool
     """True if the interval of the rate on all slots at once contains the true rate."""
     regret: float

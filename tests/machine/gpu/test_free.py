@@ -47,8 +47,6 @@ def names(slots: Sequence[Slot]) -> list[str]:
 
 
 def gpus(number: int | None, in_use: Container[int] = (), leases: Leases | None = None) -> FreeGpus:
-    """GPUs, of which `in_use` are in use."""
-
     def read(slot: Slot) -> GpuSample:
         return (used if slot.gpu.index in in_use else free)(slot.gpu.uuid)
 

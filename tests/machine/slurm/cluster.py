@@ -44,8 +44,6 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 class Cluster:
-    """A running Slurm."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._conf = str(folder / "slurm.conf")
@@ -82,11 +80,9 @@ class Cluster:
         return {**os.environ, "SLURM_CONF": self._conf}
 
     def ask(self, *command: str) -> str:
-        """The output of a command."""
         return self.run(*command).stdout
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end."""
         return subprocess.run(command, env=self._env, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
 
     def _run(self, *command: str) -> None:

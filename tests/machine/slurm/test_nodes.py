@@ -37,12 +37,10 @@ def submit(slurm: Cluster, tmp_path: Path, name: str, *words: str, options: tupl
 
 
 def ended(slurm: Cluster, job: str) -> bool:
-    """Returns True if Slurm has ended the job."""
     return not slurm.ask("squeue", "-h", "-j", job).strip()
 
 
 def workers(name: str) -> list[dict[str, Any]]:
-    """The workers in a session's summary."""
     return list(json.loads((session.sessions_folder() / name / session.SUMMARY).read_text())["workers"])
 
 

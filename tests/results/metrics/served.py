@@ -42,7 +42,6 @@ def metrics(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def fetch(url: str) -> str:
-    """Returns the content at a URL."""
     with urllib.request.urlopen(url, timeout=LONG_S) as answer:
         text: str = answer.read().decode()
     return text
@@ -68,7 +67,6 @@ class Prometheus:
         self._url = url
 
     def query(self, text: str) -> list[Sample]:
-        """The current result of a query."""
         answer = json.loads(fetch(f"{self._url}/api/v1/query?{urllib.parse.urlencode({'query': text})}"))
         assert answer["status"] == "success", answer
         results: list[dict[str, Any]] = answer["data"]["result"]

@@ -28,7 +28,6 @@ def jobs(count: int) -> list[JobRecord]:
 
 
 def metrics(count: int = 300, *, cards: bool = True) -> list[MetricsRow]:
-    """Figures of two slots, one each second."""
     card = (90.0, 30211.0, 612.5, 61.0) if cards else (None, None, None, None)
     return [
         MetricsRow(records.START + second, f"cpu{slot}", 1 + second // 20, 1010.0 + second, *card)

@@ -74,24 +74,20 @@ class Page:
         return result
 
     async def open(self, url: str) -> None:
-        """Go to an address."""
         for domain in ("Page", "Network", "Log", "Runtime"):
             await self.call(f"{domain}.enable")
         self._received.clear()
         await self.call("Page.navigate", url=url)
 
     async def evaluate(self, script: str) -> Any:
-        """Returns the result of a script on the page."""
         return (await self.call("Runtime.evaluate", expression=script, returnByValue=True))["result"].get("value")
 
     async def until(self, script: str) -> None:
-        """Wait until a script of the page is true."""
         async with asyncio.timeout(LONG_S):
             while not await self.evaluate(script):  # noqa: ASYNC110 - a page reports nothing
                 await asyncio.sleep(_LOOK_S)
 
     def screen(self) -> list[str]:
-        """The rows that the terminal shows."""
         screen = pyte.Screen(*self._size)
         stream = pyte.ByteStream(screen)
         for data in self._received:
@@ -121,7 +117,6 @@ class Page:
             await self.call("Input.dispatchKeyEvent", type="keyUp", **common)
 
     async def click(self, text: str) -> None:
-        """Click on the first place where the terminal shows `text`."""
         rows = self.screen()
         row = next(number for number, line in enumerate(rows) if text in line)
         column = rows[row].index(text) + len(text) // 2
@@ -141,7 +136,6 @@ class Page:
         await asyncio.to_thread(path.write_bytes, base64.b64decode(answer["data"]))
 
     async def close(self) -> None:
-        """Leave the browser."""
         await self._socket.close()
         self._reading.cancel()
 

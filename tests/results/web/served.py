@@ -16,8 +16,6 @@ from tests.patience import LONG_S
 
 
 class Served(NamedTuple):
-    """A running `gmg-tui serve`."""
-
     process: Process
     url: str
 
@@ -43,7 +41,6 @@ async def serving(*words: str) -> AsyncIterator[Served]:
 
 
 async def start(*words: str) -> Process:
-    """Start `gmg-tui serve`."""
     command = (sys.executable, "-m", "gmg_tui", "serve", *words)
     return await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE, env=environ())
 

@@ -29,8 +29,6 @@ MINT, BLUE, RESET = "\x1b[38;5;121m", "\x1b[38;5;159m", "\x1b[0m"
 
 
 def fps_line(total: float, n_envs: int = 0) -> bytes:
-    """Returns the exact bytes of a progress line of 1.4.5."""
-
     def mint(text: str) -> str:
         return f"{MINT}{text}{RESET}{BLUE}"
 

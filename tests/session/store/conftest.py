@@ -30,7 +30,6 @@ Opened = Callable[..., tuple[StoreWriter, Troubles]]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A session's folder."""
     made = tmp_path / "sim-1"
     made.mkdir(mode=0o700)
     return made

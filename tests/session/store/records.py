@@ -64,7 +64,6 @@ attempts: st.SearchStrategy[JobAttempt] = _values(JobAttempt)
 
 
 def session(folder: Path, *, slots: int = 2) -> Session:
-    """A session on CPU slots."""
     spec = RunSpec(folder.name, str(folder), str(folder / "socket"), "sim.py", (), str(folder), "python")
     return Session(spec, tuple(Slot(f"cpu{n}") for n in range(slots)), 1, START, "0.1.0")
 
@@ -106,7 +105,6 @@ def finished(number: int, **more: Any) -> JobRecord:
 
 
 def attempt_of(job: JobRecord, number: int = 1, **more: Any) -> JobAttempt:
-    """An attempt of `job`, like its last one."""
     if "args" in more:
         more["given"] = more["args"]
     attempt = structs.replace(job.last, **{"number": number, "started": job.started or 0.0, "state": job.state, **more})

@@ -23,17 +23,14 @@ def rows(app: App[Any]) -> list[str]:
 
 
 def column(app: App[Any], name: str) -> list[str]:
-    """The cells of the column with this name, from the top."""
     number = [column.name for column in table(app).shown_columns].index(name)
     return [cells[number] for cells in _cells(app)]
 
 
 def selected(app: App[Any]) -> str:
-    """The row under the cursor."""
     return rows(app)[table(app).cursor_row]
 
 
 def headings(app: App[Any]) -> str:
-    """The headings of the table, with single spaces."""
     of = table(app)
     return " ".join(str(of._heading(of._full_width)).split())

@@ -22,8 +22,6 @@ SMALL = (80, 24)
 
 
 class Queue(NamedTuple):
-    """The page of a queue."""
-
     pilot: Pilot[Any]
     engine: FakeEngine
 
@@ -33,11 +31,9 @@ class Queue(NamedTuple):
 
     @property
     def selected(self) -> str:
-        """Number and name of the selected job."""
         return " ".join(tables.selected(self.app).split()[:2])
 
     def row(self, number: int) -> str:
-        """The row of a job."""
         return next(row for row in tables.rows(self.app) if row.startswith(f"{number} "))
 
     @property
@@ -59,7 +55,6 @@ class Queue(NamedTuple):
             await self.pilot.pause()
 
     async def send(self, snapshot: Snapshot) -> None:
-        """Send a snapshot."""
         self.engine.push(snapshot)
         for _ in range(4):
             await self.pilot.pause()
@@ -73,7 +68,6 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def opened(engine: FakeEngine | None = None, size: tuple[int, int] = SMALL) -> AsyncIterator[Queue]:
-    """The page, with all jobs."""
     engine = engine or sweeps.engine()
     async with sweeps.app(engine).run_test(size=size) as pilot:
         await press(pilot, "Q")

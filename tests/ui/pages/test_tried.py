@@ -47,7 +47,6 @@ ROWS = (
 
 
 def engine(rows: tuple[Tried, ...] = ROWS) -> FakeEngine:
-    """An engine of eight workers on which `rows` were tried."""
     fake = play.engine_of(sessions.busy_snapshot())
     fake.tried_so_far = rows
     return fake
@@ -55,7 +54,6 @@ def engine(rows: tuple[Tried, ...] = ROWS) -> FakeEngine:
 
 @asynccontextmanager
 async def opened(engine: FakeEngine, *texts: str, size: tuple[int, int] = SMALL) -> AsyncIterator[Pilot[Any]]:
-    """The page."""
     async with play.app_of(engine).run_test(size=size) as pilot:
         await press(pilot, "a")
         await play.sees(pilot, "Tried", *texts)

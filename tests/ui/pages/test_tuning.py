@@ -14,13 +14,11 @@ SMALL, LARGE = (80, 24), (160, 48)
 
 
 def engine_of(tuning: Tuning) -> FakeEngine:
-    """An engine that tunes."""
     log = {slot.name: [f"line of {slot.name}"] for slot in tunings.session(tuning).slots}
     return FakeEngine(tunings.session(tuning), tunings.snapshot(tuning), log=log)
 
 
 def app_of(tuning: Tuning, *, ascii_only: bool = False) -> FakedApp:
-    """The interface on it."""
     return play.app_of(engine_of(tuning), ascii_only=ascii_only)
 
 
