@@ -100,14 +100,6 @@ async def test_ls_counts_a_group_rate_once_and_excludes_ended_and_stuck_workers(
     assert [worker["fps"] for worker in json.loads(out)[0]["workers"]] == [5000.0, None, 100.0, None, None]
 
 
-async def test_a_list_is_printed_in_any_encoding() -> None:
-    async with ScriptedEngine(("cpu0",), "größe.py"):
-        pass
-    plain = await asyncio.create_subprocess_exec(*COMMAND, "ls", stdout=PIPE, env=environ(PYTHONIOENCODING="ascii"))
-    out, _ = await plain.communicate()
-    assert b"gr??e.py" in out
-
-
 async def test_stop_reports_workers_that_ignore_sigint_and_waits_for_the_engine() -> None:
     async with ScriptedEngine() as engine:
         process = await _start("stop")

@@ -73,11 +73,3 @@ async def test_a_killed_watchdog_is_replaced_as_soon_as_a_process_can_be_started
     await eventually(lambda: len(started) == 2)
     await dog.close()
     assert started[1].returncode == 0
-
-
-def test_a_process_is_not_signalled_that_has_the_number_of_another_one(sleepers: list[subprocess.Popen[bytes]]) -> None:
-    worker, _, stranger = sleepers
-    watchdog._send((stranger.pid, watchdog.start_of(worker.pid) - 1), 9)
-    watchdog._send((worker.pid, watchdog.start_of(worker.pid)), 9)
-    assert worker.wait(LONG_S) == -9
-    assert stranger.poll() is None

@@ -109,15 +109,6 @@ def test_a_launcher_that_is_killed_leaves_all_workers_or_none(moment: str, words
     _end()
 
 
-def test_a_group_continues_without_its_launcher() -> None:
-    client = launch(signal.SIGKILL, "never:1", *GROUP)
-    wait_until(lambda: bool(_running()) and _settled())
-    client.kill()
-    client.communicate()
-    assert _settled()
-    _end()
-
-
 async def _unconfirmed(spec_text: bytes, words: bytes) -> asyncio.subprocess.Process:
     """An engine that has reported that it listens, and is not confirmed."""
     process = await asyncio.create_subprocess_exec(

@@ -10,7 +10,6 @@ import psutil
 import pytest
 
 from gmg_tui import session as sessions
-from tests.engine.harness import FAKE
 from tests.terminal.screen import ENTER, ESCAPE, Terminal
 
 from . import hostile
@@ -135,23 +134,3 @@ def test_the_reporter_prints_no_control_characters_of_workers(tmp_path: Path) ->
     assert b"END OF NOISE" in done.stdout
     assert b"the end" in done.stdout
     assert not re.search(rb"[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]", done.stdout + done.stderr)
-
-
-def test_two_clients_survive_a_flood(tmp_path: Path) -> None:
-    lines = "200000"
-    with Terminal("--cpu", "2", FAKE, "--flood", "fps", "--lines", lines, "--phase-s", "0") as large:
-        large.until("cpu1")
-        with Terminal("attach", columns=80, rows=24) as small:
-            small.until("cpu0 log")
-            _answers(small)
-            _answers(large)
-            large.until("2 finished", timeout_s=600)
-            small.until("2 finished")
-            small.press("q")
-            small.until_ended()
-        large.press("q")
-        large.until_ended()
-    entry = sessions.find(None, running=False)
-    for slot in ("cpu0", "cpu1"):
-        text = (entry.folder / "logs" / f"{slot}.log").read_bytes()
-        assert len(re.findall(rb"Running at ", text)) == int(lines)

@@ -11,9 +11,7 @@ import psutil
 import pytest
 
 from gmg_tui import session as sessions
-from gmg_tui.model import WorkerState
-from gmg_tui.session.store import reader
-from tests.engine.harness import Running, program, running, spec_for, sweep_for
+from tests.engine.harness import Running, running, spec_for
 from tests.patience import LONG_S, eventually, wait_until
 from tests.workers import texts
 
@@ -104,17 +102,6 @@ async def test_a_signal_that_ends_the_session_lets_workers_save_and_is_named(
         assert _saved(tmp_path) == {"cpu0-2": SAVED, "cpu1-2": SAVED}
         assert [(worker["state"], worker["reason"]) for worker in run.summary()["workers"]] == [("stopped", why)] * 2
         assert f"{number.name} received" in run.log()
-
-
-async def test_a_job_interrupted_by_a_signal_names_it(script: Path, tmp_path: Path) -> None:
-    async with running(sweep_for([{}], program(script=str(script)), cpu=1)) as run:
-        await _ready(run, tmp_path, 1)
-        os.kill(run.process.pid, signal.SIGTERM)
-        await run.until(lambda s: s.ended)
-        assert await run.process.wait() == 0
-        assert run.bye == "the session was ended by SIGTERM"
-        (job,) = reader.load_jobs(run.folder / sessions.STORE)
-        assert (job.state, job.reason) == (WorkerState.WAITING, "interrupted: the session was ended by SIGTERM")
 
 
 def test_the_command_forwards_signals_and_stops_the_workers_on_sigxcpu(script: Path, tmp_path: Path) -> None:

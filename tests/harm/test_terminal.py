@@ -164,14 +164,3 @@ def test_a_paused_log_stays_under_a_flood_and_resumes_with_the_newest_lines() ->
         terminal.press("\x1b[F")
         terminal.until("following", lambda text: text.count(" of the flood") > 9, lambda text: paused[-1] not in text)
     stop(entry)
-
-
-def test_keys_in_one_read_with_the_search_key_go_to_the_search() -> None:
-    """As over a slow line: `x` in a word that is searched for stops no worker."""
-    with Terminal("--cpu", "1", FAKE, *STEPS) as terminal:
-        terminal.until("cpu0 log", lambda text: newest_step(text) > 0)
-        entry = the_session()
-        terminal.press("/xtep 1\r")
-        terminal.until(" match ")
-        assert snapshot_of(entry).workers[0].state == "running"
-    stop(entry)

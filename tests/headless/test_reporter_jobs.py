@@ -8,7 +8,6 @@ import pytest
 from gmg_tui.headless.reporter import Reporter
 from gmg_tui.model import Attempt, Fps, JobRecord, Queue, Snapshot, SweepSpec, Worker, WorkerState
 from gmg_tui.results.report_text import at_end
-from gmg_tui.session.protocol import Lines
 from tests.workers import alerts, session_of, worker_of
 from tests.workers import changed as replace
 
@@ -108,11 +107,6 @@ def test_only_unusual_states_are_reported_between_start_and_end() -> None:
     assert list(reporter.events(_snapshot(replace(_worker(5), alerts=alerts(cpu="runs on the CPU"))))) == [
         "cpu0   ⚠ cpu: runs on the CPU"
     ]
-
-
-def test_a_note_on_dropped_lines_names_the_folder_of_the_job_logs() -> None:
-    reported = list(Reporter(_SESSION).output(Lines("cpu0", 3, ("last",))))
-    assert reported == ["cpu0 │ … 3 lines left out; all are in logs/", "cpu0 │ last"]
 
 
 @pytest.mark.parametrize(

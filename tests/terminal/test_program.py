@@ -3,15 +3,11 @@
 import json
 import os
 import re
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from gmg_tui import session
-from gmg_tui.model import WorkerState
-from gmg_tui.session.store.reader import open_store
 from tests.cli.scripted import gmg
 from tests.nvml_sim import Sim
 from tests.patience import wait_until
@@ -199,19 +195,6 @@ def test_configured_keys_work_and_appear_in_the_footer(folder: Path) -> None:
         assert terminal.until_ended() == 130
 
 
-def test_an_option_overrides_the_configured_theme(folder: Path) -> None:
-    colours = {}
-    for words in ((), ("--theme", "light"), ("--theme", "contrast")):
-        with Terminal(*words, "sim.py", cwd=str(folder), env={"COLORTERM": "truecolor"}) as terminal:
-            terminal.until("2 running")
-            colours[words] = terminal.cells()[0][1].bg
-            terminal.press("\x03")
-            terminal.until("Leave them running")
-            terminal.press(CTRL_X)
-            terminal.until_ended()
-    assert colours[()] == colours["--theme", "contrast"] != colours["--theme", "light"]
-
-
 # A terminal rings, and shows a notification, while the screen is on it
 
 
@@ -246,28 +229,3 @@ def test_a_failure_rings_on_attached_terminals_only_once(tmp_path: Path) -> None
         later.quit()
         before_the_end = later.raw.partition(b"has ended")[0]
         assert _SAID not in before_the_end
-
-
-# `attach` on sessions that have ended, in a real terminal
-
-
-def test_a_session_whose_engine_was_killed_has_its_last_snapshot() -> None:
-    assert gmg("--detach", "--name", "gone", "--cpu", "1", FAKE, "--lines", "0").returncode == 0
-    folder = session.sessions_folder() / "gone"
-
-    def running() -> bool:
-        if not (folder / session.STORE).exists():
-            return False
-        with open_store(folder / session.STORE) as stored:
-            snapshot = stored.last_snapshot
-        return snapshot is not None and snapshot.workers[0].state is WorkerState.RUNNING
-
-    wait_until(running)
-    entry = session.inspect(folder)
-    os.kill(entry.record.session.engine_pid, signal.SIGKILL)
-    wait_until(lambda: not session.is_locked(folder))
-    with Terminal("attach", "gone", columns=120, rows=30) as terminal:
-        terminal.until("ended", "gone was lost: its engine died")
-        terminal.press("q")
-        assert terminal.until_ended() == 0
-    assert gmg("rm", "--yes", "gone").returncode == 0

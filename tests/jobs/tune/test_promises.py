@@ -21,7 +21,7 @@ CONDITIONS: dict[str, dict[str, Any]] = {
     "2 %, 10 % drift": {"noise": 0.02, "drift": 0.1},
     "2 %, a slot 8 % slow": {"noise": 0.02, "speeds": {"gpu1": 0.92}},
 }
-FEW, MANY = 4, 100
+FEW, MANY = 4, 30
 QUICK = ("no noise", "2 % noise")
 """The conditions of which a few seeds are tried without `--all`."""
 
