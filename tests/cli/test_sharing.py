@@ -6,8 +6,6 @@ import re
 import signal
 import subprocess
 import time
-import uuid
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -16,7 +14,6 @@ import pytest
 
 from gmg_tui import session as sessions
 from tests.cli.scripted import COMMAND, WORKER, environ, gmg
-from tests.lease_files import remove_leases
 from tests.nvml_sim import Process, Sim
 from tests.patience import wait_until
 
@@ -24,17 +21,12 @@ _RUN = (WORKER, "--lines", "3", "--backend", "cuda")
 
 
 @pytest.fixture(autouse=True)
-def machine(sim: Sim) -> Iterator[None]:
-    """Four GPUs that no other test has; this process is on the first two, with 31 GiB and, idle, with 642 MiB."""
+def machine(sim: Sim) -> None:
+    """Four GPUs; this process is on the first two, with 31 GiB and, idle, with 642 MiB."""
     sim.gpus = sim.gpus[:4]
-    for gpu in sim.gpus:
-        gpu.uuid, gpu.memory_used_mib = f"GPU-{uuid.uuid4()}", 4
-    for gpu, memory_mib in ((sim.gpus[0], 31744), (sim.gpus[1], 642)):
-        gpu.processes, gpu.memory_used_mib = [Process(os.getpid(), memory_mib)], memory_mib
+    for gpu, memory_mib in zip(sim.gpus, (31744, 642, 4, 4), strict=True):
+        gpu.processes, gpu.memory_used_mib = [Process(os.getpid(), memory_mib)] if memory_mib > 4 else [], memory_mib
     sim.write()
-    uuids = [gpu.uuid for gpu in sim.gpus]
-    yield
-    remove_leases(uuids)
 
 
 def _slots(stdout: str) -> set[str]:

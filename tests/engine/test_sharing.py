@@ -2,8 +2,6 @@
 
 import os
 import signal
-import uuid
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,7 +12,6 @@ from gmg_tui.jobs.job_queue import JobQueue
 from gmg_tui.machine.gpu.free import Leases
 from gmg_tui.model import Attempt, Gpu, GpuSample, JobRecord, Slot, Snapshot, WorkerState
 from gmg_tui.session.protocol import Action
-from tests.lease_files import remove_leases
 from tests.nvml_sim import Process, Sim
 from tests.patience import eventually
 
@@ -22,16 +19,13 @@ from .harness import program, running, spec_for, sweep_for
 
 
 @pytest.fixture(autouse=True)
-def machine(sim: Sim) -> Iterator[None]:
-    """Three GPUs that no other test has; this process is on the first."""
+def machine(sim: Sim) -> None:
+    """Three GPUs; this process is on the first."""
     sim.gpus = sim.gpus[:3]
     for gpu in sim.gpus:
-        gpu.uuid, gpu.memory_used_mib = f"GPU-{uuid.uuid4()}", 4
+        gpu.memory_used_mib = 4
     sim.gpus[0].processes = [Process(os.getpid(), 31744)]
     sim.write()
-    uuids = [gpu.uuid for gpu in sim.gpus]
-    yield
-    remove_leases(uuids)
 
 
 def _reason(snapshot: Snapshot, slot: str) -> str:
