@@ -40,15 +40,9 @@ def nothing_is_left(files: Path) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (
-            "-B 4096 sim.py",
-            "there is no option -B; gmg-tui run --help lists them, and options of the script go after it",
-        ),
+        ("-B 4096 sim.py", "there is no option -B; gmg-tui run --help lists them, and options of the script go after it"),
         ("tune --lr 1 sim.py", "there is no option --lr; gmg-tui tune --help lists them"),
-        (
-            "sweep --retries 2 sweep.toml",
-            "there is no option --retries; gmg-tui sweep --help lists them, and options of a script go after",
-        ),
+        ("sweep --retries 2 sweep.toml", "there is no option --retries; gmg-tui sweep --help lists them, and options of a script go after"),
         ("--gpsu 2 sim.py", "there is no option --gpsu; did you mean --gpus?"),
         ("dmeo", "there is no command or script dmeo; did you mean demo?"),
         ("sweeep", "there is no command or script sweeep; did you mean sweep?"),
@@ -58,10 +52,7 @@ def nothing_is_left(files: Path) -> Iterator[None]:
         ("--cpu 2 sweep sweep.toml", "options go after the command: gmg-tui sweep …"),
         ("--name x --headless", "give a SCRIPT, as in: gmg-tui sim.py -B 4096"),
         ("demo --simulate 8 --bogus", "there is no option --bogus; gmg-tui demo --help lists them, and"),
-        (
-            "demo -B 64",
-            "there is no option -B; gmg-tui demo --help lists them, and arguments of the example go after --",
-        ),
+        ("demo -B 64", "there is no option -B; gmg-tui demo --help lists them, and arguments of the example go after --"),
         ("demo sim.py", "sim.py: demo runs the bundled example, whose arguments go after --; to run sim.py: gmg-tui"),
         ("sweep sweep.toml --ddp --bogus", "there is no option --bogus"),
         ("sweep --ddp sweep.toml", "--ddp: in a sweep give the ranks of a job, as in --ddp 2"),
@@ -72,10 +63,7 @@ def nothing_is_left(files: Path) -> Iterator[None]:
         ("stop --al", "there is no option --al; did you mean --all?"),
         ("logs --tail 3", "there is no option --tail; gmg-tui logs --help lists them\n"),
         ("sweep --script sim.py --set n=1,2", "--set goes before --script: gmg-tui sweep --set … --script sim.py"),
-        (
-            "--cpu 1 sim.py --x {foo}",
-            "{foo} has no value; there are: slot, gpu, i, n, seed; literal braces are {{foo}}",
-        ),
+        ("--cpu 1 sim.py --x {foo}", "{foo} has no value; there are: slot, gpu, i, n, seed; literal braces are {{foo}}"),
         ("tune sim.py {n_envs} {n_env}", "{n_env} has no value; did you mean n_envs?"),
         ("guide slurm", "there is no topic slurm; see checkpoints, many-machines, options"),
         ("guide tunig", "there is no topic tunig; did you mean tuning?"),
@@ -103,10 +91,7 @@ def nothing_is_left(files: Path) -> Iterator[None]:
         ("--python absent sim.py", "--python absent"),
         ("--name ../x --cpu 1 sim.py", "--name '../x': give up to 40 letters"),
         ("demo --simulate 65", "--simulate 65 is not in the range 1<=x<=64"),
-        (
-            "tune sim.py -B 4096",
-            "the script's arguments have no {n_envs}: write it in place of the number, as in: gmg-tui",
-        ),
+        ("tune sim.py -B 4096", "the script's arguments have no {n_envs}: write it in place of the number, as in: gmg-tui"),
         ("tune --var x=9..1 sim.py {x}", "--var x=9..1: give LOW..HIGH from 1 to"),
         ("tune --var gpu sim.py {gpu}", "--var gpu: {gpu} is a placeholder of gmg-tui"),
         ("tune --budget soon sim.py {n_envs}", "--budget soon: give a time with its unit, such as 90s, 15m"),
@@ -126,12 +111,9 @@ def nothing_is_left(files: Path) -> Iterator[None]:
         ("sweep sweep.toml --retry-failed", "--retry-failed needs --resume NAME"),
         ("sweep sweep.toml --restart always", "--restart always would restart finished jobs forever"),
         ("tune --resume a --env A=1", "--resume a: what is measured, and where, cannot change; leave out --env"),
-        (
-            "sweep sweep.toml --resume a --set x=1 --name b",
-            "--resume a: its name and jobs cannot change; leave out --name, --set, FILE",
-        ),
+        ("sweep sweep.toml --resume a --set x=1 --name b", "--resume a: its name and jobs cannot change; leave out --name, --set, FILE"),
     ],
-)
+)  # fmt: skip
 def test_an_error_suggests_the_correct_usage(gmg: Gmg, words: str, error: str) -> None:
     result = gmg(*words.split())
     assert result.stderr.removeprefix("gmg-tui: ").startswith(error)

@@ -28,9 +28,7 @@ GROUP = ("--ddp", RANK, "--steps", "1000000")
 MOMENTS = {
     "subprocess.Popen:1": 0,  # nothing of the session exists yet
     "os.mkdir:3": 0,  # the session's folder
-    "os.mkdir:4": 0,  # its logs
     "socket.__new__:1": 1,  # the engine is being started
-    "socket.__new__:3": 1,
     "socket.connect:1": 1,  # the engine runs
 }
 """Audit events of a launcher, in their order, and how many sessions SIGTERM leaves there, all of them ended."""

@@ -133,10 +133,7 @@ def test_a_cell_is_shown_literally_and_is_harmless(text: str) -> None:
 @pytest.mark.parametrize(
     ("write", "texts"),
     [
-        (
-            units.fps,
-            {None: "–", 0.0: "0.00", 4.994: "4.99", 99.994: "99.99", 100.0: "100", 24_013_029.12: "24,013,029"},
-        ),
+        (units.fps, {None: "–", 0.0: "0.00", 4.994: "4.99", 99.994: "99.99", 100.0: "100", 24_013_029.12: "24,013,029"}),
         (units.fps, {1e300: "1e+300", 0.0004: "0.0004", math.nan: "nan", -math.inf: "-inf"}),
         (units.number, {1.00041: "1.00041", 0.1: "0.1", 1e-4: "0.0001", 1e-5: "1e-05", 12_345.678: "12,345.7"}),
         (units.number, {999_999.6: "1,000,000", 123_456_789.1: "123,456,789", 1e9: "1e+09", 2**40: f"{2**40:,}"}),
@@ -149,12 +146,9 @@ def test_a_cell_is_shown_literally_and_is_harmless(text: str) -> None:
         (units.clock, {None: "–", 0.4: "00:00:00", 59.9: "00:00:59", 3720: "01:02:00", 183_845: "2d 03:04:05"}),
         (units.size, {None: "–", 0: "0", 1: "1 KiB", 1 << 20: "1 MiB", (1 << 20) - 1: "1 MiB"}),
         (units.size, {(1 << 30) - 1: "1.0 GiB", 1.25 * (1 << 30): "1.2 GiB", 1023.99 * (1 << 30): "1.0 TiB"}),
-        (
-            units.energy,
-            {None: "n/a", 0: "0 J", 302.4: "302 J", 22_400: "6.2 Wh", 263_000: "73 Wh", 5_040_000: "1.4 kWh"},
-        ),
+        (units.energy, {None: "n/a", 0: "0 J", 302.4: "302 J", 22_400: "6.2 Wh", 263_000: "73 Wh", 5_040_000: "1.4 kWh"}),
     ],
-)
+)  # fmt: skip
 def test_numbers_are_formatted_for_people(write: Callable[[Any], str], texts: dict[float | None, str]) -> None:
     assert {value: write(value) for value in texts} == texts
 

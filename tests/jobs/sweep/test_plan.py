@@ -165,10 +165,7 @@ def _error(folder: Path, text: str, *words: str, **options: object) -> str:
     [
         ("per_gpu = \n", "sweep.toml is not TOML: Invalid value (at line 2, column 11)"),
         ("per_gpus = 2\n", "sweep.toml: unknown key per_gpus; did you mean per_gpu?"),
-        (
-            "lr = 2\n",
-            "sweep.toml: unknown key lr; if it is a placeholder, its value belongs under [defaults] or [grid]",
-        ),
+        ("lr = 2\n", "sweep.toml: unknown key lr; if it is a placeholder, its value belongs under [defaults] or [grid]"),
         ("args = ['a', ['b']]\n", "sweep.toml: args[1]: expected bool | int | float | str, got array"),
         ("env = { 'A-B' = 1 }\n", "sweep.toml: env: A-B is not a variable name"),
         ('[grid]\na = ["x\\u0000y"]\n', r"sweep.toml: 'x\x00y' has a NUL character"),
@@ -179,15 +176,12 @@ def _error(folder: Path, text: str, *words: str, **options: object) -> str:
         ("[defaults]\n'a b' = 1\n", "sweep.toml: a b cannot be a placeholder"),
         ("[[experiment]]\nname = 'a/b'\n", "sweep.toml: experiment 1: the name a/b must be"),
         ("ddp = 'two'\n", "sweep.toml: ddp two: give a number, or the placeholder of one"),
-        (
-            "args = ['{lrr}']\n[grid]\nlr = [1]\n",
-            "sweep.toml: args[1]: {lrr} has no value in the grid; did you mean lr?",
-        ),
+        ("args = ['{lrr}']\n[grid]\nlr = [1]\n", "sweep.toml: args[1]: {lrr} has no value in the grid; did you mean lr?"),
         ("ddp = '{ranks}'\n", "sweep.toml: ddp: {ranks} has no value in the grid"),
         ("ddp = '{r}'\n[grid]\nr = [1, 'x']\n", "sweep.toml: ddp: {r} is x; give it whole numbers from 1 to 1024"),
         ("ddp = 2\nper_gpu = 2\n", "sweep.toml: jobs on several GPUs cannot share them; leave out per_gpu"),
     ],
-)
+)  # fmt: skip
 def test_an_error_names_the_file_and_the_key(tmp_path: Path, text: str, error: str) -> None:
     assert _error(tmp_path, text).startswith(error)
 

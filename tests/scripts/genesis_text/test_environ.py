@@ -60,17 +60,11 @@ _BASE = dict.fromkeys((*_SELECTORS, *_EGL), "0")
     [
         (CARD, 5, 1, _ON_A_CARD | dict.fromkeys(_SELECTORS, "5") | dict.fromkeys(_EGL, "1"), ()),
         (CARD, 3, None, _ON_A_CARD | dict.fromkeys(_SELECTORS, "3"), _EGL),
-        (
-            MIG,
-            0,
-            None,
-            _ON_A_CARD | {"GMG_SLOT": "gpu0-mig1", "CUDA_VISIBLE_DEVICES": "MIG-5678"},
-            (*_SELECTORS[1:], *_EGL),
-        ),
+        (MIG, 0, None, _ON_A_CARD | {"GMG_SLOT": "gpu0-mig1", "CUDA_VISIBLE_DEVICES": "MIG-5678"}, (*_SELECTORS[1:], *_EGL)),
         (CPU, None, None, {"GMG_SLOT": "cpu1", "CUDA_VISIBLE_DEVICES": ""}, ()),
     ],
     ids=["by index", "no EGL device known", "MIG", "CPU"],
-)
+)  # fmt: skip
 def test_a_worker_sees_only_its_device(
     slot: Slot, gpu_index: int | None, egl_index: int | None, chosen: dict[str, str], unset: tuple[str, ...]
 ) -> None:

@@ -37,10 +37,7 @@ K = FailureKind
         ("torch.cuda.OutOfMemoryError: CUDA out of memory.", K.MEMORY),
         ("RuntimeError: CUDA out of memory.", K.MEMORY),
         ("RuntimeError: CUDA error: out of memory", K.MEMORY),
-        (
-            "RuntimeError: [cuda_driver.h:operator()@92] CUDA Error CUDA_ERROR_OUT_OF_MEMORY: out of memory while",
-            K.MEMORY,
-        ),
+        ("RuntimeError: [cuda_driver.h:operator()@92] CUDA Error CUDA_ERROR_OUT_OF_MEMORY: out of memory while", K.MEMORY),
         ("RuntimeError: Out of CUDA pre-allocated memory. Consider using qd.init(device_memory_frac", K.MEMORY),
         ("MemoryError", K.HOST_MEMORY),
         ("RuntimeError: CUDA Error CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encounte", K.DEVICE),
@@ -55,14 +52,8 @@ K = FailureKind
         ("RuntimeError: CUDA error: no kernel image is available for execution on the device", K.CONFIG),
         ("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable", K.DEVICE),
         ("torch.AcceleratorError: CUDA error: CUDA-capable device(s) is/are busy or unavailable", K.DEVICE),
-        (
-            "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8",
-            K.MEMORY,
-        ),
-        (
-            "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Failed to allocate request for 8.0GiB (8589934592B)",
-            K.MEMORY,
-        ),
+        ("jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8", K.MEMORY),
+        ("jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Failed to allocate request for 8.0GiB (8589934592B)", K.MEMORY),
         ("RuntimeError: Failed to allocate 8589934592 bytes on device 'cuda:0'", K.MEMORY),
         ("RuntimeError: Failed to allocate 8589934592 bytes on device 'cpu'", K.HOST_MEMORY),
         ("cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,589,934,592 bytes", K.MEMORY),
@@ -70,43 +61,22 @@ K = FailureKind
         ("torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2 GiB", K.MEMORY),
         ("RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes", K.HOST_MEMORY),
         ("ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.", K.HOST_MEMORY),
-        (
-            "onnxruntime.capi.onnxruntime_pybind11_state.RuntimeException: [ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Failed to allocate memory for requested buffer of size 4294967296",
-            K.MEMORY,
-        ),
+        ("onnxruntime.capi.onnxruntime_pybind11_state.RuntimeException: [ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Failed to allocate memory for requested buffer of size 4294967296", K.MEMORY),
         ("RuntimeError: OPTIX_ERROR_DEVICE_OUT_OF_MEMORY: Optix call 'optixAccelBuild(...)' failed", K.MEMORY),
         ("RuntimeError: OPTIX_ERROR_HOST_OUT_OF_MEMORY", K.HOST_MEMORY),
-        (
-            "tensorflow.python.framework.errors_impl.ResourceExhaustedError: {{function_node __wrapped__AddV2}} failed to allocate memory [Op:AddV2]",
-            K.MEMORY,
-        ),
-        (
-            "tensorflow.python.framework.errors_impl.InternalError: Failed copying input tensor from CPU:0 to GPU:0 in order to run _EagerConst: Dst tensor is not initialized.",
-            K.MEMORY,
-        ),
-        (
-            "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[9] and type float on /job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu",
-            K.HOST_MEMORY,
-        ),
+        ("tensorflow.python.framework.errors_impl.ResourceExhaustedError: {{function_node __wrapped__AddV2}} failed to allocate memory [Op:AddV2]", K.MEMORY),
+        ("tensorflow.python.framework.errors_impl.InternalError: Failed copying input tensor from CPU:0 to GPU:0 in order to run _EagerConst: Dst tensor is not initialized.", K.MEMORY),
+        ("tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[9] and type float on /job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu", K.HOST_MEMORY),
         ("RuntimeError: MPS backend out of memory (MPS allocated: 7.6 GiB, max allowed: 9.0 GiB).", K.MEMORY),
-        (
-            "MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/rmm/mr/device/pool_memory_resource.hpp:196: Maximum pool size exceeded",
-            K.MEMORY,
-        ),
+        ("MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/rmm/mr/device/pool_memory_resource.hpp:196: Maximum pool size exceeded", K.MEMORY),
         ("MemoryError: cuMemAlloc failed: out of memory", K.MEMORY),
-        (
-            "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY",
-            K.MEMORY,
-        ),
+        ("numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY", K.MEMORY),
         ("jaxlib.xla_extension.XlaRuntimeError: INTERNAL: RET_CHECK failure: CUDNN_STATUS_ALLOC_FAILED", K.MEMORY),
         ("RuntimeError: CUFFT_ALLOC_FAILED", K.MEMORY),
         ("RuntimeError: vk::Device::allocateMemoryUnique: ErrorOutOfDeviceMemory", K.MEMORY),
         ("RuntimeError: vk::createInstanceUnique: ErrorOutOfHostMemory", K.HOST_MEMORY),
         ("RuntimeError: jit_malloc(): out of memory! Could not allocate 268435456 bytes of device memory.", K.MEMORY),
-        (
-            "ImportError: jit_malloc(): out of memory! Could not allocate 512 bytes of host-pinned memory.",
-            K.HOST_MEMORY,
-        ),
+        ("ImportError: jit_malloc(): out of memory! Could not allocate 512 bytes of host-pinned memory.", K.HOST_MEMORY),
         ("RuntimeError: HIP error: hipErrorOutOfMemory", K.MEMORY),
         ("RuntimeError: the layout of GPU memory is not contiguous", K.SCRIPT),
         ("RuntimeError: DataLoader: out of shared memory", K.SCRIPT),
@@ -124,7 +94,7 @@ K = FailureKind
         ("AssertionError", K.SCRIPT),
         ("KeyError: 'joint'", K.SCRIPT),
     ],
-)
+)  # fmt: skip
 def test_an_exception_is_the_reason_and_determines_the_kind(text: str, kind: FailureKind) -> None:
     output = f'Traceback (most recent call last):\n  File "sim.py", line 3, in <module>\n    main()\n{text}\n\n'
     name, _, message = text.partition(": ")
@@ -150,17 +120,10 @@ def test_an_exception_is_the_reason_and_determines_the_kind(text: str, kind: Fai
         (b"Fatal Python error: Segmentation fault\n", -11, K.KILLED, "Killed by SIGSEGV (-11): segmentation fault"),
         (b"", -2, K.KILLED, "Killed by SIGINT (-2): interrupted"),
         (b"", -70, K.KILLED, "Killed by signal 70 (-70)"),
-        (
-            b"terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: out of memory\n",
-            -6,
-            K.MEMORY,
-            "Killed by SIGABRT (-6): CUDA error: out of memory",
-        ),
+        (b"terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: out of memory\n", -6, K.MEMORY, "Killed by SIGABRT (-6): CUDA error: out of memory"),
         (
             b"[E 11/21/26 06:55:54.676 8640] [cuda_driver.h:operator()@92] CUDA Error CUDA_ERROR_OUT_OF_MEMORY: out of "
-            b"memory while calling malloc (cuMemAlloc_v2)\n",
-            1,
-            K.MEMORY,
+            b"memory while calling malloc (cuMemAlloc_v2)\n", 1, K.MEMORY,
             "[cuda_driver.h:operator()@92] CUDA Error CUDA_ERROR_OUT_OF_MEMORY: out of memory while calling malloc "
             "(cuMemAlloc_v2)",
         ),
@@ -169,7 +132,7 @@ def test_an_exception_is_the_reason_and_determines_the_kind(text: str, kind: Fai
         (b"/usr/bin/python: No module named genesis\n", 1, K.CONFIG, None),
         (b"  File \"sim.py\", line 1\n    foo(\n       ^\nSyntaxError: '(' was never closed\n", 1, K.SCRIPT, None),
     ],
-)
+)  # fmt: skip
 def test_failures_without_an_exception(output: bytes, code: int, kind: FailureKind, reason: str | None) -> None:
     failure = explain(code, output.splitlines())
     assert failure.kind is kind

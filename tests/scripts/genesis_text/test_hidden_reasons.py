@@ -114,10 +114,7 @@ def test_a_kill_is_found_behind_a_shell(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("program", "kind", "part"),
     [
-        (
-            "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'raise KeyError(7)'], check=True)",
-            K.SCRIPT, "after KeyError: 7",
-        ),
+        ("import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'raise KeyError(7)'], check=True)", K.SCRIPT, "after KeyError: 7"),
         (
             "import multiprocessing as m, os\nhere, there = m.Pipe()\nif (pid := os.fork()) == 0: os._exit(1)\n"
             "there.close(); here.recv()",
@@ -127,10 +124,7 @@ def test_a_kill_is_found_behind_a_shell(tmp_path: Path) -> None:
             "import concurrent.futures, os\nwith concurrent.futures.ProcessPoolExecutor(1) as pool:\n    pool.submit(os._exit, 1).result()",
             K.KILLED, "BrokenProcessPool: A process in the process pool was terminated abruptly",
         ),
-        (
-            "import subprocess, sys\nsubprocess.run(['bash', '-c', 'kill -9 $$ & wait'], check=True)",
-            K.KILLED, "died with <Signals.SIGKILL: 9>",
-        ),
+        ("import subprocess, sys\nsubprocess.run(['bash', '-c', 'kill -9 $$ & wait'], check=True)", K.KILLED, "died with <Signals.SIGKILL: 9>"),
         (
             "import subprocess, sys\nsubprocess.run(['sh', '-c', 'sh -c \"kill -9 \\$\\$\"; exit $?'], check=True)",
             K.KILLED, "returned non-zero exit status 137",

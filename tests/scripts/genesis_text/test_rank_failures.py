@@ -49,104 +49,50 @@ _NCCL = (
     [
         (
             f"{_HEAD}757] {_TIMEOUT}\n".encode() + _abort(_TIMEOUT),
-            -6,
-            K.NCCL,
-            "Killed by SIGABRT (-6): BROADCAST #79 did not end within 600 s",
-            "another rank did not join",
+            -6, K.NCCL, "Killed by SIGABRT (-6): BROADCAST #79 did not end within 600 s", "another rank did not join",
         ),
         (
             f"{_HEAD}757] {_TIMEOUT}\n{_HEAD}2021] {_STATUS}\n".encode() + _abort(_TIMEOUT),
-            -6,
-            K.NCCL,
-            "Killed by SIGABRT (-6): BROADCAST #79 did not end within 600 s, and this rank's last is #80",
-            "another rank did not join",
+            -6, K.NCCL, "Killed by SIGABRT (-6): BROADCAST #79 did not end within 600 s, and this rank's last is #80", "another rank did not join",
         ),
         (
             f"torch.distributed.DistBackendError: {_TIMEOUT}\n".encode(),
-            1,
-            K.NCCL,
-            "BROADCAST #79 did not end within 600 s",
-            "another rank did not join",
+            1, K.NCCL, "BROADCAST #79 did not end within 600 s", "another rank did not join",
         ),
         (
             f"{_HEAD}1745] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress\n".encode(),
-            -6,
-            K.NCCL,
-            "Killed by SIGABRT (-6): NCCL's watchdog was stuck for 480 s",
-            "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC",
+            -6, K.NCCL, "Killed by SIGABRT (-6): NCCL's watchdog was stuck for 480 s", "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC",
         ),
         (_abort("CUDA error: an illegal memory access was encountered"), -6, K.NCCL, None, "NCCL_SHM_DISABLE=1"),
         (
             _NCCL
             % b"unhandled cuda error (run with NCCL_DEBUG=INFO for details)"
             + b"ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\n"
-            b"Cuda failure 700 'an illegal memory access was encountered'\n",
-            1,
-            K.NCCL,
-            None,
-            "NCCL_SHM_DISABLE=1",
+            b"Cuda failure 700 'an illegal memory access was encountered'\n", 1, K.NCCL, None, "NCCL_SHM_DISABLE=1",
         ),
         (
             _NCCL % b"unhandled cuda error (run with NCCL_DEBUG=INFO for details)"
             + b"ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'\n",
-            1,
-            K.MEMORY,
-            None,
-            "fewer environments",
+            1, K.MEMORY, None, "fewer environments",
         ),
         (
             _NCCL
             % b"invalid usage (run with NCCL_DEBUG=WARN for details)"
             + b"ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\n"
-            b"Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 98000\n",
-            1,
-            K.NCCL,
-            None,
-            "--virtual-local-rank",
+            b"Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 98000\n", 1, K.NCCL, None, "--virtual-local-rank",
         ),
         (
             _NCCL % b"remote process exited or there was a network error"
             + b"ncclRemoteError: A call failed possibly\n",
-            1,
-            K.NCCL,
-            None,
-            "NCCL_DEBUG=WARN",
+            1, K.NCCL, None, "NCCL_DEBUG=WARN",
         ),
-        (
-            b"ValueError: Device 'cuda:0' does not match expected device for local rank '1'.\n",
-            1,
-            K.NCCL,
-            None,
-            "with --virtual-local-rank each rank",
-        ),
-        (
-            b"ValueError: Device 'cuda:1' does not match expected device for local rank '0'.\n",
-            1,
-            K.NCCL,
-            None,
-            "run it without --virtual-local-rank",
-        ),
-        (
-            b"ValueError: Device 'cpu' does not match expected device for local rank '1'.\n",
-            1,
-            K.NCCL,
-            None,
-            "rsl_rl supports ranks on GPUs only",
-        ),
-        (
-            b"torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 3/4 clients joined.\n",
-            1,
-            K.PEER,
-            "only 3 of 4 ranks joined the group's store within 601 s",
-            "never called init_process_group",
-        ),
+        (b"ValueError: Device 'cuda:0' does not match expected device for local rank '1'.\n", 1, K.NCCL, None, "with --virtual-local-rank each rank"),
+        (b"ValueError: Device 'cuda:1' does not match expected device for local rank '0'.\n", 1, K.NCCL, None, "run it without --virtual-local-rank"),
+        (b"ValueError: Device 'cpu' does not match expected device for local rank '1'.\n", 1, K.NCCL, None, "rsl_rl supports ranks on GPUs only"),
+        (b"torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 3/4 clients joined.\n", 1, K.PEER, "only 3 of 4 ranks joined the group's store within 601 s", "never called init_process_group"),
         (
             b"RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 1800000ms for recv"
-            b" operation to complete\n",
-            1,
-            K.PEER,
-            None,
-            "did not join that collective",
+            b" operation to complete\n", 1, K.PEER, None, "did not join that collective",
         ),
         (
             b"Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f12 (most recent call first):\n"
@@ -155,13 +101,10 @@ _NCCL = (
             b'  File "/venv/lib/python3.11/site-packages/torch/_dynamo/utils.py", line 80 in <module>\n'
             b'  File "/venv/lib/python3.11/site-packages/torch/nn/parallel/distributed.py", line 660 in __init__\n'
             b'  File "train.py", line 40 in <module>\n\nExtension modules: numpy, torch._C (total: 2)\n',
-            -11,
-            K.SCRIPT,
-            "Killed by SIGSEGV (-11): triton's LLVM was loaded after Genesis' own",
-            "import torch._dynamo before genesis",
+            -11, K.SCRIPT, "Killed by SIGSEGV (-11): triton's LLVM was loaded after Genesis' own", "import torch._dynamo before genesis",
         ),
     ],
-)
+)  # fmt: skip
 def test_a_failure_of_a_rank(output: bytes, code: int, kind: FailureKind, reason: str | None, advice: str) -> None:
     failure = explain(code, output.splitlines())
     assert failure.kind is kind

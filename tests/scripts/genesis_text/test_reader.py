@@ -191,11 +191,7 @@ _LOCK_WARNING = "kernel cache locked, kernels may have to be compiled again: /c/
             "fell back to the CPU (AMD EPYC): Genesis found no usable GPU",
         ),
         (True, logged(DEVICE.format("AMD EPYC", "cpu")), "runs on the CPU (AMD EPYC), not on the GPU of its slot"),
-        (
-            True,
-            b"[W 12/20/24 10:00:00.000 1] [misc.py:x@7] Arch=[cuda] is not supported, falling back to CPU\n",
-            "fell back to the CPU: Genesis found no usable GPU",
-        ),
+        (True, b"[W 12/20/24 10:00:00.000 1] [misc.py:x@7] Arch=[cuda] is not supported, falling back to CPU\n", "fell back to the CPU: Genesis found no usable GPU"),
         (False, logged(DEVICE.format("AMD EPYC", "cpu")) + logged("Software rendering context detected. Sha"), None),
         (
             True,
@@ -205,7 +201,7 @@ _LOCK_WARNING = "kernel cache locked, kernels may have to be compiled again: /c/
         (False, _LOCKED, _LOCK_WARNING),
         (False, _LOCKED.replace(b"lock.h:lock", b"offline_cache.h:run"), None),
     ],
-)
+)  # fmt: skip
 def test_lines_that_are_warnings(gpu_slot: bool, printed: bytes, warning: str | None) -> None:
     assert texts(after(printed, gpu_slot=gpu_slot).signs) == ((warning,) if warning else ())
 
