@@ -44,6 +44,7 @@ async def test_the_last_lines_are_printed_and_then_followed() -> None:
         with log.open("ab") as file:
             file.write(b"unfinished")
     assert await process.stdout.read() == b"line 29999\nunfinished"
+    assert await process.wait() == 0
     for count, wanted in (
         (1, [b"unfinished"]),
         (30_000, [*lines[2:], b"unfinished"]),

@@ -180,7 +180,16 @@ async def spawn(spec: RunSpec, env: dict[str, str] | None = None) -> tuple[async
     while True:
         reply = msgspec.json.decode(await process.stdout.readline())
         if "ok" in reply:
-            return process, reply
+            break
+    if not reply["ok"]:
+        await read_out(process)
+    return process, reply
+
+
+async def read_out(process: asyncio.subprocess.Process) -> None:
+    """Wait for the end of a process and of its pipes: a pipe that is open as the event loop is closed raises later."""
+    async with asyncio.timeout(LONG_S):
+        await process.communicate()
 
 
 @contextlib.asynccontextmanager
@@ -205,6 +214,7 @@ async def running(spec: RunSpec, env: dict[str, str] | None = None) -> AsyncIter
         await process.wait()
         _, alive = await asyncio.to_thread(psutil.wait_procs, children, timeout=LONG_S)
         assert not alive, f"left running: {alive}"
+        await read_out(process)
 
 
 JOB = str(Path(__file__).parents[1] / "job.py")

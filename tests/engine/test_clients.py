@@ -25,7 +25,7 @@ from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Action, Seen
 from tests.patience import LONG_S
 
-from .harness import Running, program, running, spec_for, sweep_for
+from .harness import Running, program, read_out, running, spec_for, sweep_for
 
 _SCRIPT = """
 import sys, time
@@ -265,7 +265,7 @@ async def _awaiting(spec: RunSpec, boot: str) -> AsyncIterator[Running]:
         await run.leave()
         if process.returncode is None:
             process.terminate()
-        await process.wait()
+        await read_out(process)
 
 
 async def test_workers_start_once_a_client_is_connected() -> None:

@@ -21,7 +21,7 @@ from gmg_tui.machine.files import Cut
 from gmg_tui.model import WorkerState
 from gmg_tui.session.protocol import Action
 from tests.cli.scripted import ScriptedEngine, environ
-from tests.engine.harness import running, spec_for
+from tests.engine.harness import read_out, running, spec_for
 from tests.patience import LONG_S
 
 # The thread that writes the logs, to disks that are slow, silent, full or gone
@@ -195,7 +195,7 @@ async def test_followers_of_a_log_get_every_line_once_while_it_is_cut() -> None:
                 seen.write(await process.stdout.readexactly(len(data)))
         _close(log)
         process.terminate()
-        await process.wait()
+        await read_out(process)
     assert len(files) > 2
     assert seen.getvalue() == _lines(0, 100) + b"".join(_lines(n, n + 4000) for n in range(100, 120_000, 4000))
 

@@ -211,8 +211,7 @@ async def test_a_stopped_sweep_continues_where_it_stopped(sim: Sim, marked: Path
 async def test_a_missing_store_is_an_error_in_one_line(sim: Sim) -> None:
     spec = sweep_for([{}], program(**CARDS))
     (Path(spec.folder) / session.STORE).unlink()
-    process, answer = await spawn(spec, sim.env())
-    await process.wait()
+    _, answer = await spawn(spec, sim.env())
     assert not answer["ok"]
     assert "\n" not in answer["error"]
 

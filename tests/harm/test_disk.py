@@ -225,8 +225,7 @@ async def test_the_socket_is_recreated_after_the_runtime_folder_was_removed_at_l
 async def test_a_folder_that_is_missing_at_the_start_is_reported_in_one_line(lost: str) -> None:
     spec = spec_for("--lines", "0")
     shutil.rmtree(spec.folder if lost == "state" else os.environ["XDG_RUNTIME_DIR"])
-    process, answer = await spawn(spec)
-    await process.wait()
+    _, answer = await spawn(spec)
     assert answer["ok"] is False
     assert ("has been removed" if lost == "state" else "No such file or directory") in answer["error"]
     assert "\n" not in answer["error"]

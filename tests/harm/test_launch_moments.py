@@ -17,7 +17,7 @@ from gmg_tui import session as sessions
 from gmg_tui.model import WorkerState
 from gmg_tui.model.errors import GmgError
 from tests.cli.scripted import COMMAND
-from tests.engine.harness import FAKE, spec_for
+from tests.engine.harness import FAKE, read_out, spec_for
 from tests.engine.test_groups import RANK
 from tests.patience import LONG_S, eventually, processes_of_test, wait_until
 
@@ -125,7 +125,8 @@ async def test_an_engine_without_its_launcher_exits_before_it_starts_workers(fre
     spec = spec_for(*STEPS)
     process = await _unconfirmed(msgspec.json.encode(spec), b"confirm fresh" if fresh else b"confirm")
     process.stdin.close()
-    assert await process.wait() == 0
+    await read_out(process)
+    assert process.returncode == 0
     assert not Path(spec.socket).exists()
     assert Path(spec.folder).exists() != fresh
     assert [entry.state for entry in sessions.listing()] == ([] if fresh else ["ended"])
@@ -136,7 +137,8 @@ async def test_an_engine_ended_before_its_confirmation_starts_nothing() -> None:
     spec = spec_for(*STEPS)
     process = await _unconfirmed(msgspec.json.encode(spec), b"confirm fresh")
     process.terminate()
-    assert await process.wait() == 0
+    await read_out(process)
+    assert process.returncode == 0
     await eventually(lambda: not Path(spec.folder).exists())
 
 

@@ -21,7 +21,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.session import protocol
 from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Action
-from tests.engine.harness import Running, running, spec_for
+from tests.engine.harness import Running, read_out, running, spec_for
 from tests.patience import LONG_S, eventually
 
 NEVER = ("--lines", "0")
@@ -221,7 +221,7 @@ async def test_a_client_sends_nothing_to_an_engine_of_another_user(open_folder: 
         assert await listener.stdout.readline() == b"b''\n"
     finally:
         listener.terminate()
-        await listener.wait()
+        await read_out(listener)
 
 
 async def test_viewers_keep_nobody_out_who_steers() -> None:

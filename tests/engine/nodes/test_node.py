@@ -91,8 +91,7 @@ async def test_a_node_whose_name_is_no_name_of_a_folder_is_refused(
         (tmp_path / command).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    process, answer = await spawn(spec_for(cpu=1, nodes=NodesSpec("slurm")))
-    await process.wait()
+    _, answer = await spawn(spec_for(cpu=1, nodes=NodesSpec("slurm")))
     assert "is not a usable name of a node" in answer["error"]
 
 

@@ -61,8 +61,7 @@ def hosts(server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host
 
 
 async def test_unreachable_hosts_are_named_with_the_error_of_ssh(hosts: HostsSpec) -> None:
-    process, answer = await spawn(hosts("refused,closed", *ENDLESS))
-    await process.wait()
+    _, answer = await spawn(hosts("refused,closed", *ENDLESS))
     assert answer["error"].startswith("2 of 2 nodes cannot be used: refused: ")
     assert "Permission denied" in answer["error"]
     assert "closed: ssh: connect to host 127.0.0.1" in answer["error"]
@@ -71,8 +70,7 @@ async def test_unreachable_hosts_are_named_with_the_error_of_ssh(hosts: HostsSpe
 async def test_two_names_of_one_machine_are_refused(hosts: HostsSpec) -> None:
     """Else each of its GPUs would have two workers."""
     spec = hosts("a,b,alias", *ENDLESS)
-    process, answer = await spawn(spec)
-    await process.wait()
+    _, answer = await spawn(spec)
     assert answer["error"] == "a and alias are one machine; name it once, as one agent runs all its slots"
     nothing_left(spec)
 
