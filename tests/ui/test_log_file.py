@@ -171,9 +171,9 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_home_and_paging_reach_every_line_of_the_file_and_the_end_follows_again(
     tmp_path: Path, small_pages: None
 ) -> None:
-    app = _app(tmp_path, [f"line {number}" for number in range(2000)])
+    app = _app(tmp_path, [f"line {number}" for number in range(1500)])
     async with app.run_test(size=TALL) as pilot:
-        await play.sees(pilot, "line 1999")
+        await play.sees(pilot, "line 1499")
         await press(pilot, "home")
         await play.sees(pilot, "line 0 ", "paused at ")
         seen = set[int]()
@@ -181,9 +181,9 @@ async def test_home_and_paging_reach_every_line_of_the_file_and_the_end_follows_
             seen |= _numbers(app)
             await press(pilot, "pagedown")
             await play.until(pilot, lambda: app.main.log_view._loading is None)
-        assert seen | _numbers(app) == set(range(2000))
-        app.engine.push(Lines("gpu0", 2000, ("newest",)))
-        await play.sees(pilot, "newest", "2,001 lines")
+        assert seen | _numbers(app) == set(range(1500))
+        app.engine.push(Lines("gpu0", 1500, ("newest",)))
+        await play.sees(pilot, "newest", "1,501 lines")
 
 
 def _numbers(app: FakedApp) -> set[int]:
@@ -191,9 +191,9 @@ def _numbers(app: FakedApp) -> set[int]:
 
 
 async def test_paging_up_passes_through_the_whole_file_without_a_gap(tmp_path: Path, small_pages: None) -> None:
-    app = _app(tmp_path, [f"line {number}" for number in range(4000)])
+    app = _app(tmp_path, [f"line {number}" for number in range(1200)])
     async with app.run_test(size=TALL) as pilot:
-        await play.sees(pilot, "line 3999")
+        await play.sees(pilot, "line 1199")
         seen = set[int]()
         for _ in range(400):
             seen |= _numbers(app)
@@ -201,7 +201,7 @@ async def test_paging_up_passes_through_the_whole_file_without_a_gap(tmp_path: P
                 break
             await press(pilot, "pageup")
             await play.until(pilot, lambda: app.main.log_view._loading is None)
-        assert seen == set(range(4000))
+        assert seen == set(range(1200))
 
 
 async def test_matches_of_the_whole_file_are_visited_in_both_directions(tmp_path: Path) -> None:
