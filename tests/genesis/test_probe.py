@@ -110,7 +110,7 @@ async def test_seeds_on_a_cold_mesh_cache_build_in_turn_train_at_once_and_contin
     killed, stopped = snapshot.workers
     _check(stopped, tmp_path / "1")
     before, after = (
-        torch.load(path, weights_only=False)["iter"]
+        torch.load(str(path), weights_only=False)["iter"]
         for path in (killed.newest.continued_from, killed.newest.checkpoint.path)
     )
     assert 0 < before < after
