@@ -33,10 +33,7 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600
     """Replaces the file at `path` by `data`, or its parts, atomically, even across a power cut.
 
     Follows links, except other users' links in a folder that all can write to. Returns the new file's status, for
-    `remove_written`.
-
-    Raises:
-        OSError: The folder is missing, full or not writable, or `path` is not a regular file; nothing is left behind.
+    `remove_written`. Raises `OSError`, and leaves nothing behind, also if `path` is not a regular file.
     """
     path = _followed(path)
     if path.exists() and not path.is_file():
@@ -89,10 +86,8 @@ def is_strangers(about: os.stat_result, folder: Path) -> bool:
 def open_regular(path: Path | str, flags: int = os.O_RDONLY, *, folder: int | None = None) -> int:
     """Opens a regular file, by default to read. Returns its descriptor.
 
-    With an open `folder`, the path is relative to it and must not be a link.
-
-    Raises:
-        OSError: The file does not exist, or is not a regular one: a pipe may block forever.
+    With an open `folder`, the path is relative to it and must not be a link. Raises `OSError` if the file does not exist, or
+    is not a regular one: a pipe may block forever.
     """
     flags |= os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (os.O_NOFOLLOW if folder is not None else 0)
     try:

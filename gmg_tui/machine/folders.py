@@ -142,8 +142,7 @@ def _is_own_group(number: int) -> bool:
 def make_own(folder: Path) -> None:
     """Creates `folder` for this user alone (mode 0700), or checks an existing one, without following links.
 
-    Raises:
-        OSError: It cannot be created, or another user owns it or could replace it.
+    Raises `OSError` if it cannot be created, or if another user owns it or could replace it.
     """
     if reason := distrust(folder.parent, shared=True):
         raise PermissionError(errno.EACCES, reason, str(folder))
@@ -163,11 +162,7 @@ def make_private(folder: Path) -> None:
 
 
 def make_locked(parent: Path, prefix: str) -> LockedFolder:
-    """Creates a private folder in `parent`, which may be shared, and locks it.
-
-    Raises:
-        OSError: The disk is full, or another user could replace the folder.
-    """
+    """Creates a private folder in `parent`, which may be shared, and locks it. Raises `OSError`."""
     if reason := distrust(parent, shared=True):
         raise PermissionError(errno.EACCES, reason, str(parent))
     for _ in range(_MAX_ATTEMPTS):
@@ -205,11 +200,7 @@ def _lock(path: Path) -> LockedFolder | None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Removes a folder with its contents, at any depth and of any mode, without following links.
-
-    Raises:
-        OSError: An entry could not be removed.
-    """
+    """Removes a folder with its contents, at any depth and of any mode, without following links. Raises `OSError`."""
     descriptor = _open_folder(str(folder), None)
     try:
         empty_folder(descriptor)
@@ -221,10 +212,8 @@ def remove_tree(folder: Path) -> None:
 def empty_folder(descriptor: int, max_entries: int | None = None) -> None:
     """Removes up to `max_entries` entries of an open folder, and nothing of another file system.
 
-    Moves inner folders up and empties them one by one, so that depth costs neither stack nor descriptors.
-
-    Raises:
-        OSError: An entry could not be removed, or there were more.
+    Moves inner folders up and empties them one by one, so that depth costs neither stack nor descriptors. Raises `OSError`
+    if an entry could not be removed, or if there were more.
     """
     for removed, (name, is_folder, where) in enumerate(_entries(descriptor), 1):
         if max_entries is not None and removed > max_entries:

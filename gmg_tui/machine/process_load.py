@@ -22,31 +22,29 @@ _SPAN_S, _SAMPLES = 0.8, 16
 _MAX_THREADS = 2048
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_X86 = {
-    "file": (0, 1, 5, 17, 18, 19, 20, 40, 74, 75, 77, 78, 217, 277, 285, 295, 296, 306, 326),
-    "path": (2, 4, 6, 21, 76, 82, 83, 87, 162, 257, 262, 263, 264, 269, 316, 332, 437, 439),
-    "sleep": (34, 35, 230),
-    "select": (23, 270),
-    "poll": (7, 271),
-    "lock": (202,),
-    "message": (42, 43, 44, 45, 46, 47, 232, 281, 288, 299),
-    "child": (61, 247),
-    "driver": (16,),
+_WAITS = {
+    "file": (
+        "0 1 5 17 18 19 20 40 74 75 77 78 217 277 285 295 296 306 326",
+        "46 47 61 63 64 65 66 67 68 69 70 71 80 82 83 84 267 285",
+    ),
+    "path": ("2 4 6 21 76 82 83 87 162 257 262 263 264 269 316 332 437 439", "34 35 38 45 48 56 79 81 276 291 437 439"),
+    "sleep": ("34 35 230", "101 115"),
+    "select": ("23 270", "72"),
+    "poll": ("7 271", "73"),
+    "lock": ("202", "98"),
+    "message": ("42 43 44 45 46 47 232 281 288 299", "22 202 203 206 207 211 212 242 243"),
+    "child": ("61 247", "95 260"),
+    "driver": ("16", "29"),
 }
-_ARM = {
-    "file": (46, 47, 61, 63, 64, 65, 66, 67, 68, 69, 70, 71, 80, 82, 83, 84, 267, 285),
-    "path": (34, 35, 38, 45, 48, 56, 79, 81, 276, 291, 437, 439),
-    "sleep": (101, 115),
-    "select": (72,),
-    "poll": (73,),
-    "lock": (98,),
-    "message": (22, 202, 203, 206, 207, 211, 212, 242, 243),
-    "child": (95, 260),
-    "driver": (29,),
+"""System calls that wait, on x86-64 and 64-bit ARM, by resource: `file` for an open file, `path` for a path."""
+_MACHINES = ("x86_64", "aarch64")
+_CALLS = {
+    int(number): word
+    for word, numbers in _WAITS.items()
+    for machine, listed in zip(_MACHINES, numbers, strict=True)
+    for number in listed.split()
+    if machine == os.uname().machine
 }
-_WAITS = {"x86_64": _X86, "aarch64": _ARM}.get(os.uname().machine, {})
-"""System calls that wait, by resource: `file` for an open file, `path` for a path."""
-_CALLS = {number: word for word, numbers in _WAITS.items() for number in numbers}
 
 
 class Activity:

@@ -69,8 +69,7 @@ class Proc(NamedTuple):
 def _stat_fields(pid: int) -> list[bytes] | None:
     """Returns the fields of `/proc/PID/stat` after the command's name; None if there is no such process.
 
-    Raises:
-        OSError: `/proc` cannot be read, as with too many open files.
+    Raises `OSError` if `/proc` cannot be read, as with too many open files.
     """
     # No file object, and no more fields than needed: hundreds of processes are read every two seconds.
     try:
@@ -160,10 +159,7 @@ def send(proc: Proc, number: int) -> bool:
 
     A pidfd identifies a process while it is open. Kernels before 5.3, some sandboxes (seccomp, gVisor) and some builds of
     Python (conda's) have none: there the start time is compared right before the signal, a gap of microseconds.
-
-    Raises:
-        PermissionError: It belongs to another user.
-        OSError: `/proc` cannot be read.
+    Raises `PermissionError` for another user's process, and `OSError` if `/proc` cannot be read.
     """
     try:
         handle = os.pidfd_open(proc.pid)

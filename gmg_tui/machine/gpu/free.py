@@ -146,8 +146,7 @@ class FreeGpus:
     def wait(self, need: int, wait_s: float, pause: Pause) -> tuple[Slot, ...]:
         """Waits until `need` GPUs are free. Takes and returns the wanted ones that are free.
 
-        Raises:
-            GmgError: Too few are free after `wait_s`; the text lists their users.
+        Raises `GmgError` with their users if too few are free after `wait_s`.
         """
         until = time.monotonic() + wait_s
         while True:
@@ -262,9 +261,8 @@ def _is_common(folder: Path) -> bool:
 def _lock(path: Path, lock: int, private: bool) -> int:
     """Locks an empty file, which is created if missing. Returns its descriptor.
 
-    Raises:
-        BlockingIOError: Another process has the lock.
-        OSError: There are no locks, or the file is not an empty plain file that all users can read.
+    Raises `BlockingIOError` if another process has the lock, and `OSError` if there are no locks, or if the file is not an
+    empty plain file that all users can read.
     """
     for _ in range(_MAX_TRIES):
         with ExitStack() as stack, suppress(PermissionError, FileNotFoundError):  # not readable yet; or just removed

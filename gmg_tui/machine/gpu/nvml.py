@@ -329,16 +329,14 @@ def _instances(gpu: Gpu, handle: Any, silent: list[tuple[int, str]]) -> Iterator
                 raise
             silent.append((gpu.index, f"MIG instance {mig_index}: {gpu_trouble(error)}"))
             continue
-        yield Gpu(
-            index=gpu.index,
+        yield structs.replace(
+            gpu,
             uuid=uuid,
             name=ask.text(pynvml.nvmlDeviceGetName) or "unknown MIG instance",
-            pci_bus_id=gpu.pci_bus_id,
             memory_total_mib=nvml_metrics.memory_total_mib(ask),
-            persistence=gpu.persistence,
+            power_limit_w=None,
+            mig=False,
             mig_index=mig_index,
             parent_uuid=gpu.uuid,
-            driver=gpu.driver,
-            cuda=gpu.cuda,
             mig_ids=(ask(pynvml.nvmlDeviceGetGpuInstanceId), ask(pynvml.nvmlDeviceGetComputeInstanceId)),
         )

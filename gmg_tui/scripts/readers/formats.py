@@ -48,8 +48,7 @@ class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def check(patterns: Sequence[str], where: str = "--pattern") -> tuple[str, ...]:
     """Returns the patterns, after checking each; `where` is their option or key, for the errors.
 
-    Raises:
-        GmgError: A pattern is not a regular expression, cannot be matched in linear time, or has no group or an unknown one.
+    Raises `GmgError` for one that is no regular expression, cannot be matched in linear time, or has no known group.
     """
     for pattern in patterns:
         try:

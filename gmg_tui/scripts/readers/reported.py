@@ -57,10 +57,8 @@ def _objects(block: bytes, mark: bytes, max_bytes: int | None = None) -> Iterato
 def _json_object(text: bytes) -> dict[str, Any]:
     """Decodes a JSON object, also with NaN and infinities.
 
-    Numbers beyond the range of floats and 64-bit integers become `Decimal`.
-
-    Raises:
-        msgspec.MsgspecError, ValueError or RecursionError: The text is no such object.
+    Numbers beyond the range of floats and 64-bit integers become `Decimal`. Raises `msgspec.MsgspecError`, `ValueError` or
+    `RecursionError` for anything else.
     """
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
