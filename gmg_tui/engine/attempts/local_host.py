@@ -242,21 +242,24 @@ class LocalHost:
             resume_values = {**values, **checkpoint_values(Path(checkpoint.path))}
             args += tuple(fill(arg, resume_values) for arg in task.resume_args)
         cores = self._cores(slot, task, {**os.environ, **env})
-        job = {"GMG_JOB": str(task.job), "GMG_JOB_NAME": task.name} if task.job is not None else {}
+        own = {
+            "GMG_SESSION": self.spec.agent.session if self.spec.agent is not None else self.spec.name,
+            "GMG_SESSION_ID": self._session_id,
+            "GMG_SLOT": slot.name,
+            "GMG_WORKER_INDEX": str(task.index),
+            "GMG_NUM_WORKERS": str(task.count),
+            "GMG_ATTEMPT": str(number),
+        }
         environment = worker_environment(
             os.environ,
-            session=self.spec.agent.session if self.spec.agent is not None else self.spec.name,
-            session_id=self._session_id,
-            slot=slot,
-            index=task.index,
-            count=task.count,
-            attempt=number,
+            slot,
+            own=own | ({"GMG_JOB": str(task.job), "GMG_JOB_NAME": task.name} if task.job is not None else {}),
             gpu_index=gpu_index,
             egl_index=egl_index,
             threads=self._threads(cores),
             robosuite=self._robosuite,
             extra={name: fill(value, values) for name, value in env.items()} | self._simulation(),
-            more=({} if meeting is None else variables(meeting, {**os.environ, **env})) | job,
+            more={} if meeting is None else variables(meeting, {**os.environ, **env}),
             devices=await self._devices(task.cards, report)
             if meeting is None or not meeting.virtual_local_rank
             else (),

@@ -44,13 +44,9 @@ class Environment(NamedTuple):
 
 def worker_environment(
     base: Mapping[str, str],
-    *,
-    session: str,
-    session_id: str,
     slot: Slot,
-    index: int,
-    count: int,
-    attempt: int,
+    *,
+    own: Mapping[str, str],
     gpu_index: int | None,
     egl_index: int | None,
     threads: int,
@@ -63,24 +59,19 @@ def worker_environment(
 
     Args:
         base: The environment of gmg-tui itself.
-        session: The session's name.
-        session_id: Unique among sessions of that name.
         slot: The worker's slot.
-        index: The worker's number, from 0.
-        count: The number of workers.
-        attempt: The attempt's number, from 1.
+        own: The variables `GMG_…`.
         gpu_index: Current NVML index of the slot's GPU; None on a CPU slot.
         egl_index: Index of that GPU among the EGL devices, which MuJoCo shares. None if unknown: `EGL_DEVICE_ID` is unset
             then, so that Genesis (since 0.3.0) tries all devices.
         threads: The worker's share of the usable CPUs; variables in `base` take precedence.
-        extra: The worker's `--env`, placeholders filled in; overrides everything but `GMG_…`.
+        extra: The worker's `--env`, placeholders filled in; overrides everything but `own`.
         robosuite: True if the interpreter has robosuite, which asserts that `MUJOCO_EGL_DEVICE_ID` is a number in
             `CUDA_VISIBLE_DEVICES` (1.4.1, utils/binding_utils.py), so that it must be unset.
-        more: The variables of a rank or of a sweep's job.
+        more: The variables of a rank.
         devices: The values of `CUDA_VISIBLE_DEVICES`; empty for the slot's GPU alone.
 
-    Raises:
-        ValueError: `gpu_index` is None on a GPU slot; the worker would take GPU 0.
+    Raises `ValueError` if `gpu_index` is None on a GPU slot; the worker would take GPU 0.
     """
     settings = _device(slot, gpu_index, egl_index)
     if slot.gpu is not None:
@@ -92,14 +83,7 @@ def worker_environment(
     settings |= {name: str(threads) for name in _THREADS if name not in base}
     settings |= more
     settings |= {name: value for name, value in extra.items() if not name.startswith(_OWN)}
-    settings |= {
-        "GMG_SESSION": session,
-        "GMG_SESSION_ID": session_id,
-        "GMG_SLOT": slot.name,
-        "GMG_WORKER_INDEX": str(index),
-        "GMG_NUM_WORKERS": str(count),
-        "GMG_ATTEMPT": str(attempt),
-    }
+    settings |= own
     removed = (name for name in task_variables(base) if name not in settings)
     unset = (*(name for name, value in settings.items() if value is None), *removed)
     chosen = {name: value for name, value in settings.items() if value is not None}

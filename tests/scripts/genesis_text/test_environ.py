@@ -15,12 +15,7 @@ OURS = {
     "PYTHONUTF8": "1",
     "OMP_NUM_THREADS": "6",
     "QD_NUM_THREADS": "6",
-    "GMG_SESSION": "sim-1",
-    "GMG_SESSION_ID": "1f",
     "GMG_SLOT": "",
-    "GMG_WORKER_INDEX": "2",
-    "GMG_NUM_WORKERS": "8",
-    "GMG_ATTEMPT": "4",
 }
 
 
@@ -35,12 +30,8 @@ def environment(
 ) -> Environment:
     return worker_environment(
         base or {},
-        session="sim-1",
-        session_id="1f",
-        slot=slot,
-        index=2,
-        count=8,
-        attempt=4,
+        slot,
+        own={"GMG_SLOT": slot.name},
         gpu_index=gpu_index,
         egl_index=egl_index,
         threads=6,
