@@ -73,6 +73,8 @@ class LogCopies:
         """Logs that may have grown, the next first."""
         self._marks: dict[str, object] = {}
         """The worker's mark when each log last grew."""
+        self._of_earlier_agent = set[str]()
+        """Logs of which an agent that was replaced has sent these bytes."""
         self._refused: set[str] = set()
         """Logs that exceeded the limit."""
         self._copying = asyncio.Lock()
@@ -82,6 +84,10 @@ class LogCopies:
         if self._marks.get(path) != mark:
             self._marks[path] = mark
             self._grown[path] = None
+
+    def begin_anew(self) -> None:
+        """Keeps what was copied, as the agent was replaced by another one, whose logs may be new files."""
+        self._of_earlier_agent = set(self._copied)
 
     async def catch_up(self, read: Callable[[str, int], Awaitable[LogPart]]) -> None:
         """Copies the missing parts, one of each log in turn, with `read` (`EngineClient.read_log`).
@@ -102,8 +108,11 @@ class LogCopies:
         """Copies a part of a log. Returns True if there may be more."""
         copied, inode = self._copied.get(path, (0, 0))
         part = await read(path, copied)
-        if copied and part.file != inode:  # its middle was cut out there: copy it again
-            await in_daemon_thread(_shorten, self._folder / path, copied)
+        is_earlier = path in self._of_earlier_agent
+        self._of_earlier_agent.discard(path)
+        if copied and part.file != inode:
+            if not is_earlier:  # its middle was cut out there: copy it again
+                await in_daemon_thread(_shorten, self._folder / path, copied)
             self._copied[path] = 0, 0
             return True
         if copied + len(part.data) > self._most_bytes:

@@ -184,6 +184,7 @@ class Node:
         self._connected.set()
         if before is not None and session.id != before.id:
             self._ended.clear()
+            self._logs.begin_anew()
             _log.warning("%s is lost: its agent was replaced by another one", self.name)
             for slot, attempt in list(self.attempts.items()):
                 missing = self.missing(slot)

@@ -263,6 +263,19 @@ async def test_a_log_whose_middle_is_cut_out_is_copied_again(tmp_path: Path) -> 
             there.write_bytes(there.read_bytes() + b"and more\n" * 1_000_000)
 
 
+async def test_what_a_node_had_logged_is_kept_when_it_comes_back_with_an_empty_disk(tmp_path: Path) -> None:
+    there, here = tmp_path / "there" / _LOG, tmp_path / "here" / _LOG
+    kept, copies = KeptLogs(str(tmp_path / "there"), shared=False), LogCopies(tmp_path / "here")
+    there.parent.mkdir(parents=True)
+    for mark, text in enumerate((b"attempt 1\n", b"attempt 2\n")):
+        there.write_bytes(text)
+        copies.check(_LOG, mark)
+        await copies.catch_up(kept.read)
+        there.rename(tmp_path / str(mark))
+        copies.begin_anew()
+    assert here.read_bytes() == b"attempt 1\nattempt 2\n"
+
+
 async def test_folders_that_a_script_nests_among_the_logs_do_not_keep_an_agent(tmp_path: Path) -> None:
     here, logs = Path.cwd(), tmp_path / "logs"
     logs.mkdir()
