@@ -39,7 +39,7 @@ from gmg_tui.session.store.reader import Stored, open_store
 
 _LOG_LINES: Final = 5000
 _LOG_BYTES: Final = 4 << 20
-"""Limits of the end of a log; the pager shows all of it."""
+"""Limits of the end of a log that is sent; the rest is read from its file."""
 _POINTS: Final = 720
 """Points of a chart."""
 _RECENT_S: Final = 300.0

@@ -1,8 +1,8 @@
-"""The dialogs with buttons, and the palette."""
+"""The dialogs with buttons, the line that asks for a text, and the palette."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from textual.app import App, ComposeResult
@@ -10,15 +10,19 @@ from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.containers import Horizontal, Vertical
 from textual.events import Key
-from textual.screen import ModalScreen
-from textual.widgets import Button, OptionList, Static
+from textual.screen import ModalScreen, Screen
+from textual.timer import Timer
+from textual.widgets import Button, Input, OptionList, Static
 
 from gmg_tui.model import Session, Snapshot, units
 from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import plain
+from gmg_tui.ui.rows import KeysFooter
 from gmg_tui.ui.terminal import TrueSizeScreen
 
 Result = TypeVar("Result")
+_TYPING_S = 0.1
+"""Seconds after a key before the text is applied."""
 
 
 class Dialog(ModalScreen[Result], TrueSizeScreen[Result]):
@@ -143,6 +147,64 @@ def quit_dialog(app: App[Any], session: Session, snapshot: Snapshot, *, stopping
     ]
     doing = f"{'is' if count == 1 else 'are'} {'being stopped' if stopping else 'running'}"
     return ChoiceScreen(f"Quit {spec.name}", f"{units.count(count, noun)} {doing}{waiting}.", choices)
+
+
+class LineBar(Input):
+    """Applies its text while one types; `enter` keeps it and closes the line, `escape` drops it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "drop", "Drop", show=False),
+        Binding("ctrl+c", "quit", "Quit", show=False),
+    ]
+
+    def __init__(self, name: str, value: str, placeholder: str, apply: Callable[[str], object]) -> None:
+        super().__init__(value, placeholder=placeholder, compact=True, name=name)
+        self.cursor_blink = False  # a blinking cursor is traffic on a slow line
+        self._apply, self._applied = apply, value
+        self._timer: Timer | None = None
+
+    on_key = keys.act_in_order
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Apply the text after a pause: keys that are pasted come one by one."""
+        event.stop()
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(_TYPING_S, self._apply_text)
+
+    def _apply_text(self) -> None:
+        if self.value != self._applied:
+            self._applied = self.value
+            self._apply(self.value)
+
+    async def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Keep the text."""
+        event.stop()
+        self._apply_text()
+        await self.remove()
+
+    async def action_quit(self) -> None:
+        """Close the line, and quit as everywhere."""
+        await self.remove()
+        await self.app.run_action("quit_session")
+
+    async def action_drop(self) -> None:
+        """Drop the text."""
+        self.value = ""
+        self._apply_text()
+        await self.remove()
+
+
+async def ask_line(screen: Screen[Any], bar: LineBar) -> None:
+    """Opens a line above the keys; one of another name is closed first."""
+    if not screen.is_attached:  # the app is ending
+        return
+    opened = next(iter(screen.query(LineBar)), None)
+    if opened is not None and opened.name != bar.name:
+        await opened.remove()
+    if opened is None or opened.name != bar.name:
+        await screen.mount(opened := bar, before=screen.query_one(KeysFooter))
+    screen.set_focus(opened)  # at once: what is typed next is for it
 
 
 class Palette(CommandPalette, TrueSizeScreen[None]):

@@ -12,10 +12,10 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.widgets import Button, Static, TextArea
+from textual.widgets import Button, TextArea
 
-from gmg_tui.jobs import argument_placeholders as placeholders
-from gmg_tui.model import JobRecord, Settings, Slot
+from gmg_tui.jobs.argument_placeholders import join_args
+from gmg_tui.model import Settings
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.secrets import mask, unmask
 from gmg_tui.session.client import Source
@@ -23,8 +23,8 @@ from gmg_tui.session.protocol import Seen
 from gmg_tui.ui import keys
 from gmg_tui.ui.dialogs import Dialog, confirmation
 from gmg_tui.ui.drawing import plain
-from gmg_tui.ui.view import View, job_on
-from gmg_tui.ui.worker_text import together_text
+from gmg_tui.ui.view import View
+from gmg_tui.ui.worker_text import job_of, together_text
 
 _KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -73,7 +73,7 @@ class _Arguments(_Field):
 
 
 class EditScreen(Dialog[None]):
-    """Edits settings, previews them with placeholders filled in, and restarts the workers, after a question if needed.
+    """Edits settings, and restarts the workers, after a question if needed.
 
     It opens at once, and stays open until the engine has accepted the settings, so that nothing typed is lost.
 
@@ -88,7 +88,6 @@ class EditScreen(Dialog[None]):
     DEFAULT_CSS = """
     EditScreen {
         & > #box { border-subtitle-align: left; }
-        #preview { max-height: 6; color: $text-muted; margin-top: 1; }
     }
     """
     AUTO_FOCUS: ClassVar[str | None] = ""
@@ -110,8 +109,8 @@ class EditScreen(Dialog[None]):
         self._slots, self._slot = tuple(slots), slots[0]
         worker = view.snapshot.worker(self._slot)
         self._engine = engine
-        self._view = view
         self._title = (together_text([worker]) if worker is not None else "") or self._slot
+        job = job_of(worker) if worker is not None else ""
         self._start = start
         self._question = question
         self._seen = {each.slot: Seen(each.job) for each in view.snapshot.workers}
@@ -119,16 +118,13 @@ class EditScreen(Dialog[None]):
         """True if the engine has not answered yet."""
         self._present = Settings()
         """The worker's settings as the engine has them."""
-        self._values: dict[str, object] = {}
-        """The colour of placeholders."""
         self._args = _Arguments("Arguments")
         self._env = _Field("Environment, one KEY=VALUE per line")
-        self._preview = Static(id="preview")
-        self.heading = f"Edit {self._title}"
+        self.heading = f"Edit {self._title}{f', job {job}' if job else ''}"
 
     def contents(self) -> ComposeResult:
-        """The fields, the preview, and the buttons."""
-        yield from (self._args, self._env, self._preview)
+        """The fields and the buttons."""
+        yield from (self._args, self._env)
         with Horizontal(classes="buttons"):
             yield Button("Restart (ctrl+s)", action="screen.apply", compact=True)
             yield Button("Cancel (esc)", action="screen.cancel", compact=True)
@@ -143,16 +139,12 @@ class EditScreen(Dialog[None]):
         """Fill the fields in."""
         try:
             details = await self._engine.details(self._slot)
-            job = await job_on(self._engine, self._view, self._slot)
         except GmgError as error:
             self._report(str(error), "$error")  # it stays open: what is typed next is not for the page
             return
         self._present = Settings(details.args, details.extra_env)
-        self._values = placeholder_values(self._view, self._slot, job)
-        if job is not None:
-            self.query_one("#box").border_title = plain(f"{self.heading}, job {job.number} ({job.name})")
         start = self._start or self._present
-        self._args.load_text(placeholders.join_args(start.args))
+        self._args.load_text(join_args(start.args))
         self._args.move_cursor(self._args.document.end)
         self._env.load_text(join_env(mask(start.env)))
         self._env.move_cursor(self._env.document.end)
@@ -172,7 +164,7 @@ class EditScreen(Dialog[None]):
 
     @on(TextArea.Changed)
     def _review(self) -> None:
-        """Preview what this worker would get, and what would be restarted."""
+        """Say what would be restarted."""
         if self._waiting:
             return
         try:
@@ -180,8 +172,6 @@ class EditScreen(Dialog[None]):
         except GmgError as error:
             self._report(str(error), "$error")
             return
-        args = placeholders.join_args([placeholders.fill(arg, self._values) for arg in settings.args])
-        self._preview.update(plain(f"Expands to: {args or 'no arguments'}"))
         if self._unchanged(settings):
             self._report("unchanged")
         else:
@@ -267,15 +257,3 @@ def split_env(text: str) -> dict[str, str]:
                 raise GmgError(f"environment, line {number}: invalid escape in {value}") from None
         env[key] = value
     return env
-
-
-def placeholder_values(view: View, name: str, job: JobRecord | None) -> dict[str, object]:
-    """The values of the placeholders on the slot called `name`, in a sweep for its `job`."""
-    slot = view.slot(name) or Slot(name)
-    gpu_index = slot.gpu.index if slot.gpu is not None else None
-    if job is None:
-        index = view.present.index(name) if name in view.present else 0
-        return placeholders.values_for(slot, index, len(view.present), gpu_index)
-    count = view.queue.jobs if view.queue is not None else 0
-    of_job = {"job": job.number, "name": job.name}
-    return placeholders.values_for(slot, job.number - 1, count, gpu_index) | job.values | of_job

@@ -53,6 +53,13 @@ SCROLL: Final = (
 )
 """Keys of what has the focus on a page: a table, or a text."""
 
+SEARCH: Final = (
+    Binding("slash", "search", "Search", id="search", tooltip="Search the log."),
+    Binding("n", "search_next('down')", "Next match", id="next", tooltip="Go to the next match.", show=False),
+    Binding("N", "search_next('up')", "Previous match", id="previous", tooltip="Go to the match before.", show=False),
+)
+"""Keys of screens with a log."""
+
 _TROUBLE: Final = "Select the next worker that has failed or has an alert."
 _COPY: Final = "Copy the selected text, or the line, row or facts that the pane shows."
 _MAIN: Final = (
@@ -61,7 +68,7 @@ _MAIN: Final = (
     Binding("left,h", "move('left')", "Left", id="left", tooltip="Select the worker to the left.", show=False),
     Binding("right,l", "move('right')", "Right", id="right", tooltip="Select the worker to the right.", show=False),
     *WORKER,
-    Binding("slash", "search", "Search", id="search", tooltip="Search the log, or the names of metrics."),
+    *SEARCH,
     Binding("tab", "tab(1)", "Next tab", id="section", tooltip="Show the next tab of the pane."),
     Binding("shift+tab", "tab(-1)", "Previous tab", id="previous-section", tooltip="Show the tab before.", show=False),
     Binding("enter", "details", "Enlarge", id="details", tooltip="Enlarge the pane; there, edit as in an attempt."),
@@ -73,8 +80,6 @@ _MAIN: Final = (
     Binding("t", "view", "View", id="view", tooltip="Switch between tiles and table."),
     Binding("f", "follow", "Follow", id="follow", tooltip="Follow the end of the log, or pause it."),
     Binding("y", "copy_line", "Copy", id="copy", tooltip=_COPY),
-    Binding("n", "search_next('down')", "Next match", id="next", tooltip="Go to the next match.", show=False),
-    Binding("N", "search_next('up')", "Previous match", id="previous", tooltip="Go to the match before.", show=False),
     Binding("pageup", "go('up')", "Page up", id="page-up", tooltip="Scroll the pane up by a page.", show=False),
     Binding("pagedown", "go('down')", "Page down", id="page-down", tooltip="Scroll it down.", show=False),
     Binding("home", "go('home')", "Start", id="first", tooltip="Go to the start of the pane.", show=False),
@@ -93,7 +98,6 @@ COMMANDS: Final = (
         "use_gpu(False)",
     ),
     ("Use this GPU for jobs again", "Let jobs start on the worker's GPU again.", "use_gpu(True)"),
-    ("Open log in pager", "Open the whole log of the worker, or of the selected job, in $PAGER.", "log_pager"),
     ("Redraw", "Draw the whole screen again.", "redraw"),
 )
 """Palette entries of every screen that have no key: title, explanation, action."""
@@ -103,7 +107,6 @@ MAIN_COMMANDS: Final = (
     ("Fold node", "Fold the selected worker's node into one line, or unfold it.", "fold_node"),
     ("Python stacks", "Ask the worker, or each rank of its group, for its Python stack.", "stacks"),
     ("Log of the attempt", "Show the log where the attempt that is selected in Attempts begins.", "attempt_log"),
-    ("Log of all ranks", "Show the lines of all ranks of the group together, or of one rank.", "group_log"),
     *((f"Show {tab.lower()}", "Show this tab of the pane.", f"show_tab({tab!r})") for tab in _TABS),
 )
 """Palette entries of the main screen that have no key."""
@@ -111,11 +114,11 @@ MAIN_COMMANDS: Final = (
 TYPED_OVER: Final = frozenset(action_of(each) for each in MAIN if each.action.startswith("app."))
 """Actions that are unavailable while text is being typed on the main screen."""
 
-ON_WORKER: Final = frozenset({"act", "restart_failed", "edit", "stacks", "use_gpu", "log_pager"})
+ON_WORKER: Final = frozenset({"act", "restart_failed", "edit", "stacks", "use_gpu"})
 """Actions on workers, which pages without workers do not offer."""
 
 _ON_JOBS: Final = frozenset({"skip", "retry", "retry_failed"})
-STEERING: Final = (ON_WORKER | _ON_JOBS | {"mark", "use"}) - {"log_pager"}
+STEERING: Final = ON_WORKER | _ON_JOBS | {"mark", "use"}
 """Actions that change something, which a read-only screen does not offer."""
 
 SIGNS_OF: Final = {"enter": "enter", "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End"}

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.events import Key
-from textual.timer import Timer
-from textual.widgets import Input
 
 from gmg_tui.model import Settings
 from gmg_tui.session import worker_log
 from gmg_tui.session.client import Source
 from gmg_tui.ui import keys, terminal
+from gmg_tui.ui.dialogs import LineBar, ask_line
 from gmg_tui.ui.header import header_rows
 from gmg_tui.ui.log.source import LogSource
-from gmg_tui.ui.pane.metrics_tab import MetricsTab
 from gmg_tui.ui.pane.pane import Pane
 from gmg_tui.ui.pane.why_tab import WhyTab
 from gmg_tui.ui.rows import KeysFooter, Lines, is_seen
@@ -29,56 +26,8 @@ from gmg_tui.ui.terminal import TrueSizeScreen
 from gmg_tui.ui.view import Tab, View
 from gmg_tui.ui.workers.grid import Grid
 
-_TYPING_S = 0.1
-"""Seconds after a key before the text is applied."""
 LOG_TAIL = 1000
 """Earlier lines to request when a worker is selected."""
-
-
-class LineBar(Input):
-    """Applies its text while one types; `enter` keeps it and closes the line, `escape` drops it."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "drop", "Drop", show=False),
-        Binding("ctrl+c", "quit", "Quit", show=False),
-    ]
-
-    def __init__(self, name: str, value: str, placeholder: str, apply: Callable[[str], object]) -> None:
-        super().__init__(value, placeholder=placeholder, compact=True, name=name)
-        self.cursor_blink = False  # a blinking cursor is traffic on a slow line
-        self._apply, self._applied = apply, value
-        self._timer: Timer | None = None
-
-    on_key = keys.act_in_order
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Apply the text after a pause: keys that are pasted come one by one."""
-        event.stop()
-        if self._timer is not None:
-            self._timer.stop()
-        self._timer = self.set_timer(_TYPING_S, self._apply_text)
-
-    def _apply_text(self) -> None:
-        if self.value != self._applied:
-            self._applied = self.value
-            self._apply(self.value)
-
-    async def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Keep the text."""
-        event.stop()
-        self._apply_text()
-        await self.remove()
-
-    async def action_quit(self) -> None:
-        """Close the line, and quit as everywhere."""
-        await self.remove()
-        await self.app.run_action("quit_session")
-
-    async def action_drop(self) -> None:
-        """Drop the text."""
-        self.value = ""
-        self._apply_text()
-        await self.remove()
 
 
 class MainScreen(TrueSizeScreen[None]):
@@ -142,7 +91,7 @@ class MainScreen(TrueSizeScreen[None]):
             return action in {"focus_next", "copy_text"}
         if action == "back":
             log = self.log_view.sought
-            return bool(log.text or self.pane.go_back(dry_run=True) or view.maximized or view.marked or view.filter)
+            return bool(log.text or self.pane.chart or view.maximized or view.marked or view.filter)
         return not self.why_not(action)
 
     def why_not(self, action: str) -> str:
@@ -151,7 +100,6 @@ class MainScreen(TrueSizeScreen[None]):
             "mark": "the pane hides the workers, esc shows them" if self._view.maximized else "",
             "search_next": "" if self.log_view.sought.text else "there is no search, / starts one",
             "fold_node": "" if self._view.nodes else "the session has one machine",
-            "group_log": "" if self._view.snapshot.groups else "no worker is a rank of a group",
         }
         return reasons.get(action) or self.app.why_not(action)
 
@@ -230,7 +178,8 @@ class MainScreen(TrueSizeScreen[None]):
         view, log = self._view, self.log_view
         if log.sought.text:
             log.search("")
-        elif self.pane.go_back():
+        elif self.pane.chart:
+            self.pane.toggle_chart()
             self.refresh_bindings()
         elif view.maximized:
             self._maximize(on=False)
@@ -282,7 +231,7 @@ class MainScreen(TrueSizeScreen[None]):
     async def action_filter_workers(self) -> None:
         """Open the line that asks which workers to show."""
         hint = "words of the workers to show: of slot, node, state, job, group, GPU or reason"
-        await self._open_bar(LineBar("workers", self._view.filter, hint, self.filter_workers))
+        await ask_line(self, LineBar("workers", self._view.filter, hint, self.filter_workers))
 
     def filter_workers(self, text: str) -> None:
         """Show only the workers that a filter's `text` matches, and the log of the selected one."""
@@ -304,18 +253,15 @@ class MainScreen(TrueSizeScreen[None]):
     # The log
 
     def open_log(self) -> None:
-        """Show the log of the selected worker, or of its group, unless it is shown."""
-        name, ranks = self._view.log
-        source = self.log_view.source
-        if (source.name, source.ranks) != (name, ranks):
-            self.log_view.open(LogSource(name, ranks, self._log_path))
-            slots = ranks or ((name,) if name else ())
-            self.app.request(lambda: self.app.engine.follow(*slots, tail=LOG_TAIL))
+        """Show the log of the selected worker, unless it is shown."""
+        name = self._view.selected
+        if self.log_view.source.name != name:
+            self.log_view.open(LogSource(name, self._log_path))
+            self.app.request(lambda: self.app.engine.follow(*filter(None, [name]), tail=LOG_TAIL))
 
     def _log_path(self) -> Path | None:
-        """The log file of the worker whose log is shown; None for a group, whose ranks have one each."""
-        source = self.log_view.source
-        worker = None if source.ranks else self._view.worker_on(source.name)
+        """The log file of the worker whose log is shown."""
+        worker = self._view.worker_on(self.log_view.source.name)
         return None if worker is None else Path(self._view.session.spec.folder, worker_log(worker))
 
     async def action_follow(self) -> None:
@@ -341,37 +287,10 @@ class MainScreen(TrueSizeScreen[None]):
         else:  # no line of ours precedes it
             self.log_view.action_go("home")
 
-    def action_group_log(self) -> None:
-        """Show the log of all ranks of the selected one's group, or of that one alone again."""
-        view = self._view
-        if not view.together and view.snapshot.group(view.selected) is None:
-            self.app.say("The selected worker is not a rank of a group.")
-            return
-        view.together = not view.together
-        self.app.refresh_view()
-
     async def action_search(self) -> None:
-        """Open the line that asks what to search for: in the log, or the metrics to show."""
-        log, metrics = self.log_view, self.pane.shown
-        if isinstance(metrics, MetricsTab):
-            metrics.open_chart("")
-            await self._open_bar(LineBar("metrics", metrics.words, "words in the names of metrics", metrics.filter))
-            return
+        """Open the line that asks what to search the log for."""
         await self.action_show_tab(Tab.LOG)
-        await self._open_bar(LineBar("search", log.sought.text, "search the log", log.search))
-
-    async def _open_bar(self, bar: LineBar) -> None:
-        """Open a line; one of another name is closed first."""
-        if not self.is_attached:  # the app is ending
-            return
-        opened = next(iter(self.query(LineBar)), None)
-        if opened is not None and opened.name == bar.name:
-            self.set_focus(opened)
-            return
-        if opened is not None:
-            await opened.remove()
-        await self.mount(bar, before=self.query_one(KeysFooter))
-        self.set_focus(bar)  # at once: what is typed next is for it
+        await ask_line(self, LineBar("search", self.log_view.sought.text, "search the log", self.log_view.search))
 
     def action_search_next(self, direction: str) -> None:
         """Go to the next match."""

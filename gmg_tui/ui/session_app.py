@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from textual import work
+from textual.app import App
 from textual.reactive import var
 from textual.screen import ModalScreen
 from textual.widget import AwaitMount
 
 from gmg_tui.model import Settings, Snapshot, Worker, WorkerState, units
 from gmg_tui.model.errors import GmgError
-from gmg_tui.session import LOGS, worker_log
+from gmg_tui.session import LOGS
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Action, Seen
 from gmg_tui.ui import keys, worker_text
 from gmg_tui.ui.dialogs import confirmation, quit_dialog
 from gmg_tui.ui.drawing import safe
 from gmg_tui.ui.outcome import Outcome
-from gmg_tui.ui.terminal import TerminalApp, TerminalDriver, pager_command, run_pager
+from gmg_tui.ui.terminal import TerminalDriver
 from gmg_tui.ui.view import View
 
 MESSAGE_S: Final = 8.0
@@ -85,13 +85,15 @@ def _named(workers: Sequence[Worker]) -> str:
     return worker.slot if worker.job is None else f"job {worker.job} ({worker.job_name}) on {worker.slot}"
 
 
-class SessionApp(TerminalApp[Outcome], inherit_bindings=False):
+class SessionApp(App[Outcome], inherit_bindings=False):
     """The part of the application that screens use: the engine, the view, and actions on workers.
 
     Actions apply to the selected worker or the marked ones, after a question where much running would be lost. `web`: a
     browser draws it, and there is no terminal.
     """
 
+    terminal: TerminalDriver | None = None
+    """The owner of the terminal; None without one, as in a browser or in tests."""
     snapshot: var[Snapshot] = var(Snapshot(0.0, 0.0, ()), init=False, always_update=True)
     """The snapshot that is drawn, set with `view`. Widgets and pages watch it."""
 
@@ -100,7 +102,7 @@ class SessionApp(TerminalApp[Outcome], inherit_bindings=False):
         super().__init__(
             driver_class=None if web else TerminalDriver, ansi_color=True if "NO_COLOR" in os.environ else None
         )
-        self.engine, self.web = engine, web
+        self.engine = engine
         self.view = View(engine.welcome, over=engine.ended, loss=engine.loss)
         self._newest = engine.welcome.snapshot
         """The newest snapshot of the engine. It is not in `view` before it is drawn: keys act on what is seen."""
@@ -131,6 +133,12 @@ class SessionApp(TerminalApp[Outcome], inherit_bindings=False):
         if message:
             self.notify(safe(message), markup=False, timeout=MESSAGE_S)
 
+    def write_to_terminal(self, text: str) -> None:
+        """Writes control sequences directly to the terminal, if there is one."""
+        if text and self.terminal is not None:
+            self.terminal.write(text)
+            self.terminal.flush()
+
     # Requests
 
     @work(group="requests")
@@ -153,8 +161,6 @@ class SessionApp(TerminalApp[Outcome], inherit_bindings=False):
     def forbidden(self, action: str) -> str:
         """Returns the reason why an action is not possible on this screen at all; empty if it may be."""
         view = self.view
-        if action == "log_pager" and self.web:
-            return "a browser has no pager"
         if action in keys.STEERING and (view.readonly or view.over):
             return "the session has ended" if view.over else "this screen is read-only"
         return ""
@@ -267,39 +273,10 @@ class SessionApp(TerminalApp[Outcome], inherit_bindings=False):
         workers = [worker for slot in slots if (worker := self.view.worker_on(slot)) is not None]
         return self._question(Action.RESTART, workers)
 
-    # Logs
-
-    def action_log_pager(self) -> None:
-        """Open all that the selected worker has printed in the pager."""
-        if (worker := self.view.worker_on(self.worker_slot())) is not None:
-            self._open_log(Path(worker_log(worker)), worker.slot if worker.job is None else str(worker.job))
-
-    def open_job_log(self, number: int) -> None:
-        """Open all that a job has printed in the pager; of a group, rank 0's log."""
-        folder = Path(self.view.session.spec.folder)
-        paths = (folder / LOGS).glob(f"{number:04}-*.log")
-        path = min(paths, key=lambda file: len(file.name), default=folder / LOGS / f"{number:04}-.log")
-        self._open_log(path, str(number))
-
-    def _open_log(self, path: Path, name: str) -> None:
-        """Open a log in the session's folder, which `gmg-tui logs` finds by a name."""
-        spec = self.view.session.spec
-        path = Path(spec.folder, path)
-        if not path.exists():
-            self.say("There is no log: nothing has been written.")
-        elif self.web:
-            self.say(f"`gmg-tui logs {spec.name} {name}` prints the log.")
-        else:
-            self.request(partial(self._show_file, path))
-
-    async def _show_file(self, path: Path) -> None:
-        """Leaves the terminal to the pager on a file, without drawing until it ends. Raises `GmgError` if it fails."""
-        command = pager_command(path)
-        with self.batch_update(), self.suspend() if self.terminal is not None else nullcontext():
-            trouble = await run_pager(command, readonly=self.view.readonly)
-        self.action_redraw()
-        if trouble:
-            raise GmgError(trouble)
+    def job_log(self, number: int) -> Path | None:
+        """Returns the path of a job's log, of a group rank 0's; None if nothing has been written."""
+        paths = Path(self.view.session.spec.folder, LOGS).glob(f"{number:04}-*.log")
+        return min(paths, key=lambda path: len(path.name), default=None)
 
     def action_redraw(self) -> None:
         """Draw the whole screen again, after something else wrote to the terminal."""

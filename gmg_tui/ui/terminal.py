@@ -1,4 +1,4 @@
-"""The terminal: its driver, the pager, a watch that notices its loss, notifications, and the clipboard."""
+"""The terminal: its driver, a watch that notices its loss, notifications, and the clipboard."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import asyncio
 import contextlib
 import os
 import select
-import shlex
-import shutil
 import signal
 import sys
 import termios
 import threading
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from rich.console import Console
@@ -28,7 +25,6 @@ from textual.events import Event, Resize
 from textual.screen import Screen
 
 from gmg_tui.model import Occurrence, units
-from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import one_line
 
 Result = TypeVar("Result")
@@ -49,22 +45,6 @@ def crop_chops_at_their_left() -> None:
     ChopsUpdate.render_segments = _render_cropped  # type: ignore[assignment, method-assign]
 
 
-class TerminalApp(App[Result], inherit_bindings=False):
-    """An app that knows its terminal.
-
-    Attributes:
-        terminal: The terminal's owner; None without a terminal, as in a browser or in tests.
-    """
-
-    terminal: TerminalDriver | None = None
-
-    def write_to_terminal(self, text: str) -> None:
-        """Writes control sequences directly to the terminal, if there is one."""
-        if text and self.terminal is not None:
-            self.terminal.write(text)
-            self.terminal.flush()
-
-
 def _forget_exported_size() -> None:
     """Ignores an exported size, as containers have: it would override the terminal's own for ever."""
     with contextlib.suppress(OSError):
@@ -80,7 +60,7 @@ class TerminalDriver(LinuxDriver):
     keys, and the terminal stays raw at the end. Here no key stops the process.
     """
 
-    def __init__(self, app: TerminalApp[Any], **options: Any) -> None:
+    def __init__(self, app: Any, **options: Any) -> None:
         super().__init__(app, **options)
         _forget_exported_size()
         crop_chops_at_their_left()
@@ -94,7 +74,7 @@ class TerminalDriver(LinuxDriver):
         signal.signal(signal.SIGCONT, lambda *_: self._loop.call_soon_threadsafe(redraw))
 
     def stop_application_mode(self) -> None:
-        """Gives the terminal back, and restores the default signals: a pager can be stopped and continued."""
+        """Gives the terminal back, and restores the default signals."""
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         signal.signal(signal.SIGCONT, signal.SIG_DFL)
         super().stop_application_mode()
@@ -126,45 +106,6 @@ class TrueSizeScreen(Screen[Result]):
         """Textual's bindings, with help, quit and the like first, under the user's keys too."""
         active = super().active_bindings.items()
         return dict(sorted(active, key=lambda item: _FIRST.get(item[1].binding.id or "", len(_FIRST))))
-
-
-# The pager
-
-_INTERRUPTS: Final = (signal.SIGINT, signal.SIGQUIT)
-"""Signals that the terminal sends to the whole foreground group, although only the pager is meant."""
-
-
-def pager_command(path: Path) -> list[str]:
-    """Returns the command line of `$PAGER`, or else `less`, for a file. Raises `GmgError` if it is missing."""
-    configured = os.environ.get("PAGER", "")
-    try:
-        words = shlex.split(configured) or ["less"]
-    except ValueError as error:
-        raise GmgError(f"PAGER={configured} cannot be read: {error}") from None
-    if shutil.which(words[0]) is None:
-        raise GmgError(f"no pager: {words[0]} is not installed; PAGER can name another")
-    return [*words, str(path)]
-
-
-async def run_pager(command: Sequence[str], *, readonly: bool = False) -> str:
-    """Runs the pager until it ends, within `App.suspend()`, which no exception may leave. Returns the error; empty for none.
-
-    `LESS=R` shows the colours of Genesis, unless `$LESS` is set; with `readonly` it runs no
-    other program, and writes no file.
-    """
-    before = {number: signal.getsignal(number) for number in _INTERRUPTS}
-    for number in _INTERRUPTS:
-        signal.signal(number, lambda *_: None)  # unlike SIG_IGN, the pager does not inherit this
-    try:
-        env = {"LESS": "R", **os.environ, **({"LESSSECURE": "1"} if readonly else {})}
-        process = await asyncio.create_subprocess_exec(*command, env=env)
-        status = await process.wait()
-        return f"{command[0]}: exit status {status}" if status else ""  # its message has vanished with its screen
-    except OSError as error:
-        return f"{command[0]}: {error.strerror}"
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 # A lost terminal

@@ -67,7 +67,6 @@ class View:
         disconnected: Whether the engine is gone, and nothing more will come.
         silent_s: For how long the engine has sent nothing, seconds; 0 while it sends a snapshot each second.
         stopping: Whether the workers are being stopped so that the interface can end.
-        together: Whether the log is that of all ranks of the selected worker's group.
         readonly: Whether nothing can be changed from here.
         tab: The tab of the pane that is shown.
         maximized: True if the pane has the whole screen.
@@ -81,7 +80,7 @@ class View:
         self.tiles: bool | None = None
         self.tab = Tab.LOG
         self.maximized = False
-        self.stopping = self.together = self.disconnected = False
+        self.stopping = self.disconnected = False
         self.silent_s = 0
         self.marked: set[str] = set()
         self.filter = ""
@@ -166,14 +165,6 @@ class View:
         """The newest sample of the GPU of `slot`; None on a CPU slot."""
         entry = self._slots.get(slot)
         return self._samples.get(entry.gpu.uuid) if entry is not None and entry.gpu is not None else None
-
-    @property
-    def log(self) -> tuple[str, dict[str, int]]:
-        """Whose log is shown: the selected slot, or its group with the ranks by slot."""
-        group = self.snapshot.group(self.selected) if self.together else None
-        if group is None:
-            return self.selected, {}
-        return group.id, {slot: rank for rank, slot in enumerate(group.slots)}
 
     # Filter and order
 

@@ -52,7 +52,7 @@ def test_edited_arguments_are_shown_beside_the_rate_before(sim: Sim) -> None:
         terminal.until("8 running", "FPS/W", "Σ 192,000,0", "4,096 envs")
         terminal.until("H100", "VRAM", "GiB", " W", "°C", "gpu7", "gpu0 log", "following")
         terminal.press("e")
-        terminal.until("Edit gpu0", "Expands to:")  # the engine has answered: before, nothing can be typed
+        terminal.until("Edit gpu0", "unchanged")  # the engine has answered: before, nothing can be typed
         terminal.press("\x7f" * 4, "8192", "\x13")
         terminal.until("8,192", "8 running")
         workers = _workers()

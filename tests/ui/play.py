@@ -21,8 +21,9 @@ from gmg_tui.session.protocol import Lines, Welcome
 from gmg_tui.ui import Outcome
 from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.drawing import Row
+from gmg_tui.ui.session_app import SessionApp
 from gmg_tui.ui.slots import SlotView
-from gmg_tui.ui.terminal import TerminalApp, crop_chops_at_their_left
+from gmg_tui.ui.terminal import crop_chops_at_their_left
 from gmg_tui.ui.view import Tab, View
 from gmg_tui.ui.workers import grid
 from gmg_tui.ui.workers.rate_line import rate_lines
@@ -156,7 +157,7 @@ def record(monkeypatch: pytest.MonkeyPatch, console: Console) -> list[str]:
             sent.append(frame.render_segments(console))
 
     terminal = SimpleNamespace(write=sent.append, flush=lambda: None)
-    monkeypatch.setattr(TerminalApp, "terminal", terminal)
+    monkeypatch.setattr(SessionApp, "terminal", terminal)
     monkeypatch.setattr(App, "_display", display)
     return sent
 

@@ -14,14 +14,11 @@ from textual.pilot import Pilot
 from textual.widgets import TextArea
 
 from gmg_tui.jobs.argument_placeholders import join_args
-from gmg_tui.session.protocol import Welcome
 from gmg_tui.ui import Outcome
-from gmg_tui.ui.edit import EditScreen, join_env, placeholder_values, split_args, split_env
-from gmg_tui.ui.view import View
-from tests.ui import nodes, play, sessions
+from gmg_tui.ui.edit import EditScreen, join_env, split_args, split_env
+from tests.ui import play, sessions
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.play import asked, click, press, write
-from tests.workers import changed
 
 ARGS, ENV = ("-B", "4096"), {"GS_CACHE": "/tmp/cache-{i}"}
 
@@ -119,25 +116,6 @@ async def test_pasted_lines_with_a_scrollbar_can_be_undone_and_come_again() -> N
         await play.sees(dialog.pilot, "unchanged")
         await press(dialog.pilot, "ctrl+y")
         await play.sees(dialog.pilot, "--last")
-
-
-async def test_the_preview_shows_the_arguments_of_this_worker() -> None:
-    async with editing("gpu2", sessions.EDITED) as dialog:
-        await play.sees(dialog.pilot, "-B 4096 -e run-2 --seed 2001")
-        await write(dialog.pilot, " {gpu}of{n}{{x}}")
-        await play.sees(dialog.pilot, "--seed 2001 2of4{x}")
-
-
-def test_gpu_is_the_index_on_the_node_of_the_slot() -> None:
-    """It was the index among all slots: 6 for the third GPU of the second node."""
-    session = nodes.session(2, 4)
-    slot = session.slots[6]
-    assert slot.gpu is not None
-    here = changed(slot, gpu=changed(slot.gpu, index=2))
-    session = changed(session, slots=(*session.slots[:6], here, *session.slots[7:]))
-    view = View(Welcome(session, nodes.snapshot(sessions.busy_snapshot(8)), ()))
-    values = placeholder_values(view, "n2/gpu2", None)
-    assert (values["gpu"], values["i"], values["n"]) == (2, 6, 8)
 
 
 # Applying

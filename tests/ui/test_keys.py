@@ -328,7 +328,7 @@ async def _offered(app: FakedApp, pilot: Pilot[Outcome]) -> set[str]:
     [
         ("", EVERYWHERE | ON_A_WORKER | MAIN_ONLY, {"Queue (Q)", "Next match (n)", "Back (esc)"}),
         ("enter", EVERYWHERE | ON_A_WORKER | MAIN_ONLY | {"Back (esc)"}, {"Queue (Q)", "Next match (n)"}),
-        ("a", {"Redraw"}, MAIN_ONLY | {"Restart (r)", "Edit (e)", "Queue (Q)", "Python stacks", "Open log in pager"}),
+        ("a", {"Redraw"}, MAIN_ONLY | {"Restart (r)", "Edit (e)", "Queue (Q)", "Python stacks"}),
         ("slash B enter", EVERYWHERE | MAIN_ONLY | {"Next match (n)", "Back (esc)"}, {"Queue (Q)"}),
     ],
 )

@@ -6,8 +6,8 @@ import pytest
 from textual.app import App
 
 from gmg_tui.session.protocol import Lines
-from gmg_tui.ui.main_screen import LineBar
-from tests.ui import play, ranks
+from gmg_tui.ui.dialogs import LineBar
+from tests.ui import play
 from tests.ui.play import FakedApp, press
 
 SMALL = (80, 24)
@@ -105,20 +105,15 @@ async def test_lines_of_another_worker_that_come_late_are_not_shown() -> None:
 
 
 @pytest.mark.parametrize("late", [0, 40])
-async def test_the_match_stays_on_its_line_when_the_log_is_paused_and_followed_again(late: int) -> None:
-    """Rows of a group used to change places on release: another line was highlighted, or an `IndexError` was raised."""
-    app = play.app_of(play.engine_of(ranks.whole()))
+async def test_the_match_stays_on_its_line_when_lines_arrive(late: int) -> None:
+    app = _app_of("needle 0", *["other"] * 5, "needle 1", *["other"] * 5)
     async with app.run_test(size=(120, 40)) as pilot:
-        await press(pilot, "do:screen.group_log")
+        await play.sees(pilot, "12 lines")
         log = app.main.log_view
-        slots = tuple(log.source.ranks)
-        for number, slot in enumerate(slots):
-            log.add_lines(Lines(slot, 10_000, (f"needle {number}", *["other"] * 5)))
         await press(pilot, "slash", *"needle", "enter")
         await play.until(pilot, lambda: log.text.startswith("needle"), "a match")
         before = log.text
-        for slot in reversed(slots):
-            log.add_lines(Lines(slot, 10_006, tuple("late" for _ in range(late))))
+        _more(app, late)
         await pilot.pause()
         assert log.text == before
         await press(pilot, "n", "N")

@@ -131,17 +131,6 @@ def test_every_line_is_counted_and_paused_rows_stay(messages: list[tuple[int, li
         assert all(row.start == other.end for other, row in pairwise(buffer.rows))
 
 
-def test_lines_of_a_group_appear_in_order_of_arrival_with_their_ranks() -> None:
-    buffer = LogSource("group", ranks={"gpu0": 0, "gpu1": 1})
-    buffer.extend(0, ["a", "b"], slot="gpu0")
-    buffer.extend(3, ["c"], slot="gpu1")
-    buffer.extend(1, ["b", "d"], slot="gpu0")
-    texts = [row.shown for row in buffer.rows]
-    assert texts == ["[0] a", "[0] b", "[1] … 3 earlier lines", "[1] c", "[0] d"]
-    assert [row.end - LIVE for row in buffer.rows] == [1, 2, 5, 6, 7]
-    assert buffer.printed == 7
-
-
 # With the file
 
 _steps = st.lists(

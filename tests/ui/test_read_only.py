@@ -24,7 +24,7 @@ from tests.rates import rate
 from tests.ui import play, sessions, sweeps
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.pages import test_tried, test_tuning
-from tests.ui.play import FakedApp, asked, click, press
+from tests.ui.play import asked, click, press
 from tests.workers import changed, reached
 
 WIDE = (150, 44)
@@ -107,13 +107,6 @@ async def test_q_leaves_without_asking_and_without_affecting_workers() -> None:
         await press(pilot, "q")
     assert app.return_value.how == "detached"
     assert asked(engine) == []
-
-
-async def test_a_browser_is_not_offered_actions_that_need_the_terminal() -> None:
-    app = FakedApp(play.edited_engine(), theme="dark", web=True)
-    async with app.run_test(size=WIDE) as pilot:
-        await play.sees(pilot, "r Restart")  # it may steer
-        assert "Open log in pager" not in {command.title for command in app.get_system_commands(app.screen)}
 
 
 # The screen of a session that has ended: its last snapshot and its logs, read-only

@@ -1,17 +1,11 @@
 """Regression tests: one for each reported bug of the screen."""
 
-import asyncio
-import stat
-from pathlib import Path
-
 import pytest
 
 from gmg_tui.model import Fps
 from gmg_tui.session.protocol import Lines
 from gmg_tui.ui.log.source import LogSource
 from gmg_tui.ui.slots import History, SlotView
-from gmg_tui.ui.terminal import run_pager
-from tests.patience import LONG_S
 from tests.ui import play, sessions, sweeps
 from tests.ui.play import FakedApp, asked, press
 from tests.ui.sessions import NOW
@@ -84,27 +78,6 @@ async def test_a_message_takes_no_row_from_the_workers_and_disappears(monkeypatc
         monkeypatch.setattr("gmg_tui.ui.session_app.MESSAGE_S", 0.05)
         await press(pilot, "exclamation_mark")
         await play.until(pilot, lambda: "No worker has problems." not in play.shown(app))
-
-
-@pytest.mark.process
-async def test_the_event_loop_continues_while_the_pager_runs(tmp_path: Path) -> None:
-    ended = tmp_path / "ended"
-    script = tmp_path / "pager"
-    script.write_text(f"#!/bin/sh\nwhile [ ! -e {ended} ]; do sleep 0.05; done\n")
-    script.chmod(script.stat().st_mode | stat.S_IEXEC)
-    log = tmp_path / "gpu0.log"
-    log.write_text("line\n")
-    turns = 0
-
-    async def turn() -> None:
-        nonlocal turns
-        while turns < 3:
-            await asyncio.sleep(0.01)
-            turns += 1
-        ended.touch()
-
-    await asyncio.wait_for(asyncio.gather(run_pager([str(script), str(log)]), turn()), LONG_S)
-    assert turns == 3
 
 
 def test_a_tile_has_one_rate() -> None:

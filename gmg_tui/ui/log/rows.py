@@ -37,8 +37,6 @@ class LogRow(NamedTuple):
     """True if they contain nothing but progress."""
     gap: bool = False
     """True if it marks skipped lines."""
-    prefix: str = ""
-    """The rank that printed it, in the log of a group."""
 
     @property
     def position(self) -> int:
@@ -54,12 +52,12 @@ class LogRow(NamedTuple):
             text = f"{prefix.clock} {level}{text[prefix.length :]}"
         if (missing := len(text) - MAX_SHOWN) > 0:
             text = f"{text[:MAX_SHOWN]} {SIGNS.ellipsis} (+{missing:,} characters)"
-        return self.prefix + safe(text)
+        return safe(text)
 
 
 def fold(rows: list[LogRow], row: LogRow) -> None:
     """Appends a row; progress lines in sequence are one row."""
-    if rows and (last := rows[-1]).progress and row.progress and last.prefix == row.prefix:
+    if rows and (last := rows[-1]).progress and row.progress:
         rows[-1] = row._replace(start=last.start, lines=last.lines + row.lines)
     else:
         rows.append(row)

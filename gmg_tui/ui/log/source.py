@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from operator import neg
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from gmg_tui.machine.blocking_calls import in_daemon_thread
@@ -27,34 +26,27 @@ _SEARCHED_BYTES: Final = 4 << 20
 """Bytes searched at once."""
 _PAGE_ROWS: Final = 500
 """Rows read from the file at once."""
-NO_RANKS: Final[Mapping[str, int]] = MappingProxyType({})
-"""The ranks in the log of one worker."""
 
 
 class LogSource:
-    """The log of one worker, or with `ranks` (by slot) of all of them, in order of arrival.
+    """The log of one worker, or of a job in a file.
 
     A run of progress lines is one row. While the log is followed, `rows` ends with the newest line. While it is paused,
     `rows` is another list, to which rows are added above and below; the positions in it only grow.
 
     Attributes:
-        name: The slot or group.
-        ranks: The group's ranks by slot.
+        name: The slot.
         rows: The rows that can be scrolled through without reading.
         file: The file of all offsets in the rows; None before it is read.
     """
 
-    def __init__(
-        self, name: str, ranks: Mapping[str, int] = NO_RANKS, path: Callable[[], Path | None] = lambda: None
-    ) -> None:
+    def __init__(self, name: str, path: Callable[[], Path | None] = lambda: None) -> None:
         """`path` returns the path of the log file; None if there is none."""
-        self.name, self.ranks = name, ranks
-        width = len(str(max(ranks.values(), default=0)))
-        self._prefixes = {slot: f"[{rank:>{width}}] " for slot, rank in ranks.items()}
+        self.name = name
         self._path = path
         self.file: LogFile | None = None
-        self._numbers: dict[str, tuple[int, int]] = {}
-        """The number of each worker's first line that arrived, and of its next one."""
+        self._first, self._next = -1, 0
+        """The number of the first line that arrived, -1 before it, and of the next one."""
         self._live: list[LogRow] = []
         self._end = LIVE
         """The position after the newest line."""
@@ -68,7 +60,7 @@ class LogSource:
     @property
     def printed(self) -> int:
         """The number of lines printed so far."""
-        return sum(following for _, following in self._numbers.values())
+        return self._next
 
     @property
     def has_above(self) -> bool:
@@ -82,26 +74,23 @@ class LogSource:
 
     # Lines of the engine
 
-    def extend(self, first: int, lines: Sequence[str], *, slot: str = "") -> None:
-        """Adds lines, numbered from `first`, of a group's rank on `slot`; known ones are skipped."""
+    def extend(self, first: int, lines: Sequence[str]) -> None:
+        """Adds lines, numbered from `first`; known ones are skipped."""
         from gmg_tui.scripts.genesis.output import line_patterns  # the first frame needs no expressions
 
-        prefix, rows = self._prefixes.get(slot, ""), self._live
-        begin, expected = self._numbers.get(slot, (first, -1))
-        if first < begin:
+        rows, is_start = self._live, self._first < 0
+        if is_start or first < self._first:
             # Lines that were on their way when this log was opened again came before the requested ones.
-            rows[:] = [row for row in rows if row.prefix != prefix]
-            self._end = rows[-1].end if rows else LIVE
-            begin, expected = first, -1
-        known = max(0, expected)
+            rows.clear()
+            self._first, self._next, self._end, is_start = first, 0, LIVE, True
+        known = self._next
         if missing := max(0, first - known):
             self._end += missing
-            rows.append(_gap(missing, self._end, "earlier lines" if expected < 0 else "lines skipped", prefix))
+            rows.append(_gap(missing, self._end, "earlier lines" if is_start else "lines skipped"))
         for line in lines[max(0, known - first) :]:
             self._end += 1
-            progress = line_patterns.is_progress_only(line)
-            fold(rows, LogRow(line, self._end - 1, self._end, progress=progress, prefix=prefix))
-        self._numbers[slot] = begin, max(known, first + len(lines))
+            fold(rows, LogRow(line, self._end - 1, self._end, progress=line_patterns.is_progress_only(line)))
+        self._next = max(known, first + len(lines))
         if len(rows) > MAX_LIVE_ROWS * _SLACK:
             del rows[:-MAX_LIVE_ROWS]
             self._mark_missing()
@@ -138,7 +127,7 @@ class LogSource:
             return []
         newer = [row for row in self._live if row.end > end]
         if newer and newer[0].gap:
-            newer[0] = _gap(newer[0].end - end, newer[0].end, "lines skipped", newer[0].prefix)
+            newer[0] = _gap(newer[0].end - end, newer[0].end, "lines skipped")
         return newer
 
     def cut_at_gap(self, index: int) -> None:
@@ -160,6 +149,12 @@ class LogSource:
             return self.file
         is_known = file is not None and self.file is not None and file.identity == self.file.identity
         return self.file if is_known else file
+
+    async def load_end(self) -> None:
+        """Shows the end of the file, where no engine sends lines. Raises `OSError`."""
+        self.file = await self.open()
+        if self.file is not None:
+            self._live[:] = await in_daemon_thread(self.file.before, self.file.size, _PAGE_ROWS)
 
     async def load_above(self) -> bool:
         """Reads what precedes the first row; False if nothing was found. Raises `OSError`."""
@@ -302,5 +297,5 @@ class Search:
         return self.found[bisect_left(self.found, -origin, key=neg) - 1]
 
 
-def _gap(missing: int, end: int, what: str, prefix: str = "") -> LogRow:
-    return LogRow(f"… {missing:,} {what}", end - missing, end, missing, gap=True, prefix=prefix)
+def _gap(missing: int, end: int, what: str) -> LogRow:
+    return LogRow(f"… {missing:,} {what}", end - missing, end, missing, gap=True)

@@ -1,4 +1,4 @@
-"""The widget with the log of the selected worker, or of its group: followed or paused, scrolled, searched, selected."""
+"""The widget with the log of a worker or job: followed or paused, scrolled, searched, selected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LogView(Rows):
 
     Attributes:
         empty: The text shown without lines.
-        source: The log of a slot or group.
+        source: The log.
         sought: The text searched for.
         found: The matches found so far; None without a search.
         match: The position of the current match.
@@ -59,22 +59,23 @@ class LogView(Rows):
         self._continued: list[bool] = []
         """For each screen row, whether it continues the line above."""
 
-    def open(self, source: LogSource) -> None:
-        """Shows another log."""
+    def open(self, source: LogSource, *, file_only: bool = False) -> None:
+        """Shows another log, from its file if no engine sends its lines."""
         self.workers.cancel_group(self, "search")
         self.source = source
         self._top_position, self._top_part, self._wanted = 0, 0, None
         self.found, self.match, self._loading = None, None, None
         self._pages_left = _UNASKED_PAGES
+        if file_only:
+            self._load(source.load_end)
         self.update_rows()
 
     def add_lines(self, lines: Lines) -> None:
         """Adds lines, and draws the first ones; late lines of another worker are ignored."""
-        name, ranks = self.source.name, self.source.ranks
-        if lines.slot not in (ranks or {name}):
+        if lines.slot != self.source.name:
             return
         is_first = not self.source.printed
-        self.source.extend(lines.first, lines.lines, slot=lines.slot if ranks else "")
+        self.source.extend(lines.first, lines.lines)
         if is_first:
             self.update_rows()
 
@@ -111,14 +112,13 @@ class LogView(Rows):
 
     def status(self) -> list[Piece]:
         """Returns what the row of tabs says of the log, the most important first."""
-        name, ranks = self.source.name, self.source.ranks
-        if not name:
+        if not (name := self.source.name):
             return []
         state = ("following", "ok") if self.source.following else (self._paused_text(), "warn")
-        title = (f"{name} log, {len(ranks)} ranks" if ranks else f"{name} log", "title")
+        title = (f"{name} log", "title")
         if self.sought.text:
             return [(self._search_text(), "strong"), state, title]
-        count = (units.count(self.source.printed, "line"), "dim")
+        count = (units.count(self.source.printed, "line") if self.source.printed else "", "dim")
         return [count, title, state] if self.source.following else [state, count, title]
 
     def _paused_text(self) -> str:

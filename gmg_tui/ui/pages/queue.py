@@ -23,6 +23,7 @@ from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import Piece
 from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.header import progress
+from gmg_tui.ui.pages.job_log import LogPage
 from gmg_tui.ui.pages.page import TablePage
 from gmg_tui.ui.table import Table
 from gmg_tui.ui.view import View
@@ -86,16 +87,13 @@ class JobsPage(TablePage[T], Generic[T]):
     async def action_details(self) -> None:
         """Enlarges the pane of the job's worker, or opens the job's log if another one has the slot now."""
         job = self.selected_job()
-        if job is not None and job.slot is None:
-            self.action_log_pager()
-        elif job is not None and job.slot is not None:
+        if job is not None and job.slot is not None:
             self.dismiss(None)
             self.app.select(job.slot, maximize=True)
-
-    def action_log_pager(self) -> None:
-        """Opens the log of the selected job in the pager."""
-        if (job := self.selected_job()) is not None:
-            self.app.open_job_log(job.number)
+        elif job is not None and (path := self.app.job_log(job.number)) is not None:
+            await self.app.push_screen(LogPage(job.name, path))
+        elif job is not None:
+            self.app.say("There is no log: nothing has been written.")
 
     async def action_skip(self) -> None:
         """Skips the selected job; stops it, after a confirmation, if it is running."""

@@ -68,17 +68,12 @@ _COLUMNS: Final = (
 )
 
 
-def arranged(curves: Mapping[str, Curve], words: str) -> list[Named]:
-    """Returns the metrics whose names have all of the words, by group; groups with rewards come first."""
-    shown = [
-        Named(name, curve)
-        for name, curve in curves.items()
-        if all(word in name.casefold() for word in words.casefold().split())
-    ]
+def arranged(curves: Mapping[str, Curve]) -> list[Named]:
+    """Returns the metrics by group; groups with rewards come first."""
     ranks: dict[str, int] = {}
-    for of in shown:
+    for of in (named := [Named(*each) for each in curves.items()]):
         ranks[of.group] = min(rank(of.name), ranks.get(of.group, rank(of.name)))
-    return sorted(shown, key=lambda of: (ranks[of.group], of.group, rank(of.name), of.name))
+    return sorted(named, key=lambda of: (ranks[of.group], of.group, rank(of.name), of.name))
 
 
 class MetricsTab(Vertical):
@@ -92,8 +87,6 @@ class MetricsTab(Vertical):
         self.table.can_focus = False
         self._facts, self._drawing = Facts(block_width=44), Lines(self._chart_rows)
         self._curves: Mapping[str, Curve] = {}
-        self.words = ""
-        """The words of the filter."""
         self.chart = ""
         """The metric whose chart is shown; empty for the table."""
 
@@ -116,9 +109,7 @@ class MetricsTab(Vertical):
         if self.chart:
             self._drawing.show((self.chart, self._curves.get(self.chart)))
             return
-        rows = arranged(self._curves, self.words)
-        if self._curves and not rows:
-            self.table.empty = "No metric matches the filter. Esc shows all."
+        rows = arranged(self._curves)
         self.table.styles.height = min(len(rows) + 1, max(2, round(_MAX_TABLE * self.size.height)))
         self.table.show(rows)
 
@@ -130,11 +121,6 @@ class MetricsTab(Vertical):
 
     def on_resize(self) -> None:
         """Shares the rows out."""
-        self._fill()
-
-    def filter(self, words: str) -> None:
-        """Shows the metrics whose names have these words."""
-        self.words = words
         self._fill()
 
     def open_chart(self, name: str) -> None:

@@ -190,21 +190,17 @@ class Pane(Vertical):
         self._poll()
         return True
 
+    @property
+    def chart(self) -> str:
+        """The metric whose chart is shown; empty for none."""
+        return self.shown.chart if isinstance(self.shown, MetricsTab) else ""
+
     def on_table_chosen(self) -> None:
         """Shows the chart of the metric that was clicked again, or the log of the attempt."""
         if self.attempt is not None:
             self.app.call_later(self.screen.run_action, "attempt_log")
         else:
             self.toggle_chart()
-
-    def go_back(self, *, dry_run: bool = False) -> bool:
-        """Closes the chart of a metric, or else the filter. Returns False if there is neither."""
-        tab = self.shown
-        if not isinstance(tab, MetricsTab) or not (tab.chart or tab.words):
-            return False
-        if not dry_run and not (tab.chart and self.toggle_chart()):
-            tab.filter("")
-        return True
 
     async def _ask_metrics(self, tab: MetricsTab, slot: str) -> dict[str, Curve]:
         curves = await self._engine.curves(slot, tab.chart, 0 if tab.chart else HISTORY_POINTS)
@@ -226,7 +222,7 @@ class Pane(Vertical):
             self._slot, self._failure = view.selected, ""
             self._answers.clear()
             self._poll()
-        is_silent = worker is not None and not worker.log_lines and not view.together
+        is_silent = worker is not None and not worker.log_lines
         self.log_view.empty = (
             f"{self._slot} has printed nothing yet. Setup shows its command line." if is_silent else ""
         )

@@ -3,6 +3,7 @@
 import math
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import pytest
@@ -281,3 +282,25 @@ async def test_only_jobs_with_workers_are_drawn_again_each_second(monkeypatch: p
         engine.push(sweeps.snapshot(records, second=1.0))
         await play.until(pilot, lambda: bool(replaced))
     assert replaced[0] == {13, 14, 15}
+
+
+async def test_enter_on_a_job_that_has_left_its_slot_shows_its_log_which_can_be_searched(tmp_path: Path) -> None:
+    app = sweeps.app()
+    spec = changed(app.view.session.spec, folder=str(tmp_path))
+    app.view.session = changed(app.view.session, spec=spec)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "0005-a.rank1.log").write_text("of rank 1\n")
+    (tmp_path / "logs" / "0005-a.log").write_text("needle\n" + "hay\n" * 2000 + "the end\n")
+    async with app.run_test(size=SMALL) as pilot:
+        await press(pilot, "Q")
+        await play.sees(pilot, "#13 ")
+        await press(pilot, *["up"] * 8, "enter")
+        await play.sees(pilot, "the end", "following")
+        await press(pilot, "slash", *"needle", "enter")
+        await play.sees(pilot, "needle", "match 1 of 1")
+        await press(pilot, "escape")
+        await play.sees(pilot, "the end")
+        await press(pilot, "escape")
+        await play.sees(pilot, "#5 ")
+        await press(pilot, "down", "down", "enter")
+        await play.sees(pilot, "There is no log")
