@@ -7,7 +7,7 @@ terminal control, and none is ever parsed as markup, because a `Segment` has non
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, Self, TypeAlias
 
@@ -89,7 +89,8 @@ SIGNS: Final = _Signs()
 
 def safe(text: str) -> str:
     """Returns one line of `text` without anything that a terminal would interpret."""
-    return text if text.isprintable() and make_safe(text) is text else clean(text.encode("utf-8", "replace"))
+    is_safe = text.isprintable() and (text.isascii() or make_safe(text) is text)
+    return text if is_safe else clean(text.encode("utf-8", "replace"))
 
 
 def plain(text: str) -> Content:
@@ -105,9 +106,14 @@ OnClick: TypeAlias = tuple[str, ...]
 """The name of an action and its arguments."""
 
 
+def width_of(text: str) -> int:
+    """Returns the cells of a text."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
 def cut(text: str, width: int) -> str:
     """Returns `text` in at most `width` cells; if it is longer, in exactly `width` cells with an ellipsis at its end."""
-    if width <= 0 or cell_len(text) <= width:
+    if width <= 0 or width_of(text) <= width:
         return text if width > 0 else ""
     return set_cell_size(set_cell_size(text, width - 1).rstrip() + SIGNS.ellipsis, width)
 
@@ -144,13 +150,13 @@ class Row:
         clean = cut(safe(text), self.room if limit is None else min(limit, self.room))
         if clean:
             self._left.append((clean, style, click))
-            self._used += cell_len(clean)
+            self._used += width_of(clean)
         return self
 
     def end(self, text: str, style: str = "text") -> Self:
         """Adds `text` at the right end, left of earlier additions, if all of it fits."""
         clean = safe(text)
-        length = cell_len(clean)
+        length = width_of(clean)
         if clean and length <= self.room:
             self._right.insert(0, (clean, style, None))
             self._right_used += length
@@ -197,31 +203,26 @@ _DOTS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 """Bits of a braille cell's dots, by column, each from the top."""
 
 
-def braille(dots: Iterable[tuple[int, int]], width: int, height: int) -> list[str]:
-    """Renders dots as `height` rows of `width` cells, each two dots wide and four high.
-
-    A dot is a column from the left and a row from the top. Cells without dots are blank.
-    """
-    cells = [[0] * width for _ in range(height)]
-    for column, row in dots:
-        cells[row // 4][column // 2] |= _DOTS[column % 2][row % 4]
-    return ["".join(chr(_BRAILLE + bits) if bits else " " for bits in row) for row in cells]
-
-
 def braille_line(fractions: Values, width: int, height: int) -> list[str]:
     """Renders a line through values from 0 (lower edge) to 1, two per cell, the last at the right end.
 
-    Steps between neighbours are joined, unknown values leave a gap, and values beyond an edge are drawn on it.
+    Steps between neighbours are joined, unknown values leave a gap, and values beyond an edge are drawn on it. Cells
+    without the line are blank.
     """
     shown = fractions[-2 * width :] if width > 0 and height > 0 else ()
-    last, before, dots = height * 4 - 1, None, []
+    cells = [[0] * width for _ in range(height)]
+    last, before = height * 4 - 1, -1
     for column, value in enumerate(shown, 2 * width - len(shown)):
-        row = None if value is None else round((1 - min(1.0, max(0.0, value))) * last)
-        if row is not None:
-            start = row if before is None or before == row else before + (1 if before < row else -1)
-            dots += [(column, each) for each in range(min(start, row), max(start, row) + 1)]
+        if value is None:
+            before = -1
+            continue
+        row = 0 if value >= 1 else last if value <= 0 else round((1 - value) * last)
+        start = row if before in {-1, row} else before + (1 if before < row else -1)
+        cell, dots = column // 2, _DOTS[column % 2]
+        for each in range(start, row + 1) if start < row else range(row, start + 1):
+            cells[each // 4][cell] |= dots[each % 4]
         before = row
-    return braille(dots, width, height)
+    return ["".join(chr(_BRAILLE + bits) if bits else " " for bits in row) for row in cells]
 
 
 def bar(fraction: float, width: int) -> tuple[str, str]:

@@ -61,8 +61,11 @@ def buckets(points: deque[float | None], end: int, width: int, seconds: int) -> 
     newest = end % seconds + 1  # points in the last span, which is not over
     latest = list(islice(reversed(points), max(0, newest + (width - 1) * seconds)))
     starts = reversed(range(newest - seconds, len(latest), seconds)) if latest else ()
-    spans = ([value for value in latest[max(0, at) : at + seconds] if value is not None] for at in starts)
-    return [sum(each) / len(each) if each else None for each in spans]
+    means: list[float | None] = []
+    for at in starts:
+        known = [value for value in latest[max(0, at) : at + seconds] if value is not None]
+        means.append(sum(known) / len(known) if known else None)
+    return means
 
 
 class SlotView(NamedTuple):

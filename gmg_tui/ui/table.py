@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, takewhile
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -18,7 +17,7 @@ from textual.strip import Strip
 from gmg_tui.model import units
 from gmg_tui.results.column import Column, Where, ranked
 from gmg_tui.ui import keys
-from gmg_tui.ui.drawing import SIGNS, OnClick, Piece, Row, safe
+from gmg_tui.ui.drawing import SIGNS, OnClick, Piece, Row, safe, width_of
 from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.rows import Rows
 
@@ -42,8 +41,8 @@ class Place(NamedTuple):
         """Adds the column's text; one that is wider takes the free cells at its left."""
         if not text:
             return
-        start = self.start if self.column.left else max(row.used, self.end - cell_len(text))
-        if self.column.left and cell_len(text) > self.width:
+        start = self.start if self.column.left else max(row.used, self.end - width_of(text))
+        if self.column.left and width_of(text) > self.width:
             start = min(start, row.used + 1)
         row.to(start).add(text, style, limit=self.end - start, click=click)
 
@@ -181,7 +180,7 @@ class Table(Rows, Generic[T], can_focus=True):
         """Makes room for new columns, sorts `again` if needed, and redraws."""
         for name, column in self._all.items():
             if name not in self._widths and any(column.value(row) is not None for row in changed):
-                self._widths[name] = cell_len(column.heading) + 1  # for the sign of the order
+                self._widths[name] = width_of(column.heading) + 1  # for the sign of the order
         if again:
             self._sort()
         followed = self._follow(list(self._rows.values())) if self.following else None
@@ -288,7 +287,7 @@ class Table(Rows, Generic[T], can_focus=True):
         columns = self.shown_columns
         cells = {key: [self.cell(row, column) for column in columns] for key, row in rows.items()}
         for number, column in enumerate(columns):
-            widest = max((cell_len(of[number][0]) for of in cells.values()), default=0)
+            widest = max((width_of(of[number][0]) for of in cells.values()), default=0)
             self._widths[column.name] = min(column.limit, max(self._widths[column.name], widest))
         self._placed = self._places
         return cells

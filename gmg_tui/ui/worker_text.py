@@ -132,10 +132,12 @@ def last_line(worker: Worker) -> str:
 
     It is empty, too, before the attempt has printed anything.
     """
+    line = worker.last_line
+    if not line or line.startswith(SEPARATOR):
+        return ""
     from gmg_tui.scripts.genesis.output import line_patterns  # the first frame needs no expressions
 
-    line = worker.last_line
-    return "" if line.startswith(SEPARATOR) or line_patterns.is_progress_only(line) else without_head(line)
+    return "" if line_patterns.is_progress_only(line) else without_head(line)
 
 
 def job_of(worker: Worker) -> str:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from gmg_tui.model import WorkerState
 from gmg_tui.ui.charts import Canvas
-from gmg_tui.ui.drawing import SIGNS, Row, Values
+from gmg_tui.ui.drawing import SIGNS, Row, Values, braille_line
 from gmg_tui.ui.slots import SlotView, buckets
 
 _DOTS_S: Final = (1, 2, 5)
@@ -99,17 +99,24 @@ def common_range(lines: Iterable[RateLine]) -> float:
     return next((each for each in _RANGES if widest <= each), _RANGES[-1])
 
 
+def _fractions(line: RateLine, height: int) -> Values:
+    """Returns the places of a line in `height` rows; the median is a row of dots, so that small deviations are on it."""
+    middle, last = height * 2 - 1, height * 4 - 1
+    scale = height * 2 / line.around / last
+    return [None if value is None else 1 - middle / last + value * scale for value in line.deviations]
+
+
+def line_text(line: RateLine) -> str:
+    """Returns the line in one row."""
+    return braille_line(_fractions(line, 1), line.cells, 1)[0].rstrip()
+
+
 def line_rows(line: RateLine, height: int) -> list[Row]:
     """The line in `height` rows: slow spells as warnings, and a sign in the lowest row for a restart."""
     pairs = list(zip(line.deviations[::2], line.deviations[1::2], strict=True))
     slow = [any(value is not None and value < _SLOW for value in pair) for pair in pairs]
-    # The median is a row of dots: what differs from it by little is on it too.
-    middle, last = height * 2 - 1, height * 4 - 1
-    fractions = [
-        None if value is None else 1 - (middle - value / line.around * height * 2) / last for value in line.deviations
-    ]
     canvas = Canvas(line.cells, height)
-    canvas.line(fractions, ["warn" if each else "fps-graph" for each in slow])
+    canvas.line(_fractions(line, height), ["warn" if each else "fps-graph" for each in slow])
     if line.restarted is not None:
         canvas.put(line.restarted, height - 1, SIGNS.states[WorkerState.RESTARTING], "warn")
     return canvas.rows()

@@ -18,7 +18,7 @@ from gmg_tui.ui.slots import ORDERS, SLOT_ORDER, SlotView, in_trouble, severity
 from gmg_tui.ui.table import Table
 from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.worker_text import Note
-from gmg_tui.ui.workers.rate_line import RateLine, deviation_style, line_rows, rate_lines
+from gmg_tui.ui.workers.rate_line import RateLine, deviation_style, line_text, rate_lines
 
 AROUND: Final = 2
 """Rows of the heading above and of the selected worker's line below the table."""
@@ -136,7 +136,7 @@ class WorkerTable(Table[Band]):
                 return "", "dim"
             case "history":
                 slow = line.now is not None and deviation_style(line.now) == "warn"
-                return str(line_rows(line, 1)[0]).rstrip(), "warn" if slow else "fps-graph"
+                return line_text(line), "warn" if slow else "fps-graph"
             case "fps" if worker.fps is not None:
                 return text, worker_text.rate_style(worker)
             case "fps" if worker.fps_in_rank_0 and worker.state is WorkerState.RUNNING:
