@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.geometry import Size
 
 from gmg_tui.ui import keys
-from gmg_tui.ui.drawing import Row, safe
+from gmg_tui.ui.drawing import SIGNS, Row, safe
 from gmg_tui.ui.rows import Rows
 
 _LABEL_MIN: Final = 13
@@ -82,7 +82,10 @@ class Facts(Rows):
         """Returns the rows from the scroll offset on."""
         rows = self._all_rows(width)
         self.virtual_size = Size(width, len(rows))
-        return rows[self.scroll_offset.y :][:height]
+        shown = rows[self.scroll_offset.y :][:height]
+        if shown and len(rows) > height and self.styles.overflow_y == "hidden":
+            shown[-1].end(SIGNS.ellipsis, "dim")
+        return shown
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Returns the number of rows."""

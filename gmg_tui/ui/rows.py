@@ -81,7 +81,9 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
     def update_rows(self) -> None:
         """Refreshes the cells that have changed. Rows that are out of sight are made when they are back."""
         if not self.is_mounted or not self.display or not self.room or not is_seen(self):
-            self._made_for = None
+            if self._made_for is not None:
+                self._made_for = None
+                self.refresh()  # all rows: Textual would draw those that it has kept
             return
         if self._made_for != self._key:
             self.refresh()

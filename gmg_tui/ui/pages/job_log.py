@@ -36,7 +36,8 @@ class LogPage(Page):
 
     def title_pieces(self) -> Iterable[Piece]:
         """Returns the name of the job, and what is shown of its log."""
-        return [(f"{text}  ", style) for text, style in reversed(self._log.status())]
+        shown = [each for each in self._log.status() if each[0] != "following"]  # it has ended
+        return [(f"{text}  ", style) for text, style in reversed(shown)]
 
     def on_log_view_changed(self) -> None:
         """Says which part of the log is shown."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 from msgspec import structs
+from textual.geometry import Region
 from textual.pilot import Pilot
 
 from gmg_tui.model import Attempt, Fps, JobRecord, QueueAction, Snapshot, WorkerState
@@ -295,7 +296,7 @@ async def test_enter_on_a_job_that_has_left_its_slot_shows_its_log_which_can_be_
         await press(pilot, "Q")
         await play.sees(pilot, "#13 ")
         await press(pilot, *["up"] * 8, "enter")
-        await play.sees(pilot, "the end", "following")
+        await play.sees(pilot, "job 5 (method=ode-b1) log", "the end")
         await press(pilot, "slash", *"needle", "enter")
         await play.sees(pilot, "needle", "match 1 of 1")
         await press(pilot, "escape")
@@ -304,3 +305,21 @@ async def test_enter_on_a_job_that_has_left_its_slot_shows_its_log_which_can_be_
         await play.sees(pilot, "#5 ")
         await press(pilot, "down", "down", "enter")
         await play.sees(pilot, "There is no log")
+
+
+async def test_a_queue_that_changed_while_another_page_covered_it_is_drawn_whole_again() -> None:
+    """Rows that were drawn again first counted as drawn; the others kept their old state for good."""
+    app = sweeps.app()
+    async with app.run_test(size=SMALL) as pilot:
+        await press(pilot, "Q")
+        await play.sees(pilot, "#13 ")
+        await press(pilot, "a")
+        jobs = [structs.replace(job, name=f"new-{job.number}") for job in app.engine.jobs]
+        app.engine.jobs = jobs
+        app.engine.push(sweeps.snapshot(jobs, version=2))
+        page = next(each for each in app.screen_stack if isinstance(each, QueuePage))
+        await play.until(pilot, lambda: "new-13" in page.table.text)
+        page.table.refresh(Region(0, 3, 9, 1))
+        await press(pilot, "escape")
+        await play.sees(pilot, "new-9", "new-13")
+        assert "method=" not in "\n".join(play.screen(app)[2:20])
