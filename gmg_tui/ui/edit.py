@@ -24,7 +24,7 @@ from gmg_tui.ui import keys
 from gmg_tui.ui.dialogs import Dialog, confirmation
 from gmg_tui.ui.drawing import plain
 from gmg_tui.ui.view import View
-from gmg_tui.ui.worker_text import job_of, together_text
+from gmg_tui.ui.worker_text import together_text
 
 _KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -110,7 +110,7 @@ class EditScreen(Dialog[None]):
         worker = view.snapshot.worker(self._slot)
         self._engine = engine
         self._title = (together_text([worker]) if worker is not None else "") or self._slot
-        job = job_of(worker) if worker is not None else ""
+        job = f", job {worker.job} ({worker.job_name})" if worker is not None and worker.job is not None else ""
         self._start = start
         self._question = question
         self._seen = {each.slot: Seen(each.job) for each in view.snapshot.workers}
@@ -120,7 +120,7 @@ class EditScreen(Dialog[None]):
         """The worker's settings as the engine has them."""
         self._args = _Arguments("Arguments")
         self._env = _Field("Environment, one KEY=VALUE per line")
-        self.heading = f"Edit {self._title}{f', job {job}' if job else ''}"
+        self.heading = f"Edit {self._title}{job}"
 
     def contents(self) -> ComposeResult:
         """The fields and the buttons."""

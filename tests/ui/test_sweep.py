@@ -135,13 +135,13 @@ async def test_the_details_follow_the_slot_to_its_next_job() -> None:
         await play.sees(pilot, "#16 method=sde-b2")
 
 
-async def test_editing_fills_in_the_job_values_and_applies_to_running_jobs() -> None:
+async def test_editing_names_the_job_and_applies_to_running_jobs() -> None:
     engine = sweeps.engine()
     engine.details_of["gpu1"] = Details("gpu1", (), "/", {}, (), "", (), args=("-m", "{method}", "-n", "{job}/{n}"))
     app = sweeps.app(engine)
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "right", "e")
-        await play.sees(pilot, "Edit gpu1, job 14 (method=sde-b16)", "-m sde -n 14/30")
+        await play.sees(pilot, "Edit gpu1, job 14 (method=sde-b16)", "unchanged")
         await press(pilot, "backspace", "9", "ctrl+s", "y")
         assert engine.asked[-1] == ("edit", ("gpu1",), ("-m", "{method}", "-n", "{job}/{n9"), {})
 

@@ -118,7 +118,7 @@ class LogView(Rows):
         title = (f"{name} log", "title")
         if self.sought.text:
             return [(self._search_text(), "strong"), state, title]
-        count = (units.count(self.source.printed, "line") if self.source.printed else "", "dim")
+        count = (units.count(self.source.printed, "line"), "dim")
         return [count, title, state] if self.source.following else [state, count, title]
 
     def _paused_text(self) -> str:

@@ -36,7 +36,7 @@ class LogPage(Page):
 
     def title_pieces(self) -> Iterable[Piece]:
         """Returns the name of the job, and what is shown of its log."""
-        shown = [each for each in self._log.status() if each[0] != "following"]  # it has ended
+        shown = [each for each in self._log.status() if each[1] not in {"dim", "ok"}]  # nothing is counted or followed
         return [(f"{text}  ", style) for text, style in reversed(shown)]
 
     def on_log_view_changed(self) -> None:

@@ -21,6 +21,9 @@ _SLOW: Final = -0.03
 """Deviation below which a rate is coloured as slow."""
 
 
+_RESTART: Final = SIGNS.states[WorkerState.RESTARTING]
+
+
 class RateLine(NamedTuple):
     """The recent rates of a worker."""
 
@@ -107,8 +110,9 @@ def _fractions(line: RateLine, height: int) -> Values:
 
 
 def line_text(line: RateLine) -> str:
-    """Returns the line in one row."""
-    return braille_line(_fractions(line, 1), line.cells, 1)[0].rstrip()
+    """Returns the line in one row, with the sign of a restart."""
+    (text,), at = braille_line(_fractions(line, 1), line.cells, 1), line.restarted
+    return (text if at is None else f"{text[:at]}{_RESTART}{text[at + 1 :]}").rstrip()
 
 
 def line_rows(line: RateLine, height: int) -> list[Row]:
@@ -118,5 +122,5 @@ def line_rows(line: RateLine, height: int) -> list[Row]:
     canvas = Canvas(line.cells, height)
     canvas.line(_fractions(line, height), ["warn" if each else "fps-graph" for each in slow])
     if line.restarted is not None:
-        canvas.put(line.restarted, height - 1, SIGNS.states[WorkerState.RESTARTING], "warn")
+        canvas.put(line.restarted, height - 1, _RESTART, "warn")
     return canvas.rows()
