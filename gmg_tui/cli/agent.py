@@ -5,8 +5,6 @@ line, the `RunSpec`; standard output with a line that starts with `AGENT_MARK`, 
 Then both carry the frames of `gmg_tui.session.protocol`.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The command line: declares the commands, each implemented by a module of `gmg_tui.cli`."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """Completion in bash, zsh and fish: Click's, with the shell's own completion of files."""
 
-from __future__ import annotations
-
 from glob import escape, glob
 from pathlib import Path
 

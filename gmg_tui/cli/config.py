@@ -4,8 +4,6 @@ Top-level keys are long names of options, for every command; those in a table na
 `[keys]` remaps the screen's keys, `[readers.NAME]` describes lines of output, `[themes.NAME]` has colours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple

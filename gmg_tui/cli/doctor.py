@@ -3,8 +3,6 @@
 Each check is a function of the facts that it judges (the environment, answers of NVML or torch).
 """
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import os

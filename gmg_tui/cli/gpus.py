@@ -1,7 +1,5 @@
 """`gpus`: print one line for each GPU and MIG instance."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import wait

@@ -1,7 +1,5 @@
 """Starts a session's engine, and shows the session until it ends or the user detaches."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import os

@@ -1,7 +1,5 @@
 """`logs`: print the log of a worker, or of a sweep's job."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """`ls`: list this user's sessions on all machines that share the state folder."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`metrics`: export Prometheus metrics for running sessions."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import logging

@@ -4,8 +4,6 @@ Its imports take as long as the screen's, so both run at once, and it receives i
 imports very little.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`rm`: remove sessions by name, or those that ended long ago."""
 
-from __future__ import annotations
-
 import os
 import stat
 import sys

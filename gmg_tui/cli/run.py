@@ -1,7 +1,5 @@
 """`run` and `demo`: run a script once on every slot. `tune`: find the best value of one of its numbers there."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import partial

@@ -3,8 +3,6 @@
 `sweep --resume` and `tune --resume` change the spec of an ended or lost session, and continue in its folder.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

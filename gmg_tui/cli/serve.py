@@ -4,8 +4,6 @@ textual-serve's page is below a path that begins with a secret token. Each open 
 --readonly`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import json

@@ -1,7 +1,5 @@
 """`stop`: end running sessions."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import time

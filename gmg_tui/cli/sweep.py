@@ -1,7 +1,5 @@
 """`sweep`: queue jobs on the slots, continue an earlier sweep, or add jobs to a running one."""
 
-from __future__ import annotations
-
 import asyncio
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """`why`: print what bounds the speed of the workers."""
 
-from __future__ import annotations
-
 import asyncio
 import textwrap
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The session without a screen: prefixed lines, state changes and a status line on standard output."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

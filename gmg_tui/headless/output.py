@@ -1,7 +1,5 @@
 """Standard output and standard error that never block the event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import select

@@ -1,7 +1,5 @@
 """A session as lines of text: output, changes, ends of jobs and trials, and throughput."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator

@@ -4,8 +4,6 @@ Workers that share a folder delete each other's checkpoints (Genesis' go2_train.
 with the same seed compute the same thing; `-e run-{i} --seed {seed}` prevents both.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence

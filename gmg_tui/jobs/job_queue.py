@@ -1,7 +1,5 @@
 """The queue of a sweep's jobs."""
 
-from __future__ import annotations
-
 from bisect import insort
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,10 +1,8 @@
 """Alerts: what is wrong with a worker, its GPU, a node or the session, and what to do about it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from msgspec import Struct
 
@@ -61,7 +59,7 @@ class Sign(NamedTuple):
     """None if it began when first observed."""
 
     @classmethod
-    def of(cls, alert: Alert) -> Sign:
+    def of(cls, alert: Alert) -> Self:
         """Returns the observation behind an alert raised by another engine."""
         return cls(alert.kind, alert.text, alert.advice, alert.severity, alert.since)
 

@@ -1,7 +1,5 @@
 """An attempt: one process of a worker, and its results so far."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

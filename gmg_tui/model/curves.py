@@ -1,10 +1,8 @@
 """A metric of one attempt over time and over the script's steps."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from msgspec import Struct, structs
 
@@ -69,7 +67,7 @@ class Curve(Struct, frozen=True, omit_defaults=True):
         """Returns the best point of the metric called `name`: the highest, or for a loss or error the lowest."""
         return best_of(name, (self.lowest, self.highest))
 
-    def thinned(self, count: int) -> Curve:
+    def thinned(self, count: int) -> Self:
         """Returns the curve with at most `count` points, including the newest."""
         kept = evenly(len(self.times), count)
         return structs.replace(self, times=self.times[kept], steps=self.steps[kept], values=self.values[kept])

@@ -1,7 +1,5 @@
 """The error printed for the user: one line with what is wrong and what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 _MAX_TEXT = 4000

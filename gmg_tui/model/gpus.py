@@ -1,7 +1,5 @@
 """GPUs, slots, NVML samples, and GPU faults."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from gmg_tui.model.states import Moment

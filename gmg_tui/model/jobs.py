@@ -3,8 +3,6 @@
 A plain run has one job, run once on every slot, with a record for each; a sweep has many, queued for the next free slot.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Any
 

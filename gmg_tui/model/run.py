@@ -1,7 +1,5 @@
 """The definition of a run: program, options, machines."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """Masks secrets in environment variables."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from contextlib import suppress

@@ -1,8 +1,7 @@
 """A session at one moment, and the details that clients request."""
 
-from __future__ import annotations
-
 from enum import StrEnum
+from typing import Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -39,7 +38,7 @@ class Queue(Struct, frozen=True, omit_defaults=True):
     stranded: bool = False
     """True if it has ended with jobs waiting, since all their GPUs are benched."""
 
-    def after_loss(self) -> Queue:
+    def after_loss(self) -> Self:
         """Returns the queue after the engine's death: running jobs wait again."""
         return replace(self, waiting=self.waiting + self.running, running=0)
 
@@ -166,7 +165,7 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
             return self.workers
         return tuple(worker for worker in self.workers if not worker.state.ended)
 
-    def after_loss(self, reason: str) -> Snapshot:
+    def after_loss(self, reason: str) -> Self:
         """Returns the snapshot after the engine's death: workers that ran have failed for that `reason`."""
         workers = tuple(
             worker

@@ -1,7 +1,5 @@
 """Facts about a worker's speed, and the verdict on what bounds it."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from gmg_tui.model.gpus import GpuSample
@@ -76,6 +74,19 @@ class HotSpot(Struct, frozen=True):
     """Share of all stacks within a step."""
 
 
+class Verdict(Struct, frozen=True, omit_defaults=True):
+    """The bound of a worker's speed."""
+
+    kind: str
+    """A row of `diagnosis.verdicts`."""
+    text: str
+    """One sentence with its figures."""
+    certain: bool = True
+    """False if the facts also fit another cause: the sentence then says `probably`."""
+    evidence: tuple[str, ...] = ()
+    advice: str = ""
+
+
 class SpeedFacts(Struct, frozen=True, omit_defaults=True):
     """The facts about a worker's speed at one moment. None if unknown."""
 
@@ -116,16 +127,3 @@ class SpeedFacts(Struct, frozen=True, omit_defaults=True):
     """None unless stacks were taken."""
     recorded: Verdict | None = None
     """Verdict on its last attempt, once that has ended."""
-
-
-class Verdict(Struct, frozen=True, omit_defaults=True):
-    """The bound of a worker's speed."""
-
-    kind: str
-    """A row of `diagnosis.verdicts`."""
-    text: str
-    """One sentence with its figures."""
-    certain: bool = True
-    """False if the facts also fit another cause: the sentence then says `probably`."""
-    evidence: tuple[str, ...] = ()
-    advice: str = ""

@@ -1,7 +1,5 @@
 """States of workers and phases of scripts."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Annotated
 

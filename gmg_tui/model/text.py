@@ -1,7 +1,5 @@
 """Makes text of workers, nodes and files safe to show: no escape sequences or control characters, bounded length."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

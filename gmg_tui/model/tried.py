@@ -1,7 +1,5 @@
 """Results by set of arguments."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from statistics import fmean, median
 

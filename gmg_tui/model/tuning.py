@@ -1,8 +1,7 @@
 """A tuning: the search, its trials, and the answer."""
 
-from __future__ import annotations
-
 from enum import StrEnum
+from typing import Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -175,7 +174,7 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
         """Estimated total number of trials, at least the existing ones."""
         return max(self.expected, len(self.trials))
 
-    def after_loss(self, reason: str) -> Tuning:
+    def after_loss(self, reason: str) -> Self:
         """Returns the tuning after the engine's death: trials that ran are skipped for that `reason`."""
         trials = (
             trial if trial.state.ended else replace(trial, state=TrialState.SKIPPED, reason=reason)

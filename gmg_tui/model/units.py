@@ -1,7 +1,5 @@
 """Formats quantities for people, and parses durations."""
 
-from __future__ import annotations
-
 import math
 import re
 import time

@@ -3,8 +3,6 @@
 The workers of a group are the ranks of one job: they start, end and restart together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct, structs

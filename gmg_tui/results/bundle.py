@@ -1,7 +1,5 @@
 """`report --bundle`: a zip archive of a session for a bug report, without secrets."""
 
-from __future__ import annotations
-
 import errno
 import importlib.metadata
 import io

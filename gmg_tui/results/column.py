@@ -9,8 +9,6 @@
 `as_csv` writes values under `name`; `tables.terminal`, `tables.html` and the screen write `text(row)` under `heading`.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -1,7 +1,5 @@
 """A comparison of sessions: different settings, rates, figures and metrics."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections import Counter

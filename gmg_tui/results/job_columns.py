@@ -1,7 +1,5 @@
 """The columns of tables of jobs for all outputs, and jobs as JSON."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Writes a session's files from its store: `summary.json`, `tune.json`, and the results of a sweep."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The columns of tables of live workers and GPUs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar

@@ -1,7 +1,5 @@
 """Metrics of sessions for Prometheus, in base units, by a snapshot of each running engine at each scrape."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """The change of the rates from one session to another, with its confidence interval."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise

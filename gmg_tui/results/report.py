@@ -1,7 +1,5 @@
 """The data of a report: a session's jobs and attempts as rows, their order and their totals."""
 
-from __future__ import annotations
-
 import math
 import re
 import time

@@ -1,7 +1,5 @@
 """The page's charts as plotly figures: slots over time, jobs, a tuning's curve, and the rates of a comparison."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Reports as self-contained HTML pages, with plotly's charts."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Iterator
 from importlib.resources import files

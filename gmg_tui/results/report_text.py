@@ -1,7 +1,5 @@
 """A report as tables for the terminal."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import replace

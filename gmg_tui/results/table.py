@@ -1,7 +1,5 @@
 """Tables for people, by Rich for the terminal and as HTML. Widths are in terminal cells: wide characters take two."""
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The texts and columns of a tuning for all outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final, TypeVar
 

@@ -1,7 +1,5 @@
 """A client's requests to a session, and the connection to an engine."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

@@ -1,7 +1,5 @@
 """A session that has ended, read from its folder."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -3,15 +3,13 @@
 The command line, `config.toml`, `--resume`, `report` of several sessions and the manual's page are made from these tables.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import shlex
 from collections.abc import Mapping
 from enum import Flag, auto
 from types import MappingProxyType, SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import click
 from click import Choice, IntRange
@@ -259,9 +257,9 @@ class Options(SimpleNamespace):
     given: Mapping[str, Any] = MappingProxyType({})
     below: Mapping[str, Any] = MappingProxyType({})
 
-    def replace(self, **values: Any) -> Options:
+    def replace(self, **values: Any) -> Self:
         """Returns a copy with other `values`."""
-        return Options(**{**vars(self), **values})
+        return type(self)(**{**vars(self), **values})
 
 
 class Program(NamedTuple):

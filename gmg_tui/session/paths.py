@@ -1,7 +1,5 @@
 """Session names, folders and locks, and the sockets of their engines."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -5,8 +5,6 @@ answers with `Welcome`, then sends `Update` after changes, `Lines` of followed w
 request. It keeps no queue for a slow client, which misses snapshots and lines (a gap in the line numbers).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from enum import StrEnum

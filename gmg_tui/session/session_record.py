@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 from msgspec import Struct, structs
@@ -76,7 +76,7 @@ class WorkerBrief(Struct, frozen=True):
     group: Rank | msgspec.UnsetType = msgspec.UNSET
 
     @classmethod
-    def of(cls, workers: tuple[Worker, ...]) -> tuple[WorkerBrief, ...]:
+    def of(cls, workers: tuple[Worker, ...]) -> tuple[Self, ...]:
         """Returns the brief forms of `workers`; their rates add up."""
         counted = {worker.slot for worker in own_rates(workers) if not worker.stuck}
         return tuple(
@@ -123,7 +123,7 @@ class Record(Struct, frozen=True):
         elapsed_s = snapshot.elapsed_s + late_s
         return structs.replace(snapshot, workers=workers, time=snapshot.time + late_s, elapsed_s=elapsed_s)
 
-    def after_loss(self, died: float) -> Record:
+    def after_loss(self, died: float) -> Self:
         """Returns the record after the engine's death at that Unix time: no worker and no job runs."""
         workers = tuple(
             worker

@@ -1,7 +1,5 @@
 """Makes a sweep's jobs from its settings."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

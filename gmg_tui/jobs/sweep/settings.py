@@ -1,7 +1,5 @@
 """The settings of a sweep, from the experiments file or the command line."""
 
-from __future__ import annotations
-
 import math
 import re
 import shlex
@@ -9,7 +7,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import msgspec
 from msgspec import Meta, Struct, structs
@@ -102,7 +100,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return ",".join(map(str, self.gpus)) + ("," if len(self.gpus) == 1 else "")
         return None if self.gpus is None else str(self.gpus)
 
-    def under(self, upper: Settings) -> Settings:
+    def under(self, upper: Self) -> Self:
         """Returns this level overridden by `upper`: defaults, variables and actions one by one, other keys as a whole."""
         changes = {key: value for key in Settings.__struct_fields__ if (value := getattr(upper, key)) is not None}
         merged = {"defaults": {**self.defaults, **upper.defaults}, "env": {**self.env, **upper.env}}

@@ -1,7 +1,5 @@
 """The answer from the trials: the recommended, the fastest and the largest value, with warnings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from statistics import fmean

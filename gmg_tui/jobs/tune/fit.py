@@ -1,7 +1,5 @@
 """The fit of the trials: a rate is its value's rate on a usual slot, times the slot's factor, times noise."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence

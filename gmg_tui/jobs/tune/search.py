@@ -4,8 +4,6 @@ It doubles values, refines where a faster one may be, repeats the best, and meas
 once. Idle slots measure a common value, so that the slots can be compared.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The store's file: its records besides `JobRecord`, its tables, opening, writing and thinning it."""
 
-from __future__ import annotations
-
 import fcntl
 import math
 import os

@@ -1,7 +1,5 @@
 """Creates the store of a sweep, and reads stores, also while an engine writes them."""
 
-from __future__ import annotations
-
 import math
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -65,25 +63,6 @@ def create(path: Path, jobs: Iterable[JobRecord]) -> None:
             database.write(db, records)
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"cannot write {path}: {getattr(error, 'strerror', error)}") from error
-
-
-def load_jobs(path: Path) -> list[JobRecord]:
-    """Returns all jobs of the store at `path`. Raises `StoreError`."""
-    with open_store(path) as stored:
-        return stored.jobs
-
-
-@contextmanager
-def open_store(path: Path, within_s: float | None = None) -> Iterator[Stored]:
-    """Opens a consistent view of the store at `path`, for at most `within_s` seconds if given. Raises `StoreError`."""
-    try:
-        with closing(database.open_for_reading(path, within_s)) as db:
-            db.execute("BEGIN")
-            yield Stored(db)
-    except sqlite3.Error as error:
-        raise StoreError(f"{path}: the store cannot be read: {error}") from error
-    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise StoreError(f"{path}: the store has a value that this gmg-tui cannot read: {error}") from error
 
 
 class _Range(Struct):
@@ -195,6 +174,25 @@ class Stored:
         decoder = msgspec.json.Decoder(JobAttempt)
         rows = self._db.execute(f"SELECT record FROM attempts {which}", parameters)  # noqa: S608 - a text of this class
         return [decoder.decode(record) for (record,) in rows]
+
+
+def load_jobs(path: Path) -> list[JobRecord]:
+    """Returns all jobs of the store at `path`. Raises `StoreError`."""
+    with open_store(path) as stored:
+        return stored.jobs
+
+
+@contextmanager
+def open_store(path: Path, within_s: float | None = None) -> Iterator[Stored]:
+    """Opens a consistent view of the store at `path`, for at most `within_s` seconds if given. Raises `StoreError`."""
+    try:
+        with closing(database.open_for_reading(path, within_s)) as db:
+            db.execute("BEGIN")
+            yield Stored(db)
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: the store cannot be read: {error}") from error
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise StoreError(f"{path}: the store has a value that this gmg-tui cannot read: {error}") from error
 
 
 def _curves(record: str) -> AttemptCurves:

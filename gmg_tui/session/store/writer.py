@@ -1,7 +1,5 @@
 """Writes the store in threads beside the engine's event loop, with a bounded backlog."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import sqlite3
