@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gmg_tui import session as sessions
 from gmg_tui.headless.output import Output
-from gmg_tui.headless.reporter import Reporter, Trials
+from gmg_tui.headless.reporter import Reporter
 from gmg_tui.model import Snapshot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import EngineClient
@@ -73,7 +73,6 @@ class _Headless:
         self._session = client.welcome.session
         self._snapshot = client.welcome.snapshot
         self._reporter = Reporter(self._session)
-        self._trials = Trials(self._reporter.line)
         self._quiet = self._snapshot.tuning is not None
         """True in a tuning, whose workers' output is not printed."""
         self._out = Output(sys.stdout, self._output_failed)
@@ -135,7 +134,7 @@ class _Headless:
         self._snapshot = snapshot
         self._out.write(*self._reporter.events(snapshot))
         if snapshot.tuning is not None:
-            self._out.write(*self._trials.events(snapshot.tuning))
+            self._out.write(*self._reporter.trials(snapshot.tuning))
         else:
             if snapshot.queue is not None and (self._reporting is None or self._reporting.done()):
                 self._reporting = asyncio.create_task(self._report_jobs())

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from itertools import takewhile
 
 from gmg_tui.diagnosis.kinds import KINDS
@@ -57,6 +57,9 @@ class Reporter:
         """Number of ended jobs that were reported, without retried ones."""
         self._status = ""
         self._status_time = float("-inf")
+        self._step = ""
+        self._trials: dict[int, TrialState] = {}
+        """Last reported state of each trial."""
 
     def line(self, slot: str, text: str) -> str:
         """Returns a line about a slot or a group."""
@@ -112,6 +115,28 @@ class Reporter:
         for note in (*notes, *([snapshot.nvml_error] if snapshot.nvml_error else [])):
             yield from self._once("", _LOST.sub(r"\1", note), f"{name}: {note}")
 
+    def trials(self, tuning: Tuning) -> Iterator[str]:
+        """Yields ends of trials, the step, and starts of trials since the last call, but none from before it was resumed."""
+        spec, trials = tuning.spec, tuning.trials[tuning.earlier :]
+        yield from (line for trial in trials if trial.state.ended for line in self._trial_changes(trial, spec))
+        if tuning.step != self._step:
+            self._step = tuning.step
+            left = f" (about {units.span(tuning.eta_s)} left)" if tuning.eta_s is not None and not tuning.ended else ""
+            yield f"{spec.variable}: {tuning.step}{left}"
+        yield from (line for trial in trials if not trial.state.ended for line in self._trial_changes(trial, spec))
+
+    def _trial_changes(self, trial: Trial, spec: TuneSpec) -> Iterator[str]:
+        before = self._trials.get(trial.number, TrialState.WAITING)
+        self._trials[trial.number] = trial.state
+        about = f"trial {trial.number}: {spec.variable}={trial.value:,}"
+        if before not in (trial.state, TrialState.RUNNING) and trial.state not in (
+            TrialState.WAITING,
+            TrialState.SKIPPED,
+        ):
+            yield self.line(trial.slot, f"{about} starts ({trial.kind.value})")
+        if trial.state.ended and before is not trial.state:
+            yield self.line(trial.slot, f"{about} {_trial_end(trial, spec)}")
+
     def job_ends(self, jobs: Iterable[JobRecord], total: int) -> Iterator[str]:
         """Yields the ends of jobs, which are the queue's part after the first `jobs_reported`."""
         for job in takewhile(lambda job: job.state.ended, jobs):
@@ -131,8 +156,9 @@ class Reporter:
         if before is not None and before.job != now.job:
             before = None
         self._before[name] = now
-        reported = snapshot.queue is None or isinstance(now, RankGroup) or _is_problem(now)
-        if reported and (before is None or _identity(before) != _identity(now)):
+        waits = now.state is WorkerState.WAITING and now.job is not None and now.reason is not None
+        is_problem = isinstance(now, RankGroup) or waits or now.state is WorkerState.RESTARTING
+        if (is_problem or snapshot.queue is None) and (before is None or _identity(before) != _identity(now)):
             yield self.line(name, _state(now, snapshot.time))
 
     def _alerts(self, name: str, whose: str, alerts: Iterable[Alert], *, is_over: bool) -> Iterator[str]:
@@ -192,40 +218,6 @@ class Reporter:
         yield from [sample.error for sample in late if sample.error][:1] or (["GPU metrics are late"] if late else [])
 
 
-class Trials:
-    """Reports each step, trial start and trial end of a tuning once, but none from before it was resumed.
-
-    Args:
-        line: Makes a line of a slot and a text.
-    """
-
-    def __init__(self, line: Callable[[str, str], str]) -> None:
-        self._line = line
-        self._step = ""
-        self._reported: dict[int, TrialState] = {}
-
-    def events(self, tuning: Tuning) -> Iterator[str]:
-        """Yields the changes since the last call: ends, then the step, then starts."""
-        spec, trials = tuning.spec, tuning.trials[tuning.earlier :]
-        yield from (line for trial in trials if trial.state.ended for line in self._news(trial, spec))
-        if tuning.step != self._step:
-            self._step = tuning.step
-            left = f" (about {units.span(tuning.eta_s)} left)" if tuning.eta_s is not None and not tuning.ended else ""
-            yield f"{spec.variable}: {tuning.step}{left}"
-        yield from (line for trial in trials if not trial.state.ended for line in self._news(trial, spec))
-
-    def _news(self, trial: Trial, spec: TuneSpec) -> Iterator[str]:
-        before = self._reported.get(trial.number, TrialState.WAITING)
-        if before is trial.state:
-            return
-        self._reported[trial.number] = trial.state
-        about = f"trial {trial.number}: {spec.variable}={trial.value:,}"
-        if before is not TrialState.RUNNING and trial.state is not TrialState.SKIPPED:
-            yield self._line(trial.slot, f"{about} starts ({trial.kind.value})")
-        if trial.state.ended:
-            yield self._line(trial.slot, f"{about} {_trial_end(trial, spec)}")
-
-
 def _trial_end(trial: Trial, spec: TuneSpec) -> str:
     """Returns the end of a trial: `measured 5,696,782 FPS ±0.9 %, 3.6 GiB`, `failed: CUDA out of memory`."""
     if trial.state is not TrialState.MEASURED:
@@ -241,12 +233,6 @@ def _identity(of: Worker | RankGroup) -> Hashable:
     if isinstance(of, RankGroup):  # while it restarts, its ranks begin their next attempt one after another
         return of.state, of.state is WorkerState.RESTARTING or of.restarts, of.waits_for, waits_for
     return of.state, of.attempt, of.signal_sent, waits_for
-
-
-def _is_problem(worker: Worker) -> bool:
-    """True if a job's worker is restarting, or waiting for a known reason."""
-    waits = worker.state is WorkerState.WAITING and worker.job is not None and worker.reason is not None
-    return waits or worker.state is WorkerState.RESTARTING
 
 
 def _state(of: Worker | RankGroup, now: float) -> str:

@@ -3,15 +3,15 @@
 import pytest
 from msgspec.structs import replace
 
-from gmg_tui.headless.reporter import Reporter, Trials
+from gmg_tui.headless.reporter import Reporter
 from gmg_tui.model import TrialState, Tuning
 from gmg_tui.results.report_text import at_end
 from tests import tunings
 
 
 def _printed(*steps: Tuning) -> list[list[str]]:
-    trials = Trials(Reporter(tunings.session(steps[0])).line)
-    return [list(trials.events(tuning)) for tuning in steps]
+    reporter = Reporter(tunings.session(steps[0]))
+    return [list(reporter.trials(tuning)) for tuning in steps]
 
 
 def test_a_start_an_end_and_a_step_are_reported_once_each() -> None:
