@@ -56,19 +56,12 @@ class Command(click.Command):
             return super().parse_args(ctx, self._with_bare_values(ctx, args))
         except click.NoSuchOption as error:
             name = error.option_name
-            hint = nearest(name, error.possibilities or (), _MISSPELLED) or f"; {self._advice(ctx, name)}"
+            where = {"demo": "the example go after --", "sweep": "a script go after --script SCRIPT"}
+            of_script = where.get(self.name or "", "the script go after it")
+            scripts = f", and options of {of_script}" if isinstance(self, ScriptCommand) else ""
+            hint = nearest(name, error.possibilities or (), _MISSPELLED)
+            hint = hint or f"; gmg-tui {self.name} --help lists them{scripts}"
             raise click.UsageError(f"there is no option {name}{hint}", ctx) from None
-
-    def _advice(self, ctx: click.Context, option: str) -> str:
-        """Returns where options are listed, and how to pass one to the script."""
-        listed = f"gmg-tui {self.name} --help lists them"
-        if self.name == "demo":
-            return f"{listed}, and arguments of the example go after --: gmg-tui demo -- {option} …"
-        if self.name == "sweep" and ctx.allow_interspersed_args:
-            return f"{listed}, and options of a script go after --script SCRIPT"
-        if ctx.allow_interspersed_args:
-            return listed
-        return f"{listed}, and options of the script go after it: SCRIPT {option} …"
 
     def _with_bare_values(self, ctx: click.Context, args: Sequence[str]) -> list[str]:
         """Returns `args` with the value of options such as `--ddp` that are given without one.

@@ -3,7 +3,7 @@
 The workers of a group are the ranks of one job: they start, end and restart together.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, structs
 
@@ -194,21 +194,13 @@ def added_up(rates: Sequence[Fps]) -> Fps | None:
     if not rates:
         return None
 
-    def total(value: Callable[[Fps], float | None]) -> float | None:
-        figures = [figure for rate in rates if (figure := value(rate)) is not None]
+    def total(name: str) -> float | None:
+        figures = [figure for rate in rates if (figure := getattr(rate, name)) is not None]
         return sum(figures) if len(figures) == len(rates) else None
 
-    return Fps(
-        last=total(lambda rate: rate.last),
-        mean=total(lambda rate: rate.mean),
-        max=total(lambda rate: rate.max),
-        samples=min(rate.samples for rate in rates),
-        settled=total(lambda rate: rate.settled),
-        env_steps=total(lambda rate: rate.env_steps),
-        seconds=max((rate.seconds for rate in rates if rate.seconds is not None), default=None),
-        counted=rates[0].counted,
-        energy_j=total(lambda rate: rate.energy_j),
-    )
+    totals = {name: total(name) for name in ("last", "mean", "max", "settled", "env_steps", "energy_j")}
+    seconds = max((rate.seconds for rate in rates if rate.seconds is not None), default=None)
+    return Fps(**totals, samples=min(rate.samples for rate in rates), seconds=seconds, counted=rates[0].counted)
 
 
 def combined(attempts: Sequence[Attempt]) -> Attempt:
@@ -226,24 +218,17 @@ def combined(attempts: Sequence[Attempt]) -> Attempt:
     elif fps is not None and fps.seconds is not None and power_w is not None:
         fps = structs.replace(fps, energy_j=power_w * fps.seconds)
     utilisation = [attempt.gpu_util_mean_pct for attempt in attempts if attempt.gpu_util_mean_pct is not None]
-    nan = min(
-        (each for one in attempts for each in one.alerts if each.kind == "nan"),
-        key=lambda each: each.since,
-        default=None,
-    )
+    nan = min((each for one in attempts for each in one.alerts if each.kind == "nan"), key=lambda each: each.since, default=None)
+    peaks_mib = [attempt.memory_peak_mib for attempt in attempts if attempt.memory_peak_mib is not None]
     return structs.replace(
         lead,
         fps=fps,
-        memory_peak_mib=max(
-            (attempt.memory_peak_mib for attempt in attempts if attempt.memory_peak_mib is not None), default=None
-        ),
+        memory_peak_mib=max(peaks_mib, default=None),
         gpu_util_mean_pct=sum(utilisation) / len(utilisation) if utilisation else None,
         power_mean_w=power_w,
         energy_j=_sum(attempt.energy_j for attempt in attempts),
         alerts=(*(each for each in lead.alerts if each.kind != "nan"), *([nan] if nan is not None else ())),
-        checkpoints=max(
-            (attempt.checkpoints for attempt in attempts), key=lambda saved: saved[-1].saved if saved else 0.0
-        ),
+        checkpoints=max((each.checkpoints for each in attempts), key=lambda saved: saved[-1].saved if saved else 0.0),
     )
 
 

@@ -12,7 +12,6 @@ from msgspec import structs
 from gmg_tui.machine.files import reading
 from gmg_tui.model import (
     Attempt,
-    Curve,
     Details,
     GpuSample,
     JobRecord,
@@ -32,7 +31,7 @@ from gmg_tui.model.tried import TriedArguments
 from gmg_tui.session import ENGINE_DIED, LOGS, STORE, read_record
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Ask, Bye, Command, Lines, Question, Topic, Update, Welcome
-from gmg_tui.session.store.database import METRICS
+from gmg_tui.session.store.database import METRICS, JobAttempt
 from gmg_tui.session.store.reader import Stored, open_store
 
 _LOG_LINES: Final = 5000
@@ -88,66 +87,70 @@ class EndedSession(Source):
             raise GmgError(f"{path}: the log cannot be read: {error.strerror}", 1) from error
         return Lines(worker.slot, max(0, worker.log_lines - len(lines)), lines)
 
-    def _queue(self, first: int, count: int) -> tuple[JobRecord, ...]:
-        """Returns a part of the queue in the engine's order."""
+    async def _ask(self, question: Command | Question) -> Any:
+        if not isinstance(question, Ask):
+            raise GmgError(f"{self.welcome.session.spec.name} has ended: it cannot be changed", 1)
+        if question not in self._answers:
+            self._answers[question] = await asyncio.to_thread(self._answer, question)
+        return self._answers[question]
 
-        def order(job: JobRecord) -> tuple[bool, float, int]:
-            return not job.state.ended, (job.ended or 0.0) if job.state.ended else job.position, job.number
-
+    def _answer(self, question: Ask) -> Any:
+        topic, slot, snapshot = question.topic, question.slot, self.welcome.snapshot
+        worker = snapshot.worker(slot)
         with open_store(self._folder / STORE) as stored:
-            return tuple(sorted(stored.jobs, key=order)[first : first + max(0, count)])
+            if topic is Topic.QUEUE:
+                return tuple(sorted(stored.jobs, key=_order)[question.first :][: max(0, question.count)])
+            if topic is Topic.SERIES:
+                return next(iter(stored.series(_POINTS, slot)), Series(slot, snapshot.time, 1.0))
+            if topic is Topic.TRIED:
+                return self._tried(stored)
+            if topic is Topic.EVENTS:
+                return self._events(stored)
+            if worker is None and topic is Topic.CURVES:
+                return {}
+            if worker is None:
+                raise GmgError(f"no job has run on {slot}", 1)
+            if topic is Topic.SPEED:
+                return SpeedFacts(slot, worker.state, reason=worker.reason, recorded=worker.newest.verdict)
+            job = worker.index + 1 if worker.job is None else worker.job
+            if topic is Topic.DETAILS:
+                return self._details(worker, [each.attempt for each in stored.attempts_of(job) if each.slot == slot])
+            curves = [each.curves for each in stored.curves_of(job) if each.slot == slot]
+        return question.select(curves[-1] if curves else {})
 
-    def _details(self, slot: str) -> Details:
+    def _details(self, worker: Worker, ran: list[Attempt]) -> Details:
         """Returns a worker's attempts; its environment and GPU processes were not recorded."""
-        worker, spec = self.welcome.snapshot.worker(slot), self.welcome.session.spec
-        if worker is None:
-            raise GmgError(f"no job has run on {slot}", 1)
-        newest, job = self._concluded(worker.newest), worker.index + 1 if worker.job is None else worker.job
-        with open_store(self._folder / STORE) as stored:
-            ran = [self._concluded(each.attempt) for each in stored.attempts_of(job) if each.slot == slot]
+        spec, newest = self.welcome.session.spec, self._concluded(worker.newest)
+        earlier = [self._concluded(each) for each in ran if each.number != newest.number]
         return Details(
-            slot=slot,
+            slot=worker.slot,
             command=(spec.python, *(("-m",) if spec.module else ()), spec.script, *newest.args),
             cwd=spec.cwd,
             env={},
             unset=(_NOT_RECORDED,),
             egl=_NOT_RECORDED,
-            attempts=(*(each for each in ran if each.number != newest.number), *([newest] if newest.number else [])),
+            attempts=(*earlier, *([newest] if newest.number else [])),
             args=newest.given,
             extra_env=newest.env,
         )
 
-    def _curves(self, slot: str) -> dict[str, Curve]:
-        worker = self.welcome.snapshot.worker(slot)
-        if worker is None:
-            return {}
-        with open_store(self._folder / STORE) as stored:
-            ran = stored.curves_of(worker.index + 1 if worker.job is None else worker.job)
-        return next((each.curves for each in reversed(ran) if each.slot == slot), {})
+    def _ran(self, stored: Stored) -> list[JobAttempt]:
+        every = [ran for of_job in stored.attempts.values() for ran in of_job]
+        return [structs.replace(ran, attempt=self._concluded(ran.attempt)) for ran in every]
 
-    def _speed(self, slot: str) -> SpeedFacts:
-        worker = self.welcome.snapshot.worker(slot)
-        if worker is None:
-            raise GmgError(f"no job has run on {slot}", 1)
-        return SpeedFacts(slot, worker.state, reason=worker.reason, recorded=worker.newest.verdict)
-
-    def _tried(self) -> tuple[Tried, ...]:
-        with open_store(self._folder / STORE) as stored:
-            ran = [(each.slot, self._concluded(each.attempt)) for of in stored.attempts.values() for each in of]
+    def _tried(self, stored: Stored) -> tuple[Tried, ...]:
         tried = TriedArguments()
-        for slot, attempt in sorted(ran, key=lambda pair: pair[1].started):
-            tried.add(slot, attempt)
+        for ran in sorted(self._ran(stored), key=lambda ran: ran.attempt.started):
+            tried.add(ran.slot, ran.attempt)
         return tried.view((), self.welcome.snapshot.time)
 
-    def _events(self) -> tuple[Occurrence, ...]:
+    def _events(self, stored: Stored) -> tuple[Occurrence, ...]:
         """Returns the starts and ends of attempts; alerts were not recorded."""
-        with open_store(self._folder / STORE) as stored:
-            queued = self.welcome.session.spec.sweep is not None
-            jobs = {job.number: f"job {job.number} ({job.name})" for job in stored.each_job()} if queued else {}
-            ran = [(each, self._concluded(each.attempt)) for of in stored.attempts.values() for each in of]
+        queued = self.welcome.session.spec.sweep is not None
+        jobs = {job.number: f"job {job.number} ({job.name})" for job in stored.each_job()} if queued else {}
         events = []
-        for where, each in ran:
-            slot, who = where.slot, jobs.get(where.job, where.slot)
+        for ran in self._ran(stored):
+            slot, who, each = ran.slot, jobs.get(ran.job, ran.slot), ran.attempt
             began = f"{who} has started attempt {each.number}"
             events.append(Occurrence(0, each.started, OccurrenceKind.STARTED, began, slot))
             if each.ended is not None and each.state.ended:
@@ -163,34 +166,13 @@ class EndedSession(Source):
         ended = max(attempt.started, self.welcome.snapshot.time) if attempt.ended is None else attempt.ended
         return structs.replace(attempt, state=WorkerState.FAILED, reason=ENGINE_DIED, ended=ended)
 
-    def _answer(self, question: Command | Question) -> Any:
-        match question:
-            case Ask(topic=Topic.DETAILS, slot=slot):
-                return self._details(slot)
-            case Ask(topic=Topic.SERIES, slot=slot):
-                with open_store(self._folder / STORE) as stored:
-                    return next(iter(stored.series(_POINTS, slot)), Series(slot, self.welcome.snapshot.time, 1.0))
-            case Ask(topic=Topic.CURVES, slot=slot):
-                return question.select(self._curves(slot))
-            case Ask(topic=Topic.QUEUE, first=first, count=count):
-                return self._queue(first, count)
-            case Ask(topic=Topic.TRIED):
-                return self._tried()
-            case Ask(topic=Topic.SPEED, slot=slot):
-                return self._speed(slot)
-            case Ask(topic=Topic.EVENTS):
-                return self._events()
-        raise GmgError(f"{self.welcome.session.spec.name} has ended: it cannot be changed", 1)
-
-    async def _ask(self, question: Command | Question) -> Any:
-        if not isinstance(question, Ask):
-            return self._answer(question)
-        if question not in self._answers:
-            self._answers[question] = await asyncio.to_thread(self._answer, question)
-        return self._answers[question]
-
     async def close(self) -> None:
         """Does nothing: files are open during requests only."""
+
+
+def _order(job: JobRecord) -> tuple[bool, float, int]:
+    """Returns a sort key for the engine's order of a queue."""
+    return not job.state.ended, (job.ended or 0.0) if job.state.ended else job.position, job.number
 
 
 def _welcome(folder: Path, session: Session, loss: str) -> Welcome:

@@ -79,16 +79,11 @@ class WorkerBrief(Struct, frozen=True):
     def of(cls, workers: tuple[Worker, ...]) -> tuple[Self, ...]:
         """Returns the brief forms of `workers`; their rates add up."""
         counted = {worker.slot for worker in own_rates(workers) if not worker.stuck}
+        copied = ("slot", "state", "stuck", "pid", "attempt", "reason", "alerts")
         return tuple(
             cls(
-                slot=worker.slot,
-                state=worker.state,
-                stuck=worker.stuck,
-                pid=worker.pid,
-                attempt=worker.attempt,
+                **{name: getattr(worker, name) for name in copied},
                 fps=worker.current_fps if worker.slot in counted else None,
-                reason=worker.reason,
-                alerts=worker.alerts,
                 checkpoint=worker.newest.checkpoint,
                 group=worker.group if worker.group is not None else msgspec.UNSET,
             )
@@ -279,7 +274,8 @@ def find(name: str | None, *, running: bool) -> SessionEntry:
         raise GmgError(elsewhere or nothing, 1)
     named = next((session for session in sessions if session.name == name), None)
     if named is None:
-        _check_readable(name)
+        if (folder := next((each for each in unreadable_ones() if each.name == name), None)) is not None:
+            raise unreadable(folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
         hint = nearest(name, [session.name for session in sessions]) or "; gmg-tui ls lists them"
         raise GmgError(f"there is no session {name}{hint}", 1)
     if named in fitting:
@@ -303,13 +299,6 @@ def await_end(name: str | None, report: Callable[[str], None]) -> SessionEntry:
         time.sleep(_END_POLL_S)
         entry = inspect(entry.folder) or entry
     return entry
-
-
-def _check_readable(name: str) -> None:
-    """Raises `GmgError` if another user owns the folder of that session."""
-    for folder in unreadable_ones():
-        if folder.name == name:
-            raise unreadable(folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
 
 
 def clear_lost(report: Callable[[str], None]) -> None:

@@ -52,7 +52,7 @@ def nothing_is_left(files: Path) -> Iterator[None]:
         ("--cpu 2 sweep sweep.toml", "options go after the command: gmg-tui sweep …"),
         ("--name x --headless", "give a SCRIPT, as in: gmg-tui sim.py -B 4096"),
         ("demo --simulate 8 --bogus", "there is no option --bogus; gmg-tui demo --help lists them, and"),
-        ("demo -B 64", "there is no option -B; gmg-tui demo --help lists them, and arguments of the example go after --"),
+        ("demo -B 64", "there is no option -B; gmg-tui demo --help lists them, and options of the example go after --"),
         ("demo sim.py", "sim.py: demo runs the bundled example, whose arguments go after --; to run sim.py: gmg-tui"),
         ("sweep sweep.toml --ddp --bogus", "there is no option --bogus"),
         ("sweep --ddp sweep.toml", "--ddp: in a sweep give the ranks of a job, as in --ddp 2"),
