@@ -104,7 +104,7 @@ class TriedArguments:
         self._sets[key] = [*self._sets.pop(key, ()), (slot, attempt)][-_MAX_ATTEMPTS:]
         if len(self._sets) > MAX_SETS:
             older = list(self._sets)[: MAX_SETS // 2]
-            rates = {key: _mean(comparable_rate(attempt) for _, attempt in self._sets[key]) for key in older}
+            rates = {key: mean(comparable_rate(attempt) for _, attempt in self._sets[key]) for key in older}
             del self._sets[min(older, key=lambda key: rates[key] or 0.0)]
 
     def view(self, live: Iterable[_Ran], now: float) -> tuple[Tried, ...]:
@@ -139,16 +139,17 @@ def _row(key: _Key, ran: Sequence[_Ran], now: float) -> Tried:
         started=max(attempt.started for attempt in attempts),
         elapsed_s=sum(attempt.elapsed_s(now) for attempt in attempts),
         measured=len(rated),
-        rate=_mean(attempt.rate for attempt in rated),
+        rate=mean(attempt.rate for attempt in rated),
         n_envs=next((attempt.n_envs for attempt in reversed(attempts) if attempt.n_envs), None),
         memory_peak_mib=max((peak for peak in peaks_mib if peak is not None), default=None),
-        gpu_util_pct=_mean(attempt.gpu_util_mean_pct for attempt in rated),
-        power_w=_mean(attempt.power_mean_w for attempt in rated),
+        gpu_util_pct=mean(attempt.gpu_util_mean_pct for attempt in rated),
+        power_w=mean(attempt.power_mean_w for attempt in rated),
         fps_per_watt=sum(fps.env_steps or 0.0 for fps in metered) / energy_j if energy_j else None,
         metrics={name: fmean(each.numbers[name] for each in settled if name in each.metrics) for name in names},
     )
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
+def mean(values: Iterable[float | None]) -> float | None:
+    """Returns the mean of the known values; None without any."""
     known = [value for value in values if value is not None]
     return fmean(known) if known else None

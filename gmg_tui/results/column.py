@@ -130,22 +130,13 @@ def ranked(
 
     In either order texts follow numbers, then come NaN and infinities, then unknown values.
     """
-    numbers: list[tuple[float, T]] = []
-    texts: list[tuple[str, T]] = []
-    others: list[tuple[bool, T]] = []
-    for row in rows:
-        value = column.value(row)
-        if value is None or not is_known(value):
-            others.append((value is None, row))
-        elif isinstance(value, str):
-            texts.append((value, row))
-        else:
-            numbers.append((value, row))
-    numbers.sort(key=lambda pair: pair[0], reverse=descending)
-    texts.sort(key=lambda pair: pair[0], reverse=descending)
-    others.sort(key=lambda pair: pair[0])
-    known = [row for _, row in numbers] + [row for _, row in texts]
-    return sorted(known, key=behind) + [row for _, row in others]
+    valued: list[tuple[Any, T]] = [(column.value(row), row) for row in rows]
+    numbers = [(value, row) for value, row in valued if is_known(value) and not isinstance(value, str)]
+    texts = [(value, row) for value, row in valued if isinstance(value, str)]
+    for group in (numbers, texts):
+        group.sort(key=lambda pair: pair[0], reverse=descending)
+    others = sorted((pair for pair in valued if not is_known(pair[0])), key=lambda pair: pair[0] is None)
+    return [*sorted((row for _, row in (*numbers, *texts)), key=behind), *(row for _, row in others)]
 
 
 def is_known(value: Cell) -> bool:

@@ -60,14 +60,11 @@ def detailed(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:
 
 def table(jobs: Iterable[JobRecord], *, raw: bool = False) -> Iterator[bytes]:
     """Yields the lines of `summary_results.csv` for `jobs`; `raw` as in `as_csv`."""
-    rows = list(map(_short, jobs))
+    rows = []
+    for job in jobs:  # without results that no table shows
+        shown = {name: value for name, value in (job.result or {}).items() if value is None or cell(value) is not None}
+        rows.append(structs.replace(job, result=shown))
     yield from as_csv(columns(rows), rows, raw=raw)
-
-
-def _short(job: JobRecord) -> JobRecord:
-    """Returns the job with only those results that a table shows."""
-    shown = {name: value for name, value in (job.result or {}).items() if value is None or cell(value) is not None}
-    return structs.replace(job, result=shown)
 
 
 def summary(session: Session, snapshot: Snapshot) -> dict[str, Any]:

@@ -94,7 +94,10 @@ def columns(rows: Iterable[Tried]) -> list[Column[Row]]:
         Column("state", _state, left=True),
         Column("n_envs", lambda row: row.tried.n_envs, *column.ENVS),
         Column("rate", lambda row: row.tried.rate, *column.FPS),
-        *(Column[Row](f"metric_{name}", partial(_metric, name), name) for name in metrics),
+        *(
+            Column[Row](f"metric_{name}", partial(lambda name, row: row.tried.metrics.get(name), name), name)
+            for name in metrics
+        ),
         Column("memory_peak_mib", lambda row: row.tried.memory_peak_mib, *column.VRAM),
         Column("fps_per_watt", lambda row: row.tried.fps_per_watt, *column.FPS_PER_WATT),
         Column("gpu_util_pct", lambda row: row.tried.gpu_util_pct, *column.GPU),
@@ -118,10 +121,6 @@ def _state(row: Row) -> str:
     if row.tried.failed == row.tried.attempts:
         return "failed"
     return " ".join(filter(None, (row.mark, "running" if row.tried.running else "")))
-
-
-def _metric(name: str, row: Row) -> float | None:
-    return row.tried.metrics.get(name)
 
 
 def _slots(row: Row) -> str:

@@ -102,7 +102,7 @@ def over_time(data: ReportData, stored: Stored) -> Figure:
                 in_legend.add(slot)
     figure.update_annotations(x=0, xanchor="left")
     figure.update_layout(legend={"orientation": "h", "y": -64 / inner, "yanchor": "top", "x": 0}, barmode="overlay")
-    return _styled(figure, inner + _EDGE_PX)
+    return styled(figure, inner + _EDGE_PX)
 
 
 def _top(rows: Iterable[MetricsRow]) -> float | None:
@@ -135,7 +135,7 @@ def by_job(jobs: Sequence[JobRecord], columns: Sequence[Column[JobRecord]], best
         figure.add_scatter(**points, marker={"color": colours, "size": 10}, showlegend=False, row=1, col=number)
         figure.update_yaxes(rangemode="tozero" if column.unit or column.title == "FPS" else "normal", row=1, col=number)
     figure.update_xaxes(type="category", showticklabels=len(jobs) <= _MAX_LABELS)
-    yield _styled(figure, _BY_JOB_PX).update_layout(margin_r=60)  # for the last name, which is slanted
+    yield styled(figure, _BY_JOB_PX).update_layout(margin_r=60)  # for the last name, which is slanted
 
 
 def curve(tuning: Tuning) -> Figure:
@@ -158,7 +158,7 @@ def curve(tuning: Tuning) -> Figure:
             figure.add_scatter(x=[value, value], y=[0, highest], mode="lines", name=f"{name} {value:,}", line=line)
     figure.update_xaxes(type="log", title_text=plain(tuning.spec.variable))
     figure.update_yaxes(title_text=plain(tune_words.unit(tuning.spec)), rangemode="tozero")
-    return _styled(figure, _PLAIN_PX)
+    return styled(figure)
 
 
 def rates(made: Comparison) -> Figure:
@@ -170,15 +170,10 @@ def rates(made: Comparison) -> Figure:
         figure.add_bar(name=plain(data.name), x=keys, y=fps, marker_color=COLOURS[number % len(COLOURS)])
     figure.update_xaxes(type="category", title_text=made.unit)
     figure.update_yaxes(title_text="FPS", rangemode="tozero")
-    return _styled(figure, _PLAIN_PX)
+    return styled(figure)
 
 
-def plain_chart(figure: Figure) -> Figure:
-    """Applies the page's style to a figure."""
-    return _styled(figure, _PLAIN_PX)
-
-
-def _styled(figure: Figure, height: int) -> Figure:
+def styled(figure: Figure, height: int = _PLAIN_PX) -> Figure:
     """Applies the style to a figure; the page sets its colours by the theme."""
     font = {"family": "system-ui, sans-serif", "size": 12}
     figure.update_layout(template="none", paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", font=font)

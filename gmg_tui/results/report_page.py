@@ -63,7 +63,7 @@ def page(data: ReportData, stored: Stored, best: str | None = None) -> bytes:
 
 
 def _metrics(data: ReportData, stored: Stored) -> Iterator[str]:
-    figures = [charts.plain_chart(figure) for figure in metric_curves.charts(data.jobs, stored, charts.COLOURS)]
+    figures = [charts.styled(figure) for figure in metric_curves.charts(data.jobs, stored, charts.COLOURS)]
     if figures:
         yield "<h2>Metrics</h2>"
         yield tables.html(metric_curves.columns(data.metrics, "job" if data.queued else "worker"), data.metrics)
@@ -102,7 +102,7 @@ def comparison(made: Comparison) -> bytes:
         tables.html(made.rate_columns, made.rate_rows),
         tables.html(made.figure_columns, made.figures) if made.figures else "",
         *(["<h2>Metrics</h2>", tables.html(made.metric_columns, made.metrics)] if made.metrics else []),
-        *(_chart(charts.plain_chart(figure)) for figure in metric_curves.compared(made.sessions, charts.COLOURS)),
+        *(_chart(charts.styled(figure)) for figure in metric_curves.compared(made.sessions, charts.COLOURS)),
     ]
     title = " and ".join(data.name for data in made.sessions)
     return _filled(title, [data.heading for data in made.sessions], body)

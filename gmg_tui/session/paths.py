@@ -243,23 +243,15 @@ def lock(folder: Path) -> int:
         descriptor = open_regular(folder / ENGINE_LOG, _LOG_FLAGS)
     except FileNotFoundError as error:
         raise GmgError(removed, 1) from error
-    trouble = "" if _acquire(descriptor) else f"an engine is already running in {folder}"
-    if not trouble and os.fstat(descriptor).st_nlink == 0:
-        trouble = removed
+    deadline, trouble = time.monotonic() + _LOCK_TIMEOUT_S, ""
+    while not trouble and not _flock(descriptor, fcntl.LOCK_EX):
+        trouble = f"an engine is already running in {folder}" if time.monotonic() >= deadline else ""
+        time.sleep(_POLL_S)
+    trouble = trouble or (removed if os.fstat(descriptor).st_nlink == 0 else "")
     if trouble:
         os.close(descriptor)
         raise GmgError(trouble, 1)
     return descriptor
-
-
-def _acquire(descriptor: int) -> bool:
-    """Locks an open engine's log. Returns False after the timeout."""
-    deadline = time.monotonic() + _LOCK_TIMEOUT_S
-    while not _flock(descriptor, fcntl.LOCK_EX):
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(_POLL_S)
-    return True
 
 
 def is_locked(folder: Path) -> bool:

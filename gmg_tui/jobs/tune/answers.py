@@ -6,6 +6,7 @@ from statistics import fmean
 
 from gmg_tui.jobs.tune.trial_results import Point, Record, is_out_of_memory, model_of
 from gmg_tui.model import units
+from gmg_tui.model.tried import mean
 from gmg_tui.model.tuning import FPS, Answer, Best, MemoryLine, Together, TrialKind, TrialState
 
 _DOUBT = 0.3
@@ -101,8 +102,8 @@ def _best(record: Record, value: int) -> Best:
         rate=math.exp(fmean(scores)),
         margin_pct=record.fit.margin_pct(max(1, len(scores) - 1)),  # choosing it from several costs some certainty
         memory_mib=max((trial.memory_mib for trial in trials if trial.memory_mib is not None), default=None),
-        gpu_util_pct=_mean(trial.gpu_util_pct for trial in trials),
-        power_w=_mean(trial.power_w for trial in trials),
+        gpu_util_pct=mean(trial.gpu_util_pct for trial in trials),
+        power_w=mean(trial.power_w for trial in trials),
     )
 
 
@@ -168,8 +169,3 @@ def _not_measured(record: Record) -> Iterator[str]:
         yield f"{value:,} did not run, though {largest:,} did."
     for value in sorted(record.given_up):
         yield f"{value:,} could not be measured undisturbed."
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    numbers = [number for number in values if number is not None]
-    return fmean(numbers) if numbers else None

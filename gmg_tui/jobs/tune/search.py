@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from statistics import fmean
 
 from msgspec.structs import replace
 
@@ -153,9 +154,10 @@ class Search:
 
         `running` has the start of each running trial by slot.
         """
-        mean_s = self._mean_s()
-        if self.ended or mean_s is None:
+        measured = [trial for trial in self._record.alone if trial.state is TrialState.MEASURED]
+        if self.ended or not measured:
             return 0.0 if self.ended else None
+        mean_s = fmean((trial.start_s or 0) + (trial.measured_s or 0) for trial in measured)
         rest_s = max((mean_s - (now_s - started_s) for started_s in running.values()), default=0.0)
         steps = len(_STEPS) - 1 - list(_STEPS).index(self._kind)
         rounds = steps * max(1.0, _TRIALS_EACH / len(self._record.slots))
@@ -286,9 +288,3 @@ class Search:
             if name in idle or name in self._running or name not in self._seen_s:
                 self._seen_s[name] = now_s
         return {name for name, seen_s in self._seen_s.items() if now_s - seen_s < _GONE_S}
-
-    def _mean_s(self) -> float | None:
-        """Returns the mean time of a trial; None before one was measured."""
-        measured = [trial for trial in self._record.alone if trial.state is TrialState.MEASURED]
-        times_s = [(trial.start_s or 0) + (trial.measured_s or 0) for trial in measured]
-        return sum(times_s) / len(times_s) if times_s else None
