@@ -100,7 +100,7 @@ def _compare(names: Sequence[str], *, as_json: bool, csv: str | None, html: str 
     if as_json:
         print_json(made.as_json())
     elif csv is not None:
-        print_data(columns.as_csv(made.rate_columns, made.rate_rows, raw=csv == RAW))
+        print_data(columns.as_csv(*made.tables[1], raw=csv == RAW))
     elif html is not None:
         from gmg_tui.results import report_page as page
 

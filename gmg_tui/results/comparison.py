@@ -138,55 +138,37 @@ class Comparison:
         return [data.name for data, of in later if of is not None and of.is_slower(than_pct)]
 
     @property
-    def setting_columns(self) -> list[Column[Row]]:
-        """The columns of the table of `differences`; a session without any setting keeps its column."""
-        named = Column[Row]("name", lambda row: row.name, "setting", left=True)
-        return self._columns(named, lambda row, index: row.values[index] or units.NOT_KNOWN, str)
-
-    @property
-    def rate_columns(self) -> list[Column[Row]]:
-        """The columns of the table of `rate_rows`."""
-        named = Column[Row]("key", lambda row: row.name, self.unit, left=True)
-        return self._columns(named, lambda row, index: row.values[index], units.fps, changes=True)
-
-    @property
-    def figure_columns(self) -> list[Column[Row]]:
-        """The columns of the table of `figures`."""
-        named = Column[Row]("name", lambda row: _FIGURES[row.name][0], "", left=True)
-        return self._columns(named, lambda row, index: _FIGURES[row.name][2](row.values[index]), str, changes=True)
+    def tables(self) -> list[tuple[list[Column[Row]], list[Row]]]:
+        """The columns and rows of four tables: settings (a session without any keeps its column), rates, figures, metrics."""
+        named = Column[Row]("name", lambda row: row.name, "setting", priority=100, left=True)
+        rate, figure = replace(named, name="key", title=self.unit), replace(named, value=_figure_title, title="")
+        metrics = [replace(named, title="metric")]
+        for index, data in enumerate(self.sessions):
+            for place, (name, title, value) in enumerate(_METRIC_FIGURES):
+                of, heading = partial(_of_metric, index, value), title if place else f"{data.name}: {title}"
+                metrics.append(Column(f"{name}_{index}", of, heading, priority=90 - index))
+        return [
+            (self._columns(named, lambda row, index: row.values[index] or units.NOT_KNOWN, str), self.differences),
+            (self._columns(rate, lambda row, index: row.values[index], units.fps, changes=True), self._with_total()),
+            (self._columns(figure, _figure_text, str, changes=True), self.figures),
+            (metrics, self.metrics),
+        ]
 
     def _columns(
-        self,
-        named: Column[Row],
-        value: Callable[..., Any],
-        write: Callable[[Any], str],
-        *,
-        changes: bool = False,
+        self, named: Column[Row], value: Callable[..., Any], write: Callable[[Any], str], *, changes: bool = False
     ) -> list[Column[Row]]:
         """Returns the columns of the rows' names, of each session's values and, with `changes`, of their changes."""
-        result, left = [replace(named, priority=100)], not changes
+        result = [named]
         for index, data in enumerate(self.sessions):
-            priority = 90 - index
-            of = partial(value, index=index)
-            result.append(Column(f"{data.name}_fps", of, data.name, "", write, priority, left=left, limit=32))
+            priority, of = 90 - index, partial(value, index=index)
+            result.append(Column(f"{data.name}_fps", of, data.name, "", write, priority, left=not changes, limit=32))
             if changes and index:
                 of = partial(Row.change_pct, index=index)
                 result.append(Column(f"{data.name}_change_pct", of, "change", "", units.change, priority))
         return result
 
-    @property
-    def metric_columns(self) -> list[Column[Row]]:
-        """The columns of the table of `metrics`."""
-        result = [Column[Row]("name", lambda row: row.name, "metric", priority=100, left=True)]
-        for index, data in enumerate(self.sessions):
-            for place, (name, title, value) in enumerate(_METRIC_FIGURES):
-                of, heading = partial(_of_metric, index, value), title if place else f"{data.name}: {title}"
-                result.append(Column(f"{name}_{index}", of, heading, priority=90 - index))
-        return result
-
-    @property
-    def rate_rows(self) -> list[Row]:
-        """The `rows`, and the total of the rows that all sessions have."""
+    def _with_total(self) -> list[Row]:
+        """Returns the `rows`, and the total of the rows that all sessions have."""
         common = [row.values for row in self.rows if None not in row.values]
         if not common or None in self.totals:
             return self.rows
@@ -195,23 +177,14 @@ class Comparison:
 
     def text(self, width: int | None, colour: bool) -> str:
         """Returns the text for the terminal, without a final line end; `width` and `colour` as in `tables.terminal`."""
-        shown = self.metrics[: None if width is None else MAX_ROWS]
-        return "\n".join(
-            [
-                *(one_line(data.heading) for data in self.sessions),
-                "",
-                *(
-                    tables.terminal(self.setting_columns, self.differences, width=width, colour=colour)
-                    or [_NO_DIFFERENCES]
-                ),
-                "",
-                *tables.terminal(self.rate_columns, self.rate_rows, width=width, colour=colour, empty=True),
-                *(["", *tables.terminal(self.figure_columns, self.figures, width=width)] if self.figures else []),
-                *(["", *tables.terminal(self.metric_columns, shown, width=width)] if shown else []),
-                *([""] if self.remarks else []),
-                *map(one_line, self.remarks),
-            ]
-        )
+        settings, rates, *others = self.tables
+        lines = [*(one_line(data.heading) for data in self.sessions), ""]
+        lines += tables.terminal(*settings, width=width, colour=colour) or [_NO_DIFFERENCES]
+        lines += ["", *tables.terminal(*rates, width=width, colour=colour, empty=True)]
+        for columns, rows in others:
+            shown = rows[: None if width is None else MAX_ROWS]
+            lines += ["", *tables.terminal(columns, shown, width=width)] if shown else []
+        return "\n".join([*lines, *([""] if self.remarks else []), *map(one_line, self.remarks)])
 
     def as_json(self) -> dict[str, Any]:
         """Returns the comparison as plain data; unknown values are null."""
@@ -264,6 +237,14 @@ def _figures(data: ReportData) -> dict[str, float]:
     attempts = [job.last for job in data.jobs if job.state is not WorkerState.FAILED]
     values = {field: [value for each in attempts if (value := getattr(each, field)) is not None] for field in _FIGURES}
     return {field: sum_up(values[field]) for field, (_, sum_up, _) in _FIGURES.items() if values[field]}
+
+
+def _figure_title(row: Row) -> str:
+    return _FIGURES[row.name][0]
+
+
+def _figure_text(row: Row, index: int) -> str:
+    return _FIGURES[row.name][2](row.values[index])
 
 
 def _of_metric(index: int, value: Callable[[Summary], Any], row: Row) -> Any:

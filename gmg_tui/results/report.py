@@ -105,11 +105,6 @@ class ReportData(Struct, frozen=True):
         return added_up([fps for fps in rates if fps is not None and fps.mean is not None])
 
     @property
-    def total_fps(self) -> float | None:
-        """The sum of the workers' rates; None without any."""
-        return self.rate.mean if self.rate is not None else None
-
-    @property
     def simulated(self) -> bool:
         """True if its GPUs were simulated."""
         return self.session.spec.simulate is not None
@@ -118,12 +113,6 @@ class ReportData(Struct, frozen=True):
     def queued(self) -> bool:
         """True if its jobs came from a queue: a sweep or a tuning."""
         return self.session.spec.sweep is not None
-
-    @property
-    def best(self) -> str | None:
-        """The column that orders a sweep's table."""
-        sweep = self.session.spec.sweep
-        return sweep.best if sweep is not None else None
 
     @property
     def heading(self) -> str:
@@ -220,9 +209,9 @@ class ReportData(Struct, frozen=True):
 
     def arranged(self, best: str | None) -> tuple[list[JobRecord], Column[JobRecord] | None, str]:
         """Returns `ordered` by `best`, else by the sweep's own column if any job has it. Raises `GmgError`."""
-        rows, trouble = self.rows(), ""
+        rows, trouble, sweep = self.rows(), "", self.session.spec.sweep
         try:
-            listed, by, order = ordered(rows, self.best if best is None else best)
+            listed, by, order = ordered(rows, sweep.best if best is None and sweep is not None else best)
         except GmgError as error:
             if best is not None:
                 raise

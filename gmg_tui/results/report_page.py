@@ -93,15 +93,16 @@ def _headline(data: ReportData, leaders: Iterable[tuple[str, Column[JobRecord], 
 
 def comparison(made: Comparison) -> bytes:
     """Returns the page that compares several sessions."""
+    settings, rates, figures, metrics = made.tables
     body = [
         *(f"<p>{in_html(line)}</p>" for line in made.remarks),
         "<h2>What differs</h2>",
-        tables.html(made.setting_columns, made.differences) if made.differences else "<p>Nothing.</p>",
+        tables.html(*settings) if made.differences else "<p>Nothing.</p>",
         "<h2>Rates</h2>",
         _chart(charts.rates(made)),
-        tables.html(made.rate_columns, made.rate_rows),
-        tables.html(made.figure_columns, made.figures) if made.figures else "",
-        *(["<h2>Metrics</h2>", tables.html(made.metric_columns, made.metrics)] if made.metrics else []),
+        tables.html(*rates),
+        tables.html(*figures) if made.figures else "",
+        *(["<h2>Metrics</h2>", tables.html(*metrics)] if made.metrics else []),
         *(_chart(charts.styled(figure)) for figure in metric_curves.compared(made.sessions, charts.COLOURS)),
     ]
     title = " and ".join(data.name for data in made.sessions)
