@@ -160,10 +160,8 @@ def _launch(
     signals.check()
     engine.order(described + b"\n" + b" ".join(words) + b"\n")
     signals.unblock_hangup()
-    if viewer:
-        importlib.import_module("gmg_tui.ui").load()  # while the engine starts
-    elif not options.detach:
-        importlib.import_module("gmg_tui.headless")
+    if not options.detach:
+        _load(headless=headless)
     driver = "engine; without persistence mode the driver needs several seconds"
     reply = _reply(engine, signals, f"waiting for the {driver if spec.nodes is None else 'nodes'}")
     if reply is None:
@@ -184,6 +182,14 @@ def _with_order(error: str, spec: RunSpec) -> str:
         return error
     value = dict(zip(spec.args, (*spec.args[1:], "…"), strict=True)).get(option, "…")
     return f"{option} goes before the script: gmg-tui {option} {value} {spec.script} … ({error.partition(';')[0]})"
+
+
+def _load(*, headless: bool) -> None:
+    """Imports the reporter or the screen while the engine starts."""
+    if headless:
+        importlib.import_module("gmg_tui.headless")
+    else:
+        importlib.import_module("gmg_tui.ui").load()
 
 
 def _reply(engine: PrestartedEngine, signals: _Signals, doing: str) -> _Reply | None:

@@ -173,12 +173,16 @@ class _Headless:
         self._out.write(*missed, *self._reporter.events(self._snapshot), *at_end(self._session, self._snapshot))
         self._interrupted.clear()
         leave = asyncio.create_task(self._interrupted.wait())
-        written = asyncio.gather(self._out.written(), self._err.written())
+        written = asyncio.create_task(self._written())
         timeout_s = _LAST_LINES_S if self.terminated else None
         await asyncio.wait((leave, written), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         leave.cancel()
         written.cancel()
         self._check_output()
+
+    async def _written(self) -> None:
+        await self._out.written()
+        await self._err.written()
 
     def interrupt(self) -> None:
         """Stops the workers; the second time, kills them."""

@@ -5,8 +5,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 MAX_LINE_BYTES = 8192
 """Longer lines are cut on the screen and in searches; the log file has them in full."""
 
@@ -121,6 +119,8 @@ def encoded(encode: Callable[[Any], bytes], value: Any) -> bytes:
     try:
         return encode(value)
     except UnicodeEncodeError:
+        import msgspec  # the caller has loaded it
+
         return encode(_as_unicode(msgspec.to_builtins(value, builtin_types=(bytes,), str_keys=False)))
 
 
