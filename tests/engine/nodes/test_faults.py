@@ -154,11 +154,13 @@ async def test_gpu_metrics_come_from_their_node_and_are_unknown_while_it_is_sile
     nothing_left(spec)
 
 
-async def test_workers_of_a_killed_agent_end_and_restart() -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_workers_of_an_agent_that_is_ended_restart(number: signal.Signals) -> None:
+    """SIGTERM as by a reboot of its machine: nobody has asked the session to stop them."""
     spec = on_nodes(*ENDLESS)
     async with running(spec) as run:
         before = await all_run(run)
-        agent(spec, "n2").kill()
+        agent(spec, "n2").send_signal(number)
         for slot in ("n2/cpu0", "n2/cpu1"):
             await run.until_attempt(slot, 2)
             await run.until_state(slot, RUNNING)

@@ -19,7 +19,7 @@ from gmg_tui.model import NO_ATTEMPT, DdpSpec, NodesSpec, Session, Slot, WorkerS
 from gmg_tui.session.protocol import Action
 from gmg_tui.session.store import reader
 from tests.engine.harness import JOB, lives, program, running, spec_for
-from tests.engine.nodes.fleets import ENDLESS, SLOTS, agent, nothing_left, on_nodes, sweep_on_nodes
+from tests.engine.nodes.fleets import SLOTS, agent, nothing_left, on_nodes, sweep_on_nodes
 from tests.engine.test_groups import RANK
 from tests.patience import eventually
 
@@ -45,19 +45,6 @@ async def test_the_jobs_of_an_agent_that_is_ended_run_again(tmp_path: Path) -> N
         go.touch()
         queue = await run.until_done()
         assert (queue.finished, queue.stopped) == (4, 0)
-    nothing_left(spec)
-
-
-async def test_the_workers_of_an_agent_that_is_ended_run_again() -> None:
-    spec = on_nodes(*ENDLESS)
-    async with running(spec) as run:
-        await run.until(lambda _: all(run.worker(slot).state is WorkerState.RUNNING for slot in SLOTS))
-        agent(spec, "n2").terminate()
-        for slot in ("n2/cpu0", "n2/cpu1"):
-            await run.until_attempt(slot, 2)
-            await run.until_state(slot, WorkerState.RUNNING)
-        assert [run.worker(slot).attempt for slot in SLOTS] == [1, 1, 2, 2]
-        await run.client.end()
     nothing_left(spec)
 
 

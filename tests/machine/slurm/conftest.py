@@ -10,7 +10,7 @@ import pytest
 from .cluster import Cluster, missing
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def slurm() -> Iterator[Cluster]:
     """A real Slurm of two nodes with four GPUs each, as it counts them."""
     lacking = missing()

@@ -16,7 +16,7 @@ from tests.session.store.records import jobs_so_far
 
 from .cluster import Cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("slurm")]
 
 _TESTS = Path(__file__).parents[2]
 _WAITS = """
