@@ -148,32 +148,19 @@ class PseudoTerminal:
         return True
 
     def text(self) -> str:
-        return text_of(self.replay())
-
-    def replay(self, chunks: Sequence[Chunk] | None = None) -> pyte.Screen:
-        """The screen after `chunks`, without them after all of them."""
         screen = pyte.Screen(self.columns, self.rows)
-        stream = pyte.ByteStream(screen)
-        for chunk in list(self.chunks) if chunks is None else chunks:
-            stream.feed(chunk.data)
-        return screen
+        pyte.ByteStream(screen).feed(b"".join(chunk.data for chunk in list(self.chunks)))
+        return text_of(screen)
 
-    def first(self, holds: Callable[[str], bool], *, since: int = 0, quiet_s: float = QUIET_S) -> float | None:
-        """When the screen first showed what `holds` is true of, and was written for `quiet_s` no more; None for never.
-
-        Args:
-            holds: Told the screen's text.
-            since: The number of the chunk to begin with; those before it are drawn, but not checked.
-            quiet_s: How long nothing may follow; 0 looks after each chunk.
-        """
+    def first(self, holds: Callable[[str], bool]) -> float | None:
+        """When the screen first showed what `holds` is true of, and was written for `QUIET_S` no more; None for never."""
         chunks = list(self.chunks)
         screen = pyte.Screen(self.columns, self.rows)
         stream = pyte.ByteStream(screen)
-        for number, chunk in enumerate(chunks):
+        for number, chunk in enumerate(chunks, 1):
             stream.feed(chunk.data)
-            last = number + 1 == len(chunks)
-            whole = last or chunks[number + 1].at - chunk.at >= quiet_s
-            if number >= since and whole and holds(text_of(screen)):
+            whole = number == len(chunks) or chunks[number].at - chunk.at >= QUIET_S
+            if whole and holds(text_of(screen)):
                 return chunk.at
         return None
 

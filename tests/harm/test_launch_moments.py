@@ -157,7 +157,7 @@ def test_sigterm_before_the_reporter_is_ready_stops_the_session() -> None:
 @pytest.mark.parametrize("sweep", [False, True])
 def test_sigterm_ends_a_client_with_blocked_output(sweep: bool, tmp_path: Path) -> None:
     stamps = tmp_path / "stamps"
-    args = ["--plain", "--phase-s", "0", "--flood", "plain", "--lines", "0", "--stamp", str(stamps)]
+    args = ["--plain", "--phase-s", "0", "--flood", "--lines", "0", "--stamp", str(stamps)]
     words = ["sweep", "--set", "x=1", "--cpu", "1", "--headless", "--script", FAKE, *args]
     command = [*COMMAND, *(words if sweep else ["--headless", "--cpu", "1", FAKE, *args])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as client:
