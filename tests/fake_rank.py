@@ -5,7 +5,6 @@ interpreter may have nothing else.
 """
 
 import argparse
-import faulthandler
 import json
 import os
 import signal
@@ -30,7 +29,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--rsl", action="store_true", help="rank 0 prints rsl_rl's tables, the others nothing")
     parser.add_argument("--tell", help="a folder into which each rank writes its variables")
     parser.add_argument("--rank", type=int, default=1, help="the rank that does the harm")
-    parser.add_argument("--die", choices=("before", "middle", "segv", "kill", "port"))
+    parser.add_argument("--die", choices=("before", "middle", "kill"))
     parser.add_argument("--until", type=int, default=1, help="the last attempt that does the harm")
     parser.add_argument(
         "--hang",
@@ -87,15 +86,8 @@ def harm(arguments: argparse.Namespace, moment: str) -> None:
         time.sleep(3600)
     if arguments.die == moment:
         raise ValueError(f"rank {arguments.rank} dies here")
-    if arguments.die == "port" and moment == "before":
-        raise RuntimeError(
-            "The server socket has failed to listen on any local network address. "
-            f"port: {os.environ['MASTER_PORT']}, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use"
-        )
-    numbers = {"segv": signal.SIGSEGV, "kill": signal.SIGKILL}
-    if arguments.die in numbers and moment == "middle":
-        faulthandler.disable()
-        os.kill(os.getpid(), numbers[arguments.die])
+    if arguments.die == "kill" and moment == "middle":
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def check_card() -> None:
