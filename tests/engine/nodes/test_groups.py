@@ -93,13 +93,13 @@ async def test_a_group_is_not_stuck_because_its_engine_was_stopped() -> None:
         await run.until(lambda snapshot: all_are(snapshot, WorkerState.RUNNING))
         engine = psutil.Process(run.process.pid)
         engine.suspend()
-        await asyncio.sleep(12.0)
+        await asyncio.sleep(7.0)
         engine.resume()
         since, stuck = run.snapshot.elapsed_s, set[str | None]()
 
         def later(snapshot: Snapshot) -> bool:
             stuck.add(snapshot.groups[0].stuck)
-            return snapshot.elapsed_s > since + 15.0
+            return snapshot.elapsed_s > since + 8.0
 
         await run.until(later)
         assert stuck == {None}
