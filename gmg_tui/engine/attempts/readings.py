@@ -41,6 +41,9 @@ from gmg_tui.scripts.readers.reported import RESULT_MARK, ReportedResults
 
 _log = logging.getLogger(__name__)
 
+_MAX_LAST_READS = 8
+"""Reads of the probe's reports at the end: one suffices unless there are very many."""
+
 
 class Readings:
     """The readings of one attempt, from its start to its end and after.
@@ -163,7 +166,8 @@ class Readings:
             raw, block = splitter.end()
             self._log.write(raw)
             self._parse(block)
-        self._count()
+        for _ in range(_MAX_LAST_READS):
+            self._count()
         self.counts.close()
         self._verdict = self._judged()
         self.reader.is_complete = exit_code == 0

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from functools import cache
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -373,7 +373,8 @@ def saved_unseen(session: str) -> Mapping[int, tuple[Checkpoint, ...]]:
         for name in names:
             with contextlib.suppress(OSError):  # no regular file
                 reports.open(name, folder)
-        files = [each for each in reports.read() if isinstance(each, SavedFile)]
+        read = chain.from_iterable(reports.read() for _ in range(len(names)))
+        files = [each for each in read if isinstance(each, SavedFile)]
         reports.close()
         checkpoints = tuple(each.checkpoint(round(each.at + offset_s, 3)) for each in files)
         saved.update((int(name), checkpoints) for name in names if name.isdigit() and checkpoints)

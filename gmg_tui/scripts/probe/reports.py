@@ -13,8 +13,8 @@ from gmg_tui.scripts.probe.site import gmg_reports as ring
 
 MAX_FILES = 64
 """Processes to read."""
-MAX_RECORDS = 20_000
-"""Records of one process to read at once, the newest ones."""
+MAX_RECORDS = 10_000
+"""Records after which no further process is read at once: the next read begins there."""
 _MAX_STEP = 2**62
 
 
@@ -73,7 +73,7 @@ class ReportFile:
         at = begin % ring.CAPACITY
         records = self._parse((data[at:] + data[:at])[: end - begin])
         self._end = end
-        return [each for each in map(_decoded, records[-MAX_RECORDS:]) if each is not None]
+        return [each for each in map(_decoded, records) if each is not None]
 
     def _header(self) -> tuple[int, ...] | None:
         data = os.pread(self._descriptor, ring.HEADER.size, 0)
@@ -134,10 +134,13 @@ class Reports:
             self._files[name] = ReportFile(name, folder)
 
     def read(self) -> list[Metric | SavedFile]:
-        """Returns the new records of all files by time."""
-        if not self._files:
-            return []
-        new = [each for file in self._files.values() for each in file.read()]
+        """Returns new records by time, those of all files unless there are too many."""
+        new = list[Metric | SavedFile]()
+        for name in list(self._files):
+            self._files[name] = file = self._files.pop(name)  # the last one of the next read
+            new += file.read()
+            if len(new) >= MAX_RECORDS:
+                break
         self.lost = sum(file.lost for file in self._files.values())
         return sorted(new, key=lambda each: each.at)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmg_tui.scripts.probe.reports import Metric, ReportFile, Reports, SavedFile
+from gmg_tui.scripts.probe.reports import MAX_RECORDS, Metric, ReportFile, Reports, SavedFile
 from gmg_tui.scripts.probe.site import gmg_reports as ring
 
 from .scripts import Sandbox
@@ -52,6 +52,23 @@ def test_names_that_the_probe_cannot_have_written_are_ignored(tmp_path: Path) ->
     finally:
         reports.close()
         os.close(folder)
+
+
+def test_many_full_files_are_read_in_turn(tmp_path: Path) -> None:
+    """Hundreds of thousands of records at once would stop the engine for seconds."""
+    size = ring.RECORD.size + 4
+    count = ring.CAPACITY // size
+    data = b"".join(ring.RECORD.pack(size, ring.METRIC, number, 0, 0, 1.5, 1) + b"name" for number in range(count))
+    header = ring.HEADER.pack(ring.MAGIC, count * size, 0, count)
+    reports, folder = Reports(), os.open(tmp_path, os.O_RDONLY)
+    for pid in range(1, 9):
+        (tmp_path / f"{pid}{ring.SUFFIX}").write_bytes(header + data.ljust(ring.CAPACITY, b"\0"))
+        reports.open(f"{pid}{ring.SUFFIX}", folder)
+    os.close(folder)
+    reads = [len(reports.read()) for _ in range(9)]
+    assert max(reads) < 3 * MAX_RECORDS
+    assert sum(reads) == 8 * count, "each file has its turn"
+    reports.close()
 
 
 def reported(sandbox: Sandbox) -> tuple[list[Metric | SavedFile], int]:
