@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from typing import NamedTuple
 
 from gmg_tui.machine.blocking_calls import begin
@@ -31,8 +32,8 @@ _ENVIRON_TIMEOUT_S = 0.5
 _ENVIRON_RETRY_S = 0.05
 _MAX_ENVIRON_READS = 8
 """Reads of an empty environment, as it is during an `exec`."""
-MAX_FILES = 256
-"""Descriptors to read of each process."""
+MAX_FILES, MAX_PROCESS_FILES = 2048, 256
+"""Descriptors to read in all, and of each process."""
 _NO_RESULTS = ("/dev/", "/proc/", "/memfd:", "/tmp/.X", "/run/")  # noqa: S108 - prefixes
 
 _Key = tuple[int, int]
@@ -342,23 +343,28 @@ def written(pids: Iterable[int]) -> set[str]:
     Reads `/proc` only, which a hung disk does not block.
     """
     paths = set[str]()
-    for pid in pids:
-        with suppress(OSError):  # it is gone, or another user's
-            for number in os.listdir(f"/proc/{pid}/fd")[:MAX_FILES]:  # noqa: PTH208 - half as fast
-                with suppress(OSError):
-                    path = os.readlink(f"/proc/{pid}/fd/{number}")  # noqa: PTH115
-                    is_result = path[:1] == "/" and not path.startswith(_NO_RESULTS) and not path.endswith(" (deleted)")
-                    if is_result:
-                        flags = _file(pid, f"fdinfo/{number}", 256).split(b"flags:", 1)[1].split()[0]
-                        if int(flags, 8) & (os.O_ACCMODE | os.O_APPEND) == os.O_WRONLY:
-                            paths.add(path)
+    for pid, number in islice(_descriptors(pids), MAX_FILES):
+        with suppress(OSError):
+            path = os.readlink(f"/proc/{pid}/fd/{number}")  # noqa: PTH115
+            is_result = path[:1] == "/" and not path.startswith(_NO_RESULTS) and not path.endswith(" (deleted)")
+            if is_result:
+                flags = _file(pid, f"fdinfo/{number}", 256).split(b"flags:", 1)[1].split()[0]
+                if int(flags, 8) & (os.O_ACCMODE | os.O_APPEND) == os.O_WRONLY:
+                    paths.add(path)
     return paths
+
+
+def _descriptors(pids: Iterable[int]) -> Iterator[tuple[int, str]]:
+    for pid in sorted(pids):
+        with suppress(OSError):  # it is gone, or another user's
+            numbers = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208 - half as fast
+            yield from ((pid, number) for number in numbers[:MAX_PROCESS_FILES])
 
 
 def resolved(paths: Iterable[str], pids: Iterable[int]) -> set[str]:
     """Makes the paths that processes print absolute; drops relative ones if their working directories differ."""
     folders = set[str]()
-    for pid in pids:
+    for pid in islice(pids, MAX_FILES):
         with suppress(OSError):  # it is gone, or another user's
             folders.add(os.readlink(f"/proc/{pid}/cwd"))  # noqa: PTH115
     cwd = folders.pop() if len(folders) == 1 else ""
