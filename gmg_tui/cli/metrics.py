@@ -23,6 +23,7 @@ from gmg_tui.results.prometheus import SessionsCollector
 
 LISTEN = "127.0.0.1:9400"
 MAX_PORT = 65535
+_LOCAL = ("127.0.0.1", "localhost", "::1")
 _EVERY_S = 15.0
 """Interval between writes of the text file."""
 MAX_CONNECTIONS = 64
@@ -56,10 +57,15 @@ def _parse(text: str) -> tuple[str, int]:
 
 
 class _Exporter:
-    """Answers every HTTP request with the metrics; requests during a scrape share its result."""
+    """Answers every HTTP request with the metrics; requests during a scrape share its result.
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    If it listens on this machine alone, it refuses requests for other names: a web site could have its own name resolve
+    to 127.0.0.1, and read the answer in a user's browser.
+    """
+
+    def __init__(self, registry: CollectorRegistry, host: str) -> None:
         self._registry = registry
+        self._names = {*_LOCAL, host} if host in _LOCAL or host.startswith("127.") else None
         self._open: dict[asyncio.StreamWriter, None] = {}
         """Connections without an answer, oldest first."""
         self._scrapes: dict[str, asyncio.Task[bytes]] = {}
@@ -75,7 +81,10 @@ class _Exporter:
         try:
             async with asyncio.timeout(REQUEST_S):
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            if head.startswith(("GET ", "HEAD ")):
+            name = re.search(r"(?im)^host:[ \t]*(\[[^]\s]*\]|[^:\s]*)", head)
+            if self._names is not None and name is not None and name[1].strip("[]").lower() not in self._names:
+                kind, body, status = "text/plain", b"", "403 Forbidden"
+            elif head.startswith(("GET ", "HEAD ")):
                 accept = re.search(r"(?im)^accept:(.*)$", head)
                 kind, body = await self._metrics(accept[1].strip() if accept else "")
                 status = "200 OK"
@@ -117,7 +126,7 @@ def _serve(host: str, port: int, registry: CollectorRegistry) -> None:
         ended = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, ended.set)
-        await asyncio.start_server(_Exporter(registry).answer, sock=listening, backlog=MAX_CONNECTIONS)
+        await asyncio.start_server(_Exporter(registry, host).answer, sock=listening, backlog=MAX_CONNECTIONS)
         await ended.wait()
 
     with listening:

@@ -32,8 +32,8 @@ MAX_LINKS = 40
 def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600) -> os.stat_result:
     """Replaces the file at `path` by `data`, or its parts, atomically, even across a power cut.
 
-    Follows links, except other users' links in a folder that all can write to. Returns the new file's status, for
-    `remove_written`. Raises `OSError`, and leaves nothing behind, also if `path` is not a regular file.
+    Follows links, except other users'. Returns the new file's status, for `remove_written`. Raises `OSError`, and leaves
+    nothing behind, also if `path` is not a regular file.
     """
     path = _followed(path)
     if path.exists() and not path.is_file():
@@ -63,24 +63,18 @@ def remove_written(path: Path, written: os.stat_result) -> None:
 
 
 def _followed(path: Path) -> Path:
-    """Resolves a path. Raises `OSError` for another user's link in a folder that all can write to."""
+    """Resolves a path. Raises `OSError` if another user, who is not root, could have changed where its last part leads.
+
+    The kernel's `protected_symlinks` covers folders with the sticky bit only.
+    """
     for _ in range(MAX_LINKS):
         path = Path(os.path.realpath(path.parent), path.name)
         if not path.is_symlink():
             return path
-        if is_strangers(path.lstat(), path.parent):
-            raise PermissionError(errno.EACCES, "a link of another user in a shared folder", str(path))
+        if path.lstat().st_uid not in (os.geteuid(), 0):
+            raise PermissionError(errno.EACCES, "a link of another user", str(path))
         path = path.parent / path.readlink()
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-
-
-def is_strangers(about: os.stat_result, folder: Path) -> bool:
-    """True for another user's entry in a folder that all users can write to. Raises `OSError`.
-
-    The kernel's `protected_symlinks` covers folders with the sticky bit only.
-    """
-    shared = folder.stat()
-    return bool(shared.st_mode & stat.S_IWOTH) and about.st_uid not in (os.geteuid(), shared.st_uid)
 
 
 def open_regular(path: Path | str, flags: int = os.O_RDONLY, *, folder: int | None = None) -> int:

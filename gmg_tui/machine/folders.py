@@ -14,12 +14,14 @@ import os
 import pwd
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
+
+from gmg_tui.machine.files import write_atomic
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OVERFLOW_ID = 65534
@@ -225,6 +227,17 @@ def empty_folder(descriptor: int, max_entries: int | None = None) -> None:
         else:
             os.close(_open_folder(name, where))  # a folder can be moved only if it is writable
             os.rename(name, f".{os.urandom(8).hex()}", src_dir_fd=where, dst_dir_fd=descriptor)
+
+
+def write_own(path: Path, data: bytes | Iterable[bytes]) -> None:
+    """Replaces a file in a folder of gmg-tui's, or what a script has put in its place. Raises as `write_atomic`."""
+    with suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            remove_tree(path)
+        elif not stat.S_ISREG(mode):
+            path.unlink()
+    write_atomic(path, data)
 
 
 def _entries(descriptor: int) -> Iterator[tuple[str, bool, int]]:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import structs
 
 from gmg_tui.machine.files import write_atomic
+from gmg_tui.machine.folders import write_own
 from gmg_tui.model import JobRecord, Session, Snapshot, Tuning, Worker, WorkerState, own_rates, units
 from gmg_tui.model.text import encoded
 from gmg_tui.results.column import as_csv, cell
@@ -32,13 +33,13 @@ def export(session: Session) -> None:
         snapshot, data = stored.last_snapshot, b""
         if snapshot is not None:
             data = _json(summary(session, snapshot))
-            write_atomic(folder / SUMMARY, data)
+            write_own(folder / SUMMARY, data)
             if snapshot.tuning is not None:
                 data = _json(tune(session, snapshot.tuning))
-                write_atomic(folder / TUNE, data)
+                write_own(folder / TUNE, data)
         if session.spec.sweep is not None:
-            write_atomic(folder / DETAILED, detailed(stored.each_job(), stored))
-            write_atomic(folder / TABLE, table(stored.each_job()))
+            write_own(folder / DETAILED, detailed(stored.each_job(), stored))
+            write_own(folder / TABLE, table(stored.each_job()))
         if session.spec.summary is not None and snapshot is not None and snapshot.ended:
             write_atomic(Path(session.spec.summary), data)
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from msgspec import structs
 
-from gmg_tui.machine.files import is_strangers
 from gmg_tui.model import Attempt, Checkpoint
 
 MAX_KEPT = 20
 """Checkpoints to keep of an attempt, the newest ones."""
+_NOBODY = 65534
 MAX_ENTRIES = 10_000
 """Folder entries to search for a renamed file."""
 
@@ -90,6 +90,12 @@ def _found(checkpoint: Checkpoint) -> str | None:
         return None
 
 
+def _is_own(about: os.stat_result) -> bool:
+    """True for a file of this user or root. Root's on another machine's disk are nobody's (`root_squash`, exports(5))."""
+    user = os.geteuid()
+    return about.st_uid in (user, 0) or (user == 0 and about.st_uid == _NOBODY)
+
+
 def _is_complete(path: str, size_bytes: int | None) -> bool:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -97,7 +103,7 @@ def _is_complete(path: str, size_bytes: int | None) -> bool:
             about = os.fstat(descriptor)
             if not stat.S_ISREG(about.st_mode) or not about.st_size or about.st_size != (size_bytes or about.st_size):
                 return False
-            if is_strangers(about, Path(path).parent):  # loading it may run its code
+            if not _is_own(about):  # loading it may run its code
                 return False
             is_zip = file.read(2) == b"PK"  # `torch.save` and Stable-Baselines3; its directory is at the end
             return not is_zip or zipfile.is_zipfile(file)

@@ -15,7 +15,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from gmg_tui.machine import processes
-from gmg_tui.machine.files import reading, write_atomic
+from gmg_tui.machine.files import reading
+from gmg_tui.machine.folders import write_own
 from gmg_tui.model import (
     Alert,
     Checkpoint,
@@ -202,7 +203,7 @@ def write_record(record: Record) -> None:
     path = Path(record.session.spec.folder) / RECORD
     data = encoded(msgspec.json.encode, record)
     try:
-        write_atomic(path, msgspec.json.format(data, indent=2) + b"\n" + b" " * _ROOM_BYTES)
+        write_own(path, msgspec.json.format(data, indent=2) + b"\n" + b" " * _ROOM_BYTES)
     except OSError:
         size = path.stat().st_size
         if record.ended is None or size < len(data):

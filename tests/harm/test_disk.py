@@ -191,6 +191,17 @@ async def test_rights_to_the_session_folder_that_a_script_takes_are_restored() -
             assert len(told) == 1
 
 
+async def test_what_a_script_puts_in_place_of_the_record_is_replaced() -> None:
+    """Without a record the session is not found, and cannot be stopped."""
+    async with running(spec_for(*STEPS)) as run:
+        record = run.folder / sessions.RECORD
+        for put in (os.mkfifo, os.mkdir, partial(os.symlink, "/dev/null")):
+            record.unlink()
+            put(record)
+            await eventually(lambda: not record.is_symlink() and record.is_file())
+        assert sessions.find(run.folder.name, running=True).folder == run.folder
+
+
 async def test_a_deleted_log_is_recreated() -> None:
     async with running(spec_for(*STEPS)) as run:
         await run.until(lambda _: run.worker("cpu0").log_lines > 100)

@@ -102,6 +102,19 @@ async def test_unfinished_requests_do_not_block_a_scrape() -> None:
                 await asyncio.to_thread(urllib.request.urlopen, url, b"data")
 
 
+@pytest.mark.process
+def test_a_web_site_whose_name_leads_to_this_machine_gets_nothing() -> None:
+    with metrics("--listen", "127.0.0.1:0") as (_, url):
+        for host in ("evil.example:9400", "127.0.0.1.evil.example", "[::2]", ""):
+            with pytest.raises(urllib.error.HTTPError, match="403"):
+                urllib.request.urlopen(urllib.request.Request(url, headers={"Host": host}))
+        for host in ("localhost:9400", "127.0.0.1", "[::1]:1"):
+            urllib.request.urlopen(urllib.request.Request(url, headers={"Host": host})).close()
+    with metrics("--listen", "0.0.0.0:0") as (_, url):
+        address = url.replace("0.0.0.0", "127.0.0.1")
+        urllib.request.urlopen(urllib.request.Request(address, headers={"Host": "node7:9400"})).close()
+
+
 async def test_a_session_whose_engine_is_killed_is_down_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = CollectorRegistry()
     registry.register(SessionsCollector())
