@@ -1,7 +1,5 @@
 """Workers that write the same files, or will, as all of them get the same arguments."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import PurePath

@@ -1,7 +1,5 @@
 """The facts that alerts are made of, at one moment and over the last half hour."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import NamedTuple

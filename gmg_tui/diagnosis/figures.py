@@ -1,7 +1,5 @@
 """The figures behind a verdict, in words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import PurePath
 

@@ -1,7 +1,5 @@
 """Memory that grows: a robust slope over the last half hour (Theil and Sen), and when the memory will be full."""
 
-from __future__ import annotations
-
 from collections import deque
 from itertools import combinations
 from statistics import median

@@ -1,7 +1,5 @@
 """The function that takes most of a script's time, from Python stacks of many moments."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

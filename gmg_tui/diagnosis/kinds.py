@@ -1,7 +1,5 @@
 """The kinds of alerts, as one table: how urgent each is, and the function that finds its sign in the facts."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

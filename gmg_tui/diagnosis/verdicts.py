@@ -4,8 +4,6 @@ A verdict is certain only if no other cause explains the facts equally well. The
 outside of steps may be spent waiting for its kernels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import PurePath
 

@@ -1,7 +1,5 @@
 """Decides when the alerts of a slot are raised, and when they are over."""
 
-from __future__ import annotations
-
 from gmg_tui.diagnosis.facts import Facts, Past
 from gmg_tui.diagnosis.kinds import KINDS, Kind, Scope
 from gmg_tui.model import Alert, Sign

@@ -8,8 +8,6 @@ cannot, it prints one line of JSON:
 `{"ok": true, "warnings": [...], "socket": "its path"}` or `{"ok": false, "error": "…", "exit_code": 2}`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

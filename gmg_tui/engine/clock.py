@@ -1,7 +1,5 @@
 """Unix times of moments on the monotonic clock, which the engine uses."""
 
-from __future__ import annotations
-
 import time
 
 _TOLERANCE_S = 0.5

@@ -1,7 +1,5 @@
 """Keeps faults in what only watches the work away from the work."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -1,7 +1,5 @@
 """The newest samples of a session's GPUs, and their age."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from msgspec import structs

@@ -1,7 +1,5 @@
 """The slots of a session, and the NVML handle that listed them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Set
 from dataclasses import dataclass, field, replace

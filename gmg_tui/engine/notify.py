@@ -1,7 +1,5 @@
 """Notifications of users, and the commands of `--notify`."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Observes a session: its beat, snapshots, records and files. A fault in it does not end the work."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import os

@@ -1,7 +1,5 @@
 """Gathers the facts about a worker's speed, only when a client asks for them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """One session's work: its slots and workers, and the commands that they take."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import signal

@@ -3,8 +3,6 @@
 It is the address of the interface that leads to another machine: `/etc/hosts` of Debian and Ubuntu maps the name to 127.0.1.1.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterable, Mapping
 from contextlib import suppress

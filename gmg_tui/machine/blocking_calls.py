@@ -1,7 +1,5 @@
 """Calls that may block forever, such as to a driver or a disk, without delaying the end of the process."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future

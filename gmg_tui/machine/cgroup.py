@@ -1,7 +1,5 @@
 """The control groups of a process (cgroups(7), version 1 and 2), and their limits of CPU time and memory."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterable, Iterator

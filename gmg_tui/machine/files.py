@@ -4,8 +4,6 @@ A log that grows too large loses its middle, and keeps its beginning and its end
 bytes ever written; `Cut` maps them to the file.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -5,8 +5,6 @@ The user's folders follow the XDG base directory specification, which has relati
 Nothing here follows a link or opens a file that another user may have put into a shared folder.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import grp

@@ -1,7 +1,5 @@
 """The NUMA nodes of GPUs and CPUs, by sysfs."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The load of a worker's processes: CPU time, memory and idleness all the time; waits and swap over a second (proc(5))."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter

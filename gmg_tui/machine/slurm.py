@@ -3,8 +3,6 @@
 srun and sbatch set the variables ("OUTPUT ENVIRONMENT VARIABLES" in their manual pages; Slurm 22.05 and later).
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

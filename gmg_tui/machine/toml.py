@@ -1,7 +1,5 @@
 """Reads TOML files within limits of size, depth and numbers."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from typing import Any

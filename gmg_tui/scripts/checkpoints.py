@@ -1,7 +1,5 @@
 """Checkpoints: the files that a script has saved, and the choice of one to continue from."""
 
-from __future__ import annotations
-
 import heapq
 import os
 import socket

@@ -1,7 +1,5 @@
 """The numbers of environments and steps that a script's arguments set."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The Python interpreter of the workers: its choice, and its packages."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

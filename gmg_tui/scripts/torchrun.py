@@ -5,8 +5,6 @@ torch 2.13, in torch/distributed: run.py (`config_from_args`), elastic/agent/ser
 (`ChildFailedError.format_msg`) and errors/error_handler.py (`ErrorHandler.record_exception`).
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -3,8 +3,6 @@
 This module is light: Textual is imported when the interface starts, not when the command line is read.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import importlib

@@ -1,7 +1,5 @@
 """The application: what the engine sends, when it is drawn, and what the keys of all screens do."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Charts: an axis in round steps, cells to draw on, and metrics over time, one above the other on one time axis."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@ the values, corrected for slow and fast slots; a cross stands above a value that
 answer is found, are drawn again enlarged beside the whole curve.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Container, Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """The dialogs with buttons, the line that asks for a text, and the palette."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 

@@ -1,7 +1,5 @@
 """The dialog that edits the arguments and the environment of workers, and restarts them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Labelled facts: texts that wrap beside their labels, in blocks below headings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final, NamedTuple
 

@@ -1,7 +1,5 @@
 """The rows above the workers: the session and its totals, the queue, notices, and filter and order."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePath

@@ -1,7 +1,5 @@
 """The main screen: headline, workers, log and keys, and what its keys do."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import ClassVar

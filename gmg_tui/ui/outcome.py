@@ -1,7 +1,5 @@
 """The end of the interface, for the command line."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from gmg_tui.model import Session, Snapshot

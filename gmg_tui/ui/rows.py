@@ -1,7 +1,5 @@
 """Widgets of rows, which redraw only the cells that change, and the line of keys."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The session as all screens act on it: finds the workers, asks first, sends the request, and ends the session."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial

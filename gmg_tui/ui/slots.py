@@ -3,8 +3,6 @@
 This module knows no Textual.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import islice

@@ -1,7 +1,5 @@
 """The terminal: its driver, a watch that notices its loss, notifications, and the clipboard."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

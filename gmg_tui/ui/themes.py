@@ -4,8 +4,6 @@ All colours of `dark` and `light` are of the 256 that `TERM=xterm-256color` has,
 the screen looks the same with 256 colours and with 16 million.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache

@@ -3,8 +3,6 @@
 Everything else lives in the engine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple

@@ -1,7 +1,5 @@
 """A worker in words: its state, its phase, and what is wrong with it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """A UNIX socket at a path, which is recreated if it is removed."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

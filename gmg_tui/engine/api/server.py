@@ -1,7 +1,5 @@
 """Serves any number of clients; the engine waits for none of them."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """Keeps every metric of an attempt over time and steps, within bounds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Explains why an attempt failed: from its output, from what a rank has recorded, and from its GPU's health."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

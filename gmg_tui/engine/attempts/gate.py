@@ -8,8 +8,6 @@ Until one worker has got that far, there is one builder at a time: if it ends or
 If a script silences Genesis, the probe sees it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from contextlib import suppress

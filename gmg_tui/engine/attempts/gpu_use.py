@@ -1,7 +1,5 @@
 """An attempt's use of its GPU: memory and its release, mean load, and energy."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

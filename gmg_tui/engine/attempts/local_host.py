@@ -1,7 +1,5 @@
 """The parts that all attempts on this machine share; it makes each attempt's command line and environment."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """Observations of an attempt's processes besides their output, and the facts for its alerts."""
 
-from __future__ import annotations
-
 import signal
 import time
 

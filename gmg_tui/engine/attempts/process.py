@@ -1,7 +1,5 @@
 """One attempt's process as the system has it: started in its own group, and signalled with everything that it started."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ctypes

@@ -1,7 +1,5 @@
 """The readings of an attempt's process: output, steps, phases, use of CPU, memory and GPU."""
 
-from __future__ import annotations
-
 import logging
 import signal
 import time

@@ -1,7 +1,5 @@
 """Requests the Python stacks of a worker's process, by the signal that the probe has a handler for."""
 
-from __future__ import annotations
-
 import os
 import time
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """A launcher names the nodes, and starts a program for each that connects its standard streams to an agent."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

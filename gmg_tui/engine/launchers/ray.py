@@ -5,8 +5,6 @@ gmg_tui.engine.launchers.ray ADDRESS gpu|cpu NODE` runs an agent's program in an
 and connects it to its own standard input and output. Without a NODE (an empty word) it answers with all nodes' names.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import json

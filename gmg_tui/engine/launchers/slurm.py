@@ -4,8 +4,6 @@ Each agent is a step of its own (`srun --overlap`), for srun joins the output of
 has all GPUs, cores and memory of its node, and shares them with the others (srun(1), `--overlap`, `--mem`).
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

@@ -4,8 +4,6 @@ OpenSSH's client reads its own configuration, so that a host is whatever `~/.ssh
 asked for a password: a session that starts sixteen agents cannot ask sixteen times (ssh_config(5), `BatchMode`).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

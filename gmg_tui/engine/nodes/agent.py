@@ -1,7 +1,5 @@
 """The agent of a node: an engine whose scheduler runs on each slot what the session's engine assigns, and reports it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

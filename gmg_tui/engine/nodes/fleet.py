@@ -1,7 +1,5 @@
 """All nodes of a session: starts their agents, and brings together their slots, samples, notes and lines of output."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """Copies the logs of a node that does not see the session's folder, as they grow; its agent keeps them."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """A node of the session: the connection to its agent, the assignments of its slots, and its loss."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re

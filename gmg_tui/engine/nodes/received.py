@@ -1,7 +1,5 @@
 """The door for what an agent sends: no update, report or answer of a node is used before it has passed here."""
 
-from __future__ import annotations
-
 import time
 from typing import Any, TypeVar
 

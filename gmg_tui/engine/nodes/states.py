@@ -3,8 +3,6 @@
 Both are complete states: the next message replaces one that is lost, and repeating one changes nothing.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct

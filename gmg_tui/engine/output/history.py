@@ -1,7 +1,5 @@
 """A worker's metrics over time, in bounded memory: the last minutes in full, its whole life at even steps."""
 
-from __future__ import annotations
-
 import math
 from array import array
 from collections import deque

@@ -1,7 +1,5 @@
 """Lines of output: split from a stream of bytes, and the newest ones kept."""
 
-from __future__ import annotations
-
 from gmg_tui.model.text import MAX_LINE_BYTES, compact, visible
 
 MAX_TAIL_BYTES = 64 * 1024

@@ -5,8 +5,6 @@ their prints. A network file system may not answer for minutes: nobody waits for
 left out and counted, as on a full disk.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -5,8 +5,6 @@ second. So all that is ready is read, then nothing for a pause, then all that ha
 silence and where a pipe fills quickly, longer for workers that print steadily; no worker blocks in it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import logging

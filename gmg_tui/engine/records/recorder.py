@@ -1,7 +1,5 @@
 """Turns what happens to workers into records in the session's store."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping

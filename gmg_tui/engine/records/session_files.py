@@ -1,7 +1,5 @@
 """A session's files on the disk: `session.json`, the phases' times, and the lock, held by the engine's own log."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """A job on its slots: its workers, and the group that its ranks are."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence

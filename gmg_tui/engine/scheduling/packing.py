@@ -1,7 +1,5 @@
 """Several jobs on one GPU (`--per-gpu`): if the memory is enough for another, and if they get more done than one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
 

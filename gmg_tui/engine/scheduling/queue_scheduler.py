@@ -1,7 +1,5 @@
 """The scheduler of a queue: gives the jobs of a sweep, or those that a tuning's source adds, to the slots, one to each."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -1,7 +1,5 @@
 """The interface of schedulers, and the scheduler of a plain run, which has a worker on each slot."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Protocol

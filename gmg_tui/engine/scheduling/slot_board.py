@@ -1,7 +1,5 @@
 """The board of a queue's slots: their states, the next job and its slots, and the reasons that slots are idle."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """A trial of a tuning while it runs: its rate, and when that is precise enough."""
 
-from __future__ import annotations
-
 import math
 import os
 from statistics import fmean

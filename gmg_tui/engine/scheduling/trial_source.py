@@ -1,7 +1,5 @@
 """The trials of a tuning as a source of jobs: each is decided once the results before it are there."""
 
-from __future__ import annotations
-
 import logging
 import os
 import time

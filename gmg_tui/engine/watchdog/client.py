@@ -1,7 +1,5 @@
 """Starts the watchdog, and sends it what lives."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -5,8 +5,6 @@ normal end nothing is left to be ended. It imports nothing of the project, to st
 SESSION_ID` takes about 7 MiB.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """A group: the ranks of one job, a worker each, which start, end and restart as one, as torchrun's agent does it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

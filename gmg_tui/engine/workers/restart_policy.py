@@ -1,7 +1,5 @@
 """Decides if and when a worker's next attempt starts."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

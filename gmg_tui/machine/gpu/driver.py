@@ -1,7 +1,5 @@
 """The interface to the NVIDIA driver, the meaning of its errors, and the limits for its silence."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from concurrent.futures import wait
 from typing import Any, Protocol, TypeVar

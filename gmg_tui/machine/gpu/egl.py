@@ -1,7 +1,5 @@
 """Maps GPUs to EGL devices, so that a worker renders on its own GPU."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -6,8 +6,6 @@ ordinals are relative to that variable. So a process of its own asks, with the v
 Uses the standard library only.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 from collections.abc import Callable

@@ -4,8 +4,6 @@ A lease is a lock by flock(2) on an empty file for each GPU, and ends with its p
 that is root's and sticky, so that nobody can replace another user's file. Only plain files are used.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

@@ -3,8 +3,6 @@
 All of these change rarely; a driver may take milliseconds for each counter.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterator

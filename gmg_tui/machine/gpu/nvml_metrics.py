@@ -1,7 +1,5 @@
 """The metrics of one GPU by its NVML handle; unsupported ones are None."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from typing import Any

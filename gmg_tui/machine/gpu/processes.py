@@ -1,7 +1,5 @@
 """The processes on a GPU: names, users and commands, and its use by others."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Hashable, Set

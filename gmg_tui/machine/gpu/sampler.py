@@ -1,7 +1,5 @@
 """The threads that sample a session's GPUs."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """The choice of slots by `--gpus` and an outer `CUDA_VISIBLE_DEVICES`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from gmg_tui.model import Gpu, Slot

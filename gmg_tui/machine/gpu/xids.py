@@ -1,7 +1,5 @@
 """The meanings of Xids, the driver's error codes of a GPU, with advice (`xids.toml`)."""
 
-from __future__ import annotations
-
 import tomllib
 from functools import cache
 from importlib import resources

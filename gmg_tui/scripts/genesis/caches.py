@@ -8,8 +8,6 @@ A run saves its kernels when it ends in order, and its meshes before its first s
 minutes, so their times are kept apart.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

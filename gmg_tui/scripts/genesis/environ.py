@@ -4,8 +4,6 @@ Quadrants always opens CUDA ordinal 0 (quadrants/rhi/cuda/cuda_context.cpp), so 
 process starts, is the only way to choose its GPU; `torch.cuda.set_device` in the script comes too late.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from types import MappingProxyType

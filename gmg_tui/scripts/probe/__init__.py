@@ -1,7 +1,5 @@
 """The probe, which counts steps and records phases in a worker's interpreter (`site/gmg_probe.py`)."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

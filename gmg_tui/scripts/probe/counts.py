@@ -1,7 +1,5 @@
 """The probe's counts of the processes of one attempt."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import tempfile

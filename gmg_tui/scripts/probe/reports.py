@@ -1,7 +1,5 @@
 """Reads the probe's reports of metrics and saved files (`site/gmg_reports.py`)."""
 
-from __future__ import annotations
-
 import os
 import time
 from contextlib import suppress

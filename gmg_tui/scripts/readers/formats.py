@@ -3,8 +3,6 @@
 RE2 matches users' expressions in linear time; Python's `re` may take exponential time, as for `(a+)+b`.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The interface of line readers: of Genesis, of trainers, and of users' formats."""
 
-from __future__ import annotations
-
 import math
 import re
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """Messages without figures: of a buffer that was too small, so that the results are wrong (`overflows.toml`); of saved files."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections import Counter, deque

@@ -4,8 +4,6 @@ Only lines that name their progress count, so that prose is not read as metrics.
 beginning of the line, and one of its numbers must have a fraction.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

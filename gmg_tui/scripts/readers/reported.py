@@ -3,8 +3,6 @@
 Rates by `gmg_tui.report_fps`: `gmg:fps {"fps": 5700000.0, "n_envs": 4096}`; results: `gmg:result {"tm_score": 0.81}`.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math

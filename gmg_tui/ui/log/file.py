@@ -4,8 +4,6 @@ Offsets stay valid when the file is replaced, since the old file remains open, a
 earlier. Everything here blocks, so it runs in threads; `os.pread` needs no lock.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import weakref

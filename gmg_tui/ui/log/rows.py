@@ -1,7 +1,5 @@
 """A row of the log: its text, and how it is wrapped and coloured, with the matches of a search marked."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Sequence

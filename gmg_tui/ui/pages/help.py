@@ -1,7 +1,5 @@
 """The help: the keys, and the manual's page on the screen; and the manual."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import ClassVar, Final

@@ -1,7 +1,5 @@
 """The page with the log of a job that has left its slot."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The base of all pages: a title, the keys, `esc`; and a table that follows the engine, with all about its selected row."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Generic, TypeVar

@@ -1,7 +1,5 @@
 """The page of a sweep's queue, and its common part with the page of a tuning, which is a queue of trials."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """All that was tried in the session: each set of arguments with what it reached."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 

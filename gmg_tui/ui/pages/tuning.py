@@ -1,7 +1,5 @@
 """The page of a tuning: its curve, the answer so far, and the trials."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The tab with the metrics that a script reports, each with its recent past, and the facts of the worker and its GPU below."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple

@@ -1,7 +1,5 @@
 """The pane below the workers: the log of the selected worker and all else about it in tabs, and the session's events."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial

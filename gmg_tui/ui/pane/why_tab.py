@@ -1,7 +1,5 @@
 """The tab with the verdict on a worker's speed, and its Python stacks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Final
 

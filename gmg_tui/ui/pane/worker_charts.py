@@ -1,7 +1,5 @@
 """The charts of one worker."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from statistics import fmean
 from typing import Final

@@ -1,7 +1,5 @@
 """The facts of one worker and its GPU, as labels and texts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 

@@ -1,7 +1,5 @@
 """The workers: framed tiles in a grid if they have room, or a table."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 from typing import Final, NamedTuple
 

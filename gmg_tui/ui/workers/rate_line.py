@@ -1,7 +1,5 @@
 """The recent rate of a worker as a braille line around the median of comparable workers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from statistics import median
 from typing import Final, NamedTuple

@@ -1,7 +1,5 @@
 """The workers as a table of one row each, and the line of a node of a session on several machines."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 

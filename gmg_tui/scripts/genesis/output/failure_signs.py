@@ -1,7 +1,5 @@
 """The kinds of failures, and the signs that identify them (`failure_signs.toml`)."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Sequence

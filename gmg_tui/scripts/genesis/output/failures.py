@@ -1,7 +1,5 @@
 """The reason of a failure, with advice."""
 
-from __future__ import annotations
-
 import re
 import signal
 from collections.abc import Sequence

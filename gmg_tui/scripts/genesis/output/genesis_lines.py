@@ -1,7 +1,5 @@
 """Reads the lines of Genesis: phases, rates, environments, device, version, and signs of trouble."""
 
-from __future__ import annotations
-
 import itertools
 import operator
 from collections import deque

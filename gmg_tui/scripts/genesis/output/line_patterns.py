@@ -4,8 +4,6 @@ They match raw bytes, colours included (`engine/scene.py`, `logging/logger.py`, 
 line, and take linear time.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

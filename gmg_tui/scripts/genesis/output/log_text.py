@@ -1,7 +1,5 @@
 """The lines of a log as text: their head and severity. Small on purpose: the screen imports it before its first frame."""
 
-from __future__ import annotations
-
 import re
 from enum import IntEnum
 from typing import Final, NamedTuple

@@ -8,8 +8,6 @@ least 0.05 s and at least one step; the time between two readings is divided acc
 If a script prints its environment steps so far, these are counted instead.
 """
 
-from __future__ import annotations
-
 import operator
 from collections import deque
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Reads the output of one attempt: phase, rate, progress, metrics, signs of trouble, and the reason of its failure."""
 
-from __future__ import annotations
-
 import re
 from collections import deque
 from collections.abc import Sequence

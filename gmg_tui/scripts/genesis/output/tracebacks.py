@@ -1,7 +1,5 @@
 """Finds exceptions in a script's last lines: tracebacks of Python, Rich and loguru, and exception groups."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
