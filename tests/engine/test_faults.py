@@ -26,6 +26,8 @@ _PARTS = (
     ("engine.notify", "Notifications", "add"),
     ("engine.attempts.local_attempt", "LocalAttempt", "measure"),
     ("engine.attempts.local_attempt", "LocalAttempt", "poll"),
+    ("engine.records.recorder", "Recorder", "_refresh"),
+    ("engine.workers.slot", "EngineSlot", "diagnose"),
     ("engine.workers.slot", "EngineSlot", "view"),
     ("machine.slurm", "AllocationWatch", "run"),
     ("session.tried", "TriedArguments", "add"),

@@ -184,7 +184,7 @@ class Run:
         state = WorkerState.FAILED if number == 2 else WorkerState.FINISHED
         self.lead = JobRecord(number, "", state=state, ended=1.0)
         self.again = self.stopped = False
-        self.group = None
+        self.group = self.stopped_rank = None
         self.started.append(number)
 
     async def run(self) -> None:

@@ -5,12 +5,16 @@ import contextlib
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
-from gmg_tui.model import AlertAction, DdpSpec, JobRecord, QueueAction, RestartMode, StartMode, WorkerState
+from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
+from gmg_tui.engine.scheduling.slot_board import SlotBoard
+from gmg_tui.engine.workers.slot import EngineSlot
+from gmg_tui.jobs.job_queue import JobQueue
+from gmg_tui.model import AlertAction, DdpSpec, JobRecord, QueueAction, RestartMode, Slot, StartMode, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import STORE
 from gmg_tui.session.client import EngineClient, answering
@@ -226,3 +230,47 @@ async def test_an_edited_job_whose_engine_was_killed_before_its_end_runs_only_as
     async with running(spec) as run:
         await run.until_done()
         assert {name: job.state for name, job in (await run.jobs()).items()} == {"old": STOPPED, "new": FINISHED}
+
+
+_BREAKS = """
+import os, pathlib, signal, sys, time
+def waits(*_):
+    while not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.02)
+    sys.exit(1)
+signal.signal(signal.SIGINT, waits)
+print("step 1 loss=nan", flush=True)
+time.sleep(600)
+"""
+
+
+async def test_a_job_that_an_alert_stops_as_the_session_ends_does_not_wait_for_another_engine(tmp_path: Path) -> None:
+    go, script = tmp_path / "go", tmp_path / "breaks.py"
+    script.write_text(_BREAKS)
+    on = {"nan": AlertAction.STOP}
+    spec = sweep_for([{}], program(str(go), script=str(script), probe=False), cpu=1, sigint_wait_s=600.0, on=on)
+    async with running(spec) as run:
+        await run.until_state("cpu0", WorkerState.STOPPING)
+        await run.client.end()
+        go.touch()
+        await run.until_done()
+        assert (await run.jobs())["job-1"].state is STOPPED
+
+
+async def test_a_job_of_which_only_rank_0_has_finished_waits_once_its_session_is_stopped(tmp_path: Path) -> None:
+    script = tmp_path / "rank_0_ends.py"
+    script.write_text("import os, time\nprint('up', flush=True)\ntime.sleep(600 * (os.environ['RANK'] != '0'))")
+    async with running(sweep_for([{"ranks": 2}], program(script=str(script), probe=False), cpu=2)) as run:
+        await run.until(lambda _: "for rank 1 (cpu1) to end" in (run.worker("cpu0").reason or ""))
+        await run.client.end()
+        await run.until_done()
+        assert (await run.jobs())["job-1"].state is WorkerState.WAITING
+
+
+async def test_a_slot_that_is_not_ready_twice_stays_closed_after_the_first_pause() -> None:
+    board = SlotBoard({"cpu0": EngineSlot(Slot("cpu0"), 0, 1)}, JobQueue([JobRecord(1, "job-1")]))
+    scheduler = QueueScheduler(board, cast("Any", None), cast("Any", None), lambda: None)
+    scheduler._pause("cpu0")
+    (first,) = scheduler._pauses.values()
+    scheduler._pause("cpu0")
+    (second,) = scheduler._pauses.values()
+    assert (first.cancelled(), second.cancelled()) == (True, False)

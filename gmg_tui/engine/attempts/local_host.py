@@ -265,9 +265,9 @@ class LocalHost:
         if self.spec.probe:
             added = probe.on_path(environment.full)
             environment = environment._replace(set=environment.set | added, full=environment.full | added)
-        full, error_file = environment.full, meeting.error_file if meeting is not None else None
+        full, cwd, error_file = environment.full, self.spec.cwd, meeting.error_file if meeting is not None else None
         await self.from_disk(
-            "the disk with the kernel cache", lambda: caches_ready(full, self.spec.cwd), report, number
+            "the disk with the kernel cache", lambda: caches_ready(full, cwd), report, caches.kernel_cache(full, cwd)
         )
         if error_file is not None:
             await self.from_disk("the disk of the session", lambda: make_rank_folder(error_file), report, error_file)

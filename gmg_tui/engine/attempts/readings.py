@@ -192,8 +192,9 @@ class Readings:
         self, sample: GpuSample | None, state: WorkerState, now: float, sharers: int, own: frozenset[int]
     ) -> None:
         """Applies a sample of its GPU (None on a CPU slot), also after its end; `own` are its PIDs, `sharers` the live workers on it."""
-        self.memory.measure(sample, own, live=state.live)
-        if state.live and sample is not None:
+        is_live = state.live and now >= self.started_clock  # a sample may be from before
+        self.memory.measure(sample, own, live=is_live)
+        if is_live and sample is not None:
             running = state is WorkerState.RUNNING
             self.meter.add(sample, running=running, now=now, sharers=sharers, counted=self._counted())
 

@@ -96,7 +96,7 @@ class Recorder:
         self._store = store
         self._tried = tried
         self._changed = changed
-        self._faults = faults
+        self.faults = faults
         self._occupants: dict[str, _Occupant] = {}
         """The job on each slot."""
         self._had_failed: dict[str, bool] = {}
@@ -132,7 +132,7 @@ class Recorder:
         """
         occupant = self._occupants[worker.slot.name]
         occupant.workers[worker.slot.name] = worker
-        record = self._faults.guard("records", self._record, occupant, worker)
+        record = self.faults.guard("records", self._record, occupant, worker)
         if record is None:
             record = structs.replace(occupant.record, state=worker.state, reason=worker.reason, ended=clock.now())
         return self._released(worker.slot.name, structs.replace(record, **changes))
@@ -151,7 +151,7 @@ class Recorder:
         self._snapshot_due = True
         outcome = f"{record.state.value}: {record.reason}" if record.reason else record.state.value
         if record.state is WorkerState.FAILED:
-            self._faults.guard(
+            self.faults.guard(
                 "notifications",
                 self.notifications.add,
                 OccurrenceKind.JOB_FAILED,
@@ -184,7 +184,8 @@ class Recorder:
         `moment` is Unix time, `views` are all slots as clients see them, as is the session that `snapshot` returns.
         """
         if self._beats % _REFRESH_BEATS == 0:
-            self._refresh(slots.values())
+            for engine_slot in slots.values():
+                self.faults.guard("records", self._refresh, engine_slot)
             self._snapshot_due = True
         self._beats += 1
         if self._snapshot_due:
@@ -198,24 +199,23 @@ class Recorder:
         if rows:
             self._store.put(*rows)
 
-    def _refresh(self, slots: Iterable[EngineSlot]) -> None:
-        """Writes the figures of the running jobs, for a `report` on a running session."""
-        for engine_slot in slots:
-            worker = engine_slot.worker
-            if worker is None or not worker.state.live or (attempt := worker.attempt) is None:
-                continue
-            occupant = self._occupants.get(worker.slot.name)
-            if occupant is not None and occupant.lead is not None:
-                occupant.record = self._record(occupant, occupant.lead)
-                self._store.put(occupant.record)
-                with_curves = self._beats % _CURVES_BEATS == 0
-                self._store.put(*self._attempt(worker, attempt, occupant, with_curves=with_curves))
+    def _refresh(self, engine_slot: EngineSlot) -> None:
+        """Writes the figures of a running job, for a `report` on a running session."""
+        worker = engine_slot.worker
+        if worker is None or not worker.state.live or (attempt := worker.attempt) is None:
+            return
+        occupant = self._occupants.get(worker.slot.name)
+        if occupant is not None and occupant.lead is not None:
+            occupant.record = self._record(occupant, occupant.lead)
+            self._store.put(occupant.record)
+            with_curves = self._beats % _CURVES_BEATS == 0
+            self._store.put(*self._attempt(worker, attempt, occupant, with_curves=with_curves))
 
     # From the workers
 
     def changed(self, worker: Worker) -> None:
         """Records a change of a worker."""
-        self._faults.guard("records", self._take_change, worker)
+        self.faults.guard("records", self._take_change, worker)
         self._changed()
 
     def _take_change(self, worker: Worker) -> None:
@@ -247,7 +247,7 @@ class Recorder:
         text = f"{slot} is stuck: {alert.text}" if is_stuck else f"{slot}: {alert.text}"
         kind = OccurrenceKind.STUCK if is_stuck else OccurrenceKind.ALERT
         quiet = action is AlertAction.SHOW and not is_stuck
-        self._faults.guard(
+        self.faults.guard(
             "notifications", self._notify, kind, worker, f"{text}{ends}", alert.text, alert=alert.kind, quiet=quiet
         )
 
@@ -266,7 +266,7 @@ class Recorder:
             else f"{worker.slot.name}: no longer {alert.kind}"
         )
         kind = OccurrenceKind.RECOVERED
-        self._faults.guard("notifications", self._notify, kind, worker, text, None, alert=alert.kind, quiet=True)
+        self.faults.guard("notifications", self._notify, kind, worker, text, None, alert=alert.kind, quiet=True)
 
     def _notify(
         self, kind: OccurrenceKind, worker: Worker, text: str, reason: str | None, alert: str = "", quiet: bool = False
@@ -288,14 +288,14 @@ class Recorder:
         occupant = self._occupants.get(worker.slot.name)
         if occupant is not None and occupant.running_since is None:
             occupant.running_since = time.monotonic()
-        self._faults.guard("records", lambda: self._update(worker, worker.attempt))
+        self.faults.guard("records", lambda: self._update(worker, worker.attempt))
         text = f"{worker.slot.name} has started{f' attempt {worker.attempt.number}' if worker.attempt else ''}"
-        self._faults.guard("records", lambda: self._notify(OccurrenceKind.STARTED, worker, text, None, quiet=True))
+        self.faults.guard("records", lambda: self._notify(OccurrenceKind.STARTED, worker, text, None, quiet=True))
         self._changed()
 
     def ended(self, worker: Worker) -> None:
         """Records that a worker's attempt has ended."""
-        self._faults.guard("records", self._take_end, worker)
+        self.faults.guard("records", self._take_end, worker)
 
     def _take_end(self, worker: Worker) -> None:
         occupant, attempt = self._occupants.get(worker.slot.name), worker.attempt

@@ -10,6 +10,7 @@ from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.workers.group import Group
 from gmg_tui.engine.workers.slot import EngineSlot, Workplace
 from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.model import WorkerState
 
 
 class JobRun:
@@ -18,6 +19,7 @@ class JobRun:
     Attributes:
         number: The job's.
         stopped: True if the user has stopped it, rather than the whole session.
+        interrupted: True if the end of the session stops it, which nobody and nothing else was doing.
         again: True if it is to run again once it has left its slots.
         edited: Number of the job that it continues as, with other arguments; None if it was not edited.
         slots: Where it runs.
@@ -36,7 +38,7 @@ class JobRun:
     ) -> None:
         """`tasks` has one for each slot; `group` is the name of the group that they form, None for a single process."""
         self.number = number
-        self.stopped = self.again = False
+        self.stopped = self.interrupted = self.again = False
         self.edited: int | None = None
         self.engine_slots = tuple(engine_slots)
         self.slots = tuple(engine_slot.slot.name for engine_slot in engine_slots)
@@ -77,6 +79,17 @@ class JobRun:
         """Stops all its workers."""
         for worker in self.workers:
             worker.stop(kill=kill, reason=reason)
+
+    def interrupt(self, *, kill: bool, reason: str | None) -> None:
+        """Stops all its workers, as the session ends."""
+        goes_on = any(not worker.state.ended and worker.state is not WorkerState.STOPPING for worker in self.workers)
+        self.interrupted |= goes_on or self.lead.policy.pending
+        self.stop(kill=kill, reason=reason)
+
+    @property
+    def stopped_rank(self) -> Worker | None:
+        """The first worker that was stopped; None if all have ended by themselves."""
+        return next((worker for worker in self.workers if worker.state is WorkerState.STOPPED), None)
 
     def check(self) -> None:
         """Checks if its group is stuck."""

@@ -49,6 +49,8 @@ class QueueScheduler:
         self.packing: Packing | None = None
         self._workplace, self._recorder, self._changed = workplace, recorder, changed
         self._wake = asyncio.Event()
+        self._pauses: dict[str, asyncio.TimerHandle] = {}
+        """The ends of the pauses of GPUs that have not answered, by UUID or slot."""
         self._jobs = board.jobs
         self._interrupted = "interrupted: the session was stopped"
         board.update()
@@ -137,14 +139,17 @@ class QueueScheduler:
         if unready is not None:
             name = unready.slot.name
             self.board.set_unready(name, unready.unready)
-            asyncio.get_running_loop().call_later(_UNREADY_PAUSE_S, self._ready, name)
+            self._pause(name)
         is_open = self.source is None or not self.source.ended
         if unready is not None and is_open and not run.stopped:
             return self._recorder.release(lead, state=waiting, reason=None, ended=None)
         if self.source is not None and (outcome := self.source.outcome(run)) is not None:
             return self._recorder.release(lead, state=outcome[0], reason=outcome[1])
-        if self.board.ending and lead.state is WorkerState.STOPPED and not run.stopped:
-            return self._recorder.release(lead, state=waiting, reason=self._interrupted, ended=None)
+        stopped, ended_well = run.stopped_rank, lead.state in {WorkerState.STOPPED, WorkerState.FINISHED}
+        if stopped is not None and ended_well:
+            if run.interrupted and not run.stopped:
+                return self._recorder.release(lead, state=waiting, reason=self._interrupted, ended=None)
+            return self._recorder.release(lead, state=stopped.state, reason=stopped.reason)
         failed_on = self._requeue(run) if not run.stopped else None
         if failed_on is not None:
             first = self._queue.front_position  # so that the cause is found soon
@@ -172,10 +177,17 @@ class QueueScheduler:
             self._queue.version += 1
             _log.warning("%s is benched: %s", name, why)
 
-    def _ready(self, slot: str) -> None:
+    def _pause(self, slot: str) -> None:
         """Opens a slot again after a pause."""
-        self.board.set_unready(slot, None)
-        self._wake.set()
+
+        def ready() -> None:
+            self.board.set_unready(slot, None)
+            self._wake.set()
+
+        gpu = self._slots[slot].gpu_uuid or slot
+        if (earlier := self._pauses.get(gpu)) is not None:
+            earlier.cancel()
+        self._pauses[gpu] = asyncio.get_running_loop().call_later(_UNREADY_PAUSE_S, ready)
 
     def check_gpus(self, nvml_error: str | None) -> None:
         """Benches GPUs by the slots' newest samples; `nvml_error` is the reason if there are none."""
@@ -368,7 +380,7 @@ class QueueScheduler:
         self.board.ending = True
         self._interrupted = f"interrupted: {reason}" if reason is not None else self._interrupted
         for run in self.runs.values():
-            run.stop(kill=kill, reason=reason)
+            run.interrupt(kill=kill, reason=reason)
         self.board.update()
         self._wake.set()
         self._changed()

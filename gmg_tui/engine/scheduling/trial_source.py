@@ -133,8 +133,9 @@ class TrialSource:
             self._stop_search("the budget is used up")
         running = self._running_trials()
         together = [run for run, _ in running if run.trial.kind is TrialKind.TOGETHER]
+        runs = {run.trial.number for run, worker in running if worker.state is WorkerState.RUNNING}
         expected = sum(run.trial.kind is TrialKind.TOGETHER for run in self._trial_runs.values())
-        all_measure = len(together) == expected and all(run.measures for run in together)
+        all_measure = len(together) == expected and all(run.measures and run.trial.number in runs for run in together)
         other_cores = self._other_cores()
         for run, worker in running:
             run.check(worker, counts=all_measure or run not in together, other_cores=other_cores)

@@ -163,15 +163,18 @@ class Worker:
             attempt.end = state, reason
             _log.info("%s: attempt %d %s %s", self.slot.name, attempt.record().number, state, reason or "")
             now = time.monotonic()
-            try:
-                self._engine_slot.diagnose(structs.replace(self.view(self.task.index, now), state=state), now, self)
-            finally:
-                self._attempt = None  # its last alerts may still decide what follows it
+            self._recorder.faults.guard("alerts", self._diagnose, state, now)
+            self._attempt = None  # only now: its last alerts may still decide what follows it
             self._recorder.ended(self)
         self._attempt = None
         advice = self.failure.advice or None if state is WorkerState.FAILED and self.failure is not None else None
         pending = self.policy.pending if self._group is None else self._group.pending(self._rank)
         self._enter(WorkerState.RESTARTING if pending else state, reason, advice)
+
+    def _diagnose(self, state: WorkerState, now: float) -> None:
+        """Raises the alerts of an attempt that has ended in `state` at `now`, monotonic seconds."""
+        view = structs.replace(self.view(self.task.index, now), state=state)
+        self._engine_slot.diagnose(view, now, self)
 
     def _wait(self) -> None:
         """Enters the state before an attempt."""
