@@ -30,7 +30,7 @@ _PARTS = (
     ("engine.workers.slot", "EngineSlot", "diagnose"),
     ("engine.workers.slot", "EngineSlot", "view"),
     ("machine.slurm", "AllocationWatch", "run"),
-    ("session.tried", "TriedArguments", "add"),
+    ("model.tried", "TriedArguments", "add"),
 )
 _FAULTY = """
 import sys
