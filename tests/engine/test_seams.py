@@ -9,12 +9,24 @@ from typing import Any, cast
 
 import pytest
 
+from gmg_tui.engine.attempts.gpu_use import GpuMemory, Meter
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
+from gmg_tui.engine.attempts.readings import Readings
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs.job_queue import JobQueue
-from gmg_tui.model import AlertAction, DdpSpec, JobRecord, QueueAction, RestartMode, Slot, StartMode, WorkerState
+from gmg_tui.model import (
+    AlertAction,
+    DdpSpec,
+    GpuSample,
+    JobRecord,
+    QueueAction,
+    RestartMode,
+    Slot,
+    StartMode,
+    WorkerState,
+)
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import STORE
 from gmg_tui.session.client import EngineClient, answering
@@ -274,3 +286,13 @@ async def test_a_slot_that_is_not_ready_twice_stays_closed_after_the_first_pause
     scheduler._pause("cpu0")
     (second,) = scheduler._pauses.values()
     assert (first.cancelled(), second.cancelled()) == (True, False)
+
+
+def test_the_memory_in_a_sample_from_before_an_attempt_is_not_its_own() -> None:
+    memory = GpuMemory("gpu0")
+    memory.measure(GpuSample("A", memory_used_mib=100.0))
+    attempt = SimpleNamespace(started_clock=10.0, memory=memory, meter=Meter(), _counted=lambda: None)
+    for now, used_mib in ((9.0, 5000.0), (11.0, 300.0)):
+        sample = GpuSample("A", memory_used_mib=used_mib)
+        Readings.measure(cast("Readings", attempt), sample, WorkerState.RUNNING, now, 1, frozenset())
+    assert memory.peak_mib == 200.0
