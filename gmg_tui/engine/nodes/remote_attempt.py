@@ -54,6 +54,8 @@ class RemoteAttempt:
         self._away = False
         """True while its node is lost, and may come back with it."""
         self._has_process = False
+        self._ended: float | None = None
+        """Unix time of its end, once that is known here."""
 
     # Life
 
@@ -251,7 +253,8 @@ class RemoteAttempt:
         if self.end is None or not newest.number:
             return newest
         state, reason = self.end
-        return structs.replace(newest, state=state, ended=newest.ended or clock.now(), reason=reason)
+        self._ended = self._ended or newest.ended or clock.now()
+        return structs.replace(newest, state=state, ended=self._ended, reason=reason)
 
     def activity(self) -> RankActivity:
         """Returns its activity for the check of its group."""
@@ -263,7 +266,7 @@ class RemoteAttempt:
         """Returns the worker as clients see it."""
         view = self._report.view if self._report is not None else model.Worker(self.order.slot.name, 0, self.state)
         if self._away or self._outcome.done():
-            view = structs.replace(view, stopping=None)
+            view = structs.replace(view, stopping=None, cpu_pct=None, memory_rss_mib=None)
         return structs.replace(view, newest=self.record(), lost_since=self._node.lost_since, alerts=())
 
     def facts(self, view: model.Worker, now: float) -> Facts:

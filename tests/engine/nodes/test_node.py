@@ -15,6 +15,7 @@ import psutil
 import pytest
 from msgspec import structs
 
+from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.attempt import Order, Outcome, RankActivity, Stop, StopCause, Task
 from gmg_tui.engine.launchers.launcher import Launcher, Local
 from gmg_tui.engine.nodes import logs
@@ -189,6 +190,27 @@ async def test_a_process_has_begun_once_its_node_reports_it_after_its_attempt() 
         assert (listener.begins.call_count, listener.began.call_count) == (1, begun)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_an_attempt_that_was_lost_with_its_node_has_ended_and_uses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
+    node.available.set()
+    attempt = RemoteAttempt(node, Order(Slot("n1/cpu0", node="n1"), Task((), {}, 0, 1, job=1), 1, (), {}), MagicMock())
+    running = asyncio.create_task(attempt.run())
+    await eventually(lambda: attempt.assignment)
+    assert attempt.assignment is not None
+    newest = structs.replace(NO_ATTEMPT, number=1, pid=7)
+    view = Worker("n1/cpu0", 0, WorkerState.RUNNING, newest=newest, cpu_pct=350.0, memory_rss_mib=9.0)
+    attempt.apply_report(AttemptReport(attempt.assignment.key, view))
+    node._mark_lost("it has been silent")
+    await running
+    attempt.end = WorkerState.FAILED, "n1 is lost"
+    for now in (1.0, 2.0):
+        monkeypatch.setattr(clock, "now", lambda now=now: now)
+        seen = attempt.view(0.0)
+        assert (seen.newest.ended, seen.cpu_pct, seen.memory_rss_mib) == (1.0, None, None)
 
 
 async def test_a_rank_whose_node_is_lost_as_the_ranks_meet_fails_with_that() -> None:
