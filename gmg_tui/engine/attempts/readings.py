@@ -146,15 +146,14 @@ class Readings:
 
     def _count(self) -> None:
         self.counts.read(time.monotonic())
-        if reports := self.counts.reports.read():
-            metrics = [each for each in reports if isinstance(each, Metric)]
+        metrics, files = self.counts.reports.read()
+        if metrics or files:
             self.reported.add({each.name: each.value for each in metrics})
             self.curves.add(metrics)
             done = self.reader.progress
             progress = f"{done.unit} {done.done:,.0f}" if done is not None else None
-            files = sorted((each for each in reports if not isinstance(each, Metric)), key=lambda each: each.at)
-            saved = (each.checkpoint(unix(each.at), progress) for each in files)
-            self.checkpoints = checkpoints.ledger((*self.checkpoints, *saved))
+            saved = (structs.replace(each, progress=progress) for each in files)
+            self.checkpoints = checkpoints.ledger(self.checkpoints, saved)
         if self.counts.phase is not None and self.reader.reach(*self.counts.phase):
             self._printed()
 

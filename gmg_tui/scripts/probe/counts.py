@@ -16,7 +16,7 @@ from msgspec import structs
 from gmg_tui.machine.files import open_regular
 from gmg_tui.machine.folders import LockedFolder, make_locked, remove_abandoned, runtime_folder
 from gmg_tui.model import Checkpoint, Fps, Phase, Shares
-from gmg_tui.scripts.probe.reports import Reports, SavedFile
+from gmg_tui.scripts.probe.reports import Reports
 from gmg_tui.scripts.probe.site import gmg_probe as probe
 
 PREFIX, _RANDOM_CHARS = "gmg-probe-", 8
@@ -360,7 +360,6 @@ def saved_unseen(session: str) -> Mapping[int, tuple[Checkpoint, ...]]:
     after a day.
     """
     saved: dict[int, tuple[Checkpoint, ...]] = {}
-    offset_s = time.time() - time.monotonic()
 
     def is_wanted(name: str, folder: int) -> bool:
         if name[:-_RANDOM_CHARS] != f"{PREFIX}{session}.":
@@ -371,10 +370,8 @@ def saved_unseen(session: str) -> Mapping[int, tuple[Checkpoint, ...]]:
         for name in names:
             with contextlib.suppress(OSError):  # no regular file
                 reports.open(name, folder)
-        read = chain.from_iterable(reports.read() for _ in range(len(names)))
-        files = [each for each in read if isinstance(each, SavedFile)]
+        checkpoints = tuple(chain.from_iterable(reports.read()[1] for _ in range(len(names))))
         reports.close()
-        checkpoints = tuple(each.checkpoint(round(each.at + offset_s, 3)) for each in files)
         saved.update((int(name), checkpoints) for name in names if name.isdigit() and checkpoints)
         return False
 

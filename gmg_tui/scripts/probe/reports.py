@@ -27,25 +27,6 @@ class Metric(NamedTuple):
     """Monotonic seconds."""
 
 
-class SavedFile(NamedTuple):
-    """A file that a call of the script has saved."""
-
-    path: str
-    size_bytes: int | None
-    """None if the file may be incomplete."""
-    inode: int
-    env_steps: int
-    """Environment steps of the process by then."""
-    is_export: bool
-    """True if a script cannot continue from it."""
-    at: float
-    """Monotonic seconds."""
-
-    def checkpoint(self, saved: float, progress: str | None = None) -> Checkpoint:
-        """Returns the file as a checkpoint, `saved` at that Unix time."""
-        return Checkpoint(self.path, saved, self.size_bytes, self.inode, self.env_steps, progress, self.is_export)
-
-
 class ReportFile:
     """The ring of one process.
 
@@ -58,7 +39,7 @@ class ReportFile:
         self._descriptor = open_regular(name, folder=folder)
         self._end = self._count = self.lost = 0
 
-    def read(self) -> list[Metric | SavedFile]:
+    def read(self) -> list[Metric | Checkpoint]:
         """Returns the new records, oldest first; ignores content that the probe cannot have written."""
         header = self._header()
         if header is None or header[1] == self._end:
@@ -99,9 +80,10 @@ class ReportFile:
         os.close(self._descriptor)
 
 
-def _decoded(record: tuple[int, int, int, float, int, bytes]) -> Metric | SavedFile | None:
+def _decoded(record: tuple[int, int, int, float, int, bytes]) -> Metric | Checkpoint | None:
     kind, first, second, value, at_ns, name = record
-    at = min(at_ns / 1e9, time.monotonic())
+    now = time.monotonic()
+    at = min(at_ns / 1e9, now)
     max_bytes = ring.MAX_NAME_BYTES if kind == ring.METRIC else ring.MAX_PATH_BYTES
     if not 0 < len(name) <= max_bytes or at < 0:
         return None
@@ -110,7 +92,8 @@ def _decoded(record: tuple[int, int, int, float, int, bytes]) -> Metric | SavedF
     if kind in (ring.STATE, ring.EXPORT) and second >= 0 <= value < _MAX_STEP:
         size = first if first >= 0 else None
         with suppress(UnicodeDecodeError):  # messages cannot carry such a path
-            return SavedFile(name.decode(), size, int(value), second, kind == ring.EXPORT, at)
+            saved = round(time.time() - (now - at), 3)
+            return Checkpoint(name.decode(), saved, size, int(value), second, is_export=kind == ring.EXPORT)
     return None
 
 
@@ -131,16 +114,17 @@ class Reports:
         if pid.isdecimal() and f".{suffix}" == ring.SUFFIX and name not in self._files and len(self._files) < MAX_FILES:
             self._files[name] = ReportFile(name, folder)
 
-    def read(self) -> list[Metric | SavedFile]:
-        """Returns new records by time, those of all files unless there are too many."""
-        new = list[Metric | SavedFile]()
+    def read(self) -> tuple[list[Metric], list[Checkpoint]]:
+        """Returns new metrics by time, and newly saved files, those of all processes unless there are too many."""
+        new = list[Metric | Checkpoint]()
         for name in list(self._files):
             self._files[name] = file = self._files.pop(name)  # the last one of the next read
             new += file.read()
             if len(new) >= MAX_RECORDS:
                 break
         self.lost = sum(file.lost for file in self._files.values())
-        return sorted(new, key=lambda each: each.at)
+        metrics = sorted((each for each in new if isinstance(each, Metric)), key=lambda each: each.at)
+        return metrics, [each for each in new if isinstance(each, Checkpoint)]
 
     def close(self) -> None:
         """Closes all files."""
