@@ -299,14 +299,14 @@ def cache(check: str, path: Path | None, variable: str, *, remark: str | None = 
     """
     if path is None:
         return Finding(check, FAIL, "this user has no home folder", f"set HOME, or {variable} to a writable folder")
-    if not path.is_absolute():
-        advice = f"HOME or XDG_CACHE_HOME is relative, so that each folder gets its own; set {variable}"
-        finding = cache(check, path.absolute(), variable, remark=remark)
-        return finding if finding.verdict == FAIL else structs.replace(finding, verdict=WARN, advice=advice)
-    existing = _existing(path)
+    is_absolute, path, existing = path.is_absolute(), path.absolute(), _existing(path)
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         return Finding(check, FAIL, f"{path} cannot be written", f"set {variable} to a writable folder")
     value = f"{path}{remark if remark is not None else '' if path.is_dir() else ', cold'}"
+    if not is_absolute:
+        return Finding(
+            check, WARN, value, f"HOME or XDG_CACHE_HOME is relative: each folder gets its own; set {variable}"
+        )
     if (kind := network(path)) is not None:
         advice = f"set {variable} to a folder on a local disk"
         return Finding(check, WARN, f"{value}, on a network disk ({kind})", advice)

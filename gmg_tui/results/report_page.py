@@ -111,7 +111,7 @@ def comparison(made: Comparison) -> bytes:
 
 def tuning(of: Tuning) -> Iterator[str]:
     """Yields the section with a tuning's curve, answer and trials."""
-    yield f"<h2>Tuning: {in_html(tune_words.wanted(of.spec))}</h2>"
+    yield f"<h2>Tuning: {in_html(of.spec.variable)} with the most {in_html(tune_words.unit(of.spec))}</h2>"
     answer = of.answer
     yield from _soft(filter(None, [tune_words.cut_short(of)]))
     yield _chart(charts.curve(of))

@@ -21,11 +21,6 @@ def unit(spec: TuneSpec) -> str:
     return "FPS" if spec.metric == FPS else spec.metric
 
 
-def wanted(spec: TuneSpec) -> str:
-    """Returns the goal of the search: `n_envs with the most FPS`."""
-    return f"{spec.variable} with the most {unit(spec)}"
-
-
 def margin(of: Trial | Best | Together) -> str:
     """Formats the margin to follow a rate: ` ±0.6 %`; empty if unknown."""
     return "" if of.margin_pct is None else f" ±{of.margin_pct:.1f} %"
@@ -38,11 +33,6 @@ def rate(value: float | None, spec: TuneSpec) -> str:
 
 def _rate_format(spec: TuneSpec) -> Callable[[float], str]:
     return units.fps if spec.metric == FPS else units.number
-
-
-def model(answer: Answer) -> str:
-    """Returns the model of the answer's GPUs without the vendor; `CPU` on the CPU."""
-    return answer.model.removeprefix("NVIDIA ")
 
 
 def values_of(answer: Answer, spec: TuneSpec) -> list[tuple[str, Best]]:

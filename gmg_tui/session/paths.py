@@ -137,9 +137,11 @@ def create(name: str | None, script: str) -> Path:
     Raises `GmgError` if the name is taken, or the state folder cannot be written.
     """
     parent = sessions_folder()
+    # Not `Path.stem`: the module torch.distributed.run has no suffix.
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", _SUFFIX.sub("", Path(script).name)).strip("-._")[:30] or "session"
     try:
         make_private(parent)
-        for chosen in _numbered(script) if name is None else [check_name(name)]:
+        for chosen in (f"{stem}-{number}" for number in count(1)) if name is None else [check_name(name)]:
             folder = parent / chosen
             with suppress(FileExistsError):
                 folder.mkdir(mode=0o700)
@@ -148,12 +150,6 @@ def create(name: str | None, script: str) -> Path:
     except OSError as error:
         raise GmgError(f"cannot write to the state folder {parent}: {error.strerror}; set XDG_STATE_HOME", 1) from error
     raise GmgError(f"--name {name}: there is a session of that name; choose another, or: gmg-tui rm {name}")
-
-
-def _numbered(script: str) -> Iterator[str]:
-    # Not `Path.stem`: the module torch.distributed.run has no suffix.
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", _SUFFIX.sub("", Path(script).name)).strip("-._")[:30] or "session"
-    return (f"{stem}-{number}" for number in count(1))
 
 
 def socket_path(name: str) -> Path:

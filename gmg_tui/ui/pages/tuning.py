@@ -144,7 +144,7 @@ class TuningPage(JobsPage[Trial]):
             *(("warning", warning, "warn") for warning in answer.warnings),
             ("slots", tune_words.factors(answer), "text"),
             ("note", tune_words.caution(tuning.spec) if best is not None else "", "text"),
-            ("GPUs", f"{tune_words.model(answer)}, {units.count(len(answer.slots), 'slot')}", "dim"),
+            ("GPUs", f"{answer.model.removeprefix('NVIDIA ')}, {units.count(len(answer.slots), 'slot')}", "dim"),
         ]
         yield from (Fact(*note) for note in notes if note[1])
 
