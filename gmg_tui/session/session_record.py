@@ -1,15 +1,14 @@
 """Session records (`session.json`), the states of sessions, and cleanup after killed engines."""
 
-from __future__ import annotations
-
 import errno
 import os
+import signal
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import msgspec
 from msgspec import Struct, structs
@@ -43,9 +42,6 @@ from gmg_tui.session.paths import (
     unreadable,
     unreadable_ones,
 )
-
-if TYPE_CHECKING:
-    import psutil
 
 SILENT_S = 120.0
 """Seconds without a write after which an engine on another machine is lost; it writes its record every 30 s."""
@@ -331,36 +327,29 @@ def clear_lost(report: Callable[[str], None]) -> None:
 
 def _kill(session: Session, report: Callable[[str], None]) -> list[int]:
     """Kills the leftover processes of `session`. Returns the PIDs of those that survive SIGKILL."""
-    import psutil
-
     reported = set[int]()
     deadline = time.monotonic() + _GONE_S
     while (left := processes_of(session)) and time.monotonic() < deadline:
         for process in left:
-            with suppress(psutil.Error, OSError):  # it has ended
+            with suppress(OSError):  # it has ended
                 if process.pid not in reported:
                     command = one_line(processes.command_line(process.pid)[:_MAX_COMMAND]).strip()
                     report(f"{session.spec.name}: ending process {process.pid} ({command})")
                     reported.add(process.pid)
-                process.kill()  # psutil checks that its PID was not reused
+                processes.send(process, signal.SIGKILL)
         time.sleep(_POLL_S)
     return [process.pid for process in left]
 
 
-def processes_of(session: Session) -> list[psutil.Process]:
+def processes_of(session: Session) -> list[processes.Proc]:
     """Returns the processes with the id of `session` in their environment, except this one, its ancestors and zombies."""
-    import psutil
-
-    spared = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    return [
-        process
-        for process in psutil.process_iter()
-        if session.id and process.pid not in spared and _is_marked(process.pid, session.id)
-    ]
-
-
-def _is_marked(pid: int, session_id: str) -> bool:
-    try:
-        return processes.variable(pid, "GMG_SESSION_ID") == session_id
-    except OSError:  # another user's, or it has ended
-        return False
+    running, found = processes.scan().by_pid, list[processes.Proc]()
+    spared, pid = set[int](), os.getpid()
+    while pid in running:
+        spared.add(pid)
+        pid = running[pid].parent
+    for process in running.values() if session.id else ():
+        with suppress(OSError):  # another user's, or it has ended
+            if process.pid not in spared and processes.variable(process.pid, "GMG_SESSION_ID") == session.id:
+                found.append(process)
+    return found

@@ -17,6 +17,7 @@ import pytest
 from msgspec import structs
 
 from gmg_tui import session as sessions
+from gmg_tui.machine.processes import Proc
 from gmg_tui.model import Queue, Session, WorkerState
 from gmg_tui.session import session_record
 from tests.cli.scripted import WORKER, ScriptedEngine, environ, gmg
@@ -108,7 +109,7 @@ def test_a_session_that_was_continued_meanwhile_is_not_recorded_as_lost(monkeypa
     sessions.write_record(sessions.Record(engine.session, engine.briefs))
     again = sessions.Record(structs.replace(engine.session, id="again"), engine.briefs)
 
-    def continued(session: Session) -> list[psutil.Process]:
+    def continued(session: Session) -> list[Proc]:
         sessions.write_record(again)
         return []
 
@@ -136,7 +137,7 @@ def test_the_end_of_many_failed_workers_is_recorded_on_a_full_disk(monkeypatch: 
     def full(path: Path, data: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
-    monkeypatch.setattr(session_record, "write_atomic", full)
+    monkeypatch.setattr(session_record, "write_own", full)
     failed = tuple(structs.replace(brief, state=WorkerState.FAILED, reason="e" * 80) for brief in engine.briefs)
     end = sessions.Record(engine.session, failed, 1.0)
     sessions.write_record(end)
