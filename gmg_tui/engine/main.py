@@ -309,15 +309,15 @@ class Engine:
         self._supervisor.note("store", text)
 
     def _changed(self) -> None:
-        ended = self._supervisor.all_ended.is_set()
-        self._supervisor.changed()
-        if self._supervisor.all_ended.is_set() and not ended:
-            self._supervisor.faults.guard("notifications", self._notify_of_end)
-        jobs, slots = self._supervisor.queue, self._supervisor.slots.values()
-        needed = {slot.gpu_uuid for slot in slots} if jobs is None else jobs.board.needed()
-        taken = self._hardware.update_leases(frozenset() if self._supervisor.all_ended.is_set() else needed)
-        if jobs is not None:
-            jobs.board.taken = taken
+        supervisor, jobs, ended = self._supervisor, self._supervisor.queue, self._supervisor.all_ended.is_set()
+        supervisor.changed()
+        if supervisor.all_ended.is_set() and not ended:
+            supervisor.faults.guard("notifications", self._notify_of_end)
+        if self._hardware.nvml is not None:
+            needed = {slot.gpu_uuid for slot in supervisor.slots.values()} if jobs is None else jobs.board.needed()
+            taken = self._hardware.update_leases(frozenset() if supervisor.all_ended.is_set() else needed)
+            if jobs is not None:
+                jobs.board.taken = taken
         self._server.soon()
         self._observer.session_files.changed()
 

@@ -79,10 +79,8 @@ class Observer:
         self._tried = tried
         self._scans = scans
         self._zombies: frozenset[int] = frozenset()
-        self._written: dict[str, set[str]] = {}
-        """The files that each slot's worker has had open for writing lately, or says that it has saved."""
         self._files_read_at = -math.inf
-        """When they were read last, monotonic seconds."""
+        """When the files that workers write were read last, monotonic seconds."""
         self._allocation = AllocationWatch()
         uuids = (slot.gpu.uuid for slot in work.session.slots if slot.gpu is not None)
         self._samples = GpuSamples(uuids, work.session.spec.interval_s, time.monotonic())
@@ -152,10 +150,9 @@ class Observer:
                 await find_others(self._work.slots.values(), self._work.session.spec)
                 if now - self._files_read_at >= _FILES_INTERVAL_S:
                     self._files_read_at = now
-                    self._written = {
-                        each.order.slot.name: written(each.pids) | resolved(each.readings.reader.saved.paths, each.pids)
-                        for each in here
-                    }
+                    for each in here:
+                        saved = each.readings.reader.saved.paths
+                        each.observed.written = written(each.pids) | resolved(saved, each.pids)
             await asyncio.sleep(_SCAN_INTERVAL_S if self.watched else _UNWATCHED_SCAN_INTERVAL_S)
 
     async def _check_arguments(self) -> None:
@@ -209,14 +206,16 @@ class Observer:
             for slot, view in pairs
             if view.state is WorkerState.RUNNING and view.group is None and view.job is None and view.lost_since is None
         )
-        live = [view for view in views if view.state.live]
-        signs = collisions(
-            {
-                view.slot: places((*self._written.get(view.slot, ()), *(each.path for each in view.newest.checkpoints)))
-                for view in live
-            },
-            {view.slot: view.group.id for view in live if view.group is not None},
-        )
+        live = [(slot, view) for slot, view in pairs if view.state.live]
+        files = {
+            view.slot: (
+                *(slot.attempt.observed.written if slot.attempt is not None else ()),
+                *(each.path for each in view.newest.checkpoints),
+            )
+            for slot, view in live
+        }
+        teams = {view.slot: view.group.id for _, view in live if view.group is not None}
+        signs = collisions({slot: places(paths) for slot, paths in files.items()}, teams)
         ends = self._allocation.newest.ends if self._allocation.newest is not None else None
         for slot, view in pairs:
             slot.collision = signs.get(view.slot)

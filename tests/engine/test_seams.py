@@ -11,13 +11,17 @@ import pytest
 
 from gmg_tui.engine.attempts.gpu_use import GpuMemory, Meter
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
+from gmg_tui.engine.attempts.observed import Observed
 from gmg_tui.engine.attempts.readings import Readings
+from gmg_tui.engine.faults import Faults
+from gmg_tui.engine.observer import Observer
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs.job_queue import JobQueue
 from gmg_tui.model import (
     AlertAction,
+    Checkpoint,
     DdpSpec,
     GpuSample,
     JobRecord,
@@ -33,6 +37,7 @@ from gmg_tui.session.client import EngineClient, answering
 from gmg_tui.session.protocol import Action
 from gmg_tui.session.store import database
 from tests.patience import LONG_S, eventually
+from tests.workers import worker_of
 
 from .harness import JOB, program, running, spec_for, sweep_for
 from .test_groups import RANK
@@ -296,3 +301,20 @@ def test_the_memory_in_a_sample_from_before_an_attempt_is_not_its_own() -> None:
         sample = GpuSample("A", memory_used_mib=used_mib)
         Readings.measure(cast("Readings", attempt), sample, WorkerState.RUNNING, now, 1, frozenset())
     assert memory.peak_mib == 200.0
+
+
+def test_the_files_of_the_job_before_collide_with_none_of_the_next_on_its_slot() -> None:
+    """As of a job that continues on another slot from the checkpoint that it has just saved here."""
+    slots = {name: EngineSlot(Slot(name), index, 2) for index, name in enumerate(("cpu0", "cpu1"))}
+    observed = Observed(cast("Any", None), cast("Any", None))
+    slots["cpu0"].attempt = cast("LocalAttempt", SimpleNamespace(observed=observed))
+    views = (
+        worker_of("cpu0", 0, WorkerState.RUNNING),
+        worker_of("cpu1", 1, WorkerState.RUNNING, checkpoints=(Checkpoint("/model.pt", 1.0),)),
+    )
+    work, allocation = SimpleNamespace(slots=slots), SimpleNamespace(newest=None)
+    observer = SimpleNamespace(_work=work, _allocation=allocation, _faults=Faults())
+    for written, collide in ((set[str](), False), ({"/model.pt"}, True)):
+        observed.written = written
+        Observer._diagnose(cast("Observer", observer), views, 1.0)
+        assert (slots["cpu0"].collision is not None) is collide

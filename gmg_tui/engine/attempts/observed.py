@@ -21,6 +21,7 @@ class Observed:
 
     Attributes:
         misplaced: Set while NVML sees it on another GPU.
+        written: The files that it has had open for writing lately, or says that it has saved.
         memory_kept: Set if it was started before the GPU's memory had been released.
         left_behind: The processes that were ended after the script.
     """
@@ -28,6 +29,7 @@ class Observed:
     def __init__(self, log: Log, process: Process) -> None:
         self._log, self._process = log, process
         self.misplaced: str | None = None
+        self.written: set[str] = set()
         self.memory_kept: str | None = None
         self.left_behind: str | None = None
         self._memory: Memory | None = None
