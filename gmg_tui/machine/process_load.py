@@ -11,15 +11,13 @@ from typing import NamedTuple
 from msgspec import structs
 
 from gmg_tui.machine import cgroup
-from gmg_tui.machine.processes import Proc
+from gmg_tui.machine.processes import PAGE_MIB, TICKS_PER_S, Proc
 from gmg_tui.model import Load
 
 _IDLE_PCT = 1.0
 """Of one core. A polling process uses a little CPU, a compiling one a whole core."""
 _SPAN_S, _SAMPLES = 0.8, 16
 _MAX_THREADS = 2048
-_PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _WAITS = {
     "file": (
         "0 1 5 17 18 19 20 40 74 75 77 78 217 277 285 295 296 306 326",
@@ -152,7 +150,10 @@ def measure(pids: Collection[int], main: int, proc: Path = Path("/proc")) -> Loa
 
 def _usage(before: _Counters, after: _Counters, main: str) -> Load:
     span_s = after.at - before.at
-    used = {key: _less(seconds, before.threads.get(key, (0.0, 0.0))) for key, seconds in after.threads.items()}
+    used = {
+        key: [max(0.0, end - begin) for begin, end in zip(before.threads.get(key, (0.0, 0.0)), seconds, strict=True)]
+        for key, seconds in after.threads.items()
+    }
     on_core_s, waiting_s = (sum(seconds) for seconds in zip(*used.values(), strict=True))
     main_s, delay_s = used.get(main, (0.0, 0.0))
     pairs = zip(before.periods, after.periods, strict=False)
@@ -165,13 +166,9 @@ def _usage(before: _Counters, after: _Counters, main: str) -> Load:
         threads=len(after.threads),
         throttled_pct=max(throttled, default=None),
         major_faults_per_s=(after.major_faults - before.major_faults) / span_s,
-        swapped_mib_per_s=_PAGE_MIB * (after.swapped_pages - before.swapped_pages) / span_s,
+        swapped_mib_per_s=PAGE_MIB * (after.swapped_pages - before.swapped_pages) / span_s,
         read_mib_per_s=(after.read_bytes - before.read_bytes) / (1 << 20) / span_s,
     )
-
-
-def _less(after: tuple[float, float], before: tuple[float, float]) -> tuple[float, float]:
-    return max(0.0, after[0] - before[0]), max(0.0, after[1] - before[1])
 
 
 def _counters(pids: Collection[int], main: int, proc: Path) -> _Counters:
@@ -201,7 +198,7 @@ def _scheduled(folder: Path) -> tuple[float, float]:
         on_core, waiting, _ = map(int, (folder / "schedstat").read_bytes().split())
     except FileNotFoundError:
         user, system = _stat(folder, 11, 12)
-        return (int(user) + int(system)) / _TICKS_PER_S, 0.0
+        return (int(user) + int(system)) / TICKS_PER_S, 0.0
     return on_core / 1e9, waiting / 1e9
 
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from gmg_tui.machine.blocking_calls import begin
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 _STAT_BYTES = 4096
 """A line of `/proc/PID/stat` has 52 numbers and a name of at most 64 characters."""
 _START_FIELD, _MAX_FIELDS = 19, 22
@@ -99,9 +99,9 @@ def read(pid: int) -> Proc | None:
         parent=int(fields[1]),
         group=int(fields[2]),
         session=int(fields[3]),
-        cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS_PER_S,
+        cpu_s=(int(fields[11]) + int(fields[12])) / TICKS_PER_S,
         started_ticks=int(fields[_START_FIELD]),
-        rss_mib=int(fields[21]) * _PAGE_MIB,
+        rss_mib=int(fields[21]) * PAGE_MIB,
     )
 
 

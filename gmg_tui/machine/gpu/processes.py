@@ -11,7 +11,7 @@ from msgspec import structs
 
 from gmg_tui.machine.blocking_calls import begin
 from gmg_tui.machine.folders import user_name
-from gmg_tui.machine.processes import command_line, command_name, read, variable
+from gmg_tui.machine.processes import TICKS_PER_S, command_line, command_name, read, variable
 from gmg_tui.model import GpuProcess, GpuSample, units
 from gmg_tui.model.text import clean
 
@@ -19,7 +19,6 @@ _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of Linux's include/linux/proc_ns.h."""
 _DESCRIBE_S = 1.0
 """Limit for describing a GPU's processes, which takes milliseconds."""
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _MAX_NAME = 15
 """Characters of a name that the kernel keeps."""
 MAX_NAMED = 3
@@ -69,7 +68,7 @@ def _describe(process: GpuProcess) -> GpuProcess:
     return structs.replace(
         process,
         name=_clean(program if len(name) == _MAX_NAME and program.startswith(name) else name),
-        age_s=time.clock_gettime(time.CLOCK_BOOTTIME) - proc.started_ticks / _TICKS_PER_S,
+        age_s=time.clock_gettime(time.CLOCK_BOOTTIME) - proc.started_ticks / TICKS_PER_S,
         command=_clean(command),
         user=user,
         session=_session(pid),

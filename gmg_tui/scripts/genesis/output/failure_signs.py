@@ -52,8 +52,8 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A row of `failure_signs.toml`: texts that identify a kind of failure."""
 
     kind: FailureKind
-    patterns: tuple[str, ...]
-    """Regular expressions."""
+    patterns: re.Pattern[bytes]
+    """Alternatives."""
     advice: str
     vague: bool = False
     """True if other lines may be more specific."""
@@ -71,9 +71,9 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sign: tuple[Sign, ...]
     signals: dict[str, tuple[str, str]]
     """The cause of a signal and the advice, by the signal's name."""
-    child_signal: tuple[str, ...]
+    child_signal: tuple[re.Pattern[bytes], ...]
     """Expressions with a group `signal` (a name, a number, or a shell's text) or `status` (128 plus the number)."""
-    noise: tuple[str, ...]
+    noise: re.Pattern[bytes]
     """Expressions for lines that follow a failure without explaining it."""
 
 
@@ -81,29 +81,16 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def table() -> Table:
     """Returns the contents of `failure_signs.toml`."""
     text = resources.files("gmg_tui.scripts.genesis.output").joinpath("failure_signs.toml").read_text("utf-8")
-    return msgspec.convert(tomllib.loads(text), Table)
+    return msgspec.convert(tomllib.loads(text), Table, dec_hook=_compiled)
 
 
-@cache
-def noise() -> re.Pattern[bytes]:
-    """Returns the compiled `Table.noise`."""
-    return re.compile("|".join(table().noise).encode())
-
-
-@cache
-def child_signals() -> tuple[re.Pattern[bytes], ...]:
-    """Returns the compiled `Table.child_signal`."""
-    return tuple(re.compile(pattern.encode()) for pattern in table().child_signal)
-
-
-@cache
-def _signs() -> tuple[tuple[re.Pattern[bytes], Sign], ...]:
-    return tuple((re.compile("|".join(row.patterns).encode()), row) for row in table().sign)
+def _compiled(_: type, patterns: str | list[str]) -> re.Pattern[bytes]:
+    return re.compile("|".join([patterns] if isinstance(patterns, str) else patterns).encode())
 
 
 def sign_of(text: bytes) -> Sign | None:
     """Returns the first sign that occurs in `text`."""
-    return next((sign for pattern, sign in _signs() if pattern.search(text)), None)
+    return next((sign for sign in table().sign if sign.patterns.search(text)), None)
 
 
 def sign_in(texts: Sequence[bytes]) -> tuple[Sign, bytes] | None:

@@ -11,7 +11,6 @@ from gmg_tui.scripts.genesis.output import line_patterns, tracebacks
 from gmg_tui.scripts.genesis.output.failure_signs import (
     FailureKind,
     Sign,
-    child_signals,
     sign_in,
     sign_of,
     table,
@@ -138,7 +137,7 @@ def _with_cause(reason: bytes, cause: bytes | None) -> str:
 
 def _of_child(exit_code: int, exception: bytes | None, texts: Sequence[bytes]) -> Failure | None:
     """Returns the failure of a script if a signal killed its child, by the newest line that reports it."""
-    found = (match for text in reversed(texts) for each in child_signals() if (match := each.search(text)))
+    found = (match for text in reversed(texts) for each in table().child_signal if (match := each.search(text)))
     name = next(filter(None, map(_reported_signal, found)), None) or _signal_of_status(exit_code)
     if name is None:
         return None
@@ -150,7 +149,7 @@ def _of_child(exit_code: int, exception: bytes | None, texts: Sequence[bytes]) -
 
 
 def _reported_signal(match: re.Match[bytes]) -> str | None:
-    """Returns the name of the signal in a match of `child_signals`."""
+    """Returns the name of the signal in a match of `Table.child_signal`."""
     groups = match.groupdict()
     if status := groups.get("status"):
         return _signal_of_status(int(status))

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from gmg_tui.scripts.genesis.output import line_patterns
-from gmg_tui.scripts.genesis.output.failure_signs import noise
+from gmg_tui.scripts.genesis.output.failure_signs import table
 
 _EXCEPTION = re.compile(
     rb"(?:[A-Za-z_]\w*\.)*_?[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Fault|Warning)\b(?:: ?.*)?"
@@ -83,7 +83,7 @@ def is_noise(text: bytes) -> bool:
     logged = line_patterns.message(text)
     if logged is not None:
         return logged[0] != b"INFO" or b"Exiting Genesis" in logged[1]
-    return noise().search(text) is not None
+    return table().noise.search(text) is not None
 
 
 def without_ignored(lines: Sequence[Line]) -> list[Line]:
