@@ -19,55 +19,10 @@ _CLEANING = b"offline_cache.h:run"
 """The place where Quadrants evicts kernels at its end; a failed lock there loses none."""
 
 
-class Signs:
-    """The signs of trouble in the lines of one attempt, at most one of each kind.
-
-    Ranks of a group report no locked kernel cache: they compile and save the same kernels.
-    """
-
-    def __init__(self, gpu_slot: bool, *, rank: bool = False) -> None:
-        self._gpu_slot = gpu_slot
-        self._rank = rank
-        self._device = self._rendering = ""
-        self._cache: Sign | None = None
-        self._fell_back = False
-
-    @property
-    def found(self) -> tuple[Sign, ...]:
-        """The signs so far."""
-        cpu = "; ".join(filter(None, (self._device, self._rendering)))
-        on_cpu = Sign("cpu", cpu[:_MAX_TEXT], "`gmg-tui doctor` shows what is missing") if cpu else None
-        return tuple(sign for sign in (on_cpu, self._cache) if sign is not None)
-
-    def device(self, name: str, backend: str) -> None:
-        """Records the device that Genesis runs on."""
-        self._device = ""
-        if self._gpu_slot and backend == "cpu":
-            fell_back = f"fell back to the CPU ({name}): Genesis found no usable GPU"
-            self._device = fell_back if self._fell_back else f"runs on the CPU ({name}), not on the GPU of its slot"
-
-    def read(self, text: bytes, *, logged: bool) -> None:
-        """Reads a line: a text of Genesis' logger (`logged`), or any other."""
-        if logged and text.startswith(line_patterns.CORRUPTED_CACHE):
-            self._cache = self._cache or Sign("cache", "recovered from a cache race: a half-written file was rebuilt")
-        elif self._gpu_slot and logged and text.startswith(line_patterns.SOFTWARE_RENDERING):
-            self._rendering = "renders in software, slowly: EGL does not use the GPU"
-        elif line_patterns.NO_BACKEND.search(text) is not None:
-            self._fell_back = True
-            if self._gpu_slot:
-                self._device = "fell back to the CPU: Genesis found no usable GPU"
-        elif (
-            not logged
-            and not self._rank
-            and _CLEANING not in text
-            and (lock := line_patterns.LOCK.search(text)) is not None
-        ):
-            locked = f"kernel cache locked, kernels may have to be compiled again: {clean(lock['path'])}"
-            self._cache = Sign("cache", locked[:_MAX_TEXT], severity=Severity.WARNING)
-
-
 class GenesisLines(LineReader):
     """Reads Genesis' lines: single lines, and blocks without any that must be read in order (`in_order`).
+
+    Ranks of a group report no locked kernel cache: they compile and save the same kernels.
 
     Attributes:
         device: The name of the device that Genesis runs on.
@@ -78,19 +33,24 @@ class GenesisLines(LineReader):
         rest: The last block without its progress lines, for the next readers; empty without other lines.
     """
 
-    def __init__(self, found: Signs) -> None:
+    def __init__(self, gpu_slot: bool, *, rank: bool = False) -> None:
         self.device: str | None = None
         self.backend: str | None = None
         self.version: str | None = None
         self.smoothed = is_smoothed(None)
         self.mode: dict[str, str] = {}
         self.rest = b""
-        self._found = found
+        self._gpu_slot, self._rank = gpu_slot, rank
+        self._on_cpu = self._rendering = ""
+        self._cache: Sign | None = None
+        self._fell_back = False
 
     @property
     def signs(self) -> tuple[Sign, ...]:
-        """The signs of trouble in its lines."""
-        return self._found.found
+        """The signs of trouble in its lines, at most one of each kind."""
+        cpu = "; ".join(filter(None, (self._on_cpu, self._rendering)))
+        on_cpu = Sign("cpu", cpu[:_MAX_TEXT], "`gmg-tui doctor` shows what is missing") if cpu else None
+        return tuple(sign for sign in (on_cpu, self._cache) if sign is not None)
 
     def read(self, block: bytes) -> Iterator[Figures]:
         """Yields the figures of a block."""
@@ -123,14 +83,18 @@ class GenesisLines(LineReader):
         line = line_patterns.plain(raw[:MAX_LINE_BYTES])
         logged = line_patterns.message(line)
         if logged is None:
-            self._found.read(line, logged=False)
+            self._read_sign(line, logged=False)
             return
         _, text = logged
-        self._found.read(text, logged=True)
+        self._read_sign(text, logged=True)
         device = line_patterns.DEVICE.match(text)
         if device is not None:
             self.device, self.backend = clean(device["name"])[:_MAX_TEXT], clean(device["backend"])
-            self._found.device(self.device, self.backend)
+            self._on_cpu = ""
+            if self._gpu_slot and self.backend == "cpu":
+                fell_back = f"fell back to the CPU ({self.device}): Genesis found no usable GPU"
+                own = f"runs on the CPU ({self.device}), not on the GPU of its slot"
+                self._on_cpu = fell_back if self._fell_back else own
         version = line_patterns.VERSION.search(text)
         if version is not None:
             self.version = clean(version["version"].rstrip(b".,"))
@@ -140,6 +104,25 @@ class GenesisLines(LineReader):
         phase = next((phase for start, phase in line_patterns.PHASES if text.startswith(start)), None)
         if phase is not None:
             yield Figures(phase=phase)
+
+    def _read_sign(self, text: bytes, *, logged: bool) -> None:
+        """Reads a line: a text of Genesis' logger (`logged`), or any other."""
+        if logged and text.startswith(line_patterns.CORRUPTED_CACHE):
+            self._cache = self._cache or Sign("cache", "recovered from a cache race: a half-written file was rebuilt")
+        elif self._gpu_slot and logged and text.startswith(line_patterns.SOFTWARE_RENDERING):
+            self._rendering = "renders in software, slowly: EGL does not use the GPU"
+        elif line_patterns.NO_BACKEND.search(text) is not None:
+            self._fell_back = True
+            if self._gpu_slot:
+                self._on_cpu = "fell back to the CPU: Genesis found no usable GPU"
+        elif (
+            not logged
+            and not self._rank
+            and _CLEANING not in text
+            and (lock := line_patterns.LOCK.search(text)) is not None
+        ):
+            locked = f"kernel cache locked, kernels may have to be compiled again: {clean(lock['path'])}"
+            self._cache = Sign("cache", locked[:_MAX_TEXT], severity=Severity.WARNING)
 
 
 def _rates(matches: list[tuple[bytes | None, ...]]) -> Iterator[Figures]:

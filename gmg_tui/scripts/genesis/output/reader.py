@@ -9,7 +9,7 @@ from gmg_tui.model import Fps, Phase, Progress, Sign, WorkerState
 from gmg_tui.scripts import env_count
 from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.scripts.genesis.output.failures import Failure, Tail, explain, uncaught
-from gmg_tui.scripts.genesis.output.genesis_lines import MAX_LINE_BYTES, GenesisLines, Signs
+from gmg_tui.scripts.genesis.output.genesis_lines import MAX_LINE_BYTES, GenesisLines
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate
 from gmg_tui.scripts.readers.formats import Format, FormatLines, built_in
 from gmg_tui.scripts.readers.interface import Figures, LineReader
@@ -110,7 +110,7 @@ class Reader:
         self.metrics: dict[str, float] = {}
         self.n_envs: int | None = None
         self._is_rank = rank
-        self.genesis = GenesisLines(Signs(gpu_slot, rank=rank))
+        self.genesis = GenesisLines(gpu_slot, rank=rank)
         self._described = [*map(FormatLines, formats)]
         trainers = [FormatLines(row, built_in=True) for row in built_in().values()]
         known, bars = [each for each in trainers if not each.vague], [each for each in trainers if each.vague]
