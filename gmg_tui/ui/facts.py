@@ -81,7 +81,7 @@ class Facts(Rows):
         rows = self._all_rows(width)
         self.virtual_size = Size(width, len(rows))
         shown = rows[self.scroll_offset.y :][:height]
-        if shown and len(rows) > height and self.styles.overflow_y == "hidden":
+        if shown and len(rows) > self.scroll_offset.y + height and not self.show_vertical_scrollbar:
             shown[-1].end(SIGNS.ellipsis, "dim")
         return shown
 

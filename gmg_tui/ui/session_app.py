@@ -156,18 +156,13 @@ class SessionApp(App[Outcome], inherit_bindings=False):
 
         return self.push_screen(confirmation(question), answered)
 
-    def forbidden(self, action: str) -> str:
-        """Returns the reason why an action is not possible on this screen at all; empty if it may be."""
-        view = self.view
-        if action in keys.STEERING and (view.readonly or view.over):
-            return "the session has ended" if view.over else "this screen is read-only"
-        return ""
-
     def why_not(self, action: str) -> str:
         """Returns the reason why an action is not possible in this session now; empty if it is."""
         if action in {"queue", "use_gpu"} and self.view.queue is None:
             return "only sweeps and tunings have a queue"
-        return self.forbidden(action)
+        if action in keys.STEERING and (self.view.readonly or self.view.over):
+            return "the session has ended" if self.view.over else "this screen is read-only"
+        return ""
 
     # Workers
 

@@ -313,7 +313,10 @@ class Pane(Vertical):
         """Returns the texts at the right end of the tabs, the most important first."""
         if self._failure:
             return [(f"{SIGNS.warn} {self._failure}", "warn")]
-        return self.log_view.status() if self._view.tab is Tab.LOG else [(self._slot, "title")]
+        if self._view.tab is not Tab.LOG:
+            return [(self._slot, "title")]
+        status = self.log_view.status()
+        return [each for each in status if each[0] != "following"] if self._view.over else status
 
     def _tab_rows(self, width: int, height: int) -> Sequence[Row]:
         row, status, names = Row(width, SIGNS.line[0], "border"), self._status(), {tab: tab.value for tab in Tab}
