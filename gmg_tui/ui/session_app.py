@@ -53,25 +53,21 @@ def lost_s(worker: Worker, now: float) -> float:
     return ran_s if running and ran_s > SHORT_S else 0.0
 
 
-def question(verb: str, workers: Sequence[Worker], now: float) -> str:
-    """Returns the question before `verb` (`Restart`, `Stop`) is applied to `workers` at `now`; empty if little is lost.
-
-    Ranks are given with all others of their groups.
-    """
+def question(action: Action, view: View, workers: Sequence[Worker]) -> str:
+    """Returns the question before an action on workers, and on ranks that end with them; empty if little is lost."""
+    workers, now = with_groups(view, workers), view.snapshot.time
+    if action is Action.KILL:
+        whose = "its" if len(workers) == 1 else "their"
+        stopping = all(worker.state is WorkerState.STOPPING for worker in workers)
+        return "" if stopping else f"Kill {_named(workers)} now? Genesis will not save {whose} compiled kernels."
     longest = max(workers, key=lambda worker: lost_s(worker, now), default=None)
     if longest is None or not (ran_s := lost_s(longest, now)):
         return ""
     which = "It" if len(workers) == 1 else longest.slot
-    text = f"{verb} {_named(workers)}? {which} has been running for {units.span(ran_s)}."
+    text = f"{action.value.capitalize()} {_named(workers)}? {which} has been running for {units.span(ran_s)}."
     if (saved := longest.newest.checkpoint) is not None:
         text += f" It saved {Path(saved.path).name} {units.span(max(0.0, now - saved.saved))} ago."
     return text
-
-
-def kill_question(workers: Sequence[Worker]) -> str:
-    """Returns the question before workers are killed; ranks are given with all others of their groups."""
-    whose = "its" if len(workers) == 1 else "their"
-    return f"Kill {_named(workers)} now? Genesis will not save {whose} compiled kernels."
 
 
 def _named(workers: Sequence[Worker]) -> str:
@@ -209,14 +205,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
     def action_act(self, name: str) -> None:
         """Restart, stop or kill the selected worker, or the marked ones; `name` is that of the `Action`."""
         action = Action(name)
-        workers = self._targets(action)
-        if action is Action.KILL:
-            every = with_groups(self.view, workers)
-            stopping = all(worker.state is WorkerState.STOPPING for worker in every)
-            text = "" if stopping else kill_question(every)
-        else:
-            text = self._question(action, workers)
-        self._request(action, workers, text)
+        self._request(action, self._targets(action))
 
     def action_restart_failed(self) -> None:
         """Restart all that failed or are stuck, also those that the filter hides."""
@@ -224,18 +213,13 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         wrong = [worker for worker in view.snapshot.workers if worker.state is WorkerState.FAILED or worker.stuck]
         if not wrong:
             self.say("No worker has failed or is stuck.")
-            return
-        self._request(Action.RESTART, wrong, self._question(Action.RESTART, wrong))
+        self._request(Action.RESTART, wrong)
 
-    def _question(self, action: Action, workers: Sequence[Worker]) -> str:
-        view = self.view
-        return question(action.value.capitalize(), with_groups(view, workers), view.snapshot.time)
-
-    def _request(self, action: Action, workers: Sequence[Worker], text: str) -> None:
-        """Do something to the workers that run now, once the question `text`, if any, is answered with yes."""
+    def _request(self, action: Action, workers: Sequence[Worker]) -> None:
+        """Do something to the workers that run now, once the question, if any, is answered with yes."""
         if not workers:
             return
-        slots = [worker.slot for worker in workers]
+        slots, text = [worker.slot for worker in workers], question(action, self.view, workers)
         expected = seen(self.view, slots, attempt=bool(text) or action is Action.KILL)
         act = partial(self.request, partial(self.engine.act, action, *slots, seen=expected))
         if text:
@@ -264,7 +248,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
     def _edit_question(self, slots: Sequence[str]) -> str:
         """Returns the question before workers restart with other settings; empty if little is lost."""
         workers = [worker for slot in slots if (worker := self.view.worker_on(slot)) is not None]
-        return self._question(Action.RESTART, workers)
+        return question(Action.RESTART, self.view, workers)
 
     def job_log(self, number: int) -> Path | None:
         """Returns the path of a job's log, of a group rank 0's; None if nothing has been written."""

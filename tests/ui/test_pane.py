@@ -63,7 +63,7 @@ def test_an_ended_worker_has_no_current_values() -> None:
 
 def test_the_gpu_has_all_its_figures_with_their_units() -> None:
     snapshot, gpu = sessions.edited_snapshot(), sessions.gpu(0)
-    texts = _texts([*facts.identity_facts(gpu), *facts.gpu_facts(gpu, snapshot.samples[0], snapshot.workers[0])])
+    texts = _texts(list(facts.gpu_facts(gpu, snapshot.samples[0], snapshot.workers[0])))
     for text in (
         "name NVIDIA H100 80GB HBM3",
         "index 0, PCI 00000000:00:00.0",

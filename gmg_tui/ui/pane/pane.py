@@ -271,9 +271,6 @@ class Pane(Vertical):
         yield from facts.worker_facts(entry)
         if (gpu := entry.slot.gpu) is not None:
             yield from facts.gpu_facts(gpu, entry.sample, entry.worker, over=self._view.over)
-            yield from facts.identity_facts(gpu)
-            if entry.sample is not None and entry.sample.health is not None:
-                yield from facts.health_facts(entry.sample.health)
 
     async def _ask_setup(self, slot: str) -> tuple[Details, JobRecord | None]:
         return await self._engine.details(slot), await job_on(self._engine, self._view, slot)

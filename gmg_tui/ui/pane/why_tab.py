@@ -62,10 +62,9 @@ class WhyTab(Facts):
         self._changed()
         try:
             spot = await self._engine.hot_spot(slot)
+            self._stacks = slot, None if spot is not None else "all are within the simulator's steps", spot
         except GmgError as error:
             self._stacks = slot, str(error), None
-        else:
-            self._stacks = slot, None if spot is not None else "all are within the simulator's steps", spot
         self._changed()
 
     @work(exclusive=True, group="traces")

@@ -71,13 +71,30 @@ def _genesis(worker: Worker) -> str:
 
 
 def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, over: bool = False) -> Iterator[Fact]:
-    """The newest sample of the GPU; `n/a`: not reported. With `over` that of the run's end, without what is not recorded."""
+    """Yields the newest sample of the GPU, then what does not change, then its health; `n/a`: not reported.
+
+    With `over` the sample is that of the run's end, without what is not recorded.
+    """
     late = sample is not None and sample.age_s is not None and not sample.silent
     now = "GPU at the end" if over else "GPU now"
     yield Fact(f"GPU {units.span(sample.age_s)} ago" if sample is not None and late else now)
     if sample is None:
         yield Fact("GPU", "no sample yet", "dim")
-        return
+    else:
+        yield from _sample_facts(gpu, sample, worker, over=over)
+    index = str(gpu.index) if gpu.mig_index is None else f"{gpu.index}, MIG instance {gpu.mig_index}"
+    yield Fact("GPU")
+    yield Fact("name", gpu.name)
+    yield Fact("index", f"{index}, PCI {gpu.pci_bus_id or units.NOT_SUPPORTED}")
+    yield Fact("UUID", gpu.uuid)
+    yield Fact("persistence", {True: "on", False: "off", None: units.NOT_SUPPORTED}[gpu.persistence])
+    if gpu.driver is not None:
+        yield Fact("driver", f"{gpu.driver}{f', CUDA {gpu.cuda}' if gpu.cuda is not None else ''}")
+    if sample is not None and sample.health is not None:
+        yield from health_facts(sample.health)
+
+
+def _sample_facts(gpu: Gpu, sample: GpuSample, worker: Worker, *, over: bool) -> Iterator[Fact]:
     full_mib, limit_w = sample.memory_total_mib or gpu.memory_total_mib, sample.power_limit_w or gpu.power_limit_w
     memory = "" if over else f", memory {units.figure(sample.memory_util_pct, '%')}"
     yield Fact("GPU", f"{units.figure(sample.gpu_util_pct, '%')}{memory}")
@@ -87,35 +104,15 @@ def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, over: bool 
     yield Fact("power", f"{units.whole(sample.power_w)} of {units.whole(limit_w)} W")
     yield Fact("temperature", units.figure(sample.temperature_c, "°C"))
     if not over:
-        yield from _clock_facts(sample)
-    yield Fact(
-        "energy", f"{units.energy(worker.newest.energy_j)} by the attempt, {units.energy(sample.energy_j)} in total"
-    )
-
-
-def _clock_facts(sample: GpuSample) -> Iterator[Fact]:
-    """The facts that have no history."""
-    yield Fact("SM clock", f"{units.whole(sample.sm_clock_mhz)} of {units.whole(sample.sm_clock_max_mhz)} MHz")
-    if sample.throttle:
-        yield Fact("throttled", ", ".join(sample.throttle), "warn")
-    else:
-        yield Fact("throttled", units.NOT_SUPPORTED if sample.throttle is None else "no")
-    yield Fact("fan", units.figure(sample.fan_pct, "%"))
-    is_reported = sample.pcie_rx_mib_s is not None or sample.pcie_tx_mib_s is not None
-    transfer = f"in {units.whole(sample.pcie_rx_mib_s)}, out {units.whole(sample.pcie_tx_mib_s)} MiB/s"
-    yield Fact("PCIe", transfer if is_reported else units.NOT_SUPPORTED)
-
-
-def identity_facts(gpu: Gpu) -> Iterator[Fact]:
-    """The facts of a GPU that do not change."""
-    yield Fact("GPU")
-    index = str(gpu.index) if gpu.mig_index is None else f"{gpu.index}, MIG instance {gpu.mig_index}"
-    yield Fact("name", gpu.name)
-    yield Fact("index", f"{index}, PCI {gpu.pci_bus_id or units.NOT_SUPPORTED}")
-    yield Fact("UUID", gpu.uuid)
-    yield Fact("persistence", {True: "on", False: "off", None: units.NOT_SUPPORTED}[gpu.persistence])
-    if gpu.driver is not None:
-        yield Fact("driver", f"{gpu.driver}{f', CUDA {gpu.cuda}' if gpu.cuda is not None else ''}")
+        throttle = units.NOT_SUPPORTED if sample.throttle is None else ", ".join(sample.throttle) or "no"
+        in_mib, out_mib = sample.pcie_rx_mib_s, sample.pcie_tx_mib_s
+        transfer = f"in {units.whole(in_mib)}, out {units.whole(out_mib)} MiB/s"
+        yield Fact("SM clock", f"{units.whole(sample.sm_clock_mhz)} of {units.whole(sample.sm_clock_max_mhz)} MHz")
+        yield Fact("throttled", throttle, "warn" if sample.throttle else "text")
+        yield Fact("fan", units.figure(sample.fan_pct, "%"))
+        yield Fact("PCIe", units.NOT_SUPPORTED if in_mib is None and out_mib is None else transfer)
+    used, total = units.energy(worker.newest.energy_j), units.energy(sample.energy_j)
+    yield Fact("energy", f"{used} by the attempt, {total} in total")
 
 
 def health_facts(health: GpuHealth) -> Iterator[Fact]:
