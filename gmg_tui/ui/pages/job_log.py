@@ -30,6 +30,7 @@ class LogPage(Page):
 
     def on_mount(self) -> None:
         """Shows the end of the log."""
+        self._log.empty = "The log is empty, or cannot be read."
         self._log.open(self._source, file_only=True)
 
     def title_pieces(self) -> Iterable[Piece]:

@@ -62,7 +62,7 @@ def _rates(entry: SlotView) -> Iterator[Fact]:
 
 def _genesis(worker: Worker) -> str:
     if worker.genesis_version is None and worker.device is None and worker.backend is None:
-        return "nothing reported yet"
+        return "nothing reported" if worker.state.ended else "nothing reported yet"
     version = worker.genesis_version or units.NOT_KNOWN
     return f"{version} on {worker.backend or units.NOT_KNOWN}, {worker.device or units.NOT_KNOWN}"
 
