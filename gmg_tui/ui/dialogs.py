@@ -9,6 +9,7 @@ from textual.command import CommandPalette
 from textual.containers import Horizontal, Vertical
 from textual.events import Key
 from textual.screen import ModalScreen, Screen
+from textual.timer import Timer
 from textual.widgets import Button, Input, OptionList, Static
 
 from gmg_tui.model import Session, Snapshot, units
@@ -18,6 +19,8 @@ from gmg_tui.ui.rows import KeysFooter
 from gmg_tui.ui.terminal import TrueSizeScreen
 
 Result = TypeVar("Result")
+_TYPING_S = 0.1
+"""Seconds after a key before the text is applied."""
 
 
 class Dialog(ModalScreen[Result], TrueSizeScreen[Result]):
@@ -156,13 +159,16 @@ class LineBar(Input):
         super().__init__(value, placeholder=placeholder, compact=True, name=name)
         self.cursor_blink = False  # a blinking cursor is traffic on a slow line
         self._apply, self._applied = apply, value
+        self._timer: Timer | None = None
 
     on_key = keys.act_in_order
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Apply the text once no key waits: pasted keys come one by one."""
+        """Apply the text after a pause: pasted keys come one by one."""
         event.stop()
-        self.call_later(self._apply_text)
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(_TYPING_S, self._apply_text)
 
     def _apply_text(self) -> None:
         if self.value != self._applied:
