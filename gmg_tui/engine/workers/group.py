@@ -22,8 +22,8 @@ _log = logging.getLogger(__name__)
 
 _MAX_PORT_CONFLICTS = 5
 """Ports in a row that may turn out to be taken before that counts as a failure of the group."""
-_MAX_CHECK_GAP_S = 10.0
-"""After a longer time without a check, as when the engine was stopped, earlier progress says nothing."""
+_MIN_CHECK_GAP_S = 2.0
+"""A longer time without a check than this and half of `--stuck-after`, as when the engine was stopped, is no silence."""
 _MAX_PROGRESS_GAP_FACTOR = 3.0
 """A group is stuck after this many times the usual interval between two reports of progress, however long that is."""
 _STATE_PRECEDENCE = (
@@ -233,7 +233,7 @@ class Group:
 
     def check(self, now: float) -> None:
         """Checks if it is stuck at `now`, monotonic seconds, and replaces it if it is and the options ask for that."""
-        if now - self._checked_at > _MAX_CHECK_GAP_S:
+        if now - self._checked_at > max(_MIN_CHECK_GAP_S, self._session.spec.stuck_after_s / 2):
             self._watched_since = now
         self._checked_at, workers = now, self.workers
         if any(worker.state is WorkerState.RUNNING and worker.fps_of_group for worker in workers):
