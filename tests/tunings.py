@@ -156,14 +156,6 @@ CONFIRMING = Tuning(
 )
 
 _LAST = (*_CONFIRMED, measured(16, 17_000, "gpu3", TrialKind.CONFIRM), measured(17, 18_000, "gpu2", TrialKind.CONFIRM))
-TOGETHER = Tuning(
-    SPEC,
-    "15,000 on all slots at once",
-    (*_LAST, *(measuring(18 + i, 15_000, slot, TrialKind.TOGETHER) for i, slot in enumerate(EIGHT))),
-    _FOUND,
-    eta_s=30.0,
-    command=_COMMAND,
-)
 
 _RATES = {slot: 0.989 * rate_at(15_000, slot) for slot in EIGHT}
 _TOTAL = sum(_RATES.values())

@@ -172,17 +172,15 @@ SPEC = RunSpec("sweep-1", "/state", "/run/sock", "sim.py", (), "/", "python")
 
 
 class Run:
-    """A job without a process that ends at once: the first finds its slot not ready, job 2 fails, the others finish."""
+    """A job without a process, which finds its slot not ready and ends at once."""
 
     started: list[int]
 
     def __init__(self, number: int, slot_states: Sequence[EngineSlot], *_: object) -> None:
         self.number, self.engine_slots = number, slot_states
         self.slots = [slot_state.slot.name for slot_state in slot_states]
-        unready = None if self.started else "not ready"
-        self.workers = [SimpleNamespace(slot=slot_states[0].slot, unready=unready, sample=None)]
-        state = WorkerState.FAILED if number == 2 else WorkerState.FINISHED
-        self.lead = JobRecord(number, "", state=state, ended=1.0)
+        self.workers = [SimpleNamespace(slot=slot_states[0].slot, unready="not ready", sample=None)]
+        self.lead = JobRecord(number, "", state=WorkerState.FINISHED, ended=1.0)
         self.again = self.stopped = False
         self.group = self.stopped_rank = None
         self.started.append(number)
@@ -201,29 +199,6 @@ class Records:
         return structs.replace(lead, **changes)
 
     def keep(self, _: JobRecord) -> None: ...
-
-
-async def test_jobs_start_without_another_sample_of_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_scheduler, "JobRun", Run)
-    monkeypatch.setattr(queue_scheduler, "_UNREADY_PAUSE_S", 0.01)
-    Run.started = []
-    done = asyncio.Event()
-    board = SlotBoard({"cpu0": EngineSlot(Slot("cpu0"), 0, 1)}, queue_of(3))
-    board.use("cpu0", used=False)
-    workplace, records = cast("Any", SimpleNamespace(spec=SPEC)), cast("Any", Records())
-    scheduler = QueueScheduler(board, workplace, records, lambda: done.set() if scheduler.ended else None)
-    task = asyncio.create_task(scheduler.run())
-    await asyncio.sleep(0)
-    assert Run.started == []
-    async with asyncio.timeout(LONG_S):
-        scheduler.use("cpu0", used=True)
-        await done.wait()
-        assert Run.started == [1, 1, 2, 3]
-        done.clear()
-        scheduler.act(QueueAction.RETRY, (2,))
-        await done.wait()
-        assert Run.started[4:] == [2]
-    task.cancel()
 
 
 async def test_a_trial_whose_slot_is_not_ready_does_not_run_after_the_search_has_ended(

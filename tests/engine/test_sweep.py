@@ -142,9 +142,10 @@ async def test_a_job_frees_its_card_and_its_state_is_in_the_results_however_it_e
 
 
 async def test_commands_to_jobs(sim: Sim, marked: Path) -> None:
+    """None waits for another sample of the GPUs."""
     batch = program("--marks", str(marked), "--s", "{s}", gpus="0,")
     jobs = [{"s": 600.0}, *({"s": 0.0} for _ in range(4))]
-    async with running(sweep_for(jobs, batch), sim.env()) as run:
+    async with running(sweep_for(jobs, batch, interval_s=600.0), sim.env()) as run:
         await run.until(lambda s: marks(marked))
         await run.client.act_on_jobs(QueueAction.SKIP, 3)
         with pytest.raises(GmgError, match=r"job 1 .* is running; only waiting jobs"):
@@ -173,7 +174,7 @@ async def test_a_command_to_many_jobs_applies_to_all_eligible_jobs(sim: Sim, mar
 async def test_cards_can_be_disabled_and_enabled_during_a_sweep(sim: Sim, marked: Path, tmp_path: Path) -> None:
     batch = program("--marks", str(marked), "--until", "{until}", gpus="0,2")
     jobs = [{"until": str(tmp_path / "one")}, {"until": str(tmp_path / "two")}, {"until": ""}, {"until": ""}]
-    async with running(sweep_for(jobs, batch), sim.env()) as run:
+    async with running(sweep_for(jobs, batch, interval_s=600.0), sim.env()) as run:
         await run.until(lambda s: len(marks(marked)) == 2)
         await run.client.use_slot("gpu0", used=False)
         (tmp_path / "one").touch()
