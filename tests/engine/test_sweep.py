@@ -120,7 +120,7 @@ async def test_a_job_frees_its_card_and_its_state_is_in_the_results_however_it_e
         f"import runpy, shlex, sys\nsys.argv[1:] = shlex.split(sys.argv[1])\nrunpy.run_path({JOB!r}, run_name='__main__')\n"
     )
     jobs = {"slow": "--s 60", "oom": "--oom", "twice": "--fail 3", "once": "--fail 3 --fail-attempts 1", "well": ""}
-    what = program("{args}", script=str(script), timeout_s=2.0, gpus="0,")
+    what = program("{args}", script=str(script), timeout_s=6.0, gpus="0,")
     what |= {"restart": RestartMode.FAILURE, "max_restarts": 1}
     async with running(
         sweep_for([{"name": name, "args": args} for name, args in jobs.items()], what), sim.env()
@@ -130,7 +130,7 @@ async def test_a_job_frees_its_card_and_its_state_is_in_the_results_however_it_e
     assert (queue.finished, queue.failed, queue.waiting) == (2, 3, 0)
     kept = stored(run)
     assert {name: record.state for name, record in kept.items()} == {name: records[name].state for name in records}
-    assert kept["slow"].reason == "timed out after 2 s"
+    assert kept["slow"].reason == "timed out after 6 s"
     assert "out of memory" in (kept["oom"].reason or "")
     assert (kept["twice"].last.number, kept["twice"].last.exit_code) == (2, 3)
     assert (kept["once"].last.number, kept["once"].state) == (2, FINISHED)
