@@ -15,12 +15,14 @@ from gmg_tui.engine.attempts.observed import Observed
 from gmg_tui.engine.attempts.readings import Readings
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.observer import Observer
+from gmg_tui.engine.records.recorder import Recorder, _Occupant
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs.job_queue import JobQueue
 from gmg_tui.model import (
     AlertAction,
+    Attempt,
     Checkpoint,
     DdpSpec,
     GpuSample,
@@ -318,3 +320,16 @@ def test_the_files_of_the_job_before_collide_with_none_of_the_next_on_its_slot()
         observed.written = written
         Observer._diagnose(cast("Observer", observer), views, 1.0)
         assert (slots["cpu0"].collision is not None) is collide
+
+
+def test_the_record_of_a_job_has_an_attempt_that_not_all_ranks_have_begun() -> None:
+    """As of one whose node was lost at that moment; else the next attempt would have the same number."""
+    for before in (None, Attempt(1, ())):
+        lead, other = (
+            SimpleNamespace(attempt=each, state=STOPPED, reason=None, result={}) for each in (before, before)
+        )
+        other.attempt = Attempt(2, (), checkpoints=(Checkpoint("/model.pt", 1.0),))
+        occupant = _Occupant(JobRecord(1, "job-1", slot="n1/cpu0"), {})
+        occupant.workers = cast("Any", {"n1/cpu0": lead, "n2/cpu0": other})
+        last = Recorder._record(occupant, cast("Any", lead)).last
+        assert (last.number, len(last.checkpoints)) == (2, 1)

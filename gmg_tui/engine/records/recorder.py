@@ -333,7 +333,7 @@ class Recorder:
     @staticmethod
     def _record(occupant: _Occupant, worker: Worker) -> JobRecord:
         """Returns a job's record at this moment; `worker` represents it."""
-        before, attempt = occupant.before, worker.attempt
+        before, others = occupant.before, (each for each in occupant.workers.values() if each is not worker)
         record = structs.replace(
             before,
             state=worker.state,
@@ -341,14 +341,14 @@ class Recorder:
             ended=clock.now() if worker.state.ended else None,
             elapsed_s=occupant.elapsed_s,
         )
-        if attempt is None:
+        attempts = [attempt for each in (worker, *others) if (attempt := each.attempt) is not None]
+        if not attempts:
             return record
-        others = (other.attempt for other in occupant.workers.values() if other is not worker)
-        attempts = [attempt, *(other for other in others if other is not None)]
+        newest = max(attempt.number for attempt in attempts)  # some ranks may not have begun it
         return structs.replace(
             record,
-            last=combined(attempts),
-            started=occupant.record.started if occupant.record.started is not None else attempt.started,
+            last=combined([attempt for attempt in attempts if attempt.number == newest]),
+            started=occupant.record.started if occupant.record.started is not None else attempts[0].started,
             energy_j=_sum(
                 before.energy_j, occupant.energy_j, *(each.energy_j for each in attempts if each.ended is None)
             ),
