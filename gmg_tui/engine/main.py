@@ -309,15 +309,12 @@ class Engine:
         self._supervisor.note("store", text)
 
     def _changed(self) -> None:
-        supervisor, jobs, ended = self._supervisor, self._supervisor.queue, self._supervisor.all_ended.is_set()
+        supervisor, ended = self._supervisor, self._supervisor.all_ended.is_set()
         supervisor.changed()
         if supervisor.all_ended.is_set() and not ended:
             supervisor.faults.guard("notifications", self._notify_of_end)
         if self._hardware.nvml is not None:
-            needed = {slot.gpu_uuid for slot in supervisor.slots.values()} if jobs is None else jobs.board.needed()
-            taken = self._hardware.update_leases(frozenset() if supervisor.all_ended.is_set() else needed)
-            if jobs is not None:
-                jobs.board.taken = taken
+            supervisor.faults.guard("leases", supervisor.update_leases, self._hardware.update_leases)
         self._server.soon()
         self._observer.session_files.changed()
 

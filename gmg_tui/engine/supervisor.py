@@ -4,7 +4,7 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -115,6 +115,14 @@ class Supervisor:
     def elapsed_s(self, now: float) -> float:
         """Returns the seconds with work; `now` is monotonic seconds."""
         return self._worked_s + (now - self._since if self._since is not None else 0.0)
+
+    def update_leases(self, update: Callable[[Set[str | None]], Set[str]]) -> None:
+        """Calls `update` with the UUIDs of the GPUs that run work, or will; it returns those that others have taken."""
+        jobs, slots = self.queue, self.slots.values()
+        needed = {slot.gpu_uuid for slot in slots} if jobs is None else jobs.board.needed()
+        taken = update(frozenset() if self.all_ended.is_set() else needed)
+        if jobs is not None:
+            jobs.board.taken = taken
 
     # Commands
 

@@ -244,8 +244,8 @@ class Node:
             await self._connected.wait()
             try:
                 await self._logs.catch_up(self.client.read_log)
-            except (GmgError, OSError) as error:
-                trouble = str(error)[:MAX_TROUBLE_BYTES]
+            except Exception as error:  # also an internal one, which must not end the copying
+                trouble = (str(error) or type(error).__name__)[:MAX_TROUBLE_BYTES]
                 if trouble != noted:
                     _log.warning("%s: a log cannot be copied: %s", self.name, trouble)
                 noted = trouble

@@ -44,7 +44,7 @@ class WatchdogClient:
                 stdout=asyncio.subprocess.DEVNULL,
                 start_new_session=True,  # what ends the engine's group must not end the watchdog
             )
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # or no thread can be started
             _log.warning("no watchdog: %s; workers would outlive an engine that is killed", error)
 
     async def _watch(self) -> None:
