@@ -1,4 +1,4 @@
-"""Masks secrets in environment variables."""
+"""Masks secrets in environment variables, and in this process's arguments, which all users see in `ps`."""
 
 import re
 from collections.abc import Mapping

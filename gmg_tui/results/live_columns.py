@@ -1,4 +1,4 @@
-"""The columns of tables of live workers and GPUs."""
+"""The columns of tables of live workers, GPUs and tried arguments."""
 
 from collections.abc import Callable, Iterable
 from functools import partial

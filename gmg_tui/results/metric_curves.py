@@ -1,4 +1,4 @@
-"""Metrics over time, as CSV and as charts of a page."""
+"""Metrics over time, as CSV and as charts of a page, and their best and last values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The fit of the trials: a rate is its value's rate on a usual slot, times the slot's factor, times noise."""
+"""The fit of the trials: a rate is its value's rate on a usual slot, times the slot's factor, times noise.
+
+`Settling` measures the rate of one trial until it is steady, within the bounds of `--settle`.
+"""
 
 import math
 from collections import Counter
