@@ -1,17 +1,15 @@
 """`attach`: opens the screen on a session, also for the commands that start one."""
 
-from __future__ import annotations
-
 import filecmp
 import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note
@@ -19,9 +17,6 @@ from gmg_tui.model import RunSpec, secrets, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import ENGINE_LOG, SUMMARY, TUNE
 from gmg_tui.session.options import Options
-
-if TYPE_CHECKING:
-    from gmg_tui.session.client import Source
 
 _INTERRUPTED = 130
 _END_S = 5.0
@@ -32,15 +27,13 @@ _POLL_S = 0.05
 def attach(name: str | None, options: Options, *, readonly: bool) -> int:
     """Opens the screen on a running session, or on a named ended one; returns the exit status. Raises `GmgError`."""
     from gmg_tui import ui
+    from gmg_tui.session.client import EngineClient
 
     if os.environ.get("TEXTUAL_DRIVER", "").endswith(":WebDriver"):  # for a page of `serve`
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # on ctrl+c, the server closes its pages
         session = sessions.find(name, running=True).record.session
-        ui.run(
-            _connecting(Path(session.spec.socket), session.id, readonly=True),
-            **_drawing(options) | {"ascii": options.ascii_only},
-            web=True,
-        )
+        connect = partial(EngineClient.connect, Path(session.spec.socket), session.id, readonly=True)
+        ui.run(connect, **_drawing(options) | {"ascii": options.ascii_only}, web=True)
         return 0
     sessions.clear_lost(note)
     entry = sessions.find(name, running=name is None)
@@ -85,8 +78,9 @@ def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool
     `session_id` is the expected session's id, empty for any. Returns the exit status; None if the user detached.
     """
     from gmg_tui import ui
+    from gmg_tui.session.client import EngineClient
 
-    outcome = ui.run(_connecting(socket, session_id, readonly=readonly), **_drawing(options))
+    outcome = ui.run(partial(EngineClient.connect, socket, session_id, readonly=readonly), **_drawing(options))
     name = outcome.session.spec.name
     if outcome.how == "detached":
         back = f"{'--readonly ' if readonly else ''}{name}"
@@ -148,13 +142,6 @@ def _check_summary(spec: RunSpec) -> None:
         if filecmp.cmp(spec.summary, folder / (TUNE if spec.tune is not None else SUMMARY), shallow=False):
             return
     note(f"gmg-tui: --summary {spec.summary} was not written; see {folder / ENGINE_LOG}")
-
-
-def _connecting(socket: Path, session_id: str, *, readonly: bool) -> Callable[[], Awaitable[Source]]:
-    """Returns a function that connects to a session's engine."""
-    from gmg_tui.session.client import EngineClient
-
-    return partial(EngineClient.connect, socket, session_id, readonly=readonly)
 
 
 def _drawing(options: Options) -> dict[str, Any]:

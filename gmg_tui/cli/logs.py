@@ -14,6 +14,7 @@ from gmg_tui.model import WorkerState
 from gmg_tui.model.errors import GmgError, listed, nearest
 from gmg_tui.model.text import clean
 from gmg_tui.session import SessionEntry
+from gmg_tui.session.store.reader import open_store
 
 _BLOCK_BYTES = 1 << 16
 _LINE_BYTES = 1 << 20
@@ -106,8 +107,6 @@ def _logs(entry: SessionEntry) -> Iterator[_Log]:
             path = entry.folder / sessions.LOGS / f"{slot.name}.log"
             yield _Log(slot.name, (slot.name,), states.get(slot.name, ""), path)
         return
-    from gmg_tui.session.store.reader import open_store  # only for sweeps
-
     with open_store(entry.folder / sessions.STORE) as stored:
         jobs, attempts = stored.jobs, stored.attempts
     for job in jobs:
@@ -129,8 +128,6 @@ def _has_ended(entry: SessionEntry, log: _Log) -> bool:
         return True
     if log.job is None:
         return False
-    from gmg_tui.session.store.reader import open_store  # only for sweeps
-
     with open_store(entry.folder / sessions.STORE) as stored:
         return stored.job(log.job).state.ended
 

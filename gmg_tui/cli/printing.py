@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
-from gmg_tui.model.text import escape_json, safe
+from gmg_tui.model.text import encoded, escape_json, safe
 
 if TYPE_CHECKING:
     from gmg_tui.results.column import Column
@@ -44,13 +44,7 @@ def print_json(content: Any) -> None:
     """Prints JSON to standard output."""
     import msgspec  # loaded late
 
-    try:
-        text = msgspec.json.format(msgspec.json.encode(content), indent=2).decode()
-    except UnicodeEncodeError:  # a file name that is not UTF-8
-        import json
-
-        text = json.dumps(msgspec.to_builtins(content), indent=2)
-    print(escape_json(text))
+    print(escape_json(msgspec.json.format(encoded(msgspec.json.encode, content), indent=2).decode()))
 
 
 def print_data(parts: Iterable[bytes]) -> None:

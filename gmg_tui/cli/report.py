@@ -1,12 +1,9 @@
 """`report`: print or export the results of a session, or a comparison of several."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note, print_data, print_json
@@ -18,13 +15,11 @@ from gmg_tui.results import json_csv_export, metric_curves
 from gmg_tui.results import report as data
 from gmg_tui.results import report_text as text
 from gmg_tui.results import table as tables
+from gmg_tui.results.comparison import Comparison, load
 from gmg_tui.results.report import ReportData
 from gmg_tui.scripts import interpreter
 from gmg_tui.session import STORE, TUNE, SessionEntry
 from gmg_tui.session.store.reader import open_store
-
-if TYPE_CHECKING:
-    from gmg_tui.results.comparison import Comparison
 
 RAW, METRICS = "raw", "metrics"
 """Values of `--csv`."""
@@ -91,8 +86,6 @@ def _print(entry: SessionEntry, *, as_json: bool, csv: str | None, html: str | N
 
 
 def _compare(names: Sequence[str], *, as_json: bool, csv: str | None, html: str | None) -> Comparison:
-    from gmg_tui.results.comparison import Comparison, load
-
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise GmgError(f"{twice} is named twice; give the names of different sessions")

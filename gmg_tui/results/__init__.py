@@ -1,1 +1,1 @@
-"""A session's results for other programs (`files`), and the columns and words of jobs and tunings for people."""
+"""A session's results: rows, tables, files, pages, and metrics for Prometheus."""
