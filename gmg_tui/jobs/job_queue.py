@@ -229,7 +229,9 @@ def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried
             )
             store.put(structs.replace(ran, attempt=attempt))
         tried.add(ran.slot, attempt)
-    kept = [_stopped(record) if record.number in edited else record for record in before]
+    # A job whose engine was killed while an edit stopped it continues as another job.
+    halted = {record.number for record in before if record.number in edited and record.state is WorkerState.STOPPING}
+    kept = [structs.replace(each, state=WorkerState.STOPPED) if each.number in halted else each for each in before]
     records = [_resumed(record, slots, unseen, retry_failed=sweep.retry_failed) for record in kept]
     store.put(*(record for was, record in zip(before, records, strict=True) if record is not was))
     return JobQueue(records, last.total_s if last is not None else 0.0)
@@ -246,11 +248,6 @@ def _resumed(record: JobRecord, slots: int, unseen: _Unseen, *, retry_failed: bo
     if record.state.ended or record.width <= slots:
         return record
     return structs.replace(record, state=WorkerState.FAILED, reason=_too_wide(record, slots))
-
-
-def _stopped(record: JobRecord) -> JobRecord:
-    """Returns a job that was edited, stopped if its engine was killed while that stopped it: it continues as another job."""
-    return structs.replace(record, state=WorkerState.STOPPED) if record.state is WorkerState.STOPPING else record
 
 
 def _with_unseen(attempt: Attempt, unseen: _Unseen) -> Attempt:

@@ -50,7 +50,8 @@ def change(before: Mapping[str, Measured], after: Mapping[str, Measured]) -> Cha
     if not pairs:
         return None
     logs = [math.log(new.rate / old.rate) for old, new in pairs]
-    errors = [error for error in (_between(logs), _within(pairs)) if error is not None]
+    between = (stdev(logs) / math.sqrt(len(logs)), len(logs) - 1) if len(logs) > 1 else None
+    errors = [error for error in (between, _within(pairs)) if error is not None]
     mean, interval_pct = fmean(logs), None
     if errors:
         # The larger estimate, as the spread of two or three slots is uncertain.
@@ -61,11 +62,6 @@ def change(before: Mapping[str, Measured], after: Mapping[str, Measured]) -> Cha
 
 def _pct(log: float) -> float:
     return 100 * math.expm1(log)
-
-
-def _between(logs: Sequence[float]) -> tuple[float, int] | None:
-    """Returns the standard error of the mean change and its degrees of freedom; None for a single change."""
-    return (stdev(logs) / math.sqrt(len(logs)), len(logs) - 1) if len(logs) > 1 else None
 
 
 def _within(pairs: Sequence[tuple[Measured, Measured]]) -> tuple[float, int] | None:

@@ -4,7 +4,7 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import TypeVar
 
@@ -43,7 +43,10 @@ def terminal(
     if not kept:
         return []
     cells = {column.name: [column.text(row) for row in rows] for column in kept}
-    widths = {column.name: _width(column, cells[column.name], width) for column in kept}
+    widths = {}
+    for column in kept:
+        widest = max(map(cell_len, cells[column.name]), default=0)
+        widths[column.name] = max(cell_len(column.heading), widest if width is None else min(widest, column.limit))
     total, dropped = sum(widths[column.name] + _GAP for column in kept) - _GAP, dict[str, str]()
     for least in sorted(kept, key=lambda column: column.priority)[:-1]:
         if width is not None and total > width:
@@ -71,12 +74,6 @@ def terminal(
         console.print(table)
     note = [f"no room for: {', '.join(dropped.values())}"] if dropped else []
     return [*(line.rstrip() for line in captured.get().splitlines()), *note]
-
-
-def _width(column: Column[T], cells: Iterable[str], table_width: int | None) -> int:
-    """Returns the width of a column; its `limit` applies if the table's width is limited."""
-    widest = max(map(cell_len, cells), default=0)
-    return max(cell_len(column.heading), widest if table_width is None else min(widest, column.limit))
 
 
 def output() -> tuple[int | None, bool]:
