@@ -13,8 +13,7 @@ from gmg_tui.machine.gpu.processes import describe, process_text
 from gmg_tui.machine.gpu.selection import slot_of, unanswered
 from gmg_tui.model import Gpu, GpuSample, units
 from gmg_tui.model.errors import GmgError
-from gmg_tui.results.column import Column
-from gmg_tui.results.live_columns import gpu_columns, of_limit
+from gmg_tui.results.column import Column, gpu_columns, of_limit
 
 _Read = tuple[Gpu, GpuSample]
 

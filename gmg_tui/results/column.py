@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Any, Generic, TypeVar
 
-from gmg_tui.model import units
+from gmg_tui.model import GpuSample, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import one_line, safe
 
@@ -96,6 +96,29 @@ class Column(Generic[T]):
         if isinstance(value, str):
             return one_line(self.write(value))
         return units.NOT_KNOWN if value is None else self.write(value)
+
+
+def gpu_columns(sample_of: Callable[[T], GpuSample | None]) -> tuple[Column[T], ...]:
+    """Returns the columns of a GPU's figures for rows with a sample."""
+
+    def figure(name: str) -> Callable[[T], float | None]:
+        return lambda row: getattr(sample_of(row), name, None)
+
+    def memory(row: T) -> str | None:
+        sample = sample_of(row)
+        return None if sample is None else of_limit(sample.memory_used_mib, sample.memory_total_mib, units.gib)
+
+    return (
+        Column("gpu_util_pct", figure("gpu_util_pct"), *GPU, 90),
+        Column("memory", memory, *VRAM[:2], priority=80),
+        Column("power_w", figure("power_w"), *POWER, 70),
+        Column("temperature_c", figure("temperature_c"), *TEMPERATURE, 60),
+    )
+
+
+def of_limit(used: float | None, limit: float | None, write: Callable[[float | None], str]) -> str | None:
+    """Formats a value and its limit, such as `30.2/80.0`; None if both are unknown."""
+    return None if used is None and limit is None else f"{write(used)}/{write(limit)}"
 
 
 def cell(value: Any) -> Cell:

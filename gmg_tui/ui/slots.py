@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 from gmg_tui.model import GpuSample, Series, Severity, Slot, Worker, WorkerState
 from gmg_tui.model.alert import urgent
 from gmg_tui.model.tried import arguments_of
-from gmg_tui.results.column import VRAM, Column
-from gmg_tui.results.live_columns import WORKERS
+from gmg_tui.results.column import CPU, ENVS, FPS, RAM, VRAM, Column, gpu_columns
 
 KEPT_S = 900
 """Seconds that a history reaches back."""
@@ -118,6 +117,32 @@ def median_rates(slots: Mapping[str, Slot], workers: Iterable[Worker]) -> dict[s
             groups.setdefault(alike, {})[worker.slot] = worker.current_fps
     return {name: median(group.values()) for group in groups.values() if len(group) >= 3 for name in group}
 
+
+def _rank(row: SlotView) -> str | None:
+    rank = row.worker.group
+    return None if rank is None else f"{rank.id}·{rank.rank}/{rank.world_size}"
+
+
+def _job(row: SlotView) -> str | None:
+    return None if row.worker.job is None else f"#{row.worker.job} {row.worker.job_name}"
+
+
+_C = Column[SlotView]
+WORKERS: dict[str, Column[SlotView]] = {
+    column.name: column
+    for column in (
+        _C("slot", lambda row: row.slot.name, priority=100, left=True),
+        _C("rank", _rank, priority=60, left=True),
+        _C("job", _job, priority=70, left=True),
+        _C("state", lambda row: row.worker.state_word, priority=95, left=True),
+        _C("fps", lambda row: row.worker.rate, *FPS, 92),
+        _C("n_envs", lambda row: row.worker.newest.n_envs, *ENVS, 30),
+        *gpu_columns(lambda row: row.sample),
+        _C("cpu_pct", lambda row: row.worker.cpu_pct, *CPU, 55),
+        _C("memory_rss_mib", lambda row: row.worker.memory_rss_mib, *RAM, 50),
+    )
+}
+"""The columns of workers, by name."""
 
 SLOT_ORDER: Final = "slot"
 """The order of the slots' own numbers; other orders have the names of columns."""

@@ -1,19 +1,76 @@
 """All that was tried in the session: each set of arguments with what it reached."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
 
-from gmg_tui.jobs.argument_placeholders import fill_some
+from gmg_tui.jobs.argument_placeholders import fill_some, join_args
 from gmg_tui.model import Settings, Tried, units
+from gmg_tui.model.secrets import mask
 from gmg_tui.model.tried import fastest
-from gmg_tui.results.live_columns import Row, arguments, columns
+from gmg_tui.results import column
+from gmg_tui.results.column import Column
 from gmg_tui.session.client import Source
 from gmg_tui.ui.drawing import Piece
 from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.pages.page import TablePage
 from gmg_tui.ui.table import Table
+
+
+class Row(NamedTuple):
+    """A row of the table of tried arguments."""
+
+    tried: Tried
+    mark: str = ""
+    """`fastest`; in a tuning also `recommended`; else empty."""
+
+    @property
+    def key(self) -> str:
+        """The full arguments, as masked ones may be equal in several rows."""
+        return repr((self.tried.args, sorted(self.tried.env.items())))
+
+
+def columns(rows: Iterable[Tried]) -> list[Column[Row]]:
+    """Returns the columns for these arguments, with one for each metric."""
+    metrics = dict.fromkeys(name for tried in rows for name in tried.metrics)
+    return [
+        Column("state", _state, left=True),
+        Column("n_envs", lambda row: row.tried.n_envs, *column.ENVS),
+        Column("rate", lambda row: row.tried.rate, *column.FPS),
+        *(
+            Column[Row](f"metric_{name}", partial(lambda name, row: row.tried.metrics.get(name), name), name)
+            for name in metrics
+        ),
+        Column("memory_peak_mib", lambda row: row.tried.memory_peak_mib, *column.VRAM),
+        Column("fps_per_watt", lambda row: row.tried.fps_per_watt, *column.FPS_PER_WATT),
+        Column("gpu_util_pct", lambda row: row.tried.gpu_util_pct, *column.GPU),
+        Column("power_w", lambda row: row.tried.power_w, *column.POWER),
+        Column("slots", _slots, left=True),
+        Column("arguments", lambda row: arguments(row.tried), left=True, limit=200),
+        Column("elapsed_s", lambda row: row.tried.elapsed_s, *column.TIME),
+        Column("attempts", lambda row: row.tried.attempts),
+        Column("started", lambda row: row.tried.started, "last start", write=units.time_of_day),
+    ]
+
+
+def arguments(tried: Tried) -> str:
+    """Returns the variables and arguments in shell syntax."""
+    variables = [join_args((f"{name}={value}",)) for name, value in mask(tried.env).items()]
+    return " ".join([*variables, join_args(tried.args) or "no arguments"])
+
+
+def _state(row: Row) -> str:
+    """Returns `failed`, or the mark and `running`, if any applies."""
+    if row.tried.failed == row.tried.attempts:
+        return "failed"
+    return " ".join(filter(None, (row.mark, "running" if row.tried.running else "")))
+
+
+def _slots(row: Row) -> str:
+    slots = row.tried.slots
+    return slots[0] if len(slots) == 1 else f"{len(slots)} slots"
 
 
 def _style(row: Row) -> str:

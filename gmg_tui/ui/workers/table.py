@@ -7,12 +7,11 @@ from textual.strip import Strip
 
 from gmg_tui.model import Worker, WorkerState, total_fps, units
 from gmg_tui.results.column import Column
-from gmg_tui.results.live_columns import WORKERS
 from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import SIGNS, Piece, Row, load_style
 from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.header import states
-from gmg_tui.ui.slots import ORDERS, SLOT_ORDER, SlotView, in_trouble, severity
+from gmg_tui.ui.slots import ORDERS, SLOT_ORDER, WORKERS, SlotView, in_trouble, severity
 from gmg_tui.ui.table import Table
 from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.worker_text import Note
