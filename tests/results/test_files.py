@@ -1,9 +1,11 @@
 """The files of a store contain every job, and can be read back without loss."""
 
 import csv
+import errno
 import io
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import pandas as pd  # type: ignore[import-untyped]
 import pytest
 from msgspec import structs
 
+from gmg_tui.machine.folders import write_own
 from gmg_tui.model import Attempt, Fps, Gpu, JobRecord, Rank, Session, Slot, Snapshot, SweepSpec, WorkerState
+from gmg_tui.results import json_csv_export
 from gmg_tui.results.json_csv_export import DETAILED, TABLE, export, summary
 from gmg_tui.session import STORE, SUMMARY, TUNE
 from gmg_tui.session.store.writer import StoreWriter
@@ -112,11 +116,16 @@ async def test_huge_results_are_kept_in_full(tmp_path: Path) -> None:
     assert (row["long"], row["huge"], row["nan"]) == (result["long"], str(2**2000), "nan")
 
 
-async def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session = await _exported(tmp_path, records.finished(1), sweep=SweepSpec())
     (tmp_path / DETAILED).unlink()
-    (tmp_path / TABLE).unlink()
-    (tmp_path / TABLE).mkdir()
+
+    def full(path: Path, data: bytes | Iterable[bytes]) -> None:
+        if path.name == TABLE:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        write_own(path, data)
+
+    monkeypatch.setattr(json_csv_export, "write_own", full)
     with pytest.raises(OSError, match=TABLE):
         export(session)
     assert (tmp_path / DETAILED).exists()
