@@ -12,7 +12,7 @@ import re
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -45,13 +45,9 @@ class Recorded(NamedTuple):
     """As Python prints it; may be empty."""
 
 
-class _Extra(Struct, frozen=True):
-    py_callstack: str = ""
-
-
 class _Error(Struct, rename={"extra": "extraInfo"}):
     message: str
-    extra: _Extra = _Extra()
+    extra: dict[str, Any] = {}
 
 
 class _ErrorFile(Struct):
@@ -70,7 +66,9 @@ def recorded(path: Path) -> Recorded | None:
     except (OSError, ValueError, RecursionError) as trouble:
         _log.warning("%s is ignored: %s", path, trouble)
         return None
-    found = Recorded(error) if isinstance(error, str) else Recorded(error.message, error.extra.py_callstack)
+    found = (
+        Recorded(error) if isinstance(error, str) else Recorded(error.message, str(error.extra.get("py_callstack", "")))
+    )
     return found if found.message.strip() else None
 
 
