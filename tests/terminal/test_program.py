@@ -48,13 +48,13 @@ def test_eight_cards_are_readable_and_correct_on_a_small_terminal(sim: Sim) -> N
 
 
 def test_edited_arguments_are_shown_beside_the_rate_before(sim: Sim) -> None:
-    with Terminal(*FOREVER, columns=160, rows=48, env=sim.env()) as terminal:
-        terminal.until("8 running", "FPS/W", "Σ 192,000,0", "4,096 envs")
-        terminal.until("H100", "VRAM", "GiB", " W", "°C", "gpu7", "gpu0 log", "following")
+    with Terminal("--gpus", "2", *FOREVER, columns=160, rows=48, env=sim.env()) as terminal:
+        terminal.until("2 running", "FPS/W", "Σ 48,000,0", "4,096 envs")
+        terminal.until("H100", "VRAM", "GiB", " W", "°C", "gpu1", "gpu0 log", "following")
         terminal.press("e")
         terminal.until("Edit gpu0", "unchanged")  # the engine has answered: before, nothing can be typed
         terminal.press("\x7f" * 4, "8192", "\x13")
-        terminal.until("8,192", "8 running")
+        terminal.until("8,192", "2 running")
         workers = _workers()
         assert workers["gpu0"]["attempt"] == 2
         assert workers["gpu1"]["attempt"] == 1
@@ -63,7 +63,7 @@ def test_edited_arguments_are_shown_beside_the_rate_before(sim: Sim) -> None:
         terminal.press("\t", "\t", "\t")
         terminal.until("-B 4096", "-B 8192")
         terminal.press(ESCAPE)
-        terminal.until("8 running", "-B 8192", " GPU ")
+        terminal.until("2 running", "-B 8192", " GPU ")
         terminal.quit()
 
 
