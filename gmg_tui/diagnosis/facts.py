@@ -84,7 +84,7 @@ class Past:
         self._work: tuple[object, ...] = ()
 
     def update(self, facts: Facts) -> None:
-        """Add the facts of a moment."""
+        """Adds the facts of a moment."""
         fps, newest = facts.worker.fps, facts.worker.newest
         work = newest.output_bytes, fps.env_steps if fps is not None else None
         if work != self._work:

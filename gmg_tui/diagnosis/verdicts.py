@@ -37,7 +37,7 @@ _KINDS_OF_NAMES = (
 
 
 def _gpu_below(facts: SpeedFacts, pct: float) -> bool:
-    """True if the GPU is less busy than `pct`, or there is none."""
+    """Returns True if the GPU is less busy than `pct`, or there is none."""
     return facts.gpu_util_pct is None or facts.gpu_util_pct < pct
 
 
@@ -52,7 +52,7 @@ def _largest(facts: SpeedFacts) -> tuple[str, float]:
 
 
 def _script_decides(facts: SpeedFacts) -> bool:
-    """True if the script leaves the GPU idle, whatever else slows it down."""
+    """Returns True if the script leaves the GPU idle, whatever else slows it down."""
     return facts.shares is not None and facts.shares.simulator < 100 - _SURE_PCT and _gpu_below(facts, _IDLE_PCT)
 
 
@@ -343,7 +343,7 @@ def _simulator(facts: SpeedFacts) -> Verdict | None:
 
 
 def _host(facts: SpeedFacts) -> Verdict | None:
-    """The cause if no steps are counted."""
+    """Returns the cause if no steps are counted."""
     load = load_of(facts)
     if facts.shares is not None or facts.gpu_util_pct is None or not _gpu_below(facts, _IDLE_PCT):
         return None

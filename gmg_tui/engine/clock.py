@@ -1,9 +1,9 @@
-"""Unix times of moments on the monotonic clock, which the engine uses."""
+"""Converts the engine's monotonic moments to Unix times."""
 
 import time
 
 _TOLERANCE_S = 0.5
-"""A system clock that is adjusted by less does not change the times of past events."""
+"""Smaller adjustments of the system clock do not change the times of past events."""
 
 
 class _Clock:
@@ -11,7 +11,7 @@ class _Clock:
         self._offset_s = time.time() - time.monotonic()
 
     def unix(self, moment: float) -> float:
-        """Returns the Unix time of `moment` (monotonic seconds), in milliseconds: equal in all snapshots until the clock is set."""
+        """Returns the Unix time of `moment` (monotonic seconds), rounded to milliseconds; stable until the clock is set."""
         offset_s = time.time() - time.monotonic()
         if abs(offset_s - self._offset_s) > _TOLERANCE_S:
             self._offset_s = offset_s
@@ -22,5 +22,5 @@ unix = _Clock().unix
 
 
 def now() -> float:
-    """Returns the Unix time now; between two such times as many seconds pass as on the monotonic clock."""
+    """Returns the current Unix time, which advances with the monotonic clock."""
     return unix(time.monotonic())

@@ -1,4 +1,4 @@
-"""Keeps faults in what only watches the work away from the work."""
+"""Isolates the work from faults in its observers."""
 
 import asyncio
 import logging
@@ -11,24 +11,24 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _RETRY_PAUSE_S = 1.0
-"""Pause before a loop that has failed is run again."""
+"""Pause before a failed loop is restarted."""
 _RECOVERY_S = 10.0
-"""A part that has worked without a fault for so long has recovered."""
+"""A part has recovered after this long without a fault."""
 
 
 class Faults:
-    """Runs the parts of the observer; an exception in one is logged once, and displayed until the part works again.
+    """Runs parts of the observer. An exception is logged once, and shown until the part works again.
 
     Attributes:
-        note: Shows a note about a subject on all screens.
+        note: Shows or (None) removes a note on a subject.
     """
 
     def __init__(self) -> None:
         self.note: Callable[[str, str | None], None] = lambda _, __: None
         self._known: set[tuple[str, str]] = set()
-        """Parts with the type of their exception."""
+        """Reported parts and exception types."""
         self._failed_at: dict[str, float] = {}
-        """When each part that has not recovered failed last, monotonic seconds."""
+        """Last failure of each part that has not recovered, monotonic seconds."""
 
     def guard(self, part: str, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T | None:
         """Calls `function`. Returns its result; None if it fails."""
@@ -42,7 +42,7 @@ class Faults:
         return result
 
     async def forever(self, part: str, run: Callable[[], Awaitable[object]]) -> None:
-        """Awaits `run()`, again after each failure, until it returns or this is cancelled."""
+        """Awaits `run()`, restarting it after failures, until it returns or is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -55,7 +55,7 @@ class Faults:
                 return
 
     def _recover(self, part: str) -> None:
-        """Removes the note of a part that works, unless it has just failed."""
+        """Removes the note on a part that works, unless it has just failed."""
         failed_at = self._failed_at.get(part)
         if failed_at is not None and time.monotonic() - failed_at >= _RECOVERY_S:
             del self._failed_at[part]
@@ -66,5 +66,5 @@ class Faults:
         self._failed_at[part] = time.monotonic()
         if (part, kind) not in self._known:
             self._known.add((part, kind))
-            _log.error("a fault in %s; the workers are not affected", part, exc_info=error)
-        self.note(f"fault in {part}", f"{part}: internal error ({kind}: {error}); the workers run on; see engine.log")
+            _log.error("fault in %s; workers are not affected", part, exc_info=error)
+        self.note(f"fault in {part}", f"{part}: internal error ({kind}: {error}); workers keep running; see engine.log")

@@ -9,16 +9,16 @@ from gmg_tui.model import GpuSample
 
 _LATE_INTERVALS = 2.0
 _SILENT_INTERVALS = 3.0
-"""GPUs that are sampled rarely have older samples; this many intervals do not count as silence."""
+"""Sampling intervals before a sample counts as late, and a GPU as silent."""
 
 
 class GpuSamples:
     """The newest sample of each GPU.
 
     Args:
-        uuids: The GPUs'.
-        interval_s: How often they should be sampled, seconds.
-        now: The start of sampling, monotonic seconds as all moments here.
+        uuids: The GPUs' UUIDs.
+        interval_s: Expected sampling interval.
+        now: The start of sampling, monotonic seconds like all moments here.
     """
 
     def __init__(self, uuids: Iterable[str], interval_s: float, now: float) -> None:
@@ -26,7 +26,7 @@ class GpuSamples:
         self._silent_s = max(SILENT_S, _SILENT_INTERVALS * interval_s)
         self._read_at = dict.fromkeys(uuids, now)
         self.newest: dict[str, GpuSample] = {}
-        """The samples by UUID; values that the driver has not answered for too long are unknown."""
+        """The samples by UUID; values that the driver has not updated for too long are unknown."""
 
     def update(self, samples: Iterable[GpuSample], now: float) -> None:
         """Applies the sampler's newest samples."""
@@ -35,7 +35,7 @@ class GpuSamples:
             self.newest[sample.uuid] = structs.replace(sample, age_s=None)
 
     def expire(self, now: float) -> bool:
-        """Drops samples that are too old, but not that a GPU is lost. Returns True if any was."""
+        """Drops samples that are too old, but keeps lost GPUs lost. Returns True if any was dropped."""
         before = dict(self.newest)
         for uuid, read_at in self._read_at.items():
             sample = before.get(uuid)
@@ -44,7 +44,7 @@ class GpuSamples:
         return self.newest != before
 
     def current(self, now: float) -> Iterator[GpuSample]:
-        """Yields the samples; those that have metrics, or had, and are late have their age."""
+        """Yields the samples; late ones with metrics, or that had them, carry their age."""
         for uuid, sample in self.newest.items():
             age_s = now - self._read_at[uuid]
             late = age_s >= self._late_s and sample.error in (None, NO_ANSWER)

@@ -27,23 +27,23 @@ class Hardware:
     slots: tuple[Slot, ...]
     """All slots that may get work."""
     nvml: Driver | None
-    """Knows their GPUs; None for CPU slots."""
+    """The driver of their GPUs; None for CPU slots."""
     warnings: tuple[str, ...] = ()
     """Warnings about the choice of slots."""
     idle: tuple[str, ...] = ()
-    """The names of chosen slots that no group takes."""
+    """Names of chosen slots that no group uses."""
     leases: Leases = field(default_factory=Leases)
-    """Those of its GPUs."""
+    """The leases of its GPUs."""
     awaited: FreeGpus | None = None
-    """Takes those of its GPUs that were in use at the start of a sweep; None if it has all."""
+    """Acquires GPUs that were in use at the start of a sweep; None if it has all."""
     wants_free: bool = False
-    """True if the user has asked for GPUs that nobody else uses."""
+    """True if the user asked for GPUs that nobody else uses."""
 
     @classmethod
     def find(cls, spec: RunSpec, pause: Pause) -> Self:
-        """Returns the slots that `spec` asks for; `pause` is called while it waits for GPUs.
+        """Returns the slots for `spec`; `pause` is called while it waits for GPUs.
 
-        Raises `GmgError` if there is no GPU, or not the requested ones.
+        Raises `GmgError` if the requested GPUs do not exist.
         """
         if spec.cpu is not None:
             own_ranks = spec.sweep is None and torchrun.starts(spec.script, module=spec.module)
@@ -66,15 +66,15 @@ class Hardware:
         return cls(slots, nvml, warnings, idle, leases, awaited, selection.wants_free(spec.gpus))
 
     def on_node(self, node: str) -> Self:
-        """Returns the same hardware with the slots' names as a session of several machines has them: `n1/gpu0`."""
+        """Returns the same hardware with the node in the slots' names: `n1/gpu0`."""
         return replace(
             self, slots=tuple(structs.replace(slot, name=f"{node}/{slot.name}", node=node) for slot in self.slots)
         )
 
     def update_leases(self, needed: Set[str | None]) -> Set[str]:
-        """Holds the leases of the GPUs that are needed, by UUID, and no others.
+        """Holds leases only of the GPUs that are needed, by UUID.
 
-        Returns those that another session has taken, if the user has asked for GPUs that nobody else uses.
+        Returns those that another session has taken, if the user asked for GPUs that nobody else uses.
         """
         if self.nvml is None or isinstance(self.nvml, SimulatedNvml):
             return frozenset()
@@ -90,7 +90,7 @@ class Hardware:
 
 
 def _driver(spec: RunSpec) -> tuple[Driver, tuple[Gpu, ...], str | None]:
-    """Returns the driver, its GPUs, and those that the environment allows (None: all).
+    """Returns the driver, its GPUs, and the selection in the environment (None: all).
 
     Raises `GmgError`.
     """
@@ -110,7 +110,7 @@ def _free(
 ) -> tuple[tuple[Slot, ...], FreeGpus | None]:
     """Returns the slots whose GPUs are free, once there are enough.
 
-    A sweep that may wait begins with one, and has all slots: it takes the others as they become free. Raises `GmgError`.
+    A sweep that may wait starts with one, and takes the others as they become free. Raises `GmgError`.
     """
     number, wait_s = selection.number_of_free(spec.gpus or ""), spec.wait_s or 0.0
     if spec.simulate is not None:
@@ -131,11 +131,11 @@ def _free(
 
 
 def grouped(slots: tuple[Slot, ...], spec: RunSpec) -> tuple[tuple[Slot, ...], tuple[str, ...]]:
-    """Returns the slots that groups take in a plain run, and the names of the others. Raises `GmgError` if they take none."""
+    """Returns the slots that a plain run's groups use, and the names of the others. Raises `GmgError` if no group fits."""
     size = spec.ddp.size if spec.ddp is not None and spec.sweep is None else None
     if size is None:
         return slots, ()
     taken = len(slots) // size * size
     if not taken:
-        raise GmgError(f"--ddp {size}: a group of {size} needs as many slots, and there are {len(slots)}")
+        raise GmgError(f"--ddp {size}: a group of {size} needs {size} slots, but there are {len(slots)}")
     return slots[:taken], tuple(slot.name for slot in slots[taken:])

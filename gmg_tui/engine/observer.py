@@ -311,7 +311,7 @@ class Observer:
         return self._work.engine_slot(slot).history.whole(slot)
 
     async def curves(self, slot: str, name: str, count: int) -> dict[str, Curve]:
-        """The metrics of the newest attempt on a slot over time, by name. Raises `GmgError`."""
+        """Returns the metrics of the newest attempt on a slot over time, by name. Raises `GmgError`."""
         engine_slot = self._work.engine_slot(slot)
         worker = (engine_slot.lead or engine_slot).worker
         return await worker.newest.curves(name, count) if worker is not None and worker.newest is not None else {}

@@ -22,7 +22,7 @@ _GARBAGE = 20_000
 
 
 def load() -> None:
-    """Import the interface, which can be done while the engine starts."""
+    """Imports the interface, which can be done while the engine starts."""
     for name, value in _SWITCHES.items():
         os.environ.setdefault(name, value)
     # None of what is imported is garbage; to look for it takes a twentieth of the time, now and ever after.
@@ -44,7 +44,7 @@ def run(
     mouse: bool = True,
     web: bool = False,
 ) -> Outcome:
-    """Show a session until the user leaves.
+    """Shows a session until the user leaves.
 
     Args:
         opened: Connects to the session's engine, or opens what was recorded of one that has ended.

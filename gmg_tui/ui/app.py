@@ -53,7 +53,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
         """Seconds since the engine's last message."""
 
     def get_key_display(self, binding: Binding) -> str:
-        """The key as the footer and the palette show it: `enter`, `ctrl+p`, `/`."""
+        """Returns the key as the footer and the palette show it: `enter`, `ctrl+p`, `/`."""
         return keys.SIGNS_OF.get(binding.key) or format_key(binding.key)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
@@ -61,11 +61,11 @@ class GmgApp(SessionApp, inherit_bindings=False):
         return [*super().get_line_filters(), *self._filters_of_text]
 
     def get_default_screen(self) -> Screen[None]:
-        """The main screen."""
+        """Returns the main screen."""
         return self.main
 
     async def on_event(self, event: Event) -> None:
-        """Drop keys once the interface is ending: what they open would find nothing."""
+        """Drops keys once the interface is ending: what they open would find nothing."""
         ending = self.return_value is not None or not self.screen_stack
         if not (ending and isinstance(event, InputEvent)):
             await super().on_event(event)
@@ -73,7 +73,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
     # Start and end
 
     def on_mount(self) -> None:
-        """Start listening to the engine."""
+        """Starts listening to the engine."""
         self._window = self.size
         self.run_worker(self._listen(), name="listen")
         self.set_interval(1.0, self._each_second)
@@ -81,18 +81,18 @@ class GmgApp(SessionApp, inherit_bindings=False):
             self.call_later(self.action_queue)
 
     def on_ready(self) -> None:
-        """Follow once the first frame is drawn: a session's workers start when a client follows."""
+        """Follows once the first frame is drawn: a session's workers start when a client follows."""
         self.call_after_refresh(self.main.open_log)
 
     # The terminal
 
     def on_resize(self, event: Resize) -> None:
-        """Draw everything again, also in the same size: another size in between may have cut or moved its rows."""
+        """Draws everything again, also in the same size: another size in between may have cut or moved its rows."""
         self._window = event.size
         self.action_redraw()
 
     def _each_second(self) -> None:
-        """Notice what is not announced: a silent engine, and a size of the window that got lost."""
+        """Notices what is not announced: a silent engine, and a size of the window that got lost."""
         view = self.view
         self._silent_s += 1
         if self._silent_s >= self.SILENT_S and not view.disconnected and not view.over:
@@ -104,7 +104,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
     # The session
 
     async def _listen(self) -> None:
-        """Take what the engine sends, until it leaves."""
+        """Takes what the engine sends, until it leaves."""
         async for event in self.engine.events():
             self._silent_s = self.view.silent_s = 0
             match event:
@@ -117,7 +117,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
                     return
 
     def _take(self, snapshot: Snapshot) -> None:
-        """Take a snapshot, have the terminal notify of what has happened since the one before, and draw it soon."""
+        """Takes a snapshot, have the terminal notify of what has happened since the one before, and draw it soon."""
         last = max((each.number for each in self._newest.occurred), default=0)
         happened = tuple(each for each in snapshot.occurred if each.number > last and not each.quiet)
         notify = self.view.session.spec.notify
@@ -138,7 +138,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
             self.main.log_view.update_rows()
 
     def _disconnected(self, reason: str) -> None:
-        """Keep final results on the screen once the engine is gone; anything else is a loss."""
+        """Keeps final results on the screen once the engine is gone; anything else is a loss."""
         view = self.view
         view.disconnected = True
         if view.stopping:
@@ -149,14 +149,14 @@ class GmgApp(SessionApp, inherit_bindings=False):
             self.finish("lost", reason)
 
     def publish(self) -> None:
-        """Draw the newest snapshot, and the view as it is now."""
+        """Draws the newest snapshot, and the view as it is now."""
         self._draws_soon = False
         super().publish()
 
     # Bindings and commands
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """True if `action` is possible in this session, and meant on this screen."""
+        """Returns True if `action` is possible in this session, and meant on this screen."""
         if self.why_not(action):
             return False
         if self.screen_stack and self.screen is self.main and self.focused is not None and action in keys.TYPED_OVER:
@@ -187,7 +187,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
     # Pages
 
     async def action_queue(self) -> None:
-        """Show the queue of a sweep, or the tuning."""
+        """Shows the queue of a sweep, or the tuning."""
         from gmg_tui.ui.pages.queue import QueuePage
         from gmg_tui.ui.pages.tuning import TuningPage
 
@@ -201,12 +201,12 @@ class GmgApp(SessionApp, inherit_bindings=False):
         await self.push_screen(TriedPage(self.engine))
 
     async def action_help(self) -> None:
-        """Show the help, which begins with the keys of the page that it is asked on."""
+        """Shows the help, which begins with the keys of the page that it is asked on."""
         from gmg_tui.ui.pages.help import HelpScreen
 
         await self.push_screen(HelpScreen(self))
 
     def action_command_palette(self) -> None:
-        """Show the palette."""
+        """Shows the palette."""
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette())

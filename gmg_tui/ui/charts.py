@@ -227,7 +227,7 @@ def stack(tracks: Sequence[Track], *, width: int, height: int, end: float, step_
 
 
 def _heading(track: Track, width: int) -> Row:
-    """The title, the newest value, and the range of the values shown."""
+    """Returns the title, the newest value, and the range of the values shown."""
     known = [value for value in track.values if value is not None]
     row = Row(width).add(track.title, track.style).add(f"  {track.now}")
     if known:

@@ -107,7 +107,7 @@ def _why_empty(tuning: Tuning) -> str:
 
 
 def _is_drawable(trial: Trial) -> bool:
-    """True if a trial has a rate that can be drawn; NaN, which a script may report, compares as false."""
+    """Returns True if a trial has a rate that can be drawn; NaN, which a script may report, compares as false."""
     return trial.rate is not None and abs(trial.rate) <= _MAX_RATE
 
 

@@ -55,21 +55,21 @@ class Dialog(ModalScreen[Result], TrueSizeScreen[Result]):
     """The title in the frame."""
 
     def compose(self) -> ComposeResult:
-        """The frame with the contents."""
+        """Yields the frame with the contents."""
         with Vertical(id="box") as box:
             box.border_title = plain(self.heading)
             yield from self.contents()
 
     def contents(self) -> ComposeResult:
-        """The widgets in the frame."""
+        """Yields the widgets in the frame."""
         raise NotImplementedError
 
     def action_answer(self, answer: Result) -> None:
-        """Close with the answer."""
+        """Closes with the answer."""
         self.dismiss(answer)
 
     def action_cancel(self) -> None:
-        """Close without an answer."""
+        """Closes without an answer."""
         self.dismiss(None)
 
 
@@ -176,18 +176,18 @@ class LineBar(Input):
             self._apply(self.value)
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Keep the text."""
+        """Keeps the text."""
         event.stop()
         self._apply_text()
         await self.remove()
 
     async def action_quit(self) -> None:
-        """Close the line, and quit as everywhere."""
+        """Closes the line, and quit as everywhere."""
         await self.remove()
         await self.app.run_action("quit_session")
 
     async def action_drop(self) -> None:
-        """Drop the text."""
+        """Drops the text."""
         self.value = ""
         self._apply_text()
         await self.remove()
@@ -220,7 +220,7 @@ class Palette(CommandPalette, TrueSizeScreen[None]):
             await self.workers.wait_for_complete(searching)
 
     def action_page(self, step: int) -> None:
-        """Go on by a page; the list's own key fails before it is drawn (Textual 8.2.8, `OptionList._move_page`)."""
+        """Goes on by a page; the list's own key fails before it is drawn (Textual 8.2.8, `OptionList._move_page`)."""
         commands = self.query_one(OptionList)
         if commands.option_count:
             number = (commands.highlighted or 0) + step * (commands.size.height // 2)  # a command has two rows

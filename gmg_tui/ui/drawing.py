@@ -251,7 +251,7 @@ def _share(value: float | None, whole: float | None) -> float | None:
 
 
 def load_style(sample: GpuSample, column: str) -> str:
-    """The style of a GPU's metric by how high it is; `column` is a key of `_LOADS`."""
+    """Returns the style of a GPU's metric by how high it is; `column` is a key of `_LOADS`."""
     load, limits = _LOADS[column]
     value = load(sample)
     return "dim" if value is None else next((style for limit, style in limits if value < limit), "dim")

@@ -54,12 +54,12 @@ class _Field(TextArea):
         super().undo()
 
     def redo(self) -> None:
-        """Redo from the first line, as in `undo`."""
+        """Redoes from the first line, as in `undo`."""
         self.move_cursor((0, 0))
         super().redo()
 
     def get_line(self, line_index: int) -> Text:
-        """The line as it is drawn, without control characters."""
+        """Returns the line as it is drawn, without control characters."""
         line = self.document.get_line(line_index)
         return Text("".join(c if c.isprintable() or c == "\t" else "·" for c in line), end="")
 
@@ -121,20 +121,20 @@ class EditScreen(Dialog[None]):
         self.heading = f"Edit {self._title}{job}"
 
     def contents(self) -> ComposeResult:
-        """The fields and the buttons."""
+        """Yields the fields and the buttons."""
         yield from (self._args, self._env)
         with Horizontal(classes="buttons"):
             yield Button("Restart (ctrl+s)", action="screen.apply", compact=True)
             yield Button("Cancel (esc)", action="screen.cancel", compact=True)
 
     def on_mount(self) -> None:
-        """Ask the engine for the settings."""
+        """Asks the engine for the settings."""
         self._report("waiting for the engine")
         self._load()
 
     @work
     async def _load(self) -> None:
-        """Fill the fields in."""
+        """Fills the fields in."""
         try:
             details = await self._engine.details(self._slot)
         except GmgError as error:
@@ -162,7 +162,7 @@ class EditScreen(Dialog[None]):
 
     @on(TextArea.Changed)
     def _review(self) -> None:
-        """Say what would be restarted."""
+        """Says what would be restarted."""
         if self._waiting:
             return
         try:
@@ -178,13 +178,13 @@ class EditScreen(Dialog[None]):
             self._report(f"{workers} with these settings", "$warning")
 
     def _report(self, text: str, style: str = "") -> None:
-        """Show one line at the foot of the frame."""
+        """Shows one line at the foot of the frame."""
         self.query_one("#box").border_subtitle = plain(text).stylize(style)
 
     # Applying it
 
     def action_apply(self) -> None:
-        """Restart the workers with these settings, if they are valid and changed."""
+        """Restarts the workers with these settings, if they are valid and changed."""
         if self._waiting:
             return
         try:
@@ -198,7 +198,7 @@ class EditScreen(Dialog[None]):
 
     @work
     async def _apply(self, settings: Settings) -> None:
-        """Close once the engine has accepted the settings."""
+        """Closes once the engine has accepted the settings."""
         question = self._question(self._slots)
         if question and not await self.app.push_screen_wait(confirmation(question)):
             return

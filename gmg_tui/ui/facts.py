@@ -28,13 +28,13 @@ class Fact(NamedTuple):
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Lines of `text`, broken at spaces where possible; tabs and line ends are kept as such."""
+    """Returns lines of `text`, broken at spaces where possible; tabs and line ends are kept as such."""
     lines = [safe(line.expandtabs(8)) for line in text.splitlines()] or [""]
     return [part.plain for line in lines for part in Content(line).wrap(max(2, width))]
 
 
 def fact_rows(facts: Iterable[Fact], width: int) -> list[Row]:
-    """The rows of facts, with an empty one above each heading but the first."""
+    """Returns the rows of facts, with an empty one above each heading but the first."""
     facts, rows = list(facts), list[Row]()
     labels = max((cell_len(safe(fact.label)) for fact in facts if fact.text), default=0)
     column = min(max(_LABEL_MIN, min(labels, _LABEL_MAX)), max(4, width // 2)) + 1 if labels else 0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def action_of(binding: Binding) -> str:
-    """The name of its action, without the node and the arguments."""
+    """Returns the name of its action, without the node and the arguments."""
     return binding.action.removeprefix("app.").partition("(")[0]
 
 
@@ -147,7 +147,7 @@ def of_action(name: str) -> list[str]:
 
 
 def displayed(app: App[Any]) -> dict[str, str]:
-    """The first key of each binding as `app` displays it, by the binding's id, for texts that name a key."""
+    """Returns the first key of each binding as `app` displays it, by the binding's id, for texts that name a key."""
     first = {each.id: keys_of(each)[0] for each in MAIN if each.id}
     return {name: app.get_key_display(Binding(key, "none")) for name, key in first.items()}
 

@@ -44,17 +44,17 @@ class MainScreen(TrueSizeScreen[None]):
         self.log_view = self.pane.log_view
 
     def compose(self) -> ComposeResult:
-        """The widgets, from the top."""
+        """Yields the widgets, from the top."""
         yield from (self.header, self.grid, self.pane)
         yield KeysFooter()
 
     def on_mount(self) -> None:
-        """Follow the snapshot."""
+        """Follows the snapshot."""
         self.share_rows()
         self.watch(self.app, "snapshot", self._update, init=False)
 
     def _update(self) -> None:
-        """Show the log of the worker that is selected now, and all else as it is."""
+        """Shows the log of the worker that is selected now, and all else as it is."""
         self.open_log()
         self.share_rows()
 
@@ -63,7 +63,7 @@ class MainScreen(TrueSizeScreen[None]):
         self.share_rows()
 
     def share_rows(self) -> None:
-        """Draw the header, then the workers in what is left beside the keys; the pane takes the rest."""
+        """Draws the header, then the workers in what is left beside the keys; the pane takes the rest."""
         if self.is_mounted and is_seen(self):
             self.header.display = self.grid.display = not self._view.maximized
             if not self._view.maximized:
@@ -110,14 +110,14 @@ class MainScreen(TrueSizeScreen[None]):
     # Workers
 
     def action_move(self, direction: str) -> None:
-        """Select the neighbour; while the pane has the whole screen, up and down are its own."""
+        """Selects the neighbour; while the pane has the whole screen, up and down are its own."""
         if self._view.maximized and direction in {"up", "down"}:
             self.pane.go(f"line-{direction}")
         elif self._view.move(direction, 1 if self._view.maximized else self.grid.plan.columns):
             self.app.refresh_view()
 
     async def action_details(self) -> None:
-        """Give the pane the whole screen, there edit with the selected attempt's settings; a folded node is unfolded.
+        """Gives the pane the whole screen, there edit with the selected attempt's settings; a folded node is unfolded.
 
         In the Why tab, take stacks.
         """
@@ -144,17 +144,17 @@ class MainScreen(TrueSizeScreen[None]):
         self.app.refresh_view()
 
     async def action_show_tab(self, name: str) -> None:
-        """Show the tab called `name`."""
+        """Shows the tab called `name`."""
         await self.pane.show(Tab(name))
         self.refresh_bindings()
 
     async def action_tab(self, step: int) -> None:
-        """Show the next tab, or the previous one."""
+        """Shows the next tab, or the previous one."""
         tabs = list(Tab)
         await self.action_show_tab(tabs[(tabs.index(self._view.tab) + step) % len(tabs)])
 
     async def action_stacks(self) -> None:
-        """Show the Python stack of the selected worker, or of each rank of its group."""
+        """Shows the Python stack of the selected worker, or of each rank of its group."""
         if self.app.worker_slot():
             await self.action_show_tab(Tab.WHY)
             self._maximize(on=True)
@@ -162,7 +162,7 @@ class MainScreen(TrueSizeScreen[None]):
                 self.pane.shown.show_stacks()
 
     def action_mark(self) -> None:
-        """Mark the selected worker, or unmark it; of a folded node all, or none once all are."""
+        """Marks the selected worker, or unmark it; of a folded node all, or none once all are."""
         view = self._view
         if view.folded_node:
             workers = set(view.of_node(view.folded_node))
@@ -172,7 +172,7 @@ class MainScreen(TrueSizeScreen[None]):
         self.app.refresh_view()
 
     def action_back(self) -> None:
-        """End the search, else unmark all, else show all workers."""
+        """Ends the search, else unmark all, else show all workers."""
         view, log = self._view, self.log_view
         if log.sought.text:
             log.search("")
@@ -188,7 +188,7 @@ class MainScreen(TrueSizeScreen[None]):
             self.filter_workers("")
 
     def action_view(self) -> None:
-        """Switch between tiles and table."""
+        """Switches between tiles and table."""
         tiles = self.grid.plan.tiles
         self._view.tiles = not tiles
         self.app.refresh_view()
@@ -196,7 +196,7 @@ class MainScreen(TrueSizeScreen[None]):
             self.app.say("There is no room for tiles in this terminal.")
 
     def action_trouble(self) -> None:
-        """Select the next worker in trouble, from the first again after the last."""
+        """Selects the next worker in trouble, from the first again after the last."""
         view, trouble = self._view, self._view.in_trouble()
         others = [name for name in trouble if name != view.selected or view.folded_node]
         if not others:
@@ -213,7 +213,7 @@ class MainScreen(TrueSizeScreen[None]):
         self.app.refresh_view()
 
     def action_choose(self, slot: str) -> None:
-        """Select a worker, or enlarge the pane of the selected one."""
+        """Selects a worker, or enlarge the pane of the selected one."""
         if slot == self._view.selected:
             self._maximize(on=True)
         self.app.select(slot)
@@ -221,27 +221,27 @@ class MainScreen(TrueSizeScreen[None]):
     # Order, filter, folds
 
     def action_sort_by(self, name: str) -> None:
-        """Sort by the column called `name`."""
+        """Sorts by the column called `name`."""
         self._view.sort_by(name)
         self.app.refresh_view()
         self.grid.go_to_top()
 
     async def action_filter_workers(self) -> None:
-        """Open the line that asks which workers to show."""
+        """Opens the line that asks which workers to show."""
         hint = "words of the workers to show: of slot, node, state, job, group, GPU or reason"
         await ask_line(self, LineBar("workers", self._view.filter, hint, self.filter_workers))
 
     def filter_workers(self, text: str) -> None:
-        """Show only the workers that a filter's `text` matches, and the log of the selected one."""
+        """Shows only the workers that a filter's `text` matches, and the log of the selected one."""
         self._view.show_only(text)
         self.app.refresh_view()
 
     def action_fold_node(self) -> None:
-        """Fold the selected worker's node, or unfold it."""
+        """Folds the selected worker's node, or unfold it."""
         self.action_fold(self._view.node_of(self._view.selected))
 
     def action_fold(self, node: str) -> None:
-        """Fold a node, or unfold it; unless the selected worker is there, its first one is selected."""
+        """Folds a node, or unfold it; unless the selected worker is there, its first one is selected."""
         view = self._view
         if view.node_of(view.selected) != node and (slots := view.of_node(node)):
             view.choose(slots[0])
@@ -251,19 +251,19 @@ class MainScreen(TrueSizeScreen[None]):
     # The log
 
     def open_log(self) -> None:
-        """Show the log of the selected worker, unless it is shown."""
+        """Shows the log of the selected worker, unless it is shown."""
         name = self._view.selected
         if self.log_view.source.name != name:
             self.log_view.open(LogSource(name, self._log_path))
             self.app.request(lambda: self.app.engine.follow(*filter(None, [name]), tail=LOG_TAIL))
 
     def _log_path(self) -> Path | None:
-        """The log file of the worker whose log is shown."""
+        """Returns the log file of the worker whose log is shown."""
         worker = self._view.worker_on(self.log_view.source.name)
         return None if worker is None else Path(self._view.session.spec.folder, worker_log(worker))
 
     async def action_follow(self) -> None:
-        """Follow the log or pause it; it is shown first."""
+        """Follows the log or pause it; it is shown first."""
         log = self.log_view
         if self._view.tab is not Tab.LOG:
             await self.action_show_tab(Tab.LOG)
@@ -271,11 +271,11 @@ class MainScreen(TrueSizeScreen[None]):
             (log.pause if log.source.following else log.follow)()
 
     def action_go(self, direction: str) -> None:
-        """Scroll the pane, or move the cursor of its table."""
+        """Scrolls the pane, or move the cursor of its table."""
         self.pane.go(direction)
 
     async def action_attempt_log(self) -> None:
-        """Show the log where the selected attempt begins."""
+        """Shows the log where the selected attempt begins."""
         if (attempt := self.pane.attempt) is None:
             self.app.say("No attempt is selected: the tab Attempts lists them.")
             return
@@ -286,16 +286,16 @@ class MainScreen(TrueSizeScreen[None]):
             self.log_view.action_go("home")
 
     async def action_search(self) -> None:
-        """Open the line that asks what to search the log for."""
+        """Opens the line that asks what to search the log for."""
         await self.action_show_tab(Tab.LOG)
         await ask_line(self, LineBar("search", self.log_view.sought.text, "search the log", self.log_view.search))
 
     def action_search_next(self, direction: str) -> None:
-        """Go to the next match."""
+        """Goes to the next match."""
         self.log_view.search_next(direction)
 
     async def action_copy_line(self) -> None:
-        """Copy the selected text, or else the line, row or facts that the pane shows."""
+        """Copies the selected text, or else the line, row or facts that the pane shows."""
         if text := self.get_selected_text() or self.pane.text:
             self.app.say(await terminal.copy(self.app, text))
         else:

@@ -21,7 +21,7 @@ _MAX_GAP_CELLS = 8
 
 
 def is_seen(widget: Widget) -> bool:
-    """True if no page covers the widget's screen; a dialog leaves it in sight."""
+    """Returns True if no page covers the widget's screen; a dialog leaves it in sight."""
     stack = widget.app.screen_stack
     above = stack[stack.index(widget.screen) + 1 :] if widget.screen in stack else stack
     return all(isinstance(screen, ModalScreen) for screen in above)

@@ -31,7 +31,7 @@ SHORT_S: Final = 60.0
 
 
 def with_groups(view: View, workers: Sequence[Worker]) -> Sequence[Worker]:
-    """The workers, and the ranks that start and end with them: the engine acts on whole groups."""
+    """Returns the workers, and the ranks that start and end with them: the engine acts on whole groups."""
     ids = {worker.group.id for worker in workers if worker.group is not None}
     slots = {worker.slot for worker in workers}
     ranks = (rank for rank in view.snapshot.workers if rank.group is not None and rank.group.id in ids)
@@ -105,7 +105,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
     # Drawing
 
     def publish(self) -> None:
-        """Draw the newest snapshot, and the view as it is now."""
+        """Draws the newest snapshot, and the view as it is now."""
         if not self.screen_stack:  # it is ending
             return
         if self._newest is not self.view.snapshot:
@@ -117,12 +117,12 @@ class SessionApp(App[Outcome], inherit_bindings=False):
                 each.refresh()
 
     def refresh_view(self) -> None:
-        """Draw the view after a key has changed it."""
+        """Draws the view after a key has changed it."""
         self.publish()
         self.refresh_bindings()
 
     def say(self, message: str) -> None:
-        """Show a message for some seconds, in place of the one before."""
+        """Shows a message for some seconds, in place of the one before."""
         self.clear_notifications()
         if message:
             self.notify(safe(message), markup=False, timeout=MESSAGE_S)
@@ -144,7 +144,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
             self.say(str(error))
 
     def ask(self, question: str, then: Callable[[], object]) -> AwaitMount:
-        """Ask a question, and call `then` once it is answered with yes. Await it to block keys until it is there."""
+        """Asks a question, and call `then` once it is answered with yes. Await it to block keys until it is there."""
 
         def answered(yes: bool | None) -> None:
             if yes:
@@ -163,7 +163,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
     # Workers
 
     def select(self, slot: str, *, maximize: bool = False) -> None:
-        """Select a worker, also one that the filter hides, and show its log; with `maximize` on the whole screen."""
+        """Selects a worker, also one that the filter hides, and show its log; with `maximize` on the whole screen."""
         self.view.maximized |= maximize
         self.view.choose(slot)
         self.refresh_view()
@@ -174,7 +174,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         return not self.view.maximized and all(isinstance(screen, ModalScreen) for screen in self.screen_stack[1:])
 
     def worker_slot(self) -> str:
-        """The slot that an action on one worker applies to; empty, with a message, if there is none."""
+        """Returns the slot that an action on one worker applies to; empty, with a message, if there is none."""
         view = self.view
         if self._marks and (node := view.folded_node):
             self.say(f"{node} is folded: unfold it, or mark its workers.")
@@ -184,13 +184,13 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         return view.selected
 
     def _slots(self) -> list[str]:
-        """The marked slots, else the selected one; without one, a message says why."""
+        """Returns the marked slots, else the selected one; without one, a message says why."""
         view = self.view
         marked = [slot for slot in view.slots if slot in view.marked] if self._marks else []
         return marked or list(filter(None, [self.worker_slot()]))
 
     def _targets(self, action: Action | None) -> list[Worker]:
-        """The workers that `action` (None: edit) applies to; without one, a message says why."""
+        """Returns the workers that `action` (None: edit) applies to; without one, a message says why."""
         view, slots = self.view, self._slots()
         workers = [worker for slot in slots if (worker := view.worker_on(slot)) is not None]
         if view.queue is not None:
@@ -203,12 +203,12 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         return workers
 
     def action_act(self, name: str) -> None:
-        """Restart, stop or kill the selected worker, or the marked ones; `name` is that of the `Action`."""
+        """Restarts, stop or kill the selected worker, or the marked ones; `name` is that of the `Action`."""
         action = Action(name)
         self._request(action, self._targets(action))
 
     def action_restart_failed(self) -> None:
-        """Restart all that failed or are stuck, also those that the filter hides."""
+        """Restarts all that failed or are stuck, also those that the filter hides."""
         view = self.view
         wrong = [worker for worker in view.snapshot.workers if worker.state is WorkerState.FAILED or worker.stuck]
         if not wrong:
@@ -228,7 +228,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
             act()
 
     def action_use_gpu(self, used: bool) -> None:
-        """Let jobs start on the GPUs of the selected slot or the marked ones, or no more."""
+        """Lets jobs start on the GPUs of the selected slot or the marked ones, or no more."""
         if slots := self._slots():
             self.request(partial(self._use_gpu, slots, used=used))
 
@@ -238,7 +238,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         self.say(f"{'Jobs start again' if used else 'No more jobs start'} on {', '.join(slots)}.")
 
     async def action_edit(self, start: Settings | None = None) -> None:
-        """Open the edit dialog, which begins with other settings than the present ones, if any are given."""
+        """Opens the edit dialog, which begins with other settings than the present ones, if any are given."""
         from gmg_tui.ui.edit import EditScreen
 
         if slots := [worker.slot for worker in self._targets(None)]:
@@ -256,7 +256,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         return min(paths, key=lambda path: len(path.name), default=None)
 
     def action_redraw(self) -> None:
-        """Draw the whole screen again, after something else wrote to the terminal."""
+        """Draws the whole screen again, after something else wrote to the terminal."""
         if self.screen_stack:  # it is not ending
             self.screen.refresh(layout=True)
 
@@ -271,7 +271,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         self.finish("looked" if self.view.over else "ended" if self.view.disconnected else "detached")
 
     def action_quit_session(self) -> None:
-        """Leave; ask first what to do with the workers, where this screen may decide that."""
+        """Leaves; ask first what to do with the workers, where this screen may decide that."""
         view = self.view
         if view.over or (view.readonly and not view.snapshot.ended):
             self.action_detach()
@@ -287,7 +287,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
             self.request(partial(self._stop_all, kill=answer == "kill"))
 
     async def _stop_all(self, *, kill: bool = False) -> None:
-        """End the workers, and the interface once they have ended."""
+        """Ends the workers, and the interface once they have ended."""
         before, self.view.stopping = self.view.stopping, True
         self.refresh_view()
         try:

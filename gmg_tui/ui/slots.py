@@ -31,13 +31,13 @@ class History:
         self.fps: deque[float | None] = deque(maxlen=KEPT_S)
 
     def seed(self, series: Series) -> None:
-        """Start with what the engine remembers from before this client connected."""
+        """Starts with what the engine remembers from before this client connected."""
         for fps in series.fps:
             self.fps.extend([fps] * max(1, round(series.step_s)))
         self.end = int(series.end)
 
     def add(self, time: float, worker: Worker) -> None:
-        """Add a snapshot's values at the Unix time `time`; the latest of each second counts."""
+        """Adds a snapshot's values at the Unix time `time`; the latest of each second counts."""
         second, before = int(time), self.end
         self.end = second
         if second == before and self.fps:
@@ -49,7 +49,7 @@ class History:
 
 
 def buckets(points: deque[float | None], end: int, width: int, seconds: int) -> list[float | None]:
-    """The means of the last points over spans of `seconds`, at most `width` of them, oldest first.
+    """Returns the means of the last points over spans of `seconds`, at most `width` of them, oldest first.
 
     The spans are aligned to the clock, not to the newest point: a graph of them moves one cell every `seconds` and is
     the same in between, which is what makes it cheap on a slow line. `points` are values at every second, the newest
@@ -83,7 +83,7 @@ class SlotView(NamedTuple):
     """As `median_rates` has it."""
 
     def since_s(self, time: float) -> float:
-        """Seconds from `time` to the snapshot; negative where that is still to come."""
+        """Returns seconds from `time` to the snapshot; negative where that is still to come."""
         return self.time - time
 
 
@@ -104,7 +104,7 @@ def severity(entry: SlotView) -> int:
 
 
 def in_trouble(entry: SlotView) -> bool:
-    """True if a worker has failed, or has an alert."""
+    """Returns True if a worker has failed, or has an alert."""
     return severity(entry) < _TROUBLES
 
 

@@ -184,7 +184,7 @@ def watch(
 
 
 def _settings(descriptor: int) -> list[Any] | None:
-    """The terminal's settings; None when there is no terminal, or it is gone."""
+    """Returns the terminal's settings; None when there is no terminal, or it is gone."""
     try:
         return termios.tcgetattr(descriptor)
     except termios.error:

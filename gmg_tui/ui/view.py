@@ -103,7 +103,7 @@ class View:
     # The snapshot
 
     def apply(self, snapshot: Snapshot) -> None:
-        """Show `snapshot` from now on, and add it to the histories."""
+        """Shows `snapshot` from now on, and add it to the histories."""
         self.snapshot = snapshot
         # Of two for one slot the first counts.
         self._workers = {worker.slot: worker for worker in reversed(snapshot.workers)}
@@ -119,7 +119,7 @@ class View:
         self.remember(snapshot)
 
     def remember(self, snapshot: Snapshot) -> None:
-        """Add `snapshot` to the histories."""
+        """Adds `snapshot` to the histories."""
         for worker in snapshot.workers:
             if worker.slot in self.histories and not worker.state.ended:
                 self.histories[worker.slot].add(snapshot.time, worker)
@@ -139,15 +139,15 @@ class View:
         return self.snapshot.queue
 
     def slot(self, name: str) -> Slot | None:
-        """The slot called `name`."""
+        """Returns the slot called `name`."""
         return self._slots.get(name)
 
     def worker_on(self, slot: str) -> Worker | None:
-        """The worker on `slot`; None if it has none yet."""
+        """Returns the worker on `slot`; None if it has none yet."""
         return self._workers.get(slot)
 
     def of(self, name: str) -> SlotView:
-        """Everything known of the slot `name`; if it has no worker yet, a waiting one."""
+        """Returns everything known of the slot `name`; if it has no worker yet, a waiting one."""
         return SlotView(
             self._slots[name],
             self._workers.get(name) or Worker(name, self._numbers[name], WorkerState.WAITING),
@@ -160,7 +160,7 @@ class View:
         )
 
     def sample(self, slot: str) -> GpuSample | None:
-        """The newest sample of the GPU of `slot`; None on a CPU slot."""
+        """Returns the newest sample of the GPU of `slot`; None on a CPU slot."""
         entry = self._slots.get(slot)
         return self._samples.get(entry.gpu.uuid) if entry is not None and entry.gpu is not None else None
 
@@ -172,12 +172,12 @@ class View:
         return bool(self.filter) or self.order != SLOT_ORDER
 
     def show_only(self, text: str) -> None:
-        """Show only the workers that a filter's `text` matches, and those that are marked."""
+        """Shows only the workers that a filter's `text` matches, and those that are marked."""
         self.filter = " ".join(text.split())
         self._arrange(keep_selected=False)
 
     def sort_by(self, order: str) -> None:
-        """Sort the slots by the column called `order`; the selection stays."""
+        """Sorts the slots by the column called `order`; the selection stays."""
         self.order = order
         self._arrange()
 
@@ -185,7 +185,7 @@ class View:
         return [self.of(name) for name in names]
 
     def _arrange(self, *, keep_selected: bool = True) -> None:
-        """Filter and sort. Where the selected slot is not shown, the nearest is selected.
+        """Filters and sort. Where the selected slot is not shown, the nearest is selected.
 
         What keys act on does not vanish by itself: the marked slots stay, and the selected one too unless the user has
         just changed the filter.
@@ -207,13 +207,13 @@ class View:
             self.selected = min(slots, key=lambda name: abs(self._numbers[name] - number), default="")
 
     def in_trouble(self) -> list[str]:
-        """The slots in trouble, shown or not, in their own order."""
+        """Returns the slots in trouble, shown or not, in their own order."""
         return [each.slot.name for each in self._of(self.present) if in_trouble(each)]
 
     # Nodes
 
     def node_of(self, slot: str) -> str:
-        """The node of a slot; empty in a session of one machine."""
+        """Returns the node of a slot; empty in a session of one machine."""
         return self._slots[slot].node if self.nodes and slot in self._slots else ""
 
     @property
@@ -228,7 +228,7 @@ class View:
         return bool(self.nodes) and self.order == SLOT_ORDER
 
     def of_node(self, node: str) -> tuple[str, ...]:
-        """The shown slots of a node."""
+        """Returns the shown slots of a node."""
         return tuple(name for name in self.slots if self.node_of(name) == node)
 
     def bands(self, columns: int) -> list[Band]:
@@ -256,7 +256,7 @@ class View:
         return True
 
     def move(self, direction: str, columns: int) -> bool:
-        """Select the neighbour `up`, `down`, `left` or `right` in a grid of `columns`, of which a table has 1.
+        """Selects the neighbour `up`, `down`, `left` or `right` in a grid of `columns`, of which a table has 1.
 
         It stops at the edges. On the line of a folded node the first of its slots is selected. Returns whether another
         worker is selected now.
@@ -285,7 +285,7 @@ def _chunks(names: Sequence[str], columns: int) -> list[Band]:
 
 
 async def job_on(engine: Source, view: View, slot: str) -> JobRecord | None:
-    """The job on `slot`, with its values; None in a plain run, and where there is no job, or it has just gone.
+    """Returns the job on `slot`, with its values; None in a plain run, and where there is no job, or it has just gone.
 
     In the queue it is among the running jobs, or has just ended. Raises `GmgError` when the engine does not answer.
     """

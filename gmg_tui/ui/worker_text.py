@@ -38,12 +38,12 @@ class Note(NamedTuple):
 
 
 def sign_of(entry: SlotView) -> str:
-    """The one character for the worker's state."""
+    """Returns the one character for the worker's state."""
     return SIGNS.warn if _wrong(entry) else SIGNS.states[entry.worker.state]
 
 
 def style_of(entry: SlotView) -> str:
-    """The name of the style for the worker's state."""
+    """Returns the name of the style for the worker's state."""
     return _wrong(entry) or STATE_STYLES[entry.worker.state]
 
 
@@ -62,18 +62,18 @@ def state_of(worker: Worker) -> str:
 
 
 def lost_s(entry: SlotView) -> float | None:
-    """Seconds since its node was lost; None while it is connected."""
+    """Returns seconds since its node was lost; None while it is connected."""
     since = entry.worker.lost_since
     return None if since is None else max(0.0, entry.time - since)
 
 
 def lost_text(since: float | None) -> str:
-    """The time of a node's loss, on this machine's clock: `lost since 12:03:04`; empty if it is not lost."""
+    """Returns the time of a node's loss, on this machine's clock: `lost since 12:03:04`; empty if it is not lost."""
     return "" if since is None else f"lost since {units.time_of_day(since)}"
 
 
 def getting_ready(worker: Worker) -> bool:
-    """True if the worker is in a phase before the first progress, which can be silent for minutes."""
+    """Returns True if the worker is in a phase before the first progress, which can be silent for minutes."""
     return worker.state in _BEFORE_RUNNING and worker.lost_since is None
 
 
@@ -83,12 +83,12 @@ def phase_of(worker: Worker) -> str:
 
 
 def phase_s(entry: SlotView) -> float:
-    """Seconds of what `phase_of` says."""
+    """Returns seconds of what `phase_of` says."""
     return entry.since_s(entry.worker.phase_since)
 
 
 def state_s(entry: SlotView) -> float:
-    """Seconds in its state; of a worker that has ended, the seconds that its last attempt took."""
+    """Returns seconds in its state; of a worker that has ended, the seconds that its last attempt took."""
     worker = entry.worker
     if worker.state.ended and worker.newest.ended is not None:
         return worker.newest.elapsed_s(entry.time)
@@ -104,7 +104,7 @@ def usual(entry: SlotView) -> str:
 
 
 def rate_style(worker: Worker) -> str:
-    """The style of the rate: that of what runs, of a result, or of what is no longer current."""
+    """Returns the style of the rate: that of what runs, of a result, or of what is no longer current."""
     if worker.lost_since is not None:
         return "dim"
     if worker.state is not WorkerState.RUNNING:
@@ -113,7 +113,7 @@ def rate_style(worker: Worker) -> str:
 
 
 def beside_rate(entry: SlotView) -> Note:
-    """The note beside a rate: since when it is not current, or whose it is; without a text for neither."""
+    """Returns the note beside a rate: since when it is not current, or whose it is; without a text for neither."""
     worker = entry.worker
     silent = worker.alert("silent")
     if silent is not None:
@@ -139,12 +139,12 @@ def last_line(worker: Worker) -> str:
 
 
 def job_of(worker: Worker) -> str:
-    """The job's number and name: `#12 wide`; empty where there is no job."""
+    """Returns the job's number and name: `#12 wide`; empty where there is no job."""
     return "" if worker.job is None else f"#{worker.job} {worker.job_name}"
 
 
 def values_of(job: JobRecord) -> str:
-    """The job's values that its name does not have already, in one line: `method=ode  branch_counts=4`."""
+    """Returns the job's values that its name does not have already, in one line: `method=ode  branch_counts=4`."""
     named = job.name.split(",")
     return "  ".join(text for name, value in job.values.items() if (text := f"{name}={as_text(value)}") not in named)
 
@@ -205,7 +205,7 @@ def matches(entry: SlotView, text: str) -> bool:
 
 
 def gpu_name(slot: Slot) -> str:
-    """The GPU's name without its vendor, without words that all GPUs share; `CPU` for a CPU slot."""
+    """Returns the GPU's name without its vendor, without words that all GPUs share; `CPU` for a CPU slot."""
     return "CPU" if slot.gpu is None else slot.gpu.name.removeprefix("NVIDIA ")
 
 
@@ -213,12 +213,12 @@ def gpu_name(slot: Slot) -> str:
 
 
 def rank_name(rank: Rank) -> str:
-    """A rank's group, its number, and of how many: `g0·1/4`."""
+    """Returns a rank's group, its number, and of how many: `g0·1/4`."""
     return f"{rank.id}·{rank.rank}/{rank.world_size}"
 
 
 def together_text(workers: Sequence[Worker]) -> str:
-    """The group of a rank, for a question: `group g0, 4 ranks`; of several groups `groups g0 and g1, 8 ranks`.
+    """Returns the group of a rank, for a question: `group g0, 4 ranks`; of several groups `groups g0 and g1, 8 ranks`.
 
     Empty where not all workers are ranks.
     """

@@ -63,7 +63,7 @@ async def test_metrics_that_come_too_fast_are_counted_as_lost(tmp_path: Path) ->
         snapshot = await run.until(lambda _: run.worker("cpu0").alerts)
         (alert,) = snapshot.workers[0].alerts
         assert alert.kind == "output"
-        assert alert.text.endswith(" metrics came too fast to be kept")
+        assert alert.text.endswith(" metrics were dropped: they came too fast")
 
 
 @given(st.lists(st.floats(0.01, 50.0), min_size=1, max_size=3000))

@@ -1,4 +1,4 @@
-"""The parts that all attempts on this machine share; it makes each attempt's command line and environment."""
+"""What all attempts on this machine share, and each attempt's command line and environment."""
 
 import asyncio
 import contextlib
@@ -46,20 +46,20 @@ _T = TypeVar("_T")
 AWAITS_DRIVER = "for the NVIDIA driver to answer"
 """The wait reason while the driver is slow."""
 _DISK_REPORT_DELAY_S = 2.0
-"""After this time a wait for a disk is shown."""
+"""Show a wait for a disk after this time."""
 _DISK_TIMEOUT_S = 120.0
-"""Time limit of a disk for all that is read and written before a start."""
+"""Time limit for disk access before a start."""
 
 
 class DriverSilentError(NvmlUnavailable):
-    """The driver has not answered for long."""
+    """The driver has not answered for too long."""
 
 
 class Launch(NamedTuple):
-    """The command of one attempt, and all that belongs to it."""
+    """The command of one attempt, with its context."""
 
     number: int
-    """The attempt's, from 1."""
+    """Number of the attempt, from 1."""
     task: Task
     slot: Slot
     meeting: Meeting | None
@@ -76,15 +76,15 @@ class Launch(NamedTuple):
     gpu_index: int | None = None
     """NVML index of the slot's GPU; None on a CPU slot."""
     continued_from: str | None = None
-    """The path of the checkpoint that its arguments name; None if it starts from the beginning."""
+    """The checkpoint named in its arguments; None if it starts from the beginning."""
     not_continued: str | None = None
-    """The reason that it starts from the beginning although there are checkpoints."""
+    """The reason it starts from the beginning despite checkpoints."""
     given: tuple[str, ...] = ()
-    """The arguments with only the job's values filled in, which are the same for all workers that do the same."""
+    """The arguments with only the job's values filled in: equal for workers that do the same work."""
     given_env: Mapping[str, str] = MappingProxyType({})
     """The worker's own environment, with only the job's values filled in."""
     cores: frozenset[int] | None = None
-    """The CPU cores that it is kept on; None for all."""
+    """The CPU cores it is pinned to; None for all."""
 
     @property
     def cpus(self) -> str:
@@ -93,9 +93,9 @@ class Launch(NamedTuple):
 
 
 class PendingCalls:
-    """Calls that may block for ever: of those with the same key only one runs at a time, and all wait for that.
+    """Calls that may block for ever: one at a time per key; later callers share its result.
 
-    Each costs a thread until it returns; a driver that hangs must not cost one more at each attempt.
+    Each call holds a thread until it returns; a hung driver must not cost another one per attempt.
     """
 
     def __init__(self) -> None:
@@ -106,10 +106,10 @@ class PendingCalls:
     ) -> _T:
         """Returns the result of `function`, or of the running call with the same key.
 
-        `times_s` are the seconds after which `report` is called, and after which the wait is given up.
+        `times_s` are the seconds before `report` is called, and before it gives up.
 
         Raises:
-            TimeoutError: It has not returned in time; it continues.
+            TimeoutError: It has not returned in time; it keeps running.
         """
         task: asyncio.Task[object] | None = self._running.get(key)
         if task is None:
@@ -125,9 +125,9 @@ class PendingCalls:
 
 
 class LocalHost:
-    """The parts that a session's attempts on this machine share.
+    """What a session's attempts on this machine share.
 
-    `count` workers run at once. `nvml` knows the GPUs, and is None if there are only CPU slots; `egl` is the mapping from
+    `count` workers run at once. `nvml` is the driver, None with only CPU slots; `egl` is the mapping from
     GPUs to EGL devices, once the probe has returned it.
     """
 
@@ -140,12 +140,12 @@ class LocalHost:
         self.pipes = pipes
         self.watchdog = WatchdogClient()
         self.result_names = set[str]()
-        """Names that all attempts have reported, shared to limit them."""
+        """Metric names that any attempt has reported, shared to limit them."""
         self.scans = Scans()
         self.formats: list[formats.Format] = []
         """The line formats of the user's settings and options."""
         self.warning: str | None = None
-        """The reason that these are not used."""
+        """The reason these are ignored."""
         try:
             self.formats = formats.of_settings(spec.readers, formats.check(spec.patterns))
         except GmgError as error:  # an earlier version accepted them when the session was started
@@ -159,7 +159,7 @@ class LocalHost:
         self._calls = PendingCalls()
         self._memories: WeakValueDictionary[tuple[Path, ...], Memory] = WeakValueDictionary()
         self._near = numa.near_cores(session.slots) if spec.pin and spec.simulate is None else {}
-        """The CPU cores near each slot's GPU, as far as that matters."""
+        """The CPU cores near each slot's GPU, on machines with several NUMA nodes."""
 
     @property
     def stop_steps(self) -> tuple[Step, ...]:
@@ -197,9 +197,9 @@ class LocalHost:
         return Log(self._logs, Path(folder) / path, self.spec.log_max_bytes)
 
     async def from_disk(self, what: str, function: Callable[[], _T], report: Report, key: Hashable = None) -> _T:
-        """Returns the result of `function`, which may wait for a disk; `what` names that on the screen.
+        """Returns the result of `function`, which may wait for a disk, called `what` on the screen.
 
-        Calls with the same `what` and `key` are one.
+        Concurrent calls with the same `what` and `key` are merged.
 
         Raises:
             GmgError: The disk has not answered in time.
@@ -214,7 +214,7 @@ class LocalHost:
             report(None)
 
     async def prepare(self, order: Order, meeting: Meeting | None, report: Report) -> Launch:
-        """Prepares an attempt; its placeholders are filled in here.
+        """Prepares an attempt, and fills in its placeholders.
 
         `report` gets the wait reason; `meeting` is a rank's rendezvous with its group.
 
@@ -277,7 +277,7 @@ class LocalHost:
         )
         module, script = (("-m",) if self.spec.module else ()), self.spec.script
         if script.startswith("-") and not module:
-            script = f"./{script}"  # it would be an option of the interpreter's
+            script = f"./{script}"  # else it would be an interpreter option
         return Launch(
             number,
             task,
@@ -297,21 +297,21 @@ class LocalHost:
         )
 
     def _cores(self, slot: Slot, task: Task, environ: Mapping[str, str]) -> frozenset[int] | None:
-        """Returns the cores near the GPUs of an attempt; None for all, also if the user binds threads to cores."""
+        """Returns the cores near an attempt's GPUs; None for all, and if the user binds threads."""
         if any(name in environ for name in numa.BINDING_VARIABLES):
             return None
         own = (slot,) if task.rank is not None or not task.cards else task.cards
         return numa.cores_together((each.name for each in own), self._near)
 
     def _threads(self, cores: frozenset[int] | None) -> int:
-        """Returns the share of the CPUs of an attempt that is kept on some cores, or (None) on none."""
+        """Returns the number of threads for an attempt pinned to `cores` (None: not pinned)."""
         threads = threads_each(usable_cpus(), self._count)
         if cores is None:
             return threads
         return min(threads, threads_each(len(cores), sum(not cores.isdisjoint(each) for each in self._near.values())))
 
     async def _checkpoint(self, task: Task, report: Report) -> tuple[Checkpoint | None, str | None]:
-        """Returns the checkpoint from which an attempt continues, or why it continues from none that there are."""
+        """Returns the checkpoint to continue from, or the reason that none can be used."""
         if not task.resume_args or not task.checkpoints:
             return None, None
         saved, disk = task.checkpoints, "the disk with the checkpoints"
@@ -319,7 +319,7 @@ class LocalHost:
         return (None, found) if isinstance(found, str) else (found, None)
 
     def _simulation(self) -> dict[str, str]:
-        """Returns the variables by which simulated workers report their use of the GPUs."""
+        """Returns the variables that let simulated workers report their GPU use."""
         return {} if self.spec.simulate is None else {VARIABLE: str(Path(self.spec.folder, FOLDER))}
 
     async def _devices(self, cards: tuple[Slot, ...], report: Report) -> tuple[str, ...]:
@@ -358,6 +358,6 @@ def make_rank_folder(error_file: str) -> None:
 
 
 def caches_ready(environ: Mapping[str, str], cwd: str) -> None:
-    """Removes locks that killed workers have left in Genesis' caches: with one each attempt compiles for minutes."""
+    """Removes locks that killed workers left in Genesis' caches: with one, each attempt compiles for minutes."""
     for path in caches.remove_stale_locks(environ, cwd):
         _log.warning("removed a stale lock of the kernel cache: %s", path)

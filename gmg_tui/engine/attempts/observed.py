@@ -1,4 +1,4 @@
-"""Observations of an attempt's processes besides their output, and the facts for its alerts."""
+"""Observations of an attempt's processes other than output, and the facts for its alerts."""
 
 import signal
 import time
@@ -17,13 +17,13 @@ _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 class Observed:
-    """The observations of one attempt with its log and its processes.
+    """The observations of one attempt's log and processes.
 
     Attributes:
         misplaced: Set while NVML sees it on another GPU.
-        written: The files that it has had open for writing lately, or says that it has saved.
-        memory_kept: Set if it was started before the GPU's memory had been released.
-        left_behind: The processes that were ended after the script.
+        written: The files that it recently had open for writing, or reported as saved.
+        memory_kept: Set if it was started before the GPU's memory was released.
+        left_behind: The leftover processes that were ended after the script.
     """
 
     def __init__(self, log: Log, process: Process) -> None:
@@ -33,18 +33,18 @@ class Observed:
         self.memory_kept: str | None = None
         self.left_behind: str | None = None
         self._memory: Memory | None = None
-        """Of its cgroups; None before the start."""
+        """The memory of its cgroups; None before the start."""
         self._kills_before = 0
         self._oom: str | None = None
-        """The text about a process that the kernel killed for lack of RAM."""
+        """Describes the kernel's kill of a process for lack of RAM; None without one."""
 
     def begin(self, memory: Memory) -> None:
-        """Takes the memory that its first process may use."""
+        """Sets the memory that its first process may use."""
         memory.read(time.monotonic())
         self._memory, self._kills_before = memory, memory.oom_kills
 
     def measure(self, now: float) -> None:
-        """Reads the limits of its RAM, and what is used, at `now` (monotonic seconds)."""
+        """Reads the limit and use of its RAM at `now` (monotonic seconds)."""
         if self._memory is None:
             return
         self._memory.read(now)
@@ -54,7 +54,7 @@ class Observed:
             self._oom = f"the kernel killed a process for lack of RAM{limit}"
 
     def explain(self, failure: Failure, exit_code: int | None) -> Failure:
-        """Returns `failure` with the lack of RAM as its reason, if that is why it was killed."""
+        """Returns `failure`, with lack of RAM as the reason if the kernel killed it for that."""
         self.measure(time.monotonic())
         if self._oom is None or exit_code not in _KILLED:
             return failure

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Prepared(NamedTuple):
-    """The parts of an attempt that is about to start."""
+    """An attempt that is ready to start."""
 
     launch: Launch
     memory_kept: str | None
@@ -26,15 +26,15 @@ class Prepared(NamedTuple):
 async def prepare(
     host: LocalHost, order: Order, worker: Worker, memory: GpuMemory | None, skipped: asyncio.Event
 ) -> Prepared | None:
-    """Waits until an attempt may start, and prepares it. Returns None if its group's attempt is cancelled.
+    """Waits until an attempt may start, and prepares it. Returns None if its group cancels the attempt.
 
-    Each wait has a limit and is shown to `worker`. It may be cancelled at any moment.
+    Each wait has a limit and is reported to `worker`. It may be cancelled at any time.
 
     Args:
-        host: What the attempts on this machine share.
-        order: What to run.
-        worker: The attempt's.
-        memory: The GPU memory of the attempt before on its slot.
+        host: The state shared by attempts on this machine.
+        order: The order to run it.
+        worker: Its worker.
+        memory: The GPU memory of the slot's previous attempt.
         skipped: Ends the waits for that memory and for the start gate.
 
     Raises:
@@ -56,7 +56,7 @@ async def prepare(
 
 
 async def _unless(skipped: asyncio.Event, wait: Coroutine[Any, Any, None]) -> None:
-    """Waits, at most until the user skips that."""
+    """Waits until done or `skipped`."""
     waits = [asyncio.create_task(wait), asyncio.create_task(skipped.wait())]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

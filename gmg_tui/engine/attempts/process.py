@@ -1,4 +1,4 @@
-"""One attempt's process as the system has it: started in its own group, and signalled with everything that it started."""
+"""One attempt's process: started in its own group, and signalled with all its descendants."""
 
 import asyncio
 import contextlib
@@ -22,49 +22,49 @@ from gmg_tui.model import units
 _log = logging.getLogger(__name__)
 
 Step = tuple[signal.Signals, float]
-"""A signal, and the seconds to wait before the next one."""
+"""A signal, and the seconds to wait before the next."""
 TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)
-"""Exit codes of a process that SIGTERM has ended, and of a shell whose command it has."""
+"""Exit codes of a process ended by SIGTERM, and of a shell whose command was."""
 KILL: tuple[Step, ...] = ((signal.SIGKILL, 5.0),)
 LEFTOVERS: tuple[Step, ...] = ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
 """Signals for processes that outlive the script."""
 _ENV = shutil.which("env")
-"""The program env(1), looked up before anything runs: a folder of PATH may be on a disk that hangs later."""
+"""The path of env(1), looked up early: a folder of PATH may be on a disk that hangs later."""
 ENV_FAILURES = range(125, 128)
 """Exit codes of env(1) when it cannot enter the working directory, or execute the command."""
 ENV_ERROR = b"env: "
-"""Begins what env(1) prints then."""
+"""Prefix of env(1)'s error message."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans() -> None:
     """Makes this process the parent of its descendants' orphans (prctl(2), `PR_SET_CHILD_SUBREAPER`).
 
-    A grandchild that starts a session of its own and outlives its parent is then still reaped.
+    So a grandchild that starts its own session and outlives its parent is still reaped.
     """
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def entering(cwd: str, command: Sequence[str]) -> tuple[Sequence[str], dict[str, Any]]:
-    """Returns the command that enters `cwd` itself, and further arguments of `create_subprocess_exec`.
+    """Returns a command that enters `cwd` itself, and keyword arguments for `create_subprocess_exec`.
 
-    A directory on a network disk that does not answer would stop the engine, which waits for `exec`: env(1) enters it
-    instead, in the child.
+    The engine waits for `exec`, so a directory on a hung network disk would block it: env(1) enters it instead, in
+    the child.
     """
-    if _ENV is None or "=" in command[0]:  # env would take that for a variable
+    if _ENV is None or "=" in command[0]:  # env would read it as a variable
         return command, {"cwd": cwd}
     return ("env", f"--chdir={cwd}", *command), {"executable": _ENV}
 
 
 class Process:
-    """A process and all that it starts; they carry `mark` as `GMG_ATTEMPT_ID` unless they have cleared that.
+    """A process and its descendants, which carry `mark` as `GMG_ATTEMPT_ID` unless they clear it.
 
-    `feed` is called with True for standard error, and each chunk of output; `changed` when an attribute has
+    `feed` is called with each chunk of output and True for standard error; `changed` when an attribute has
     changed.
 
     Attributes:
         sent: The last signal and the wait for its effect; None before the first.
-        survivors: The processes that the kernel does not let go; None unless the last signal has left some.
+        survivors: The processes that survive the last signal, in words; None if there are none.
         unkillable: Set with `survivors`.
     """
 
@@ -83,13 +83,13 @@ class Process:
         self._ending: asyncio.Task[None] | None = None
         self._is_killing = False
         self._seen: set[int] = set()
-        """PIDs of the processes that were still alive when they were sent signals."""
+        """PIDs of processes that were alive when signalled."""
         self._open: list[Pipe] = []
         self._process: asyncio.subprocess.Process | None = None
 
     @property
     def started(self) -> bool:
-        """True if there is or was a process."""
+        """True once a process has been started."""
         return self._process is not None
 
     @property
@@ -106,11 +106,11 @@ class Process:
     async def start(
         self, command: Sequence[str], *, cwd: str, env: Mapping[str, str], cores: Set[int] | None = None
     ) -> None:
-        """Starts the process, with standard input from `/dev/null`, on some cores alone or (None) on all.
+        """Starts the process with `/dev/null` as standard input, pinned to some cores or (None) to none.
 
         Raises:
             OSError: It cannot be started.
-            RuntimeError: No thread can be started, which waits for its end on some kernels; it is killed.
+            RuntimeError: No thread to wait for its end can be started (old kernels); it is killed.
         """
         writing: list[int] = []
         command, more = entering(cwd, command)
@@ -132,7 +132,7 @@ class Process:
                 numa.pin(self.pid, cores)
         except ValueError as error:  # a NUL character, or a variable with `=` in its name
             raise OSError(errno.EINVAL, str(error)) from error
-        except RuntimeError:  # asyncio has started it all the same
+        except RuntimeError:  # asyncio has started it anyway
             await self._kill_untracked()
             raise
         finally:
@@ -142,7 +142,7 @@ class Process:
                 os.close(writing_end)
 
     async def _kill_untracked(self) -> None:
-        """Kills what `start` has started although nothing waits for its end."""
+        """Kills a process that `start` started but cannot wait for."""
         ((number, wait_s),) = KILL
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
@@ -156,25 +156,25 @@ class Process:
         return await self._process.wait()
 
     def close_pipes(self) -> None:
-        """Reads all output that is left, then closes the pipes, even if a surviving process keeps one open."""
+        """Reads the remaining output, then closes the pipes, even if a surviving process holds one open."""
         for pipe in self._open:
             self._pipes.close(pipe)
         self._open.clear()
 
     @property
     def enters(self) -> bool:
-        """True while env(1) has not executed the command: it waits for the working directory, or the interpreter's disk."""
+        """True until env(1) executes the command: it may wait for the working directory's or interpreter's disk."""
         return self.exit_code is None and processes.command_name(self.pid) == "env"
 
     @property
     def has_ended(self) -> bool:
-        """True once the first process has ended, also before it has been waited for."""
+        """True once the first process has ended, even if not yet reaped."""
         if self._process is None or self.exit_code is not None:
             return self.started
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
-            return True  # it has been waited for, and asyncio reports that next
+            return True  # already reaped; asyncio is about to report it
         proc = processes.read(self.pid)
         return proc is not None and proc.state in "ZX"
 
@@ -182,12 +182,12 @@ class Process:
         """Returns the live processes of this attempt."""
         if self._process is None:
             return []
-        # Once the first process has been waited for, a process with its PID is another one.
+        # Once the first process is reaped, its PID may belong to another.
         leader = self.pid if self.exit_code is None or self.pid not in table.by_pid else None
         return table.members(leader, self.mark)
 
     async def remaining(self) -> list[Proc] | None:
-        """Returns the live processes of this attempt, by a fresh scan; None with too many open files."""
+        """Returns this attempt's live processes from a fresh scan; None with too many open files."""
         try:
             return self.members(await self._scans.table())
         except OSError as error:
@@ -196,27 +196,27 @@ class Process:
 
     @property
     def is_ending(self) -> bool:
-        """True if it is, or was, sent signals to end."""
+        """True once it has been sent signals to end."""
         return self._ending is not None
 
     def end(self, steps: Sequence[Step]) -> None:
-        """Sends the signals of `steps` in order until no process is left; only `KILL` replaces others that are being sent.
+        """Sends the signals of `steps` in order until no process is left; only `KILL` replaces a running sequence.
 
-        SIGINT goes to the process group alone, as the terminal's ctrl+c does, while the first process lives; the others
-        also reach processes that have left the group. Stopped processes are continued, or they could not handle it. The group
-        is signalled before it is scanned: signalling needs no memory, thread or descriptor.
+        While the first process lives, SIGINT goes only to the process group, like a terminal's ctrl+c; the others also
+        reach processes that have left the group. Stopped processes are continued so that they can handle it. The
+        group is signalled before it is scanned: signalling needs no memory, thread or descriptor.
         """
         if self._process is None or self.unkillable.is_set():
             return
         if self._ending is not None:
-            if steps is not KILL or self._is_killing:  # killing again must not begin its wait again
+            if steps is not KILL or self._is_killing:  # a second kill must not restart the wait
                 return
             self._ending.cancel()
         self._is_killing = steps is KILL
         self._ending = asyncio.create_task(self._end(steps))
 
     async def all_gone(self) -> None:
-        """Waits until all processes have ended, or are stuck in the kernel."""
+        """Waits until all processes have ended or are stuck in the kernel."""
         while self._ending is not None and not self._ending.done():
             await asyncio.wait([self._ending])  # a kill may have replaced it
 
@@ -240,11 +240,11 @@ class Process:
             self._changed()
 
     async def _signalled(self, number: signal.Signals, wait_s: float) -> list[Proc] | None:
-        """Sends a signal to all that the group's has not reached, and waits. Returns the remaining processes; None if unknown."""
+        """Signals the processes that the group's signal missed, and waits. Returns those left; None if unknown."""
         loop, reached = asyncio.get_running_loop(), set[tuple[int, int]]()
         deadline = loop.time() + wait_s
         while True:
-            was_gone = self.exit_code is not None  # else it may have started another process after the scan began
+            was_gone = self.exit_code is not None  # else it may have forked after the scan began
             left = await self.remaining()
             self._seen.update(proc.pid for proc in left or ())
             if was_gone and left == []:
@@ -259,14 +259,14 @@ class Process:
                 await asyncio.sleep(ROUND_S)
 
     def _reap(self) -> None:
-        """Reaps the orphans among the processes that have ended, which count against limits until then."""
+        """Reaps ended orphans, which count against limits until then."""
         for pid in (-self.pid, *self._seen - {self.pid}):
-            with contextlib.suppress(ChildProcessError):  # another process's child, or none is left
+            with contextlib.suppress(ChildProcessError):  # not our child, or already reaped
                 while os.waitpid(pid, os.WNOHANG)[0]:
                     pass
 
     def _is_due(self, proc: Proc, number: signal.Signals) -> bool:
-        """Returns True for a process that the group's signal has not reached."""
+        """Returns True for a process that the group's signal missed."""
         if self.exit_code is not None:
             return True
         return proc.group != self.pid and number is not signal.SIGINT
@@ -283,7 +283,7 @@ class Process:
                 processes.send(proc, each)
 
     def pass_on(self, number: signal.Signals) -> bool:
-        """Sends a signal to the first process if it has a handler, without which it would die. Returns True if it has."""
+        """Sends a signal to the first process if it has a handler; it would die otherwise. Returns True if sent."""
         if self._process is None or self.exit_code is not None or not processes.handles(self.pid, number):
             return False
         self._process.send_signal(number)
@@ -302,21 +302,21 @@ _MIN_SWITCHES = 5
 
 
 async def leftovers(process: Process, skipped: asyncio.Event, report: Report) -> str | None:
-    """Waits for the processes left behind to end by themselves, while they work and not much longer.
+    """Waits for leftover processes to end by themselves, within the limits above.
 
     Args:
-        process: The attempt's, whose first process has ended.
+        process: The attempt's process, which has ended.
         skipped: Ends the wait.
         report: Gets the wait reason.
 
     Returns:
-        What has to be ended; None if no process is left.
+        A description of the processes to end; None if none is left.
     """
     began = busy_at = time.monotonic()
     work: tuple[float, int] | None = None
     while (left := await process.remaining()) != []:
         now = time.monotonic()
-        if left is None:  # too many open files: they are looked for again
+        if left is None:  # too many open files: try again
             if skipped.is_set() or now - began >= MAX_LEFTOVER_BUSY_S:
                 return None
             await asyncio.sleep(_CHECK_S)
@@ -337,5 +337,5 @@ async def leftovers(process: Process, skipped: asyncio.Event, report: Report) ->
 
 
 def _work(procs: Sequence[Proc]) -> tuple[float, int]:
-    """Returns the CPU seconds and the voluntary context switches of all these processes together."""
+    """Returns the total CPU seconds and voluntary context switches of these processes."""
     return sum(proc.cpu_s for proc in procs), sum(processes.switches(proc.pid) for proc in procs)

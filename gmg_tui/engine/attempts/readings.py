@@ -1,4 +1,4 @@
-"""The readings of an attempt's process: output, steps, phases, use of CPU, memory and GPU."""
+"""Readings of an attempt's process: output, steps, phases, and CPU, memory and GPU use."""
 
 import logging
 import signal
@@ -40,13 +40,13 @@ from gmg_tui.scripts.readers.reported import RESULT_MARK, ReportedResults
 _log = logging.getLogger(__name__)
 
 _MAX_LAST_READS = 8
-"""Reads of the probe's reports at the end: one suffices unless there are very many."""
+"""Maximum reads of the probe's reports at the end; one usually suffices."""
 
 
 class Readings:
-    """The readings of one attempt, from its start to its end and after.
+    """The readings of one attempt, during and after its run.
 
-    `printed` is called when the script has printed something that is displayed.
+    `printed` is called when the script has printed something to display.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class Readings:
         self.launch = launch
         self.started_clock = time.monotonic()
         self.ended_clock: float | None = None
-        """When the attempt ended, monotonic seconds."""
+        """The attempt's end, monotonic seconds."""
         self.reported = ReportedResults(host.result_names)
-        """The results from the script's `gmg:result` lines, and its named metrics."""
+        """The results in the script's `gmg:result` lines, and its named metrics."""
         self.reader = Reader(
             launch.slot.gpu is not None,
             self.started_clock,
@@ -70,13 +70,13 @@ class Readings:
         self.memory = GpuMemory(launch.slot.name)
         self.counts = counts
         self.checkpoints = launch.task.checkpoints
-        """The newest of its worker, those of earlier attempts included, oldest first."""
+        """The worker's newest checkpoints, including earlier attempts', oldest first."""
         self.curves = Curves()
         self.output_bytes = 0
         self.fault: str | None = None
-        """The internal error that kept a part of its output from being parsed; its log has every byte."""
+        """The internal error that prevented parsing of some output; the log is complete."""
         self.unclean: str | None = None
-        """The exception that it printed before it ended with exit code 0; None if it ended cleanly."""
+        """The exception it printed before exit code 0; None if it ended cleanly."""
         self._remembered = launch.remembered
         self._warm = self._remembered.kernels_saved
         self._log, self._ring, self._printed = log, ring, printed
@@ -86,7 +86,7 @@ class Readings:
     # Output
 
     def begin(self) -> None:
-        """Writes the line that separates the attempt's output from what went before."""
+        """Writes the line that separates the attempt's output from earlier output."""
         task, number = self.launch.task, self.launch.number
         job = f"job {task.job} · {task.name} · " if task.job is not None else ""
         moment = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -97,7 +97,7 @@ class Readings:
             self._ring.feed(line)  # a slot's jobs share its ring buffer
 
     def feed(self, is_error: bool, chunk: bytes) -> None:
-        """Handles output from a pipe: every byte goes to the log, whole lines to all that parses them."""
+        """Handles output from a pipe: all bytes go to the log, whole lines to the parsers."""
         self.output_bytes += len(chunk)
         raw, block = self._splitters[is_error].feed(chunk)
         self._log.write(raw)
@@ -106,7 +106,7 @@ class Readings:
     def _parse(self, block: bytes) -> None:
         try:
             self._read(block)
-        except Exception as error:  # the next block may be parsed all the same
+        except Exception as error:  # the next block may still parse
             if self.fault is None:
                 _log.exception("%s: a part of its output could not be parsed", self.launch.slot.name)
                 self.fault = f"a part of its output could not be parsed (internal error: {type(error).__name__}); its log is complete"
@@ -129,7 +129,7 @@ class Readings:
         return int(self.reader.progress.done) if self.reader.progress is not None else None
 
     def _add(self, metrics: Iterable[tuple[str, float, int | None]]) -> None:
-        """Adds printed metrics, each with its step, to the curves."""
+        """Adds printed metrics with their steps to the curves."""
         now, unit = time.monotonic(), self.reader.progress.unit if self.reader.progress is not None else "step"
         self.curves.add((Metric(*each, now) for each in metrics), unit)
 
@@ -176,7 +176,7 @@ class Readings:
             self._remembered.kernels_saved = True
 
     def mark_ended(self) -> None:
-        """Records the end, by the monotonic clock: setting the system clock must not make an attempt last a day."""
+        """Records the end on the monotonic clock, so that setting the system clock does not add a day to an attempt."""
         if self.ended_clock is None:
             self.ended_clock = time.monotonic()
             self.memory.ended()
@@ -184,14 +184,14 @@ class Readings:
     # Measures
 
     def inspect(self, members: Iterable[Proc], now: float) -> None:
-        """Updates its activity from its live processes at `now`, monotonic seconds."""
+        """Updates activity from its live processes at `now`, monotonic seconds."""
         self.activity.update(members, self.output_bytes + self.counts.steps, now)
 
     def measure(
         self, sample: GpuSample | None, state: WorkerState, now: float, sharers: int, own: frozenset[int]
     ) -> None:
-        """Applies a sample of its GPU (None on a CPU slot), also after its end; `own` are its PIDs, `sharers` the live workers on it."""
-        is_live = state.live and now >= self.started_clock  # a sample may be from before
+        """Applies a GPU sample (None on a CPU slot), even after its end; `own` are its PIDs, `sharers` the live workers."""
+        is_live = state.live and now >= self.started_clock  # the sample may be older
         self.memory.measure(sample, own, live=is_live)
         if is_live and sample is not None:
             running = state is WorkerState.RUNNING
@@ -213,26 +213,26 @@ class Readings:
 
     @property
     def fps(self) -> Fps | None:
-        """Environment steps per second of all its processes; None before the second step or the first printed number."""
+        """Environment steps per second of all its processes; None before the second step or first printed rate."""
         return self.counts.fps(self.reader.fps)
 
     @property
     def fps_of_group(self) -> bool:
-        """True if `fps` is the rate of its whole group, as a rank prints it; what the probe counts is its own."""
+        """True if `fps` is printed, for the whole group; the probe counts only this rank."""
         return self.reader.fps_of_group and not self.counts.seconds
 
     def fps_silent_s(self, now: float) -> float | None:
-        """Seconds without a printed number, if that is far more than usual; None otherwise, and if steps are counted."""
+        """Returns the seconds without a printed rate if that is unusually long; None otherwise, or if steps are counted."""
         return None if self.counts.seconds or self.reader.fps is None else self.reader.pace.silent_s(now)
 
     @property
     def usual_s(self) -> float | None:
-        """Usual seconds of the script's phase; None if unknown, or the phase has no end."""
+        """Usual duration of the script's phase; None if unknown or open-ended."""
         return self._remembered.usual(self.reader.phase, warm=self._warm)
 
     @property
     def n_envs(self) -> int | None:
-        """Number of environments: stepped, printed or among its arguments, in this order; None if unknown."""
+        """Number of environments: stepped, printed or in its arguments, in this order; None if unknown."""
         return (
             self.counts.n_envs
             or self.reader.n_envs
@@ -240,7 +240,7 @@ class Readings:
         )
 
     def record(self) -> model.Attempt:
-        """Returns the record of the attempt at this moment, without its process and its outcome."""
+        """Returns the attempt's record now, without its process and outcome."""
         reader, meter = self.reader, self.meter
         fps, power_w = self.fps, meter.counted_power_w
         if fps is not None and fps.seconds and power_w is not None and not self.fps_of_group:  # else others use more
@@ -275,7 +275,7 @@ class Readings:
         )
 
     def _judged(self) -> Verdict | None:
-        """Returns the verdict on its whole time, from the few facts that are always gathered; None if there is none."""
+        """Returns the verdict on the whole attempt, from the few facts always gathered; None without one."""
         facts = SpeedFacts(
             self.launch.slot.name,
             WorkerState.RUNNING,
@@ -288,7 +288,7 @@ class Readings:
         return verdict if verdict.kind != "unknown" else None
 
     def rank_activity(self, *, settled: bool, lives: bool) -> RankActivity:
-        """Returns its activity for the check of its group; for its fields see `RankActivity`."""
+        """Returns its activity for its group's check."""
         reader, activity = self.reader, self.activity
         return RankActivity(
             attempt=self.launch.number,
@@ -303,7 +303,7 @@ class Readings:
         )
 
     def view(self, state: WorkerState) -> model.Worker:
-        """Returns the worker as clients see it in this state, without its record and its alerts."""
+        """Returns the worker in this state as clients see it, without record and alerts."""
         reader, phase = self.reader, self.reader.phase if state.live else Phase.NONE
         return model.Worker(
             self.launch.slot.name,
@@ -322,7 +322,7 @@ class Readings:
         )
 
     def signs(self, state: WorkerState, now: float) -> Iterator[Sign]:
-        """Yields what is wrong with its output and its end; `now` is monotonic seconds."""
+        """Yields the signs of problems with its output and its end; `now` is monotonic seconds."""
         if self.launch.not_continued is not None:
             yield Sign(
                 "checkpoint", self.launch.not_continued, "on several machines, save to a disk that all of them see"
@@ -334,15 +334,15 @@ class Readings:
         if self.reported.trouble is not None:
             yield Sign("output", self.reported.trouble)
         if lost := self.counts.reports.lost:
-            text = f"{lost:,} metrics came too fast to be kept"
-            yield Sign("output", text, "report fewer of them a second", Severity.INFO)
+            text = f"{lost:,} metrics were dropped: they came too fast"
+            yield Sign("output", text, "report fewer per second", Severity.INFO)
         silent_s = self.fps_silent_s(now) if state is WorkerState.RUNNING else None
         if silent_s is not None:
             yield Sign("silent", "no FPS line", since=unix(now - silent_s))
         yield from self.reader.signs
 
     def _last_line(self) -> str:
-        """Returns the script's progress and metrics if it reports such, else its newest line."""
+        """Returns the script's progress and metrics if it reports any, else its newest line."""
         reader = self.reader
         if not reader.metrics:
             return clean(self._ring.newest)

@@ -1,4 +1,4 @@
-"""Requests the Python stacks of a worker's process, by the signal that the probe has a handler for."""
+"""Requests the Python stacks of a worker's process, by a signal that the probe handles."""
 
 import os
 import time
@@ -18,31 +18,31 @@ from gmg_tui.scripts.probe.site import gmg_probe
 _ANSWER_TIMEOUT_S = 5.0
 """Time limit for a process to write its stacks."""
 _QUIET_S = 0.2
-"""A file that has not grown for so long is complete."""
+"""The file is complete once it has not grown for this long."""
 _POLL_S = 0.05
 _MAX_BYTES = 256 << 10
-"""Of one answer."""
+"""Limit of one answer."""
 SAMPLES, _GAP_S = 20, 0.1
-"""Stacks that show where a process spends its time, and seconds between two."""
+"""Number of stacks that show where time is spent, and seconds between two."""
 
 
 async def stacks_of(pid: int, folder: Path | None, stacks: Stacks, count: int = 1) -> Stacks:
     """Returns `stacks` with the stacks of a process whose probe writes to `folder`, or why there are none.
 
-    `count` asks for them several times, `_GAP_S` apart.
+    With `count`, takes several, `_GAP_S` apart.
     """
     proc = processes.read(pid)
     if proc is None:
         return structs.replace(stacks, error="its process has just ended")
     if folder is None or not processes.handles(proc.pid, gmg_probe.STACK_SIGNAL):
-        error = "only a Python with the probe writes its stacks, and only once it has started"
+        error = "only a Python process with the probe writes stacks, once it has started"
         return structs.replace(stacks, error=error)
     try:
         text = await in_daemon_thread(_written, proc, folder / gmg_probe.STACKS, count) if proc.stopped is None else ""
     except OSError as problem:
         return structs.replace(stacks, error=f"its stacks cannot be read: {problem.strerror}")
     if text is None:
-        error = "it has closed the file for its stacks, as scripts do that close all inherited files"
+        error = "the script has closed the file for its stacks, perhaps with all inherited files"
         return structs.replace(stacks, error=error)
     if text:
         return structs.replace(stacks, text=text)
@@ -52,9 +52,9 @@ async def stacks_of(pid: int, folder: Path | None, stacks: Stacks, count: int = 
 
 
 def _written(proc: Proc, file: Path, count: int) -> str | None:
-    """Sends the signal, and returns what the process writes; empty if it does not, None if it cannot. Raises `OSError`.
+    """Sends the signal. Returns the process's output; empty if none came, None if it cannot write. Raises `OSError`.
 
-    The signal handler writes to a descriptor by its number, which is another file's once the script has closed it.
+    The handler writes to a descriptor number, which may be another file once the script has closed it.
     """
     with reading(file) as stream:
         return _appended(proc, stream, count) if _holds(proc.pid, stream, file.name) else None
@@ -80,11 +80,11 @@ def _appended(proc: Proc, stream: BinaryIO, count: int) -> str:
 
 
 def _holds(pid: int, stream: BinaryIO, name: str) -> bool:
-    """Returns True if a process has the file open that `stream` reads, under that name. Raises `OSError`."""
+    """Returns True if a process has `stream`'s file open under that name. Raises `OSError`."""
     about = os.fstat(stream.fileno())
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):  # just closed
-            # A file on a disk that hangs must not be followed.
+            # Do not follow a link to a disk that may hang.
             if link.readlink().name == name and os.path.samestat(link.stat(), about):
                 return True
     return False

@@ -321,7 +321,7 @@ class Recorder:
     def _attempt(
         worker: Worker, attempt: Attempt, occupant: _Occupant, *, with_curves: bool = True
     ) -> tuple[JobAttempt | AttemptCurves, ...]:
-        """The record of an attempt, and `with_curves` of its metrics over time if it has any."""
+        """Returns the record of an attempt, and `with_curves` of its metrics over time if it has any."""
         slot, rank = worker.slot, worker.rank.rank if worker.rank is not None else 0
         uuid = slot.gpu.uuid if slot.gpu is not None else None
         job, log, newest = occupant.record.number, occupant.logs.get(slot.name), worker.newest

@@ -131,7 +131,7 @@ class EngineSlot:
         )
 
     def alerts_of(self, worker: Worker | None) -> tuple[Alert, ...]:
-        """The alerts of a worker's newest attempt, or (None) of the slot while it has none."""
+        """Returns the alerts of a worker's newest attempt, or (None) of the slot while it has none."""
         newest = worker.newest if worker is not None else None
         return self._watch.alerts if self._watched == (worker, newest) else ()
 

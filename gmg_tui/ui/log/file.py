@@ -120,7 +120,7 @@ class LogFile:
         return _rows(self._lines(start, stop))
 
     def may_match(self, query: Query, start: int, end: int) -> bool:
-        """False if nothing between two offsets matches: cheap, for gigabytes."""
+        """Returns False if nothing between two offsets matches: cheap, for gigabytes."""
         parts = (part.lower() for part in self._parts(start, end))
         return any(query.raw.search(part) is not None or b"\b" in part for part in parts)
 

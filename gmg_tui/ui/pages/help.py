@@ -49,7 +49,7 @@ class HelpScreen(Dialog[None]):
         self._main = list(_facts(app, ((key, each) for each in of_main for key in keys.keys_of(each))))
 
     def contents(self) -> ComposeResult:
-        """The keys as they are set, then what the manual says of the screen, without its list of keys."""
+        """Yields the keys as they are set, then what the manual says of the screen, without its list of keys."""
         with Scroll():
             if self._page:
                 yield Facts([Fact("Keys of this page"), *self._page])
@@ -81,6 +81,6 @@ class GuideApp(App[None]):
         self._text, self._contents = text, contents
 
     def compose(self) -> ComposeResult:
-        """The text and the keys."""
+        """Yields the text and the keys."""
         yield MarkdownViewer(self._text, open_links=False, show_table_of_contents=self._contents)
         yield Footer()

@@ -91,18 +91,18 @@ class TriedPage(TablePage[Row]):
         self._engine = engine
 
     def on_mount(self) -> None:
-        """Begin to ask."""
+        """Begins to ask."""
         self.poll()
 
     async def ask(self) -> None:
-        """Ask what was tried."""
+        """Asks what was tried."""
         rows = await self._engine.tried()
         best, mark = self._best(rows), "fastest" if self.app.view.snapshot.tuning is None else "recommended"
         self.table.use(columns(rows))
         self.listing.show([Row(tried, mark if tried is best else "") for tried in rows], "Nothing has been tried yet.")
 
     def _best(self, rows: Sequence[Tried]) -> Tried | None:
-        """The fastest; in a tuning, which measures more carefully, what it recommends."""
+        """Returns the fastest; in a tuning, which measures more carefully, what it recommends."""
         view = self.app.view
         tuning, spec = view.snapshot.tuning, view.session.spec
         if tuning is None:
@@ -134,7 +134,7 @@ class TriedPage(TablePage[Row]):
         yield Fact("", f"{attempts} on {', '.join(slots)}", "dim")
 
     async def action_use(self) -> None:
-        """Open the edit dialog with the selected arguments."""
+        """Opens the edit dialog with the selected arguments."""
         row = self.table.selected
         if row is not None:
             await self.app.action_edit(Settings(row.tried.args, row.tried.env))

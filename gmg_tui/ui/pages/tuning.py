@@ -167,7 +167,7 @@ class TuningPage(JobsPage[Trial]):
             self.app.say(await terminal.copy(self.app, self._command(self._best)))
 
     def selected_job(self) -> SelectedJob | None:
-        """The selected trial."""
+        """Returns the selected trial."""
         trial = self.table.selected
         if trial is None:
             return None

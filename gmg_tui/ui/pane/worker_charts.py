@@ -14,7 +14,7 @@ _MIN_WIDTH: Final = 32
 
 
 def chart_rows(entry: SlotView, series: Series, width: int, height: int) -> list[Row]:
-    """The charts of a worker over its life on one time axis, as many as there is room for."""
+    """Returns the charts of a worker over its life on one time axis, as many as there is room for."""
     shown = list(tracks(entry, series))
     count = min(len(shown), next(number for number in range(9, -1, -1) if least_height(number) <= max(2, height)))
     if not count or width < _MIN_WIDTH:
@@ -23,7 +23,7 @@ def chart_rows(entry: SlotView, series: Series, width: int, height: int) -> list
 
 
 def tracks(entry: SlotView, series: Series) -> Iterator[Track]:
-    """The charts, the most important first."""
+    """Yields the charts, the most important first."""
     worker, gpu, sample = entry.worker, entry.slot.gpu, entry.sample
     rate = units.fps(worker.rate if worker.state.ended else worker.current_fps)
     yield Track("FPS", rate, series.fps, None, "", "fps", fmean, "no rate yet")

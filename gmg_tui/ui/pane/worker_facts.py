@@ -22,7 +22,7 @@ _COUNTED: Final = {"probe": "inside the script", "printed": "from the lines that
 
 
 def worker_facts(entry: SlotView) -> Iterator[Fact]:
-    """The rates and their sources, the progress, and what its processes use."""
+    """Yields the rates and their sources, the progress, and what its processes use."""
     worker = entry.worker
     yield Fact("Worker")
     if worker.group is not None:
@@ -116,7 +116,7 @@ def _sample_facts(gpu: Gpu, sample: GpuSample, worker: Worker, *, over: bool) ->
 
 
 def health_facts(health: GpuHealth) -> Iterator[Fact]:
-    """All that is wrong, each with what to do, then the counters; `n/a` for what the GPU does not report."""
+    """Yields all that is wrong, each with what to do, then the counters; `n/a` for what the GPU does not report."""
     yield Fact("Health")
     for trouble in health.troubles:
         style = "error" if trouble.fatal else "warn"
@@ -178,7 +178,7 @@ EVENT_COLUMNS: Final = (
 
 
 def attempt_columns(now: Callable[[], float]) -> tuple[Column[Attempt], ...]:
-    """The columns of the table of attempts; `now` is the Unix time of the newest snapshot."""
+    """Returns the columns of the table of attempts; `now` is the Unix time of the newest snapshot."""
     return (
         Column[Attempt]("number", lambda attempt: attempt.number, "#"),
         Column[Attempt]("state", lambda attempt: attempt.state.value, left=True),
@@ -199,7 +199,7 @@ def _fps_per_watt(attempt: Attempt) -> float | None:
 
 
 def attempt_facts(attempt: Attempt) -> Iterator[Fact]:
-    """An attempt's arguments in full, how it ended, and its metrics."""
+    """Yields an attempt's arguments in full, how it ended, and its metrics."""
     yield Fact("arguments", join_args(attempt.args) or "none")
     if attempt.reason:
         yield Fact("reason", attempt.reason, "error" if attempt.state.value == "failed" else "text")
@@ -208,7 +208,7 @@ def attempt_facts(attempt: Attempt) -> Iterator[Fact]:
 
 
 def _exit(attempt: Attempt) -> str | None:
-    """An exit code, or the signal that has ended the process; None while it exists."""
+    """Returns an exit code, or the signal that has ended the process; None while it exists."""
     code = attempt.exit_code
     return None if code is None else str(code) if code >= 0 else f"signal {-code}"
 

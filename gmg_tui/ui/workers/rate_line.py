@@ -83,12 +83,12 @@ def _rate_line(entry: SlotView, cells: int, dot_s: int) -> RateLine:
 
 
 def deviation_style(deviation: float) -> str:
-    """The style of a deviation's text."""
+    """Returns the style of a deviation's text."""
     return "warn" if deviation < _SLOW else "dim"
 
 
 def common_range(lines: Iterable[RateLine]) -> float:
-    """The range of all lines: 10 % around the median, wider if a line leaves it for longer than a moment.
+    """Returns the range of all lines: 10 % around the median, wider if a line leaves it for longer than a moment.
 
     Rates below half of the median, such as zero, do not widen it: beside them every other line would be flat.
     """
@@ -114,7 +114,7 @@ def line_text(line: RateLine) -> str:
 
 
 def line_rows(line: RateLine, height: int) -> list[Row]:
-    """The line in `height` rows: slow spells as warnings, and a sign in the lowest row for a restart."""
+    """Returns the line in `height` rows: slow spells as warnings, and a sign in the lowest row for a restart."""
     pairs = list(zip(line.deviations[::2], line.deviations[1::2], strict=True))
     slow = [any(value is not None and value < _SLOW for value in pair) for pair in pairs]
     canvas = Canvas(line.cells, height)

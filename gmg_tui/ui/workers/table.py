@@ -54,7 +54,7 @@ def _notes(entry: SlotView) -> list[Note]:
 
 
 def _cover_rate(worker: Worker, notes: Sequence[Note]) -> bool:
-    """True if notes take the cells of the rate: it is not current, or there is an error."""
+    """Returns True if notes take the cells of the rate: it is not current, or there is an error."""
     current = worker.fps is not None and not worker_text.getting_ready(worker) and worker.state not in _WITHOUT_RATE
     return bool(notes) and (not current or notes[0].style == "error")
 
@@ -182,7 +182,7 @@ class WorkerTable(Table[Band]):
 
 
 def node_line(view: View, band: Band, width: int) -> Row:
-    """A node: its cards, what runs there, its rate and power, and what is wrong."""
+    """Returns a node: its cards, what runs there, its rate and power, and what is wrong."""
     entries = [view.of(name) for name in view.nodes[band.node]]
     present = [each for each in entries if view.worker_on(each.slot.name) is not None]
     workers = [each.worker for each in present]
