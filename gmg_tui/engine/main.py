@@ -1,4 +1,4 @@
-"""The life of an engine: starts its parts, runs the workers, and ends when no client is left."""
+"""The engine's life cycle: starts its parts, runs the workers, and ends when no client is left."""
 
 from __future__ import annotations
 
@@ -59,21 +59,21 @@ _log = logging.getLogger(__name__)
 _END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGXCPU)
 _ID_BYTES = 8
 _FIRST_CLIENT_WAIT_S = 10.0
-"""Seconds that an engine whose workers have ended waits for a first client."""
+"""Seconds to wait for a first client after the workers have ended."""
 _NEXT_CLIENT_WAIT_S = 0.5
-"""Seconds that it waits for another client after the last one."""
+"""Seconds to wait for another client after the last one has gone."""
 _MAX_VIEWER_WAIT_S = 1.0
 """Limit of the workers' wait for an announced viewer."""
 _NVML_CLOSE_TIMEOUT_S = 4.0
 _MAX_ROUNDS = 16
-"""Limits the rounds of samples that wait to be read."""
+"""Maximum unread rounds of samples."""
 
 
 class Engine:
     """Runs a session on `hardware`.
 
-    The caller closes `logs`. With `viewer_comes`, a screen is opening on the session: the workers wait for its first frame,
-    for `_MAX_VIEWER_WAIT_S` at most, as a dozen interpreters that start at once would take all cores.
+    The caller closes `logs`. With `viewer_comes` the workers wait up to `_MAX_VIEWER_WAIT_S` for a screen's first frame:
+    a dozen interpreters starting at once would take all cores.
     """
 
     def __init__(self, spec: RunSpec, hardware: Hardware, logs: LogWriter, *, viewer_comes: bool = False) -> None:
@@ -82,13 +82,13 @@ class Engine:
         self._logs = logs
         self._viewer_comes = viewer_comes
         self.shutdown_requested = asyncio.Event()
-        """Set by a signal: clients are not waited for."""
+        """Set by a signal: do not wait for clients."""
         self._reason = "the session has ended"
-        """The reason sent to clients when the engine leaves."""
+        """The reason sent to clients at the end."""
         self._fleet: Fleet | None = None
 
     async def start(self, report: Callable[[str], None] = _log.info) -> str:
-        """Begins to listen, and puts all parts together; `report` gets the progress if it takes long.
+        """Listens, and assembles all parts; `report` gets the progress if that takes long.
 
         Returns:
             The path of the socket, which may differ from the requested one.
@@ -96,18 +96,18 @@ class Engine:
         Raises:
             OSError: It cannot listen.
             GmgError: It cannot listen, or the store of a sweep cannot be read.
-            asyncio.CancelledError: A signal has come.
+            asyncio.CancelledError: A signal has arrived.
         """
         adopt_orphans()
         script = Path(self._spec.cwd, self._spec.script)
         commit = begin(commit_of, self._spec.cwd if self._spec.module else str(script.parent))
         self._loop, starting = asyncio.get_running_loop(), asyncio.current_task()
         assert starting is not None
-        for number in _END_SIGNALS:  # until all parts are there
+        for number in _END_SIGNALS:  # until all parts exist
             self._loop.add_signal_handler(number, starting.cancel)
-        async with contextlib.AsyncExitStack() as undo:  # a failing part leaves no agents and no socket behind
+        async with contextlib.AsyncExitStack() as undo:  # a failure leaves no agents and no socket behind
             if self._spec.nodes is not None:
-                from gmg_tui.engine.nodes.fleet import Fleet  # a session on one machine starts faster without
+                from gmg_tui.engine.nodes.fleet import Fleet  # only for several machines
 
                 self._fleet = Fleet(self._spec, self._spec.nodes)
                 undo.push_async_callback(self._fleet.end, kill=True)
@@ -115,10 +115,10 @@ class Engine:
                 self._hardware = self._fleet.hardware
             self._measured = False
             self._sampled: deque[tuple[float, tuple[GpuSample, ...], str | None]] = deque(maxlen=_MAX_ROUNDS)
-            """The sampler's rounds that are not read yet, with their times, monotonic seconds."""
+            """Unread rounds of samples with their times, monotonic seconds."""
             script_commit = await asyncio.wrap_future(commit)
-            # No await until all parts exist: a sample that arrives in between would be lost.
-            self._sampling = self._sampler()  # first: GPUs are slow to answer, and the first frame needs their metrics
+            # No await until all parts exist, or samples would be lost.
+            self._sampling = self._sampler()  # first: the first frame needs the slow GPUs' metrics
             self._pipes = Pipes(self._logs.is_full)
             self._egl = egl.EglProbe()
             self._notifications = Notifications(self._spec, lambda text: self._supervisor.note("notify", text))
@@ -139,7 +139,7 @@ class Engine:
         return self._spec.socket
 
     def _assemble(self, commit: str | None) -> None:
-        """Puts the parts of the session together. Raises `StoreError` if the store of a sweep cannot be read."""
+        """Assembles the session. Raises `StoreError` if the store of a sweep cannot be read."""
         spec, hardware, fleet = self._spec, self._hardware, self._fleet
         session = Session(
             spec,
@@ -171,7 +171,7 @@ class Engine:
         jobs: QueueScheduler | None = None
         scheduler: Scheduler
         if spec.agent is not None:
-            from gmg_tui.engine.nodes.agent import Agent  # other engines start faster without
+            from gmg_tui.engine.nodes.agent import Agent  # only for agents
 
             scheduler = agent = Agent(slots, workplace, recorder, self._changed)
             agent.orphaned = lambda reason: self._end(reason, kill=False)
@@ -210,7 +210,7 @@ class Engine:
         done = asyncio.create_task(self._done())
         try:
             await asyncio.wait([living, done], return_when=asyncio.FIRST_COMPLETED)
-            if self._fleet is not None and not living.done():  # clients see that it takes long
+            if self._fleet is not None and not living.done():  # show clients the delay
                 await self._fleet.end(kill=not self._supervisor.all_ended.is_set())
         finally:
             for task in (living, done, self._egl):
@@ -225,7 +225,7 @@ class Engine:
                 raise failure
 
     async def _conclude(self) -> None:
-        """Ends all parts. One that fails is logged, and the others still end."""
+        """Ends all parts, logging failures."""
         parts: list[Callable[[], Awaitable[object]]] = [
             self._store.close,
             self._observer.session_files.end,
@@ -240,14 +240,14 @@ class Engine:
             try:
                 await end()
             except Exception:
-                _log.exception("a part of the engine has not ended as it should")
-        for number in _END_SIGNALS:  # else one that comes after the loop is closed kills the engine
+                _log.exception("a part of the engine failed to end cleanly")
+        for number in _END_SIGNALS:  # else a late one kills the engine after the loop is closed
             self._loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
 
     async def cancel(self, *, fresh: bool) -> None:
-        """Ends instead of running anything; a `fresh` session's folder is removed, another session counts as ended."""
-        _log.info("the launcher is gone before the session has begun")
+        """Ends without running anything; removes a `fresh` session's folder, and records others as ended."""
+        _log.info("the launcher has gone before the start of the session")
         self._egl.cancel()
         await self._conclude()
         if fresh:
@@ -270,7 +270,7 @@ class Engine:
             self._pipes.close_all()
 
     async def _live(self) -> None:
-        """Starts the watchdog and then the workers, once an announced viewer has had its first frame."""
+        """Starts the watchdog, then the workers once an announced viewer has its first frame."""
         async with _beside(self._supervisor.faults.forever("clients", self._server.run)):
             if self._viewer_comes:
                 await any_of(self._server.watched, timeout_s=_MAX_VIEWER_WAIT_S)
@@ -282,7 +282,7 @@ class Engine:
                 await self._supervisor.run()
 
     async def _collect(self) -> None:
-        """Takes the GPUs that were in use at the start of a sweep, as they become free."""
+        """Acquires GPUs that were in use at the start of a sweep as they become free."""
         jobs, gpus = self._supervisor.queue, self._hardware.awaited
         if jobs is not None and gpus is not None:
             await self._supervisor.faults.forever("free GPUs", lambda: jobs.collect(gpus, self._spec.wait_s or 0.0))
@@ -295,17 +295,17 @@ class Engine:
             if self.shutdown_requested.is_set() or supervisor.overdue.is_set():
                 break
             if not supervisor.all_ended.is_set():
-                continue  # a restart came in the very moment of the end
+                continue  # restarted at the last moment
             grace_s = _NEXT_CLIENT_WAIT_S if server.visited.is_set() else _FIRST_CLIENT_WAIT_S
             await any_of(self.shutdown_requested, server.busy, timeout_s=grace_s)
             if not self.shutdown_requested.is_set() and server.busy.is_set():
                 await any_of(self.shutdown_requested, server.idle)
             elif supervisor.all_ended.is_set():
                 break
-        supervisor.concluded = True  # at once: a command that comes now would be accepted, and lost
+        supervisor.concluded = True  # now: later commands would be accepted and lost
 
     def _store_trouble(self, text: str | None) -> None:
-        """Shows the store's trouble with the disk, or (None) removes it."""
+        """Shows or (None) removes a note on the store's disk problem."""
         self._supervisor.note("store", text)
 
     def _changed(self) -> None:
@@ -326,20 +326,20 @@ class Engine:
         loop = asyncio.get_running_loop()
         for number in _END_SIGNALS:
             loop.add_signal_handler(number, self._on_signal, number)
-        for number in (signal.SIGUSR1, signal.SIGUSR2):  # what Slurm's --signal sends before an allocation ends
+        for number in (signal.SIGUSR1, signal.SIGUSR2):  # sent by Slurm's --signal before an allocation ends
             loop.add_signal_handler(number, self._supervisor.pass_on, number)
         # The engine has no terminal, and a stray hang-up must not end a day's work. The signal is caught rather than
         # ignored, because workers would inherit that.
         loop.add_signal_handler(signal.SIGHUP, _log.info, "SIGHUP received and ignored")
 
     def _on_signal(self, number: signal.Signals) -> None:
-        """Stops all workers; a second signal kills them, but not SIGXCPU, which may come every second."""
+        """Stops all workers; a second signal kills them, except SIGXCPU, which may repeat every second."""
         _log.info("%s received: the session ends", number.name)
         kill = self.shutdown_requested.is_set() and number is not signal.SIGXCPU
         self._end(f"the session was ended by {number.name}", kill=kill)
 
     def _on_end_of_nodes(self, why: str) -> None:
-        """Ends the session, as no node is left or will come back."""
+        """Ends the session when no node is left or will return."""
         _log.warning("%s: the session ends", why)
         if not self.shutdown_requested.is_set():
             self._end(f"the session has ended: {why}", kill=False)
@@ -356,7 +356,7 @@ class Engine:
 
         def deliver(samples: tuple[GpuSample, ...], error: str | None) -> None:
             self._sampled.append((time.monotonic(), samples, error))
-            if not self._measured:  # the observer reads the others, as waking up costs more than most of its work
+            if not self._measured:  # the observer reads later rounds: waking up is expensive
                 loop.call_soon_threadsafe(self._read_samples)
 
         sampler = Sampler(self._hardware.gpus, self._spec.interval_s, deliver, nvml)
@@ -377,7 +377,7 @@ class Engine:
 
 @contextlib.asynccontextmanager
 async def _beside(run: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Runs `run` beside the body, and cancels it at the end."""
+    """Runs `run` concurrently with the body, then cancels it."""
     running = asyncio.create_task(run)
     try:
         yield
@@ -387,7 +387,7 @@ async def _beside(run: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 async def any_of(*events: asyncio.Event, timeout_s: float | None = None) -> None:
-    """Waits until one of the events is set, or the time-out has passed."""
+    """Waits until one of the events is set, or until the timeout."""
     waits = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

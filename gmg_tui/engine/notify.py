@@ -1,4 +1,4 @@
-"""Notifications of users, and the commands of `--notify`."""
+"""Notifications for the user, and the commands of `--notify`."""
 
 import asyncio
 import os
@@ -16,21 +16,21 @@ TIMEOUT_S = 30.0
 FINISH_TIMEOUT_S = 2 * TIMEOUT_S
 """Time limit of the commands at the end of a session."""
 MAX_EVENTS = 1000
-"""Occurrences that are kept."""
+"""Maximum number of occurrences kept."""
 _MAX_OCCURRENCES = 16
-"""So many occurrences are in a snapshot: a client that is behind by more has missed some."""
+"""Occurrences in a snapshot: a client further behind misses some."""
 _MAX_WAITING = 32
-"""So many may wait for their commands; for further ones none is run."""
+"""Occurrences that may wait for their commands; no commands are run for further ones."""
 
 
 class Notifications:
-    """The newest occurrences; runs the commands of `--notify` for each, one at a time, whoever is attached.
+    """The newest occurrences. Runs the commands of `--notify` for each, one at a time, with or without clients.
 
-    `note` gets the trouble with the commands, or None once they work.
+    `note` gets the commands' errors, or None once they work.
 
     Attributes:
-        newest: The newest occurrences that are not quiet, the oldest first.
-        events: The newest occurrences of any kind, the oldest first.
+        newest: The newest occurrences that are not quiet, oldest first.
+        events: The newest occurrences of any kind, oldest first.
     """
 
     def __init__(self, spec: RunSpec, note: Callable[[str | None], None]) -> None:
@@ -53,9 +53,9 @@ class Notifications:
         alert: str = "",
         quiet: bool = False,
     ) -> None:
-        """Records what has happened; unless it is `quiet`, commands are run for it after those that wait."""
+        """Records an occurrence; unless it is `quiet`, its commands are run after those waiting."""
         if kind is OccurrenceKind.JOB_FAILED and self._spec.tune is not None:
-            return  # trials that run out of memory are how a tuning finds the largest value that runs
+            return  # a tuning's failed trials show the largest value that runs
         number = self.events[-1].number + 1 if self.events else 1
         why = one_line(reason or "")
         occurrence = Occurrence(number, time.time(), kind, one_line(text), slot, job, job_name, why, alert, quiet)
@@ -76,7 +76,7 @@ class Notifications:
             self._task.cancel()
 
     async def finish(self) -> None:
-        """Waits for those that run or wait, up to `FINISH_TIMEOUT_S`."""
+        """Waits up to `FINISH_TIMEOUT_S` for running and waiting commands."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=FINISH_TIMEOUT_S)
             self.drop()
@@ -89,8 +89,8 @@ class Notifications:
             self._note("; ".join(f"--notify {command}: {why}" for command, why in wrong if why) or None)
 
     async def _run(self, command: str, occurrence: Occurrence) -> str | None:
-        """Runs a command, and kills all that it has started at its end. Returns its trouble in a few words, or None."""
-        variables = {  # in its environment and nowhere else: the shell reads nothing of it
+        """Runs a command, and kills what it leaves behind. Returns a short error, or None."""
+        variables = {  # only in the environment: the shell must not parse it
             "GMG_EVENT": occurrence.kind.value,
             "GMG_SESSION": self._spec.name,
             "GMG_FOLDER": self._spec.folder,
@@ -113,7 +113,7 @@ class Notifications:
             async with asyncio.timeout(TIMEOUT_S):
                 code = await process.wait()
         except TimeoutError:
-            return f"ended after {TIMEOUT_S:.0f} s, which is as long as it may take"
+            return f"timed out after {TIMEOUT_S:.0f} s"
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Observes a session: its beat, snapshots, records and files. A fault in it does not end the work."""
+"""Observes a session: its beat, snapshots, records and files. Faults here do not end the work."""
 
 import asyncio
 import math
@@ -54,13 +54,13 @@ _UNWATCHED_SCAN_INTERVAL_S = 5.0
 
 
 class Observer:
-    """Watches the `work` of a session, in loops of its own.
+    """Watches the `work` of a session, in its own loops.
 
-    `save_phase_times` is called when the session's files are written.
+    `save_phase_times` is called when session files are written.
 
     Attributes:
-        clients: How many clients there are that may steer.
-        watched: True if there is any client.
+        clients: Number of clients with control.
+        watched: True if any client is connected.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Observer:
         self._scans = scans
         self._zombies: frozenset[int] = frozenset()
         self._files_read_at = -math.inf
-        """When the files that workers write were read last, monotonic seconds."""
+        """Last read of the files that workers write, monotonic seconds."""
         self._allocation = AllocationWatch()
         uuids = (slot.gpu.uuid for slot in work.session.slots if slot.gpu is not None)
         self._samples = GpuSamples(uuids, work.session.spec.interval_s, time.monotonic())
@@ -88,10 +88,10 @@ class Observer:
         self.session_files = SessionFiles(work.session, save_phase_times, self.snapshot, work.note)
 
     async def run(self, read: Callable[[], None], send: Callable[[Snapshot | None], None]) -> None:
-        """Watches until cancelled. A fault in one part stops neither the others nor the work.
+        """Watches until cancelled. A fault in one part affects neither the others nor the work.
 
-        Each second begins with `read`, which reads the workers' output and the GPUs' samples, and ends with `send`, which sends clients a
-        snapshot; None without clients.
+        Each second begins with `read`, which reads the workers' output and the GPUs' samples, and ends with `send`,
+        which sends clients a snapshot (None without clients).
         """
         loops = {
             "the beat": lambda: self._beat(read, send),
@@ -108,7 +108,7 @@ class Observer:
             self._faults.guard("records", lambda: self._recorder.keep(self.snapshot()))
 
     async def _beat(self, read: Callable[[], None], send: Callable[[Snapshot | None], None]) -> None:
-        """Does all work of each second at once, since waking up costs more than most of it."""
+        """Does each second's work at once: waking up costs more than most of it."""
         loop, guard = asyncio.get_running_loop(), self._faults.guard
         due = loop.time()
         while True:
@@ -132,7 +132,7 @@ class Observer:
             await asyncio.sleep(due - loop.time())
 
     async def _scan(self) -> None:
-        """Scans all processes at intervals, updates the workers, and finds those on the wrong GPU."""
+        """Scans all processes at intervals, updates the workers, and finds those on a wrong GPU."""
         while True:
             try:
                 table = await self._scans.table()
@@ -156,7 +156,7 @@ class Observer:
             await asyncio.sleep(_SCAN_INTERVAL_S if self.watched else _UNWATCHED_SCAN_INTERVAL_S)
 
     async def _check_arguments(self) -> None:
-        """Raises an alert if the script would tell its workers apart, and all get the same arguments."""
+        """Raises an alert if workers get the same arguments although the script could tell them apart."""
         spec = self._work.session.spec
         if all(each is None for each in (spec.sweep, spec.ddp, spec.agent, spec.nodes)) and not spec.module:
             with suppress(OSError):
@@ -168,17 +168,17 @@ class Observer:
     def _reap(self, table: Table) -> None:
         """Reaps adopted orphans.
 
-        Asyncio waits for the processes that it started, within milliseconds of their end; a child that is a zombie in
-        two scans in a row will not be waited for by anyone else.
+                Asyncio reaps the processes it started within milliseconds; a child that is a zombie in two scans in a row is
+        nobody else's.
         """
         dead = frozenset(proc.pid for proc in table.children(os.getpid()) if proc.state == "Z")
         for pid in dead & self._zombies:
-            with suppress(ChildProcessError):  # asyncio was quicker after all
+            with suppress(ChildProcessError):  # asyncio was quicker
                 os.waitpid(pid, os.WNOHANG)
         self._zombies = dead - self._zombies
 
     def _find_misplaced(self, attempts: Iterable[LocalAttempt]) -> None:
-        """Warns of attempts whose processes NVML sees on other GPUs than their slot's."""
+        """Marks attempts whose processes NVML sees on another GPU than their slot's."""
         found = defaultdict[int | None, set[str]](set)
         for uuid, sample in self._samples.newest.items():
             for process in sample.processes or ():
@@ -198,9 +198,9 @@ class Observer:
         return tuple(guard("views", slot.view, now) or slot.bare_view() for slot in slots)
 
     def _diagnose(self, views: tuple[Worker, ...], now: float) -> tuple[Worker, ...]:
-        """Raises the alerts of all workers, and acts on new ones. Returns the views with these alerts."""
+        """Raises all workers' alerts, and acts on new ones. Returns the views with the alerts."""
         pairs = tuple(zip(self._work.slots.values(), views, strict=True))
-        # In a group rank 0 may report for all ranks, which are as fast as the slowest; the jobs of a queue differ.
+        # Ranks run at the slowest one's rate, and rank 0 may report for all; the jobs of a queue differ.
         below_pct = below_median(
             (slot.slot, view.newest)
             for slot, view in pairs
@@ -255,10 +255,10 @@ class Observer:
         if self._work.queue is not None:
             self._work.queue.check_gpus(self._nvml_error)
 
-    # What it shows
+    # For clients
 
     def snapshot(self, views: tuple[Worker, ...] | None = None) -> Snapshot:
-        """Returns everything at this moment; `views` are those of the slots if they have just been made."""
+        """Returns a snapshot; `views` are the slots' views if just made."""
         now, guard, jobs = time.monotonic(), self._faults.guard, self._work.queue
         return Snapshot(
             time=clock.unix(now),
@@ -279,7 +279,7 @@ class Observer:
 
     def _current_samples(self, now: float) -> tuple[GpuSample, ...]:
         samples = tuple(self._samples.current(now))
-        if self._work.fleet is not None:  # the PIDs belong to each agent's machine
+        if self._work.fleet is not None:  # PIDs are the agents' machines'
             return samples
         owners = self._owners()
         return tuple(
@@ -288,17 +288,17 @@ class Observer:
         )
 
     def happened(self) -> tuple[Occurrence, ...]:
-        """Returns the newest events of the session, the oldest first."""
+        """Returns the session's newest events, oldest first."""
         return tuple(self._recorder.notifications.events)
 
     def tried(self) -> tuple[Tried, ...]:
-        """Returns all that was tried in this session."""
+        """Returns all arguments tried in this session."""
         newest = ((worker.slot.name, worker.attempt) for worker in self._work.workers)
         live = [(slot, attempt) for slot, attempt in newest if attempt is not None and not attempt.state.ended]
         return self._tried.view(live, clock.now())
 
     def _owners(self) -> dict[int, str]:
-        """Returns the slots of the workers' processes, by PID."""
+        """Returns the slots of workers' processes, by PID."""
         attempts = [slot.attempt for slot in self._work.slots.values() if slot.attempt is not None]
         return {pid: attempt.order.slot.name for attempt in attempts for pid in attempt.pids}
 
@@ -317,7 +317,7 @@ class Observer:
         return await worker.newest.curves(name, count) if worker is not None and worker.newest is not None else {}
 
     async def details(self, slot: str) -> Details:
-        """Returns the content of the details page; of a slot without a worker, who uses its GPU. Raises `GmgError`."""
+        """Returns the details of a slot: its worker's, or else only its GPU's processes. Raises `GmgError`."""
         engine_slot = self._work.engine_slot(slot)
         found = engine_slot.lead or engine_slot
         details = Details(slot, (), self._work.session.spec.cwd, {}, (), "not asked yet", ())
@@ -335,11 +335,11 @@ class Observer:
         return await speed.facts_of(self._with_worker(slot), group, self._owners(), self._work.session.spec)
 
     async def hot_spot(self, slot: str) -> HotSpot | None:
-        """Returns where the script on a slot spends its time, by its stacks. Raises `GmgError`."""
+        """Returns the hot spot of the script on a slot, by its stacks. Raises `GmgError`."""
         return await speed.hot_spot_of(self._with_worker(slot))
 
     def _with_worker(self, slot: str) -> EngineSlot:
-        """Returns the slot whose worker runs on this one. Raises `GmgError` if there is none."""
+        """Returns the slot of the worker that runs on this one. Raises `GmgError` if there is none."""
         engine_slot = self._work.engine_slot(slot)
         found = engine_slot.lead or engine_slot
         if found.worker is None:
@@ -347,7 +347,7 @@ class Observer:
         return found
 
     async def stacks(self, slot: str) -> tuple[Stacks, ...]:
-        """Returns the Python stacks of the worker on a slot, or of all ranks of its group, which are requested at once.
+        """Returns the Python stacks of the worker on a slot, or of all its group's ranks, requested at once.
 
         Raises `GmgError` if there is no such slot, or no job has run there.
         """
@@ -360,5 +360,5 @@ class Observer:
 
 
 def _owned(processes: tuple[GpuProcess, ...], owners: Mapping[int, str]) -> tuple[GpuProcess, ...]:
-    """Returns the processes, each with the slot of the worker that it belongs to; `owners` has these by PID."""
+    """Returns the processes, each with its worker's slot, looked up by PID in `owners`."""
     return tuple(structs.replace(process, slot=owners.get(process.own_pid or 0)) for process in processes)

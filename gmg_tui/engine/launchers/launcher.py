@@ -18,7 +18,7 @@ from gmg_tui.model.text import clean, one_line
 from gmg_tui.session import AGENT_MARK
 
 PROGRAM = (sys.executable, "-P", "-m", "gmg_tui", "agent")
-"""Starts the node's agent or finds it; a node that does not have this interpreter runs another gmg-tui."""
+"""Starts or finds the node's agent; a node without this interpreter runs its own gmg-tui."""
 _MAX_GREETING_BYTES = 1 << 20
 """Limit of output before the connection carries frames."""
 _END_TIMEOUT_S = 2.0
@@ -27,10 +27,10 @@ _MAX_LOCAL_NODES = 4096
 
 
 class Connection:
-    """A program that is connected to a node's agent; bytes go to `writer` and come from `reader`.
+    """A program connected to a node's agent, written to by `writer` and read by `reader`.
 
     Attributes:
-        trouble: The last line of its standard error; empty for none.
+        trouble: The last line of its standard error.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, transport: asyncio.SubprocessTransport) -> None:
@@ -53,12 +53,12 @@ class Connection:
             self.trouble = clean(line[:MAX_TROUBLE_BYTES].strip()) or self.trouble
 
     async def greet(self, order: bytes) -> dict[str, Any]:
-        """Sends the agent's spec, and waits for its answer. Raises `GmgError`, `OSError`, `EOFError`."""
+        """Sends the agent's spec and waits for its answer. Raises `GmgError`, `OSError` or `EOFError`."""
         self.writer.write(order + b"\n")
         await self.writer.drain()
         mark, noise = AGENT_MARK.encode(), 0
         try:
-            while line := await self.reader.readline():  # a shell may have printed anything before
+            while line := await self.reader.readline():  # a shell may print anything first
                 if line.startswith(mark):
                     answer = msgspec.json.decode(line[len(mark) :], type=dict[str, Any])
                     if answer.get("ok"):
@@ -67,17 +67,17 @@ class Connection:
                 noise += len(line)
                 if noise > _MAX_GREETING_BYTES:
                     raise ValueError
-        except (ValueError, RecursionError):  # a line over the limit, too, or one that is not JSON
-            raise GmgError("its output is not the answer of an agent", 1) from None
+        except (ValueError, RecursionError):  # a line over the limit, or not JSON
+            raise GmgError("its output is not an agent's answer", 1) from None
         raise EOFError("the connection was closed before its agent answered")
 
     def kill(self) -> None:
-        """Ends the program at once. The agent keeps running."""
+        """Kills the program. The agent keeps running."""
         if self._process.returncode is None:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     async def close(self) -> None:
-        """Ends the program, and waits until it has ended and its error output is read. The agent keeps running."""
+        """Ends the program, and waits for its end and the rest of its error output. The agent keeps running."""
         self.writer.close()
         try:
             with contextlib.suppress(TimeoutError):
@@ -85,7 +85,7 @@ class Connection:
                     await self._process.wait()
         finally:
             self.kill()
-            # It has ended for asyncio once its output was read, which a process that it has started may hold open.
+            # For asyncio it ends once its output is read, but a child may hold that open.
             draining = [asyncio.create_task(each) for each in (self._process.wait(), self._drain())]
             await asyncio.wait([*draining, self._reading], timeout=_END_TIMEOUT_S)
             for task in (*draining, self._reading):
@@ -103,7 +103,7 @@ class Launcher(ABC):
 
     @abstractmethod
     async def nodes(self) -> tuple[str, ...]:
-        """Returns the names of the nodes, all different. Raises `GmgError` if they cannot be listed, or there are none."""
+        """Returns the nodes' unique names. Raises `GmgError` if they cannot be listed or there are none."""
 
     @abstractmethod
     def command(self, node: str) -> Sequence[str]:
@@ -113,7 +113,7 @@ class Launcher(ABC):
         """Runs the command. Raises `GmgError` if it cannot be run."""
         command, loop = self.command(node), asyncio.get_running_loop()
         try:
-            # As `create_subprocess_exec`, which does not reveal the transport: only that can close pipes held open by others.
+            # Like `create_subprocess_exec`, but keeps the transport, which can close pipes held open by others.
             transport, protocol = await loop.subprocess_exec(
                 lambda: SubprocessStreamProtocol(_MAX_GREETING_BYTES, loop),
                 *command,
@@ -124,7 +124,7 @@ class Launcher(ABC):
         return Connection(asyncio.subprocess.Process(transport, protocol, loop), transport)
 
     async def unreachable(self) -> str | None:
-        """Returns why no node can be reached any more, such as the end of a job; None if one may be. Never raises."""
+        """Returns why no node can be reached any more, such as the job's end; None if one may be. Never raises."""
         return None
 
 
@@ -141,5 +141,5 @@ class Local(Launcher):
         return tuple(f"n{number}" for number in range(1, self._count + 1))
 
     def command(self, node: str) -> Sequence[str]:
-        """Returns this program; a simulated driver shows other cards by the node's name."""
+        """Returns this program; a simulated driver shows different GPUs for each node."""
         return ("env", f"GMG_NODE={node}", *PROGRAM)

@@ -1,8 +1,8 @@
 """Agents on the nodes of a Ray cluster: `--nodes ray`, or `ray:ADDRESS`.
 
-Ray's client takes threads, signals and memory for itself, so each node gets a process of its own for it: `python -m
+Ray's client needs its own threads, signals and memory, so it runs in a separate process for each node: `python -m
 gmg_tui.engine.launchers.ray ADDRESS gpu|cpu NODE` runs an agent's program in an actor that holds all of the node's GPUs,
-and connects it to its own standard input and output. Without a NODE (an empty word) it answers with all nodes' names.
+and connects it to its own standard input and output. With an empty NODE it answers with all nodes' names.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _CLUSTER = "--gcs-address="
 
 
 class Ray(Launcher):
-    """The nodes of the cluster at `where`, or the one that `RAY_ADDRESS` or this machine's Ray names."""
+    """The nodes of the Ray cluster at `where`, in `RAY_ADDRESS`, or on this machine."""
 
     def __init__(self, where: str, *, cpu: bool = False) -> None:
         # `ray://host:10001` is an address of Ray's own client.
@@ -61,7 +61,7 @@ class Ray(Launcher):
 
 
 class AgentActor:
-    """An agent's program on its node, whose standard input and output are forwarded by calls."""
+    """An agent's program on its node; calls forward its standard input and output."""
 
     def __init__(self, program: tuple[str, ...]) -> None:
         here = program if os.access(program[0], os.X_OK) else ("gmg-tui", "agent")
@@ -74,14 +74,14 @@ class AgentActor:
         self._process.stdin.write(data)
 
     def read(self) -> bytes:
-        """Returns the agent's next output, waiting for it; empty at its end."""
+        """Waits for the agent's next output and returns it; empty at its end."""
         return os.read(self._process.stdout.fileno(), _CHUNK_BYTES)
 
 
 def _by_name(usable: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Returns the nodes by unique names: if two are named `host`, the one with the higher address is `host-2`.
 
-    Node ids are no help: a node that leaves and comes back gets another one.
+    Node ids do not help: a node that returns gets a new one.
     """
     names, nodes = {str(node["NodeName"]) for node in usable}, dict[str, dict[str, Any]]()
     for node in sorted(usable, key=lambda node: (str(node.get("NodeManagerAddress")), str(node["NodeID"]))):
@@ -92,7 +92,7 @@ def _by_name(usable: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def _forward(ray: Any, node: dict[str, Any], *, cpu: bool) -> NoReturn:
-    """Runs an agent on a node, and forwards bytes both ways until either side ends."""
+    """Runs an agent on a node, and forwards bytes both ways until one side ends."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     gpus = 0 if cpu else node["Resources"].get("GPU", 0)
@@ -118,9 +118,9 @@ def _forward(ray: Any, node: dict[str, Any], *, cpu: bool) -> NoReturn:
 
 
 def own_cluster() -> str:
-    """Returns the address of the newest Ray that this user or root has started on this machine.
+    """Returns the address of the newest Ray started by this user or root on this machine.
 
-    Ray's own search takes any user's, who could run code here: what a cluster answers is unpickled.
+    Ray's own search accepts any user's cluster, whose unpickled answers could run code here.
 
     Raises:
         ConnectionError: There is none.
@@ -131,7 +131,7 @@ def own_cluster() -> str:
             words = processes.command_line(proc.pid).split()
             addresses = [word.removeprefix(_CLUSTER) for word in words if word.startswith(_CLUSTER)]
             if addresses and words[0].rpartition("/")[2] == "raylet":
-                users = {*psutil.Process(proc.pid).uids()}  # of another user's set-user-ID program, only one is root
+                users = {*psutil.Process(proc.pid).uids()}  # another user's set-user-ID program has both
                 found += [(proc.started_ticks, addresses[0])] if users <= {os.getuid(), 0} else []
     if not found:
         raise ConnectionError
@@ -140,7 +140,7 @@ def own_cluster() -> str:
 
 def main() -> None:
     """Lists the nodes, or connects to one."""
-    # End with the engine, which Ray's client may not notice for minutes (prctl(2), PR_SET_PDEATHSIG).
+    # End with the engine: Ray's client may not notice for minutes (prctl(2), PR_SET_PDEATHSIG).
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
     address, kind, name = sys.argv[1:]
     cpu = kind == "cpu"
@@ -159,7 +159,7 @@ def main() -> None:
         nodes = _by_name(usable)
         if name in nodes:
             _forward(ray, nodes[name], cpu=cpu)
-        none = f"the cluster at {address} has no node with GPUs; --cpu N takes all nodes"
+        none = f"the cluster at {address} has no node with GPUs; --cpu N uses all nodes"
         error = "it has left the Ray cluster" if name else none
         answer = {"ok": True, "nodes": sorted(nodes)} if nodes and not name else {"error": error}
     except ImportError:

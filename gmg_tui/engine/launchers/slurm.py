@@ -1,6 +1,6 @@
 """Agents in a Slurm job, a step on each node: `--nodes slurm`, within salloc or sbatch.
 
-Each agent is a step of its own (`srun --overlap`), for srun joins the output of all tasks of a step into one. The step
+Each agent is its own step (`srun --overlap`), because srun merges the output of a step's tasks. The step
 has all GPUs, cores and memory of its node, and shares them with the others (srun(1), `--overlap`, `--mem`).
 """
 
@@ -22,11 +22,11 @@ _STEP_VARIABLES = (
     "SLURM_NTASKS",
     "SLURM_NPROCS",
 )
-"""Variables of the step that gmg-tui itself may run in, which srun would take as options."""
+"""Variables of the step that gmg-tui may run in; srun would read them as options."""
 _LIVE_STATES = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
-"""States of a job (squeue(1), "JOB STATE CODES")."""
+"""Live states of a job (squeue(1), "JOB STATE CODES")."""
 _CACHE_S = 5.0
-"""Seconds to reuse Slurm's answer on the job's state, which is the same for all nodes."""
+"""Seconds to cache Slurm's answer about the job, which is the same for all nodes."""
 
 
 class Slurm(Launcher):
@@ -42,7 +42,7 @@ class Slurm(Launcher):
         self._gone: str | None = None
 
     async def nodes(self) -> tuple[str, ...]:
-        """Returns the names that Slurm gives them; one agent runs all slots of a node listed twice. Raises `GmgError`."""
+        """Returns Slurm's node names; a node listed twice still gets one agent. Raises `GmgError`."""
         names = os.environ.get("SLURM_JOB_NODELIST", "")
         status, hostnames, trouble = await allocation.run("scontrol", "show", "hostnames", names)
         if status != 0:
@@ -50,7 +50,7 @@ class Slurm(Launcher):
         return tuple(dict.fromkeys(hostnames.split()))
 
     async def unreachable(self) -> str | None:
-        """Returns that the job has ended, or waits to be requeued."""
+        """Returns the reason if the job has ended or been requeued."""
         if time.monotonic() - self._asked_at >= _CACHE_S:
             self._asked_at = time.monotonic()
             squeue = ("squeue", "--noheader", "--format=%T", "--jobs", str(self._job))

@@ -1,6 +1,6 @@
 """Agents on the hosts of a list, by ssh: `--nodes ssh:a,b`.
 
-OpenSSH's client reads its own configuration, so that a host is whatever `~/.ssh/config` makes of its name. It is not
+OpenSSH's client reads its own configuration, so hosts may be aliases from `~/.ssh/config`. It is not
 asked for a password: a session that starts sixteen agents cannot ask sixteen times (ssh_config(5), `BatchMode`).
 """
 
@@ -17,12 +17,12 @@ _HOST = re.compile(r"(?:[A-Za-z0-9._][A-Za-z0-9._-]*@)?[A-Za-z0-9][A-Za-z0-9._:-
 _OPTIONS = (
     *("-o", "BatchMode=yes"),
     *("-o", "ConnectTimeout=20"),
-    # A network that stalls for a minute is waited for; one that is gone is noticed after three.
+    # Tolerate a network that stalls for a minute; notice a lost one after three.
     *("-o", "ServerAliveInterval=30", "-o", "ServerAliveCountMax=6"),
     "-T",
 )
 COMMAND = "GMG_SSH"
-"""Another client and its options, as in `GMG_SSH="ssh -F config"`."""
+"""Variable with another client and its options: `GMG_SSH="ssh -F config"`."""
 
 
 class Ssh(Launcher):
@@ -37,10 +37,10 @@ class Ssh(Launcher):
         return tuple(self._hosts)
 
     def command(self, node: str) -> Sequence[str]:
-        """Returns the command that runs this program, or the host's own `gmg-tui` if it lacks that, in this folder."""
+        """Returns the command that runs this program in this folder, or the host's own `gmg-tui` if missing there."""
         same, python, folder = shlex.join(PROGRAM), shlex.quote(PROGRAM[0]), shlex.quote(str(Path.cwd()))
         there = f"cd {folder} 2>/dev/null; if [ -x {python} ]; then exec {same}; else exec gmg-tui agent; fi"
-        # The login shell may be any, such as fish or csh, which have no `if … then`.
+        # The login shell may be fish or csh, which lack `if … then`.
         return (*self._client, *_OPTIONS, "--", self._hosts[node], f"exec sh -c {shlex.quote(there)}")
 
 

@@ -1,1 +1,1 @@
-"""Sessions on several machines: the engine assigns work to an agent on each, which is an engine too."""
+"""Sessions on several machines: the engine assigns work to an agent, itself an engine, on each."""

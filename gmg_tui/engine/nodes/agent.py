@@ -1,4 +1,4 @@
-"""The agent of a node: an engine whose scheduler runs on each slot what the session's engine assigns, and reports it."""
+"""The agent of a node: an engine whose scheduler runs and reports what the session's engine assigns."""
 
 import asyncio
 import logging
@@ -31,18 +31,18 @@ from gmg_tui.session.protocol import Update
 _log = logging.getLogger(__name__)
 
 _FIRST_LEADER_GRACE_S = 60.0
-"""Additional wait for its first leader: the launcher may take its time."""
+"""Additional wait for its first leader: the launcher may be slow."""
 _STALL_GRACE_S = 60.0
-"""Additional wait for a leader that is connected: the network may have stalled."""
+"""Additional wait for a connected leader: the network may stall."""
 _CHECK_S = 1.0
 _CURVES_S = 60.0
-"""Seconds between two reports of an attempt's metrics over time, which are long."""
+"""Seconds between two reports of an attempt's metrics over time, which are large."""
 _RESOLVE_TIMEOUT_S = 5.0
 """Time limit for resolving the names of other nodes."""
 
 
 class AssignedAttempt:
-    """An attempt that was assigned to a slot, and the worker that runs it; no other follows by itself."""
+    """An attempt assigned to a slot, and its worker; no other attempt follows by itself."""
 
     running: asyncio.Task[None]
 
@@ -59,11 +59,11 @@ class AssignedAttempt:
             self.worker.pass_on(signal.Signals(number))
 
     def report(self, *, ending: bool = False) -> AttemptReport:
-        """Returns the attempt at this moment, without its outcome if the agent was `ending` and has stopped it by itself."""
+        """Returns the attempt's report, without an outcome if the agent, `ending`, stopped it by itself."""
         worker, now = self.worker, time.monotonic()
         has_ended, outcome = worker.concluded.is_set(), worker.outcome
         if ending and outcome is not None and outcome.by_user and self.assignment.stop is None:
-            outcome = None  # the session's engine decides what follows once the agent is gone
+            outcome = None  # left to the session's engine
         curves = {}
         if worker.newest is not None and (has_ended or now >= self._curves_due):
             self._curves_due, curves = now + _CURVES_S, worker.newest.known_curves()
@@ -79,11 +79,11 @@ class AssignedAttempt:
 
 
 class Agent:
-    """Runs assigned attempts, and calls `changed` when something that is reported has changed.
+    """Runs assigned attempts, and calls `changed` when a report changes.
 
     Attributes:
-        orphaned: Called with the reason when no engine leads the agent any more; set before it runs.
-        logs: The logs that it keeps for the session's engine.
+        orphaned: Called with the reason when the agent has no leader any more; set before it runs.
+        logs: The logs kept for the session's engine.
     """
 
     def __init__(
@@ -99,9 +99,9 @@ class Agent:
         self._spec = workplace.spec.agent
         self.logs = KeptLogs(workplace.spec.folder, shared=bool(self._spec.logs))
         self._assigned: dict[str, AssignedAttempt] = {}
-        """The worker of each slot to which one is assigned."""
+        """The assigned attempt of each slot."""
         self._tasks: set[asyncio.Task[None]] = set()
-        """They run these workers, and earlier ones that have not ended yet."""
+        """Tasks of these attempts, and of earlier ones that have not ended."""
         self._slot_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         """Held by the worker that runs on a slot."""
         self._started = asyncio.Event()
@@ -109,9 +109,9 @@ class Agent:
         self._leaders: set[object] = set()
         """The connections of the session's engine."""
         self._received_at = time.monotonic() + _FIRST_LEADER_GRACE_S
-        """When the session's engine last sent something, monotonic seconds; before that, when it should."""
+        """Time of the last message from the session's engine, or its deadline before the first; monotonic seconds."""
         self._address = ""
-        """This machine's address for others; empty until it is known."""
+        """This machine's address for others; empty until known."""
 
     async def run(self) -> None:
         """Runs assigned attempts until cancelled, which kills them."""
@@ -132,7 +132,7 @@ class Agent:
         except TimeoutError:
             address = await in_daemon_thread(address_for, filter(is_numeric, numeric))
         if address is None:
-            _log.warning("other machines cannot reach this one by any known address: groups run on one machine only")
+            _log.warning("no address of this machine is reachable from the others: groups run on one machine only")
         self._address = address or LOOPBACK
 
     async def _watch_leader(self) -> None:
@@ -146,7 +146,7 @@ class Agent:
     # From the session's engine
 
     def assign(self, leader: object, request: protocol.SetSlot) -> None:
-        """Assigns an attempt to a slot; a client that sends this is the session's engine. Raises `GmgError`."""
+        """Assigns an attempt to a slot; the sender is the session's engine. Raises `GmgError`."""
         self._leaders.add(leader)
         self.received(leader)
         slot = request.slot
@@ -170,7 +170,7 @@ class Agent:
     def _start(self, slot: str, assignment: Assignment) -> None:
         engine_slot = self._slots[slot]
         self._recorder.occupy(JobRecord(engine_slot.index + 1, slot), {engine_slot.slot: assignment.task.log})
-        # The GPUs are this machine's; another machine of the session may use the same numbers and names.
+        # The GPUs are this machine's; other nodes may use the same numbers and names.
         cards = [self._slots[card.name].slot for card in assignment.task.cards if card.name in self._slots]
         worker = Worker(engine_slot, replace(assignment.task, cards=tuple(cards)), self._workplace, self._recorder)
         engine_slot.worker = worker
@@ -183,23 +183,23 @@ class Agent:
             worker.stop()
 
     async def _run_worker(self, worker: Worker, slot: asyncio.Lock) -> None:
-        """Runs a worker once the one before it on the slot has ended."""
+        """Runs a worker once the slot's previous one has ended."""
         await self._started.wait()
         async with slot:
             await worker.run()
 
     def received(self, client: object) -> None:
-        """Records that a client has sent something; the leader's messages keep the workers alive."""
+        """Records a message from a client; the leader's keep the workers alive."""
         if client in self._leaders:
             self._received_at = time.monotonic()
 
     def disconnected(self, client: object) -> None:
-        """Handles the end of a connection."""
+        """Handles the end of a client's connection."""
         self.received(client)
         self._leaders.discard(client)
 
     def frames(self, client: object, snapshot: Snapshot) -> bytes | None:
-        """Returns the frames that the session's engine gets instead of a snapshot; None for another client."""
+        """Returns the session engine's frames, sent instead of a snapshot; None for other clients."""
         if client not in self._leaders:
             return None
         attempts = tuple(assigned.report(ending=self._ending) for assigned in self._assigned.values())
@@ -220,11 +220,11 @@ class Agent:
         raise GmgError("this is the agent of a node; restart the worker in its session", 1)
 
     def edit(self, slot: str, args: tuple[str, ...], env: dict[str, str]) -> None:
-        """Raises `GmgError`: as `restart` does."""
+        """Raises `GmgError`, like `restart`."""
         self.restart(slot)
 
     def beat(self) -> None:
-        """Does nothing: the session's engine watches groups and jobs."""
+        """Does nothing: the session's engine checks groups and jobs."""
 
     def groups(self) -> tuple[RankGroup, ...]:
         """Returns none: the session's engine has them."""
@@ -240,7 +240,7 @@ class Agent:
             self._assigned[slot].worker.stop(kill=kill)
 
     def end(self, *, kill: bool, reason: str | None) -> None:
-        """Stops all workers, and runs no others."""
+        """Stops all workers, and starts no others."""
         self._ending = True
         for assigned in self._assigned.values():
             if assigned.worker.state is not WorkerState.STOPPED:

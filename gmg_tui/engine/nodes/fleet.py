@@ -1,4 +1,4 @@
-"""All nodes of a session: starts their agents, and brings together their slots, samples, notes and lines of output."""
+"""All nodes of a session: starts their agents, and merges their slots, samples, notes and output."""
 
 import asyncio
 import os
@@ -29,24 +29,24 @@ from gmg_tui.session import NODE_MARK
 from gmg_tui.session.protocol import Lines
 
 _NAME = re.compile(r"[\w:][\w .@:+-]{0,127}", re.ASCII)
-"""Names of nodes, which become names of folders; a cluster or its nodes choose them."""
+"""Node names, chosen by the cluster; they become folder names."""
 _MAX_NAMED_ERRORS = 4
 _MAX_NOTE = 1000
 _MAX_PEERS = 3
-"""Other nodes that an agent tries to find the interface to."""
+"""Other nodes tried by an agent to find its network interface."""
 _END_GRACE_S = 20.0
-"""Seconds that an agent has to end, beside its workers' timeouts."""
+"""Seconds for an agent to end, on top of its workers' timeouts."""
 _CHECK_INTERVAL_S = 1.0
 
 
 class Fleet:
-    """The nodes; `changed`, `on_all_gone` and `printed` are set before it runs.
+    """The nodes. Set `changed`, `on_all_gone` and `printed` before running it.
 
     Attributes:
-        session_id: ID of the session's engine for its agents.
-        changed: Called when something that is displayed has changed.
-        on_all_gone: Called with the reason when no node will come back.
-        printed: Called when lines that are followed have arrived.
+        session_id: ID of the session's engine, for its agents.
+        changed: Called when the display must change.
+        on_all_gone: Called with the reason when no node will return.
+        printed: Called when followed lines have arrived.
         hardware: The slots of all nodes.
     """
 
@@ -62,22 +62,22 @@ class Fleet:
         self._nodes: dict[str, Node] = {}
         self._are_all_gone = False
         self._replaces = ""
-        """ID of the session's earlier engine; empty if there was none."""
+        """ID of the session's previous engine; empty if there was none."""
         self._slots: Mapping[str, EngineSlot] = {}
         self._viewers: dict[object, tuple[str, ...]] = {}
-        """The slots whose lines each of them follows."""
+        """The slots that each viewer follows."""
 
     # The start
 
     async def start(self, report: Callable[[str], None]) -> None:
         """Starts all agents; `report` gets the progress.
 
-        Nodes that do not answer in time may join later. Raises `GmgError` if none answers, or if all slots belong
-        to one plan and one does not; those that have are ended by `end`, as always.
+        Nodes that do not answer in time may join later. Raises `GmgError` if none answers, or if groups need all
+        nodes and one does not; `end` still ends those that have.
         """
         names = await self._launcher.nodes()
         if wrong := [name for name in names if not _NAME.fullmatch(name)]:
-            raise GmgError(f"{wrong[0][:128]!r} is not a usable name of a node; give that node another one", 1)
+            raise GmgError(f"{wrong[0][:128]!r} is not a usable node name; rename that node", 1)
         if not names:
             raise GmgError("--nodes: no node is listed", 1)
         self._replaces = await asyncio.to_thread(_marked, Path(self._spec.folder, NODE_MARK), self.session_id)
@@ -108,13 +108,13 @@ class Fleet:
             peers=peers,
             replaces=self._replaces,
         )
-        # Ranks wait for each other, on whichever nodes they are.
+        # Ranks on all nodes wait for each other.
         start = StartMode.TOGETHER if spec.ddp is not None else spec.start
         spec = structs.replace(spec, nodes=None, agent=about, ddp=None, start=start, summary=None, notify=(), host="")
         return structs.replace(spec, max_restarts=0, on={})  # the session's engine decides what follows an attempt
 
     def _check(self, missing: Sequence[str]) -> None:
-        """Raises `GmgError` if too few nodes have answered, or two of them are one machine."""
+        """Raises `GmgError` if too few nodes have answered, or two are the same machine."""
         spec, names = self._spec, dict[str, str]()
         for node in self._nodes.values() if isinstance(self._launcher, Ssh) else ():
             other = names.setdefault(node.machine or node.name, node.name)
@@ -130,7 +130,7 @@ class Fleet:
             raise GmgError(f"{len(missing)} of {count} cannot be used: {errors}{more}", 1)
 
     def _assemble(self, missing: Sequence[str]) -> Hardware:
-        """Returns the slots of the nodes that have answered, and of those that may join later: the same as the first has."""
+        """Returns the slots of all nodes; those that may join later are expected to match the first."""
         first = next(node.session for node in self._nodes.values() if node.session is not None)
         uuids: set[str] = set()
         slots: list[Slot] = []
@@ -145,7 +145,7 @@ class Fleet:
         return Hardware(chosen, None, tuple(missing), idle)
 
     def workplace(self, session: Session, slots: Mapping[str, EngineSlot]) -> Workplace:
-        """Returns the workplace of the session's workers: these nodes."""
+        """Returns these nodes as the workplace of the session's workers."""
         self._slots = slots
         self._changed()
         return Workplace(session, self._attempt, self._meeting_place)
@@ -154,7 +154,7 @@ class Fleet:
         return RemoteAttempt(self._nodes[engine_slot.slot.node], order, worker)
 
     async def _meeting_place(self, slots: Sequence[str]) -> tuple[str, int]:
-        """Returns the address that rank 0's node has reported, and a port. Raises `GmgError` if others cannot reach it."""
+        """Returns rank 0's node's address and a port. Raises `GmgError` if other nodes cannot reach it."""
         names = {self._slots[slot].slot.node for slot in slots}
         first = self._slots[slots[0]].slot.node
         address, port = await self._nodes[first].meeting_place()
@@ -165,7 +165,7 @@ class Fleet:
     # Running
 
     async def run(self) -> None:
-        """Notices lost nodes until cancelled."""
+        """Checks for lost nodes until cancelled."""
         checked_at = time.monotonic()
         while True:
             await asyncio.sleep(_CHECK_INTERVAL_S)
@@ -175,7 +175,7 @@ class Fleet:
             checked_at = now
 
     async def end(self, *, kill: bool = False) -> None:
-        """Has all agents end, and waits for that."""
+        """Ends all agents, and waits for them."""
         within_s = _END_GRACE_S if kill else torchrun.stop_s(self._spec) + _END_GRACE_S
         await asyncio.gather(*(node.end(kill=kill, within_s=within_s) for node in self._nodes.values()))
 
@@ -192,7 +192,7 @@ class Fleet:
     # Lines of output
 
     def follow(self, viewer: object, slots: Sequence[str]) -> None:
-        """Has `viewer` follow the lines of these slots; nodes send the lines that any viewer follows."""
+        """Makes `viewer` follow these slots; nodes send the lines that any viewer follows."""
         self._viewers[viewer] = tuple(slots)
         if not slots:
             del self._viewers[viewer]
@@ -201,7 +201,7 @@ class Fleet:
             node.follow(tuple(slot for slot in followed if self._slots[slot].slot.node == node.name))
 
     def _lines(self, lines: Lines) -> None:
-        """Appends lines from a node, without those that the ring buffer has already."""
+        """Appends lines from a node that the ring buffer does not have yet."""
         engine_slot = self._slots.get(lines.slot)
         if engine_slot is None:
             return
@@ -216,7 +216,7 @@ class Fleet:
     # Views
 
     def views(self, now: float) -> tuple[NodeView, ...]:
-        """Returns all nodes at this moment; `now` is monotonic seconds."""
+        """Returns all nodes as clients see them; `now` is monotonic seconds."""
         return tuple(node.view(now) for node in self._nodes.values())
 
     def report(
@@ -224,7 +224,7 @@ class Fleet:
         samples: Callable[[float, tuple[GpuSample, ...], str | None], None],
         note: Callable[[str, str | None], None],
     ) -> None:
-        """Passes on the newest `samples`, or the reason that there are none, and the notes on the nodes."""
+        """Passes on the newest `samples`, or why there are none, and notes on the nodes."""
         now, nodes = time.monotonic(), list(self._nodes.values())
         views = self.views(now)
         newest = [
@@ -243,7 +243,7 @@ class Fleet:
             note(f"node {node.name}", f"{node.name}: {text}" if text else None)
 
     def _samples(self, node: Node, *, current: bool) -> Iterable[GpuSample]:
-        """Returns the newest samples of a node's GPUs, by their UUIDs in this session; without metrics unless `current`."""
+        """Returns a node's newest samples with this session's UUIDs; without metrics unless `current`."""
         slots = node.session.slots if node.session is not None else ()
         uuids = {
             slot.gpu.uuid: self._slots[slot.name].gpu_uuid
@@ -256,14 +256,14 @@ class Fleet:
 
 
 def _marked(mark: Path, session_id: str) -> str:
-    """Marks the session's folder with the id of its engine. Returns the earlier engine's; empty if there was none."""
+    """Writes the engine's id into the session's folder. Returns the previous engine's; empty if there was none."""
     earlier = mark.read_text(errors="replace") if mark.is_file() else ""
     mark.write_text(session_id)
     return earlier
 
 
 def _on_node(slot: Slot, node: str, uuids: set[str]) -> Slot:
-    """Returns a slot, or the same on another node; its GPU gets another UUID if it is among the `uuids` of earlier nodes."""
+    """Returns the slot named for its node; its GPU gets a new UUID if an earlier node has it too (`uuids`)."""
     gpu = slot.gpu
     if gpu is not None and gpu.uuid in uuids:
         gpu = structs.replace(gpu, uuid=f"{node}/{gpu.uuid}")
@@ -271,7 +271,7 @@ def _on_node(slot: Slot, node: str, uuids: set[str]) -> Slot:
 
 
 def _launcher(spec: NodesSpec, *, cpu: bool) -> Launcher:
-    """Returns the launcher of a session, whose slots are the CPU's or GPUs. Raises `GmgError` if it cannot work here."""
+    """Returns the session's launcher, for GPU or CPU slots. Raises `GmgError` if it cannot work here."""
     name, _, where = spec.where.partition(":")
     match name:
         case "local":

@@ -1,4 +1,4 @@
-"""Copies the logs of a node that does not see the session's folder, as they grow; its agent keeps them."""
+"""Copies the growing logs of a node that does not share the session's folder; its agent keeps them."""
 
 import asyncio
 import logging
@@ -17,13 +17,13 @@ from gmg_tui.session.protocol import LogPart
 _log = logging.getLogger(__name__)
 
 _SLACK_BYTES = 64 << 20
-"""Tolerance of a log's size limit: the bytes that may wait for a node's disk (`MAX_QUEUED_BYTES`), and some more."""
+"""Tolerance of a log's size limit: the bytes that may wait for a node's disk (`MAX_QUEUED_BYTES`), plus slack."""
 _PART_BYTES = 256 << 10
-"""Size of one message: small, so that on a slow line reports still arrive in between and the node does not count as lost."""
+"""Size of one message: small, so that reports get through a slow line and the node does not count as lost."""
 
 
 class KeptLogs:
-    """The logs in an agent's `folder`, unless they are `shared`: written to the session's folder."""
+    """The logs in an agent's `folder`; `shared` if that is the session's folder."""
 
     def __init__(self, folder: str, *, shared: bool) -> None:
         self._folder, self._shared = Path(folder), shared
@@ -31,7 +31,7 @@ class KeptLogs:
         """Bytes of each log that have reached the session's engine."""
 
     async def read(self, path: str, offset: int) -> LogPart:
-        """Returns a part of a log, empty at its end; a request for `offset` confirms all before it. Raises `GmgError`."""
+        """Returns a part of a log, empty at its end; `offset` confirms all before it. Raises `GmgError`."""
         if not path.startswith(f"{LOGS}/") or ".." in path:
             raise GmgError(f"{path} is not a log", 1)
         file = self._folder / path
@@ -39,7 +39,7 @@ class KeptLogs:
         return await in_daemon_thread(_read, file, offset)
 
     async def all_sent(self) -> bool:
-        """Returns True if all have reached the session's engine, so that they can be deleted here."""
+        """Returns True if the session's engine has all logs, so that they can be deleted here."""
         return self._shared or await in_daemon_thread(self._check_sent)
 
     def _check_sent(self) -> bool:
@@ -63,16 +63,16 @@ class LogCopies:
 
     def __init__(self, folder: Path, max_bytes: int | None = None) -> None:
         self._folder = folder
-        # The agent has the same limit, but cuts a log only once it exceeds that.
+        # The agent has the same limit, but cuts a log only after exceeding it.
         self._most_bytes = max_bytes + _SLACK_BYTES if max_bytes is not None else sys.maxsize
         self._copied: dict[str, tuple[int, int]] = {}
-        """Bytes of each log that were copied, and the inode of its file, which changes when its middle is cut out."""
+        """Bytes copied of each log, and its inode, which changes when its middle is cut out."""
         self._grown: dict[str, None] = {}
-        """Logs that may have grown, the next first."""
+        """Logs that may have grown, next first."""
         self._marks: dict[str, object] = {}
         """The worker's mark when each log last grew."""
         self._of_earlier_agent = set[str]()
-        """Logs of which an agent that was replaced has sent these bytes."""
+        """Bytes of each log that came from replaced agents."""
         self._refused: set[str] = set()
         """Logs that exceeded the limit."""
         self._copying = asyncio.Lock()
@@ -83,12 +83,12 @@ class LogCopies:
             self._marks[path] = mark
             self._grown[path] = None
 
-    def begin_anew(self) -> None:
-        """Keeps what was copied, as the agent was replaced by another one, whose logs may be new files."""
+    def agent_replaced(self) -> None:
+        """Keeps what was copied from a replaced agent: the new agent's logs may be new files."""
         self._of_earlier_agent = set(self._copied)
 
     async def catch_up(self, read: Callable[[str, int], Awaitable[LogPart]]) -> None:
-        """Copies the missing parts, one of each log in turn, with `read` (`EngineClient.read_log`).
+        """Copies the missing parts, taking logs in turn, with `read` (`EngineClient.read_log`).
 
         Raises `GmgError` or `OSError`.
         """
@@ -109,7 +109,7 @@ class LogCopies:
         is_earlier = path in self._of_earlier_agent
         self._of_earlier_agent.discard(path)
         if copied and part.file != inode:
-            if not is_earlier:  # its middle was cut out there: copy it again
+            if not is_earlier:  # its middle was cut out: copy it again
                 await in_daemon_thread(_shorten, self._folder / path, copied)
             self._copied[path] = 0, 0
             return True
@@ -131,5 +131,5 @@ def _append(path: Path, data: bytes) -> None:
 
 
 def _shorten(path: Path, by_bytes: int) -> None:
-    """Removes the last bytes of a file; an earlier engine of the session may have written the others."""
+    """Removes the last bytes of a file, keeping what an earlier engine wrote."""
     os.truncate(path, max(0, path.stat().st_size - by_bytes))

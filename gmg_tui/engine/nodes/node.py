@@ -1,4 +1,4 @@
-"""A node of the session: the connection to its agent, the assignments of its slots, and its loss."""
+"""A node of the session: its agent's connection, its slots' assignments, and its loss."""
 
 import asyncio
 import logging
@@ -26,39 +26,39 @@ from gmg_tui.session.protocol import Bye, Lines, Update
 _log = logging.getLogger(__name__)
 
 _START_TIMEOUT_S = 75.0
-"""Time limit for a node to start its agent: an interpreter on a cold network disk, an actor of Ray's."""
+"""Time limit for starting an agent: an interpreter on a cold network disk, or a Ray actor."""
 _MIN_RETRY_PAUSE_S = 0.5
 _MAX_RETRY_PAUSE_S = 15.0
 _STABLE_CONNECTION_S = 10.0
-"""After a connection that lasts this long, the next pause is the shortest."""
+"""After a connection this long, the next pause is the shortest."""
 _LAST_CONNECT_TIMEOUT_S = 2.0
-"""Time limit of a last attempt to connect when the session ends."""
+"""Time limit of the last connection attempt when the session ends."""
 _LOG_COPY_INTERVAL_S = 1.0
 _TAIL_LINES = 1000
-"""Lines of a worker to send when it is first followed."""
+"""Lines to send when a worker is first followed."""
 _SLOT = re.compile(r"[a-z]{3}\d{1,4}[a-z0-9.-]{0,20}")
 MAX_SLOTS = 4096
 MAX_SLOT_BYTES, MAX_REPORT_BYTES = 2 << 20, 256 << 20
-"""Limits a message of an agent: for each of its slots, with a result of up to 1 MiB; and in all."""
+"""Limits of an agent's message, per slot (with a result of up to 1 MiB) and in all."""
 MAX_LINES = 1 << 50
-"""Limits the number of a line, over all attempts."""
+"""Limit of line numbers, over all attempts."""
 MAX_SHOWN_BYTES = 256 << 10
-"""Limits the part of an attempt that is sent to clients: they reject a snapshot over `MAX_MESSAGE_BYTES`."""
+"""Limit of an attempt as sent to clients, which reject snapshots over `MAX_MESSAGE_BYTES`."""
 
 
 class Node:
-    """One node, whose agent is started with `spec`.
+    """One node.
 
-    `changed` is called when something that is displayed has changed, `lines` with lines of output that are followed.
+    `changed` is called when the display must change, `lines` with followed lines of output.
 
     Attributes:
-        session: Its agent's; None before it has answered.
-        snapshot: The last one of its agent; without workers.
+        session: Its agent's session; None before it has answered.
+        snapshot: Its agent's last snapshot, without workers.
         expected: The slots that it must have (`kinds`); None for any.
-        machine: Identifier of its machine or container; empty if unknown.
+        machine: ID of its machine or container; empty if unknown.
         lost_since: Unix time of its loss; None while it is not lost.
-        gone: Why it will not come back; None while it may.
-        attempts: What its slots are to run, by slot.
+        gone: The reason it will not return; None while it may.
+        attempts: The attempts assigned to its slots, by slot.
         available: Set while it has answered and is not lost.
         answered: The error of the first attempt to connect; None if that has succeeded.
     """
@@ -87,30 +87,30 @@ class Node:
         self._received_at = time.monotonic()
         self._trouble: str | None = None
         self._unsent: set[str] = set()
-        """Slots whose assignment the agent has not confirmed."""
+        """Slots with unconfirmed assignments."""
         self._to_send = asyncio.Event()
         self._address = ""
         self._ports: list[int] = []
-        """Free ports of its machine that no group has been given."""
+        """Free ports of its machine, not given to any group."""
         self._reported = asyncio.Event()
         self._logs = LogCopies(Path(spec.folder), spec.log_max_bytes)
         self._keeps_logs = False
-        """True if its agent keeps the workers' logs, as it does not see the session's folder."""
+        """True if its agent keeps the workers' logs: it does not share the session's folder."""
         self._followed: tuple[str, ...] = ()
         self._ending = asyncio.Event()
-        """Set when the session ends: the next attempt to connect is made at once, and is the last."""
+        """Set when the session ends: the next connection attempt is immediate and the last."""
         self._ended = asyncio.Event()
-        """Set once the agent, which was asked to end, runs nothing more."""
+        """Set once the ending agent runs nothing any more."""
 
     # The connection
 
     def start(self, agent: RunSpec) -> None:
-        """Starts its agent with this spec, and keeps connected to it until `end`."""
+        """Starts its agent with this spec, and stays connected until `end`."""
         self._tasks = [asyncio.create_task(self._run(msgspec.json.encode(agent)), name=self.name)]
         self._tasks.append(asyncio.create_task(self._copy_logs()))
 
     async def _run(self, order: bytes) -> None:
-        """Keeps it connected until it is gone or the session ends."""
+        """Reconnects until it is gone or the session ends."""
         pause_s = _MIN_RETRY_PAUSE_S
         while self.gone is None:
             last, begun = self._ending.is_set(), time.monotonic()
@@ -119,14 +119,14 @@ class Node:
                 last = self._ending.is_set()
                 pause_s = _MIN_RETRY_PAUSE_S if time.monotonic() - begun >= _STABLE_CONNECTION_S else pause_s
             except Exception as error:
-                if not isinstance(error, GmgError):  # an internal error, which must not take down the other nodes
+                if not isinstance(error, GmgError):  # an internal error must not affect the other nodes
                     _log.exception("%s: an internal error", self.name)
                 trouble = str(error) or type(error).__name__
                 if not self.answered.done():
                     self.answered.set_result(GmgError(trouble, 1))
             if last:
                 return
-            trouble = trouble[:MAX_TROUBLE_BYTES]  # an agent may have chosen it
+            trouble = trouble[:MAX_TROUBLE_BYTES]  # agents are not trusted
             if trouble != self._trouble and not self._ending.is_set():
                 self._trouble = trouble
                 self._changed()
@@ -139,9 +139,9 @@ class Node:
         self._mark_lost(self.gone)
 
     async def _connect(self, order: bytes) -> str:
-        """Starts or finds the agent, and exchanges states. Returns why the connection has ended.
+        """Starts or finds the agent, and exchanges states. Returns why the connection ended.
 
-        Raises `GmgError` if that fails, and leaves nothing behind.
+        Raises `GmgError`, leaving nothing behind, if it fails.
         """
         connection = await self._launcher.connect(self.name)
         try:
@@ -151,7 +151,7 @@ class Node:
                     streams = connection.reader, connection.writer
                     client = await EngineClient.greet(streams, f"{self.name}'s agent", max_bytes=MAX_BYTES)
             except (OSError, EOFError, TimeoutError) as error:
-                await connection.close()  # then all of its error output has been read
+                await connection.close()  # reads its remaining error output
                 late = f"no answer within {_START_TIMEOUT_S:.0f} s: " if isinstance(error, TimeoutError) else ""
                 raise GmgError(f"{late}{connection.trouble or error or type(error).__name__}", 1) from error
             self._connection = connection
@@ -167,10 +167,10 @@ class Node:
         session, before = received(client.welcome.session, MAX_BYTES), self.session
         names = {slot.name.rpartition("/")[2] for slot in session.slots}
         if not 0 < len(names) == len(session.slots) <= MAX_SLOTS or not all(map(_SLOT.fullmatch, names)):
-            raise GmgError("it reports slots that gmg-tui does not know", 1)
+            raise GmgError("it reports invalid slots", 1)
         client.max_bytes = min(MAX_BYTES + MAX_SLOT_BYTES * len(names), MAX_REPORT_BYTES)
         if self.expected is not None and kinds(session.slots) != self.expected:
-            self.gone = "it has other slots than the first node, and can only join with the same"
+            self.gone = "its slots differ from the first node's, so it cannot join"
             raise GmgError(self.gone, 1)
         self.session, self.snapshot, self._client = session, received(client.welcome.snapshot, MAX_BYTES), client
         self._keeps_logs = session.spec.agent is not None and not session.spec.agent.logs
@@ -182,8 +182,8 @@ class Node:
         self._connected.set()
         if before is not None and session.id != before.id:
             self._ended.clear()
-            self._logs.begin_anew()
-            _log.warning("%s is lost: its agent was replaced by another one", self.name)
+            self._logs.agent_replaced()
+            _log.warning("%s is lost: its agent was replaced", self.name)
             for slot, attempt in list(self.attempts.items()):
                 missing = self.missing(slot)
                 attempt.node_lost(missing or f"{self.name} is lost", replaced=True, for_good=missing is not None)
@@ -194,7 +194,7 @@ class Node:
         self._changed()
 
     async def _exchange(self, client: EngineClient) -> str:
-        """Sends assignments and handles the agent's messages, until the connection ends. Returns why."""
+        """Sends assignments and handles messages until the connection ends. Returns the reason."""
         sending = asyncio.create_task(self._send(client))
         try:
             async for event in client.events():
@@ -228,8 +228,8 @@ class Node:
             curves = {name: received(curve) for name, curve in each.curves.items()}
             try:
                 attempt.apply_report(structs.replace(shown, result=each.result, curves=curves))
-            except Exception:  # an internal error in one attempt must not take down the node
-                _log.exception("%s: a report cannot be taken", each.view.slot)
+            except Exception:  # an internal error in one attempt must not affect the node
+                _log.exception("%s: a report cannot be applied", each.view.slot)
             if self._keeps_logs:
                 mark = each.key, each.view.newest.output_bytes, each.view.state, each.outcome is not None
                 self._logs.check(attempt.order.task.log, mark)
@@ -254,14 +254,14 @@ class Node:
     # Assignments
 
     async def _send(self, client: EngineClient) -> None:
-        """Sends changed assignments, and at intervals an unchanged one as a sign of life."""
+        """Sends changed assignments, and at intervals an unchanged one as a heartbeat."""
         any_slot = client.welcome.session.slots[0].name
         followed: tuple[str, ...] = ()
         while True:
             self._to_send.clear()
             if self._followed != followed:
                 followed = self._followed
-                with suppress(GmgError, OSError):  # the connection breaks, and the next connection follows them
+                with suppress(GmgError, OSError):  # the next connection follows them
                     await client.follow(*followed, tail=_TAIL_LINES)
             due, self._unsent = {slot for slot in self._unsent if not self.missing(slot)} or {any_slot}, set()
             errors = await asyncio.gather(*(self._send_slot(client, slot) for slot in due))
@@ -284,13 +284,13 @@ class Node:
         return None
 
     def assign(self, attempt: RemoteAttempt) -> None:
-        """Has its slot run this attempt's current assignment."""
+        """Schedules this attempt's current assignment for its slot."""
         self.attempts[attempt.order.slot.name] = attempt
         self._unsent.add(attempt.order.slot.name)
         self._to_send.set()
 
     def dismiss(self, attempt: RemoteAttempt) -> None:
-        """Clears its slot, unless another attempt has been assigned to it."""
+        """Clears its slot, unless another attempt is assigned to it."""
         slot = attempt.order.slot.name
         if self.attempts.get(slot) is attempt:
             del self.attempts[slot]
@@ -298,10 +298,10 @@ class Node:
             self._to_send.set()
 
     async def meeting_place(self) -> tuple[str, int]:
-        """Returns an address for the ranks' rendezvous and a free port, another for each group; port 0 if none is reported."""
+        """Returns an address and a free port for a group's rendezvous, a new one each time; port 0 if unknown."""
         try:
             async with asyncio.timeout(self._lost_after_s):
-                while not self._ports:  # other groups may take those of the next report
+                while not self._ports:  # other groups may take the next report's
                     self._reported.clear()
                     await self._reported.wait()
         except TimeoutError:
@@ -312,17 +312,17 @@ class Node:
 
     def check(self, now: float, *, delayed_s: float) -> None:
         """Checks the node's silence at `now` (monotonic seconds); the last check was `delayed_s` late."""
-        if delayed_s >= self._late_s:  # this engine was stopped: what the node has sent is read only now
+        if delayed_s >= self._late_s:  # this engine was stopped, and has unread messages
             self._received_at = now
         silent_s = now - self._received_at
         if silent_s >= self._lost_after_s and self.unavailable is None and not self._ending.is_set():
             self.lost_since = clock.unix(self._received_at)
             self._mark_lost(f"it has been silent for {units.span(silent_s)}")
             if self._connection is not None:
-                self._connection.kill()  # another one is made
+                self._connection.kill()  # `_run` makes a new one
 
     def _mark_lost(self, why: str) -> None:
-        """Marks the node as lost: its workers' states are unknown, or (if it is `gone`) they have ended."""
+        """Marks the node as lost: its workers' state is unknown, or ended if it is `gone`."""
         _log.warning("%s is lost: %s", self.name, why)
         self.lost_since = self.lost_since or clock.now()
         self.available.clear()
@@ -334,14 +334,14 @@ class Node:
 
     @property
     def unavailable(self) -> str | None:
-        """The reason that nothing can run on it, displayed after its name; None while something can."""
+        """The reason nothing can run on it, shown after its name; None while something can."""
         if self.session is None:
             return "has not answered"
         since = self.lost_since
         return f"lost since {time.strftime('%H:%M:%S', time.localtime(since))}" if since is not None else None
 
     def missing(self, slot: str) -> str | None:
-        """Returns why a slot is not there any more, as after a restart of the machine without a broken GPU; None if it is."""
+        """Returns why a slot has vanished, such as after a reboot without a broken GPU; None if it exists."""
         there = self.session is None or slot in {each.name for each in self.session.slots}
         return None if there else f"{self.name} has no {slot.rpartition('/')[2]} any more"
 
@@ -352,7 +352,7 @@ class Node:
         return NodeView(self.name, self._client is not None, late_s, self.lost_since, self.gone or self._trouble)
 
     def follow(self, slots: tuple[str, ...]) -> None:
-        """Has the agent send the lines of these slots."""
+        """Asks the agent for the lines of these slots."""
         self._followed = slots
         self._to_send.set()
 
@@ -366,7 +366,7 @@ class Node:
     # The end
 
     async def end(self, *, kill: bool, within_s: float) -> None:
-        """Has the agent end its workers, copies the logs that it keeps, and lets it end, all within `within_s`.
+        """Ends the agent's workers, copies its logs, then ends the agent, all within `within_s`.
 
         Does nothing the second time.
         """
@@ -383,12 +383,12 @@ class Node:
                     if self._keeps_logs:
                         await self._logs.catch_up(self.client.read_log)
         except (GmgError, OSError, TimeoutError) as error:
-            _log.warning("%s: its agent has not ended properly: %s", self.name, error or "no answer")
+            _log.warning("%s: its agent did not end cleanly: %s", self.name, error or "no answer")
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 def kinds(slots: Sequence[Slot]) -> list[tuple[str, str | None]]:
-    """Returns what two nodes must share to run the same jobs: their slots' names, and the models of their GPUs."""
+    """Returns the slot names and GPU models, which two nodes must share to run the same jobs."""
     return [(slot.name.rpartition("/")[2], slot.gpu.name if slot.gpu is not None else None) for slot in slots]

@@ -1,4 +1,4 @@
-"""The door for what an agent sends: no update, report or answer of a node is used before it has passed here."""
+"""Validates everything an agent sends: updates, reports and answers."""
 
 import time
 from typing import Any, TypeVar
@@ -12,16 +12,16 @@ from gmg_tui.scripts.probe.counts import MAX_ENVIRONMENTS, MAX_RATE
 _T = TypeVar("_T")
 
 MAX_BYTES = 4 << 20
-"""Limits a message of an agent without the parts for its slots."""
+"""Limit of an agent's message, excluding the parts for its slots."""
 MAX_ANSWER_BYTES = 16 << 20
-"""Limits an answer."""
+"""Limit of an answer."""
 _MAX_AHEAD_S = 86_400.0
-"""A node's clock may be ahead by this much; later moments become now."""
+"""A node's clock may be ahead by this much; later moments are replaced by now."""
 _MOMENTS = frozenset(
     {"time", "times", "since", "started", "ended", "saved", "state_since", "phase_since", "restart_at", "lost_since"}
 )
 _UNCHECKED = frozenset({"spec", "metrics", "values", "result", "args", "given", "env"})
-"""The session's own options, texts, and numbers of scripts, which may be anything."""
+"""Unchecked fields: the session's own options, texts, and numbers from scripts."""
 _PLAIN = frozenset({str, bool, type(None)})
 _ANY = 0.0, 1e15
 _PCT = 0.0, 120.0
@@ -46,15 +46,15 @@ _RANGES = {
     "exit_code": (-64.0, 1e6),
     "numa_node": (-1.0, 1e4),
 }
-"""Lowest and highest plausible numbers, by a field's name or by the last word of it, its unit."""
+"""Range of plausible numbers, by a field's name or its last word, the unit."""
 
 
 def received(message: _T, max_bytes: int = MAX_ANSWER_BYTES) -> _T:
-    """Returns what an agent has sent, without what cannot be.
+    """Returns an agent's message without implausible values.
 
-    Numbers that are not finite or not plausible are None, moments in the future now, alerts of unknown kinds left out.
+    Numbers that are not finite or not plausible become None, future moments now; unknown alerts are dropped.
 
-    Raises `GmgError` if that is not possible, or it is larger than `max_bytes`.
+    Raises `GmgError` if it is unusable or larger than `max_bytes`.
     """
     data = msgspec.json.encode(message)
     if len(data) > max_bytes:
@@ -67,13 +67,13 @@ def received(message: _T, max_bytes: int = MAX_ANSWER_BYTES) -> _T:
 
 
 def _plausible(name: str, value: Any, now: float) -> Any:
-    """Returns the value of a field, changed where it cannot be."""
+    """Returns a field's value, or a plausible replacement."""
     if isinstance(value, dict):
         return _plausible_fields(name, value, now)
     if isinstance(value, list):
         if name == "alerts":
             value = [each for each in value if each.get("kind") in KINDS]
-        if name == "checkpoints":  # an argument for a script, maybe on another node
+        if name == "checkpoints":  # they become arguments, maybe on another node
             value = [each for each in value if each["path"].startswith("/") and "\0" not in each["path"]]
         if name in {"lowest", "highest"} and value:  # a `Point`, whose value may be anything
             return [_plausible("time", value[0], now), *value[1:]]

@@ -32,11 +32,11 @@ _Answer = TypeVar("_Answer", Details, SpeedFacts, Stacks)
 
 
 class RemoteAttempt:
-    """Has the state that was reported last. A rank's or a job's fails with its node; any other continues there.
+    """The last reported state. A rank's or job's attempt fails with its node; any other continues there.
 
     Attributes:
-        order: What it is to run.
-        assignment: The agent's orders; None before it is prepared.
+        order: The order to run it.
+        assignment: The agent's orders; None before preparation.
     """
 
     def __init__(self, node: Node, order: Order, worker: Worker) -> None:
@@ -52,17 +52,17 @@ class RemoteAttempt:
         self._report: AttemptReport | None = None
         self._curves: dict[str, Curve] = {}
         self._away = False
-        """True while its node is lost, and may come back with it."""
+        """True while its node is lost but may return."""
         self._has_process = False
         self._ended: float | None = None
-        """Unix time of its end, once that is known here."""
+        """Unix time of its end, once known here."""
 
     # Life
 
     async def run(self) -> Outcome:
         """Runs it to its end; the agent kills it when this is cancelled."""
         try:
-            self._node.assign(self)  # nothing yet, but the node's loss concerns it
+            self._node.assign(self)  # to be told of the node's loss
             self._preparing = asyncio.create_task(self._prepare())
             waits: list[asyncio.Future[Any]] = [self._preparing, self._outcome]
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -107,9 +107,9 @@ class RemoteAttempt:
     # From the node
 
     def node_lost(self, reason: str, *, for_good: bool = False, replaced: bool = False) -> None:
-        """Handles the loss of its node, perhaps `for_good`, or its return with an agent that has `replaced` the one that ran this.
+        """Handles the loss of its node, perhaps `for_good`, or its return with another agent (`replaced`).
 
-        The attempt of a job or a rank fails, and a job goes back to its queue. Any other continues when the node is back.
+        A job's or rank's attempt fails, and a job returns to the queue. Any other continues when the node is back.
         """
         is_job, is_rank, is_assigned = (
             self.order.task.job is not None,
@@ -139,11 +139,11 @@ class RemoteAttempt:
             self._worker.leader_ended(1)
         else:
             self._away = True
-            self._worker.waits(f"{reason}; it continues when that is back")
+            self._worker.waits(f"{reason}; continues when it is back")
             self._worker.changed()
 
     def apply_report(self, report: AttemptReport) -> None:
-        """Takes the agent's report; one on another attempt is ignored."""
+        """Applies the agent's report, unless it is about another attempt."""
         assignment, before, now = self.assignment, self._displayed(), time.monotonic()
         if (
             assignment is None
@@ -168,7 +168,7 @@ class RemoteAttempt:
             self.life = Life.LEADER_GONE
             self._worker.leader_ended(newest.exit_code)
         if report.outcome is not None:
-            self._finish(report.outcome._replace(final=False, again=False))  # these are for this engine to know
+            self._finish(report.outcome._replace(final=False, again=False))  # only this engine decides these
             return
         self._worker.waits(view.reason)
         stuck = view.alert("stuck") if self.stopped is None else None
@@ -177,7 +177,7 @@ class RemoteAttempt:
             self._worker.changed()
 
     def _within_gpu(self, view: model.Worker) -> model.Worker:
-        """Returns the worker without a peak of memory that its GPU does not have."""
+        """Returns the worker without a memory peak beyond its GPU's size."""
         peak_mib, gpu = view.newest.memory_peak_mib, self.order.slot.gpu
         if peak_mib is None or gpu is None or peak_mib <= (gpu.memory_total_mib or peak_mib):
             return view
@@ -205,10 +205,10 @@ class RemoteAttempt:
         self._worker.changed()
 
     def skip_waits(self) -> None:
-        """Does nothing: a node is waited for in any case."""
+        """Does nothing: it has to wait for the node."""
 
     def pass_on(self, number: signal.Signals) -> bool:
-        """Sends a signal to its first process if that handles it, which is unknown here. Returns True if it lives."""
+        """Passes a signal on to its node, if it is alive. Returns True if so."""
         if self.assignment is not None and self.life is Life.ALIVE:
             self._assign(signals=(*self.assignment.signals, number.value))
         return self.life is Life.ALIVE
@@ -292,7 +292,7 @@ class RemoteAttempt:
         return self._own(await self._node.client.speed(self.order.slot.name))
 
     async def hot_spot(self) -> HotSpot | None:
-        """Returns where its script spends its time, from the agent. Raises `GmgError`."""
+        """Returns its script's hot spot, from the agent. Raises `GmgError`."""
         found = await self._node.client.hot_spot(self.order.slot.name)
         return None if found is None else received(found)
 
@@ -302,5 +302,5 @@ class RemoteAttempt:
         return self._own(found[0] if found else Stacks("", error="its agent has none"))
 
     def _own(self, answer: _Answer) -> _Answer:
-        """Returns an agent's answer as one about this slot, whatever slot it names. Raises `GmgError`."""
+        """Returns an agent's answer with this slot's name in it. Raises `GmgError`."""
         return structs.replace(received(answer), slot=self.order.slot.name)

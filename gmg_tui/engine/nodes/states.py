@@ -1,6 +1,6 @@
 """The messages between a session's engine and a node's agent: a slot's attempt, and its progress.
 
-Both are complete states: the next message replaces one that is lost, and repeating one changes nothing.
+Both are complete states: the next message makes up for a lost one, and repeating one changes nothing.
 """
 
 from typing import Annotated, Any
@@ -20,12 +20,12 @@ class Assignment(Struct, frozen=True, omit_defaults=True):
     """One attempt for a slot to run. The session's engine decides if another follows."""
 
     key: int
-    """The attempt's, unique in the session. An assignment with another key replaces it."""
+    """ID of the attempt, unique in the session. An assignment with another key replaces it."""
     task: Task
-    """With the arguments, the environment and the number of this attempt."""
+    """The task with this attempt's arguments, environment and number."""
     stop: Stop | None = None
     signals: tuple[int, ...] = ()
-    """The signals to pass on to the process, in their order."""
+    """The signals to pass on to the process, in order."""
 
 
 class AttemptReport(Struct, frozen=True, omit_defaults=True):
@@ -41,7 +41,7 @@ class AttemptReport(Struct, frozen=True, omit_defaults=True):
     outcome: Outcome | None = None
     """None before its end."""
     curves: Annotated[dict[str, model.Curve], Meta(max_length=MAX_CURVES)] = {}
-    """Its metrics over time, now and then and at its end; empty in other reports."""
+    """Its metrics over time, sent at intervals and at its end; empty in other reports."""
 
 
 class Report(Struct, frozen=True, omit_defaults=True):
@@ -51,6 +51,6 @@ class Report(Struct, frozen=True, omit_defaults=True):
     address: Annotated[str, Meta(pattern=r"\A[\w.:%-]{0,255}\Z")] = ""
     """This machine's address for others; empty if unknown."""
     ports: Annotated[tuple[Annotated[int, Meta(gt=0, lt=1 << 16)], ...], Meta(max_length=MAX_PORTS)] = ()
-    """Free ports, each for one group to meet at."""
+    """Free ports, each for one group's rendezvous."""
     ended: bool = False
     """True if the agent was asked to end, and nothing runs."""

@@ -1,1 +1,1 @@
-"""The way of a worker's bytes: pipes, lines, a buffer of the newest, log files; and its metrics over time."""
+"""A worker's output: pipes, lines, a ring buffer, log files; and its metrics over time."""

@@ -1,4 +1,4 @@
-"""A worker's metrics over time, in bounded memory: the last minutes in full, its whole life at even steps."""
+"""A worker's metrics over time in bounded memory: the last minutes in full, all of it at even steps."""
 
 import math
 from array import array
@@ -13,11 +13,11 @@ from gmg_tui.model import GpuSample, Series
 STEP_S = 1.0
 RECENT_POINTS = 300
 _MAX_POINTS = 720
-"""Limit of points of the whole life; an hour is kept in steps of 8 s, a day in steps of 2 to 3 minutes."""
+"""Limit of points overall: an hour is kept in steps of 8 s, a day in steps of 2 to 3 minutes."""
 
 
 class Point(NamedTuple):
-    """Figures at one moment; None if unknown."""
+    """Figures at one moment."""
 
     fps: float | None
     gpu_util_pct: float | None
@@ -27,7 +27,7 @@ class Point(NamedTuple):
 
     @classmethod
     def of(cls, rate: float | None, sample: GpuSample | None) -> Self:
-        """Returns a worker's rate and its GPU's figures."""
+        """Makes a point of a worker's rate and its GPU's sample."""
         if sample is None:
             return cls(rate, None, None, None)
         return cls(rate, sample.gpu_util_pct, sample.memory_used_mib, sample.power_w, sample.sm_pct)
@@ -39,15 +39,15 @@ class History:
     def __init__(self) -> None:
         self._recent: deque[Point] = deque(maxlen=RECENT_POINTS)
         self._whole = [array("d") for _ in Point._fields]
-        """A column for each field, NaN if unknown; neighbours are merged when there are too many points."""
+        """A column for each field, NaN if unknown; neighbours are merged when it is full."""
         self._steps_each = 1
-        """Steps of a point of the whole life."""
+        """Steps per point of the overall history."""
         self._begun: list[Point] = []
-        """The steps of its next point."""
+        """Steps collected for the next point."""
         self._end = 0.0
 
     def add(self, time: float, point: Point) -> None:
-        """Adds the point of this step; `time` is Unix time in seconds."""
+        """Adds the next step's point; `time` is Unix time in seconds."""
         self._end = time
         self._recent.append(point)
         self._begun.append(point)
@@ -67,7 +67,7 @@ class History:
         return _series(slot, self._end, STEP_S, zip(*self._recent, strict=True))
 
     def whole(self, slot: str) -> Series:
-        """Returns the worker's whole life, up to its last complete point."""
+        """Returns the overall history, up to its last complete point."""
         columns = [[None if math.isnan(value) else value for value in column] for column in self._whole]
         return _series(slot, self._end - STEP_S * len(self._begun), STEP_S * self._steps_each, columns)
 
@@ -80,5 +80,5 @@ def _mean(values: Iterable[float | None]) -> float:
 
 def _series(slot: str, end: float, step_s: float, columns: Iterable[Iterable[float | None]]) -> Series:
     series = Series(slot, end, step_s, *map(tuple, columns))
-    # Hardly any GPU reports its SMs: nothing is sent for the others.
+    # Few GPUs report their SMs: send nothing for the others.
     return series if any(value is not None for value in series.sm_pct) else structs.replace(series, sm_pct=())

@@ -1,27 +1,27 @@
-"""Lines of output: split from a stream of bytes, and the newest ones kept."""
+"""Splits output into lines, and keeps the newest."""
 
 from gmg_tui.model.text import MAX_LINE_BYTES, compact, visible
 
 MAX_TAIL_BYTES = 64 * 1024
-"""A longer line is displayed and parsed up to this size."""
+"""Longer lines are displayed and parsed up to this size."""
 _CUT_MARK = " … (cut; the log file has the line whole)".encode()
 _SLACK = 16
-"""A sixteenth more lines may be kept than the limit: the oldest go many at a time, since each removal moves the list."""
+"""A sixteenth more lines than the limit may be kept, to drop the oldest in batches: each removal moves the list."""
 
 
 class LineSplitter:
     r"""Splits one stream of one attempt into whole segments.
 
-    Segments end with `\n` or `\r` (tqdm's bars). A `\r` at the very end of what has arrived waits for the next bytes,
-    since a `\n` may follow.
+        Segments end with `\n` or `\r` (tqdm's bars). A `\r` at the end of a chunk waits for the next, because a `\n` may
+    follow.
     """
 
     def __init__(self) -> None:
         self._tail = b""
         self._logged = 0
-        """Bytes of the tail that are in the log file."""
+        """Bytes of the tail already in the log file."""
         self._skipping = False
-        """True while the rest of a long line arrives, whose beginning was returned."""
+        """True while the rest of a long line arrives, after its beginning was returned."""
 
     def feed(self, chunk: bytes) -> tuple[bytes, bytes]:
         """Splits a chunk. Returns the bytes for the log file, and the whole segments; either may be empty."""
@@ -45,7 +45,7 @@ class LineSplitter:
 
     @property
     def pending(self) -> bytes:
-        """The unfinished line, once `unfinished` has returned a part of it."""
+        """The unfinished line, once `unfinished` has returned part of it."""
         return self._tail if self._logged else b""
 
     def unfinished(self) -> bytes:
@@ -55,7 +55,7 @@ class LineSplitter:
         return raw
 
     def end(self) -> tuple[bytes, bytes]:
-        """Ends the stream. Returns the rest as `feed` does, with the missing end of its line."""
+        """Ends the stream. Returns the rest like `feed`, with a line end added."""
         raw, rest = self.unfinished(), self._tail
         self._tail, self._logged, self._skipping = b"", 0, False
         return raw, rest + b"\n" if rest else b""
@@ -80,22 +80,22 @@ class RingBuffer:
 
     @property
     def newest(self) -> bytes:
-        r"""The newest line that is not blank, or what is newer: a segment (ended by `\r`), a preview; empty for none."""
+        r"""The newest line that is not blank, or a newer segment (ended by `\r`) or preview; empty if there is none."""
         return self._preview or self._unfinished or next((line for line in reversed(self._lines) if line.strip()), b"")
 
     def skip_to(self, number: int) -> None:
-        """Continues with this line number; the lines before it are missing."""
+        """Continues with this line number, skipping missing lines."""
         self._lines.clear()
         self._bytes, self.end, self._unfinished, self._preview = 0, number, b"", b""
 
     def preview(self, line: bytes) -> None:
-        """Counts an unfinished line as the newest until whole segments follow."""
+        """Shows an unfinished line as the newest until whole segments follow."""
         self._preview = _shortened(_last_segment(line)).strip()
 
     def feed(self, block: bytes) -> None:
         r"""Appends whole segments, each ended by `\n` or `\r`.
 
-        Only lines ended by `\n` are kept; of segments ended by `\r`, which overwrite one another on a terminal, the last
+                Only lines ended by `\n` are kept. Segments ended by `\r` overwrite one another, as on a terminal: the last one
         before the `\n` is the line.
         """
         lines, self._preview = block.split(b"\n"), b""
@@ -127,7 +127,7 @@ class RingBuffer:
         del self._lines[:gone]
 
     def since(self, number: int, most: int) -> tuple[int, list[bytes]]:
-        """Returns at most the newest `most` lines from `number`: the number of the first, and the lines."""
+        """Returns the newest `most` lines at most from `number` on: the first one's number, and the lines."""
         start = max(number, self.end - min(most, len(self._lines)))
         if start >= self.end:
             return self.end, []

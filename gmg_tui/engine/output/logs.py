@@ -1,8 +1,8 @@
-"""Writes all logs, the workers' and the engine's own: one thread behind one bounded queue.
+"""Writes all logs, the workers' and the engine's own, in one thread behind a bounded queue.
 
-A disk that answers but is slower than the workers' output fills the queue; then no output is read, and workers wait in
-their prints. A network file system may not answer for minutes: nobody waits for that, and beyond `MAX_QUEUED_BYTES` output is
-left out and counted, as on a full disk.
+A disk slower than the workers' output fills the queue; then no output is read, and workers block in their prints. A
+network file system may hang for minutes: nothing waits for that, and beyond `MAX_QUEUED_BYTES` output is dropped and
+counted, as on a full disk.
 """
 
 import asyncio
@@ -23,34 +23,34 @@ from gmg_tui.model import units
 _log = logging.getLogger(__name__)
 
 MAX_QUEUED_BYTES = 32 << 20
-"""Limit of output that waits for the disk: half an hour of eight workers that print twenty lines a second."""
+"""Limit of queued output: half an hour of eight workers printing twenty lines a second."""
 FULL_BYTES = 16 << 20
-"""Limit of output that waits for a disk that answers."""
+"""Limit of queued output while the disk answers."""
 HUNG_DISK_S = 5.0
 """A write that takes longer means that the disk hangs."""
 _MISSING_NOTE = f"the disk did not answer, and {units.mib(MAX_QUEUED_BYTES >> 20)} waited for it"
 _GATHER_S = 0.01
-"""Everything queued within this time wakes the thread once."""
+"""Batching time: the thread wakes once for everything queued meantime."""
 _RETRY_S = 5.0
-"""Pause after a failed write: a full disk should not be tried for each chunk."""
+"""Pause after a failed write, to spare a full disk a try for each chunk."""
 _STDERR = 2
 """The descriptor of the engine's own log."""
 _MAX_LOG_DELAY_S = 2.0
-"""Longest delay of an attempt's end until its log is written."""
+"""Maximum wait at an attempt's end for its log to be written."""
 GIVE_UP_S = 20.0
-"""Longest delay of the session's end for a disk that does not answer …"""
+"""Maximum wait at the session's end for a disk that does not answer …"""
 _MAX_END_DELAY_S = 120.0
 """… and for one that does: `MAX_QUEUED_BYTES` at 0.3 MB/s."""
 
 
 class LogWriter:
-    """The thread, and the actions that wait for it."""
+    """The thread and its queue of actions."""
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[tuple[int, Callable[[], None]] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._waiting = 0
-        """Bytes that wait, or are being written; guarded."""
+        """Bytes queued or being written; guarded by the lock."""
         self._busy_since: float | None = None
         """When the thread began its current action, monotonic seconds."""
         self._thread = threading.Thread(target=self._run, name="logs", daemon=True)
@@ -58,27 +58,27 @@ class LogWriter:
 
     @property
     def silent_s(self) -> float | None:
-        """Seconds that the disk has not answered; None while it is quick enough."""
+        """Seconds the disk has not answered; None if it is quick enough."""
         since = self._busy_since
         waited_s = time.monotonic() - since if since is not None else 0.0
         return waited_s if waited_s > HUNG_DISK_S else None
 
     def is_full(self) -> bool:
-        """Returns True if reading should pause, as too much waits for a disk that answers."""
+        """Returns True if reading should pause because too much is queued for a slow disk."""
         return self._waiting > FULL_BYTES and self.silent_s is None
 
     @property
     def trouble(self) -> str | None:
-        """The trouble with the disk: it does not answer, or is too slow."""
+        """The disk's problem, in words; None if there is none."""
         silent_s = self.silent_s
         if silent_s is not None:
             return f"log not written for {units.span(silent_s)}: the disk does not answer"
         return "waits for the disk, which is slower than the workers' output" if self.is_full() else None
 
     def then(self, action: Callable[[], None], size: int = 0) -> bool:
-        """Has the thread do something that concerns `size` bytes after all that waits.
+        """Queues an action that handles `size` bytes.
 
-        Returns False if too many bytes wait already.
+        Returns False if too many bytes are queued.
         """
         with self._lock:
             if size and self._waiting and self._waiting + size > MAX_QUEUED_BYTES:
@@ -92,16 +92,16 @@ class LogWriter:
             self._busy_since = time.monotonic()
             try:
                 action()
-            except Exception:  # a fault in one log must not cost the others
+            except Exception:  # a fault in one log must not affect the others
                 _log.exception("a log could not be written")
             with self._lock:
                 self._waiting -= size
             if self._queue.empty():
                 self._busy_since = None
-                time.sleep(_GATHER_S)  # a thread that waits for the queue would be woken for each pipe that was read
+                time.sleep(_GATHER_S)  # batch what several pipes queue
 
     def close(self) -> None:
-        """Writes all that waits, and ends the thread; a disk that does not answer, or takes too long, is given up."""
+        """Writes everything queued and ends the thread, but gives up on a disk that hangs or takes too long."""
         self._queue.put(None)
         deadline = time.monotonic() + _MAX_END_DELAY_S
         while self._thread.is_alive() and time.monotonic() < deadline:
@@ -111,41 +111,41 @@ class LogWriter:
 
 
 class Log:
-    """A log of at most `max_bytes`: beyond that its middle is cut out. The file is created with its first byte.
+    """A log of at most `max_bytes`: beyond that its middle is cut out. The first write creates the file.
 
-    Nothing here raises: what the disk refuses is counted, and noted in the file once it accepts bytes again.
+    Nothing here raises: bytes that cannot be written are counted, and noted in the file once writing works again.
     """
 
     def __init__(self, writer: LogWriter, path: Path, max_bytes: int | None = None) -> None:
         self._writer, self.path, self._max_bytes = writer, path, max_bytes
         self._left_out = 0
-        """Bytes that were not queued since the last that were."""
-        # What follows is the thread's.
+        """Bytes dropped since the last queued ones."""
+        # Used only by the thread:
         self._file: int | None = None
         self._size = 0
-        """Size of the open file; after a cut that failed, of what was written since."""
+        """Size of the open file; after a failed cut, bytes written since."""
         self._uncut: str | None = None
-        """The error that kept the middle from being cut out."""
+        """The error of a failed cut."""
         self._trouble: str | None = None
         self._lost_bytes = 0
         self._lost_why = ""
         self._retry_at = 0.0
-        """When to write again after a failure, monotonic seconds."""
+        """When to retry after a failure, monotonic seconds."""
 
     @property
     def trouble(self) -> str | None:
-        """The reason that bytes are not being written; None if they are."""
+        """The reason that the log is not being written; None if it is."""
         return self._writer.trouble or self._trouble
 
     def write(self, data: bytes) -> None:
-        """Appends `data`; if too much waits already, it is left out, and the log notes that."""
+        """Appends `data`; if too much is queued, drops it, and notes that in the log."""
         if data and self._writer.then(partial(self.append, data, self._left_out), len(data)):
             self._left_out = 0
         else:
             self._left_out += len(data)
 
     async def written(self) -> None:
-        """Waits until all that was queued has been written, for `_MAX_LOG_DELAY_S` at most."""
+        """Waits up to `_MAX_LOG_DELAY_S` until everything queued is written."""
         loop, done = asyncio.get_running_loop(), asyncio.Event()
 
         def set_done() -> None:
@@ -165,7 +165,7 @@ class Log:
         self._writer.then(self._close)
 
     def append(self, data: bytes, left_out: int) -> None:
-        """Appends `data`, before which `left_out` bytes are missing; the thread calls this."""
+        """Appends `data`, after `left_out` missing bytes; called by the thread."""
         if left_out:
             self._lost_bytes, self._lost_why = self._lost_bytes + left_out, _MISSING_NOTE
         if self._trouble is not None and time.monotonic() < self._retry_at:
@@ -193,7 +193,7 @@ class Log:
     def _opened(self) -> int:
         """Returns the file to write to. Raises `OSError`."""
         if self._file is not None and os.fstat(self._file).st_nlink == 0:
-            self._close()  # it was removed: what is written to it would be lost
+            self._close()  # it was removed: writes would be lost
         if self._file is None:
             make_private(self.path.parent)
             self._file = files.open_regular(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -218,19 +218,19 @@ class Log:
             return
         try:
             os.close(file)
-        except OSError as error:  # a network file system or a quota may refuse only now what was written before
+        except OSError as error:  # network file systems and quotas may report write errors only now
             self._trouble = f"log may be incomplete: {error.strerror} ({self.path})"
 
 
 MAX_RECORD_BYTES, MAX_RECORDS_BYTES = 16 << 10, 32 << 20
-"""Limits a record of the engine's own log, and all records of one engine."""
+"""Limits of one record of the engine's own log, and of all records."""
 
 
 class LogHandler(logging.Handler):
-    """Has the thread write the records of `logging` to standard error, the engine's own log, as the disk accepts them.
+    """Writes `logging` records to standard error, the engine's own log, in the thread.
 
-    `logging.handlers.QueueListener` would need the same bound and give-up time: its `stop` waits forever for a disk that
-    does not answer. Nodes and scripts cause some of the records: each is cut, and after `MAX_RECORDS_BYTES` none is written.
+        `logging.handlers.QueueListener` would need the same bound and timeout: its `stop` waits forever for a hung disk.
+    Nodes and scripts cause some records, so each is cut, and none is written after `MAX_RECORDS_BYTES`.
     """
 
     def __init__(self, writer: LogWriter) -> None:
@@ -250,5 +250,5 @@ class LogHandler(logging.Handler):
 
 
 def _print(data: bytes) -> None:
-    with suppress(OSError):  # there is nowhere left to report it
+    with suppress(OSError):  # nowhere left to report it
         os.write(_STDERR, data)

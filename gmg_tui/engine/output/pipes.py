@@ -1,8 +1,8 @@
-"""Reads the output of all workers from their pipes, in few large chunks.
+"""Reads the output of all workers from their pipes, in a few large chunks.
 
 Waking for each line would cost more than reading it: 8 workers at 20 lines a second would wake the engine 160 times a
-second. So all that is ready is read, then nothing for a pause, then all that has arrived. The pause is short after a
-silence and where a pipe fills quickly, longer for workers that print steadily; no worker blocks in it.
+second. So rounds of reading alternate with pauses: short after a silence or when a pipe fills quickly, longer for
+workers that print steadily, and never so long that a worker blocks.
 """
 
 import asyncio
@@ -18,19 +18,19 @@ _log = logging.getLogger(__name__)
 
 _MIN_PAUSE_S = 0.05
 _MAX_PAUSE_S = 1.2
-"""Longest pause: slightly longer than the engine's beat, which reads too, as it wakes the engine anyway."""
+"""Longest pause: slightly longer than the engine's beat, which wakes the engine anyway and reads too."""
 _MAX_ROUND_S = 0.1
-"""Longest round, apart from a chunk of one pipe: clients are served between two rounds."""
+"""Longest round, plus one chunk: clients are served between rounds."""
 _MAX_FILL_SHARE = 0.25
 """Share of the fullest pipe that may fill in a pause."""
 _CHUNK_BYTES = 256 * 1024
 _PIPE_BYTES = (1 << 20, 1 << 18)
-"""Wanted sizes of a pipe, the larger for the first pipes: an unprivileged user has 64 MiB for all of them before the
-kernel limits further ones to two pages (`/proc/sys/fs/pipe-user-pages-soft`)."""
+"""Pipe sizes, the larger for the first pipes: beyond 64 MiB per unprivileged user the kernel limits further pipes to two
+pages (`/proc/sys/fs/pipe-user-pages-soft`)."""
 _MAX_LARGE_PIPES = 32
-"""Number of pipes with the larger size."""
+"""Maximum number of pipes of the larger size."""
 _MAX_CLOSING_CHUNKS = 64
-"""Chunks read of a pipe that is closed: more than fits in, but not all that a leftover process can write."""
+"""Chunks read from a closing pipe: more than it holds, but not all that a leftover process can write."""
 
 
 class Pipe(NamedTuple):
@@ -38,14 +38,14 @@ class Pipe(NamedTuple):
 
     file: int
     take: Callable[[bytes], None]
-    """Is given each chunk."""
+    """Called with each chunk."""
     room_bytes: int
 
 
 class Pipes:
     """All pipes that an engine reads.
 
-    Nothing is read while `is_full`: who writes to a full pipe waits.
+    Nothing is read while `is_full`, so that writers block.
 
     Attributes:
         on_read: Called after each round of reading.
@@ -56,17 +56,17 @@ class Pipes:
         self._is_full = is_full
         self._pipes: dict[int, Pipe] = {}
         self._buffer = bytearray(_CHUNK_BYTES)
-        self._ready = select.epoll()  # one registration with the loop, however many pipes there are
+        self._ready = select.epoll()  # one registration with the loop for all pipes
         self._timer: asyncio.TimerHandle | None = None
-        """The end of the pause; None while the event loop waits for a pipe."""
+        """Timer of the pause; None while waiting for a pipe."""
         self._pause_s = self._read_at = 0.0
         self._unread = list[int]()
-        """Pipes that were ready, but not read in the last round: the first ones of the next."""
+        """Pipes that were ready but not read in the last round; the next round starts with them."""
 
     def open(self, take: Callable[[bytes], None]) -> tuple[Pipe, int]:
-        """Makes a pipe whose output is given to `take`. Raises `OSError` with too many open files.
+        """Makes a pipe that calls `take` with its output. Raises `OSError` with too many open files.
 
-        Returns the pipe, and its writing end, which the caller passes to a child and closes.
+        Returns the pipe and its write end, which the caller passes to a child and closes.
         """
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
@@ -90,7 +90,7 @@ class Pipes:
         self._read_all()
 
     def read(self) -> None:
-        """Ends the pause, if there is one, and reads what has arrived."""
+        """Ends any pause, and reads what has arrived."""
         if self._timer is not None and not self._is_full():
             self._timer.cancel()
             self._read_all()
@@ -119,7 +119,7 @@ class Pipes:
         self._unread = ready
         if ready:
             pause_s = 0.0
-        self._ready.poll(0)  # the kernel forgets which pipes were ready, and lists the next ones in their order
+        self._ready.poll(0)  # drop the ready list, so that the kernel lists pipes in order
         self._pause_s, self._read_at = pause_s, now
         self._timer = loop.call_later(pause_s, self._read_all)
         self.on_read()
@@ -137,14 +137,14 @@ class Pipes:
             return 0
         try:
             pipe.take(bytes(memoryview(self._buffer)[:size]))
-        except Exception:  # the other pipes have no part in it
-            _log.exception("a part of a worker's output is lost")
+        except Exception:  # must not affect the other pipes
+            _log.exception("part of a worker's output is lost")
         return size
 
     def close(self, pipe: Pipe) -> None:
-        """Reads what is left in a pipe, then closes it, even if a process has it open.
+        """Drains a pipe, then closes it, even if a process holds it open.
 
-        Other pipes are read first if they became ready first: a script's two streams keep their order.
+        Pipes that became ready first are read first, so that a script's two streams keep their order.
         """
         for file, _ in self._ready.poll(0):
             self._read(self._pipes[file])

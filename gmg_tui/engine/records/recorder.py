@@ -1,4 +1,4 @@
-"""Turns what happens to workers into records in the session's store."""
+"""Records changes of workers in the session's store."""
 
 import logging
 import time
@@ -34,12 +34,12 @@ from gmg_tui.session.store.writer import StoreWriter
 _log = logging.getLogger(__name__)
 
 _REFRESH_BEATS, _CURVES_BEATS = 10, 120
-"""Beats between two writes of the running jobs, and of their metrics over time, which are long."""
+"""Beats between two writes of running jobs, and of their metrics over time, which are large."""
 _NO_SAMPLE = GpuSample(uuid="")
 
 
 class _Occupant:
-    """A job that occupies slots; `logs` has the paths of its workers' logs, by slot."""
+    """A job that occupies slots; `logs` are the paths of its workers' logs, by slot."""
 
     def __init__(self, record: JobRecord, logs: Mapping[str, str]) -> None:
         self.before = record
@@ -50,22 +50,22 @@ class _Occupant:
         """Its workers that have reported, by slot."""
         self.since = time.monotonic()
         self.running_since: float | None = None
-        """When its first process on these slots was started, monotonic seconds."""
+        """Start of its first process on these slots, monotonic seconds."""
         self.saved = 0.0
-        """Unix time of the newest checkpoint that is in its record, seconds."""
+        """Unix time of the newest checkpoint in its record."""
         self.energy_j: float | None = None
-        """Energy of its attempts on these slots that have ended."""
+        """Energy of its ended attempts on these slots."""
 
     @property
     def elapsed_s(self) -> float | None:
-        """Seconds that the job has run, also before it got these slots; None before its first process."""
+        """Seconds the job has run, including on earlier slots; None before its first process."""
         if self.running_since is None:
             return self.before.elapsed_s
         return round((self.before.elapsed_s or 0.0) + time.monotonic() - self.running_since, 3)
 
     @property
     def lead(self) -> Worker | None:
-        """The worker that represents the job: its first slot's, which is rank 0 of a group."""
+        """The worker that represents the job: its first slot's, rank 0 in a group."""
         return self.workers.get(self.before.slot or "")
 
 
@@ -74,14 +74,13 @@ _EVENTS: Final = {
     WorkerState.FINISHED: "has finished",
     WorkerState.STOPPED: "was stopped",
 }
-"""States whose start is an event that nobody is notified of."""
+"""States recorded as events without a notification."""
 
 
 class Recorder:
-    """Keeps the records of the jobs that occupy slots, and writes every change to the store. It is the workers' watcher.
+    """Keeps the records of jobs that occupy slots, and writes every change to the store. Workers report to it.
 
-    `changed` is called when something that is displayed has changed; `tried` is given the attempts that have ended, and
-    `notifications` what users may be notified of.
+    `changed` is called when the display must change; `tried` gets the ended attempts, `notifications` the events.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class Recorder:
         self._occupants: dict[str, _Occupant] = {}
         """The job on each slot."""
         self._had_failed: dict[str, bool] = {}
-        """For each slot, if its worker had failed in a plain run at its last change."""
+        """For each slot, True if its plain run's worker had failed at its last change."""
         self._states: dict[str, WorkerState] = {}
         """The last state of each slot's worker."""
         self._beats = 0
@@ -109,7 +108,7 @@ class Recorder:
     # From the scheduler
 
     def occupy(self, record: JobRecord, logs: Mapping[Slot, str]) -> JobRecord:
-        """Records that a job gets slots, each with its worker's log in the session's folder. Returns its record."""
+        """Records that a job gets slots, each with its worker's log. Returns its record."""
         first, *_ = logs
         names = tuple(slot.name for slot in logs)
         record = structs.replace(
@@ -126,9 +125,9 @@ class Recorder:
         return record
 
     def release(self, worker: Worker, **changes: Any) -> JobRecord:
-        """Records that a job leaves its slots, whose first worker has ended. Returns its record.
+        """Records that a job leaves its slots; `worker` is its first. Returns its record.
 
-        `changes` are the fields of the record that differ from the worker.
+        `changes` are fields of the record that differ from the worker.
         """
         occupant = self._occupants[worker.slot.name]
         occupant.workers[worker.slot.name] = worker
@@ -164,12 +163,12 @@ class Recorder:
         return record
 
     def occupant(self, slot: str) -> tuple[JobRecord, float] | None:
-        """Returns the record of the job that occupies a slot, and the seconds that it has done so."""
+        """Returns the record of the job that occupies a slot, and for how many seconds."""
         occupant = self._occupants.get(slot)
         return None if occupant is None else (occupant.record, time.monotonic() - occupant.since)
 
     def keep(self, record: JobRecord | Snapshot) -> None:
-        """Writes a record as it is."""
+        """Writes a record unchanged."""
         self._store.put(record)
 
     def beat(
@@ -179,9 +178,9 @@ class Recorder:
         slots: Mapping[str, EngineSlot],
         snapshot: Callable[[], Snapshot],
     ) -> None:
-        """Records the metrics of this second, and at intervals the progress of each job and the session.
+        """Records this second's metrics, and at intervals the progress of each job and the session.
 
-        `moment` is Unix time, `views` are all slots as clients see them, as is the session that `snapshot` returns.
+        `moment` is Unix time; `views` are all slots as clients see them.
         """
         if self._beats % _REFRESH_BEATS == 0:
             for engine_slot in slots.values():
@@ -200,7 +199,7 @@ class Recorder:
             self._store.put(*rows)
 
     def _refresh(self, engine_slot: EngineSlot) -> None:
-        """Writes the figures of a running job, for a `report` on a running session."""
+        """Writes the figures of a running job, for `gmg-tui report`."""
         worker = engine_slot.worker
         if worker is None or not worker.state.live or (attempt := worker.attempt) is None:
             return
@@ -215,10 +214,10 @@ class Recorder:
 
     def changed(self, worker: Worker) -> None:
         """Records a change of a worker."""
-        self.faults.guard("records", self._take_change, worker)
+        self.faults.guard("records", self._record_change, worker)
         self._changed()
 
-    def _take_change(self, worker: Worker) -> None:
+    def _record_change(self, worker: Worker) -> None:
         slot = worker.slot.name
         occupant = self._occupants.get(slot)
         if occupant is not None:
@@ -227,7 +226,7 @@ class Recorder:
                 self._update(worker)
         had_failed = self._had_failed.get(slot, False)
         failed = self._had_failed[slot] = worker.state is WorkerState.FAILED and worker.task.job is None
-        # Of a group that failed, the first rank to fail is reported, not those that it ended.
+        # If a group fails, report only the first rank to fail.
         if failed and not had_failed and (worker.failure is None or worker.failure.kind is not FailureKind.GROUP):
             text = f"{slot} has failed: {worker.reason}" if worker.reason else f"{slot} has failed"
             self._notify(OccurrenceKind.FAILED, worker, text, worker.reason)
@@ -238,11 +237,11 @@ class Recorder:
         self._states[slot] = worker.state
 
     def alerted(self, worker: Worker, alert: Alert, action: AlertAction) -> None:
-        """Records an alert that was raised, on which the worker acts next."""
+        """Records a new alert, before the worker acts on it."""
         _log.info("%s: %s: %s", worker.slot.name, alert.kind, alert.text)
         slot, is_stuck, rank = worker.slot.name, alert.kind == "stuck", worker.rank
         if is_stuck and rank is not None and rank.rank > 0:
-            return  # the whole group is
+            return  # reported once, for the group
         ends = {AlertAction.STOP: "; stopped by --on", AlertAction.RESTART: "; restarted by --on"}.get(action, "")
         text = f"{slot} is stuck: {alert.text}" if is_stuck else f"{slot}: {alert.text}"
         kind = OccurrenceKind.STUCK if is_stuck else OccurrenceKind.ALERT
@@ -252,14 +251,14 @@ class Recorder:
         )
 
     def seen(self, worker: Worker, checkpoint: Checkpoint) -> None:
-        """Writes the record of a job whose newest checkpoint is new: another engine may have to continue from it."""
+        """Records a new checkpoint: another engine may have to continue from it."""
         occupant = self._occupants.get(worker.slot.name)
         if occupant is not None and checkpoint.saved != occupant.saved:
             occupant.saved = checkpoint.saved
             self._update(worker)
 
     def recovered(self, worker: Worker, alert: Alert) -> None:
-        """Records that an alert is over while its process lives."""
+        """Records that an alert has cleared while its process lives."""
         text = (
             f"{worker.slot.name} is no longer stuck"
             if alert.kind == "stuck"
@@ -295,9 +294,9 @@ class Recorder:
 
     def ended(self, worker: Worker) -> None:
         """Records that a worker's attempt has ended."""
-        self.faults.guard("records", self._take_end, worker)
+        self.faults.guard("records", self._record_end, worker)
 
-    def _take_end(self, worker: Worker) -> None:
+    def _record_end(self, worker: Worker) -> None:
         occupant, attempt = self._occupants.get(worker.slot.name), worker.attempt
         if occupant is not None and attempt is not None:
             occupant.energy_j = _sum(occupant.energy_j, attempt.energy_j)
@@ -305,7 +304,7 @@ class Recorder:
             self._tried.add(worker.slot.name, attempt)
 
     def _update(self, worker: Worker, attempt: Attempt | None = None) -> None:
-        """Writes the record of a worker's job, and its attempt, if that has begun or ended."""
+        """Writes the record of a worker's job, and of its `attempt` if that has begun or ended."""
         occupant = self._occupants.get(worker.slot.name)
         if occupant is None:
             return
@@ -321,7 +320,7 @@ class Recorder:
     def _attempt(
         worker: Worker, attempt: Attempt, occupant: _Occupant, *, with_curves: bool = True
     ) -> tuple[JobAttempt | AttemptCurves, ...]:
-        """Returns the record of an attempt, and `with_curves` of its metrics over time if it has any."""
+        """Returns the record of an attempt; `with_curves` also its metrics over time."""
         slot, rank = worker.slot, worker.rank.rank if worker.rank is not None else 0
         uuid = slot.gpu.uuid if slot.gpu is not None else None
         job, log, newest = occupant.record.number, occupant.logs.get(slot.name), worker.newest
@@ -357,7 +356,7 @@ class Recorder:
 
 
 def _metrics(moment: float, job: int, view: model.Worker, sample: GpuSample) -> MetricsRow:
-    """Returns the metrics of a worker and its GPU at this moment."""
+    """Returns the current metrics of a worker and its GPU."""
     return MetricsRow(
         moment,
         view.slot,

@@ -1,4 +1,4 @@
-"""A session's files on the disk: `session.json`, the phases' times, and the lock, held by the engine's own log."""
+"""A session's files on disk: `session.json`, phase times, and the lock, held by the engine's own log."""
 
 import asyncio
 import logging
@@ -20,21 +20,20 @@ from gmg_tui.model.errors import GmgError
 _log = logging.getLogger(__name__)
 
 _STDERR = 2
-"""The engine's standard error, which is its log, and the lock of the session."""
+"""The engine's standard error: its log, and the session's lock."""
 NOT_ENDED = "it had not ended when its session did"
 _CHECK_INTERVAL_S = 5.0
-"""Interval of checks that the folder exists."""
+"""Interval of checks for the folder."""
 _MIN_WRITE_GAP_S = 1.0
 """Minimum time between two writes."""
 _METRICS_INTERVAL_S = 30.0
-"""Interval of writes for new metrics alone: each write is flushed to the disk."""
+"""Interval of writes for mere metrics: each write is flushed to the disk."""
 
 
 class SessionFiles:
-    """Writes the session's files after changes, and at intervals.
+    """Writes the session's files, after changes and at intervals.
 
-    `save_phase_times` writes the phases' times, if they have changed (raises `OSError`); `note` takes a subject and what
-    the user should know about it, or None once that is over.
+    `save_phase_times` writes changed phase times (raises `OSError`); `note` shows or (None) removes a note on a subject.
     """
 
     def __init__(
@@ -52,10 +51,10 @@ class SessionFiles:
         self._changed = asyncio.Event()
         """Set while the files are out of date."""
         self._ended = False
-        """The final state is written: a write that was under way in its thread when the engine ended must not follow."""
+        """True once the final state is written: a pending write in its thread must not follow."""
 
     def changed(self) -> None:
-        """Requests a write, as something has changed."""
+        """Requests a write after a change."""
         self._changed.set()
 
     async def run(self) -> None:
@@ -75,7 +74,7 @@ class SessionFiles:
                 await asyncio.sleep(_MIN_WRITE_GAP_S)
 
     async def _in_time(self, work: Coroutine[Any, Any, bool]) -> bool:
-        """Awaits `work` on the disk, and returns its result; shows a note while that takes too long."""
+        """Awaits `work` on the disk and returns its result; shows a note if it takes too long."""
         working = asyncio.create_task(work)
         done, _ = await asyncio.wait([working], timeout=HUNG_DISK_S)
         if done:
@@ -88,7 +87,7 @@ class SessionFiles:
             self._note("slow disk", None)
 
     async def end(self) -> None:
-        """Writes the final state; a disk that does not answer is given up."""
+        """Writes the final state, but gives up on a disk that does not answer."""
         try:
             async with asyncio.timeout(GIVE_UP_S):
                 await in_daemon_thread(self.write, self._snapshot().after_loss(NOT_ENDED), ended=True)
@@ -96,9 +95,9 @@ class SessionFiles:
             _log.warning("the disk does not answer: the session's end is not recorded")
 
     def _put_back(self) -> bool:
-        """Recreates the session's folder, its log and its lock if they were removed or renamed. Returns True if they had been.
+        """Recreates the session's folder, log and lock if removed or renamed. Returns True if so.
 
-        Without the folder the session cannot be found, and without the lock it counts as lost.
+        Without the folder the session cannot be found; without the lock it counts as lost.
         """
         folder = self._session.spec.folder
         try:
@@ -110,18 +109,18 @@ class SessionFiles:
         except (OSError, GmgError) as error:
             self._note("folder", f"{folder} was removed: {error}")
             return False
-        self._note("folder", f"{folder} was removed and recreated; the logs so far are gone")
+        self._note("folder", f"{folder} was removed and recreated; earlier logs are lost")
         return True
 
     def _restore_rights(self) -> None:
-        """Gives the user all rights to the session's folder and its logs again, if they exist. Raises `OSError`."""
+        """Restores the user's permissions on the session's folder and logs, if they exist. Raises `OSError`."""
         folder = Path(self._session.spec.folder)
         with suppress(FileNotFoundError):
             if sessions.restore_rights(folder) or sessions.restore_rights(folder / sessions.LOGS):
-                self._note("rights", f"{folder}: a script had taken the rights to it, which were restored")
+                self._note("rights", f"{folder}: a script had changed its permissions; restored")
 
     def write(self, snapshot: Snapshot, *, ended: bool = False) -> bool:
-        """Writes all files. Returns True if that succeeded; if not, a note has the reason."""
+        """Writes all files. Returns True on success; otherwise a note has the reason."""
         with self._writing:
             if self._ended:
                 return True
@@ -149,10 +148,10 @@ def _is_log(path: Path) -> bool:
 
 
 def lock(folder: Path) -> None:
-    """Locks the session and sends standard error to the engine's log, for the life of this process.
+    """Locks the session, and redirects standard error to the engine's log, until this process ends.
 
     The lock belongs to the open file, which is standard error.
-    Raises `GmgError` when another engine has locked it, `OSError` when the folder is missing or cannot be written.
+    Raises `GmgError` if another engine holds the lock, `OSError` if the folder is missing or not writable.
     """
     descriptor = sessions.lock(folder)
     os.dup2(descriptor, _STDERR)

@@ -44,7 +44,7 @@ _TROUBLE = {
 
 @pytest.mark.parametrize("kind", ["slots", "no slots", "twice", *_TROUBLE], indirect=True)
 async def test_what_no_agent_sends_ends_its_connection(kind: str) -> None:
-    trouble = _TROUBLE.get(kind, "it reports slots that gmg-tui does not know")
+    trouble = _TROUBLE.get(kind, "it reports invalid slots")
     async with running(spec_for(*ENDLESS, nodes=_NODES)) as run:
         await run.until(lambda snapshot: trouble in str(snapshot.nodes))
         await run.until_state("good/cpu0", WorkerState.RUNNING)

@@ -61,10 +61,10 @@ class Shell(Launcher):
         (r"printf 'no route to it\r\n' >&2; exec 1>&-; sleep 600", "no route to it"),
         (f"{_GREETED} head -c 1000 /dev/zero; sleep 600", "it sent an invalid message"),
         (f"{_GREETED} exec 1>&-; sleep 600", "no engine answers at n1's agent"),
-        ("yes; sleep 600", "its output is not the answer of an agent"),
-        ("head -c 3000000 /dev/zero; sleep 600", "its output is not the answer of an agent"),
-        (f"echo '{AGENT_MARK}{{\"ok\":{'[' * 30000}' ; sleep 600", "its output is not the answer of an agent"),
-        (f"""echo '{AGENT_MARK}{{"ok":' ; sleep 600""", "its output is not the answer of an agent"),
+        ("yes; sleep 600", "its output is not an agent's answer"),
+        ("head -c 3000000 /dev/zero; sleep 600", "its output is not an agent's answer"),
+        (f"echo '{AGENT_MARK}{{\"ok\":{'[' * 30000}' ; sleep 600", "its output is not an agent's answer"),
+        (f"""echo '{AGENT_MARK}{{"ok":' ; sleep 600""", "its output is not an agent's answer"),
         ("setsid -f timeout 60 yes; head -c 3000000 /dev/zero >&2; sleep 600", "its output is not the answer"),
     ],
     ids=["unreachable", "nonsense", "broken", "endless", "long line", "deep", "no JSON", "held open"],
@@ -294,7 +294,7 @@ async def test_what_a_node_had_logged_is_kept_when_it_comes_back_with_an_empty_d
         copies.check(_LOG, mark)
         await copies.catch_up(kept.read)
         there.rename(tmp_path / str(mark))
-        copies.begin_anew()
+        copies.agent_replaced()
     assert here.read_bytes() == b"attempt 1\nattempt 2\n"
 
 
