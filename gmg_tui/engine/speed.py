@@ -1,4 +1,4 @@
-"""Gathers the facts about a worker's speed, only when a client asks for them."""
+"""Gathers the facts about a worker's speed on request."""
 
 import time
 from collections.abc import Iterable
@@ -46,13 +46,13 @@ _MAX_TUNINGS = 20
 
 
 async def facts_of(slot: EngineSlot, group: Iterable[EngineSlot], owners: dict[int, str], spec: RunSpec) -> SpeedFacts:
-    """Returns the facts about the worker on a slot, which takes a second.
+    """Returns the facts about the worker on a slot; takes a second.
 
     Args:
         slot: The slot.
         group: The slots of all ranks of its group.
-        owners: The slots of this session's processes by PID.
-        spec: The session's.
+        owners: The slots of this session's processes, by PID.
+        spec: The session's spec.
 
     Raises `GmgError` if its node does not answer.
     """
@@ -75,7 +75,7 @@ async def facts_of(slot: EngineSlot, group: Iterable[EngineSlot], owners: dict[i
 
 
 async def hot_spot_of(slot: EngineSlot) -> HotSpot | None:
-    """Returns where the script on a slot spends its time, by its stacks over two seconds. Raises `GmgError`."""
+    """Returns the hot spot of the script on a slot, from two seconds of stacks. Raises `GmgError`."""
     match slot.worker.newest if slot.worker is not None else None:
         case LocalAttempt() as attempt if attempt.life is Life.ALIVE:
             counts = attempt.readings.counts
@@ -90,7 +90,7 @@ async def hot_spot_of(slot: EngineSlot) -> HotSpot | None:
 
 
 def _known(slot: EngineSlot, view: Worker, now: float) -> SpeedFacts:
-    """Returns what the engine has anyway."""
+    """Returns the facts that the engine already has."""
     alerts = {alert.kind: alert.text for alert in view.alerts}
     facts = SpeedFacts(
         slot.slot.name,
@@ -109,7 +109,7 @@ def _known(slot: EngineSlot, view: Worker, now: float) -> SpeedFacts:
     if sample is None or not view.state.live:
         return facts
     recent = slot.history.recent(slot.slot.name)
-    seconds = max(1, min(_MEAN_S, int(facts.phase_s)))  # no figures of the start
+    seconds = max(1, min(_MEAN_S, int(facts.phase_s)))  # exclude the start
     return structs.replace(
         facts,
         gpu_util_pct=_mean(recent.gpu_util_pct[-seconds:], sample.gpu_util_pct),
@@ -130,7 +130,7 @@ def _on_nodes(facts: SpeedFacts, slot: EngineSlot, load: Load | None) -> SpeedFa
 
 
 def _sharers(slot: EngineSlot, owners: dict[int, str]) -> tuple[str, ...]:
-    """Returns what else computes on its GPU: other workers of this session, and other programs."""
+    """Returns the other users of its GPU: workers of this session, and other programs."""
     listed = slot.sample.processes if slot.sample is not None else None
     workers = {owners.get(process.own_pid or 0) for process in listed or ()} - {slot.slot.name, None}
     programs = (_name(each) for each in slot.others if each.memory_mib is None or each.memory_mib >= _MIN_SHARER_MIB)
@@ -161,18 +161,18 @@ def _rank_behind(slot: EngineSlot, group: Iterable[EngineSlot], facts: SpeedFact
 
 
 def _busy_pct(shares: Shares | None) -> float | None:
-    """Returns the share of the time outside of learning, where ranks wait for each other."""
+    """Returns the percentage of time outside of learning, in which ranks wait for each other."""
     return 100 - shares.learning if shares is not None else None
 
 
 def program_of(spec: RunSpec) -> tuple[bool, str]:
-    """Returns a key for the script of a session."""
+    """Returns a key for a session's script."""
     return spec.module, spec.script if spec.module else str(Path(spec.cwd, spec.script))
 
 
 @cache  # reads the records of all sessions
 def tuned_envs(program: tuple[bool, str], gpu: str | None) -> int | None:
-    """Returns the number of environments that the newest tuning of a program recommends for a GPU model; None without one."""
+    """Returns the environments recommended by a program's newest tuning on a GPU model; None without one."""
 
     def fits(session: Session) -> bool:
         tune, models = session.spec.tune, {slot.gpu.name if slot.gpu is not None else None for slot in session.slots}

@@ -1,4 +1,4 @@
-"""One session's work: its slots and workers, and the commands that they take."""
+"""One session's work: its slots and workers, and commands for them."""
 
 import asyncio
 import logging
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _REPEATED_SIGNAL_S = 2.0
-"""A signal repeated within this time is passed on once: signals to all processes of a Slurm job reach the engine both
-directly and from the command that started it."""
+"""Pass on a signal repeated within this time only once: signals to all processes of a Slurm job reach the engine both
+directly and through the command that started it."""
 _END_GRACE_S = 20.0
-"""Grace period of a requested end, beside the workers' own timeouts."""
+"""Grace period of a requested end, on top of the workers' own timeouts."""
 _SECOND_END_S = 2.0
-"""A request to end this much later is a second one: it may reach the engine directly and through a client."""
+"""Requests to end closer together count as one: it may arrive directly and through a client."""
 
 
 _KINDS = {
@@ -42,19 +42,19 @@ _KINDS = {
     "gpus": "gpu",
     "arguments": "collision",
 }
-"""The kinds of alerts about the session, by the beginning of their subject."""
+"""Kinds of alerts about the session, by prefix of the subject."""
 
 
 class Supervisor:
-    """Runs the work of a session. What watches it is the observer's, and may fail.
+    """Runs the work of a session. Watching it is left to the observer, which may fail.
 
     Attributes:
         queue: The scheduler, if it has a queue.
         all_ended: Set while no work is left.
-        overdue: Set long after the end was requested: the kernel, or a node, does not end what is left.
-        concluded: True once the engine is about to exit, and can start nothing any more.
+        overdue: Set long after the end was requested: the kernel or a node does not end the rest.
+        concluded: True once the engine is about to exit and can start nothing more.
         notes: Alerts about the session itself, by subject.
-        on_kill: Called when all workers are killed: nothing else is waited for either.
+        on_kill: Called when all workers are killed, to end other waits too.
         fleet: The nodes, if the session has several.
         agent: The scheduler, if this engine is a node's agent.
     """
@@ -81,7 +81,7 @@ class Supervisor:
         self._since: float | None = time.monotonic()
         """Start of the current work, monotonic seconds; None while there is none."""
         self._worked_s = 0.0
-        """Seconds of work before that."""
+        """Seconds of earlier work."""
         self._ending = False
         self._asked_to_end: float | None = None
         """Monotonic seconds."""
@@ -96,14 +96,14 @@ class Supervisor:
     # Life
 
     async def run(self) -> None:
-        """Runs the work until cancelled, which kills what runs."""
+        """Runs the work until cancelled; cancelling kills all workers."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.scheduler.run(), name="scheduler")
             if self.fleet is not None:
                 tasks.create_task(self.fleet.run(), name="nodes")
 
     def changed(self) -> None:
-        """Checks after a change if work is left."""
+        """Updates `all_ended` after a change."""
         ended = self.scheduler.ended
         if ended and not self.all_ended.is_set():
             self._worked_s, self._since = self.elapsed_s(time.monotonic()), None
@@ -113,7 +113,7 @@ class Supervisor:
             self.all_ended.clear()
 
     def elapsed_s(self, now: float) -> float:
-        """Returns the seconds with work; `now` is monotonic seconds."""
+        """Returns the total seconds of work; `now` is monotonic seconds."""
         return self._worked_s + (now - self._since if self._since is not None else 0.0)
 
     def update_leases(self, update: Callable[[Set[str | None]], Set[str]]) -> None:
@@ -130,8 +130,8 @@ class Supervisor:
         """Acts on workers.
 
         Raises:
-            GmgError: There is no such slot, the session is ending, or a slot was left alone because it no
-                longer has what was `seen`, or nothing to act on. All other slots are acted on.
+            GmgError: There is no such slot, the session is ending, or a slot was left alone: its job is no longer
+                the one `seen`, or nothing runs there. All other slots are acted on.
         """
         command = self.scheduler.restart
         if action is Action.RESTART:
@@ -143,7 +143,7 @@ class Supervisor:
     def edit(
         self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str], seen: Mapping[str, Seen]
     ) -> None:
-        """Restarts workers with other arguments. Raises `GmgError` as `act` does, and for a job that has ended."""
+        """Restarts workers with other arguments. Raises `GmgError` like `act`, and for a job that has ended."""
         self._check_open()
         if self.session.spec.tune is not None:
             raise GmgError("the trials of a tuning keep their arguments; start a plain run to change them", 1)
@@ -158,7 +158,7 @@ class Supervisor:
         *,
         with_groups: bool = True,
     ) -> None:
-        """Applies a command to slots that have what was `seen`, and to those of their groups. Raises `GmgError`."""
+        """Applies a command to slots that still have what was `seen`, and their groups. Raises `GmgError`."""
         errors = {slot: _mismatch(self.engine_slot(slot), seen.get(slot)) for slot in slots}
         matching = [slot for slot, error in errors.items() if error is None]
         groups = {self.scheduler.group_slots(slot): slot for slot in matching}
@@ -173,7 +173,7 @@ class Supervisor:
             raise GmgError("; ".join(refused), 1)
 
     def end(self, *, kill: bool = False, reason: str | None = None) -> None:
-        """Stops all workers; `reason` is None if the user asked for it, a second time to kill them."""
+        """Stops all workers, or kills them on a second request; `reason` is None if the user asked for it."""
         now = time.monotonic()
         if reason is None and self._asked_to_end is not None:
             kill |= now >= self._asked_to_end + _SECOND_END_S
@@ -188,7 +188,7 @@ class Supervisor:
         asyncio.get_running_loop().call_later(waits_s + _END_GRACE_S, self.overdue.set)
 
     def pass_on(self, number: signal.Signals) -> None:
-        """Sends a signal to the workers' first processes; some scripts save their state then."""
+        """Passes a signal on to the workers' first processes; some scripts save their state then."""
         now = time.monotonic()
         if now < self._passed_on.get(number, 0.0) + _REPEATED_SIGNAL_S:
             return
@@ -216,7 +216,7 @@ class Supervisor:
         return engine_slot
 
     def note(self, subject: str, text: str | None) -> None:
-        """Raises an alert about the session itself, or (None) ends it."""
+        """Raises an alert about the session itself, or (None) clears it."""
         if text is None:
             self.notes.pop(subject, None)
         elif (before := self.notes.get(subject)) is None or before.text != text:
@@ -228,7 +228,7 @@ class Supervisor:
 
 
 def _mismatch(engine_slot: EngineSlot, expected: Seen | None) -> str | None:
-    """Returns what runs on the slot instead of what is `expected`; None if it is the same, or anything is."""
+    """Returns a description of what runs on the slot if it is not what is `expected` (None: anything)."""
     if expected is None:
         return None
     slot, current = engine_slot.slot.name, engine_slot.view(time.monotonic())

@@ -1,4 +1,4 @@
-"""A job on its slots: its workers, and the group that its ranks are."""
+"""A job on its slots: its workers, and the group if they are ranks."""
 
 import asyncio
 import time
@@ -14,15 +14,15 @@ from gmg_tui.model import WorkerState
 
 
 class JobRun:
-    """A job on its slots, with a worker on each: its only one, or its ranks in their order.
+    """A job on its slots, with a worker on each: its only one, or its ranks in order.
 
     Attributes:
-        number: The job's.
-        stopped: True if the user has stopped it, rather than the whole session.
-        interrupted: True if the end of the session stops it, which nobody and nothing else was doing.
-        again: True if it is to run again once it has left its slots.
-        edited: Number of the job that it continues as, with other arguments; None if it was not edited.
-        slots: Where it runs.
+        number: The job's number.
+        stopped: True if the user stopped it, rather than the whole session.
+        interrupted: True if only the end of the session stopped it.
+        again: True if it runs again once it has left its slots.
+        edited: Number of the job that continues it with other arguments; None if it was not edited.
+        slots: The slots it runs on.
         group: Its ranks; None if it is one process.
         workers: The workers on its slots.
     """
@@ -36,7 +36,7 @@ class JobRun:
         recorder: Recorder,
         group: str | None = None,
     ) -> None:
-        """`tasks` has one for each slot; `group` is the name of the group that they form, None for a single process."""
+        """`tasks` has one for each slot; `group` is the name of their group, None for a single process."""
         self.number = number
         self.stopped = self.interrupted = self.again = False
         self.edited: int | None = None
@@ -55,7 +55,7 @@ class JobRun:
         return self.workers[0]
 
     async def run(self, *, stays: bool = False) -> None:
-        """Runs the workers until all have ended for good, or forever if it `stays`. Cancelling kills them."""
+        """Runs the workers until all have ended for good; with `stays` until cancelled. Cancelling kills them."""
         tasks = [asyncio.create_task(worker.run(), name=worker.slot.name) for worker in self.workers]
         if self.group is not None:
             tasks.append(asyncio.create_task(self.group.run(), name=self.group.id))
@@ -70,7 +70,7 @@ class JobRun:
         done.result()
 
     async def _concluded(self) -> None:
-        """Waits until all workers have ended, and none is about to start again."""
+        """Waits until all workers have ended and none is about to restart."""
         while not all(worker.concluded.is_set() for worker in self.workers):
             for worker in self.workers:
                 await worker.concluded.wait()
@@ -81,14 +81,14 @@ class JobRun:
             worker.stop(kill=kill, reason=reason)
 
     def interrupt(self, *, kill: bool, reason: str | None) -> None:
-        """Stops all its workers, as the session ends."""
+        """Stops all its workers because the session ends."""
         goes_on = any(not worker.state.ended and worker.state is not WorkerState.STOPPING for worker in self.workers)
         self.interrupted |= goes_on or self.lead.policy.pending
         self.stop(kill=kill, reason=reason)
 
     @property
     def stopped_rank(self) -> Worker | None:
-        """The first worker that was stopped; None if all have ended by themselves."""
+        """The first worker that was stopped; None if all ended by themselves."""
         return next((worker for worker in self.workers if worker.state is WorkerState.STOPPED), None)
 
     def check(self) -> None:

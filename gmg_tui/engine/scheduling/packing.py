@@ -1,4 +1,4 @@
-"""Several jobs on one GPU (`--per-gpu`): if the memory is enough for another, and if they get more done than one."""
+"""Several jobs on one GPU (`--per-gpu`): whether another one fits into memory, and whether packing pays."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
@@ -7,14 +7,14 @@ from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.model import JobRecord, WorkerState, units
 
 _SETTLE_S = 12.0
-"""A rate is the mean of 10 s: until then it has something of other jobs."""
+"""Rates are means over 10 s, so earlier ones still include other jobs."""
 _MIN_SECONDS = 20
-"""Seconds of each that are compared."""
+"""Minimum seconds of each to compare."""
 _SAME_PCT = 1.0
 
 
 class Running(NamedTuple):
-    """A job that makes progress on a GPU."""
+    """A job making progress on a GPU."""
 
     attempt: Hashable
     n_envs: int | None
@@ -22,17 +22,17 @@ class Running(NamedTuple):
 
 
 class Packing:
-    """Compares `per_gpu` jobs on a GPU with one; `report` gets the result once both were observed."""
+    """Compares `per_gpu` jobs on a GPU with one; `report` gets the result once both have been observed."""
 
     def __init__(self, per_gpu: int, report: Callable[[str], None]) -> None:
         self._per_gpu, self._report = per_gpu, report
         self._since: dict[str, tuple[Hashable, float]] = {}
-        """The attempts that run on each GPU, and since when."""
+        """The attempts running on each GPU, and since when."""
         self._totals: dict[tuple[int, int | None], list[float]] = {}
-        """The sums of rates, by number of jobs and environments of each."""
+        """Total rates, by number of jobs and environments per job."""
 
     def watch(self, slots: Iterable[EngineSlot], now: float) -> None:
-        """Adds the jobs that run on all GPUs at `now`, monotonic seconds; call it each second."""
+        """Adds the jobs running on all GPUs at `now`, monotonic seconds; call it each second."""
         running: dict[str, list[Running]] = {}
         for slot in slots:
             worker, jobs = slot.worker, running.setdefault(slot.gpu_uuid or "", [])
@@ -44,7 +44,7 @@ class Packing:
             self.add(gpu, jobs, now)
 
     def add(self, gpu: str, running: Sequence[Running], now: float) -> None:
-        """Adds the jobs that run on a GPU at `now`, monotonic seconds; call it each second."""
+        """Adds the jobs running on a GPU at `now`, monotonic seconds; call it each second."""
         attempts = frozenset(job.attempt for job in running)
         if self._since.get(gpu, (None, 0.0))[0] != attempts:
             self._since[gpu] = attempts, now
@@ -79,15 +79,15 @@ def _verdict(count: int, size: int | None, other: int | None, gain_pct: float) -
 
 
 _UNUSED_MIB = 1024.0
-"""Memory in use on a GPU that a job has for itself."""
+"""Memory in use on a GPU that counts as unused."""
 _TOLERANCE = 0.05
-"""Share of an attempt's peak that the next one may not need, as what allocators keep varies; one that failed wanted more."""
+"""Share by which a job's need may be below its last peak, since allocators vary; not if it failed."""
 
 
 def room_mib(engine_slot: EngineSlot, beside: Iterable[tuple[EngineSlot, JobRecord]]) -> float | None:
-    """Returns the memory for another job on a slot's GPU; None if nobody else uses it, or if it is unknown.
+    """Returns the memory free for another job on a slot's GPU; None if nobody else uses it, or if unknown.
 
-    `beside` are the jobs that run on the GPU, with their slots: what they are known to need is theirs.
+    `beside` are the jobs running on the GPU, with their slots: their known needs are reserved.
     """
     sample, jobs = engine_slot.sample, list(beside)
     if sample is None or sample.memory_free_mib is None or sample.memory_used_mib is None:
@@ -103,7 +103,7 @@ def room_mib(engine_slot: EngineSlot, beside: Iterable[tuple[EngineSlot, JobReco
 
 
 def lacks(job: JobRecord, room: float | None) -> str | None:
-    """Returns what a job lacks that has used more memory before than there is; None if it may fit."""
+    """Returns the memory a job lacks, judged by its earlier use; None if it may fit."""
     need_mib = job.last.memory_peak_mib
     if need_mib is None or room is None:
         return None

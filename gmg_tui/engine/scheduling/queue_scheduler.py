@@ -1,4 +1,4 @@
-"""The scheduler of a queue: gives the jobs of a sweep, or those that a tuning's source adds, to the slots, one to each."""
+"""The scheduler of a queue: assigns the jobs of a sweep, or the trials of a tuning, to slots."""
 
 import asyncio
 import logging
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _COLLECT_S = 2.0
-"""Interval of checks of GPUs that others use."""
+"""Interval of checks of GPUs in use by others."""
 _UNREADY_PAUSE_S = 5.0
-"""Pause of a slot after its GPU has not answered."""
+"""Pause of a slot whose GPU has not answered."""
 
 
 class QueueScheduler:
-    """Runs the jobs of the board's queue; `changed` is called when something that is displayed has changed.
+    """Runs the jobs of the board's queue; `changed` is called when the display must change.
 
     Attributes:
         board: The slots.
         runs: The jobs that occupy slots, by number.
-        source: Adds a tuning's trials as results arrive; None for a sweep, whose jobs are known from the start.
-        packing: Compares several jobs on a GPU with one; None if there are none.
+        source: Adds a tuning's trials as results arrive; None for a sweep.
+        packing: Compares several jobs on a GPU with one; None without `--per-gpu`.
     """
 
     def __init__(self, board: SlotBoard, workplace: Workplace, recorder: Recorder, changed: Callable[[], None]) -> None:
@@ -50,7 +50,7 @@ class QueueScheduler:
         self._workplace, self._recorder, self._changed = workplace, recorder, changed
         self._wake = asyncio.Event()
         self._pauses: dict[str, asyncio.TimerHandle] = {}
-        """The ends of the pauses of GPUs that have not answered, by UUID or slot."""
+        """Ends of pauses of GPUs that have not answered, by UUID or slot."""
         self._jobs = board.jobs
         self._interrupted = "interrupted: the session was stopped"
         board.update()
@@ -59,17 +59,17 @@ class QueueScheduler:
 
     @property
     def ended(self) -> bool:
-        """True if no job occupies a slot, and none will."""
+        """True if no job occupies a slot or ever will."""
         if self._jobs or not (self.board.ending or self._queue.waiting == 0 or self.board.stranded):
             return False
         return self.source is None or self.source.ended or self.board.ending
 
     def wake(self) -> None:
-        """Has it look for jobs that can start."""
+        """Triggers a look for jobs that can start."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Assigns jobs to slots until cancelled, which kills what runs."""
+        """Assigns jobs to slots until cancelled; cancelling kills running jobs."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._wake.clear()
@@ -85,11 +85,11 @@ class QueueScheduler:
                 await self._wake.wait()
 
     def _begin(self) -> Iterator[JobRun]:
-        """Gives slots to the jobs that can start now, one after another: each takes memory from the next."""
+        """Assigns slots to the jobs that can start now, one by one: each uses up memory."""
         while (next_job := self.board.next()).job is not None and not next_job.missing:
             self._jobs |= dict.fromkeys(next_job.slots, next_job.job)
             record = self._queue.occupy(next_job.job)
-            # At once, as commands must not reach the slots' previous workers.
+            # Now, so that commands do not reach the slots' previous workers.
             run = self._run(record, [self._slots[slot] for slot in next_job.slots])
             self.runs[run.number] = run
             yield run
@@ -120,12 +120,12 @@ class QueueScheduler:
         return JobRun(record.number, engine_slots, tasks, self._workplace, self._recorder, record.group)
 
     async def _run_job(self, run: JobRun) -> None:
-        """Runs the job that has been given slots, and frees them however that ends."""
+        """Runs a job on its slots, and always frees them."""
         record = self._queue.records[run.number]
         try:
             await run.run()
             record = self._outcome(run)
-        except Exception as error:  # an internal error must not take down the other jobs
+        except Exception as error:  # an internal error must not affect the other jobs
             _log.exception("job %d on %s failed because of an internal error", run.number, run.slots[0])
             reason = f"internal error ({type(error).__name__}: {error}); see engine.log"
             record = self._recorder.fail(run.slots[0], record, reason)
@@ -158,7 +158,7 @@ class QueueScheduler:
         return self._recorder.release(lead, **({} if cause is None else {"reason": cause}))
 
     def _requeue(self, run: JobRun) -> str | None:
-        """Requeues a job that failed because of a GPU, and those that failed there before. Returns the GPU's slot."""
+        """Requeues a job whose GPU failed, and earlier ones that failed there. Returns the GPU's slot."""
         for engine_slot, worker in zip(run.engine_slots, run.workers, strict=True):
             back, name = self.board.judge(engine_slot, worker), engine_slot.slot.name
             for number in back[:-1]:
@@ -178,7 +178,7 @@ class QueueScheduler:
             _log.warning("%s is benched: %s", name, why)
 
     def _pause(self, slot: str) -> None:
-        """Opens a slot again after a pause."""
+        """Reopens a slot after a pause."""
 
         def ready() -> None:
             self.board.set_unready(slot, None)
@@ -190,14 +190,14 @@ class QueueScheduler:
         self._pauses[gpu] = asyncio.get_running_loop().call_later(_UNREADY_PAUSE_S, ready)
 
     def check_gpus(self, nvml_error: str | None) -> None:
-        """Benches GPUs by the slots' newest samples; `nvml_error` is the reason if there are none."""
+        """Benches GPUs by their newest samples; `nvml_error` is the reason if there are none."""
         for engine_slot in self.board.check_gpus(nvml_error, time.monotonic()):
             self._report_benched(engine_slot)
         if self._queue.waiting:
             self._wake.set()
 
     def beat(self) -> None:
-        """Checks if groups are stuck, and if jobs that had failed on one GPU compute on another."""
+        """Checks for stuck groups, and for jobs that failed on one GPU but compute on another."""
         for engine_slot in self.board.watch(worker for run in self.runs.values() for worker in run.workers):
             self._report_benched(engine_slot)
         for run in self.runs.values():
@@ -208,7 +208,7 @@ class QueueScheduler:
             self.packing.watch(self._slots.values(), time.monotonic())
 
     async def collect(self, gpus: FreeGpus, wait_s: float) -> None:
-        """Opens slots as their GPUs become free, until it has those that it wants, and after `wait_s` gives up."""
+        """Opens slots as their GPUs become free, until it has all, or gives up after `wait_s`."""
         until = time.monotonic() + wait_s
         while not gpus.complete and time.monotonic() < until:
             if self.board.set_awaited(await in_daemon_thread(gpus.acquire)):
@@ -226,7 +226,7 @@ class QueueScheduler:
         return tuple(run.group.view() for run in self.runs.values() if run.group is not None)
 
     def group_slots(self, slot: str) -> tuple[str, ...]:
-        """Returns the slots whose workers run the job that is on this one."""
+        """Returns all slots of the job on this one."""
         run = self.runs.get(self._jobs.get(slot, 0))
         return tuple(worker.slot.name for worker in run.workers) if run is not None else (slot,)
 
@@ -250,7 +250,7 @@ class QueueScheduler:
         )
 
     def _occupants(self) -> list[tuple[JobRecord, float]]:
-        """Returns the jobs that occupy slots, with the seconds that they have done so."""
+        """Returns the jobs that occupy slots, and for how many seconds."""
         runs = self.runs.values()
         return [job for run in runs if (job := self._recorder.occupant(run.slots[0])) is not None]
 
@@ -263,7 +263,7 @@ class QueueScheduler:
         return tuple(self._displayed(live.get(number, self._queue.records[number])) for number in numbers)
 
     def _displayed(self, record: JobRecord) -> JobRecord:
-        """Returns a record as clients see it: of the script's results and words, which may be long, it has only numbers."""
+        """Returns a record as clients see it: only the numbers among the script's results, as texts may be long."""
         last = structs.replace(record.last, args=(), given=(), env={})
         reason = self.board.wait_reason(record.number) or record.reason
         return structs.replace(record, result={}, last=last, reason=reason)
@@ -271,7 +271,7 @@ class QueueScheduler:
     # Commands
 
     def act(self, action: QueueAction, numbers: tuple[int, ...]) -> None:
-        """Acts on jobs, each for itself. Raises `GmgError` with a clause for each that it is not possible for."""
+        """Acts on each job independently. Raises `GmgError` naming each job that refused."""
         refused = []
         for number in numbers:
             try:
@@ -296,7 +296,7 @@ class QueueScheduler:
         self._recorder.keep(self._queue.act(action, number))
 
     def add(self, jobs: Sequence[JobRecord]) -> None:
-        """Queues jobs behind all others. Raises `GmgError`, and adds none, if one of them is not possible."""
+        """Appends jobs to the queue, all or none. Raises `GmgError` if one is invalid."""
         self._check_open()
         if self.source is not None:
             raise GmgError("a tuning chooses its trials itself; start a sweep", 1)
@@ -312,9 +312,9 @@ class QueueScheduler:
         self._wake.set()
 
     def edit(self, slot: str, args: tuple[str, ...], env: dict[str, str]) -> None:
-        """Stops the job that occupies a slot, and queues it with other arguments as a job of its own, the next one.
+        """Stops the job that occupies a slot, and queues it first with other arguments, as a new job.
 
-        Its row keeps its results. Raises `GmgError` if no job runs on the slot.
+        The old job keeps its results. Raises `GmgError` if no job runs on the slot.
         """
         run = self.runs.get(self._jobs.get(slot, 0))
         if run is None or run.lead.state.ended:
@@ -341,7 +341,7 @@ class QueueScheduler:
         self._wake.set()
 
     def restart(self, slot: str) -> None:
-        """Restarts the job that occupies a slot, or runs the last one there again if it did not finish."""
+        """Restarts the job that occupies a slot, or reruns the last one there if it did not finish."""
         worker = self._slots[slot].worker
         if worker is None or worker.task.job is None:
             raise GmgError(f"no job has run on {slot} yet", 1)
@@ -352,15 +352,17 @@ class QueueScheduler:
         if run is not None:
             _check_not_edited(run)
         if run is not None and not all(rank.state.ended for rank in run.workers):
-            run.stopped = False  # a session that ends now interrupts it
+            run.stopped = False  # the session's end may still interrupt it
             worker.restart()
         elif worker.state is WorkerState.FINISHED:
             raise GmgError(f"job {number} has finished; run it again from the queue instead", 1)
-        elif run is not None:  # what it has reported is being read
+        elif run is not None:  # its last output is being read
             if self.source is not None:
                 self.source.act(QueueAction.RETRY, number)
             run.again = True
-        elif self._queue.records[number].state is not WorkerState.WAITING:  # another rank's slot has had it wait again
+        elif (
+            self._queue.records[number].state is not WorkerState.WAITING
+        ):  # else another rank's slot has already requeued it
             self.act(QueueAction.RETRY, (number,))
 
     def stop(self, slot: str, *, kill: bool) -> None:
@@ -374,7 +376,7 @@ class QueueScheduler:
         run.stop(kill=kill)
 
     def end(self, *, kill: bool, reason: str | None) -> None:
-        """Stops all jobs, and starts no others. The stopped ones wait again when the sweep is resumed."""
+        """Stops all jobs, and starts no others. Stopped jobs wait again when the sweep is resumed."""
         if self.source is not None:
             self.source.end(reason)
         self.board.ending = True

@@ -1,4 +1,4 @@
-"""The interface of schedulers, and the scheduler of a plain run, which has a worker on each slot."""
+"""The interface of schedulers, and the scheduler of a plain run: one worker per slot."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -23,28 +23,28 @@ class Scheduler(Protocol):
         """True if all work is done or cancelled."""
 
     async def run(self) -> None:
-        """Runs until cancelled, which kills what runs."""
+        """Runs until cancelled; cancelling kills all workers."""
 
     def restart(self, slot: str) -> None:
-        """Restarts what runs, or ran last, on the slot. Raises `GmgError` if there is nothing."""
+        """Restarts the current or last job of the slot. Raises `GmgError` if there is none."""
 
     def edit(self, slot: str, args: tuple[str, ...], env: dict[str, str]) -> None:
-        """Restarts what runs on the slot with other arguments and environment. Raises `GmgError` if that is not possible."""
+        """Restarts the slot's job with other arguments and environment. Raises `GmgError` if not possible."""
 
     def stop(self, slot: str, *, kill: bool) -> None:
-        """Stops what runs on the slot."""
+        """Stops the slot's job."""
 
     def end(self, *, kill: bool, reason: str | None) -> None:
         """Stops everything; `reason` is None if the user requested it."""
 
     def beat(self) -> None:
-        """Checks groups and jobs, once a second, after the workers' output was read."""
+        """Checks groups and jobs, each second after the workers' output has been read."""
 
     def groups(self) -> tuple[RankGroup, ...]:
         """Returns the groups whose ranks are on slots."""
 
     def group_slots(self, slot: str) -> tuple[str, ...]:
-        """Returns the slots that a command on this one applies to: all of its group."""
+        """Returns the slots that a command on this one applies to: its whole group."""
 
 
 class PlainScheduler:
@@ -65,7 +65,7 @@ class PlainScheduler:
         self._workers = {worker.slot.name: worker for run in self._runs for worker in run.workers}
 
     def _run(self, ranks: Sequence[EngineSlot], seen: Sequence[EngineSlot], group: str | None = None) -> JobRun:
-        """Returns the job of these slots; its processes see the GPUs of the slots `seen`."""
+        """Returns a job on the slots of `ranks`, whose processes see the GPUs of the slots `seen`."""
         spec, count = self._workplace.spec, len(self._slots)
         cards = tuple(each.slot for each in seen) if len(seen) > 1 or group is not None else ()
         logs = [f"{sessions.LOGS}/{each.slot.name}.log" for each in ranks]
@@ -87,7 +87,7 @@ class PlainScheduler:
         return all(worker.state.ended for worker in self._workers.values())
 
     async def run(self) -> None:
-        """Runs all workers until cancelled, which kills what runs."""
+        """Runs all workers until cancelled; cancelling kills them."""
         async with asyncio.TaskGroup() as tasks:
             for run in self._runs:
                 tasks.create_task(run.run(stays=True), name=run.slots[0])
@@ -110,7 +110,7 @@ class PlainScheduler:
             run.stop(kill=kill, reason=reason)
 
     def beat(self) -> None:
-        """Checks if a group is stuck, and stops waiting for silent nodes once all other workers have ended."""
+        """Checks for stuck groups, and stops waiting for silent nodes once all other workers have ended."""
         for run in self._runs:
             run.check()
         if all(slot.away is None for slot in self._slots.values()):
@@ -126,7 +126,7 @@ class PlainScheduler:
         return tuple(run.group.view() for run in self._runs if run.group is not None)
 
     def group_slots(self, slot: str) -> tuple[str, ...]:
-        """Returns the slots of the group whose rank is on this one."""
+        """Returns the slots of the group that this one belongs to."""
         if slot not in self._workers:  # the only worker's other slots
             return tuple(self._workers)
         return next(run.slots for run in self._runs if slot in run.slots)

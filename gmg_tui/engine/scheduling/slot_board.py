@@ -1,4 +1,4 @@
-"""The board of a queue's slots: their states, the next job and its slots, and the reasons that slots are idle."""
+"""A queue's slots: their states, the next job and its slots, and the reasons slots are idle."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -13,20 +13,20 @@ from gmg_tui.model import Attempt, GpuSample, JobRecord, WorkerState, units
 from gmg_tui.model.errors import GmgError
 
 MAX_EARLY_FAILURES = 3
-"""Suspect a GPU after this many jobs in a row that failed at once."""
+"""Suspect a GPU after this many early failures in a row."""
 EARLY_FAILURE_S = 600.0
-"""A job that fails later than this has computed, even if it has reported no progress."""
+"""A job that fails later has computed, even without reporting progress."""
 LOST_GPU_GRACE_S = 60.0
-"""A GPU that is lost for longer is benched."""
+"""Bench a GPU that is lost for longer."""
 
 
 class Allotment(NamedTuple):
-    """The job that starts now or, if it needs more slots than are free, the one that these are reserved for."""
+    """The next job with its slots, or with reserved slots while it needs more than are free."""
 
     job: int | None = None
-    """Its number; None if no job can start, nor are slots reserved for one."""
+    """Number of the job; None if none can start or has slots reserved."""
     slots: tuple[str, ...] = ()
-    """Its slots in their order; if some are missing, those reserved for it."""
+    """Its slots in order, or those reserved for it."""
     missing: int = 0
     """Number of slots that it still needs."""
 
@@ -39,14 +39,14 @@ def allot(
 ) -> Allotment:
     """Returns the first waiting job that can start: first come, first served.
 
-    A job that needs several slots at once reserves those that are free until it has enough; smaller jobs behind it would
-    otherwise take each slot as it becomes free, and it would wait forever.
+    A job that needs several slots reserves free ones until it has enough; otherwise smaller jobs behind it would take each
+    slot as it becomes free, and it would wait forever.
 
     Args:
-        jobs: The waiting jobs, the next first.
-        free: The slots that are ready for a job now.
-        usable: All slots that may run jobs sooner or later, the free ones among them.
-        may_run: Tells if a job may run on a slot that it does not exclude itself.
+        jobs: The waiting jobs, next first.
+        free: The slots ready for a job now.
+        usable: All slots that may run jobs at some time, including free ones.
+        may_run: Returns True if a job may run on a slot, apart from the job's own restrictions.
     """
     refused: set[tuple[object, ...]] = set()
     for job in jobs:
@@ -67,28 +67,28 @@ def allot(
 
 @dataclass
 class _Card:
-    """A GPU, with all its slots, or a slot of the CPU."""
+    """A GPU with all its slots, or a CPU slot."""
 
     disabled: bool = False
     """True if the user disabled it for jobs."""
     benched: str | None = None
-    """The reason to start no job until the user allows it: early failures, a lost GPU, or wrong numbers."""
+    """The reason to start no job until the user allows it: early failures, a lost GPU, or wrong results."""
     awaited: str | None = None
     """The wait reason while others use the GPU."""
     unready: str | None = None
-    """The reason to start no job for a while: it has not answered."""
+    """The reason to start no job for a while: no answer."""
     failed: list[int] = field(default_factory=list)
-    """The jobs that have failed there at once since the last one that computed there."""
+    """Early failures there since a job last computed there."""
     suspected: str | None = None
-    """The reason to start only jobs that other GPUs are suspected for: its failed jobs run elsewhere, to find the cause."""
+    """The reason to start only other GPUs' failed jobs there: its own run elsewhere, to find the cause."""
     lost_since: float | None = None
     """Monotonic seconds."""
     fatal: str | None = None
-    """The last fatal error that the driver has reported; it benches the GPU once."""
+    """The last fatal error from the driver; it benches the GPU once."""
 
     @property
     def shut(self) -> bool:
-        """True if no job starts there until the user allows it, or others leave the GPU."""
+        """True if no job starts there until the user allows it or others leave the GPU."""
         return self.disabled or self.benched is not None or self.awaited is not None
 
 
@@ -99,8 +99,8 @@ class SlotBoard:
         slots: All slots, by name.
         queue: The jobs.
         jobs: Numbers of the jobs that occupy slots, by slot.
-        ending: True if no job starts any more.
-        taken: UUIDs of the GPUs that another session has taken while no job was left for them.
+        ending: True if no more jobs start.
+        taken: UUIDs of GPUs that another session took while no job was left for them.
     """
 
     def __init__(self, slots: Mapping[str, EngineSlot], queue: JobQueue) -> None:
@@ -110,11 +110,11 @@ class SlotBoard:
         self.taken: Set[str] = frozenset()
         self._cards = {engine_slot.gpu_uuid or name: _Card() for name, engine_slot in slots.items()}
         self._requeued: dict[int, _Card] = {}
-        """Jobs that were queued again, and the GPU that they failed on: one that fails on two keeps its failure."""
+        """Requeued jobs and the GPU they failed on: a job that fails on two GPUs stays failed."""
         self._witnesses: dict[int, _Card] = {}
-        """Requeued jobs that have not ended yet, with the GPU suspected for them."""
+        """Requeued jobs that have not ended, with the suspected GPU."""
         self._reserved = Allotment()
-        """The last one that was made."""
+        """The current allotment."""
         self._nvml_error: str | None = None
 
     # State
@@ -123,7 +123,7 @@ class SlotBoard:
         return self._cards[engine_slot.gpu_uuid or engine_slot.slot.name]
 
     def used(self, slot: str) -> bool:
-        """Returns True if the user lets jobs start on a slot."""
+        """Returns True if the slot is enabled."""
         return not self._card(self.slots[slot]).disabled
 
     def use(self, slot: str, *, used: bool) -> None:
@@ -139,11 +139,11 @@ class SlotBoard:
             self._requeued = {job: other for job, other in self._requeued.items() if other is not card}
 
     def set_unready(self, slot: str, why: str | None) -> None:
-        """Closes a slot and its GPU's others to jobs, or (None) opens them."""
+        """Closes a slot, and its GPU's others, to jobs, or (None) reopens them."""
         self._card(self.slots[slot]).unready = why
 
     def set_awaited(self, reasons: Mapping[str, str]) -> bool:
-        """Closes the slots of GPUs that others use, by UUID, and opens the others. Returns True if that changes any."""
+        """Closes the slots of GPUs in use by others, by UUID, and opens the rest. Returns True if any changed."""
         changed = [uuid for uuid, card in self._cards.items() if card.awaited != reasons.get(uuid)]
         for uuid in changed:
             self._cards[uuid].awaited = reasons.get(uuid)
@@ -156,7 +156,7 @@ class SlotBoard:
                 card.benched, card.awaited = f"not free after {units.span(waited_s)}: {card.awaited}", None
 
     def needed(self) -> set[str | None]:
-        """Returns the UUIDs of the GPUs that run jobs, or will."""
+        """Returns the UUIDs of GPUs that run jobs or will."""
         slots = self.slots.items()
         return {
             each.gpu_uuid for name, each in slots if name in self.jobs or not (each.drained or self._card(each).shut)
@@ -164,17 +164,17 @@ class SlotBoard:
 
     @property
     def lanes(self) -> int:
-        """Number of slots where jobs run, now or after the next."""
+        """Number of slots that run jobs or will."""
         return sum(not self._card(engine_slot).shut for engine_slot in self.slots.values())
 
     def benched(self) -> dict[str, str]:
-        """Returns the slots whose GPU is benched, and why."""
+        """Returns the slots of benched GPUs, with the reason."""
         states = self.slots.items()
         return {name: why for name, engine_slot in states if (why := self._card(engine_slot).benched) is not None}
 
     @property
     def stranded(self) -> bool:
-        """True if all jobs that wait need slots that are benched."""
+        """True if all waiting jobs need benched slots."""
         benched = self.benched()
         used = [name for name in self.slots if self.used(name)]
         left = [name for name in used if name not in benched]
@@ -184,7 +184,7 @@ class SlotBoard:
     # Which GPUs are benched
 
     def check_gpus(self, nvml_error: str | None, now: float) -> list[EngineSlot]:
-        """Checks the slots' newest samples at `now` (monotonic seconds). Returns a slot of each GPU that they bench."""
+        """Checks the newest samples at `now` (monotonic seconds). Returns a slot of each newly benched GPU."""
         self._nvml_error = nvml_error
         return [
             engine_slot
@@ -194,7 +194,7 @@ class SlotBoard:
 
     @staticmethod
     def _check(card: _Card, sample: GpuSample, now: float) -> bool:
-        """Applies a GPU's newest sample. Returns True if that benches the GPU."""
+        """Applies a GPU's newest sample. Returns True if it benches the GPU."""
         before = card.benched
         fatal = sample.health.fatal if sample.health is not None else None
         if fatal is not None and card.fatal != fatal.text:
@@ -212,7 +212,7 @@ class SlotBoard:
         """Judges a slot's GPU by the end of a job.
 
         Returns:
-            The jobs to be queued again, the worker's own last; empty if the outcome stands.
+            The jobs to requeue, the worker's own last; empty if the outcome stands.
         """
         if engine_slot.gpu_uuid is None or worker.state is WorkerState.STOPPED:
             return ()
@@ -231,7 +231,7 @@ class SlotBoard:
         return self._suspect(engine_slot, job, failure.reason)
 
     def watch(self, workers: Iterable[Worker]) -> list[EngineSlot]:
-        """Checks if jobs that failed on one GPU compute on another. Returns a slot of each GPU that this benches."""
+        """Checks for jobs that failed on one GPU and compute on another. Returns a slot of each newly benched GPU."""
         before = self.benched()
         for worker in workers:
             attempt, job = worker.attempt, worker.task.job
@@ -240,9 +240,9 @@ class SlotBoard:
         return [self.slots[name] for name in self.benched() if name not in before]
 
     def _suspect(self, engine_slot: EngineSlot, job: int, reason: str) -> tuple[int, ...]:
-        """Counts a job that failed at once, perhaps because of the GPU. Returns what `judge` does.
+        """Counts an early failure, perhaps the GPU's fault. Returns the same as `judge`.
 
-        Output alone does not prove that a GPU is broken: after some failures in a row, the jobs run again on another GPU, if there is one.
+        Output does not prove that a GPU is broken: after a few failures in a row, the jobs rerun on another GPU, if any.
         """
         card = self._card(engine_slot)
         card.failed = [*(other for other in card.failed if other != job), job]
@@ -256,11 +256,11 @@ class SlotBoard:
         return failed
 
     def _alternatives(self, card: _Card) -> int:
-        """Returns the number of other GPUs' slots where jobs may run."""
+        """Returns the number of usable slots of other GPUs."""
         return sum(each is not card and not each.shut for each in map(self._card, self.slots.values()))
 
     def _resolve_suspicion(self, job: int, *, computed: bool) -> None:
-        """Ends the suspicion of a GPU: a job that failed there has computed on another, which benches it, or failed there too."""
+        """Ends the suspicion of a GPU: one of its failed jobs computed on another, which benches it, or failed again."""
         if (card := self._witnesses.get(job)) is not None:
             if computed:
                 card.benched = card.benched or card.suspected
@@ -279,13 +279,13 @@ class SlotBoard:
         for card in [card for card in self._cards.values() if card.suspected is not None]:
             records = [self.queue.records[job] for job, other in self._witnesses.items() if other is card]
             if not any(each.width <= self._alternatives(card) and not each.state.ended for each in records):
-                self._clear(card)  # its jobs were skipped, or the other GPUs disabled or benched: nothing can be shown
+                self._clear(card)  # its jobs were skipped, or no other GPU is left: no proof is possible
         jobs = () if self.ending else self.queue.next_jobs()
         self._reserved = allot(jobs, free, list(usable), self._may_run)
         return self._reserved
 
     def _may_run(self, job: JobRecord, slot: str) -> bool:
-        """Returns False on the GPU suspected for the job, on suspected ones for all but witnesses, and without memory."""
+        """Returns False on the GPU suspected for the job, on suspected GPUs except for witnesses, and if memory is short."""
         card = self._card(self.slots[slot])
         if self._witnesses.get(job.number) is card or (
             card.suspected is not None and job.number not in self._witnesses
@@ -306,14 +306,14 @@ class SlotBoard:
         return lacks(job, room_mib(states[slot], beside))
 
     def open(self) -> Iterator[EngineSlot]:
-        """Yields the slots that are ready for a job, if there were one: the last one's memory is released."""
+        """Yields the slots ready for a job: open, with the last job's memory released."""
         for name, engine_slot in self.slots.items():
             closed = name in self.jobs or not self.used(name) or self._closed_reason(engine_slot) is not None
             if not closed and self._memory_wait_reason(engine_slot) is None:
                 yield engine_slot
 
     def _closed_reason(self, engine_slot: EngineSlot) -> str | None:
-        """Returns why no job starts on a slot until something happens that may not; None if one may."""
+        """Returns why no job may ever start on a slot as things are; None if one may."""
         card = self._card(engine_slot)
         if card.benched is not None:
             return f"benched: {card.benched}"
@@ -326,7 +326,7 @@ class SlotBoard:
         return f"for a while: {card.unready}" if card.unready is not None else None
 
     def _memory_wait_reason(self, engine_slot: EngineSlot) -> str | None:
-        """Returns the wait reason while the memory of the last job is not released; None once it is."""
+        """Returns the wait reason until the last job's memory is released, then None."""
         if engine_slot.memory is None:
             return None
         others = (self.slots[name].gpu_uuid for name in self.jobs if name != engine_slot.slot.name)
@@ -334,7 +334,7 @@ class SlotBoard:
         return engine_slot.memory.awaited()
 
     def _wait_reason(self, engine_slot: EngineSlot) -> str | None:
-        """Returns what must happen before any job can start on a slot; None if nothing."""
+        """Returns the slot's own wait reason; None if a job can start."""
         if engine_slot.slot.gpu is None:
             return None
         if self._nvml_error is not None:
@@ -344,7 +344,7 @@ class SlotBoard:
             return f"for its GPU: {sample.error or 'it is lost'}"
         return self._memory_wait_reason(engine_slot)
 
-    # For screens
+    # For clients
 
     def idle_reason_of(self, engine_slot: EngineSlot) -> str:
         """Returns why no job starts on an idle slot."""
@@ -362,14 +362,14 @@ class SlotBoard:
         if (suspected := self._card(engine_slot).suspected) is not None:
             return f"{suspected}; they run on another GPU to show if it is broken"
         if reserved.missing and name in reserved.slots:
-            return f"kept for job {reserved.job}, which needs {units.count(reserved.missing, 'more slot')}"
+            return f"reserved for job {reserved.job}, which needs {units.count(reserved.missing, 'more slot')}"
         first = next(self.queue.next_jobs())
         if (lack := self._lacks(first, name)) is not None:
             return f"job {first.number} needs {lack}"
         return f"the jobs that wait need {units.count(min(widths), 'slot')} at once"
 
     def wait_reason(self, number: int) -> str | None:
-        """Returns the wait reason of the job that slots are reserved for, or that has no room on any GPU; None for others."""
+        """Returns the wait reason of a job with reserved slots, or that fits on no GPU; None for others."""
         reserved, record = self._reserved, self.queue.records[number]
         if not reserved.missing or reserved.job != number:
             waits = record.state is WorkerState.WAITING
@@ -388,10 +388,10 @@ class SlotBoard:
 
 
 def _has_computed(attempt: Attempt) -> bool:
-    """Returns True if an attempt has got further than those that a broken GPU ends at once."""
+    """Returns True if an attempt got further than a broken GPU allows."""
     return attempt.had_progress or attempt.elapsed_s(clock.now()) >= EARLY_FAILURE_S
 
 
 def _suffices(slots: Sequence[str], width: int, only: str | None) -> bool:
-    """Returns True if the slots are enough for a job of this width, or include the one that it must have."""
+    """Returns True if there are enough slots for a job of this width, and the one it needs, if any, is among them."""
     return sum(only in (None, name) for name in slots) >= width

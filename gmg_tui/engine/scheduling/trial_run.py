@@ -1,4 +1,4 @@
-"""A trial of a tuning while it runs: its rate, and when that is precise enough."""
+"""A running trial of a tuning: measures its rate until it is precise enough."""
 
 import math
 import os
@@ -12,7 +12,7 @@ from gmg_tui.jobs.tune.fit import Settling
 from gmg_tui.model import FPS, NO_ATTEMPT, Attempt, Trial, TrialState, TuneSpec, WorkerState, units
 
 _MIN_CORES, _MIN_SHARE = 0.5, 0.1
-"""Other processes that use fewer cores, or a smaller share of all, do not matter."""
+"""Ignore other processes that use fewer cores, or a smaller share of all."""
 
 
 class TrialRun:
@@ -20,7 +20,7 @@ class TrialRun:
 
     Attributes:
         ignores_value: The evidence that the script ignores the value; None if there is none.
-        trial: As it waits and, once it has ended, how.
+        trial: The trial's record.
     """
 
     def __init__(self, trial: Trial, spec: TuneSpec) -> None:
@@ -28,18 +28,18 @@ class TrialRun:
         self.ignores_value: str | None = None
         self._spec = spec
         self._attempt = 0
-        """The number of the attempt that is measured."""
+        """The number of the measured attempt."""
         self._settling = Settling(spec, trial.kind)
         self._read_at_s: float | None = None
-        """When a value of the script's metric was last read, in seconds of the attempt."""
+        """When the script's metric was last read, in seconds of the attempt."""
         self._integral = 0.0
         """Integral of that metric over time."""
         self._start_s: float | None = None
         """When its rate was first known, in seconds of the attempt."""
         self._gpu_users: str | None = None
-        """The alert on others that use its GPU; None if there was none while it was measured."""
+        """An alert during the measurement about others on its GPU; None if there was none."""
         self._other_cores: list[float] = []
-        """Cores that other processes used, each second while it was measured."""
+        """Cores used by other processes, each second of the measurement."""
 
     @property
     def measures(self) -> bool:
@@ -52,12 +52,12 @@ class TrialRun:
         return self._settling.is_done
 
     def check(self, worker: Worker, *, counts: bool, other_cores: float | None) -> None:
-        """Measures its rate; called each second while it runs.
+        """Measures the rate; called each second while it runs.
 
         Args:
             worker: Its worker.
-            counts: True if that is part of the measurement: trials of all slots at once wait for the last to begin.
-            other_cores: Cores that are busy with other processes than workers; None if unknown.
+            counts: True once it counts: trials on all slots at once wait for the last to begin.
+            other_cores: Cores busy with processes other than workers; None if unknown.
         """
         attempt = worker.attempt
         if attempt is None or worker.state is not WorkerState.RUNNING:
@@ -70,7 +70,7 @@ class TrialRun:
         if self._spec.variable == "n_envs" and printed not in (None, self.trial.value):
             self.ignores_value = (
                 f"the script simulates {units.count(printed, 'environment')} where {self.trial.value:,} were asked for: "
-                "it takes no notice of {n_envs}"
+                "it ignores {n_envs}"
             )
         elapsed_s = attempt.elapsed_s(clock.now())
         done = self._amount_done(worker, attempt, elapsed_s)
@@ -85,7 +85,7 @@ class TrialRun:
 
     @property
     def _disturbance(self) -> str | None:
-        """Returns the other users of its GPU or, on average, of a good part of the CPU."""
+        """Returns what disturbed the measurement: other users of the GPU, or of much of the CPU."""
         cores, total = fmean(self._other_cores or (0.0,)), os.cpu_count() or 1
         if self._gpu_users is not None or cores < max(_MIN_CORES, _MIN_SHARE * total):
             return self._gpu_users
@@ -109,7 +109,7 @@ class TrialRun:
         return None if self._spec.metric == FPS else worker.result.get(self._spec.metric)
 
     def so_far(self, worker: Worker) -> Trial:
-        """Returns the trial while it runs."""
+        """Returns the running trial's record."""
         attempt = worker.attempt or NO_ATTEMPT
         return structs.replace(
             self.trial,
@@ -124,7 +124,7 @@ class TrialRun:
         )
 
     def conclude(self, worker: Worker, *, skipped: str | None) -> Trial:
-        """Returns the result with its worker's end; `skipped` is why that does not depend on the value, None if it does."""
+        """Returns the trial's final record; `skipped` is the reason if its end says nothing about the value."""
         state, reason = self._outcome(worker, skipped)
         trial = self.so_far(worker)
         rate = trial.rate if trial.rate is not None else _number(self._reported(worker))
@@ -162,6 +162,6 @@ class TrialRun:
 
 
 def _number(value: object) -> float | None:
-    """Returns a reported value as a number; None if it is not one, or not finite."""
+    """Returns a reported value as a finite number; None if it is not one."""
     known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if known else None  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The trials of a tuning as a source of jobs: each is decided once the results before it are there."""
+"""A tuning's trials as a source of jobs: each is chosen from the results so far."""
 
 import logging
 import os
@@ -27,7 +27,7 @@ _STOPPED = "the tuning was stopped"
 
 
 def search_of(spec: RunSpec, tune: TuneSpec, hardware: Hardware) -> Search:
-    """Returns the search of a tuning, which continues from the trials in the session's store. Raises `StoreError`."""
+    """Returns a tuning's search, continued from the trials in the session's store. Raises `StoreError`."""
     with open_store(Path(spec.folder) / sessions.STORE) as stored:
         snapshot = stored.last_snapshot
     before = snapshot.tuning if snapshot is not None else None
@@ -35,7 +35,7 @@ def search_of(spec: RunSpec, tune: TuneSpec, hardware: Hardware) -> Search:
 
 
 class TrialSource:
-    """The job source of a tuning: adds the trials that `search` asks for, and ends each as soon as it is measured."""
+    """The job source of a tuning: adds the trials that `search` requests, and ends each once it is measured."""
 
     def __init__(self, search: Search, spec: RunSpec, scheduler: QueueScheduler, recorder: Recorder) -> None:
         assert spec.tune is not None
@@ -44,13 +44,13 @@ class TrialSource:
         self._board, self._queue = scheduler.board, scheduler.board.queue
         self._earlier = len(search.trials)
         self._trial_runs: dict[int, TrialRun] = {}
-        """The trials that wait or run, by their jobs' numbers."""
+        """Waiting and running trials, by job number."""
         self._planned_s: dict[str, float] = {}
-        """When the last trial of each slot was planned, in seconds of the tuning."""
+        """When each slot's last trial was planned, in seconds of the tuning."""
         self._started = time.monotonic()
         self._stopped = False
         for number in [number for number, record in self._queue.records.items() if not record.state.ended]:
-            # They are an earlier engine's, and the search decides again.
+            # An earlier engine planned them; the search decides again.
             self._recorder.keep(self._queue.act(QueueAction.SKIP, number))
 
     # Jobs
@@ -61,7 +61,7 @@ class TrialSource:
         return self._search.ended
 
     def refill(self) -> None:
-        """Adds trials for the slots that are free."""
+        """Adds trials for free slots."""
         if self._board.ending or self._search.ended:
             return
         free = {engine_slot.slot.name: engine_slot for engine_slot in self._board.open()}
@@ -89,11 +89,11 @@ class TrialSource:
 
     @property
     def _now_s(self) -> float:
-        """Seconds that the tuning has taken, with those before it was resumed."""
+        """Duration of the tuning, including time before it was resumed."""
         return self._queue.before_s + time.monotonic() - self._started
 
     def released(self, record: JobRecord) -> None:
-        """Passes the result of a trial that has ended to the search."""
+        """Passes an ended trial's result to the search."""
         run = self._trial_runs.get(record.number)
         if run is not None and record.state.ended:
             del self._trial_runs[record.number]
@@ -101,7 +101,7 @@ class TrialSource:
             self._report(run.trial if run.trial.state.ended else failed)
 
     def _report(self, trial: Trial) -> None:
-        """Passes a trial that has ended to the search. One that the search's end cut short does not count; `--resume` repeats it."""
+        """Passes an ended trial to the search, unless the search's end cut it short: `--resume` repeats it."""
         if trial.state is TrialState.SKIPPED and (self._board.ending or self._search.ended):
             return
         self._search.add(trial)
@@ -120,7 +120,7 @@ class TrialSource:
         return _STATES[trial.state], trial.reason
 
     def _is_untunable(self, worker: Worker, run: TrialRun) -> bool:
-        """Returns True if a failure means that the script cannot be tuned, rather than that the value is too large."""
+        """Returns True if a failure means that the script cannot be tuned, not that the value is too large."""
         measured = any(trial.state is TrialState.MEASURED for trial in self._search.trials)
         ended = worker.state is WorkerState.FINISHED and run.trial.value == self._spec.low and not measured
         return run.ignores_value is not None or ended
@@ -128,7 +128,7 @@ class TrialSource:
     # Measuring
 
     def beat(self) -> None:
-        """Measures the running trials, and ends those that are precise enough."""
+        """Measures running trials, and ends those that are precise enough."""
         if self._spec.budget_s is not None and self._now_s >= self._spec.budget_s and not self._search.ended:
             self._stop_search("the budget is used up")
         running = self._running_trials()
@@ -146,10 +146,10 @@ class TrialSource:
                 worker.stop(reason="measured" if done else run.ignores_value, is_done=done)
         self._skip_unused()
         if not self._search.ended and any(self._board.open()):
-            self._scheduler.wake()  # the search may have waited for a slot that is gone
+            self._scheduler.wake()  # the search may wait for a slot that is gone
 
     def _other_cores(self) -> float | None:
-        """Returns how many cores were busy since the last call, without the workers; None if these are elsewhere, too."""
+        """Returns the cores busy since the last call, excluding workers; None with workers on other machines."""
         if self._run_spec.nodes is not None:
             return None
         now, all_pct = time.monotonic(), float(psutil.cpu_percent()) * (os.cpu_count() or 1)
@@ -157,12 +157,12 @@ class TrialSource:
         return max(0.0, all_pct - own_pct) / 100
 
     def _running_trials(self) -> list[tuple[TrialRun, Worker]]:
-        """Returns the trials that occupy their slots, and their workers."""
+        """Returns the running trials and their workers."""
         runs = ((self._trial_runs.get(number), run.lead) for number, run in self._scheduler.runs.items())
         return [(trial_run, worker) for trial_run, worker in runs if trial_run is not None]
 
     def _skip_unused(self) -> None:
-        """Skips the trials that wait for a slot that is no longer used, or whose node is lost."""
+        """Skips trials that wait for a slot no longer in use, or on a lost node."""
         benched = self._board.benched()
         for number in self._waiting():
             slot = self._trial_runs[number].trial.slot
@@ -172,17 +172,17 @@ class TrialSource:
                 self._skip(number, "its node is lost")
 
     def _waiting(self) -> list[int]:
-        """Returns the numbers of the trials that do not occupy their slots yet."""
+        """Returns the numbers of waiting trials."""
         return [number for number in self._trial_runs if number not in self._scheduler.runs]
 
     def _skip(self, number: int, reason: str) -> None:
-        """Skips a trial that waits."""
+        """Skips a waiting trial."""
         self._recorder.keep(self._queue.act(QueueAction.SKIP, number))
         self._report(structs.replace(self._trial_runs.pop(number).trial, state=TrialState.SKIPPED, reason=reason))
         self._scheduler.wake()
 
     def tuning(self) -> Tuning:
-        """Returns the progress, as clients see it."""
+        """Returns the tuning as clients see it."""
         running = {run.trial.number: run.so_far(worker) for run, worker in self._running_trials()}
         trials = [running.get(number) or run.trial for number, run in self._trial_runs.items()]
         answer = self._search.answer()
@@ -205,7 +205,7 @@ class TrialSource:
     # Commands
 
     def act(self, action: QueueAction, number: int) -> bool:
-        """Skips a trial that waits; the queue stops one that runs. Raises `GmgError` for other actions."""
+        """Skips a waiting trial; the queue stops running ones. Raises `GmgError` for other actions."""
         if action not in {QueueAction.SKIP, QueueAction.STOP}:
             raise GmgError("the search decides which trials run; a trial can be skipped", 1)
         if action is QueueAction.STOP or number not in self._waiting():
@@ -220,7 +220,7 @@ class TrialSource:
             self._search.stop(reason or _STOPPED)
 
     def _stop_search(self, why: str) -> None:
-        """Starts no more trials, and stops those that run."""
+        """Starts no more trials, and stops running ones."""
         self._search.stop(why)
         for number in self._waiting():
             self._skip(number, why)

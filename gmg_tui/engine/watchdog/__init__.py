@@ -1,1 +1,1 @@
-"""The small process that ends the workers of an engine which was killed, and the engine's client of it."""
+"""The small process that ends the workers of a killed engine, and its client in the engine."""

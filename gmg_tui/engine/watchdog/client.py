@@ -1,4 +1,4 @@
-"""Starts the watchdog, and sends it what lives."""
+"""Starts the watchdog, and keeps it up to date."""
 
 import asyncio
 import contextlib
@@ -11,11 +11,11 @@ from gmg_tui.machine import processes
 _log = logging.getLogger(__name__)
 
 _END_TIMEOUT_S = 12.0
-"""Slightly longer than the watchdog's own timeouts, for processes that the kernel does not end."""
+"""Slightly longer than the watchdog's own timeouts, in case of unkillable processes."""
 _PAUSE_S = 1.0
-"""After the end of a watchdog that was killed."""
+"""Pause before replacing a killed watchdog."""
 _RETRY_PAUSE_S = 10.0
-"""After one that could not be started."""
+"""Pause after a failed start."""
 
 
 class WatchdogClient:
@@ -25,7 +25,7 @@ class WatchdogClient:
         self._session_id = ""
         self._process: asyncio.subprocess.Process | None = None
         self._groups: dict[int, int] = {}
-        """The starts of the live groups' leaders, by PID."""
+        """Start times of the live groups' leaders, by PID."""
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self, session_id: str) -> None:
@@ -42,7 +42,7 @@ class WatchdogClient:
                 *(sys.executable, "-I", "-S", program, self._session_id),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.DEVNULL,
-                start_new_session=True,  # what ends the engine's group must not end the watchdog
+                start_new_session=True,  # must survive signals to the engine's group
             )
         except (OSError, RuntimeError) as error:  # or no thread can be started
             _log.warning("no watchdog: %s; workers would outlive an engine that is killed", error)
@@ -63,13 +63,13 @@ class WatchdogClient:
             self._send(f"+{group} {start}\n")
 
     def began(self, group: int) -> None:
-        """Records a process group whose leader has just been started."""
+        """Records a new process group."""
         proc = processes.read(group)
         self._groups[group] = proc.started_ticks if proc is not None else 0
         self._send(f"+{group} {self._groups[group]}\n")
 
     def ended(self, group: int) -> None:
-        """Records that a process group has ended, with all in it."""
+        """Records that all of a process group has ended."""
         if (start := self._groups.pop(group, None)) is not None:
             self._send(f"-{group} {start}\n")
 
@@ -79,7 +79,7 @@ class WatchdogClient:
         self._process.stdin.write(line.encode())
 
     async def close(self) -> None:
-        """Ends the watchdog, which first ends leftover workers."""
+        """Ends the watchdog, which ends leftover workers first."""
         if self._watching is not None:
             self._watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -1,7 +1,7 @@
-"""A small process beside the engine: when the engine is killed, it ends the engine's workers.
+"""A small process that ends the workers if the engine is killed.
 
 Its standard input names each worker's process group, and closes when the engine is gone, for whatever reason; after a
-normal end nothing is left to be ended. It imports nothing of the project, to stay small: `python -I -S process.py
+normal end no worker is left. To stay small it imports nothing from the project: `python -I -S process.py
 SESSION_ID` takes about 7 MiB.
 """
 
@@ -14,20 +14,20 @@ from contextlib import suppress
 from threading import Thread
 
 _STEPS = ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0))
-"""Shorter waits than the engine's: no one reads the workers' output, and their GPUs are needed."""
+"""Shorter waits than the engine's: nobody reads the workers' output, and the GPUs are needed."""
 _CHECK_S = 0.1
 _ENVIRON_TIMEOUT_S = 1.0
-"""Limit for reading environments: those in a hung driver may never be readable."""
+"""Time limit for reading environments: processes in a hung driver may block it."""
 _MAX_ENVIRON_BYTES = 8 << 20
-"""Limit of an environment: a process may declare any memory as its own."""
+"""Limit of an environment: a process may map any memory there."""
 _DEAD = (b"Z", b"X")
 
 Key = tuple[int, int]
-"""A process's PID and its start, ticks since boot, which no other process has."""
+"""A process's PID and start (ticks since boot), which together are unique."""
 
 
 def _fields(pid: int) -> list[bytes]:
-    """Returns the fields of `/proc/PID/stat` from the state on (proc(5)). Raises `OSError` if there is no process."""
+    """Returns the fields of `/proc/PID/stat` after the name (proc(5)). Raises `OSError` if there is no process."""
     file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
     try:
         return os.read(file, 4096).rpartition(b")")[2].split()
@@ -36,7 +36,7 @@ def _fields(pid: int) -> list[bytes]:
 
 
 def start_of(pid: int) -> int:
-    """Returns when a process has started, in ticks since boot; 0 if there is none."""
+    """Returns a process's start in ticks since boot; 0 if there is none."""
     try:
         return int(_fields(pid)[19])
     except (OSError, IndexError):
@@ -44,7 +44,7 @@ def start_of(pid: int) -> int:
 
 
 def _live_groups(lines: Iterable[bytes]) -> set[Key]:
-    """Returns the groups that live when the engine goes (`+N START` has begun, `-N START` has ended), by their leaders."""
+    """Returns the leaders of groups alive at the engine's end (`+N START` begins one, `-N START` ends it)."""
     leaders: set[Key] = set()
     for line in lines:
         number, start = line[1:].split()
@@ -62,21 +62,21 @@ class _Processes:
         self._reading: set[Key] = set()
 
     def alive(self) -> set[Key]:
-        """Returns those that are alive now."""
+        """Returns the live processes."""
         groups: dict[Key, int] = {}
-        for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
+        for name in os.listdir("/proc"):  # noqa: PTH208 - only names are needed
             if not name.isdigit() or int(name) == os.getpid():
                 continue
             with suppress(OSError, IndexError):  # it is gone
                 fields = _fields(int(name))
                 if fields[0] not in _DEAD:
                     groups[int(name), int(fields[19])] = int(fields[2])
-        # The number of a group that has ended may now be another one's, whose leader has another start.
+        # An ended group's number may be reused, by a leader with another start.
         ours = {group for group, start in self._leaders if start_of(group) in (0, start)}
         found = {key for key, group in groups.items() if group in ours}
         others = [key for key in groups if key not in found | self._marked | self._reading]
         reader = Thread(target=self._read, args=(others,), daemon=True)
-        with suppress(RuntimeError):  # no thread can be started: the groups are known without
+        with suppress(RuntimeError):  # no thread can be started: use the groups alone
             reader.start()
             reader.join(_ENVIRON_TIMEOUT_S)
         return found | (self._marked & groups.keys())
@@ -91,7 +91,7 @@ class _Processes:
 
 
 def _send(key: Key, number: int) -> None:
-    """Sends a signal to exactly that process, never to one that has its PID now."""
+    """Sends a signal to exactly that process, even if its PID is reused."""
     pid, start = key
     try:
         handle = os.pidfd_open(pid)
@@ -113,7 +113,7 @@ def _send(key: Key, number: int) -> None:
 
 
 def _end(processes: _Processes) -> list[int]:
-    """Ends them all. Returns the PIDs that were alive."""
+    """Ends all processes. Returns the PIDs that were alive."""
     alive = first = processes.alive()
     for number, wait_s in _STEPS:
         if not alive:
@@ -129,9 +129,9 @@ def _end(processes: _Processes) -> list[int]:
 
 
 def main(session_id: str) -> None:
-    """Waits for the engine's end, then ends its leftover processes, and logs that to the engine's log (standard error)."""
+    """Waits for the engine's end, then ends leftover workers and reports that in the engine's log (standard error)."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # it ends with the engine, not before
+        signal.signal(number, signal.SIG_IGN)  # end with the engine, not before
     ended = _end(_Processes(_live_groups(sys.stdin.buffer), b"\0GMG_SESSION_ID=%s\0" % os.fsencode(session_id)))
     if ended:
         moment = time.strftime("%Y-%m-%d %H:%M:%S")
