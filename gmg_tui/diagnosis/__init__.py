@@ -1,1 +1,1 @@
-"""Alerts: pure functions from facts that others gather, without a process or a clock of their own."""
+"""Alerts as pure functions of facts gathered elsewhere, without a process or a clock."""

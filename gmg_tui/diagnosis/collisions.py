@@ -1,4 +1,4 @@
-"""Workers that write the same files, or will, as all of them get the same arguments."""
+"""Detects workers that write the same files, or will because they get the same arguments."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -7,7 +7,7 @@ from pathlib import PurePath
 from gmg_tui.model import Severity, Sign, units
 
 _EVENTS = "events.out.tfevents."
-"""TensorBoard's files have names of their own, and belong to a run by their folder."""
+"""Start of the name of TensorBoard's event files, which are unique: their folder identifies the run."""
 _SHARED = re.compile(
     r"/(?:\.?cache|\.nv|\.triton|__pycache__|torchinductor_\w+|wandb|mlruns|gsd|qdcache|python_side_cache)/"
     r"|\.(?:lock|pid|log|gsd|cvx|ptc|tet|rm|gnd|qdc|qdb|cubin|ptx)$"
@@ -17,20 +17,20 @@ _OPTION = re.compile(
     r"""['"](--?(?:seed|(?:log|out|output|save|run|exp|checkpoint|ckpt|results?)[-_]?(?:dir|folder|path|name)|exp_name))['"]"""
 )
 _OWN_WORDS = ("GMG_", "CUDA_VISIBLE_DEVICES", "LOCAL_RANK", "getpid", "uuid", "mkdtemp", "time()", "strftime", "hydra")
-"""Words of scripts that tell their workers apart by themselves."""
+"""Words in scripts that tell their workers apart without arguments."""
 
 
 def places(paths: Iterable[str]) -> set[str]:
-    """Returns the places that one worker alone should write: files, and the folders of TensorBoard's files."""
+    """Returns the paths that only one worker should write: files, and folders of TensorBoard files."""
     own = (path for path in paths if _SHARED.search(path) is None)
     return {str(PurePath(path).parent) if PurePath(path).name.startswith(_EVENTS) else path for path in own}
 
 
 def collisions(written: Mapping[str, Collection[str]], teams: Mapping[str, str]) -> dict[str, Sign]:
-    """Returns the signs of workers that write the same places, by slot.
+    """Returns the signs of workers that write the same paths, by slot.
 
     Args:
-        written: The places that each slot's worker writes.
+        written: The paths that each slot's worker writes.
         teams: The group of each slot's worker on its machine; ranks of a group may write the same.
     """
     writers: dict[tuple[str, str], list[str]] = {}
@@ -48,7 +48,7 @@ def collisions(written: Mapping[str, Collection[str]], teams: Mapping[str, str])
 
 
 def same_arguments(source: str, args: Sequence[str], workers: int) -> Sign | None:
-    """Returns the sign of workers that will compute or write the same, by a script's source and its arguments."""
+    """Returns a sign if, by a script's source and arguments, all workers will compute or write the same."""
     if workers < 2 or any("{" in arg for arg in args) or any(word in source for word in _OWN_WORDS):
         return None
     options = dict.fromkeys(match[1] for match in _OPTION.finditer(source))

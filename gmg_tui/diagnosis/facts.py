@@ -1,4 +1,4 @@
-"""The facts that alerts are made of, at one moment and over the last half hour."""
+"""The facts behind alerts: at one moment, and over the last half hour."""
 
 import math
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ from gmg_tui.model.curves import Broken
 
 
 class Limit(NamedTuple):
-    """The end of a worker that need not be done by then."""
+    """A time limit that may come before a worker is done."""
 
     time: float
     """Unix time, seconds."""
     name: str
-    """Its owner, such as `Slurm's limit` or `--timeout`."""
+    """Its source, such as `Slurm's limit` or `--timeout`."""
 
 
 class Facts(Struct, frozen=True):
@@ -27,9 +27,9 @@ class Facts(Struct, frozen=True):
     now: float
     """Unix time, seconds."""
     worker: Worker
-    """Its alerts do not count."""
+    """The worker; its alerts are ignored."""
     sample: GpuSample | None = None
-    """Of its GPU; None on a CPU slot."""
+    """The sample of its GPU; None on a CPU slot."""
     signs: tuple[Sign, ...] = ()
     """Observations from the output, the process tree and the agent."""
     room: MemoryRoom | None = None
@@ -39,28 +39,28 @@ class Facts(Struct, frozen=True):
     broken: Mapping[str, Broken] = {}
     """The metrics that are not finite, by name."""
     newest_line: str = ""
-    """The newest line of output; empty if its worker has that as its last line."""
+    """The newest line of output; empty if the worker's `last_line` is it."""
     is_bar: bool = False
-    """True if a bar reports its progress, which may be for anything."""
+    """True if its progress comes from a progress bar, which may count anything."""
     below_median_pct: float | None = None
     """Percent by which its rate is below the median of equal GPUs; None if it is not slow."""
     others: tuple[GpuProcess, ...] = ()
-    """Processes on its GPU that are not this session's, described."""
+    """Other processes on its GPU, outside this session."""
     limit: Limit | None = None
-    """The earlier one, if it has several."""
+    """The earliest time limit."""
     clock_s: float = 0.0
-    """How far the system clock is ahead of the monotonic one; changes when the system clock is set."""
+    """Seconds the system clock is ahead of the monotonic one; changes when the system clock is set."""
     from_agent: bool = False
-    """True if the agent of its node has judged all that it can know, and `signs` has its alerts."""
+    """True if its node's agent has already diagnosed it; `signs` then has the agent's alerts."""
 
     @property
     def moment(self) -> float:
-        """The moment by the monotonic clock, for intervals."""
+        """The moment on the monotonic clock, for intervals."""
         return self.now - self.clock_s
 
     @property
     def is_live(self) -> bool:
-        """True while its process exists and can be observed."""
+        """True while its process exists and is observable."""
         return self.worker.state.live and self.worker.lost_since is None
 
     @property
@@ -70,7 +70,7 @@ class Facts(Struct, frozen=True):
 
 
 class Past:
-    """The memory of an attempt from one moment to the next.
+    """State of an attempt's diagnosis between two moments.
 
     Attributes:
         vram: The growth of its GPU memory.

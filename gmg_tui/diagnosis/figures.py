@@ -7,28 +7,28 @@ from gmg_tui.model import GpuSample, Load, SpeedFacts, units
 
 
 def pct(value: float | None) -> str:
-    """Returns a share in words."""
+    """Formats a percentage."""
     return f"{value or 0.0:.0f} %"
 
 
 def load_of(facts: SpeedFacts) -> Load:
-    """Returns the load; one of unknown figures where there is none."""
+    """Returns the load; an empty one if unknown."""
     return facts.load or Load()
 
 
 def sample_of(facts: SpeedFacts) -> GpuSample:
-    """Returns the sample of its GPU; one of unknown figures if there is none."""
+    """Returns the sample of its GPU; an empty one if unknown."""
     return facts.sample or GpuSample("")
 
 
 def coreless_pct(facts: SpeedFacts) -> float:
-    """Returns the share of the time that the main thread was ready and had no core, per cent."""
+    """Returns the percentage of time the main thread was ready to run but had no core."""
     load = load_of(facts)
     return max(min(100.0, load.main_delay_pct or 0.0), (load.ready_pct or 0.0) - (load.main_cpu_pct or 0.0))
 
 
 def evidence(facts: SpeedFacts) -> Iterator[str]:
-    """Yields the figures, the most telling first."""
+    """Yields the figures, most telling first."""
     if not facts.state.live:
         if facts.recorded is not None:
             yield f"its last attempt: {facts.recorded.text}"
@@ -63,7 +63,7 @@ def _load_figures(load: Load, lost: float) -> Iterator[str]:
     if load.cpu_pct is not None and load.cores is not None:
         yield f"CPU {pct(load.cpu_pct)} of {100 * load.cores:.0f} % by {units.count(load.threads or 0, 'thread')}"
     if lost >= 10:
-        yield f"ready without a core {pct(lost)}"
+        yield f"runnable without a core {pct(lost)}"
     if load.throttled_pct:
         yield f"quota used up in {pct(load.throttled_pct)} of the periods"
     if load.swap_mib:

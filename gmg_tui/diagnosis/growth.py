@@ -1,4 +1,4 @@
-"""Memory that grows: a robust slope over the last half hour (Theil and Sen), and when the memory will be full."""
+"""Memory growth: a robust slope over the last half hour (Theil–Sen), and a forecast of when memory runs out."""
 
 from collections import deque
 from itertools import combinations
@@ -11,23 +11,23 @@ _STEP_S = 20.0
 """Seconds between two points."""
 _MIN_POINTS = 12
 _MIN_RISING = 0.8
-"""Share of the pairs of points that must rise."""
+"""Share of pairs of points that must rise."""
 _MIN_LATE = 0.75
-"""Share of the slope that the last third must have: a cache that levels off slows down first."""
+"""Share of the overall slope that the last third must have: a filling cache levels off."""
 _MIN_GROWTH_MIB = 16.0
 _MAX_FORECAST_S = 86_400.0
 
 
 class Forecast(NamedTuple):
-    """The speed at which memory grows, and when it will be full."""
+    """The rate of memory growth, and when memory will be full."""
 
     mib_per_min: float
     full_s: float
-    """Seconds until then."""
+    """Seconds until memory is full."""
 
 
 class Growth:
-    """The memory of an attempt at even steps, since it has been running."""
+    """The memory use of an attempt, sampled evenly while it runs."""
 
     def __init__(self) -> None:
         self._points: deque[tuple[float, float]] = deque(maxlen=int(WINDOW_S / _STEP_S) + 1)
@@ -35,7 +35,7 @@ class Growth:
         self._slope: float | None = None
 
     def add(self, time: float, mib: float | None) -> None:
-        """Adds the use at `time`, monotonic seconds; None if unknown."""
+        """Adds the memory in use at `time`, monotonic seconds."""
         if mib is None or (self._points and time - self._points[-1][0] < _STEP_S):
             return
         self._first_mib = mib if self._first_mib is None else min(self._first_mib, mib)
@@ -43,9 +43,9 @@ class Growth:
         self._slope = _steady_slope(list(self._points))
 
     def forecast(self, room_mib: float | None) -> Forecast | None:
-        """Returns when `room_mib` more will be used; None unless memory grows steadily, and is half-way to full.
+        """Forecasts when `room_mib` more will be in use; None unless growth is steady and already half-way there.
 
-        Before that, a leak looks like a buffer that fills.
+        Earlier, a leak looks like a buffer filling up.
         """
         if self._slope is None or room_mib is None or self._first_mib is None:
             return None
@@ -56,7 +56,7 @@ class Growth:
 
 
 def _steady_slope(points: list[tuple[float, float]]) -> float | None:
-    """Returns the slope of points that rise steadily, MiB per second; None for any others."""
+    """Returns the slope in MiB per second of points that rise steadily; None for all others."""
     if len(points) < _MIN_POINTS or points[-1][0] - points[0][0] < MIN_SPAN_S:
         return None
     slopes = _slopes(points)

@@ -1,4 +1,4 @@
-"""The function that takes most of a script's time, from Python stacks of many moments."""
+"""Finds the function that takes most of a script's time by sampling its Python stacks."""
 
 import re
 from collections import Counter
@@ -13,9 +13,9 @@ _STEP = re.compile(r"/gmg_probe\.py$")
 
 
 def hot_spot(text: str) -> HotSpot | None:
-    """Returns the script's own function that is the innermost in most stacks, as `faulthandler` writes them.
+    """Returns the script's own function that is innermost in most stacks, given as `faulthandler` writes them.
 
-    Stacks within a step of the simulator do not count. None without any others.
+    Stacks inside a simulator step do not count. None if there are no others.
     """
     stacks = [_FRAME.findall(stack) for stack in _STACK.findall(text)]
     outside = [stack for stack in stacks if not any(name == "step" and _STEP.search(file) for file, _, name in stack)]

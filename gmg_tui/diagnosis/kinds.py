@@ -1,4 +1,4 @@
-"""The kinds of alerts, as one table: how urgent each is, and the function that finds its sign in the facts."""
+"""The table of alert kinds: the severity of each, and the function that finds its sign in the facts."""
 
 import math
 import re
@@ -13,33 +13,33 @@ from gmg_tui.model.curves import Broken
 _FULL_PCT = 90.0
 _IDLE_PCT = 5.0
 _LATE_SHARE, _LATE_S = 0.05, 120.0
-"""Share of the time left, and seconds, by which a deadline must be missed: estimates vary."""
+"""A deadline must be missed by this share of the remaining time, and these seconds: estimates vary."""
 _MIN_DONE = 0.02
-"""Share of the work before which its end is a guess."""
+"""Share of work done before its end can be estimated."""
 _USUAL_CAP = "power cap"
-"""GPUs under full load are at their power cap for hours."""
+"""GPUs under full load run at their power cap for hours."""
 _SAID_DONE = re.compile(
     r"(?:\[.{0,40}\]\s{0,3})?(?:all |(?:the )?(?:training|simulation|experiment|run) )?(?:is |has )?"
     r"(?:done|finished|completed?)(?: in [\d.:]{1,12} ?\w{0,10})?[.! ]{0,3}",
     re.IGNORECASE,
 )
 _SHORT_BAR_S, _AFTER_BAR_S = 30.0, 300.0
-"""A bar that took less may be for loading something: what follows it may be silent for longer."""
+"""A shorter bar may just load something: the silence after it may be longer."""
 _VITAL = re.compile(r"loss|reward|return|grad|value|kl|action|obs", re.IGNORECASE)
-"""Metrics that break with the training; others may be NaN for want of data."""
+"""Metrics that show that training has broken; others may be NaN for lack of data."""
 _MAY_BE_NAN = re.compile(r"explained_var", re.IGNORECASE)
-"""NaN in Stable-Baselines3 whenever all returns are equal."""
+"""Metrics that are NaN in Stable-Baselines3 whenever all returns are equal."""
 
 
 class Scope(Enum):
-    """The end of an alert of a kind."""
+    """The lifetime of an alert."""
 
     LIVE = 1
-    """While the process lives."""
+    """As long as the process."""
     ATTEMPT = 2
-    """After its end too: it concerns what was computed."""
+    """Also after the process ends: it concerns the results."""
     SLOT = 3
-    """It is the slot's, whatever runs there."""
+    """As long as the slot, whatever runs there."""
 
 
 class Kind(NamedTuple):
@@ -50,12 +50,12 @@ class Kind(NamedTuple):
     meaning: str
     """The condition, for the manual."""
     find: Callable[[Facts, Past], Sign | None] | None = None
-    """None if its signs are observed elsewhere."""
+    """Finds its sign; None if that is observed elsewhere."""
     scope: Scope = Scope.LIVE
     after_s: float = 0.0
-    """Seconds that a sign must last before the alert is raised."""
+    """Seconds a sign must last before the alert is raised."""
     clear_s: float = 0.0
-    """Seconds that a sign must be gone before the alert is over."""
+    """Seconds a sign must be gone before the alert is cleared."""
 
 
 def _node(facts: Facts, past: Past) -> Sign | None:
@@ -220,4 +220,4 @@ KINDS = {
         Kind("session", _INFO, "a signal, a notification or an option of the session"),
     )
 }
-"""By name; among equally urgent kinds, those that come first are shown first."""
+"""Kinds by name, in display order among equally severe ones."""

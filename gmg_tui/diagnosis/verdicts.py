@@ -1,4 +1,4 @@
-"""The verdict on what bounds a worker's speed: an ordered table of pure functions of its facts.
+"""The verdict on what limits a worker's speed: an ordered table of pure functions of its facts.
 
 A verdict is certain only if no other cause explains the facts equally well. The GPU is judged first: while it is busy, time
 outside of steps may be spent waiting for its kernels.
@@ -15,12 +15,12 @@ _BUSY_PCT, _IDLE_PCT = 90.0, 60.0
 _LOW_SM_PCT = 40.0
 """Percentage of busy SMs below which a busy GPU runs small kernels."""
 _MAJORITY_PCT, _SURE_PCT = 50.0, 60.0
-"""Share of the time above which a part is the cause, and above which that is certain."""
+"""Percent of the time above which a part is the cause, and above which that is certain."""
 _FEW_ENVS = 64
 _USUAL_THROTTLES = frozenset({"power cap", "sync boost", "display clock"})
 _POWER = frozenset({"power brake", "board limit", "reliability"})
 _LANE_MIB_S = (0, 238, 477, 939, 1878, 3756, 7512)
-"""The rate of a PCIe lane by generation."""
+"""The bandwidth of a PCIe lane, by generation."""
 _ON_SCRIPT = "host-bound: {share} of each step is the script, not the simulator"
 _WAITING = {
     "sleep": "sleeps",
@@ -42,7 +42,7 @@ def _gpu_below(facts: SpeedFacts, pct: float) -> bool:
 
 
 def _largest(facts: SpeedFacts) -> tuple[str, float]:
-    """Returns the largest part of the time; empty if unknown."""
+    """Returns the largest share of the time and its name, empty if unknown."""
     shares = facts.shares
     if shares is None:
         return "", 0.0
@@ -220,7 +220,7 @@ def _learning(facts: SpeedFacts) -> Verdict | None:
 
 
 def _pcie_mib_s(facts: SpeedFacts) -> float:
-    """Returns the traffic of the busier direction; 0 if unknown."""
+    """Returns the traffic in the busier direction; 0 if unknown."""
     sample = sample_of(facts)
     return max(sample.pcie_rx_mib_s or 0.0, sample.pcie_tx_mib_s or 0.0)
 
@@ -343,7 +343,7 @@ def _simulator(facts: SpeedFacts) -> Verdict | None:
 
 
 def _host(facts: SpeedFacts) -> Verdict | None:
-    """Returns the cause if no steps are counted."""
+    """Returns the cause when no steps are counted."""
     load = load_of(facts)
     if facts.shares is not None or facts.gpu_util_pct is None or not _gpu_below(facts, _IDLE_PCT):
         return None
@@ -361,7 +361,7 @@ TABLE: tuple[Callable[[SpeedFacts], Verdict | None], ...] = (
     *(_state, _stopped, _misplaced, _swap, _quota, _io, _threads, _rank, _stuck, _starting),
     *(_throttled, _shared, _rendering, _learning, _pcie, _gpu_limit, _script, _numa, _no_core, _simulator, _host),
 )
-"""The first one that applies gives the verdict."""
+"""The first function that returns a verdict wins."""
 
 
 def judge(facts: SpeedFacts) -> Verdict:

@@ -1,4 +1,4 @@
-"""Decides when the alerts of a slot are raised, and when they are over."""
+"""Decides when the alerts of a slot are raised and cleared."""
 
 from gmg_tui.diagnosis.facts import Facts, Past
 from gmg_tui.diagnosis.kinds import KINDS, Kind, Scope
@@ -6,28 +6,28 @@ from gmg_tui.model import Alert, Sign
 from gmg_tui.model.alert import by_urgency
 
 _SOUGHT = tuple((name, kind.find) for name, kind in KINDS.items() if kind.find is not None)
-"""The kinds whose signs are found here, and how."""
+"""Kinds whose signs are found here, with their functions."""
 _OF_SESSION = tuple((name, find) for name, find in _SOUGHT if name in {"node", "slow", "deadline"})
-"""Those that only the session's engine can judge: it knows the other nodes and the session's limits."""
+"""Kinds that only the session's engine can judge: it knows the other nodes and the session's limits."""
 
 
 class Watch:
     """The alerts of one attempt, or of a slot on which none has run.
 
     Attributes:
-        alerts: Those raised now, the worst first.
+        alerts: The current alerts, worst first.
     """
 
     def __init__(self) -> None:
         self.alerts: tuple[Alert, ...] = ()
         self._past = Past()
         self._first: dict[str, float] = {}
-        """First sight of the current sign of each kind, monotonic seconds."""
+        """When the current sign of each kind was first seen, monotonic seconds."""
         self._last: dict[str, float] = {}
-        """Last sight of it."""
+        """When it was last seen."""
 
     def update(self, facts: Facts) -> tuple[list[Alert], list[Alert]]:
-        """Takes the facts of a moment. Returns the alerts that are new, and those that are over."""
+        """Applies the facts of a moment. Returns the new alerts and the cleared ones."""
         self._past.update(facts)
         signs = {sign.kind: sign for sign in reversed(facts.signs)}
         for name, find in _OF_SESSION if facts.from_agent else _SOUGHT:
@@ -36,7 +36,7 @@ class Watch:
         before = {alert.kind: alert for alert in self.alerts}
         if not (signs or before or self._first):
             return [], []
-        names = {*signs, *before, *self._first}  # all other kinds have no alert, as before
+        names = {*signs, *before, *self._first}  # all other kinds still have no alert
         judged = (
             self._judge(kind, facts, signs.get(name), before.get(name)) for name, kind in KINDS.items() if name in names
         )

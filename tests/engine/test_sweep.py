@@ -275,7 +275,7 @@ async def test_a_wide_job_is_not_starved_and_shows_its_reason() -> None:
         await run.until(lambda s: any(worker.state is WorkerState.RUNNING for worker in s.workers))
         view = await run.client.queue(0, 10)
         waiting = {job.number: job.reason for job in view if job.state is WAITING}
-        assert waiting == {2: "for 1 more slot; cpu1 is kept for it", 3: None, 4: None, 5: None, 6: None}
+        assert waiting == {2: "for 1 more slot; cpu1 is reserved for it", 3: None, 4: None, 5: None, 6: None}
         assert run.worker("cpu1").reason == "reserved for job 2, which needs 1 more slot"
         await run.client.act(Action.STOP, "cpu0")
         await run.until_done()

@@ -1,6 +1,6 @@
-"""One connection of a client: its requests, their answers, and the lines and snapshots that it gets.
+"""One client's connection: its requests, their answers, and the lines and snapshots it receives.
 
-Each snapshot is made once for all clients, and is sent with only the workers that have changed.
+Each snapshot is made once for all clients, and sent with only the workers that have changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gmg_tui.session.protocol import Answer, Command, Follow, Hello, Lines, Ques
 _log = logging.getLogger(__name__)
 
 _MAX_ANSWERS = 256
-"""Answers that may wait for the client to read them."""
+"""Maximum of unread answers."""
 _MAX_LINES = 1000
 """Lines in one message; beyond this the oldest are left out."""
 _MAX_LINES_BYTES = 1 << 20
@@ -32,15 +32,15 @@ _READ_ONLY = "this connection is read-only"
 
 
 class Client:
-    """One connection. Once a message has gone out, the newest state follows; there is no queue.
+    """One connection. After each message it sends the newest state; there is no queue.
 
-    A command is carried out as it is read, so that commands keep their order and are never behind a question;
-    questions are answered beside each other.
+    Commands run as they are read, in order, and never wait for a question;
+    questions are answered concurrently.
 
     Attributes:
         readonly: True if the connection can change nothing.
         wake: Set when there is something to send.
-        snapshot_due: True if the client is to get a snapshot.
+        snapshot_due: True if a snapshot is to be sent.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Client:
                 asking.add(task)
                 task.add_done_callback(asking.discard)
             if len(asking) + len(self._answers) > _MAX_ANSWERS:
-                raise protocol.ProtocolError("more requests than answers read")
+                raise protocol.ProtocolError("too many unread answers")
 
     def _reply(self, answer: Answer) -> None:
         self._answers.append(answer)
@@ -121,7 +121,7 @@ class Client:
         self._follow_on_nodes(slots)
 
     def _follow_on_nodes(self, slots: Sequence[str]) -> None:
-        """Has the lines of slots on other machines come here, which nodes send only while a client follows them."""
+        """Subscribes to lines of slots on other machines: nodes send only followed ones."""
         if self._supervisor.fleet is not None:
             self._supervisor.fleet.follow(self, slots)
 
@@ -132,7 +132,7 @@ class Client:
             self._reply(_failed(number, error))
 
     async def _value_of(self, question: Question) -> object:
-        """Returns the answer. Raises `GmgError` if that is not possible."""
+        """Returns the answer. Raises `GmgError` if there is none."""
         observer = self._observer
         match question:
             case protocol.Ask(topic=Topic.DETAILS, slot=slot):
@@ -207,7 +207,7 @@ class Client:
         ring = self._supervisor.slots[slot].ring
         first, raw = ring.since(number, _MAX_LINES if number else _MAX_LINES * 8)
         if not raw or self._next_line.get(slot) != number:
-            return  # nothing, or another Follow came in between
+            return  # no lines, or another Follow has arrived
         end, fitting = first + len(raw), _newest(raw)
         self._next_line[slot] = end
         self.writer.write(protocol.frame(Lines(slot, end - len(fitting), tuple(map(clean, fitting)))))
@@ -215,7 +215,7 @@ class Client:
 
 
 def _failed(number: int, error: Exception) -> Answer:
-    """Returns the answer to a request that failed; an internal error does not end the connection."""
+    """Returns the answer to a failed request; an internal error does not end the connection."""
     if isinstance(error, GmgError):
         return Answer(number, error=str(error))
     _log.error("a request failed because of an internal error", exc_info=error)
@@ -235,21 +235,21 @@ def framed(answer: Answer) -> bytes:
 
 
 def _newest(lines: list[bytes]) -> list[bytes]:
-    """Returns the newest of `lines` with no more than `_MAX_LINES_BYTES` together, at least one."""
+    """Returns the newest of `lines`, at most `_MAX_LINES_BYTES` in total, but at least one."""
     sizes = accumulate(len(line) for line in reversed(lines))
     return lines[-max(1, sum(1 for size in sizes if size <= _MAX_LINES_BYTES)) :]
 
 
 class Updates:
-    """Numbers the snapshots that `make_snapshot` returns, and encodes the changes between any two of them."""
+    """Numbers the snapshots from `make_snapshot`, and encodes the changes between any two."""
 
     def __init__(self, make_snapshot: Callable[[], Snapshot]) -> None:
         self._make_snapshot = make_snapshot
         self._snapshot: Snapshot | None = None
-        """The newest since the last `expire`; None before a client has asked."""
+        """The current snapshot; None after `expire` until a client asks."""
         self._newest: Snapshot | None = None
         self._frames: dict[int, bytes] = {}
-        """Its frames, by the number of the snapshot that the client has."""
+        """Its frames, by the number of the client's snapshot."""
         self._number = 0
         """Number of the snapshot, from 1."""
         self._workers: dict[str, Worker] = {}
@@ -257,10 +257,10 @@ class Updates:
         self._changed: dict[str, int] = {}
         """Number of the snapshot with each worker's last change."""
         self._complete = 0
-        """The number of the first snapshot with the same slots: older ones are followed by all workers."""
+        """The first snapshot with the same slots: clients with an older one get all workers."""
 
     def expire(self, newest: Snapshot | None = None) -> None:
-        """Has the next call take the `newest` snapshot, or make one."""
+        """Makes the next call use the `newest` snapshot, or make one."""
         self._snapshot, self._newest = None, newest
         self._frames.clear()
 

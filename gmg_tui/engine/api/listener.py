@@ -21,30 +21,30 @@ _CLOSE_TIMEOUT_S = 2.0
 """Time limit for a connection that is being closed to read the rest."""
 _ACCEPTED_AT_ONCE = 16
 _BACKLOG = 1024
-"""Connections that wait to be accepted. Beyond this a connection fails at once (EAGAIN, unix(7))."""
+"""Connections waiting to be accepted; further ones fail at once (EAGAIN, unix(7))."""
 _MAX_UNKNOWN = 32
-"""Connections without a `Hello` so far; beyond this the oldest are cut, so that they cannot use up the engine's
+"""Connections without a `Hello` yet; beyond this the oldest are closed, so that they cannot use up the engine's
 descriptors or keep clients out."""
 
 
 class Listener:
-    """Listens from its creation on, and accepts connections.
+    """A listening socket that accepts connections.
 
     Args:
-        paths: It takes the first one that is unused, in folders made for this user alone.
+        paths: Candidates; the first unused one is taken, in a folder private to this user.
 
     Raises:
         OSError: It cannot listen at any of them.
 
     Attributes:
-        path: Where it listens.
+        path: The socket's path.
     """
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._visit: Visit
         self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
-        """Accepts connections until the socket is closed or replaced: a fault elsewhere does not end it."""
+        """Accepts connections until the socket is closed or replaced, whatever fails elsewhere."""
         self._identity: tuple[int, int] | None = None
         self._unknown: dict[asyncio.StreamWriter, None] = {}
         """The oldest first."""
@@ -66,18 +66,18 @@ class Listener:
     async def run(self, visit: Visit) -> None:
         """Accepts connections; `visit` serves each, and calls `identified` once it has its `Hello`.
 
-        Connections are still accepted after it was cancelled, until `close`; it can be called again.
+        After cancellation, connections are still accepted until `close`; it can be called again.
         """
         self._visit = visit
         while True:
             if self._server is None:
                 assert self._socket is not None
                 self._server = await asyncio.start_unix_server(self._talk, sock=self._socket, backlog=_ACCEPTED_AT_ONCE)
-                self._socket.listen(_BACKLOG)  # asyncio's `backlog` is how many it accepts at once, too
+                self._socket.listen(_BACKLOG)  # asyncio's `backlog` also sets how many it accepts at once
             await self._put_back()
 
     async def _put_back(self) -> None:
-        """Waits until the socket is gone from its path, and listens there again."""
+        """Recreates the socket whenever it is removed from its path."""
         while True:
             await asyncio.sleep(_CHECK_INTERVAL_S)
             if _identity(self.path) is not None:
@@ -92,7 +92,7 @@ class Listener:
             return
 
     def identified(self, writer: asyncio.StreamWriter) -> None:
-        """Counts a connection as a client's, no longer as unknown."""
+        """Counts a connection as a client."""
         self._unknown.pop(writer, None)
 
     def close(self) -> None:
@@ -125,7 +125,7 @@ class Listener:
 
 
 async def _close_connection(writer: asyncio.StreamWriter) -> None:
-    """Closes a connection; if its other side does not read, it is cut, or it would keep its descriptor and buffer."""
+    """Closes a connection, by force if the client does not read: it would keep its descriptor and buffer."""
     writer.close()
     try:
         async with asyncio.timeout(_CLOSE_TIMEOUT_S):
@@ -135,7 +135,7 @@ async def _close_connection(writer: asyncio.StreamWriter) -> None:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Returns device and inode of the file at `path`; None if there is none."""
+    """Returns the device and inode of the file at `path`; None if there is none."""
     try:
         about = path.lstat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Serves any number of clients; the engine waits for none of them."""
+"""Serves clients; the engine waits for none of them."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ _MIN_LINES_GAP_S = 0.25
 """Minimum time between two messages with lines."""
 _HELLO_TIMEOUT_S = 5.0
 _MAX_CLIENTS = 64
-"""Limits the clients that may steer, and those that may not."""
+"""Limits the clients with control, and the read-only ones."""
 _BUFFER_BYTES = 1 << 18
 
 
@@ -32,14 +32,14 @@ class Server:
     def __init__(self, supervisor: Supervisor, observer: Observer, listener: Listener) -> None:
         self.supervisor, self.observer = supervisor, observer
         self.idle = asyncio.Event()
-        """Set while there is no client."""
+        """Set while no client is connected."""
         self.idle.set()
         self.busy = asyncio.Event()
-        """Set while there is one."""
+        """Set while a client is connected."""
         self.visited = asyncio.Event()
-        """Set once there has been one."""
+        """Set once a client has connected."""
         self.watched = asyncio.Event()
-        """Set once one has followed a worker."""
+        """Set once a client has followed a worker."""
         self._updates = Updates(observer.snapshot)
         self._clients: set[Client] = set()
         self._soon = asyncio.Event()
@@ -48,7 +48,7 @@ class Server:
         self._listener = listener
 
     def soon(self) -> None:
-        """Sends clients a snapshot soon, as a state has changed."""
+        """Schedules a snapshot after a change of state."""
         self._soon.set()
 
     async def run(self) -> None:
@@ -65,14 +65,14 @@ class Server:
             self.send()
 
     def send(self, snapshot: Snapshot | None = None) -> None:
-        """Sends all clients a snapshot, this one or a new one, and the lines that they follow."""
+        """Sends all clients a snapshot, the given or a new one, and the lines that they follow."""
         self._updates.expire(snapshot)
         for client in self._clients:
             client.snapshot_due = True
             client.wake.set()
 
     def send_lines(self) -> None:
-        """Sends new lines to the clients that follow them, unless some were sent just now."""
+        """Sends new lines to the clients that follow them, at most every `_MIN_LINES_GAP_S`."""
         now = asyncio.get_running_loop().time()
         if self._clients and now >= self._lines_due:
             self._lines_due = now + _MIN_LINES_GAP_S
@@ -81,7 +81,7 @@ class Server:
                     client.wake.set()
 
     def close(self, reason: str) -> None:
-        """Sends all clients a last snapshot, as it is recorded, and `Bye`, and stops listening."""
+        """Sends all clients the final snapshot and `Bye`, and stops listening."""
         self._listener.close()
         snapshot = self.observer.snapshot().after_loss(NOT_ENDED)
         last = protocol.frame(Update(snapshot)) + protocol.frame(Bye(reason))
@@ -113,8 +113,8 @@ class Server:
         return hello
 
     def _misfit(self, hello: Hello) -> str | None:
-        """Returns why the client does not fit this engine; None if it does."""
-        # Viewers, however many, leave room for clients that steer.
+        """Returns the reason to refuse a client; None to accept it."""
+        # Read-only clients have a limit of their own.
         if sum(client.readonly is hello.readonly for client in self._clients) >= _MAX_CLIENTS:
             return f"the engine has {_MAX_CLIENTS} {'read-only ' if hello.readonly else ''}clients already"
         if hello.session not in ("", self.supervisor.session.id):
@@ -140,7 +140,7 @@ class Server:
             self._count()
 
     def _count(self) -> None:
-        """Counts the clients that are waited for, at the start and at the end: read-only ones are not."""
+        """Counts the clients that start and end wait for: all but read-only ones."""
         steering = sum(not client.readonly for client in self._clients)
         self.observer.clients, self.observer.watched = steering, bool(self._clients)
         if steering:
@@ -153,7 +153,7 @@ class Server:
 
 
 async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, refusal: str) -> None:
-    """Sends a client the reason why it is refused, and lets it close the connection.
+    """Sends a client the reason for the refusal, and lets it close the connection.
 
     Closing a UNIX socket with unread data resets the connection, and the client might see that instead of the reason
     (Linux, net/unix/af_unix.c, `unix_release_sock`).

@@ -37,17 +37,17 @@ Report = Callable[[str | None], None]
 class Life(StrEnum):
     """The phases of an attempt, in their order.
 
-    Signals are sent in `ALIVE` and `LEADER_GONE` alone, to processes that carry the attempt's own mark.
+    Signals are sent only in `ALIVE` and `LEADER_GONE`, and only to processes with the attempt's mark.
     """
 
     PREPARING = "preparing"
-    """It waits for its turn, or its command line is being made; there is no process."""
+    """Waiting for its turn, or building its command line; there is no process."""
     ALIVE = "alive"
-    """Its first process runs."""
+    """The first process runs."""
     LEADER_GONE = "leader_gone"
-    """Its first process has ended; others that it started may be left."""
+    """The first process has ended; its children may be left."""
     CLEARED = "cleared"
-    """No process is left; the rest of the output is read, and the outcome determined."""
+    """No process is left; the remaining output is read and the outcome determined."""
     ENDED = "ended"
 
 
@@ -59,7 +59,7 @@ class StopCause(StrEnum):
     GROUP = "group"
     """Another rank of its group has failed."""
     ALERT = "alert"
-    """An alert was raised, and another attempt replaces it."""
+    """An alert was raised; another attempt replaces it."""
     TIMEOUT = "timeout"
 
 
@@ -77,7 +77,7 @@ class Outcome(NamedTuple):
     """The result of an attempt."""
 
     failure: Failure | None = None
-    """None if it has finished or was stopped."""
+    """None if it finished or was stopped."""
     by_user: bool = False
     """True if a command stopped it."""
     had_progress: bool = False
@@ -86,15 +86,15 @@ class Outcome(NamedTuple):
     unprepared: bool = False
     """True if it could not be prepared."""
     by_group: bool = False
-    """True if it was ended, or not begun, because of another rank."""
+    """True if another rank ended it or kept it from starting."""
     final: bool = False
     """True if no other attempt can follow: its node is gone."""
     again: bool = False
-    """True if another attempt follows at once and does not count: its node's agent was replaced by another."""
+    """True if another attempt follows at once, without counting: its node's agent was replaced."""
 
 
 class RankActivity(Struct, frozen=True, omit_defaults=True):
-    """A rank's activity, as its group checks it. Moments are monotonic seconds of one machine."""
+    """A rank's activity, for its group's check. Moments are monotonic seconds of one machine."""
 
     attempt: int = 0
     """Number of its attempt; 0 before the first."""
@@ -105,16 +105,16 @@ class RankActivity(Struct, frozen=True, omit_defaults=True):
     in_running: bool = False
     """True in its running phase."""
     progress_at: float | None = None
-    """When it last reported progress."""
+    """Moment of its last progress report."""
     progress_every_s: float = 0.0
-    """The longest of the last intervals between two reports."""
+    """The longest recent interval between two reports."""
     idle_s: float = 0.0
     """Seconds that it had been idle at the last scan."""
     stopped: str | None = None
     """The signal or debugger that stops it."""
 
     def shifted(self, by_s: float) -> RankActivity:
-        """Returns the same by a clock that is `by_s` ahead."""
+        """Returns the same activity on a clock that is `by_s` ahead."""
         return structs.replace(
             self,
             phase_started=self.phase_started + by_s,
@@ -128,7 +128,7 @@ class Order(NamedTuple):
     slot: Slot
     task: Task
     number: int
-    """The attempt's, from 1; of a rank, the group's first, to which its restarts are added."""
+    """Number of the attempt, from 1; for a rank the group's first, to which restarts are added."""
     args: tuple[str, ...]
     """Before placeholders are filled in."""
     env: Mapping[str, str]
@@ -141,11 +141,11 @@ class Attempt(Protocol):
     order: Order
     life: Life
     stopped: Stop | None
-    """How and why it was stopped first, before its first process ended."""
+    """The first stop before its first process ended."""
     unready: str | None
-    """The reason outside the script that it could not be prepared."""
+    """The reason, outside the script, that preparation failed."""
     end: tuple[WorkerState, str | None] | None
-    """The state and the reason that its worker ended it with; None until then."""
+    """The final state and its reason; None until then."""
 
     @property
     def state(self) -> WorkerState:
@@ -191,7 +191,7 @@ class Attempt(Protocol):
         """Returns its command line and environment. Raises `GmgError` if that is not available."""
 
     def known_curves(self) -> dict[str, Curve]:
-        """Returns its metrics over time, by name, as far as they are known here."""
+        """Returns the part of its metrics over time that is known here, by name."""
 
     async def curves(self, name: str, count: int) -> dict[str, Curve]:
         """Returns its metrics over time as `Curves.view` does. Raises `GmgError` if they are not available."""
@@ -211,9 +211,9 @@ class Task:
     count: int
     """Number of workers or jobs: `{n}`."""
     log: str = ""
-    """Path of the log in the session's folder."""
+    """Path of the log, relative to the session's folder."""
     cards: tuple[Slot, ...] = ()
-    """The slots whose GPUs its worker sees, in CUDA's order; empty for its own alone."""
+    """The slots whose GPUs its worker sees, in CUDA's order; empty for only its own."""
     rank: Rank | None = None
     """Its rank in its group; None outside a group."""
     meeting: Meeting | None = None
@@ -223,18 +223,18 @@ class Task:
     resume_args: tuple[str, ...] = ()
     """Added to the arguments of an attempt that can continue from a checkpoint, placeholders not filled in."""
     checkpoints: tuple[Checkpoint, ...] = ()
-    """Its next attempt can continue from one of these; the oldest first."""
+    """Checkpoints from which the next attempt can continue, oldest first."""
     first_attempt: int = 1
     job: int | None = None
     """The job's number, from 1; None in a plain run."""
     name: str = ""
     """The job's name."""
     values: Mapping[str, object] = field(default_factory=dict)
-    """The values of further placeholders."""
+    """Values of additional placeholders."""
 
     @property
     def own_values(self) -> Mapping[str, object]:
-        """The values of the experiments' file, without the job's number and name."""
+        """Values from the sweep file, without the job's number and name."""
         return {name: value for name, value in self.values.items() if name not in JOB_NAMES}
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Keeps every metric of an attempt over time and steps, within bounds."""
+"""Keeps an attempt's metrics over time and steps, in bounded memory."""
 
 import math
 from collections.abc import Iterable
@@ -10,12 +10,12 @@ from gmg_tui.scripts.probe.reports import Metric
 
 MAX_NAMES = 256
 MAX_POINTS = 400
-"""Points of a curve; when it has as many, every other one goes, and the next are twice as far apart."""
+"""Maximum points of a curve; when full, every other one is dropped and the interval doubles."""
 MIN_INTERVAL_S = 1.0
 
 
 class _Points:
-    """The points of one metric; the last one is replaced until it is far enough from the one before."""
+    """The points of one metric; the last is replaced until it is far enough from the previous one."""
 
     __slots__ = ("count", "finite", "highest", "interval_s", "lowest", "points")
 
@@ -53,10 +53,10 @@ class _Points:
 
 
 class Curves:
-    """The curves of one attempt by name; of more than `MAX_NAMES` the first ones.
+    """The curves of one attempt by name: the first `MAX_NAMES`.
 
     Attributes:
-        broken: The metrics that are not finite now, the first that broke first.
+        broken: Metrics that are not finite now, in the order they broke.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Curves:
         self._points: dict[str, _Points] = {}
 
     def add(self, values: Iterable[Metric], unit: str = "step") -> None:
-        """Adds values in the order in which they were reported; `unit` is that of their steps."""
+        """Adds values in the order they were reported; `unit` is the unit of their steps."""
         for value in values:
             if (points := self._points.get(value.name)) is None:
                 if len(self._points) >= MAX_NAMES:
@@ -83,6 +83,6 @@ class Curves:
         return {name: of.points[-1].value for name, of in self._points.items()}
 
     def view(self, name: str = "", count: int = 0) -> dict[str, Curve]:
-        """Returns the curves by name, or that of one metric; with a `count`, each with at most as many points."""
+        """Returns all curves by name, or one metric's, each with at most `count` points (0: all)."""
         shift_s = unix(0.0)
         return {each: of.view(shift_s, count) for each, of in self._points.items() if name in ("", each)}

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 _DISK_TIMEOUT_S = 10.0
 """Time limit for reading a rank's error file."""
 _REJECTION = re.compile(r"unrecogni[sz]ed|no such option|unknown", re.IGNORECASE)
-"""Words by which argparse, click and getopt reject an option that a script does not have."""
+"""How argparse, click and getopt reject an unknown option."""
 
 
 async def outcome_of(
@@ -35,8 +35,8 @@ async def outcome_of(
     Args:
         readings: What was read from it.
         spec: The session's.
-        exit_code: The script's; None if the kernel does not let it go.
-        stop: How and why it was stopped.
+        exit_code: The script's; None if the kernel does not end it.
+        stop: The stop, if it was stopped.
         survivors: The processes that survive SIGKILL.
     """
     cause, failure = stop.cause if stop is not None else None, None
@@ -59,7 +59,7 @@ async def outcome_of(
 
 
 async def _failure_of(readings: Readings, spec: RunSpec, exit_code: int) -> Failure:
-    """Returns the failure of an attempt that was not stopped."""
+    """Returns the failure of an attempt that ended by itself."""
     entry = _entry_error(readings.newest_line, readings.launch.command[0]) if exit_code in ENV_FAILURES else None
     if entry is not None:
         return Failure(FailureKind.CONFIG, entry, "")
@@ -87,9 +87,9 @@ def of_preparation(error: NvmlUnavailable | GmgError) -> Failure:
 
 
 def of_gpu(failure: Failure, sample: GpuSample | None) -> Failure:
-    """Returns `failure` with the GPU as the cause if the driver has lost that: CUDA only reports that a call failed.
+    """Returns `failure` blamed on the GPU if the driver has lost it: CUDA only reports a failed call.
 
-    An Xid or ECC error that benches the GPU proves what the script's last lines only suspect.
+    An Xid or ECC error that benches the GPU proves what the script's output only suggests.
     """
     fatal = sample.health.fatal if sample is not None and sample.health is not None else None
     if failure.suspect and fatal is not None:
@@ -101,7 +101,7 @@ def of_gpu(failure: Failure, sample: GpuSample | None) -> Failure:
 
 
 def _with_order(failure: Failure, spec: RunSpec) -> Failure:
-    """Returns `failure` with the right order as its advice if the script has refused an option of gmg-tui's.
+    """Returns `failure` with the right order as advice if the script rejected one of gmg-tui's options.
 
     In `gmg-tui sim.py --gpus 0,1` the option is the script's own.
     """
@@ -116,7 +116,7 @@ def _with_order(failure: Failure, spec: RunSpec) -> Failure:
 
 
 def _with_python(failure: Failure, spec: RunSpec) -> Failure:
-    """Returns `failure` with the interpreter in its advice if that lacks a module."""
+    """Returns `failure` with the interpreter in its advice if a module is missing."""
     if "No module named" not in failure.reason:
         return failure
     python = interpreter.origin(spec.python, os.environ, "--python" if spec.python_given else None)
@@ -125,7 +125,7 @@ def _with_python(failure: Failure, spec: RunSpec) -> Failure:
 
 
 async def recorded_in(path: Path) -> torchrun.Recorded | None:
-    """Returns the content of a rank's error file; None if it is missing, or the disk does not answer in time."""
+    """Returns a rank's error file; None if it is missing or the disk does not answer in time."""
     try:
         async with asyncio.timeout(_DISK_TIMEOUT_S):
             return await in_daemon_thread(torchrun.recorded, path)

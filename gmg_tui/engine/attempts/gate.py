@@ -1,11 +1,11 @@
-"""Starts a session's workers one alone until the mesh caches are written, one after another, or all at once.
+"""Starts a session's workers: one until the mesh caches are written, staggered, or all at once.
 
 Genesis writes its mesh caches without a lock and in place (1.4.5: genesis/utils/mesh.py `open("wb")`, cache.py
 `MeshCache.save`), so workers that build their scenes together on a cold cache read each other's half-written files. All
 mesh caches are written when it prints `Compiling simulation kernels...`.
 
-Until one worker has got that far, there is one builder at a time: if it ends or is stuck, the next in line takes its place.
-If a script silences Genesis, the probe sees it.
+Until a worker gets that far, one builds at a time; if it ends or is stuck, the next in line takes over.
+If a script silences Genesis, the probe reports it.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from gmg_tui.engine.attempts.attempt import Report
 from gmg_tui.model import Phase, StartMode
 
 MAX_UNSEEN_WAIT_S = 120.0
-"""Wait for a first worker that is not seen to build: importing torch alone may take a minute."""
+"""Maximum wait for a first worker that shows no build: importing torch alone may take a minute."""
 MAX_BUILD_WAIT_S = 900.0
-"""Wait for a worker that builds: convex decomposition of detailed meshes takes many minutes."""
+"""Maximum wait for a worker that builds: convex decomposition of detailed meshes takes many minutes."""
 CHECK_INTERVAL_S = 1.0
 """Interval of checks of the builder."""
 STAGGER_S = 3.0
@@ -29,24 +29,24 @@ _WRITTEN = frozenset({Phase.COMPILING, Phase.BUILT, Phase.RUNNING})
 
 
 class Gate:
-    """Decides when each worker may start. The first to ask goes first.
+    """Decides when each worker may start: first come, first served.
 
     Attributes:
-        opened: True once everybody may start.
+        opened: True once all may start.
     """
 
     def __init__(self, mode: StartMode) -> None:
         self._mode = mode
         self._queue: list[str] = []
-        """The slots whose workers have asked, in that order; while the gate is shut the first builds."""
+        """The slots whose workers wait, in order; while the gate is shut the first one builds."""
         self.opened = mode is not StartMode.GATED
         self._announced = False
-        """True if the builder is seen to build a scene."""
+        """True if the builder has shown that it builds a scene."""
         self._since = time.monotonic()
         """When the builder's turn began, monotonic seconds."""
         self._watching: asyncio.Task[None] | None = None
         self._change = asyncio.Event()
-        """Set, and replaced, when any of this changes."""
+        """Set and replaced on every change."""
 
     async def wait(self, slot: str, report: Report) -> None:
         """Waits until the worker on `slot` may start; `report` gets the wait reason."""
@@ -75,7 +75,7 @@ class Gate:
             self._announced |= phase in _ANNOUNCED
 
     def leave(self, slot: str, *, finished: bool = False) -> None:
-        """Has the next worker build, as the one on `slot` has ended or is stuck.
+        """Makes the next worker the builder if the one on `slot` has ended or is stuck.
 
         A script that has `finished` without building a scene never builds one.
         """
@@ -90,7 +90,7 @@ class Gate:
         self._changed()
 
     async def _watch(self) -> None:
-        """Lets the next worker build when the builder takes too long, or all if nothing shows that it builds at all."""
+        """Moves on when the builder takes too long, or opens the gate if nothing shows that it builds at all."""
         while not self.opened:
             waited_s = time.monotonic() - self._since
             if not self._announced and waited_s > MAX_UNSEEN_WAIT_S:

@@ -8,16 +8,16 @@ from collections.abc import Callable, Set
 from gmg_tui.model import GpuSample, units
 
 MEMORY_WAIT_S = 30.0
-"""Seconds from the end of an attempt that the next one waits for its memory."""
+"""Maximum wait for an attempt's memory after its end."""
 
 _MIN_COUNTED_SAMPLES = 5
 _RELEASED_MARGIN_MIB = 64.0
 _RELEASED_MARGIN_SHARE = 0.05
-"""Memory that may remain of an attempt that counts as released: drivers round, and other users' use varies."""
+"""Remaining memory that counts as released: drivers round, and other users' memory varies."""
 
 
 class GpuMemory:
-    """One attempt's share of its GPU's memory, as NVML sees it.
+    """One attempt's share of its GPU's memory, according to NVML.
 
     If NVML has listed the attempt's processes on the GPU, their absence is proof enough. In a container NVML's PIDs are
     not ours, or it lists nothing: then processes that were there before the attempt belong to others. Without a sample
@@ -43,11 +43,11 @@ class GpuMemory:
         """True once NVML has listed one of its processes on the GPU."""
         self._measured = asyncio.Event()
         self._ended: float | None = None
-        """When the attempt ended, monotonic seconds."""
+        """The attempt's end, monotonic seconds."""
 
     @property
     def before_mib(self) -> float:
-        """The GPU's memory in use before the attempt; 0 if unknown."""
+        """The GPU memory in use before the attempt; 0 if unknown."""
         return (self._before.memory_used_mib if self._before is not None else None) or 0.0
 
     def ended(self) -> None:
@@ -86,7 +86,7 @@ class GpuMemory:
         return max(0.0, self._peak_mib - self.before_mib)
 
     def _kept_mib(self) -> float | None:
-        """Returns the memory that is not released; None if all is, or if that cannot be determined."""
+        """Returns the memory not yet released; None if all is, or if unknown."""
         sample, peak = self._sample, self._peak_mib
         if sample is None or sample.memory_used_mib is None or peak is None or self._before is None:
             return None
@@ -107,7 +107,7 @@ class GpuMemory:
         return MEMORY_WAIT_S - (time.monotonic() - self._ended) if self._ended is not None else 0.0
 
     def awaited(self) -> str | None:
-        """Returns the wait reason of the next attempt; None if nothing is held, or it has waited long enough."""
+        """Returns the next attempt's wait reason; None if nothing is held, or the wait has timed out."""
         kept_mib = self._kept_mib()
         if kept_mib is None or self._rest_s <= 0:
             return None
@@ -122,7 +122,7 @@ class GpuMemory:
                     await self._measured.wait()
 
     def still_taken(self) -> str | None:
-        """Returns the warning for an attempt that starts now; None if all is released."""
+        """Returns a warning for an attempt that starts now; None if all is released."""
         kept_mib = self._kept_mib()
         return None if kept_mib is None else f"started while {units.mib(kept_mib)} of the last attempt was still taken"
 
@@ -148,7 +148,7 @@ class _Mean:
 class Meter:
     """Accumulates the samples of one attempt's GPU.
 
-    Utilisation and power are means over the running phase, energy is the whole attempt's. Power and energy are shared out
+    Utilisation and power are means over the running phase; energy covers the attempt. Power and energy are divided
     evenly among the workers on the GPU.
     """
 
@@ -160,17 +160,17 @@ class Meter:
         self.energy_j: float | None = None
         """Energy by the GPU's counter; without one, power integrated over time."""
         self._before: tuple[float, float] | None = None
-        """When the sample before was taken, monotonic seconds, and `energy_j` then."""
+        """Time of the previous sample, monotonic seconds, and `energy_j` then."""
         self._counted: tuple[tuple[float, float], tuple[float, float]] | None = None
-        """The same at the first and the last count of environment steps, between two samples."""
+        """The same at the first and last count of environment steps, interpolated."""
         self._counted_samples = 0
-        """Samples between the two."""
+        """Samples between those two."""
 
     @property
     def counted_power_w(self) -> float | None:
         """The mean power between the first and the last count of environment steps.
 
-        None if unknown, or if there are few samples between them: the power between two samples is not known.
+        None with too few samples between them: the power between two samples is unknown.
         """
         if self._counted is None or self._counted_samples < _MIN_COUNTED_SAMPLES:
             return None
@@ -190,10 +190,10 @@ class Meter:
 
         Args:
             sample: The GPU's.
-            running: True in its running phase.
+            running: True in the running phase.
             now: Monotonic seconds.
-            sharers: How many workers are live on the GPU, this one included.
-            counted: When environment steps were first and last counted, monotonic seconds.
+            sharers: Number of live workers on the GPU, including this one.
+            counted: Times of the first and last count of environment steps, monotonic seconds.
         """
         power_w = sample.power_w / sharers if sample.power_w is not None else None
         if running:

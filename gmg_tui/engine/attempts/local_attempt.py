@@ -1,4 +1,4 @@
-"""An attempt on this machine: one object for one process, from its preparation to its end."""
+"""An attempt on this machine: one process, from its preparation to its end."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ _log = logging.getLogger(__name__)
 
 _MARK_BYTES = 8
 _SESSION_END_GRACE_S = 2.0
-"""Seconds to wait for the session's own end: a job manager sends SIGTERM to all processes of a job at once."""
+"""Grace period for the session's own end: a job manager sends SIGTERM to all processes of a job at once."""
 _ENTRY_CHECK_INTERVAL_S = 1.0
 """Interval of checks if a process has entered its working directory."""
 
 
 class LocalAttempt:
-    """An attempt whose process runs here; `memory` is the GPU memory of the attempt before on its slot.
+    """An attempt whose process runs here; `memory` is the GPU memory of the slot's previous attempt.
 
     Attributes:
-        order: What it is to run.
-        unready: Why it could not be prepared, for reasons outside the script.
+        order: The order to run it.
+        unready: The reason, outside the script, that preparation failed.
         exit_code: The script's, negative for a signal; None while it lives.
-        readings: What is read and measured, once it is prepared.
-        observed: What is observed of its processes.
+        readings: Output and measurements, once it is prepared.
+        observed: Other observations of its processes.
     """
 
     readings: Readings
@@ -76,7 +76,7 @@ class LocalAttempt:
         self._counts: asyncio.Future[Counts] | None = None
         """The folder of the probe's counts, once it is being made."""
         self._skips_waits = asyncio.Event()
-        self._requested: Stop | None = None  # the first stop that was asked for, also too late
+        self._requested: Stop | None = None  # the first stop requested, even if too late
         self._stop_requested = asyncio.Event()
         self._measured = asyncio.Event()
         """Set by each sample of its GPU."""
@@ -103,12 +103,12 @@ class LocalAttempt:
             if self._has_begun:
                 self.readings.mark_ended()
             if self._counts is not None:
-                self._counts.add_done_callback(_close)  # it may still be waiting for the disk
+                self._counts.add_done_callback(_close)  # may still be waiting for the disk
             self.life = Life.ENDED
             self._log.close()
 
     async def _prepared(self) -> Prepared | Outcome:
-        """Returns what to start, or the outcome of an attempt without a process."""
+        """Returns the prepared attempt, or the outcome if it gets no process."""
         self._preparing = asyncio.create_task(self._prepare())
         try:
             await asyncio.wait([self._preparing])
@@ -168,7 +168,7 @@ class LocalAttempt:
         return await self._judged(readings)
 
     async def _leader_gone(self) -> None:
-        """Waits for the first process to end, or for the kernel to turn out not to end it."""
+        """Waits for the first process to end, or to prove unkillable."""
         timeout_s = self.order.task.timeout_s
         leader = asyncio.create_task(self._process.wait())
         ends = leader, asyncio.create_task(self._process.unkillable.wait())
@@ -183,7 +183,7 @@ class LocalAttempt:
         self.exit_code = self._process.exit_code
 
     async def _watch_entry(self) -> None:
-        """Shows that the process waits for its working directory, until it has entered that."""
+        """Shows the wait for the working directory until the process has entered it."""
         await asyncio.sleep(_ENTRY_CHECK_INTERVAL_S)
         while self._process.enters:
             self._enters = True
@@ -194,7 +194,7 @@ class LocalAttempt:
             self._worker.waits(None)
 
     async def _clear(self) -> None:
-        """Waits for the processes that the script has left behind, and ends them if they do not end by themselves."""
+        """Waits for leftover processes, and ends those that do not end by themselves."""
         if not self._process.is_ending:
             what = await leftovers(self._process, self._stop_requested, self._report_leftovers)
             if what is not None:
@@ -223,7 +223,7 @@ class LocalAttempt:
         return outcome._replace(failure=of_gpu(failure, self._sample))
 
     async def _next_sample(self) -> None:
-        """Waits for the next sample, which may show that the GPU is lost; the other ranks are being ended."""
+        """Waits for the next sample, which may show a lost GPU, while the other ranks are ended."""
         if self.order.slot.gpu is not None:
             now = time.monotonic()
             with suppress(TimeoutError):
@@ -275,7 +275,7 @@ class LocalAttempt:
     # Observation
 
     def _on_output(self) -> None:
-        """Reports a new state or phase after output; nothing else is worth an early snapshot."""
+        """Reports a new state or phase in the output; nothing else is worth an early snapshot."""
         before, self._shown = self._shown, (self.readings.reader.state, self.readings.reader.phase)
         if self._shown != before:
             self._host.gate.reached(self.order.slot.name, self.phase)
@@ -284,7 +284,7 @@ class LocalAttempt:
     def measure(self, sample: GpuSample | None, now: float, sharers: int) -> None:
         """Applies a sample of its GPU, shared by `sharers` live workers, at `now` (monotonic seconds); also after its end."""
         self._sample, self._sampled_at = sample, now
-        # The first scan of the process tree may come seconds after the start, and one after its end is empty.
+        # The first scan of processes may come seconds after the start; one after the end is empty.
         own = self.readings.activity.pids | ({self._process.pid} if self._process.started else set())
         self.readings.measure(sample, self.state, now, sharers, own)
         self._measured.set()
@@ -332,7 +332,7 @@ class LocalAttempt:
 
     @property
     def pids(self) -> frozenset[int]:
-        """PIDs of its processes at the last scan."""
+        """PIDs at the last scan."""
         return self.readings.activity.pids if self.life is Life.ALIVE else frozenset()
 
     @property
@@ -385,7 +385,7 @@ class LocalAttempt:
         return self.readings.curves.view(name, count)
 
     async def stacks(self, count: int = 1) -> Stacks:
-        """Returns the Python stacks of its first process, or why there are none; those of `count` moments."""
+        """Returns `count` samples of its first process's Python stacks, or why there are none."""
         stacks = Stacks(self.order.slot.name, self.order.task.rank.rank if self.order.task.rank is not None else None)
         if self.life is not Life.ALIVE or not self._process.started:
             return structs.replace(stacks, error="no process runs")

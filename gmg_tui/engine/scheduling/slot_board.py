@@ -376,7 +376,7 @@ class SlotBoard:
             lack = [self._lacks(record, name) for name in self.slots if name not in self.jobs] if waits else []
             return f"for memory: it needs {lack[0]}" if lack and None not in lack else None
         verb = "is" if len(reserved.slots) == 1 else "are"
-        kept = f"; {' and '.join(reserved.slots)} {verb} kept for it" if reserved.slots else ""
+        kept = f"; {' and '.join(reserved.slots)} {verb} reserved for it" if reserved.slots else ""
         return f"for {units.count(reserved.missing, 'more slot')}{kept}"
 
     def update(self) -> None:

@@ -1,4 +1,4 @@
-"""A group: the ranks of one job, a worker each, which start, end and restart as one, as torchrun's agent does it."""
+"""A group: the ranks of one job, a worker each, which start, end and restart together, as with torchrun."""
 
 import asyncio
 import logging
@@ -25,12 +25,12 @@ _MAX_PORT_CONFLICTS = 5
 _MIN_CHECK_GAP_S = 2.0
 """A longer time without a check than this and half of `--stuck-after`, as when the engine was stopped, is no silence."""
 _MAX_PROGRESS_GAP_FACTOR = 3.0
-"""A group is stuck after this many times the usual interval between two reports of progress, however long that is."""
+"""A group is stuck after this multiple of its usual interval between progress reports."""
 _STATE_PRECEDENCE = (
     *("stopping", "restarting", "waiting", "starting", "building"),
     *("compiling", "running", "failed", "stopped", "finished"),
 )
-"""States by precedence: a group has the first of them that one of its ranks has."""
+"""States by precedence: a group has the first that any rank has."""
 
 
 @dataclass
@@ -42,25 +42,25 @@ class _Attempt:
     address: tuple[str, int] | None = None
     """The address and port of the rendezvous; None until all ranks are ready."""
     called_off: bool = False
-    """True once it is being ended."""
+    """True once it is ending."""
     stuck: str | None = None
-    """The reason that it was ended, if it was stuck."""
+    """The reason it was stuck and ended; None if it was not."""
     failed: list[int] = field(default_factory=list)
-    """The ranks that failed, the first one first."""
+    """The failed ranks, in the order of failure."""
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     """Outcomes of the ranks that have ended."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def cause(self) -> tuple[int, Failure] | None:
-        """The rank that failed first, and of what; one that only noticed that another is gone comes last."""
+        """The rank that failed first, and its failure; ranks that merely lost a peer come last."""
         outcomes = [(rank, self.outcomes[rank].failure) for rank in self.failed if rank in self.outcomes]
         failed = [(rank, failure) for rank, failure in outcomes if failure is not None]
         causes = (pair for pair in failed if pair[1].kind is not FailureKind.PEER)
         return next(causes, failed[0] if failed else None)
 
     def failure_of(self, rank: int) -> Failure | None:
-        """Returns why a rank failed, by itself or with its group, once all have ended."""
+        """Returns a rank's failure, its own or its group's, once all have ended."""
         if self.cause is None:
             return Failure(FailureKind.GROUP, f"the group was stuck: {self.stuck}", "") if self.stuck else None
         first, failure = self.cause
@@ -70,14 +70,14 @@ class _Attempt:
 
 
 class Group:
-    """The ranks of one job. In each attempt all are ready, start together, and have ended before what follows is decided.
+    """The ranks of one job. They start each attempt together, and all end before the next is decided.
 
     Attributes:
         id: Its name: `g0`, `g1` …
-        slots: Where its ranks run, by rank.
-        workers: The ranks' workers, in their order; each adds itself.
+        slots: The slots of its ranks, by rank.
+        workers: The ranks' workers, in order; each adds itself.
         policy: Decides when its next attempt is due.
-        stuck: The reason that it counts as stuck.
+        stuck: The reason it counts as stuck; None if it does not.
     """
 
     def __init__(self, name: str, slots: Iterable[str], task: Task, workplace: Workplace) -> None:
@@ -86,20 +86,20 @@ class Group:
         self.workers: list[Worker] = []
         self.policy = RestartPolicy(workplace.spec)
         self._due = [asyncio.Event() for _ in self.slots]
-        """Set for each rank that has not begun the attempt."""
+        """Set for each rank that has yet to begin the attempt."""
         self.stuck: str | None = None
         self._task, self._workplace, self._session = task, workplace, workplace.session
         self._attempt = _Attempt()
         self._attempts = self._ports_taken = 0
-        """Attempts that have started, and those in a row that failed because their port was in use."""
+        """Attempts started, and port conflicts in a row."""
         self._change = asyncio.Event()
         self._checked_at = self._watched_since = 0.0
-        """The last check, and the first since when there was no break, monotonic seconds."""
+        """The last check, and the first since the last gap, monotonic seconds."""
 
     # An attempt, from the ranks
 
     async def run(self) -> None:
-        """Begins an attempt of all ranks whenever one is due, until cancelled."""
+        """Begins an attempt whenever one is due, until cancelled."""
         while True:
             await self.policy.due()
             self._attempt, self.stuck = _Attempt(), None
@@ -109,7 +109,7 @@ class Group:
                 worker.task = replace(worker.task, checkpoints=saved)
                 due.set()
             await self._attempt.ended.wait()
-            while any(worker.outcome is None for worker in self.workers):  # the last alerts decide what follows, too
+            while any(worker.outcome is None for worker in self.workers):  # last alerts may affect the decision
                 await self._change.wait()
 
     def rank(self, number: int) -> Rank:
@@ -128,7 +128,7 @@ class Group:
 
     @property
     def all_begun(self) -> bool:
-        """True if all ranks have begun the attempt, and none has ended or is being ended."""
+        """True if all ranks have begun the attempt, and none has ended or is ending."""
         return not self._attempt.called_off and all(worker.has_begun for worker in self.workers)
 
     def _changed(self) -> None:
@@ -136,7 +136,7 @@ class Group:
         self._change = asyncio.Event()
 
     def end(self, stuck: str | None = None) -> None:
-        """Ends all ranks of the attempt, and lets none start; `stuck` is the reason if another attempt replaces it."""
+        """Ends all ranks of the attempt, and starts none; `stuck` is the reason if another attempt replaces it."""
         attempt = self._attempt
         attempt.stuck = stuck or attempt.stuck
         if not attempt.called_off:
@@ -146,13 +146,13 @@ class Group:
             self._changed()
 
     def fail(self, rank: int) -> None:
-        """Ends the other ranks at once, as one has failed or the user has ended it."""
+        """Ends the other ranks at once, after a rank has failed or the user has ended it."""
         if rank not in self._attempt.failed:
             self._attempt.failed.append(rank)
         self.end()
 
     async def rendezvous(self, rank: int, report: Report) -> Meeting | None:
-        """Waits until all ranks are ready. None: the attempt is cancelled."""
+        """Waits until all ranks are ready. Returns None if the attempt is cancelled."""
         attempt = self._attempt
         attempt.ready.add(rank)
         if not self._without(attempt.ready) and not attempt.called_off:
@@ -213,10 +213,10 @@ class Group:
         taken = failure is not None and failure.kind is FailureKind.PORT
         self._ports_taken = self._ports_taken + 1 if taken else 0
         if taken and self._ports_taken < _MAX_PORT_CONFLICTS and not by_user:
-            _log.info("%s: its port was taken; the group takes another", self.id)
+            _log.info("%s: its port was taken; trying another", self.id)
             self.policy.again()
         elif self._task.job is not None and any(outcome.unprepared for outcome in outcomes):
-            _log.info("%s: no attempt follows, as a rank could not be prepared", self.id)
+            _log.info("%s: no attempt follows: a rank could not be prepared", self.id)
         elif not by_user:
             had_progress = any(outcome.had_progress for outcome in outcomes)
             running_s = max(outcome.running_s for outcome in outcomes)
@@ -237,7 +237,7 @@ class Group:
             self._watched_since = now
         self._checked_at, workers = now, self.workers
         if any(worker.state is WorkerState.RUNNING and worker.fps_of_group for worker in workers):
-            for worker in workers:  # it steps with the others, who print nothing
+            for worker in workers:  # others step with it but print nothing
                 worker.follow_rank0()
         self.stuck, restarts = self._stuck_reason(now), self._session.spec.on.get("stuck") is AlertAction.RESTART
         for worker in workers:
@@ -246,9 +246,9 @@ class Group:
             self.end(self.stuck)
 
     def _stuck_reason(self, now: float) -> str | None:
-        """Returns why it is stuck; None if it is not, or a rank is being started, held or ended.
+        """Returns why it is stuck; None if it is not, or while a rank is starting, held or ending.
 
-        A deadlocked collective appears busy: the GPU is at 100 % and a CPU core too. The sign is that no rank makes
+        A deadlocked collective looks busy: the GPU and a CPU core are at 100 %. The sign is that no rank makes
         progress.
         """
         ranks = [worker.activity() for worker in self.workers]
@@ -264,11 +264,11 @@ class Group:
         causes = [f"{self._named([rank])} is {ranks[rank].stopped}; " for rank in stopped]
         return f"{''.join(causes)}no rank has made progress for {silent_s:.0f} s"
 
-    # What clients see
+    # For clients
 
     @property
     def state(self) -> WorkerState:
-        """The ranks' common state; while only some have ended, the state of the others."""
+        """The ranks' common state; if only some have ended, the others' state."""
         states = [self.workers[rank].state for rank in self._without(self._attempt.outcomes)]
         states = states or [worker.state for worker in self.workers]
         runs = self._reports_for_all and WorkerState.RUNNING in states and WorkerState.STOPPING not in states
@@ -276,20 +276,20 @@ class Group:
 
     @property
     def cause(self) -> str | None:
-        """The rank that failed first in the current or last attempt, and why; None if none did."""
+        """The first failure of the current or last attempt, with its rank; None if there is none."""
         cause, stuck = self._attempt.cause, self._attempt.stuck
         if cause is None:
             return f"stuck: {stuck}" if stuck is not None else None
         return f"rank {cause[0]}: {cause[1].reason}"
 
     def view(self) -> RankGroup:
-        """Returns the group at this moment."""
+        """Returns the group as clients see it."""
         state, workers, attempt, at = self.state, self.workers, self._attempt, self.policy.at
         since = max(worker.state_since for worker in workers if worker.state is state)
         waits = bool(attempt.ready) and attempt.address is None and not attempt.called_off
         now, whole = time.monotonic(), self._reports_for_all
         views = [worker.view(rank, now) for rank, worker in enumerate(workers)]
-        # Never the sum of numbers that are the group's already.
+        # Never sum rates that already are the group's.
         rates = [each.current_fps for each in views if each.newest.fps_of_group == whole]
         known = [rate for rate in rates if rate is not None]
         return RankGroup(
@@ -311,25 +311,25 @@ class Group:
 
     @property
     def _reports_for_all(self) -> bool:
-        """True if a rank reports the rate of all: it steps with the others, who print nothing."""
+        """True if one rank reports the rate of all: the others step with it but print nothing."""
         return any(worker.fps_of_group for worker in self.workers)
 
 
 def _silent_s(ranks: Sequence[RankActivity], stuck_after_s: float, since: float, now: float) -> float | None:
-    """Returns the seconds without progress of any rank if that is too long; None if it is not.
+    """Returns the seconds without progress of any rank if too long, else None.
 
-    They were watched from `since`; both moments are monotonic seconds.
+    `since` is the start of observation; moments are monotonic seconds.
     """
     last = max((seen.progress_at for seen in ranks if seen.progress_at is not None), default=None)
     if last is not None and not any(_builds(seen, last) for seen in ranks):
         silent_s = now - max(last, since)
         most_s = max(stuck_after_s, _MAX_PROGRESS_GAP_FACTOR * max(seen.progress_every_s for seen in ranks))
-    else:  # ranks that wait for each other at the start, or work for long before the first report
+    else:  # ranks wait for each other at the start, or work long before the first report
         silent_s = min(seen.idle_s for seen in ranks)
         most_s = stuck_after_s
     return silent_s if silent_s >= most_s else None
 
 
 def _builds(seen: RankActivity, last: float) -> bool:
-    """Returns True if a rank builds another scene since its own last progress, or the group's if it reports none."""
+    """Returns True if a rank is building another scene since the last progress, its own or the group's."""
     return not seen.in_running and (seen.progress_at is not None or seen.phase_started > last)

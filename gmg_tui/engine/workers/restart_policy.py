@@ -1,4 +1,4 @@
-"""Decides if and when a worker's next attempt starts."""
+"""Decides whether and when a worker's next attempt starts."""
 
 import asyncio
 import random
@@ -10,16 +10,16 @@ from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 _MIN_BACKOFF_S = 2.0
 _MAX_BACKOFF_S = 60.0
 _JITTER = 0.25
-"""Workers that raced each other must not restart at the same moment."""
+"""Keeps workers that raced each other from restarting at the same moment."""
 HEALTHY_S = 300.0
-"""After this long in its running phase an attempt counts as healthy, and earlier restarts no longer count."""
+"""After this long in its running phase an attempt is healthy, and earlier restarts no longer count."""
 
 
 class RestartPolicy:
-    """Counts a worker's attempts against what the options allow. The first attempt is due from the beginning.
+    """Counts a worker's attempts against the limits in the options. The first attempt is due at once.
 
     Attributes:
-        at: When the next attempt starts automatically, monotonic seconds; None if none does.
+        at: Time of the next automatic attempt, monotonic seconds; None if there is none.
     """
 
     def __init__(self, spec: RunSpec) -> None:
@@ -31,7 +31,7 @@ class RestartPolicy:
         self._restarts = 0
         """Automatic restarts since the last healthy attempt."""
         self._is_stopped = False
-        """True from a stop to the user's next request: no attempt follows, even if the last one had just ended by itself."""
+        """True from a stop until the user's next request: no attempt follows."""
 
     @property
     def pending(self) -> bool:
@@ -40,7 +40,7 @@ class RestartPolicy:
 
     async def due(self) -> None:
         """Waits until an attempt is due, and begins it."""
-        while not self._wanted.is_set():  # it may be cleared again before this task runs
+        while not self._wanted.is_set():  # may be cleared again before this task runs
             await self._wanted.wait()
         self._wanted.clear()
         self.cancel_backoff()
@@ -61,14 +61,14 @@ class RestartPolicy:
         self._wanted.clear()
 
     def never(self) -> None:
-        """Cancels all requests; only the user can make another."""
+        """Cancels all requests; only the user can make a new one."""
         self._is_stopped = True
         self.cancel_backoff()
         self._wanted.clear()
 
     def replace(self) -> bool:
-        """Replaces an attempt by another one, for an alert. Returns True if another one follows."""
-        if self.pending:  # as after a failure that had caused the alert
+        """Requests a replacement for an attempt with an alert. Returns True if another attempt follows."""
+        if self.pending:  # such as after a failure that caused the alert
             return True
         if self._is_stopped or self._restarts >= self._spec.max_restarts:
             return False
@@ -79,7 +79,7 @@ class RestartPolicy:
     def after(self, failure: Failure | None, *, had_progress: bool, running_s: float) -> None:
         """Schedules another attempt, if the policy asks for one.
 
-        The last one failed with `failure`, or finished (None), after `running_s` seconds in its running phase.
+        The last one failed with `failure`, or finished (None), after `running_s` in its running phase.
         """
         if running_s >= HEALTHY_S:
             self._restarts = 0
@@ -93,7 +93,7 @@ class RestartPolicy:
             self._restarts += 1
 
     def cancel_backoff(self) -> None:
-        """Cancels the back-off of the next attempt."""
+        """Skips the back-off before the next attempt."""
         self.at = None
         if self._timer is not None:
             self._timer.cancel()
@@ -103,7 +103,7 @@ class RestartPolicy:
 def wanted(when: RestartMode, kind: FailureKind | None, *, had_progress: bool) -> bool:
     """Returns True if `--restart` asks for another attempt; `kind` is None after exit code 0."""
     if when is RestartMode.NEVER or kind is FailureKind.CONFIG:
-        return False  # permissions and disk space do not fix themselves
+        return False  # permissions and full disks do not fix themselves
     if kind is None or when is RestartMode.ALWAYS:
         return when is RestartMode.ALWAYS
     return when is RestartMode.FAILURE or (kind.heals and not had_progress)

@@ -1,4 +1,4 @@
-"""A slot as the engine has it: what stays while its workers come and go."""
+"""The engine's state of a slot, which outlives its workers."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ class EngineSlot:
     """A slot, its newest lines and metrics, and its current or last worker; number `index` of the session's `count` slots.
 
     Attributes:
-        sample: The latest of its GPU.
-        worker: The current or last one; None before the first.
-        attempt: The newest one on this machine, whichever worker's; None before the first.
-        lead: The slot whose worker runs on this one too; None if it has its own, or none.
+        sample: The latest sample of its GPU.
+        worker: The current or last worker; None before the first.
+        attempt: The newest attempt on this machine, of any worker; None before the first.
+        lead: The slot whose worker also runs on this one; None if it has its own, or none.
         idle_reason: Why no job starts on it; None in a plain run.
-        away: Why nothing can run on it, as its node is lost; None while that is there.
-        drained: True if no job is left that could start on it; without meaning in a plain run.
-        below_median_pct: How far the rate on it is below the median of equal GPUs; None if it is not slow.
-        limit: When the session's allocation ends.
-        collision: What it and another worker write; None if nothing.
-        others: The processes on its GPU that are not this session's.
+        away: Why nothing can run on it while its node is lost; None otherwise.
+        drained: True if no job is left that could start on it; unused in a plain run.
+        below_median_pct: Percent by which its rate is below the median of equal GPUs; None if not slow.
+        limit: The end of the session's allocation.
+        collision: The sign of a file that another worker also writes; None if there is none.
+        others: Processes on its GPU outside this session.
     """
 
     def __init__(self, slot: Slot, index: int, count: int) -> None:
@@ -69,7 +69,7 @@ class EngineSlot:
         self.others: tuple[GpuProcess, ...] = ()
         self._watch = Watch()
         self._watched: tuple[Worker | None, Attempt | None] = None, None
-        """Whose alerts these are."""
+        """The owner of these alerts."""
         self._made = time.monotonic()
 
     @property
@@ -83,7 +83,7 @@ class EngineSlot:
         return self.attempt.readings.memory if self.attempt is not None else None
 
     def attach(self, attempt: Attempt | None) -> None:
-        """Attaches an attempt that is about to start: the GPU's memory in use until now is not its own."""
+        """Attaches an attempt that is about to start: GPU memory in use before is not its own."""
         if isinstance(attempt, LocalAttempt):
             self.attempt = attempt
             attempt.readings.memory.measure(self.sample, frozenset(), live=False)
@@ -98,14 +98,14 @@ class EngineSlot:
             self.attempt.measure(sample, now, max(1, sharers))
 
     def remember(self, moment: float, view: model.Worker) -> None:
-        """Adds a point to its history, of what clients see of it; `moment` is Unix time in seconds."""
+        """Adds a point to its history from the clients' view of it; `moment` is Unix time in seconds."""
         if self.worker is not None:
             self.history.add(moment, Point.of(view.current_fps, self.sample))
 
     def view(self, now: float) -> model.Worker:
         """Returns the slot as clients see it; `now` is monotonic seconds.
 
-        A slot that waits for its next job shows the last lines of the previous one, and the wait reason.
+        A slot waiting for a job shows the previous one's last lines and the wait reason.
         """
         worker, lead = self.worker, self.lead
         if lead is not None and lead.worker is not None:
@@ -131,14 +131,14 @@ class EngineSlot:
         )
 
     def alerts_of(self, worker: Worker | None) -> tuple[Alert, ...]:
-        """Returns the alerts of a worker's newest attempt, or (None) of the slot while it has none."""
+        """Returns the alerts of a worker's newest attempt, or (None) of the slot while it has no worker."""
         newest = worker.newest if worker is not None else None
         return self._watch.alerts if self._watched == (worker, newest) else ()
 
     def diagnose(self, view: model.Worker, now: float, worker: Worker | None) -> list[Alert]:
-        """Raises the alerts of a worker, or (None) of the slot, and returns those that are over while it runs.
+        """Raises the alerts of a worker, or (None) of the slot. Returns those that cleared while it runs.
 
-        `view` is what clients see of it, `now` monotonic seconds.
+        `view` is the clients' view of it, `now` is monotonic seconds.
         """
         newest = worker.newest if worker is not None else None
         if self._watched != (worker, newest):
@@ -164,7 +164,7 @@ class EngineSlot:
         return over if view.state.live and view.state is not WorkerState.STOPPING else []
 
     def bare_view(self) -> model.Worker:
-        """Returns the little that can be displayed of it if its view has failed."""
+        """Returns a minimal view, for when the full one has failed."""
         state = self.worker.state if self.worker is not None else WorkerState.WAITING
         return model.Worker(self.slot.name, self.index, state)
 
@@ -177,7 +177,7 @@ def _signs(worker: Worker, view: model.Worker) -> Iterator[Sign]:
 
 
 async def find_others(slots: Iterable[EngineSlot], spec: RunSpec) -> None:
-    """Finds the processes on the slots' GPUs that do not belong to the session."""
+    """Updates the slots' lists of GPU processes outside the session."""
     each_slot, name = tuple(slots), spec.agent.session if spec.agent is not None else spec.name
     own = {pid for slot in each_slot if slot.attempt is not None for pid in slot.attempt.pids}
     seen = {slot: slot.sample.processes or () if slot.sample is not None else () for slot in each_slot}
@@ -192,13 +192,13 @@ async def find_others(slots: Iterable[EngineSlot], spec: RunSpec) -> None:
 
 
 async def on_this_machine(slots: Sequence[str]) -> tuple[str, int]:
-    """Returns an address and a free port for ranks that all run on this machine; port 0 if there is none."""
+    """Returns an address and a free port for ranks on this machine; port 0 if there is none."""
     return LOOPBACK, free_port()
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """The place of a session's attempts: this machine, or nodes."""
+    """Where a session's attempts run: this machine, or nodes."""
 
     session: Session
     attempt: Callable[[EngineSlot, Order, Worker], Attempt]

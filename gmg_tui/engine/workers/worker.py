@@ -1,4 +1,4 @@
-"""A worker: a job on a slot across all its attempts; it decides which attempt comes next, when, and with what."""
+"""A worker: a job on a slot across all its attempts; decides when the next attempt starts, and with which arguments."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 STARTED = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING})
-"""States of a process that does not run its simulation yet."""
+"""States of a process whose simulation is not running yet."""
 _UNDISTURBED = STARTED | {WorkerState.RUNNING}
 _MAX_PAST = 200
-"""Earlier attempts that are kept."""
+"""Limit of earlier attempts kept."""
 
 
 class Worker:
-    """A job on a slot, and the commands for it. A rank whose group is managed here has that `group`.
+    """A job on a slot, and the commands for it. A rank has its `group` if that is managed here.
 
     Attributes:
-        slot: Where it runs.
-        task: What it runs.
-        policy: Decides when its next attempt is due; of a rank, the group's.
+        slot: The slot it runs on.
+        task: The task it runs.
+        policy: Decides when its next attempt is due; for a rank, the group's policy.
         rank: Its rank in its group; None outside a group.
         args, env: Arguments and environment of its next attempt, before placeholders are filled in.
         newest: Its newest attempt that has, or has had, a process.
         past: Records of the attempts before that.
-        stuck: What was observed, if it counts as stuck.
-        unready: Why an attempt could not be prepared, for reasons outside the script.
-        failure: Why its last attempt failed by itself.
-        outcome: Result of its last attempt; None before, and during one.
+        stuck: The reason it counts as stuck; None if it does not.
+        unready: The reason, outside the script, that preparation failed.
+        failure: The last attempt's own failure.
+        outcome: Result of its last attempt; None before and during an attempt.
         follows_rank0: True if another rank reports progress for it.
-        concluded: Set while it has ended: no process is left, and none follows unless the user asks for one.
+        concluded: Set while no process is left, and none follows unless the user asks for one.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Worker:
         self.failure: Failure | None = None
         self.outcome: Outcome | None = None
         self.raced = False
-        """True if an earlier attempt failed in a way that a retry heals, such as a race with another worker."""
+        """True if an earlier attempt failed in a way that a retry fixes, such as a race with another worker."""
         self.follows_rank0 = False
         self.concluded = asyncio.Event()
         self._engine_slot, self._workplace, self._recorder, self._group = engine_slot, workplace, recorder, group
@@ -89,19 +89,19 @@ class Worker:
         """The state between attempts."""
         self._displayed = WorkerState.WAITING
         self._stop_reason: str | None = None
-        """The reason that it was stopped; None if by the user."""
+        """The reason it was stopped; None if by the user."""
         self._is_done = False
-        """True if it was stopped because it has done its work."""
+        """True if it was stopped because its work is done."""
 
     # Life
 
     async def run(self) -> None:
-        """Runs attempts until cancelled; a running attempt is killed then."""
+        """Runs attempts until cancelled, which kills a running one."""
         while True:
             await (self.policy.due() if self._group is None else self._group.due(self._rank))
             try:
                 await self._run_attempt()
-            except Exception as error:  # an internal error must not take down the other workers
+            except Exception as error:  # an internal error must not affect the other workers
                 _log.exception("%s: the attempt failed because of an internal error", self.slot.name)
                 reason = f"internal error ({type(error).__name__}: {error}); see engine.log"
                 self.failure = Failure(FailureKind.UNKNOWN, reason, "")
@@ -111,7 +111,7 @@ class Worker:
                 self._conclude(self._attempt, WorkerState.FAILED, reason)
 
     async def _run_attempt(self) -> None:
-        """Runs an attempt, and waits for the other ranks to end."""
+        """Runs an attempt, then waits for the other ranks to end."""
         self.raced |= self.failure is not None and self.failure.kind.heals
         self.failure = self.unready = self._stop_reason = self.outcome = None
         self.follows_rank0 = self._is_done = False
@@ -140,13 +140,13 @@ class Worker:
             self.policy.never()
         elif outcome.again:
             self.policy.again()
-        # A job that could not be prepared goes back to its queue.
+        # A job that could not be prepared returns to its queue.
         elif not outcome.by_user and not (outcome.unprepared and self.task.job is not None):
             self.policy.after(outcome.failure, had_progress=outcome.had_progress, running_s=outcome.running_s)
 
     def _end_of(self, outcome: Outcome) -> tuple[WorkerState, str | None]:
-        """Returns the state that an attempt with this outcome has ended in, and the reason."""
-        if outcome.by_user and self.failure is None:  # else another rank had failed before
+        """Returns the final state of an attempt with this outcome, and the reason."""
+        if outcome.by_user and self.failure is None:  # else another rank failed first
             return WorkerState.FINISHED if self._is_done else WorkerState.STOPPED, self._stop_reason
         if self.failure is not None:
             return WorkerState.FAILED, self.failure.reason
@@ -157,14 +157,14 @@ class Worker:
         return WorkerState.STOPPED, self._stop_reason or "ended with the group"
 
     def _conclude(self, attempt: Attempt | None, state: WorkerState, reason: str | None) -> None:
-        """Records the end of an attempt, and enters its state, or waits for the next one."""
+        """Records the end of an attempt, then enters its final state, or waits for the next one."""
         self.stuck = None
         if attempt is not None and attempt is self.newest:
             attempt.end = state, reason
             _log.info("%s: attempt %d %s %s", self.slot.name, attempt.record().number, state, reason or "")
             now = time.monotonic()
             self._recorder.faults.guard("alerts", self._diagnose, state, now)
-            self._attempt = None  # only now: its last alerts may still decide what follows it
+            self._attempt = None  # only now: its last alerts may still affect the next attempt
             self._recorder.ended(self)
         self._attempt = None
         advice = self.failure.advice or None if state is WorkerState.FAILED and self.failure is not None else None
@@ -172,7 +172,7 @@ class Worker:
         self._enter(WorkerState.RESTARTING if pending else state, reason, advice)
 
     def _diagnose(self, state: WorkerState, now: float) -> None:
-        """Raises the alerts of an attempt that has ended in `state` at `now`, monotonic seconds."""
+        """Raises the alerts of an attempt that ended in `state` at `now`, monotonic seconds."""
         view = structs.replace(self.view(self.task.index, now), state=state)
         self._engine_slot.diagnose(view, now, self)
 
@@ -196,13 +196,13 @@ class Worker:
             self.changed()
 
     def changed(self) -> None:
-        """Reports a change of something that is displayed."""
+        """Reports a change of the display."""
         if (state := self.state) is not self._displayed:
             self._displayed, self.state_since = state, time.monotonic()
         self._recorder.changed(self)
 
     def begins(self) -> None:
-        """Handles the end of its attempt's preparation: any other attempt that was requested is this one."""
+        """Handles the end of its attempt's preparation, which fulfils all earlier requests."""
         if self.newest is not None:
             self.past.append(self.attempt or self.newest.record())
         self.newest = self._attempt
@@ -222,18 +222,18 @@ class Worker:
             self._group.fail(self._rank)
 
     def idle(self, why: str | None) -> None:
-        """Marks it as stuck if its attempt is idle, except for a rank, whose group is checked as a whole."""
+        """Marks it as stuck if its attempt is idle, unless it is a rank: groups are checked as a whole."""
         if self.rank is None:
             self.stuck = why
 
     async def rendezvous(self) -> Meeting | None:
-        """Waits until all ranks of its group are ready. Returns None outside a group, or if the group's attempt is off."""
+        """Waits until all ranks of its group are ready. Returns None outside a group, or if the attempt is cancelled."""
         return self.task.meeting if self._group is None else await self._group.rendezvous(self._rank, self.waits)
 
     # Commands
 
     def restart(self) -> None:
-        """Stops the process gracefully, if there is one, then starts the next attempt; one that waits starts at once."""
+        """Stops any process gracefully, then starts the next attempt; a waiting attempt starts at once."""
         self.policy.now()
         if self._attempt is None:
             self._wait()
@@ -250,9 +250,9 @@ class Worker:
         self.restart()
 
     def stop(self, *, kill: bool = False, reason: str | None = None, is_done: bool = False) -> None:
-        """Ends the process, gracefully or at once, and starts no other; `reason` is None if the user asked for it.
+        """Ends the process, gracefully or by force, and starts no other; `reason` is None if the user asked for it.
 
-        With `is_done` its work is done, and it counts as finished.
+        With `is_done` it counts as finished.
         """
         self._is_done |= is_done
         self.apply_stop(Stop(kill=kill, reason=reason))
@@ -272,7 +272,7 @@ class Worker:
             self._group.end()
 
     def end_with_group(self) -> None:
-        """Ends its process, or does not start it, as another rank of its group has failed."""
+        """Ends or does not start its process because another rank of its group has failed."""
         if self._attempt is not None:
             self._attempt.stop(Stop(StopCause.GROUP))
 
@@ -281,7 +281,7 @@ class Worker:
         return self._attempt is not None and self._attempt.pass_on(number)
 
     def respond(self, alert: Alert) -> None:
-        """Does what `--on` says of an alert that is new."""
+        """Takes the action of `--on` for a new alert."""
         action, attempt = self._workplace.spec.on.get(alert.kind, AlertAction.SHOW), self._attempt
         self._recorder.alerted(self, alert, action)
         reason, of_group = alert.headline, alert.kind == "stuck" and self.rank is not None
@@ -291,7 +291,7 @@ class Worker:
             attempt.stop(Stop(StopCause.ALERT, reason=reason))
 
     def follow_rank0(self) -> None:
-        """Counts it as running, as another rank reports for all."""
+        """Counts it as running because another rank reports for all."""
         if not self.follows_rank0 and not self.fps_of_group and self.state in _UNDISTURBED:
             self.follows_rank0 = True
             self.changed()
@@ -315,7 +315,7 @@ class Worker:
 
     @property
     def has_begun(self) -> bool:
-        """True if its attempt has begun, and is not being ended."""
+        """True if its attempt has begun and is not ending."""
         return (attempt := self._attempt) is not None and attempt.life is Life.ALIVE and attempt.stopped is None
 
     @property
@@ -330,12 +330,12 @@ class Worker:
 
     @property
     def attempt(self) -> model.Attempt | None:
-        """The record of its newest attempt at this moment; None before the first."""
+        """The current record of its newest attempt; None before the first."""
         return structs.replace(self.newest.record(), alerts=self.alerts) if self.newest is not None else None
 
     @property
     def alerts(self) -> tuple[Alert, ...]:
-        """Those of its newest attempt and its GPU."""
+        """The alerts of its newest attempt and its GPU."""
         return self._engine_slot.alerts_of(self)
 
     @property
