@@ -164,7 +164,7 @@ class LineBar(Input):
     on_key = keys.act_in_order
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Apply the text after a pause: pasted keys come one by one."""
+        """Applies the text after a pause: pasted keys come one by one."""
         event.stop()
         if self._timer is not None:
             self._timer.stop()
