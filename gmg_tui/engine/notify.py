@@ -2,12 +2,11 @@
 
 import asyncio
 import os
-import signal
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from contextlib import suppress
 
+from gmg_tui.machine.processes import kill_group
 from gmg_tui.model import TERMINAL_WAYS, Occurrence, OccurrenceKind, RunSpec, Snapshot, WorkerState, units
 from gmg_tui.model.text import one_line
 
@@ -115,8 +114,7 @@ class Notifications:
         except TimeoutError:
             return f"timed out after {TIMEOUT_S:.0f} s"
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            kill_group(process.pid, reaped=process.returncode is not None)
             await process.wait()
         return None if code == 0 else f"exit code {code}"
 

@@ -227,6 +227,18 @@ def empty_folder(descriptor: int, max_entries: int | None = None) -> None:
             os.rename(name, f".{os.urandom(8).hex()}", src_dir_fd=where, dst_dir_fd=descriptor)
 
 
+def files_in(folder: Path) -> Iterator[os.stat_result]:
+    """Yields the status of each file in a folder, at any depth, without following links or what cannot be read."""
+    folders = [str(folder)]
+    while folders:
+        with suppress(OSError), os.scandir(folders.pop()) as entries:  # removed, or not readable, or nested too deeply
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    yield entry.stat(follow_symlinks=False)
+
+
 def write_own(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Replaces a file in a folder of gmg-tui's, or what a script has put in its place. Raises as `write_atomic`."""
     with suppress(FileNotFoundError):

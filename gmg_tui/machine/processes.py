@@ -178,6 +178,13 @@ def send(proc: Proc, number: int) -> bool:
     return True
 
 
+def kill_group(leader: int, *, reaped: bool) -> None:
+    """Kills a process group. If its leader was `reaped`, a process with its number is another one, and no group is left."""
+    if not reaped or read(leader) is None:
+        with suppress(ProcessLookupError):
+            os.killpg(leader, signal.SIGKILL)
+
+
 def _send_by(handle: int, number: int) -> bool:
     """Sends a signal by a pidfd. Returns False if that is refused. Raises `ProcessLookupError`."""
     try:

@@ -6,7 +6,17 @@ from contextlib import suppress
 from pathlib import Path
 
 MASK = "***"
-_NAME = re.compile("KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|COOKIE", re.IGNORECASE)
+_NAME = re.compile(
+    "KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|SSHPASS|(?<![A-Z])(?:PASS|PWD|AUTH)(?![A-Z])|CREDENTIAL|COOKIE",
+    re.IGNORECASE,
+)
+FORM = (
+    r"\b(?:Bearer|Basic)\s{1,8}[\w.+/=~-]{8,}"  # of an HTTP header
+    r"|(?<=://)[^\s/@\"']{1,200}@"  # of a URL: user and password
+    r"|\b(?:gh[a-z]_|github_pat_|glpat-|hf_|sk-|xox[a-z]-|AKIA|ASIA)[\w-]{10,}"
+    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:(?!-----END).|\n){0,8000}"
+)
+"""Matches secrets with a known form."""
 _shown = False
 _ENV = re.compile(rb"(?<=\0)(?:--env=|--env\0)([^=\0]+)=([^\0]+)")
 
@@ -23,8 +33,9 @@ def sounds_secret(name: str) -> bool:
 
 
 def masked(name: str, value: str) -> str:
-    """Returns the value of a variable, or `MASK` if its name sounds like a secret."""
-    return MASK if value and not _shown and sounds_secret(name) else value
+    """Returns the value of a variable, or `MASK` if its name sounds like a secret, or the value looks like one."""
+    is_secret = value and (sounds_secret(name) or re.search(FORM, value))
+    return MASK if is_secret and not _shown else value
 
 
 def mask(variables: Mapping[str, str]) -> dict[str, str]:

@@ -19,7 +19,7 @@ import msgspec
 from gmg_tui import session as sessions
 from gmg_tui.machine.files import reading
 from gmg_tui.machine.folders import home, passwd_home
-from gmg_tui.model.secrets import MASK, sounds_secret
+from gmg_tui.model.secrets import FORM, MASK, sounds_secret
 from gmg_tui.model.text import safe
 from gmg_tui.scripts import interpreter
 from gmg_tui.session import SessionEntry
@@ -32,13 +32,6 @@ _PAIR = re.compile(
     r"""(?<![\w-])([\w-]{1,64})(["']?\s{0,8}[=:]\s{0,8})((["'])(?:(?!\4)[^\\\n]|\\.){0,500}\4|["']?[^\s"',;&]+)"""
 )
 _OPTION = re.compile(r"""(?<![\w-])(--?\w[\w-]{0,64})(["']?,?\s{1,16}["']?)([^\s"',;&-][^\s"',;&]*)""")
-_BARE = re.compile(
-    r"\b(?:Bearer|Basic)\s{1,8}[\w.+/=~-]{8,}"  # of an HTTP header
-    r"|(?<=://)[^\s/@\"']{1,200}@"  # of a URL: user and password
-    r"|\b(?:gh[a-z]_|github_pat_|glpat-|hf_|sk-|xox[a-z]-|AKIA|ASIA)[\w-]{10,}"
-    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:(?!-----END).|\n){0,8000}"
-)
-"""Secrets with a known form."""
 _USER = re.compile(r"(?<![\w.])/(?:home|Users)/[^/\s\"':,]+")
 
 
@@ -121,6 +114,6 @@ def _scrubber(env: Mapping[str, str]) -> Callable[[str], str]:
     def hide(text: str) -> str:
         for value in known:
             text = text.replace(value, MASK)
-        return _USER.sub("/home/…", paths.sub("~", _BARE.sub(MASK, _OPTION.sub(pair, _PAIR.sub(pair, text)))))
+        return _USER.sub("/home/…", paths.sub("~", re.sub(FORM, MASK, _OPTION.sub(pair, _PAIR.sub(pair, text)))))
 
     return hide

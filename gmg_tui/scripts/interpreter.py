@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import gmg_tui
+from gmg_tui.machine.folders import config_folder, distrust, home, user_name
 from gmg_tui.model import Versions
 from gmg_tui.model.errors import GmgError
 
@@ -59,7 +60,9 @@ def origin(python: str, environ: Mapping[str, str], given: str | None = None) ->
     if given is not None:
         return f"{python} ({given})"
     if (variable := _active(environ).get(python)) is not None:
-        return f"{python} (the active {_ENVIRONMENTS[variable]}, {variable})"
+        owner = Path(environ[variable]).stat().st_uid
+        others = "" if owner in (os.getuid(), 0) else f" of {user_name(owner)}"
+        return f"{python} (the active {_ENVIRONMENTS[variable]}{others}, {variable})"
     return f"{python} (gmg-tui's own)" if is_own(python) else python
 
 
@@ -119,11 +122,20 @@ def has_robosuite(python: str) -> bool:
 
 
 def commit_of(folder: str) -> str | None:
-    """Returns the git commit of a folder, with `-dirty` if files were changed; None if unknown, or if git is slow."""
+    """Returns the git commit of a folder, with `-dirty` if files were changed; None if unknown, or if git is slow.
+
+    Settings may name programs to run. git itself reads no repository's of another user; here it reads no other user's
+    either, as with the HOME that `su` keeps.
+    """
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    folders = (home(), ".gitconfig"), (config_folder(), "git/config")
+    if any(parent is not None and distrust(parent / name) is not None for parent, name in folders):
+        environ["GIT_CONFIG_GLOBAL"] = os.devnull
+    environ["GIT_OPTIONAL_LOCKS"] = "0"  # else it may update the index, and run a hook
     words = ("git", "-c", "core.fsmonitor=false", "-C", folder, "describe", "--always", "--dirty", "--exclude=*")
     try:
         done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_GIT_S, check=False
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_GIT_S, env=environ, check=False
         )
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return None

@@ -28,6 +28,23 @@ def test_values_are_masked_by_name_and_restored_after_an_edit() -> None:
     assert secrets.unmask(edited, _ENV) == _ENV | {"PLAIN": "new", "hf_token": "other"}
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "masked"),
+    [
+        ("DB_PASS", "x", True),
+        ("MYSQL_PWD", "x", True),
+        ("npm_auth", "x", True),
+        ("STORE", "postgres://me:s3cret@box/runs", True),
+        ("HEADERS", "Authorization: Bearer abcdef123456", True),
+        ("PASSES", "3", False),
+        ("AUTHOR", "me", False),
+        ("STORE", "https://box/runs", False),
+    ],
+)
+def test_secrets_are_known_by_name_or_form(name: str, value: str, masked: bool) -> None:
+    assert (secrets.masked(name, value) == "***") is masked
+
+
 def test_values_are_masked_on_the_screen_and_in_json() -> None:
     details = Details("cpu0", (), "/", _ENV, (), "", (), extra_env=_ENV)
     texts = str(list(setup_facts(details, None, "")))

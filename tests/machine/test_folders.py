@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gmg_tui.machine.folders import distrust, make_locked, make_own, remove_abandoned, remove_tree
+from gmg_tui.scripts.genesis.caches import kernel_cache_use
 from gmg_tui.scripts.probe import SITE, counts
 
 STRANGER = pwd.getpwnam("nobody").pw_uid
@@ -49,6 +50,15 @@ def test_deep_and_protected_folders_are_removed_and_links_not_followed(tmp_path:
     folder.chmod(0)
     remove_tree(folder)
     assert list(tmp_path.iterdir()) == [kept]
+
+
+def test_a_cache_nested_too_deeply_is_measured_without_following_links(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    _deep(cache)
+    (cache / "kernel").write_bytes(b"12345")
+    (cache / "loop").symlink_to("/tmp")
+    assert kernel_cache_use({"QD_OFFLINE_CACHE_FILE_PATH": str(cache)}, None)[0] == 5 + len("/tmp")
+    remove_tree(cache)
 
 
 def test_only_folders_of_ended_processes_are_removed(shared: Path) -> None:

@@ -102,6 +102,22 @@ def test_a_process_that_declares_all_memory_as_its_arguments_exhausts_no_reader(
 
 
 @pytest.mark.process
+def test_a_group_of_a_reaped_leader_is_killed_unless_its_number_is_another_processs() -> None:
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as other:
+        processes.kill_group(other.pid, reaped=True)
+        assert other.poll() is None
+        processes.kill_group(other.pid, reaped=False)
+        assert other.wait() == -signal.SIGKILL
+    shell = subprocess.Popen(["sh", "-c", "sleep 600 & echo $!"], stdout=subprocess.PIPE, start_new_session=True)
+    assert shell.stdout is not None
+    left = int(shell.stdout.readline())
+    shell.wait()
+    processes.kill_group(shell.pid, reaped=True)
+    assert not shell.stdout.read(), "which ends with the last process"
+    assert (rest := processes.read(left)) is None or rest.state in "ZX"
+
+
+@pytest.mark.process
 def test_the_open_files_of_many_processes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A script with 1,500 processes, each with 200 files, took the engine more than its whole time."""
     code = "import sys; files = [open(f'{sys.argv[1]}/{n}', 'w') for n in range(20)]; print(flush=True); input()"

@@ -145,3 +145,36 @@ def test_the_commit_of_a_folder_is_marked_dirty_if_files_differ(tmp_path: Path) 
     assert commit
     (tmp_path / "sim.py").write_text("two")
     assert interpreter.commit_of(str(tmp_path)) == f"{commit}-dirty"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+def test_git_runs_no_program_that_another_users_settings_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs, ours, ran = tmp_path / "theirs", tmp_path / "ours", tmp_path / "ran"
+    for folder in (theirs, ours):
+        folder.mkdir()
+    attributes = theirs / "attributes"
+    attributes.write_text("* filter=x")
+    (theirs / ".gitconfig").write_text(
+        f'[core]\nattributesFile = {attributes}\n[filter "x"]\nclean = touch {ran}; cat\n'
+    )
+    git = ("git", "-C", str(ours), "-c", "user.name=me", "-c", "user.email=me@box")
+    (ours / "sim.py").write_text("one")
+    for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "one")):
+        subprocess.run((*git, *words), check=True)
+    (ours / "sim.py").write_text("two")
+    monkeypatch.setenv("HOME", str(theirs))
+    for owner, expected in ((0, True), (1, False)):
+        os.chown(theirs, owner, -1)
+        assert (interpreter.commit_of(str(ours)) or "").endswith("-dirty")
+        assert ran.exists() is expected, owner
+        ran.unlink(missing_ok=True)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+def test_the_owner_of_an_active_environment_is_named(tmp_path: Path) -> None:
+    python = program(tmp_path / "bin/python")
+    os.chown(tmp_path, 65534, -1)
+    assert "(the active virtualenv of nobody, VIRTUAL_ENV)" in interpreter.origin(
+        python, {"VIRTUAL_ENV": str(tmp_path)}
+    )

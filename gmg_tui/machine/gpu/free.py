@@ -47,7 +47,8 @@ class Leases:
 
     def __init__(self) -> None:
         state = state_folder()
-        self._own = state / "gmg-tui" / "leases" if state is not None else None
+        is_own = state is not None and distrust(state / "gmg-tui") is None
+        self._own = state / "gmg-tui" / "leases" if state is not None and is_own else None
         """The private folder, used if no shared folder has locks."""
         self.warning: str | None = None
         self._held: dict[str, tuple[Path, int]] = {}

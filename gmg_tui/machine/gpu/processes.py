@@ -19,6 +19,7 @@ _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of Linux's include/linux/proc_ns.h."""
 _DESCRIBE_S = 1.0
 """Limit for describing a GPU's processes, which takes milliseconds."""
+_MAX_SESSION = 40
 _MAX_NAME = 15
 """Characters of a name that the kernel keeps."""
 MAX_NAMED = 3
@@ -78,7 +79,8 @@ def _describe(process: GpuProcess) -> GpuProcess:
 def _session(pid: int) -> str | None:
     """Returns the session in a process's environment, which only its owner may read."""
     with suppress(OSError):
-        return _clean(variable(pid, "GMG_SESSION"))
+        name = _clean(variable(pid, "GMG_SESSION"))
+        return name and name[:_MAX_SESSION]
     return None
 
 

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from gmg_tui.machine.files import reading, write_atomic
-from gmg_tui.machine.folders import distrust, passwd_home
+from gmg_tui.machine.folders import distrust, files_in, passwd_home
 from gmg_tui.model import Phase, RunSpec, StartMode
 from gmg_tui.scripts.interpreter import version_numbers, versions
 
@@ -76,19 +76,12 @@ def kernel_cache_use(environ: Mapping[str, str], genesis: str | None) -> tuple[i
     Genesis sets a limit of 2 GiB since 1.4.5; older versions leave it to their compiler.
     """
     folder = kernel_cache(environ)
-    size = sum(_size(file) for file in folder.rglob("*")) if folder is not None else 0
+    size = sum(each.st_size for each in files_in(folder)) if folder is not None else 0
     given = environ.get(CACHE_LIMIT, "")
     if given.isdigit():
         return size, int(given)
     version = version_numbers(genesis)
     return size, None if not version else LARGE_LIMIT if version >= _OWN_LIMIT else _COMPILERS_LIMIT
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size if file.is_file() else 0
-    except OSError:  # a worker has removed it
-        return 0
 
 
 def _cache(variable: str, name: str, environ: Mapping[str, str], cwd: str) -> Path | None:
