@@ -56,6 +56,7 @@ def hide_arguments() -> None:
         with Path("/proc/self/mem").open("r+b", buffering=0) as memory:
             memory.seek(start)
             for found in _ENV.finditer(memory.read(end - start)):
-                if sounds_secret(found[1].decode(errors="replace")):
+                name, value = (each.decode(errors="replace") for each in found.groups())
+                if masked(name, value) == MASK:
                     memory.seek(start + found.start(2))
                     memory.write(b"*" * len(found[2]))

@@ -58,7 +58,16 @@ def test_values_are_shown_on_request() -> None:
 
 
 def test_neither_ps_nor_reports_show_secrets() -> None:
-    words = ["--env", "WANDB_API_KEY=s3cret", "--env=HF_TOKEN=s3cret", "--env", "PLAIN=value", WORKER]
+    words = [
+        "--env",
+        "WANDB_API_KEY=s3cret",
+        "--env=HF_TOKEN=s3cret",
+        "--env",
+        "PLAIN=value",
+        "--env",
+        "DB=x://me:s3cret@box",
+        WORKER,
+    ]
     for name, lines in (("first", "0"), ("second", "1")):
         run = [*COMMAND, "--cpu", "1", "--headless", "--name", name, *words, "--lines", lines]
         with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ()) as process:

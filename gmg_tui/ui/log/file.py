@@ -7,8 +7,9 @@ earlier. Everything here blocks, so it runs in threads; `os.pread` needs no lock
 import os
 import re
 import weakref
+from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -20,6 +21,7 @@ from gmg_tui.ui.log.rows import MAX_SHOWN, LogRow, Query, join
 
 _PAGE_BYTES: Final = 1 << 18
 """Bytes read for one page; a longer run of progress continues on the next page."""
+_PAGE_LINES: Final = 10_000
 _BLOCK_BYTES: Final = 1 << 16
 _LINE_BYTES: Final = 1 << 16
 """Only the beginning and the end of a longer line are kept in memory."""
@@ -59,16 +61,14 @@ class _Line(NamedTuple):
         )
 
 
-def _rows(lines: Iterable[_Line]) -> list[LogRow]:
-    """Returns lines as rows; of consecutive progress lines only the newest is made into text."""
-    rows = list[LogRow]()
+def _rows(lines: Iterable[_Line]) -> Iterator[LogRow]:
+    """Yields lines as rows; of consecutive progress lines only the newest is made into text."""
     for progress, group in groupby(lines, attrgetter("is_progress")):
-        run = [*group]
         if progress:
-            rows.append(LogRow(run[-1].text, run[0].start, run[-1].end, len(run), progress=True))
+            run = [*group]
+            yield LogRow(run[-1].text, run[0].start, run[-1].end, len(run), progress=True)
         else:
-            rows += [LogRow(line.text, line.start, line.end) for line in run]
-    return rows
+            yield from (LogRow(line.text, line.start, line.end) for line in group)
 
 
 class LogFile:
@@ -92,12 +92,13 @@ class LogFile:
     def before(self, end: int, count: int) -> list[LogRow]:
         """Returns the last `count` rows before `end`, which is the start of a line or the file's end."""
         end = min(end, self.size)
-        return self.rows(self.start_of_line(end - _PAGE_BYTES), end)[-count:]
+        lines = self._lines(self.start_of_line(end - _PAGE_BYTES), end)
+        return [*_rows(deque(lines, maxlen=_PAGE_LINES))][-count:]
 
     def after(self, start: int, count: int) -> list[LogRow]:
         """Returns the first `count` rows from the line at `start`."""
         start = self.start_of_line(start)
-        return self.rows(start, start + _PAGE_BYTES)[:count]
+        return [*islice(_rows(self._lines(start, start + _PAGE_BYTES)), count)]
 
     def around(self, offset: int, count: int, query: Query) -> list[LogRow]:
         """Returns `count` rows before and after the line at `offset`; a match of `query` in it is among what is shown."""
@@ -117,7 +118,7 @@ class LogFile:
 
     def rows(self, start: int, stop: int) -> list[LogRow]:
         """Returns the rows of the lines that begin between `start`, the start of a line, and `stop`."""
-        return _rows(self._lines(start, stop))
+        return [*_rows(self._lines(start, stop))]
 
     def may_match(self, query: Query, start: int, end: int) -> bool:
         """Returns False if nothing between two offsets matches: cheap, for gigabytes."""
