@@ -73,7 +73,7 @@ def test_every_line_of_the_real_logs_is_recognised(path: object) -> None:
         assert is_fps == (b"Running at" in line)
         if line.startswith(b"[Genesis]"):
             assert line_patterns.message(line) is not None
-            assert (line_patterns.ORDERED.search(raw) is None) == is_fps
+            assert (line_patterns.OTHER.search(raw) is None) == is_fps
         else:
             assert line_patterns.from_library(line)
 

@@ -2,7 +2,7 @@
 
 import itertools
 import operator
-from collections import deque
+import re
 from collections.abc import Iterator
 
 from gmg_tui.model import Severity, Sign
@@ -71,11 +71,13 @@ class GenesisLines(LineReader):
 
         Of more than `_MAX_ORDERED` in a block, the newest ones.
         """
-        end = 0
-        for found in deque(line_patterns.ORDERED.finditer(block), maxlen=_MAX_ORDERED):
-            if found.start() >= end:
-                before = (block.rfind(sign, end, found.start()) + 1 for sign in (b"\n", b"\r"))
-                after = (block.find(sign, found.end()) + 1 for sign in (b"\n", b"\r"))
+        found, end = [each.start() for each in line_patterns.OTHER.finditer(block)], 0
+        for word in line_patterns.TRIGGERS:
+            found += [each.start() for each in re.finditer(word, block)]
+        for at in sorted(found)[-_MAX_ORDERED:]:
+            if at >= end:
+                before = (block.rfind(sign, end, at) + 1 for sign in (b"\n", b"\r"))
+                after = (block.find(sign, at) + 1 for sign in (b"\n", b"\r"))
                 start, end = max(end, *before), min(filter(None, after), default=len(block))
                 yield start, end
 

@@ -35,16 +35,12 @@ FPS_ALONE: Final = re.compile(_HEAD + rb"?+" + FPS.pattern + rb"\s*")
 AROUND_FPS: Final = re.compile(rb"(?:\s|\x1b\[[\d;]{0,16}+m|" + _HEAD + rb")*+")
 """The surroundings of a rate on such a line."""
 
-ORDERED: Final = re.compile(
-    rb"\[Genesis(?:\] \[[^\]\r\n]{8,24}\] \[[A-Z]{1,8}\]| [^\]\r\n]{8,40}\]) (?!Running at )"
-    rb"|\.lock failed|[Ff]alling back to CPU"
-)
-"""The beginning of a line of Genesis' logger that is not a progress line, or a sign of trouble elsewhere in a line.
-
-A block without any has only progress lines of Genesis.
-"""
-
+OTHER: Final = re.compile(rb"\[Genesis(?:\] \[[^\]\r\n]{8,24}\] \[[A-Z]{1,8}\]| [^\]\r\n]{8,40}\]) (?!Running at )")
+"""The beginning of a line of Genesis' logger that is not a progress line."""
 _LOGGED = re.compile(HEAD.encode() + rb"(?P<text>.*)", re.DOTALL)
+
+TRIGGERS: Final = (rb"\.lock failed", rb"alling back to CPU")
+"""A block without these and `OTHER` has only progress lines of Genesis."""
 
 PHASES: Final = (
     (b"Running on ", Phase.INITIALISING),
