@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import gmg_tui
@@ -60,8 +61,10 @@ def origin(python: str, environ: Mapping[str, str], given: str | None = None) ->
     if given is not None:
         return f"{python} ({given})"
     if (variable := _active(environ).get(python)) is not None:
-        owner = Path(environ[variable]).stat().st_uid
-        others = "" if owner in (os.getuid(), 0) else f" of {user_name(owner)}"
+        others = ""
+        with suppress(OSError):  # it was removed
+            owner = Path(environ[variable]).stat().st_uid
+            others = "" if owner in (os.getuid(), 0) else f" of {user_name(owner)}"
         return f"{python} (the active {_ENVIRONMENTS[variable]}{others}, {variable})"
     return f"{python} (gmg-tui's own)" if is_own(python) else python
 
