@@ -154,6 +154,7 @@ async def test_the_last_snapshot_and_the_logs_are_shown_and_nothing_can_be_chang
         await play.sees(pilot, "1h 01m", "29.0/79.6", "612", "97")
         await press(pilot, "t")
         assert "\x1b" not in play.shown(app)
+        assert "following" not in play.shown(app)
         await press(pilot, "down", "right", "r")
         await play.sees(pilot, "of gpu1")
         await press(pilot, "a")

@@ -400,3 +400,11 @@ def test_a_tile_shows_neither_half_a_name_nor_the_line_before_an_attempt() -> No
     head, *rows = _tile(_shown(worker, sessions.sample(0), _past(worker)), 40).splitlines()
     assert "· H100 80GB " in head
     assert not any("attempt" in row for row in rows)
+
+
+async def test_the_line_below_the_table_ends_with_a_sign_where_it_is_cut() -> None:
+    app = play.edited(args=tuple(f"--option-{number}" for number in range(30)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await play.sees(pilot, "--option-0")
+        line = next(row for row in play.screen(app) if "--option-0" in row and "Log" not in row)
+        assert line.rstrip().endswith("…")
