@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import wait
 from typing import Any
 
-from gmg_tui.cli.printing import print_json, print_table, waiting
+from gmg_tui.cli.printing import print_json, waiting
 from gmg_tui.machine.blocking_calls import begin
 from gmg_tui.machine.gpu import driver
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable, open_nvml
@@ -13,6 +13,7 @@ from gmg_tui.machine.gpu.processes import describe, process_text
 from gmg_tui.machine.gpu.selection import slot_of, unanswered
 from gmg_tui.model import Gpu, GpuSample, units
 from gmg_tui.model.errors import GmgError
+from gmg_tui.results import table
 from gmg_tui.results.column import Column, gpu_columns, of_limit
 
 _Read = tuple[Gpu, GpuSample]
@@ -26,7 +27,7 @@ def gpus(*, as_json: bool) -> int:
         print_json([row(*each) for each in read])
     else:
         silent = unanswered([(gpu.index, sample.error or "") for gpu, sample in read if not gpu.uuid])
-        print_table(COLUMNS, read, *filter(None, [silent if read else "the driver reports no GPU"]), *_users(read))
+        table.show(COLUMNS, read, *filter(None, [silent if read else "the driver reports no GPU"]), *_users(read))
     return 0
 
 

@@ -8,13 +8,14 @@ from typing import Any
 from msgspec import structs
 
 from gmg_tui import session as sessions
-from gmg_tui.cli.printing import note, print_json, print_table
+from gmg_tui.cli.printing import note, print_json
 from gmg_tui.cli.rm import unlisted
 from gmg_tui.headless.reporter import counts, states
 from gmg_tui.machine.folders import user_name
 from gmg_tui.model import WorkerState, units
 from gmg_tui.model.alert import by_urgency, urgent
 from gmg_tui.model.errors import GmgError
+from gmg_tui.results import table
 from gmg_tui.results.column import Column
 from gmg_tui.results.job_columns import as_plain
 from gmg_tui.session import SessionEntry, WorkerBrief
@@ -45,7 +46,7 @@ def ls(*, as_json: bool) -> int:
     owners = {each.name: user_name(each.lstat().st_uid) for each in sessions.unreadable_ones()}
     remarks += [f"{name} cannot be read; it belongs to {owner}" for name, owner in owners.items()]
     if entries or any(remarks):
-        print_table(_COLUMNS, entries, *filter(None, remarks))
+        table.show(_COLUMNS, entries, *filter(None, remarks))
     else:
         print("no sessions yet; start one with: gmg-tui SCRIPT")
     return 0

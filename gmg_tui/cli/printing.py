@@ -1,18 +1,11 @@
 """Output of commands: results on standard output, messages on standard error."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
+from typing import Any, TextIO, cast
 
 from gmg_tui.model.text import encoded, escape_json, safe
-
-if TYPE_CHECKING:
-    from gmg_tui.results.column import Column
-
-T = TypeVar("T")
 
 
 class SafeStream:
@@ -55,15 +48,6 @@ def print_data(parts: Iterable[bytes]) -> None:
         return
     sys.stdout.flush()
     sys.stdout.buffer.writelines(parts)
-
-
-def print_table(columns: Sequence[Column[T]], rows: Sequence[T], *more: str) -> None:
-    """Prints a table that fits the terminal (a pipe gets all columns), and further lines; nothing if it is empty."""
-    from gmg_tui.results import table as tables  # loads Rich
-
-    width, colour = tables.output()
-    if lines := [*tables.terminal(columns, rows, width=width, colour=colour), *more]:
-        print("\n".join(lines))
 
 
 @contextmanager

@@ -12,10 +12,11 @@ import click
 from msgspec import Struct
 
 from gmg_tui import session as sessions
-from gmg_tui.cli.printing import note, print_table, waiting
+from gmg_tui.cli.printing import note, waiting
 from gmg_tui.machine.folders import remove_tree
 from gmg_tui.model import units
 from gmg_tui.model.errors import GmgError
+from gmg_tui.results import table
 from gmg_tui.results.column import Column
 
 _STARTING_S = 60.0
@@ -59,7 +60,7 @@ def rm(names: tuple[str, ...], *, older: float | None, keep: int | None, yes: bo
         if not status:
             print("nothing to remove")
         return status
-    print_table(_COLUMNS, chosen)
+    table.show(_COLUMNS, chosen)
     return _remove(chosen, yes=yes) or status
 
 

@@ -84,6 +84,13 @@ def output() -> tuple[int | None, bool]:
     return shutil.get_terminal_size().columns, colour
 
 
+def show(columns: Sequence[Column[T]], rows: Sequence[T], *more: str) -> None:
+    """Prints a table that fits the terminal (a pipe gets all columns), and further lines; nothing if it is empty."""
+    width, colour = output()
+    if lines := [*terminal(columns, rows, width=width, colour=colour), *more]:
+        print("\n".join(lines))
+
+
 def html(columns: Sequence[Column[T]], rows: Sequence[T], *, kind: Callable[[T], str] = lambda row: "") -> str:
     """Returns a sortable table with rows of the class `kind`; `data-value` has all digits of a number."""
     filled = with_values(columns, rows)
