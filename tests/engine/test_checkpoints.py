@@ -5,6 +5,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from msgspec import structs
 
@@ -22,6 +23,7 @@ from gmg_tui.model import (
 )
 from gmg_tui.scripts.checkpoints import MAX_KEPT, before_nan, ledger, newest_intact
 from gmg_tui.session.protocol import Action
+from tests.patience import alive, eventually
 
 from .harness import program, running, spec_for, sweep_for
 
@@ -227,8 +229,10 @@ async def test_what_a_job_saves_after_its_engine_was_killed_is_what_it_continues
     )
     async with running(given) as run:
         await run.until(lambda _: run.worker("cpu0").newest.checkpoints)
+        worker = psutil.Process(await run.pid("cpu0"))
         run.process.kill()
-    (tmp_path / "model_2.pt").stat()
+        await eventually(lambda: not alive(worker))
+    assert (tmp_path / "model_2.pt").exists()
     async with running(spec_for("--lines", "1", name="another")) as run:  # which leaves alone what is not its own
         await run.until_state("cpu0", WorkerState.FINISHED)
     async with running(given) as run:
