@@ -4,8 +4,6 @@
 terminal control, and none is ever parsed as markup, because a `Segment` has none.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -166,7 +164,7 @@ class Row:
         """Continues at `column`, or at the end of the text if it is further right."""
         return self.add(" " * min(column - self._used, self.room))
 
-    def append(self, row: Row, *, click: OnClick | None = None) -> Self:
+    def append(self, row: Self, *, click: OnClick | None = None) -> Self:
         """Appends another row, all of which can be clicked if `click` is given. There must be room for it."""
         self._left += [(text, style, click or own) for text, style, own in row._whole()]
         self._used += row.width

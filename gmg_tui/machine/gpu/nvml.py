@@ -1,13 +1,11 @@
 """NVML, across the loss of a GPU or of the whole driver."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import pynvml
 from msgspec import structs
@@ -78,7 +76,7 @@ class Nvml:
         """The next attempt to register for the Xids of the remaining GPUs."""
 
     @classmethod
-    def open(cls, retry_s: float = RETRY_S) -> Nvml:
+    def open(cls, retry_s: float = RETRY_S) -> Self:
         """Initialises NVML. Raises `NvmlUnavailable` if there is no driver, or this user may not use it."""
         try:
             pynvml.nvmlInit()
