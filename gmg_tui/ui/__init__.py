@@ -16,16 +16,16 @@ from gmg_tui.ui.outcome import Outcome
 __all__ = ["Outcome", "load", "run"]
 
 _SWITCHES = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
-"""Read by Textual when it is imported: nothing moves by itself, and scrolling is by whole rows."""
+"""Read by Textual on import: no animations, and scrolling by whole rows."""
 _GARBAGE = 20_000
-"""Objects before the collector looks for garbage. A redraw makes thousands, nearly all of which reference counting frees."""
+"""Objects before a garbage collection: a redraw makes thousands, and reference counting frees nearly all."""
 
 
 def load() -> None:
-    """Imports the interface, which can be done while the engine starts."""
+    """Imports the interface, for instance while the engine starts."""
     for name, value in _SWITCHES.items():
         os.environ.setdefault(name, value)
-    # None of what is imported is garbage; to look for it takes a twentieth of the time, now and ever after.
+    # Imports leave no garbage; looking for it would take 5 % of the time, now and later.
     gc.disable()
     try:
         importlib.import_module("gmg_tui.ui.app")
@@ -47,11 +47,11 @@ def run(
     """Shows a session until the user leaves.
 
     Args:
-        opened: Connects to the session's engine, or opens what was recorded of one that has ended.
+        opened: Connects to the session's engine, or opens the records of an ended session.
         theme: One of `options.THEMES`; None for the first.
-        ascii: Whether only ASCII characters may be drawn.
-        mouse: Whether the terminal should report the mouse.
-        web: Whether a browser draws it (`TEXTUAL_DRIVER` says how); there is no terminal then.
+        ascii: True to draw only ASCII characters.
+        mouse: True to have the terminal report the mouse.
+        web: True if a browser draws it (`TEXTUAL_DRIVER` says how), without a terminal.
 
     Raises:
         GmgError: There is no terminal, the session cannot be opened, or the interface failed.

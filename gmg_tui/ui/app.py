@@ -1,4 +1,4 @@
-"""The application: what the engine sends, when it is drawn, and what the keys of all screens do."""
+"""The application: receives the engine's messages, schedules redraws, and handles the keys of all screens."""
 
 import os
 import shutil
@@ -33,9 +33,9 @@ class GmgApp(SessionApp, inherit_bindings=False):
     TITLE = "gmg-tui"
     CSS_PATH = Path(__file__).with_name("style.tcss")
     PACE_S: ClassVar[float] = 0.25
-    """Seconds from one redraw to the next: the engine sends a snapshot each second and for each change."""
+    """Seconds between redraws: the engine sends a snapshot each second and for each change."""
     SILENT_S: ClassVar[int] = 4
-    """Seconds without a message after which the engine, which sends one each second, counts as silent."""
+    """Seconds without a message before the engine, which sends one each second, counts as silent."""
     BINDINGS: ClassVar[list[BindingType]] = [*keys.SESSION]
 
     def __init__(
@@ -53,11 +53,11 @@ class GmgApp(SessionApp, inherit_bindings=False):
         """Seconds since the engine's last message."""
 
     def get_key_display(self, binding: Binding) -> str:
-        """Returns the key as the footer and the palette show it: `enter`, `ctrl+p`, `/`."""
+        """Returns the key as shown in the footer and the palette: `enter`, `ctrl+p`, `/`."""
         return keys.SIGNS_OF.get(binding.key) or format_key(binding.key)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Textual's, then those that make the text safe and, with `--ascii`, replace all other characters."""
+        """Returns Textual's filters, then ours: they make text safe and, with `--ascii`, replace other characters."""
         return [*super().get_line_filters(), *self._filters_of_text]
 
     def get_default_screen(self) -> Screen[None]:
@@ -65,7 +65,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
         return self.main
 
     async def on_event(self, event: Event) -> None:
-        """Drops keys once the interface is ending: what they open would find nothing."""
+        """Drops keys while the interface is ending."""
         ending = self.return_value is not None or not self.screen_stack
         if not (ending and isinstance(event, InputEvent)):
             await super().on_event(event)
@@ -81,18 +81,18 @@ class GmgApp(SessionApp, inherit_bindings=False):
             self.call_later(self.action_queue)
 
     def on_ready(self) -> None:
-        """Follows once the first frame is drawn: a session's workers start when a client follows."""
+        """Follows the log after the first frame: a session's workers start when a client follows one."""
         self.call_after_refresh(self.main.open_log)
 
     # The terminal
 
     def on_resize(self, event: Resize) -> None:
-        """Draws everything again, also in the same size: another size in between may have cut or moved its rows."""
+        """Redraws everything, even at the same size: an intermediate size may have cut or moved rows."""
         self._window = event.size
         self.action_redraw()
 
     def _each_second(self) -> None:
-        """Notices what is not announced: a silent engine, and a size of the window that got lost."""
+        """Detects a silent engine and a missed change of the window's size."""
         view = self.view
         self._silent_s += 1
         if self._silent_s >= self.SILENT_S and not view.disconnected and not view.over:
@@ -104,7 +104,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
     # The session
 
     async def _listen(self) -> None:
-        """Takes what the engine sends, until it leaves."""
+        """Handles the engine's messages until it exits."""
         async for event in self.engine.events():
             self._silent_s = self.view.silent_s = 0
             match event:
@@ -117,12 +117,12 @@ class GmgApp(SessionApp, inherit_bindings=False):
                     return
 
     def _take(self, snapshot: Snapshot) -> None:
-        """Takes a snapshot, have the terminal notify of what has happened since the one before, and draw it soon."""
+        """Applies a snapshot, sends terminal notifications of new events, and schedules a redraw."""
         last = max((each.number for each in self._newest.occurred), default=0)
         happened = tuple(each for each in snapshot.occurred if each.number > last and not each.quiet)
         notify = self.view.session.spec.notify
         self.write_to_terminal(sequences(notify, happened, tmux=bool(os.environ.get("TMUX"))))
-        if self._newest is not self.view.snapshot:  # it is not drawn any more
+        if self._newest is not self.view.snapshot:  # too late to draw it
             self.view.remember(self._newest)
         self._newest = snapshot
         if snapshot.ended and self.view.stopping:
@@ -132,13 +132,13 @@ class GmgApp(SessionApp, inherit_bindings=False):
             self.set_timer(self.PACE_S, self.publish)
 
     def take_lines(self, lines: Lines) -> None:
-        """Receives lines of the log; they are drawn with the next snapshot, if another follows."""
+        """Receives lines of the log, drawn with the next snapshot if one follows."""
         self.main.log_view.add_lines(lines)
         if self.view.over:
             self.main.log_view.update_rows()
 
     def _disconnected(self, reason: str) -> None:
-        """Keeps final results on the screen once the engine is gone; anything else is a loss."""
+        """Keeps final results on the screen once the engine has exited; otherwise the session is lost."""
         view = self.view
         view.disconnected = True
         if view.stopping:
@@ -149,14 +149,14 @@ class GmgApp(SessionApp, inherit_bindings=False):
             self.finish("lost", reason)
 
     def publish(self) -> None:
-        """Draws the newest snapshot, and the view as it is now."""
+        """Draws the newest snapshot and the current view."""
         self._draws_soon = False
         super().publish()
 
     # Bindings and commands
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Returns True if `action` is possible in this session, and meant on this screen."""
+        """Returns True if `action` is possible in this session and on this screen."""
         if self.why_not(action):
             return False
         if self.screen_stack and self.screen is self.main and self.focused is not None and action in keys.TYPED_OVER:
@@ -167,7 +167,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
         return action not in keys.ON_WORKER or not pages
 
     def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
-        """Yields the actions of `screen` with keys, those without, and the themes."""
+        """Yields the actions of `screen`, with and without keys, and the themes."""
         active = [each for each in screen.active_bindings.values() if each.tooltip]
         bindings = {each.binding.action: each for each in reversed(active)}
         for node, binding, enabled, tooltip in bindings.values():
@@ -195,13 +195,13 @@ class GmgApp(SessionApp, inherit_bindings=False):
         await self.push_screen(page(self.engine, self.view))
 
     async def action_tried(self) -> None:
-        """Shows all arguments that were tried."""
+        """Shows all arguments tried so far."""
         from gmg_tui.ui.pages.tried import TriedPage
 
         await self.push_screen(TriedPage(self.engine))
 
     async def action_help(self) -> None:
-        """Shows the help, which begins with the keys of the page that it is asked on."""
+        """Shows the help, which begins with the keys of the current page."""
         from gmg_tui.ui.pages.help import HelpScreen
 
         await self.push_screen(HelpScreen(self))

@@ -1,4 +1,4 @@
-"""Charts: an axis in round steps, cells to draw on, and metrics over time, one above the other on one time axis."""
+"""Charts: an axis with round steps, a canvas of cells, and stacked charts of metrics on one time axis."""
 
 import math
 import sys
@@ -11,18 +11,18 @@ from gmg_tui.model import units
 from gmg_tui.ui.drawing import Piece, Row, Values, braille_line
 
 GUTTER: Final = 9
-"""Cells left of a plot, for the labels of its axis and the line."""
+"""Cells left of a plot, for its axis and labels."""
 AXIS_ROWS: Final = 2
-"""Rows below a plot, for the line and the labels of its axis."""
+"""Rows below a plot, for its axis and labels."""
 _SCALES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _MAX_DECIMALS: Final = 6
 _MIN_SPAN: Final = 0.02
 _MIN_POSITIVE: Final = 1e-300
-"""Smaller spans cannot be divided."""
+"""Smaller values cannot be divided by."""
 _OUTLIERS: Final = 0.05
 _PAD: Final = 0.05
-_LABELLED: Final = 1e15
-"""Greater values are labelled in scientific notation."""
+_MIN_SCIENTIFIC: Final = 1e15
+"""Values from here on are labelled in scientific notation."""
 
 
 class Axis(NamedTuple):
@@ -33,11 +33,11 @@ class Axis(NamedTuple):
     step: float
 
     def fraction(self, value: float) -> float:
-        """Returns the place of a value, from 0 at the low end to 1; beyond the ends too."""
+        """Returns the position of a value: 0 at the low end, 1 at the high end; not clamped."""
         return (value - self.low) / (self.high - self.low)
 
     def row(self, value: float, height: int) -> int:
-        """Returns the row of a value in a plot of `height` rows; values beyond an end are on it."""
+        """Returns the row of a value in a plot of `height` rows, clamped to the plot."""
         return round((1 - max(0.0, min(1.0, self.fraction(value)))) * (height * 4 - 1)) // 4
 
     def labels(self, height: int, unit: str = "") -> dict[int, str]:
@@ -51,9 +51,9 @@ class Axis(NamedTuple):
         return [number * self.step for number in range(first, last + 1)]
 
     def label(self, value: float) -> str:
-        """Returns a value with as many decimals as tell neighbouring ticks apart."""
+        """Formats a value with enough decimals to tell neighbouring ticks apart."""
         most = max(abs(self.low), abs(self.high))
-        if most >= _LABELLED:
+        if most >= _MIN_SCIENTIFIC:
             return f"{value:.1e}"
         scale, letter = next(each for each in _SCALES if most >= each[0] or each[0] == 1)
         decimals = max(0, -math.floor(math.log10(self.step / scale) + 1e-9))
@@ -64,7 +64,7 @@ class Axis(NamedTuple):
 
 
 def axis(low: float, high: float, intervals: int) -> Axis:
-    """Returns the axis from `low` to `high` whose ticks are at least two, and about `intervals` and one."""
+    """Returns the axis from `low` to `high` with about `intervals` + 1 ticks, but at least two."""
     if high - low < sys.float_info.min:  # such as the power limit that a node reports
         high = low + 1.0
     power = 10.0 ** math.floor(math.log10(high - low))
@@ -74,10 +74,10 @@ def axis(low: float, high: float, intervals: int) -> Axis:
 
 
 def fitted(values: Iterable[float], intervals: int) -> Axis:
-    """Returns an axis for these values that begins at 0, unless they are all far above it.
+    """Returns an axis that fits these values, from 0 unless all are far above it.
 
-    It covers at least 2 % of the greatest one, as noise must not look like a change, and leaves out a few of the lowest
-    values, such as the rates of a start.
+        It spans at least 2 % of the greatest value, so that noise does not look like change, and leaves out a few of the
+    lowest values, such as rates at the start.
     """
     known = sorted(values) or [0.0]
     low, high = known[int(_OUTLIERS * (len(known) - 1))], known[-1]
@@ -88,14 +88,14 @@ def fitted(values: Iterable[float], intervals: int) -> Axis:
 
 
 class Canvas:
-    """Cells with a character and a style each."""
+    """Cells, each with a character and a style."""
 
     def __init__(self, width: int, height: int) -> None:
         self.width, self.height = width, height
         self._cells = [[(" ", "text")] * width for _ in range(height)]
 
     def put(self, column: int, row: int, text: str, style: str) -> None:
-        """Writes a text; what lies outside is cut."""
+        """Writes a text, clipped to the canvas."""
         for at, character in enumerate(text, column):
             if 0 <= at < self.width and 0 <= row < self.height:
                 self._cells[row][at] = (character, style)
@@ -109,20 +109,20 @@ class Canvas:
                 self.put(column, row, sign, "border")
 
     def line(self, fractions: Values, styles: Sequence[str]) -> None:
-        """Draws a braille line over what is there, with the style of each column."""
+        """Draws a braille line on top, with a style for each column."""
         for number, row in enumerate(braille_line(fractions, self.width, self.height)):
             for column, character in enumerate(row):
                 if character != " ":
                     self.put(column, number, character, styles[column])
 
     def plot(self, fractions: Values, labels: Mapping[int, str], columns: Iterable[int], style: str) -> list[Row]:
-        """Returns the rows of a line on a grid, with labels by row."""
+        """Returns the rows of a line on a grid; `labels` are by row."""
         self.grid(labels, columns)
         self.line(fractions, [style] * self.width)
         return self.rows(labels)
 
     def rows(self, labels: Mapping[int, str] | None = None) -> list[Row]:
-        """Returns the rows, right of an axis with `labels` by row if there are any."""
+        """Returns the rows, with an axis at the left if there are `labels` (by row)."""
         made = []
         for number, cells in enumerate(self._cells):
             row = Row(self.width if labels is None else self.width + GUTTER)
@@ -140,7 +140,7 @@ def _add_cells(row: Row, cells: Sequence[Piece]) -> Row:
 
 
 def joined(places: Iterable[float], values: Iterable[float], dots: int) -> list[float | None]:
-    """Returns `dots` values for points at `places` from 0 to 1: means of those that share a dot, joined by lines."""
+    """Returns `dots` values for points at `places` from 0 to 1: the mean per dot, with lines between."""
     shared: dict[int, list[float]] = {}
     for place, value in zip(places, values, strict=True):
         shared.setdefault(round(place * (dots - 1)), []).append(value)
@@ -155,9 +155,9 @@ def joined(places: Iterable[float], values: Iterable[float], dots: int) -> list[
 
 
 def bottom_axis(width: int, ticks: Mapping[int, str], marks: Mapping[int, str] = {}) -> list[Row]:
-    """Returns the line below a plot with ticks by column, and the labels that have room.
+    """Returns the axis below a plot with ticks by column, and the labels that fit.
 
-    `marks` are letters on the line, by column.
+    `marks` are letters on the axis, by column.
     """
     line, labels, free = [("─", "dim")] * width, [" "] * width, width
     for column, text in sorted(ticks.items(), reverse=True):
@@ -175,13 +175,13 @@ def bottom_axis(width: int, ticks: Mapping[int, str], marks: Mapping[int, str] =
 # Metrics over time
 
 Reduction: TypeAlias = Callable[[Sequence[float]], float]
-"""Reduces the known values that share a column: the mean for rate, load and power, as a column stands for all of its
-time; the maximum for memory, which a short peak can exhaust."""
+"""Reduces the known values of a column: the mean for rate, load and power, the maximum for memory, which a short peak
+can exhaust."""
 
 _ROWS_PER_STEP: Final = 3
-"""Rows of a chart from one labelled value to the next, at least."""
+"""Minimum rows between two labelled values."""
 _TICK_CELLS: Final = 12
-"""Cells from one labelled time to the next, at least."""
+"""Minimum cells between two labelled times."""
 _TIMES_S: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 
 
@@ -193,24 +193,24 @@ class Track(NamedTuple):
     """The newest value with its unit."""
     values: Values
     high: float | None
-    """The value at the upper edge, with 0 at the lower one; None to fit the axis to the values."""
+    """The value at the upper edge, above 0 at the lower; None to fit the axis to the values."""
     unit: str
     style: str
     how: Reduction
     missing: str
-    """Shown in the chart when none of the values is known."""
+    """Text shown if all values are unknown."""
 
 
-def least_height(tracks: int) -> int:
-    """Returns the rows that this number of charts needs to be readable."""
+def min_height(tracks: int) -> int:
+    """Returns the minimum rows for this number of charts."""
     return tracks * 3 + AXIS_ROWS
 
 
 def stack(tracks: Sequence[Track], *, width: int, height: int, end: float, step_s: float) -> list[Row]:
-    """Returns the charts, each under its title, then the time axis: exactly `height` lines of `width` cells.
+    """Returns the charts, each below its title, then the time axis: exactly `height` lines of `width` cells.
 
-    All tracks have the same number of values, `step_s` seconds apart; the axis begins with the first one that is known.
-    `height` is at least `least_height`, and `end` is the Unix time of the last value.
+        All tracks have the same number of values, `step_s` seconds apart; the axis begins at the first known value.
+    `height` is at least `min_height`, and `end` is the Unix time of the last value.
     """
     plot = width - GUTTER
     room = height - AXIS_ROWS - len(tracks)
@@ -254,10 +254,10 @@ def _body(track: Track, plot: int, height: int, columns: Sequence[int]) -> list[
 
 
 def spread(values: Values, columns: int, how: Reduction) -> list[float | None]:
-    """Returns exactly `columns` values for `values`, evenly in time.
+    """Resamples `values` to exactly `columns` values.
 
-    `how` reduces the known values that share a column; a column without any is unknown. Fewer values than columns are
-    repeated, so that they fill the width.
+        `how` reduces the known values of a column; without any, it is unknown. If there are fewer values than columns, they
+    are repeated to fill the width.
     """
     count = len(values)
     if count <= columns:
@@ -271,7 +271,7 @@ def spread(values: Values, columns: int, how: Reduction) -> list[float | None]:
 
 
 def _time_ticks(width: int, seconds: float, end: float) -> dict[int, str]:
-    """Returns the labels of the time axis by column: the clock at its end, before it round spans of time."""
+    """Returns the labels of the time axis by column: the time of day at the end, round offsets before it."""
     step_s = next((each for each in _TIMES_S if each / seconds * width >= _TICK_CELLS), 86400 * 7)
     ticks = {width - 1: units.time_of_day(end)}
     for number in range(1, int(seconds / step_s) + 1):

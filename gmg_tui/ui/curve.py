@@ -1,8 +1,8 @@
-"""The curve of a tuning as rows: the rate over the value, which has a logarithmic axis.
+"""The curve of a tuning as rows: the rate over the value, on a logarithmic axis.
 
-Each point has the sign and colour of its slot, and its interval if that is higher than a cell; a line joins the means of
-the values, corrected for slow and fast slots; a cross stands above a value that did not run. The best rates, where the
-answer is found, are drawn again enlarged beside the whole curve.
+Each point has its slot's sign and colour, and an error bar if taller than a cell; a line joins the means, corrected for
+slow and fast slots; a cross marks a value that did not run. The best rates, where the answer lies, are drawn again,
+enlarged, beside the whole curve.
 """
 
 import math
@@ -19,28 +19,28 @@ from gmg_tui.ui.drawing import SIGNS, Row
 _COLOURS: Final = ("fps", "warn", "ok", "vram", "title", "text", "error")
 _SIGNS: Final = "●○◆◇■□▲△"
 _MIN_WIDTH, _MIN_HEIGHT = 10, 2
-"""Cells of a plot."""
+"""Minimum cells of a plot."""
 _UPPER_RATES: Final = 0.8
 """Share of the best rate above which rates are enlarged."""
 _MIN_UPPER: Final = 3
-"""Values with upper rates that are worth enlarging."""
+"""Minimum number of values with upper rates to enlarge."""
 _WHOLE: Final = 0.38
-"""Share of the width for the whole curve beside the enlarged part."""
+"""Share of the width for the whole curve beside the enlarged one."""
 _MIN_WHOLE: Final = 26
-"""Columns of the whole curve beside the enlarged part, with its axis."""
+"""Minimum columns of the whole curve beside the enlarged one, including its axis."""
 _ROWS_PER_TICK: Final = 3
 _MIN_OCTAVES: Final = 0.1
-"""Least range of values."""
+"""Minimum range of values."""
 _PAD: Final = 0.04
-"""Room at both ends of the axis of values, as a share of it."""
+"""Padding at both ends of the axis of values, as a share of it."""
 _MAX_RATE: Final = 1e15
-"""A greater rate is an error of the script's."""
+"""Greater rates are errors in the script."""
 _ASIDE: Final = (0, 1, -1, 2, -2, 3, -3)
-"""Columns to try for a sign, from its own: signs of equal points stand side by side."""
+"""Column offsets to try for a sign: signs of equal points stand side by side."""
 
 
 def curve(tuning: Tuning, answer: Answer, selected: int | None, width: int, height: int) -> list[Row]:
-    """Returns the curve of the slots of `answer` in `height` rows; the trial with the number `selected` is in reverse."""
+    """Returns the curve for the slots of `answer` in `height` rows; trial number `selected` is in reverse video."""
     trials = [
         trial
         for trial in tuning.trials
@@ -73,12 +73,12 @@ def curve(tuning: Tuning, answer: Answer, selected: int | None, width: int, heig
 
 
 def _corrected(trial: Trial, answer: Answer) -> float:
-    """Returns the rate of a trial as a usual slot would have it."""
+    """Returns a trial's rate, corrected to that of a typical slot."""
     return (trial.rate or 0.0) / (answer.factors.get(trial.slot) or 1.0)
 
 
 def _panel(tuning: Tuning, answer: Answer, selected: int | None, trials: Sequence[Trial], size: Size) -> list[Row]:
-    """Returns a plot of these trials with its axes; `size` includes the labels at its left."""
+    """Returns a plot of these trials with its axes; `size` includes the labels on the left."""
     points = sorted(filter(_is_drawable, trials), key=lambda trial: trial.number == selected)
     plot = _Plot(size.width - GUTTER, size.height, [each.value for each in trials], points)
     plot.join([(trial.value, _corrected(trial, answer)) for trial in points])
@@ -107,19 +107,19 @@ def _why_empty(tuning: Tuning) -> str:
 
 
 def _is_drawable(trial: Trial) -> bool:
-    """Returns True if a trial has a rate that can be drawn; NaN, which a script may report, compares as false."""
+    """Returns True if a trial has a rate that can be drawn; NaN from a script compares as false."""
     return trial.rate is not None and abs(trial.rate) <= _MAX_RATE
 
 
 def _ends(trial: Trial) -> tuple[float, float]:
-    """Returns the ends of a trial's interval, or its rate twice."""
+    """Returns the ends of a trial's interval; without one, its rate twice."""
     rate = trial.rate or 0.0
     half = abs(rate) * (trial.margin_pct or 0.0) / 100
     return (rate - half, rate + half) if 0 <= half <= _MAX_RATE else (rate, rate)
 
 
 class _Plot:
-    """The places of values and rates on a canvas."""
+    """Maps values and rates to a canvas."""
 
     def __init__(self, width: int, height: int, values: Sequence[int], points: Sequence[Trial]) -> None:
         self.canvas = Canvas(width, height)
@@ -131,13 +131,13 @@ class _Plot:
         self._signs: set[tuple[int, int]] = set()
         ends = [rate for trial in points for rate in (trial.rate or 0.0, *_ends(trial))]
         if all((trial.rate or 0.0) >= 0 for trial in points):
-            ends = [max(0.0, rate) for rate in ends]  # a wide interval reaches below what can be
+            ends = [max(0.0, rate) for rate in ends]  # a wide interval may reach below zero
         self._rates = fitted(ends if len(points) > 1 else [0.0, *ends], max(1, height // _ROWS_PER_TICK))
         self.labels = self._rates.labels(height)
         self.canvas.grid(self.labels, ())
 
     def _x(self, value: float) -> float:
-        """Returns the place of a value, from 0 at the left to 1."""
+        """Returns the position of a value, from 0 at the left to 1 at the right."""
         return self._values.fraction(math.log2(value))
 
     def column(self, value: float) -> int:
@@ -149,12 +149,12 @@ class _Plot:
         return self._rates.row(rate, self.canvas.height)
 
     def join(self, points: Sequence[tuple[int, float]]) -> None:
-        """Joins the means of the rates of each value."""
+        """Joins the mean rates of the values."""
         places, heights = [self._x(value) for value, _ in points], [self._rates.fraction(rate) for _, rate in points]
         self.canvas.line(joined(places, heights, 2 * self.canvas.width), ["dim"] * self.canvas.width)
 
     def sign(self, column: int, row: int, sign: str, style: str) -> int:
-        """Draws a sign beside those that are there, and returns its column."""
+        """Draws a sign next to existing ones. Returns its column."""
         free = (column + aside for aside in _ASIDE if (column + aside, row) not in self._signs)
         column = next((each for each in free if 0 <= each < self.canvas.width), column)
         self._signs.add((column, row))
@@ -162,7 +162,7 @@ class _Plot:
         return column
 
     def point(self, trial: Trial, sign: str, style: str, of_sign: str) -> None:
-        """Draws a trial's sign in the style `of_sign`, and its interval."""
+        """Draws a trial's sign in the style `of_sign`, and its error bar."""
         row = self.row(trial.rate or 0.0)
         column = self.sign(self.column(trial.value), row, sign, of_sign)
         low, high = _ends(trial)
@@ -171,7 +171,7 @@ class _Plot:
                 self.canvas.put(column, each, "│", style)
 
     def ticks(self, low: int) -> list[int]:
-        """Returns values for the axis: the least one, `low`, times powers of two, with room for their labels."""
+        """Returns ticks for the axis: `low`, the least value, times powers of two, spaced for their labels."""
         gap = (
             (len(f"{int(2**self._values.high):,}") + 2)
             / (self.canvas.width - 1)

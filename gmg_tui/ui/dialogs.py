@@ -1,4 +1,4 @@
-"""The dialogs with buttons, the line that asks for a text, and the palette."""
+"""Dialogs with buttons, the line for text input, and the palette."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -24,7 +24,7 @@ _TYPING_S = 0.1
 
 
 class Dialog(ModalScreen[Result], TrueSizeScreen[Result]):
-    """A framed box in the middle of the screen with `contents`; it scrolls where the terminal is small."""
+    """A framed box with `contents` in the middle of the screen; scrolls in a small terminal."""
 
     DEFAULT_CSS = """
     Dialog {
@@ -52,7 +52,7 @@ class Dialog(ModalScreen[Result], TrueSizeScreen[Result]):
     ]
 
     heading = ""
-    """The title in the frame."""
+    """The frame's title."""
 
     def compose(self) -> ComposeResult:
         """Yields the frame with the contents."""
@@ -74,7 +74,7 @@ class Dialog(ModalScreen[Result], TrueSizeScreen[Result]):
 
 
 class Choice(NamedTuple):
-    """A button, the keys that do the same, and its effect in words."""
+    """A button with its keys, and its effect in words."""
 
     answer: Any
     label: str
@@ -83,14 +83,14 @@ class Choice(NamedTuple):
 
 
 class ChoiceScreen(Dialog[Any]):
-    """Asks a question; `enter` alone is the first answer, and `escape` is None."""
+    """Asks a question; `enter` gives the first answer, `escape` None."""
 
     def __init__(self, heading: str, question: str, choices: Sequence[Choice]) -> None:
         super().__init__()
         self.heading, self._question, self._choices = heading, question, choices
 
     def contents(self) -> ComposeResult:
-        """Yields the question, and its answers: side by side if they need no explanation."""
+        """Yields the question and its answers, side by side if they need no explanation."""
         yield Static(plain(self._question))
         answers = [Button(each.label, action=f"screen.answer({each.answer!r})", compact=True) for each in self._choices]
         if not any(each.effect for each in self._choices):
@@ -110,14 +110,14 @@ class ChoiceScreen(Dialog[Any]):
 
 
 def confirmation(question: str) -> ChoiceScreen:
-    """Asks before something that cannot be undone; `enter` alone is no."""
+    """Asks before something that cannot be undone; `enter` means no."""
     return ChoiceScreen("Confirm", question, [Choice(False, "No (n)", "n"), Choice(True, "Yes (y)", "y")])
 
 
 def quit_dialog(app: App[Any], session: Session, snapshot: Snapshot, *, stopping: bool = False) -> ChoiceScreen:
-    """Asks whether to leave the workers running (`leave`), or to `stop` or, while they are `stopping`, `kill` them.
+    """Asks whether to `leave` the workers running, `stop` them or, while they are `stopping`, `kill` them.
 
-    The keys are those that do the same on every screen.
+    The keys are the same as on every screen.
     """
     spec, queue, shown = session.spec, snapshot.queue, keys.displayed(app)
     wait = f" for up to {units.span(spec.sigint_wait_s)}" if spec.sigint_wait_s else ""
@@ -136,7 +136,7 @@ def quit_dialog(app: App[Any], session: Session, snapshot: Snapshot, *, stopping
         return Choice(answer, f"{label} ({shown[key]})", keys.of_action(key), effect)
 
     opened_again = f"Closes the screen only; `gmg-tui attach {spec.name}` opens it again."
-    lost = "SIGKILL at once: kernels that are not saved must be compiled again."
+    lost = "SIGKILL now: unsaved kernels must be compiled again."
     choices = [
         choice("leave", "Leave them running", "detach", opened_again),
         choice("stop", f"Stop the {what}", "stop", effect),
@@ -148,7 +148,7 @@ def quit_dialog(app: App[Any], session: Session, snapshot: Snapshot, *, stopping
 
 
 class LineBar(Input):
-    """Applies its text while one types; `enter` keeps it and closes the line, `escape` drops it."""
+    """Applies its text as the user types; `enter` keeps it and closes the line, `escape` drops it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "drop", "Drop", show=False),
@@ -182,7 +182,7 @@ class LineBar(Input):
         await self.remove()
 
     async def action_quit(self) -> None:
-        """Closes the line, and quit as everywhere."""
+        """Closes the line, then quits as on any screen."""
         await self.remove()
         await self.app.run_action("quit_session")
 
@@ -194,7 +194,7 @@ class LineBar(Input):
 
 
 async def ask_line(screen: Screen[Any], bar: LineBar) -> None:
-    """Opens a line above the keys; one of another name is closed first."""
+    """Opens a line above the keys, closing any other one."""
     if not screen.is_attached:  # the app is ending
         return
     opened = next(iter(screen.query(LineBar)), None)
@@ -202,11 +202,11 @@ async def ask_line(screen: Screen[Any], bar: LineBar) -> None:
         await opened.remove()
     if opened is None or opened.name != bar.name:
         await screen.mount(opened := bar, before=screen.query_one(KeysFooter))
-    screen.set_focus(opened)  # at once: what is typed next is for it
+    screen.set_focus(opened)  # now, so that it gets the next key
 
 
 class Palette(CommandPalette, TrueSizeScreen[None]):
-    """Textual's, which is laid out for the size that the terminal has."""
+    """Textual's palette at the terminal's true size."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "app.quit_session", "quit", show=False, priority=True),
@@ -215,12 +215,12 @@ class Palette(CommandPalette, TrueSizeScreen[None]):
     ]
 
     async def on_input_submitted(self) -> None:
-        """Choose among what matches the whole text: the list of Textual 8.2.8 is that of before until it has searched."""
+        """Waits for the search, then chooses: until then Textual 8.2.8 lists the matches of the text before."""
         if searching := [each for each in self.workers if each.node is self and not each.is_finished]:
             await self.workers.wait_for_complete(searching)
 
     def action_page(self, step: int) -> None:
-        """Goes on by a page; the list's own key fails before it is drawn (Textual 8.2.8, `OptionList._move_page`)."""
+        """Moves by a page; the list's own key fails before it is drawn (Textual 8.2.8, `OptionList._move_page`)."""
         commands = self.query_one(OptionList)
         if commands.option_count:
             number = (commands.highlighted or 0) + step * (commands.size.height // 2)  # a command has two rows

@@ -1,7 +1,7 @@
-"""Appearance: styles by name, signs, rows of cells, braille lines and bars.
+"""Appearance: named styles, signs, rows of cells, braille lines and bars.
 
-`Row` is the only way from a text to the main screen. Every text is cleaned here, so that nothing a worker wrote acts as
-terminal control, and none is ever parsed as markup, because a `Segment` has none.
+All text reaches the main screen through `Row`, which cleans it: nothing a worker writes acts as a control sequence. A
+`Segment` has no markup, so none is ever parsed.
 """
 
 import math
@@ -37,7 +37,7 @@ STYLES: Mapping[str, str] = {
     "match": "foreground",
     "match-here": "warning",
 }
-"""Each style's name, and the variable of Textual's theme that colours it."""
+"""The variable of Textual's theme that colours each style."""
 Appearance: TypeAlias = Mapping[str, Style]
 """The styles of a theme, by the names in `STYLES`."""
 
@@ -48,11 +48,11 @@ ATTRIBUTES: Mapping[str, str] = {
     "match": "reverse",
     "match-here": "bold reverse underline",
 }
-"""The attributes of a style, which tell it apart without colours."""
+"""The attributes that tell a style apart without colours."""
 
 
 class _Signs(NamedTuple):
-    """The characters that graphs, frames and states are drawn with."""
+    """The characters for graphs, frames and states."""
 
     corner: str = "╭╮╰╯"
     """Top left, top right, bottom left, bottom right."""
@@ -68,31 +68,31 @@ class _Signs(NamedTuple):
     """The last cell of a bar, from empty to full."""
     pointer: str = "▸"
     mark: str = "◆"
-    """Marks a worker that keys act on together with others."""
+    """Marks a marked worker."""
     states: Mapping[WorkerState, str] = dict(zip(WorkerState, "…○◔◑●◌↻✓✗■", strict=True))
     warn: str = "⚠"
     ellipsis: str = "…"
     sigma: str = "Σ"
     degree: str = "°"
     dot: str = "·"
-    """Between two things on one line."""
+    """Separates two items on a line."""
     down: str = "↓"
-    """More below; beside a column's name: the largest is first."""
+    """More below; beside a column's name: sorted from the largest."""
     up: str = "↑"
-    """Beside a column's name: the smallest is first."""
+    """Beside a column's name: sorted from the smallest."""
 
 
 SIGNS: Final = _Signs()
 
 
 def safe(text: str) -> str:
-    """Returns one line of `text` without anything that a terminal would interpret."""
+    """Returns `text` as one line without control characters."""
     is_safe = text.isprintable() and (text.isascii() or make_safe(text) is text)
     return text if is_safe else clean(text.encode("utf-8", "replace"))
 
 
 def plain(text: str) -> Content:
-    """Returns `text` for a widget: never parsed as markup, without anything that a terminal would interpret."""
+    """Returns `text` for a widget: not parsed as markup, and without control characters."""
     return Content(make_safe(text).expandtabs(8))
 
 
@@ -105,21 +105,21 @@ OnClick: TypeAlias = tuple[str, ...]
 
 
 def width_of(text: str) -> int:
-    """Returns the cells of a text."""
+    """Returns the width of a text in cells."""
     return len(text) if text.isascii() else cell_len(text)
 
 
 def cut(text: str, width: int) -> str:
-    """Returns `text` in at most `width` cells; if it is longer, in exactly `width` cells with an ellipsis at its end."""
+    """Returns `text` in at most `width` cells; a longer one is cut to exactly `width`, with an ellipsis at the end."""
     if width <= 0 or width_of(text) <= width:
         return text if width > 0 else ""
     return set_cell_size(set_cell_size(text, width - 1).rstrip() + SIGNS.ellipsis, width)
 
 
 class Row:
-    """A row of a fixed width with parts at its left and right ends, and `fill` between them.
+    """A row of fixed width with parts at its left and right ends, and `fill` in between.
 
-    Its pieces are texts with the names of their styles: only `strip` needs the colours of a theme. A piece can be
+    Its pieces are texts with style names: only `strip` needs the colours of a theme. A piece can be
     clicked: it has the name of an action, of its widget unless it begins with `screen.` or `app.`, and its arguments.
     """
 
@@ -135,7 +135,7 @@ class Row:
 
     @property
     def used(self) -> int:
-        """Cells used at the left."""
+        """Cells used on the left."""
         return self._used
 
     @property
@@ -144,7 +144,7 @@ class Row:
         return self.width - self._used - self._right_used
 
     def add(self, text: str, style: str = "text", *, limit: int | None = None, click: OnClick | None = None) -> Self:
-        """Appends `text`, cut to the room or to `limit` cells."""
+        """Appends `text`, cut to the free cells or to `limit`."""
         clean = cut(safe(text), self.room if limit is None else min(limit, self.room))
         if clean:
             self._left.append((clean, style, click))
@@ -152,7 +152,7 @@ class Row:
         return self
 
     def end(self, text: str, style: str = "text") -> Self:
-        """Adds `text` at the right end, left of earlier additions, if all of it fits."""
+        """Adds `text` at the right end, before earlier additions, if it fits whole."""
         clean = safe(text)
         length = width_of(clean)
         if clean and length <= self.room:
@@ -161,7 +161,7 @@ class Row:
         return self
 
     def to(self, column: int) -> Self:
-        """Continues at `column`, or at the end of the text if it is further right."""
+        """Moves on to `column`, unless already past it."""
         return self.add(" " * min(column - self._used, self.room))
 
     def append(self, row: Self, *, click: OnClick | None = None) -> Self:
@@ -178,7 +178,7 @@ class Row:
         return "".join(text for text, *_ in self._whole())
 
     def strip(self, appearance: Appearance, cursor: Style | None = None) -> Strip:
-        """Returns the row in the colours of a theme, or in the colours of `cursor` alone, so that it is legible."""
+        """Returns the row in the colours of a theme, or only those of `cursor`, to be legible."""
         pieces = [(text, _clickable(appearance[style], click)) for text, style, click in self._whole() if text]
         if cursor is not None:
             pieces = [(text, cursor + Style(bold=style.bold)) for text, style in pieces]
@@ -187,7 +187,7 @@ class Row:
 
 @lru_cache(4096)
 def _clickable(style: Style, click: OnClick | None) -> Style:
-    """Returns a style that Textual looks at on a click; equal ones are the same object, as cells are compared."""
+    """Returns a style with Textual's click metadata; equal ones are the same object, for comparing cells."""
     return style if click is None else style + Style(meta={"@click": (click[0], click[1:])})
 
 
@@ -195,17 +195,17 @@ def _clickable(style: Style, click: OnClick | None) -> Style:
 
 
 Values: TypeAlias = Sequence[float | None]
-"""Values at even steps, oldest first; None if unknown."""
+"""Values at even steps, oldest first."""
 _BRAILLE: Final = 0x2800
 _DOTS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 """Bits of a braille cell's dots, by column, each from the top."""
 
 
 def braille_line(fractions: Values, width: int, height: int) -> list[str]:
-    """Renders a line through values from 0 (lower edge) to 1, two per cell, the last at the right end.
+    """Renders a line through values from 0 (lower edge) to 1, two per cell, right-aligned.
 
-    Steps between neighbours are joined, unknown values leave a gap, and values beyond an edge are drawn on it. Cells
-    without the line are blank.
+        Neighbours are joined, unknown values leave a gap, and values beyond an edge are clamped. Cells without the line are
+    blank.
     """
     shown = fractions[-2 * width :] if width > 0 and height > 0 else ()
     cells = [[0] * width for _ in range(height)]
@@ -224,7 +224,7 @@ def braille_line(fractions: Values, width: int, height: int) -> list[str]:
 
 
 def bar(fraction: float, width: int) -> tuple[str, str]:
-    """Returns the full and the empty part of a bar of exactly `width` cells; `fraction` is limited to 0 to 1."""
+    """Returns the full and empty parts of a bar of exactly `width` cells; `fraction` is clamped to 0 to 1."""
     parts = len(SIGNS.partial)
     eighths = round(min(1.0, max(0.0, fraction)) * width * parts)
     whole, rest = divmod(eighths, parts)
@@ -241,7 +241,7 @@ _LOADS: Final[Mapping[str, tuple[Callable[[GpuSample], float | None], Sequence[t
     "power_w": (lambda gpu: _share(gpu.power_w, gpu.power_limit_w), ((0.9, "ok"), (math.inf, "warn"))),
     "temperature_c": (lambda gpu: gpu.temperature_c, ((70.0, "ok"), (85.0, "warn"), (math.inf, "error"))),
 }
-"""The load that a column shows, and upper limits with their styles, the least first."""
+"""The load that a column shows, and upper limits with their styles, ascending."""
 
 
 def _share(value: float | None, whole: float | None) -> float | None:
@@ -249,7 +249,7 @@ def _share(value: float | None, whole: float | None) -> float | None:
 
 
 def load_style(sample: GpuSample, column: str) -> str:
-    """Returns the style of a GPU's metric by how high it is; `column` is a key of `_LOADS`."""
+    """Returns the style of a GPU's metric by its level; `column` is a key of `_LOADS`."""
     load, limits = _LOADS[column]
     value = load(sample)
     return "dim" if value is None else next((style for limit, style in limits if value < limit), "dim")

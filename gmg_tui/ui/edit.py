@@ -28,7 +28,7 @@ _KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class _Field(TextArea):
-    """Text in a titled frame, which is disabled until it has been filled in."""
+    """Text in a titled frame, disabled until it is filled in."""
 
     DEFAULT_CSS = """
     _Field {
@@ -49,38 +49,38 @@ class _Field(TextArea):
     on_key = keys.act_in_order
 
     def undo(self) -> None:
-        """Undo from the first line, which stays: Textual 8.2.8 fails if the cursor's line is removed together with a scrollbar."""
+        """Undoes from the first line: Textual 8.2.8 fails if the cursor's line vanishes together with a scrollbar."""
         self.move_cursor((0, 0))
         super().undo()
 
     def redo(self) -> None:
-        """Redoes from the first line, as in `undo`."""
+        """Redoes from the first line, like `undo`."""
         self.move_cursor((0, 0))
         super().redo()
 
     def get_line(self, line_index: int) -> Text:
-        """Returns the line as it is drawn, without control characters."""
+        """Returns the line as drawn, without control characters."""
         line = self.document.get_line(line_index)
         return Text("".join(c if c.isprintable() or c == "\t" else "·" for c in line), end="")
 
 
 class _Arguments(_Field):
-    """The arguments; they are one line, however it is wrapped, and `enter` applies them."""
+    """The arguments, one line even if wrapped; `enter` applies them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "screen.apply", "Apply", show=False)]
 
 
 class EditScreen(Dialog[None]):
-    """Edits settings, and restarts the workers, after a question if needed.
+    """Edits settings and restarts the workers, after a question if needed.
 
-    It opens at once, and stays open until the engine has accepted the settings, so that nothing typed is lost.
+    It stays open until the engine has accepted the settings, so that nothing typed is lost.
 
     Args:
-        engine: The session's.
-        view: The session as shown; the settings are for what runs there now.
-        slots: The slots of the workers to restart. The settings of the first are edited.
-        start: The settings to begin with; None for the present ones.
-        question: What to ask before the workers on some slots are restarted; empty for nothing.
+        engine: The session's engine.
+        view: The session as shown; the settings are for the workers in it.
+        slots: The slots of the workers to restart. The first one's settings are edited.
+        start: The settings to begin with; None for the current ones.
+        question: Returns the question before the workers on these slots restart; empty for none.
     """
 
     DEFAULT_CSS = """
@@ -115,7 +115,7 @@ class EditScreen(Dialog[None]):
         self._waiting = True
         """True if the engine has not answered yet."""
         self._present = Settings()
-        """The worker's settings as the engine has them."""
+        """The worker's settings in the engine."""
         self._args = _Arguments("Arguments")
         self._env = _Field("Environment, one KEY=VALUE per line")
         self.heading = f"Edit {self._title}{job}"
@@ -138,7 +138,7 @@ class EditScreen(Dialog[None]):
         try:
             details = await self._engine.details(self._slot)
         except GmgError as error:
-            self._report(str(error), "$error")  # it stays open: what is typed next is not for the page
+            self._report(str(error), "$error")  # stays open: the next keys are not for the page
             return
         self._present = Settings(details.args, details.extra_env)
         start = self._start or self._present
@@ -150,10 +150,10 @@ class EditScreen(Dialog[None]):
         self._args.focus()
         self._review()
 
-    # What is written
+    # The settings
 
     def _settings(self) -> Settings:
-        """Returns the settings as written, placeholders not filled in. Raises `GmgError` if they cannot be parsed."""
+        """Returns the settings as typed, placeholders not filled in. Raises `GmgError` if they cannot be parsed."""
         before = (self._present.env if self._present else {}) | (self._start.env if self._start else {})
         return Settings(split_args(self._args.text), unmask(split_env(self._env.text), before))
 
@@ -162,7 +162,7 @@ class EditScreen(Dialog[None]):
 
     @on(TextArea.Changed)
     def _review(self) -> None:
-        """Says what would be restarted."""
+        """Shows the effect of the settings."""
         if self._waiting:
             return
         try:
@@ -217,7 +217,7 @@ class EditScreen(Dialog[None]):
 
 
 def split_args(line: str) -> tuple[str, ...]:
-    """The arguments in shell syntax, separated by blanks or line ends. Nothing is expanded. Raises `GmgError`."""
+    """Splits arguments in shell syntax, without expansion. Raises `GmgError`."""
     try:
         return tuple(shlex.split(line))
     except ValueError as error:
@@ -225,7 +225,7 @@ def split_args(line: str) -> tuple[str, ...]:
 
 
 def join_env(env: Mapping[str, str]) -> str:
-    """Returns the environment as lines; a value with line ends or other control characters is quoted as in bash: `$'…'`."""
+    """Returns the environment as lines; values with control characters are quoted as in bash: `$'…'`."""
 
     def quoted(value: str) -> str:
         plain = value.isprintable() and not value.startswith("$'")
@@ -235,7 +235,7 @@ def join_env(env: Mapping[str, str]) -> str:
 
 
 def split_env(text: str) -> dict[str, str]:
-    """Returns the environment in `KEY=VALUE` lines; blank lines are skipped, and values are literal except `$'…'`. Raises `GmgError`."""
+    """Parses `KEY=VALUE` lines; skips blank ones, and takes values literally except `$'…'`. Raises `GmgError`."""
     env: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():

@@ -1,4 +1,4 @@
-"""Labelled facts: texts that wrap beside their labels, in blocks below headings."""
+"""Labelled facts: wrapped texts beside labels, in blocks below headings."""
 
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final, NamedTuple
@@ -28,13 +28,13 @@ class Fact(NamedTuple):
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Returns lines of `text`, broken at spaces where possible; tabs and line ends are kept as such."""
+    """Wraps `text`, at spaces where possible; keeps tabs and line ends."""
     lines = [safe(line.expandtabs(8)) for line in text.splitlines()] or [""]
     return [part.plain for line in lines for part in Content(line).wrap(max(2, width))]
 
 
 def fact_rows(facts: Iterable[Fact], width: int) -> list[Row]:
-    """Returns the rows of facts, with an empty one above each heading but the first."""
+    """Returns the rows of facts, with an empty row above each heading but the first."""
     facts, rows = list(facts), list[Row]()
     labels = max((cell_len(safe(fact.label)) for fact in facts if fact.text), default=0)
     column = min(max(_LABEL_MIN, min(labels, _LABEL_MAX)), max(4, width // 2)) + 1 if labels else 0
@@ -50,7 +50,7 @@ def fact_rows(facts: Iterable[Fact], width: int) -> list[Row]:
 
 
 class Facts(Rows):
-    """Facts, whose blocks stand side by side where a block has at least `block_width` cells."""
+    """Facts in blocks, side by side if each gets at least `block_width` cells."""
 
     DEFAULT_CSS = "Facts { height: auto; width: 1fr; overflow-y: auto; scrollbar-size-vertical: 1; }"
 

@@ -1,4 +1,4 @@
-"""The rows above the workers: the session and its totals, the queue, notices, and filter and order."""
+"""The rows above the workers: session and totals, queue, notices, filter and order."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from gmg_tui.ui.view import View
 from gmg_tui.ui.worker_text import Note
 
 _NOTICES: Final = 4
-"""Rows of notices, at most."""
+"""Maximum rows of notices."""
 _FOR_ALLOCATION: Final = 100
-"""Columns needed to show the time a Slurm job has left before it is short."""
+"""Minimum columns to show a Slurm job's remaining time before it runs short."""
 _NODES_NAMED: Final = 2
-"""Nodes in trouble that are named; more are counted."""
+"""Maximum nodes in trouble to name; more are counted."""
 _NAME_MAX: Final = 32
 """Columns kept for the session's name; states and FPS per watt give way to it."""
 
@@ -40,7 +40,7 @@ def header_rows(view: View, width: int, height: int) -> list[Row]:
 
 
 def headline(view: View, width: int) -> Row:
-    """Returns the session's name and script at the left; total FPS, FPS per watt, states and time at the right."""
+    """Returns the session's name and script on the left; total FPS, FPS per watt, states and time on the right."""
     snapshot, spec = view.snapshot, view.session.spec
     efficiency = fps_per_watt(view.session, snapshot)
     total = f"{SIGNS.sigma} {units.fps(total_fps(snapshot.counted))} FPS"
@@ -65,7 +65,7 @@ def headline(view: View, width: int) -> Row:
 
 
 def _end_pieces(view: View, width: int) -> list[Piece]:
-    """Returns problems of nodes and the engine, restrictions of this screen, and the time."""
+    """Returns node and engine problems, this screen's restrictions, and the time."""
     snapshot = view.snapshot
     lost = [node.name for node in snapshot.nodes if node.lost_since is not None]
     silent = [node.name for node in snapshot.nodes if node.lost_since is None and node.silent_s is not None]
@@ -87,7 +87,7 @@ def _end_pieces(view: View, width: int) -> list[Piece]:
 
 
 def _command(view: View) -> tuple[str, ...]:
-    """Returns the script's name and its arguments: the workers', or the session's if these differ."""
+    """Returns the script's name and arguments: the workers' if all are equal, else the session's."""
     spec = view.session.spec
     script = PurePath(spec.script).name
     if spec.tune is not None:
@@ -99,7 +99,7 @@ def _command(view: View) -> tuple[str, ...]:
 
 
 def states(workers: Sequence[Worker]) -> list[Piece]:
-    """Returns the number of workers in each state, the most urgent last."""
+    """Returns the number of workers in each state, most urgent last."""
     lost = sum(worker.lost_since is not None for worker in workers)
     there = [worker for worker in workers if worker.lost_since is None]
     counts = Counter((worker.state, worker.state_word) for worker in there if not worker.stuck)
@@ -115,7 +115,7 @@ def states(workers: Sequence[Worker]) -> list[Piece]:
 
 
 def notices(view: View) -> list[Note]:
-    """Returns notes on the session as a whole, the most urgent first."""
+    """Returns notes on the whole session, most urgent first."""
     snapshot = view.snapshot
     notes = [Note(view.loss, "error")] if view.loss else []
     if view.stopping:
@@ -140,7 +140,7 @@ def _stopping(view: View) -> str:
 
 
 def progress(queue: Queue, elapsed_s: float, width: int, tuning: Tuning | None = None) -> list[Piece]:
-    """Returns a bar, then counts and times, the most important first."""
+    """Returns a bar, then counts and times, most important first."""
     eta_s, noun, total = (queue.eta_s, "job", queue.jobs)
     if tuning is not None:
         eta_s, noun, total = tuning.eta_s, "trial", max(queue.jobs, tuning.total)
@@ -162,7 +162,7 @@ def progress(queue: Queue, elapsed_s: float, width: int, tuning: Tuning | None =
 
 
 def arrangement(view: View, width: int) -> Row:
-    """Returns the filter with the number of workers it shows, and the order at the right."""
+    """Returns the filter with the number of workers shown, and the order on the right."""
     line = Row(width)
     if view.order != SLOT_ORDER:
         line.end(f"sorted by {ORDERS[view.order].heading} ", "title")

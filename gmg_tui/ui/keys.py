@@ -1,4 +1,4 @@
-"""The keys of the main screen, and of all screens: bindings with the ids that `[keys]` in the settings remaps."""
+"""Keys of the main screen, and of all screens: bindings, with the ids used in `[keys]` of the settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def action_of(binding: Binding) -> str:
-    """Returns the name of its action, without the node and the arguments."""
+    """Returns the name of a binding's action, without namespace and arguments."""
     return binding.action.removeprefix("app.").partition("(")[0]
 
 
@@ -30,7 +30,7 @@ WORKER: Final = (
     Binding("X", "app.act('kill')", "Kill", id="kill", tooltip="Kill the worker with SIGKILL."),
     Binding("e", "app.edit", "Edit", id="edit", tooltip="Edit arguments and environment, then restart."),
 )
-"""Keys that act on the selected worker, on screens that show one."""
+"""Keys that act on the selected worker."""
 
 SESSION: Final = (
     Binding("Q", "queue", "Queue", id="queue", tooltip="Show the queue of a sweep, or the trials of a tuning."),
@@ -51,7 +51,7 @@ SCROLL: Final = (
     Binding("home", "go('home')", "First", show=False, id="first"),
     Binding("end", "go('end')", "Last", show=False, id="last"),
 )
-"""Keys of what has the focus on a page: a table, or a text."""
+"""Keys of the focused widget of a page: a table or text."""
 
 SEARCH: Final = (
     Binding("slash", "search", "Search", id="search", tooltip="Search the log."),
@@ -87,11 +87,11 @@ _MAIN: Final = (
 )
 _EVERYWHERE: Final = tuple(replace(binding, action=f"app.{binding.action}") for binding in SESSION)
 MAIN: Final = tuple(replace(binding, priority=True) for binding in (*_MAIN, *_EVERYWHERE))
-"""Keys of the main screen. They act before the next key is handled, which may be meant for the page that they open."""
+"""Keys of the main screen, with priority: the next key may be meant for the page they open."""
 
 _TABS: Final = ("Log", "Charts", "Metrics", "Attempts", "Setup", "Events")
 COMMANDS: Final = (
-    ("Restart all that failed", "Restart every worker that has failed or is stuck.", "restart_failed"),
+    ("Restart failed workers", "Restart every worker that has failed or is stuck.", "restart_failed"),
     (
         "Do not use this GPU for jobs",
         "Start no more jobs on the worker's GPU; a running one continues.",
@@ -100,7 +100,7 @@ COMMANDS: Final = (
     ("Use this GPU for jobs again", "Let jobs start on the worker's GPU again.", "use_gpu(True)"),
     ("Redraw", "Draw the whole screen again.", "redraw"),
 )
-"""Palette entries of every screen that have no key: title, explanation, action."""
+"""Palette entries without a key on every screen: title, explanation, action."""
 
 MAIN_COMMANDS: Final = (
     ("Filter workers", "Show workers that match some words: slot, node, state, job, group, reason.", "filter_workers"),
@@ -109,17 +109,17 @@ MAIN_COMMANDS: Final = (
     ("Log of the attempt", "Show the log where the attempt that is selected in Attempts begins.", "attempt_log"),
     *((f"Show {tab.lower()}", "Show this tab of the pane.", f"show_tab({tab!r})") for tab in _TABS),
 )
-"""Palette entries of the main screen that have no key."""
+"""Palette entries without a key on the main screen."""
 
 TYPED_OVER: Final = frozenset(action_of(each) for each in MAIN if each.action.startswith("app."))
-"""Actions that are unavailable while text is being typed on the main screen."""
+"""Actions that are unavailable during text input on the main screen."""
 
 ON_WORKER: Final = frozenset({"act", "restart_failed", "edit", "stacks", "use_gpu"})
-"""Actions on workers, which pages without workers do not offer."""
+"""Actions on workers, missing on pages without workers."""
 
 _ON_JOBS: Final = frozenset({"skip", "retry", "retry_failed"})
 STEERING: Final = ON_WORKER | _ON_JOBS | {"mark", "use"}
-"""Actions that change something, which a read-only screen does not offer."""
+"""Actions that change something, missing on read-only screens."""
 
 SIGNS_OF: Final = {"enter": "enter", "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End"}
 """Display names of keys that differ from Textual's."""
@@ -132,12 +132,12 @@ keymap: Final[dict[str, str]] = {}
 
 
 def keys_of(binding: Binding) -> list[str]:
-    """Returns the keys of a binding, with the user's choice applied."""
+    """Returns the keys of a binding, including the user's."""
     return keymap.get(binding.id or "", binding.key).split(",")
 
 
 def ids() -> list[str]:
-    """Returns the ids of all bindings that can be remapped."""
+    """Returns the ids of all remappable bindings."""
     return list(dict.fromkeys(binding.id for binding in MAIN if binding.id))
 
 
@@ -147,13 +147,13 @@ def of_action(name: str) -> list[str]:
 
 
 def displayed(app: App[Any]) -> dict[str, str]:
-    """Returns the first key of each binding as `app` displays it, by the binding's id, for texts that name a key."""
+    """Returns the display name of each binding's first key, by id, for texts that mention keys."""
     first = {each.id: keys_of(each)[0] for each in MAIN if each.id}
     return {name: app.get_key_display(Binding(key, "none")) for name, key in first.items()}
 
 
 async def act_in_order(widget: Widget, event: Key) -> None:
-    """Runs the action of a key in a text field before the next character is inserted: a slow line delivers several at once."""
+    """Runs a key's action in a text field before the next character is inserted: a slow line delivers several at once."""
     active = widget.screen.active_bindings.get(event.key) if widget.screen.is_active else None
     if active is not None and not event.is_printable:
         event.prevent_default().stop()
@@ -161,10 +161,10 @@ async def act_in_order(widget: Widget, event: Key) -> None:
 
 
 def remap(choice: Mapping[str, Sequence[str]]) -> None:
-    """Uses these keys, by binding id, from the next start of the screen.
+    """Sets the keys, by binding id, for screens started later.
 
     Raises:
-        GmgError: A key or binding does not exist, or a key would have two actions; the text names the binding.
+        GmgError: A key or binding does not exist, or a key would have two actions.
     """
     if unknown := [name for name in choice if name not in ids()]:
         raise GmgError(f"[keys] there is no action {unknown[0]}{nearest(unknown[0], ids())}")

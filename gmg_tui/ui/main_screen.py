@@ -1,4 +1,4 @@
-"""The main screen: headline, workers, log and keys, and what its keys do."""
+"""The main screen: headline, workers, pane and keys, with their actions."""
 
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ LOG_TAIL = 1000
 
 
 class MainScreen(TrueSizeScreen[None]):
-    """All workers, and the pane with all about the selected one."""
+    """All workers, and the pane about the selected one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*keys.MAIN]
     AUTO_FOCUS = ""
@@ -54,16 +54,16 @@ class MainScreen(TrueSizeScreen[None]):
         self.watch(self.app, "snapshot", self._update, init=False)
 
     def _update(self) -> None:
-        """Shows the log of the worker that is selected now, and all else as it is."""
+        """Shows the selected worker's log, and the current state."""
         self.open_log()
         self.share_rows()
 
     def on_resize(self) -> None:
-        """Redistributes the rows of the terminal."""
+        """Distributes the terminal's rows anew."""
         self.share_rows()
 
     def share_rows(self) -> None:
-        """Draws the header, then the workers in what is left beside the keys; the pane takes the rest."""
+        """Draws the header, then the workers in the rows they need; the pane takes the rest."""
         if self.is_mounted and is_seen(self):
             self.header.display = self.grid.display = not self._view.maximized
             if not self._view.maximized:
@@ -71,7 +71,7 @@ class MainScreen(TrueSizeScreen[None]):
             self.pane.update()
 
     def on_key(self, event: Key) -> None:
-        """Stops a key that does nothing here, with a message, so that a page that has just opened does not receive it."""
+        """Stops a key that does nothing here, with a message, so that a page that is just opening does not get it."""
         if self.focused is None:
             event.stop()
             for each in keys.MAIN:
@@ -79,13 +79,13 @@ class MainScreen(TrueSizeScreen[None]):
                     self.app.say(f"{each.description} is not possible: {reason}.")
 
     def on_screen_resume(self) -> None:
-        """Catch up with what happened while another screen was on top."""
+        """Catches up after another screen was on top."""
         self.app.refresh_view()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Returns True if `action` is available."""
         view = self._view
-        if self.focused is not None:  # a text is typed
+        if self.focused is not None:  # text input is active
             return action in {"focus_next", "copy_text"}
         if action == "back":
             log = self.log_view.sought
@@ -93,7 +93,7 @@ class MainScreen(TrueSizeScreen[None]):
         return not self.why_not(action)
 
     def why_not(self, action: str) -> str:
-        """Returns the reason why an action is not possible on this screen now; empty if it is."""
+        """Returns why an action is not possible on this screen now; empty if it is."""
         reasons = {
             "mark": "the pane hides the workers, esc shows them" if self._view.maximized else "",
             "search_next": "" if self.log_view.sought.text else "there is no search, / starts one",
@@ -103,23 +103,23 @@ class MainScreen(TrueSizeScreen[None]):
 
     @property
     def palette(self) -> tuple[tuple[str, str, str], ...]:
-        """Yields the palette's entries of this screen that have no key: title, explanation and action."""
+        """Returns the screen's palette entries without a key: title, explanation and action."""
         sort = ((f"Sort by {each.heading}", "Sort the workers.", f"sort_by({name!r})") for name, each in ORDERS.items())
         return (*keys.MAIN_COMMANDS, *sort)
 
     # Workers
 
     def action_move(self, direction: str) -> None:
-        """Selects the neighbour; while the pane has the whole screen, up and down are its own."""
+        """Selects a neighbour, or with the pane on the whole screen moves up and down there."""
         if self._view.maximized and direction in {"up", "down"}:
             self.pane.go(f"line-{direction}")
         elif self._view.move(direction, 1 if self._view.maximized else self.grid.plan.columns):
             self.app.refresh_view()
 
     async def action_details(self) -> None:
-        """Gives the pane the whole screen, there edit with the selected attempt's settings; a folded node is unfolded.
+        """Enlarges the pane; if enlarged, edits with the selected attempt's settings. Unfolds a folded node.
 
-        In the Why tab, take stacks.
+        In the Why tab, takes stacks.
         """
         view, shown = self._view, self.pane.shown
         if view.selected and not view.folded_node and not self.app.why_not("stacks") and isinstance(shown, WhyTab):
@@ -162,7 +162,7 @@ class MainScreen(TrueSizeScreen[None]):
                 self.pane.shown.show_stacks()
 
     def action_mark(self) -> None:
-        """Marks the selected worker, or unmark it; of a folded node all, or none once all are."""
+        """Marks or unmarks the selected worker, or all workers of a folded node."""
         view = self._view
         if view.folded_node:
             workers = set(view.of_node(view.folded_node))
@@ -172,7 +172,7 @@ class MainScreen(TrueSizeScreen[None]):
         self.app.refresh_view()
 
     def action_back(self) -> None:
-        """Ends the search, else unmark all, else show all workers."""
+        """Ends the search, else unmarks all, else shows all workers."""
         view, log = self._view, self.log_view
         if log.sought.text:
             log.search("")
@@ -196,16 +196,16 @@ class MainScreen(TrueSizeScreen[None]):
             self.app.say("There is no room for tiles in this terminal.")
 
     def action_trouble(self) -> None:
-        """Selects the next worker in trouble, from the first again after the last."""
+        """Selects the next worker in trouble, wrapping around."""
         view, trouble = self._view, self._view.in_trouble()
         others = [name for name in trouble if name != view.selected or view.folded_node]
         if not others:
             self.app.say(f"No {'other ' if trouble else ''}worker has problems.")
             return
-        # One that the filter hides comes after all that it shows, and is shown once it is selected.
+        # Workers hidden by the filter come last, and are shown once selected.
         others = [name for name in view.slots if name in others] or others
         numbers = {name: number for number, name in enumerate(view.slots)}
-        # A folded node's line stands before all of its workers.
+        # A folded node's line comes before all of its workers.
         here = numbers[view.of_node(view.folded_node)[0]] - 1 if view.folded_node else numbers.get(view.selected, -1)
         there = next((name for name in others if numbers.get(name, -1) > here), others[0])
         view.folded.discard(view.node_of(there))
@@ -213,7 +213,7 @@ class MainScreen(TrueSizeScreen[None]):
         self.app.refresh_view()
 
     def action_choose(self, slot: str) -> None:
-        """Selects a worker, or enlarge the pane of the selected one."""
+        """Selects a worker, or enlarges the pane of the selected one."""
         if slot == self._view.selected:
             self._maximize(on=True)
         self.app.select(slot)
@@ -227,7 +227,7 @@ class MainScreen(TrueSizeScreen[None]):
         self.grid.go_to_top()
 
     async def action_filter_workers(self) -> None:
-        """Opens the line that asks which workers to show."""
+        """Opens the filter line."""
         hint = "words of the workers to show: of slot, node, state, job, group, GPU or reason"
         await ask_line(self, LineBar("workers", self._view.filter, hint, self.filter_workers))
 
@@ -237,11 +237,11 @@ class MainScreen(TrueSizeScreen[None]):
         self.app.refresh_view()
 
     def action_fold_node(self) -> None:
-        """Folds the selected worker's node, or unfold it."""
+        """Folds or unfolds the selected worker's node."""
         self.action_fold(self._view.node_of(self._view.selected))
 
     def action_fold(self, node: str) -> None:
-        """Folds a node, or unfold it; unless the selected worker is there, its first one is selected."""
+        """Folds or unfolds a node; selects its first worker unless one there is selected."""
         view = self._view
         if view.node_of(view.selected) != node and (slots := view.of_node(node)):
             view.choose(slots[0])
@@ -263,7 +263,7 @@ class MainScreen(TrueSizeScreen[None]):
         return None if worker is None else Path(self._view.session.spec.folder, worker_log(worker))
 
     async def action_follow(self) -> None:
-        """Follows the log or pause it; it is shown first."""
+        """Follows or pauses the log, after showing it."""
         log = self.log_view
         if self._view.tab is not Tab.LOG:
             await self.action_show_tab(Tab.LOG)
@@ -271,7 +271,7 @@ class MainScreen(TrueSizeScreen[None]):
             (log.pause if log.source.following else log.follow)()
 
     def action_go(self, direction: str) -> None:
-        """Scrolls the pane, or move the cursor of its table."""
+        """Scrolls the pane, or moves the cursor of its table."""
         self.pane.go(direction)
 
     async def action_attempt_log(self) -> None:
@@ -282,11 +282,11 @@ class MainScreen(TrueSizeScreen[None]):
         await self.action_show_tab(Tab.LOG)
         if attempt.number > 1:
             self.log_view.search(f"attempt {attempt.number} · ")
-        else:  # no line of ours precedes it
+        else:  # our separator is missing
             self.log_view.action_go("home")
 
     async def action_search(self) -> None:
-        """Opens the line that asks what to search the log for."""
+        """Opens the search line."""
         await self.action_show_tab(Tab.LOG)
         await ask_line(self, LineBar("search", self.log_view.sought.text, "search the log", self.log_view.search))
 
@@ -295,7 +295,7 @@ class MainScreen(TrueSizeScreen[None]):
         self.log_view.search_next(direction)
 
     async def action_copy_line(self) -> None:
-        """Copies the selected text, or else the line, row or facts that the pane shows."""
+        """Copies the selected text, else the line, row or facts shown in the pane."""
         if text := self.get_selected_text() or self.pane.text:
             self.app.say(await terminal.copy(self.app, text))
         else:

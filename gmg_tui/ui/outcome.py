@@ -6,12 +6,12 @@ from gmg_tui.model import Session, Snapshot
 
 
 class Outcome(NamedTuple):
-    """The way the interface ended, and the session as it was then."""
+    """How the interface ended, and the session's state then."""
 
     how: str
-    """`ended`: all workers had; `stopped`: they were stopped from here; `detached`: they keep running; `lost`: the engine is
-    gone; `looked`: it had ended before the screen was opened."""
+    """    `ended`: all workers have ended; `stopped`: they were stopped from here; `detached`: they keep running; `lost`: the
+    engine is gone; `looked`: the session had ended before."""
     session: Session
     snapshot: Snapshot
     reason: str = ""
-    """The reason why the engine was lost."""
+    """The reason the engine was lost."""

@@ -1,7 +1,7 @@
-"""A log file as rows: those before and after an offset, and those that match a search.
+"""A log file as rows: around an offset, or matching a search.
 
-Offsets stay valid when the file is replaced, since the old file remains open, and a file that was truncated just ends
-earlier. Everything here blocks, so it runs in threads; `os.pread` needs no lock.
+Offsets stay valid when the file is replaced, since the old file remains open; a truncated file just ends earlier.
+Everything here blocks, so it runs in threads; `os.pread` needs no lock.
 """
 
 import os
@@ -24,7 +24,7 @@ _PAGE_BYTES: Final = 1 << 18
 _PAGE_LINES: Final = 10_000
 _BLOCK_BYTES: Final = 1 << 16
 _LINE_BYTES: Final = 1 << 16
-"""Only the beginning and the end of a longer line are kept in memory."""
+"""Only the beginning and end of longer lines are kept in memory."""
 _PART_BYTES: Final = 1 << 20
 _OVERLAP_BYTES: Final = 4096
 """Overlap of two parts of a long line, so that a match is whole in one of them."""
@@ -35,7 +35,7 @@ _MAYBE_PROGRESS: Final = re.compile(rb"%\||Running at |" + REPORTED.encode())
 class _Line(NamedTuple):
     start: int
     end: int
-    """The offset of the next line; of an unfinished one, of the file's end."""
+    """The offset of the next line, or the file's end if unfinished."""
     raw: bytes
     """The line, or the first `_LINE_BYTES` of it."""
     tail: bytes = b""
@@ -44,7 +44,7 @@ class _Line(NamedTuple):
 
     @property
     def displayed(self) -> bytes:
-        r"""The line as a terminal shows it: a segment that ends with `\r` is overwritten by the next one."""
+        r"""The line as a terminal shows it: segments that end with `\r` are overwritten."""
         raw = self.tail if b"\r" in self.tail else self.raw
         return next(filter(None, reversed(raw.split(b"\r"))), b"") if b"\r" in raw else raw
 
@@ -54,7 +54,7 @@ class _Line(NamedTuple):
 
     @property
     def is_progress(self) -> bool:
-        """True if it is finished and holds only progress; the lines of Genesis are found without cleaning them."""
+        """True if it is finished and holds only progress; Genesis' lines are recognised without cleaning."""
         return self.finished and (
             FPS_ALONE.fullmatch(self.raw) is not None
             or (_MAYBE_PROGRESS.search(self.raw) is not None and is_progress_only(self.text))
@@ -72,11 +72,11 @@ def _rows(lines: Iterable[_Line]) -> Iterator[LogRow]:
 
 
 class LogFile:
-    """A log file, open to be read. Raises `OSError` if it is not a regular file."""
+    """An open log file. Raises `OSError` if it is not a regular file."""
 
     def __init__(self, path: Path) -> None:
         self._file = open_regular(path)
-        weakref.finalize(self, os.close, self._file)  # not earlier: a thread may still read
+        weakref.finalize(self, os.close, self._file)  # not earlier: a thread may still be reading
 
     @property
     def size(self) -> int:
@@ -85,7 +85,7 @@ class LogFile:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Differs from that of the file that replaces it once its middle was cut out."""
+        """Identifies the file: cutting out its middle replaces it."""
         status = os.fstat(self._file)
         return status.st_dev, status.st_ino
 
@@ -101,7 +101,7 @@ class LogFile:
         return [*islice(_rows(self._lines(start, start + _PAGE_BYTES)), count)]
 
     def around(self, offset: int, count: int, query: Query) -> list[LogRow]:
-        """Returns `count` rows before and after the line at `offset`; a match of `query` in it is among what is shown."""
+        """Returns `count` rows before and after the line at `offset`, whose match of `query` is kept in view."""
         offset = self.start_of_line(min(offset, self.size))
         below = self.after(offset, count)
         if below and query.text and not query.marks(below[0]) and (text := self.hidden_match(below[0], query)):
@@ -109,7 +109,7 @@ class LogFile:
         return join(self.before(offset, count), below)
 
     def locate(self, text: str, lines: int) -> int:
-        """Returns the offset after the line `text`, followed by about that number of `lines`; -1 if it is not found."""
+        """Returns the offset after the line `text` that about `lines` lines follow; -1 if not found."""
         start, end = (start_of_last(self._file, max(0, lines + near)) for near in (_NEARBY_LINES, -_NEARBY_LINES))
         nearby = [*self._lines(start, end)]
         below = len(nearby) + max(0, lines - _NEARBY_LINES)
@@ -121,12 +121,12 @@ class LogFile:
         return [*_rows(self._lines(start, stop))]
 
     def may_match(self, query: Query, start: int, end: int) -> bool:
-        """Returns False if nothing between two offsets matches: cheap, for gigabytes."""
+        """Returns False if nothing between two offsets matches; cheap enough for gigabytes."""
         parts = (part.lower() for part in self._parts(start, end))
         return any(query.raw.search(part) is not None or b"\b" in part for part in parts)
 
     def hidden_match(self, row: LogRow, query: Query) -> str:
-        """Returns the surroundings of the first match in a line that is not shown whole; empty if there is none."""
+        """Returns the text around the first match in the hidden part of a long line; empty if there is none."""
         if len(row.text) > MAX_SHOWN:
             for raw in self._parts(row.start, row.end):
                 text = row.text if b"\r" in raw else visible(raw).decode(errors="replace")
@@ -135,12 +135,12 @@ class LogFile:
         return ""
 
     def _parts(self, start: int, end: int) -> Iterator[bytes]:
-        """Yields the bytes between two offsets in parts that overlap."""
+        """Yields the bytes between two offsets in overlapping parts."""
         for at in range(start, end, _PART_BYTES):
             yield os.pread(self._file, min(_PART_BYTES + _OVERLAP_BYTES, end - at), at)
 
     def start_of_line(self, offset: int) -> int:
-        """Returns the start of the line that contains `offset`, which it is if a line starts there."""
+        """Returns the start of the line that contains `offset`."""
         while offset > 0:
             begin = max(0, offset - _BLOCK_BYTES)
             if (found := os.pread(self._file, offset - begin, begin).rfind(b"\n")) >= 0:
@@ -149,7 +149,7 @@ class LogFile:
         return 0
 
     def _lines(self, start: int, stop: int) -> Iterator[_Line]:
-        """Yields the lines that begin between `start`, the start of a line, and `stop`; the last may be unfinished."""
+        """Yields the lines that begin from `start`, a line's start, up to `stop`; the last may be unfinished."""
         at, raw, tail = start, b"", b""
         while start < stop and (block := os.pread(self._file, _BLOCK_BYTES, at)):
             *pieces, rest = block.split(b"\n")

@@ -1,4 +1,4 @@
-"""A row of the log: its text, and how it is wrapped and coloured, with the matches of a search marked."""
+"""A row of the log: its text, wrapping and colours, with search matches marked."""
 
 import re
 from bisect import bisect_right
@@ -14,9 +14,9 @@ from gmg_tui.scripts.genesis.output.log_text import Severity, head, severity
 from gmg_tui.ui.drawing import SIGNS, Row, safe
 
 MAX_SHOWN: Final = 610
-"""Characters of a line that are shown."""
+"""Maximum characters shown of a line."""
 LIVE: Final = 1 << 60
-"""Position of the first line of the engine; lower positions are offsets in the log file."""
+"""Position of the first line from the engine; lower positions are offsets in the log file."""
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 _STYLES: Final = {Severity.NONE: "text", Severity.WARNING: "warn", Severity.ERROR: "error"}
 
@@ -32,18 +32,18 @@ class LogRow(NamedTuple):
     lines: int = 1
     """Number of lines it represents."""
     progress: bool = False
-    """True if they contain nothing but progress."""
+    """True if its lines are only progress."""
     gap: bool = False
     """True if it marks skipped lines."""
 
     @property
     def position(self) -> int:
-        """A position in its newest line, which stays valid when rows are folded."""
+        """A position in its newest line, still valid after folding."""
         return self.end - 1
 
     @property
     def shown(self) -> str:
-        """The text as drawn and searched: Genesis' prefix is reduced to time and level, and a very long line is cut."""
+        """The text as drawn and searched: Genesis' prefix shortened to time and level, very long lines cut."""
         text, prefix = self.text, None if self.gap else head(self.text)
         if prefix is not None:
             level = f"{prefix.level} " if severity(text) is not Severity.NONE else ""
@@ -54,7 +54,7 @@ class LogRow(NamedTuple):
 
 
 def fold(rows: list[LogRow], row: LogRow) -> None:
-    """Appends a row; progress lines in sequence are one row."""
+    """Appends a row, merging consecutive progress lines."""
     if rows and (last := rows[-1]).progress and row.progress:
         rows[-1] = row._replace(start=last.start, lines=last.lines + row.lines)
     else:
@@ -62,7 +62,7 @@ def fold(rows: list[LogRow], row: LogRow) -> None:
 
 
 def join(above: Sequence[LogRow], below: Sequence[LogRow]) -> list[LogRow]:
-    """Returns both; a row above that has grown to the first one below is replaced by it."""
+    """Joins two lists; drops a row above that has grown into the first one below."""
     rows = [*above]
     if not below:
         return rows
@@ -76,16 +76,16 @@ def join(above: Sequence[LogRow], below: Sequence[LogRow]) -> list[LogRow]:
 
 
 def index_of(rows: Sequence[LogRow], position: int) -> int:
-    """Returns the index of the row with a position; of the last row if all end before."""
+    """Returns the index of the row at a position, at most the last."""
     return max(0, min(bisect_right(rows, position, key=lambda row: row.end), len(rows) - 1))
 
 
 class Query:
-    """A text to search for, ignoring case; an empty one matches nothing.
+    """A case-insensitive search text; an empty one matches nothing.
 
     Attributes:
-        pattern: Found in the text of matching rows.
-        raw: Found in all matching lines without backspaces, in lower case: a word, or its beginning before a colour.
+        pattern: Matches the text of rows.
+        raw: A lower-case word, or its start before a colour, found in all matching lines without backspaces.
     """
 
     def __init__(self, text: str = "") -> None:
@@ -95,7 +95,7 @@ class Query:
         self.raw = re.compile("|".join([word, *(f"{word[:cut]}\x1b" for cut in range(1, len(word)))]).encode())
 
     def marks(self, row: LogRow) -> list[tuple[int, int]]:
-        """Returns the start and end of each match in the row as shown."""
+        """Returns the start and end of each match in the shown text."""
         return [match.span() for match in self.pattern.finditer(row.shown)] if self.text else []
 
 
@@ -107,11 +107,11 @@ class Place(NamedTuple):
 
     row: int
     part: int
-    """The index among the pieces that the row is wrapped into."""
+    """The index of the piece of the wrapped row."""
 
 
 def moved(rows: Sequence[LogRow], width: int, place: Place, count: int) -> Place:
-    """Returns the place `count` screen rows below, above if negative: from the first to the one after the last."""
+    """Returns the place `count` screen rows below, or above if negative, from the first to one past the last."""
     index, part = place.row, place.part + count
     while part < 0 and index > 0:
         index -= 1
@@ -125,7 +125,7 @@ def moved(rows: Sequence[LogRow], width: int, place: Place, count: int) -> Place
 def wrapped(row: LogRow, width: int, marks: Sequence[tuple[int, int]], *, here: bool = False) -> list[Row]:
     """Returns the screen rows of a row, with `marks` highlighted (`here`: as the current match).
 
-    The number of lines it represents is at its right end.
+    The number of lines it stands for is at the right end.
     """
     parts, lines = pieces(row, width), list[Row]()
     style = "dim" if row.gap or row.progress else _STYLES[severity(row.text)]
@@ -150,15 +150,15 @@ def _count_of(row: LogRow) -> str:
 
 
 def pieces(row: LogRow, width: int) -> list[str]:
-    """Returns the text in pieces of at most `width` cells, the last with room for its count; at least one."""
-    text, width = row.shown + " " * len(_count_of(row)), max(2, width)  # 2: the room of one wide character
+    """Returns the text in one or more pieces of at most `width` cells, the last with room for the count."""
+    text, width = row.shown + " " * len(_count_of(row)), max(2, width)  # room for one wide character
     if not text.isascii():
         return chop_cells(text, width)
     return [text[start : start + width] for start in range(0, len(text), width)] or [""]
 
 
 def part_of(row: LogRow, width: int, marks: Sequence[tuple[int, int]]) -> int:
-    """Returns the index of the piece with the start of the first mark; 0 without marks."""
+    """Returns the index of the piece where the first mark starts; 0 without marks."""
     end = 0
     for number, part in enumerate(pieces(row, width)):
         end += len(part)
@@ -168,7 +168,7 @@ def part_of(row: LogRow, width: int, marks: Sequence[tuple[int, int]]) -> int:
 
 
 def highlighted(strip: Strip, start: int, end: int, style: Style) -> Strip:
-    """Returns a strip with a style on the characters from `start` to `end`; -1: to the last one."""
+    """Returns a strip with a style applied from `start` to `end` (-1: to its end)."""
     begin = cell_len(strip.text[:start])
     stop = strip.cell_length if end < 0 else max(begin, cell_len(strip.text[:end]))
     marked = Strip(Segment.apply_style(strip.crop(begin, stop), post_style=style))

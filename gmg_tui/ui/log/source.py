@@ -1,4 +1,4 @@
-"""The rows of a log by position: the newest as the engine sends them, all others from the log file."""
+"""The rows of a log by position: the newest from the engine, all others from the log file."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from gmg_tui.ui.log.file import LogFile
 
 MAX_LIVE_ROWS: Final = 2000
-"""Rows kept while the log is followed; they are dropped in batches, above this number times `_SLACK`."""
+"""Rows kept while the log is followed; dropped in batches above `_SLACK` times this."""
 _SLACK: Final = 1.125
 MAX_ROWS: Final = 4000
-"""Rows kept while the log is paused; those at the other end give way to those read from the file."""
+"""Rows kept while the log is paused; reading more drops rows at the other end."""
 MAX_MATCHES: Final = 100_000
-"""A search stops after this many."""
+"""Matches after which a search stops."""
 _SEARCHED_BYTES: Final = 4 << 20
 """Bytes searched at once."""
 _PAGE_ROWS: Final = 500
@@ -31,13 +31,13 @@ _PAGE_ROWS: Final = 500
 class LogSource:
     """The log of one worker, or of a job in a file.
 
-    A run of progress lines is one row. While the log is followed, `rows` ends with the newest line. While it is paused,
-    `rows` is another list, to which rows are added above and below; the positions in it only grow.
+    A run of progress lines is one row. While the log is followed, `rows` ends with the newest line. While paused, `rows`
+    is another list, extended above and below; positions in it only grow.
 
     Attributes:
-        name: The slot.
-        rows: The rows that can be scrolled through without reading.
-        file: The file of all offsets in the rows; None before it is read.
+        name: The slot's name.
+        rows: The loaded rows.
+        file: The file that offsets in the rows refer to; None before it is read.
     """
 
     def __init__(self, name: str, path: Callable[[], Path | None] = lambda: None) -> None:
@@ -46,7 +46,7 @@ class LogSource:
         self._path = path
         self.file: LogFile | None = None
         self._first, self._next = -1, 0
-        """The number of the first line that arrived, -1 before it, and of the next one."""
+        """Numbers of the first line received (-1 before it) and of the next."""
         self._live: list[LogRow] = []
         self._end = LIVE
         """The position after the newest line."""
@@ -69,18 +69,18 @@ class LogSource:
 
     @property
     def has_below(self) -> bool:
-        """True if lines are known that are newer than the last row, or may be in the file."""
+        """True if there are newer lines than the last row, or may be in the file."""
         return not self.following and bool(self.rows) and (self.rows[-1].end != self._end)
 
-    # Lines of the engine
+    # Lines from the engine
 
     def extend(self, first: int, lines: Sequence[str]) -> None:
-        """Adds lines, numbered from `first`; known ones are skipped."""
+        """Adds lines, numbered from `first`, skipping known ones."""
         from gmg_tui.scripts.genesis.output import line_patterns  # the first frame needs no expressions
 
         rows, is_start = self._live, self._first < 0
         if is_start or first < self._first:
-            # Lines that were on their way when this log was opened again came before the requested ones.
+            # Lines in transit when this log was reopened may precede the requested ones.
             rows.clear()
             self._first, self._next, self._end, is_start = first, 0, LIVE, True
         known = self._next
@@ -116,13 +116,13 @@ class LogSource:
         self.rows = self._live
 
     def catch_up(self) -> None:
-        """Adds the lines that have arrived since the last row, up to the first that the engine skipped."""
+        """Adds lines received since the last row, up to the first gap."""
         newer = [*takewhile(lambda row: not row.gap, self._newer())]
         if newer and len(self.rows) < MAX_ROWS:
             self.rows = join(self.rows, newer)
 
     def _newer(self) -> list[LogRow]:
-        """Returns the rows of the engine that follow the last row of a paused log."""
+        """Returns the engine's rows after the last row of a paused log."""
         if self.following or not self.rows or (end := self.rows[-1].end) < LIVE:
             return []
         newer = [row for row in self._live if row.end > end]
@@ -131,15 +131,15 @@ class LogSource:
         return newer
 
     def cut_at_gap(self, index: int) -> None:
-        """Leaves out what precedes the last gap above a row, so that the gap is filled from the file."""
+        """Drops rows before the last gap above a row, so that it is filled from the file."""
         gap = next((number for number in range(index, 0, -1) if self.rows[number].gap), 0)
         if not self.following and gap and self._path() is not None:
             del self.rows[:gap]
 
-    # Lines of the file
+    # Lines from the file
 
     async def open(self) -> LogFile | None:
-        """Returns the log file; None if there is none that can be read."""
+        """Returns the log file; None if none can be read."""
         from gmg_tui.ui.log.file import LogFile  # the first frame needs no expressions
 
         path = self._path()
@@ -151,13 +151,13 @@ class LogSource:
         return self.file if is_known else file
 
     async def load_end(self) -> None:
-        """Shows the end of the file, where no engine sends lines. Raises `OSError`."""
+        """Loads the end of the file, if no engine sends lines. Raises `OSError`."""
         self.file = await self.open()
         if self.file is not None:
             self._live[:] = await in_daemon_thread(self.file.before, self.file.size, _PAGE_ROWS)
 
     async def load_above(self) -> bool:
-        """Reads what precedes the first row; False if nothing was found. Raises `OSError`."""
+        """Loads rows above the first. Returns False if there are none. Raises `OSError`."""
         rows, skipped = self.rows, int(self.has_above and self.rows[0].gap)
         if not self.has_above or len(rows) <= skipped:
             return False
@@ -178,10 +178,10 @@ class LogSource:
         return True
 
     async def load_below(self) -> int | None:
-        """Reads what follows the last row of a paused log. Raises `OSError`.
+        """Loads rows below the last row of a paused log. Raises `OSError`.
 
         Returns:
-            The position of that row, which is another one if the log goes on in the file; None if nothing follows.
+            That row's position, a new one if the log continues in the file; None if nothing follows.
         """
         rows, last, page, file = self.rows, self.rows[-1], self._newer(), self.file
         if last.end < LIVE and file is not None:
@@ -194,13 +194,13 @@ class LogSource:
         return last.position
 
     async def _continue_in_file(self, row: LogRow) -> int:
-        """Shows the rows of the file around the end of one of the engine. Returns its offset; -1 if it is unknown."""
+        """Shows the file's rows around the end of an engine row. Returns its offset; -1 if unknown."""
         file = await self.open()
         at = await self.offset_after(row, file) if file is not None else -1
         return at if at > 0 and await self.jump(at, Query(), file) else -1
 
     async def jump(self, offset: int, query: Query, file: LogFile | None = None) -> bool:
-        """Pauses at the rows around an offset of the file; False if it has none. Raises `OSError`."""
+        """Pauses at the rows around an offset of the file. Returns False if there are none. Raises `OSError`."""
         file = file or await self.open()
         page = await in_daemon_thread(file.around, offset, _PAGE_ROWS, query) if file is not None else []
         if not page:
@@ -211,28 +211,28 @@ class LogSource:
         return True
 
     async def offset_after(self, row: LogRow, file: LogFile) -> int:
-        """Returns the offset in the file after a row; -1 if it is unknown. Raises `OSError`."""
+        """Returns the file offset after a row; -1 if unknown. Raises `OSError`."""
         return row.end if row.end < LIVE else await in_daemon_thread(file.locate, row.text, self._end - row.end)
 
     def index(self, position: int, file: LogFile | None) -> int | None:
-        """Returns the index of the row with a position, which in a `file` is an offset; None if there is none."""
+        """Returns the index of the row at a position (an offset if in a `file`); None if there is none."""
         if not self.rows or file not in {None, self.file}:
             return None
         row = self.rows[index := index_of(self.rows, position)]
         return index if row.start <= position < row.end and (file is None or row.end < LIVE) else None
 
     def _forget_file(self) -> None:
-        """Leaves out the rows of the file that was open."""
+        """Drops the rows of the previously open file."""
         kept = [row._replace(start=max(row.start, LIVE)) for row in self._live if row.end > LIVE]
         self._live[:] = kept
         self._mark_missing()
 
 
 class Search:
-    """The matches of a query in a log file, or in some rows if there is none.
+    """The matches of a query in a log file, or without one in some rows.
 
     Attributes:
-        found: Positions of the matches, the last first.
+        found: Positions of the matches, last first.
     """
 
     def __init__(self, query: Query, file: LogFile | None, rows: Sequence[LogRow]) -> None:
@@ -242,7 +242,7 @@ class Search:
 
     @property
     def is_full(self) -> bool:
-        """True if there are more matches than are collected."""
+        """True if the limit of matches is reached."""
         return len(self.found) >= MAX_MATCHES
 
     @property
@@ -256,7 +256,7 @@ class Search:
         return 100 - 100 * self._left // max(1, self._size)
 
     async def step(self) -> None:
-        """Searches the next part of the file, from its end to its beginning. Raises `OSError`."""
+        """Searches the next part of the file, from the end backwards. Raises `OSError`."""
         if self.file is not None and self.running:
             try:
                 start = await in_daemon_thread(self.file.start_of_line, self._left - _SEARCHED_BYTES)
@@ -267,7 +267,7 @@ class Search:
                 raise
 
     async def catch_up(self) -> None:
-        """Searches what has been written since. Raises `OSError`."""
+        """Searches lines written since. Raises `OSError`."""
         if self.file is not None and (size := self.file.size) > self._size:
             start, self._size = self.file.start_of_line(self._size), size
             newer = await in_daemon_thread(self._search, self.file, start, size)

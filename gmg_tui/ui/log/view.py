@@ -1,4 +1,4 @@
-"""The widget with the log of a worker or job: followed or paused, scrolled, searched, selected."""
+"""The widget that shows a log: followed or paused, with scrolling, search and selection."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from gmg_tui.ui.rows import Rows
 if TYPE_CHECKING:
     from gmg_tui.ui.log.file import LogFile
 
-_UNASKED_PAGES: Final = 128
-"""Pages read without a scroll, to fill the view with what precedes a long run of progress."""
+_MAX_FILL_PAGES: Final = 128
+"""Maximum pages read to fill the view with what precedes a long run of progress."""
 
 
 class LogView(Rows):
     """The visible part of a log.
 
     Attributes:
-        empty: The text shown without lines.
+        empty: The text shown if there are no lines.
         source: The log.
-        sought: The text searched for.
+        sought: The search text.
         found: The matches found so far; None without a search.
         match: The position of the current match.
     """
@@ -41,7 +41,7 @@ class LogView(Rows):
     ALLOW_SELECT = True
 
     class Changed(Message):
-        """The log, or which part of it is shown, may have changed."""
+        """The log, or its visible part, may have changed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,9 +55,9 @@ class LogView(Rows):
         self._wanted: int | None = None
         """The position to scroll to once the view has a size again."""
         self._loading: Callable[[], Awaitable[object]] | None = None
-        self._pages_left = _UNASKED_PAGES
+        self._pages_left = _MAX_FILL_PAGES
         self._continued: list[bool] = []
-        """For each screen row, whether it continues the line above."""
+        """For each screen row, True if it continues the line above."""
 
     def open(self, source: LogSource, *, file_only: bool = False) -> None:
         """Shows another log, from its file if no engine sends its lines."""
@@ -65,13 +65,13 @@ class LogView(Rows):
         self.source = source
         self._top_position, self._top_part, self._wanted = 0, 0, None
         self.found, self.match, self._loading = None, None, None
-        self._pages_left = _UNASKED_PAGES
+        self._pages_left = _MAX_FILL_PAGES
         if file_only:
             self._load(source.load_end)
         self.update_rows()
 
     def add_lines(self, lines: Lines) -> None:
-        """Adds lines, and draws the first ones; late lines of another worker are ignored."""
+        """Adds lines, drawing the first ones at once; ignores late lines of another worker."""
         if lines.slot != self.source.name:
             return
         is_first = not self.source.printed
@@ -111,7 +111,7 @@ class LogView(Rows):
         return lines[top.part : top.part + self._page]
 
     def status(self) -> list[Piece]:
-        """Returns what the row of tabs says of the log, the most important first."""
+        """Returns the log's status for the row of tabs, most important first."""
         if not (name := self.source.name):
             return []
         state = ("following", "ok") if self.source.following else (self._paused_text(), "warn")
@@ -131,7 +131,7 @@ class LogView(Rows):
         return f"paused, {units.count(below, 'line')} below {SIGNS.down}" if below else "paused"
 
     def _search_text(self) -> str:
-        """Returns which match is shown of how many, and the progress of the search."""
+        """Returns the match number and count, and the search's progress."""
         source, found = self.source, self.found
         if found is None:
             return f"/{self.sought.text}"
@@ -155,7 +155,7 @@ class LogView(Rows):
         return highlighted(strip, *span, self.screen.get_component_rich_style("screen--selection"))
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """Returns the selected text; a wrapped line is one line."""
+        """Returns the selected text, with wrapped lines joined."""
         text = ""
         for y, continued in enumerate(self._continued):
             span = selection.get_span(y)
@@ -173,7 +173,7 @@ class LogView(Rows):
 
     @property
     def text(self) -> str:
-        """The line of the current match, or else the newest visible one; empty if there is none."""
+        """The line of the current match, else the newest visible one; empty if there is none."""
         rows, match = self.source.rows, self._match_index
         if match is not None:
             return rows[match].text
@@ -190,7 +190,7 @@ class LogView(Rows):
 
     @property
     def _top(self) -> Place:
-        """The first visible row, which stays the same when rows are added or dropped."""
+        """The first visible row, corrected for added and dropped rows."""
         return Place(index_of(self.source.rows, self._top_position), self._top_part)
 
     def _place_top(self, place: Place) -> None:
@@ -205,10 +205,10 @@ class LogView(Rows):
         return end.row + (end.part > 0)
 
     def follow(self) -> None:
-        """Shows the newest lines from now on."""
+        """Follows the newest lines."""
         if not self.source.following:
             self.source.follow()
-            self._pages_left = _UNASKED_PAGES
+            self._pages_left = _MAX_FILL_PAGES
         self.match = self._wanted = None
         self.update_rows()
 
@@ -218,7 +218,7 @@ class LogView(Rows):
         self.update_rows()
 
     def scroll_lines(self, count: int) -> None:
-        """Scrolls down by `count` rows (up if negative); at its end the log is followed again."""
+        """Scrolls down by `count` rows (up if negative), and follows the log again at its end."""
         self.screen.clear_selection()
         self.source.pause()
         self.source.catch_up()
@@ -255,7 +255,7 @@ class LogView(Rows):
     # The file
 
     def _load(self, read: Callable[[], Awaitable[object]], *, replaces: bool = False) -> None:
-        """Reads rows from the file, unless some are being read and `read` does not replace them."""
+        """Reads rows from the file in the background; skipped during another read unless it `replaces` that."""
         if self._loading is None or replaces:
             self._loading = read
             self._finish(read)
@@ -276,12 +276,12 @@ class LogView(Rows):
             self.notify(f"The log file cannot be read: {error.strerror}.", markup=False)
 
     async def _load_above(self) -> None:
-        """Reads what precedes the first row, and scrolls up by a row."""
+        """Loads rows above the first, and scrolls up by one."""
         if await self.source.load_above():
             self._place_top(self._moved(self._top, -1))
 
     async def _load_below(self) -> None:
-        """Reads what follows the last row; at the end of the log it is followed again."""
+        """Loads rows below the last, and follows the log again at its end."""
         position = self.source.rows[-1].position
         if (now := await self.source.load_below()) is None:
             self.follow()
@@ -289,7 +289,7 @@ class LogView(Rows):
             self._place_top(Place(index_of(self.source.rows, now), 0))
 
     def _fill(self) -> None:
-        """Reads more if the view has room, as after a jump into a long run of progress."""
+        """Loads more rows while the view has room, such as after a jump into a long run of progress."""
         if self._top.row == 0 and self.source.has_above:
             self._load(self._load_above)
         elif self.source.has_below:
@@ -297,13 +297,13 @@ class LogView(Rows):
 
     async def _jump(self, offset: int, file: LogFile | None = None) -> None:
         """Shows the rows around an offset of the file."""
-        self._pages_left = _UNASKED_PAGES
+        self._pages_left = _MAX_FILL_PAGES
         if await self.source.jump(offset, self.sought, file):
             self._show(offset)
 
     def _show(self, position: int) -> None:
-        """Scrolls to the first match in the row with a position, or else to the row, unless it is visible."""
-        self._wanted = None if self.size else position  # without a size, nobody knows how the rows are wrapped
+        """Scrolls to the first match in the row at a position, else to the row, unless visible."""
+        self._wanted = None if self.size else position  # wrapping needs a size
         if self._wanted is not None:
             return
         row = self.source.rows[index := index_of(self.source.rows, position)]
@@ -315,13 +315,13 @@ class LogView(Rows):
 
     @property
     def _match_index(self) -> int | None:
-        """The index of the row with the current match; None if it is not among the rows."""
+        """The index of the row with the current match; None if not loaded."""
         if self.match is None or self.found is None:
             return None
         return self.source.index(self.match, self.found.file)
 
     def search(self, text: str) -> None:
-        """Searches from the newest visible row upwards; an empty text ends the search and follows again."""
+        """Searches upwards from the newest visible row; an empty text ends the search and follows the log again."""
         self.workers.cancel_group(self, "search")
         self.sought, self.found, self.match = Query(text), None, None
         if text:
@@ -332,7 +332,7 @@ class LogView(Rows):
 
     @work(group="search", exclusive=True)
     async def _search(self, query: Query) -> None:
-        """Visits the first match above the newest visible row, or below it if there is none above."""
+        """Goes to the first match above the newest visible row, or else below it."""
         with self._errors_shown():
             source, rows, origin = self.source, self.source.rows[: self._bottom], 2 * LIVE
             if (file := await source.open()) is not None and not file.size:
@@ -351,9 +351,9 @@ class LogView(Rows):
 
     @work
     async def search_next(self, direction: str) -> None:
-        """Goes to the next match `up` or `down`; below the newest to one written since, or else to the first."""
+        """Goes to the next match `up` or `down`; after the newest, to a newly written one or the first."""
         found, origin = self.found, self.match
-        if self.sought.text and found is None:  # another log is shown since
+        if self.sought.text and found is None:  # the log has changed since
             self._search(self.sought)
         if found is None:
             return
@@ -368,7 +368,7 @@ class LogView(Rows):
             self._visit(found.nearest(direction, origin))
 
     def _visit(self, match: int | None) -> None:
-        """Makes a match the current one, and shows it."""
+        """Makes a match current, and shows it."""
         self.match, file = match, self.found.file if self.found is not None else None
         if (index := self._match_index) is not None and self.sought.marks(self.source.rows[index]):
             self.source.pause()

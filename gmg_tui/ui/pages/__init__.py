@@ -1,1 +1,1 @@
-"""The pages over the main screen: a title, a table, what is selected in it, and the keys."""
+"""Pages over the main screen: a title, a table, its selected row, and the keys."""

@@ -1,4 +1,4 @@
-"""The help: the keys, and the manual's page on the screen; and the manual."""
+"""The help: the keys, and the manual's page about the screen; and the manual itself."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ _GUIDE: Final = Path(__file__).parents[2] / "guide" / "screen.md"
 
 
 class Scroll(VerticalScroll):
-    """Scrolls with the keys of the main screen too."""
+    """Also scrolls with the main screen's keys."""
 
     DEFAULT_CSS = "Scroll { height: 1fr; scrollbar-size-vertical: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -28,7 +28,7 @@ class Scroll(VerticalScroll):
 
 
 class HelpScreen(Dialog[None]):
-    """The help: on a page it begins with the keys that work there now; then it has all of the main screen."""
+    """The help: the keys of the current page, if any, then those of the main screen."""
 
     DEFAULT_CSS = """
     HelpScreen {
@@ -49,7 +49,7 @@ class HelpScreen(Dialog[None]):
         self._main = list(_facts(app, ((key, each) for each in of_main for key in keys.keys_of(each))))
 
     def contents(self) -> ComposeResult:
-        """Yields the keys as they are set, then what the manual says of the screen, without its list of keys."""
+        """Yields the current keys, then the manual's page about the screen, without its list of keys."""
         with Scroll():
             if self._page:
                 yield Facts([Fact("Keys of this page"), *self._page])
@@ -71,7 +71,7 @@ def _facts(app: SessionApp, bound: Iterable[tuple[str, Binding]]) -> Iterator[Fa
 
 
 class GuideApp(App[None]):
-    """Shows pages of the manual, a Markdown text; several with their contents beside them."""
+    """Shows pages of the manual as Markdown; several with a table of contents."""
 
     BINDINGS: ClassVar = [("q,escape", "quit", "quit")]
     AUTO_FOCUS = "MarkdownViewer"

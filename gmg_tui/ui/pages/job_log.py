@@ -34,12 +34,12 @@ class LogPage(Page):
         self._log.open(self._source, file_only=True)
 
     def title_pieces(self) -> Iterable[Piece]:
-        """Returns the name of the job, and what is shown of its log."""
-        shown = [each for each in self._log.status() if each[1] not in {"dim", "ok"}]  # nothing is counted or followed
+        """Returns the job's name, and the visible part of its log."""
+        shown = [each for each in self._log.status() if each[1] not in {"dim", "ok"}]  # no counts, no following
         return [(f"{text}  ", style) for text, style in reversed(shown)]
 
     def on_log_view_changed(self) -> None:
-        """Says which part of the log is shown."""
+        """Updates the title with the visible part of the log."""
         self.show_title()
 
     def action_go(self, direction: str) -> None:
@@ -47,11 +47,11 @@ class LogPage(Page):
         self._log.action_go(direction)
 
     async def action_search(self) -> None:
-        """Opens the line that asks what to search for."""
+        """Opens the search line."""
         await ask_line(self, LineBar("search", self._log.sought.text, "search the log", self._log.search))
 
     def action_back(self) -> None:
-        """Ends the search, else returns to the screen before."""
+        """Ends the search, else returns to the previous screen."""
         if self._log.sought.text:
             self._log.search("")
         else:

@@ -1,4 +1,4 @@
-"""The base of all pages: a title, the keys, `esc`; and a table that follows the engine, with all about its selected row."""
+"""The base of all pages: title, keys and `esc`; and of pages with a table that follows the engine."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -30,13 +30,13 @@ class Page(TrueSizeScreen[None]):
     OPENED_BY: ClassVar[str] = ""
     """The action that opens the page from any screen; not available while it is open."""
     PALETTE: ClassVar[Sequence[tuple[str, str, str]]] = ()
-    """Commands without a key: title, help and action of each."""
+    """Commands without a key: title, explanation and action."""
 
     def __init__(self) -> None:
         super().__init__()
         self._title = Lines(self._title_rows, id="title")
         self.failure = ""
-        """The reason why the page may be out of date."""
+        """Why the page may be out of date."""
 
     def compose(self) -> ComposeResult:
         """Yields the parts, from the top."""
@@ -45,11 +45,11 @@ class Page(TrueSizeScreen[None]):
         yield KeysFooter()
 
     def body(self) -> ComposeResult:
-        """Yields what is between the title and the keys."""
+        """Yields the widgets between the title and the keys."""
         raise NotImplementedError
 
     def title_pieces(self) -> Iterable[Piece]:
-        """Returns the parts of the title, the most important first."""
+        """Returns the parts of the title, most important first."""
         raise NotImplementedError
 
     def _title_rows(self, width: int, height: int) -> list[Row]:
@@ -75,25 +75,25 @@ class Page(TrueSizeScreen[None]):
             await asyncio.sleep(self.PERIOD_S)
 
     async def ask(self) -> None:
-        """Asks the engine for what snapshots do not have and shows it. Raises `GmgError` when it does not answer."""
+        """Queries the engine for data not in snapshots, and shows it. Raises `GmgError` if it does not answer."""
         raise NotImplementedError
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Returns whether the action is available; on a read-only screen none that changes something is."""
+        """Returns True if the action is available; read-only screens have none that change something."""
         return not self.app.why_not(action)
 
     @property
     def palette(self) -> Sequence[tuple[str, str, str]]:
-        """Yields the palette's entries of this page that have no key."""
+        """Returns the page's palette entries without a key."""
         return self.PALETTE
 
     def action_back(self) -> None:
-        """Returns to the screen before."""
+        """Returns to the previous screen."""
         self.dismiss(None)
 
 
 class TablePage(Page, Generic[T]):
-    """A table of what the engine knows, and all about the row under the cursor."""
+    """A table with data from the engine, and details of the selected row."""
 
     DEFAULT_CSS = "TablePage DescribedTable > Facts { height: 3; max-height: 25%; padding: 0 1; }"
     ENTER: ClassVar[str] = ""
@@ -109,18 +109,18 @@ class TablePage(Page, Generic[T]):
         yield self.listing
 
     def facts(self, row: T) -> Iterable[Fact]:
-        """Returns all about the selected row, whose own cells may be cut."""
+        """Returns the selected row in full: its cells may be cut."""
         raise NotImplementedError
 
     async def on_table_chosen(self, event: Table.Chosen) -> None:
-        """Does what `enter` does, for a click on the selected row."""
+        """Acts like `enter` on a click on the selected row."""
         if self.ENTER and event.table is self.table:
             await self.app.run_action(self.ENTER, self)
 
     @property
     def palette(self) -> Sequence[tuple[str, str, str]]:
-        """Yields the entries of the page, and the orders of its table."""
-        again = "Sort the rows; again: the other way round."
+        """Returns the page's entries, and the orders of its table."""
+        again = "Sort the rows; again to reverse."
         sort = ((f"Sort by {each.heading}", again, f"sort_by({each.name!r})") for each in self.table.shown_columns)
         return (*self.PALETTE, *sort)
 

@@ -1,4 +1,4 @@
-"""The page of a sweep's queue, and its common part with the page of a tuning, which is a queue of trials."""
+"""The page of a sweep's queue, and the base it shares with a tuning's page, a queue of trials."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ from gmg_tui.ui.view import View
 
 T = TypeVar("T")
 PART: Final = 500
-"""Jobs per query: an engine returns no more."""
+"""Jobs per query, the engine's limit."""
 
 
 class SelectedJob(NamedTuple):
@@ -40,7 +40,7 @@ class SelectedJob(NamedTuple):
     running: bool
     ended: bool
     slot: str | None
-    """The slot it runs or ran on; None if another job has the slot now, or it had none."""
+    """The slot it runs or ran on; None if another job has it now, or it never had one."""
 
 
 class JobsPage(TablePage[T], Generic[T]):
@@ -75,7 +75,7 @@ class JobsPage(TablePage[T], Generic[T]):
         raise NotImplementedError
 
     def selected_job(self) -> SelectedJob | None:
-        """Returns the job that keys act on; None in an empty table."""
+        """Returns the selected job; None in an empty table."""
         raise NotImplementedError
 
     def action_follow(self) -> None:
@@ -83,7 +83,7 @@ class JobsPage(TablePage[T], Generic[T]):
         self.table.follow()
 
     async def action_details(self) -> None:
-        """Enlarges the pane of the job's worker, or opens the job's log if another one has the slot now."""
+        """Enlarges the pane of the job's worker, or opens the job's log if its slot has another one now."""
         job = self.selected_job()
         if job is not None and job.slot is not None:
             self.dismiss(None)
@@ -94,7 +94,7 @@ class JobsPage(TablePage[T], Generic[T]):
             self.app.say("There is no log: nothing has been written.")
 
     async def action_skip(self) -> None:
-        """Skips the selected job; stops it, after a confirmation, if it is running."""
+        """Skips the selected job, or stops it if running, after a confirmation."""
         job = self.selected_job()
         if job is None:
             return
@@ -133,7 +133,7 @@ def _state(job: JobRecord) -> str:
 
 
 def _columns(jobs: Sequence[JobRecord], best: Column[JobRecord] | None) -> list[Column[JobRecord]]:
-    """Returns the columns of jobs: number, name, the column of `best`, then the others by their priority."""
+    """Returns the columns of jobs: number, name, `best`, then the others by priority."""
     number, name, *rest = (
         replace(column, value=_state) if column.name == "state" else column for column in job_columns.columns(jobs)
     )
@@ -148,7 +148,7 @@ class QueuePage(JobsPage[JobRecord]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "retry", "Run again", id="restart", tooltip="Retry: run the selected job again.")
     ]
-    PALETTE = (("Retry all that failed", "Run all jobs that have failed again, the first one first.", "retry_failed"),)
+    PALETTE = (("Retry failed jobs", "Run all failed jobs again, in order.", "retry_failed"),)
     PERIOD_S = 0.25
 
     def __init__(self, engine: Source, view: View) -> None:
@@ -167,9 +167,9 @@ class QueuePage(JobsPage[JobRecord]):
         self._version = -1
         """Version of the queue at the last query."""
         self._names: set[str] = set()
-        """Names of the results that have columns, and the empty one; none before the columns are known."""
+        """Names of the results with columns, plus the empty one; none before the columns are known."""
         self._live: set[int] = set()
-        """Numbers of the jobs that are shown by their workers."""
+        """Numbers of the jobs shown with their worker's figures."""
         self._best = ""
         """The best job so far, in words."""
 
@@ -181,19 +181,19 @@ class QueuePage(JobsPage[JobRecord]):
         self.poll()
 
     async def ask(self) -> None:
-        """Asks for all jobs, if the queue has changed."""
+        """Queries all jobs if the queue has changed."""
         queue = self._view.queue
         if queue is None or queue.version == self._version:
             return
-        await asyncio.sleep(self.PERIOD_S * (len(self._records) // PART))  # the longer, the rarer
+        await asyncio.sleep(self.PERIOD_S * (len(self._records) // PART))  # longer queues less often
         parts = [await self._engine.queue(first, PART) for first in range(0, queue.jobs, PART)]
         self._version = queue.version
-        self._records = {job.number: job for part in parts for job in part}  # one that moves may be in two parts
+        self._records = {job.number: job for part in parts for job in part}  # a job that moves may be in two parts
         self._names.clear()
         self.update_snapshot()
 
     def _arrange(self, jobs: Sequence[JobRecord]) -> None:
-        """Sets the columns for these jobs, and finds the best one by the sweep's own column."""
+        """Sets the columns for these jobs, and finds the best one by the sweep's metric."""
         sweep, column, self._best = self._view.session.spec.sweep, None, ""
         with suppress(GmgError):  # no job has reported it yet
             order, column, _ = ordered(jobs, sweep.best if sweep is not None else None)
@@ -202,7 +202,7 @@ class QueuePage(JobsPage[JobRecord]):
         self.table.use(_columns(jobs, column))
 
     def update_snapshot(self) -> None:
-        """Shows the jobs as they are now: of a long queue, only those with workers can have changed."""
+        """Updates the jobs that may have changed: those with workers."""
         snapshot, records = self._view.snapshot, self._records
         # The first worker of a job represents it.
         workers = {worker.job: worker for worker in reversed(snapshot.workers) if not worker.state.ended}
@@ -230,7 +230,7 @@ class QueuePage(JobsPage[JobRecord]):
         self.show_title()
 
     def title_pieces(self) -> list[Piece]:
-        """Returns the progress of the queue, the best job, and at the end how to see the results."""
+        """Returns the queue's progress, the best job and, at the end, the command for the results."""
         queue = self._view.queue or Queue(0, 0, 0, 0, 0, 0)
         parts = progress(queue, self._view.snapshot.elapsed_s, self.app.size.width)
         parts += [(f"  {self._best}", "ok")] if self._best else []
@@ -245,7 +245,7 @@ class QueuePage(JobsPage[JobRecord]):
     # Keys
 
     def selected_job(self) -> SelectedJob | None:
-        """Returns the selected job; it runs if it has a live worker, even if its record is older."""
+        """Returns the selected job; a live worker means running, even if the record is older."""
         row = self.table.selected
         if row is None:
             return None
@@ -263,7 +263,7 @@ class QueuePage(JobsPage[JobRecord]):
             self.act(QueueAction.RETRY, job.number)
 
     def action_retry_failed(self) -> None:
-        """Runs all failed jobs again, the first one first."""
+        """Runs all failed jobs again, in order."""
         failed = [job.number for job in self._records.values() if job.state is WorkerState.FAILED]
         if not failed:
             self.app.say("No job has failed.")

@@ -1,4 +1,4 @@
-"""All that was tried in the session: each set of arguments with what it reached."""
+"""The arguments tried in the session, with their results."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -91,18 +91,18 @@ class TriedPage(TablePage[Row]):
         self._engine = engine
 
     def on_mount(self) -> None:
-        """Begins to ask."""
+        """Starts polling."""
         self.poll()
 
     async def ask(self) -> None:
-        """Asks what was tried."""
+        """Queries the tried arguments."""
         rows = await self._engine.tried()
         best, mark = self._best(rows), "fastest" if self.app.view.snapshot.tuning is None else "recommended"
         self.table.use(columns(rows))
         self.listing.show([Row(tried, mark if tried is best else "") for tried in rows], "Nothing has been tried yet.")
 
     def _best(self, rows: Sequence[Tried]) -> Tried | None:
-        """Returns the fastest; in a tuning, which measures more carefully, what it recommends."""
+        """Returns the fastest; in a tuning, its more carefully measured recommendation."""
         view = self.app.view
         tuning, spec = view.snapshot.tuning, view.session.spec
         if tuning is None:

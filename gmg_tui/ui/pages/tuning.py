@@ -1,4 +1,4 @@
-"""The page of a tuning: its curve, the answer so far, and the trials."""
+"""The page of a tuning: its curve, the answer so far and the trials."""
 
 import shlex
 from collections.abc import Iterator
@@ -69,7 +69,7 @@ class TuningPage(JobsPage[Trial]):
         self._notes = Facts()
 
     def body(self) -> ComposeResult:
-        """Yields the curve and the answer, the trials, and the selected one."""
+        """Yields the curve and the answer, then the trials with the selected one."""
         with Container(id="top"):
             yield self._curve
             with Vertical(id="answer"):
@@ -104,7 +104,7 @@ class TuningPage(JobsPage[Trial]):
         return curve(self._tuning, self._tuning.answer, self._selected_number, width, height)
 
     def title_pieces(self) -> list[Piece]:
-        """Returns the trials and the time, then the step, which a narrow terminal cuts."""
+        """Returns the trials and the time, then the step, which is cut in a narrow terminal."""
         tuning, view = self._tuning, self._view
         failed = sum(trial.state is TrialState.FAILED for trial in tuning.trials)
         running = sum(trial.state is TrialState.RUNNING for trial in tuning.trials)
@@ -129,7 +129,7 @@ class TuningPage(JobsPage[Trial]):
         yield Fact("", f"{text}  {row.reason or ''}", "error" if row.reason else "text")
 
     def _facts(self, tuning: Tuning, answer: Answer) -> Iterator[Fact]:
-        """Yields notes on the answer, the most important first."""
+        """Yields notes on the answer, most important first."""
         best = self._best
         if best is None and tuning.ended:
             yield Fact("answer", "none: no trial was measured", "error")

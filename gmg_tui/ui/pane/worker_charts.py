@@ -5,25 +5,25 @@ from statistics import fmean
 from typing import Final
 
 from gmg_tui.model import GpuSample, Series, units
-from gmg_tui.ui.charts import Track, least_height, stack
+from gmg_tui.ui.charts import Track, min_height, stack
 from gmg_tui.ui.drawing import Row
 from gmg_tui.ui.slots import SlotView
 
 _MIN_WIDTH: Final = 32
-"""Cells that charts need."""
+"""Minimum cells of a chart."""
 
 
 def chart_rows(entry: SlotView, series: Series, width: int, height: int) -> list[Row]:
-    """Returns the charts of a worker over its life on one time axis, as many as there is room for."""
+    """Returns as many charts of a worker as fit, over its whole life on one time axis."""
     shown = list(tracks(entry, series))
-    count = min(len(shown), next(number for number in range(9, -1, -1) if least_height(number) <= max(2, height)))
+    count = min(len(shown), next(number for number in range(9, -1, -1) if min_height(number) <= max(2, height)))
     if not count or width < _MIN_WIDTH:
         return [Row(width).add("The terminal is too small for charts.", "dim")]
     return stack(shown[:count], width=width, height=height, end=series.end, step_s=series.step_s)
 
 
 def tracks(entry: SlotView, series: Series) -> Iterator[Track]:
-    """Yields the charts, the most important first."""
+    """Yields the charts, most important first."""
     worker, gpu, sample = entry.worker, entry.slot.gpu, entry.sample
     rate = units.fps(worker.rate if worker.state.ended else worker.current_fps)
     yield Track("FPS", rate, series.fps, None, "", "fps", fmean, "no rate yet")

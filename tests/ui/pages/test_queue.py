@@ -216,7 +216,7 @@ async def test_all_failed_jobs_run_again_from_the_palette() -> None:
     failed = tuple(range(3, 600, 7))
     async with opened(sweeps.engine(sweeps.jobs(700, 600, failed=failed))) as queue:
         await press(queue.pilot, "ctrl+p", *"failed")
-        await play.sees(queue.pilot, "Retry all that failed")
+        await play.sees(queue.pilot, "Retry failed jobs")
         await press(queue.pilot, "enter")
         await queue.pilot.pause()
         assert queue.actions == [(QueueAction.RETRY, *reversed(failed))]  # the first of them becomes the next
