@@ -6,8 +6,7 @@ from typing import Any, TypeVar
 from msgspec import Struct, structs
 
 from gmg_tui.diagnosis.facts import Facts
-from gmg_tui.diagnosis.kinds import KINDS
-from gmg_tui.diagnosis.watch import Watch
+from gmg_tui.diagnosis.kinds import KINDS, Watch
 from gmg_tui.model import Alert, Attempt, Fps, GpuSample, RunSpec, Session, Sign, Slot, Worker, WorkerState
 from gmg_tui.model.alert import by_urgency
 

@@ -22,8 +22,9 @@ from typing import Any
 
 import msgspec
 
+from gmg_tui.engine.clock import any_of
 from gmg_tui.engine.hardware import Hardware
-from gmg_tui.engine.main import Engine, any_of
+from gmg_tui.engine.main import Engine
 from gmg_tui.engine.output.logs import LogHandler, LogWriter
 from gmg_tui.engine.records.session_files import lock
 from gmg_tui.machine import processes

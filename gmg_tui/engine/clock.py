@@ -1,6 +1,9 @@
-"""Converts the engine's monotonic moments to Unix times."""
+"""Unix times of moments on the monotonic clock, which the engine uses, and waits with a limit."""
 
+import asyncio
 import time
+from collections.abc import Coroutine
+from typing import Any
 
 _TOLERANCE_S = 0.5
 """Smaller adjustments of the system clock do not change the times of past events."""
@@ -24,3 +27,14 @@ unix = _Clock().unix
 def now() -> float:
     """Returns the current Unix time, which advances with the monotonic clock."""
     return unix(time.monotonic())
+
+
+async def any_of(*awaited: asyncio.Event | Coroutine[Any, Any, None], timeout_s: float | None = None) -> None:
+    """Waits until one of the events is set or one of the coroutines has ended, or the time-out has passed."""
+    waits = [asyncio.ensure_future(each.wait() if isinstance(each, asyncio.Event) else each) for each in awaited]
+    try:
+        for wait in (await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED))[0]:
+            wait.result()
+    finally:
+        for wait in waits:
+            wait.cancel()

@@ -19,10 +19,10 @@ from msgspec import structs
 
 import gmg_tui
 from gmg_tui import session as sessions
-from gmg_tui.engine.api.listener import Listener
-from gmg_tui.engine.api.server import Server
+from gmg_tui.engine.api.server import Listener, Server
 from gmg_tui.engine.attempts.local_host import LocalHost
 from gmg_tui.engine.attempts.process import adopt_orphans
+from gmg_tui.engine.clock import any_of
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.notify import Notifications, how_it_ended
@@ -32,11 +32,11 @@ from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.packing import Packing
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
-from gmg_tui.engine.scheduling.scheduler import PlainScheduler, Scheduler
+from gmg_tui.engine.scheduling.scheduler import PlainScheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.scheduling.trial_source import TrialSource, search_of
 from gmg_tui.engine.supervisor import Supervisor
-from gmg_tui.engine.workers.slot import EngineSlot, Workplace
+from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs.job_queue import queue_of
 from gmg_tui.machine.blocking_calls import begin, in_daemon_thread
 from gmg_tui.machine.folders import remove_tree
@@ -51,8 +51,10 @@ from gmg_tui.session import socket_candidates
 from gmg_tui.session.store.writer import StoreWriter
 
 if TYPE_CHECKING:
+    from gmg_tui.engine.attempts.attempt import Workplace
     from gmg_tui.engine.nodes.agent import Agent
     from gmg_tui.engine.nodes.fleet import Fleet
+    from gmg_tui.engine.supervisor import Scheduler
 
 _log = logging.getLogger(__name__)
 
@@ -77,10 +79,7 @@ class Engine:
     """
 
     def __init__(self, spec: RunSpec, hardware: Hardware, logs: LogWriter, *, viewer_comes: bool = False) -> None:
-        self._spec = spec
-        self._hardware = hardware
-        self._logs = logs
-        self._viewer_comes = viewer_comes
+        self._spec, self._hardware, self._logs, self._viewer_comes = spec, hardware, logs, viewer_comes
         self.shutdown_requested = asyncio.Event()
         """Set by a signal: do not wait for clients."""
         self._reason = "the session has ended"
@@ -141,6 +140,7 @@ class Engine:
     def _assemble(self, commit: str | None) -> None:
         """Assembles the session. Raises `StoreError` if the store of a sweep cannot be read."""
         spec, hardware, fleet = self._spec, self._hardware, self._fleet
+        earlier = sessions.read_record(Path(spec.folder))
         session = Session(
             spec,
             hardware.slots,
@@ -151,24 +151,24 @@ class Engine:
             idle=hardware.idle,
             versions=versions(spec.python),
             commit=commit,
-            before=earlier[0].session.began
-            if (earlier := sessions.read_record(Path(spec.folder))) is not None
-            else None,
+            before=earlier[0].session.began if earlier is not None else None,
         )
         count = len(hardware.slots)
         slots = {slot.name: EngineSlot(slot, index, count) for index, slot in enumerate(hardware.slots)}
         host = LocalHost(session, count, self._pipes, self._logs, hardware.nvml, self._egl)
         self._watchdog = host.watchdog
-        workplace = Workplace.here(session, host)
+        workplace: Workplace = host
         if fleet is not None:
-            workplace = fleet.workplace(session, slots)
+            fleet.begin(session, slots)
+            workplace = fleet
         folder = Path(spec.folder)
         files = partial(export, session) if spec.agent is None else None
-        self._store = StoreWriter(folder / sessions.STORE, self._store_trouble, export=files)
+        self._store = StoreWriter(
+            folder / sessions.STORE, lambda text: self._supervisor.note("store", text), export=files
+        )
         tried, faults = TriedArguments(), Faults()
         recorder = Recorder(self._store, self._changed, tried, self._notifications, faults)
         agent: Agent | None = None
-        jobs: QueueScheduler | None = None
         scheduler: Scheduler
         if spec.agent is not None:
             from gmg_tui.engine.nodes.agent import Agent  # only for agents
@@ -178,19 +178,18 @@ class Engine:
         elif spec.sweep is None:
             scheduler = PlainScheduler(slots, workplace, recorder)
         else:
-            queue = queue_of(folder / sessions.STORE, spec.sweep, count, self._store, tried)
-            board = SlotBoard(slots, queue)
+            board = SlotBoard(slots, queue_of(folder / sessions.STORE, spec.sweep, count, self._store, tried))
             if hardware.awaited is not None:
                 board.set_awaited(hardware.awaited.acquire())
-            scheduler = jobs = QueueScheduler(board, workplace, recorder, self._changed)
+            scheduler = QueueScheduler(board, workplace, recorder, self._changed)
             if spec.tune is not None:
-                jobs.source = TrialSource(search_of(spec, spec.tune, hardware), spec, jobs, recorder)
-        self._supervisor = Supervisor(session, slots, scheduler, jobs, faults)
+                scheduler.source = TrialSource(search_of(spec, spec.tune, hardware), spec, scheduler, recorder)
+            if spec.sweep.per_gpu > 1:
+                scheduler.packing = Packing(spec.sweep.per_gpu, lambda text: self._supervisor.note("packing", text))
+        self._supervisor = Supervisor(session, slots, scheduler, faults)
         self._supervisor.fleet, self._supervisor.agent = fleet, agent
         self._supervisor.on_kill = self._notifications.drop
-        self._observer = Observer(self._supervisor, recorder, host.scans, tried, host.script_times.save)
-        if jobs is not None and spec.sweep is not None and spec.sweep.per_gpu > 1:
-            jobs.packing = Packing(spec.sweep.per_gpu, partial(self._supervisor.note, "packing"))
+        self._observer = Observer(self._supervisor, recorder, host.scans, host.script_times.save)
         if host.warning is not None:
             self._supervisor.note("patterns", host.warning)
         if fleet is None and hardware.warnings:
@@ -304,10 +303,6 @@ class Engine:
                 break
         supervisor.concluded = True  # now: later commands would be accepted and lost
 
-    def _store_trouble(self, text: str | None) -> None:
-        """Shows or (None) removes a note on the store's disk problem."""
-        self._supervisor.note("store", text)
-
     def _changed(self) -> None:
         supervisor, ended = self._supervisor, self._supervisor.all_ended.is_set()
         supervisor.changed()
@@ -384,13 +379,3 @@ async def _beside(run: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-
-
-async def any_of(*events: asyncio.Event, timeout_s: float | None = None) -> None:
-    """Waits until one of the events is set, or until the timeout."""
-    waits = [asyncio.ensure_future(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from msgspec import structs
 
+from gmg_tui import model
 from gmg_tui.diagnosis.collisions import collisions, places, same_arguments
 from gmg_tui.diagnosis.facts import Limit
 from gmg_tui.engine import clock, speed
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
-from gmg_tui.engine.gpu_samples import GpuSamples
+from gmg_tui.engine.hardware import GpuSamples
 from gmg_tui.engine.output.history import STEP_S
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.records.session_files import SessionFiles
@@ -26,24 +27,10 @@ from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.processes import describe
 from gmg_tui.machine.processes import Scans, Table, resolved, written
 from gmg_tui.machine.slurm import AllocationWatch
-from gmg_tui.model import (
-    Curve,
-    Details,
-    GpuProcess,
-    GpuSample,
-    HotSpot,
-    Occurrence,
-    Series,
-    Snapshot,
-    SpeedFacts,
-    Stacks,
-    Tried,
-    Worker,
-    WorkerState,
-)
+from gmg_tui.model import Details, GpuProcess, GpuSample, Series, Snapshot, Worker, WorkerState
 from gmg_tui.model.alert import by_urgency
 from gmg_tui.model.errors import GmgError
-from gmg_tui.model.tried import TriedArguments, below_median
+from gmg_tui.model.tried import below_median
 
 _FILES_INTERVAL_S = 10.0
 """Interval of scans of the files that workers have open."""
@@ -59,25 +46,16 @@ class Observer:
     `save_phase_times` is called when session files are written.
 
     Attributes:
+        recorder: Writes its records.
         clients: Number of clients with control.
         watched: True if any client is connected.
     """
 
     def __init__(
-        self,
-        work: Supervisor,
-        recorder: Recorder,
-        scans: Scans,
-        tried: TriedArguments,
-        save_phase_times: Callable[[], None],
+        self, work: Supervisor, recorder: Recorder, scans: Scans, save_phase_times: Callable[[], None]
     ) -> None:
-        self.clients = 0
-        self.watched = False
-        self._work = work
-        self._faults = work.faults
-        self._recorder = recorder
-        self._tried = tried
-        self._scans = scans
+        self.clients, self.watched = 0, False
+        self.recorder, self._work, self._faults, self._scans = recorder, work, work.faults, scans
         self._zombies: frozenset[int] = frozenset()
         self._files_read_at = -math.inf
         """Last read of the files that workers write, monotonic seconds."""
@@ -105,7 +83,7 @@ class Observer:
                 for part, loop in loops.items():
                     tasks.create_task(self._faults.forever(part, loop), name=part)
         finally:
-            self._faults.guard("records", lambda: self._recorder.keep(self.snapshot()))
+            self._faults.guard("records", lambda: self.recorder.keep(self.snapshot()))
 
     async def _beat(self, read: Callable[[], None], send: Callable[[Snapshot | None], None]) -> None:
         """Does each second's work at once: waking up costs more than most of it."""
@@ -120,13 +98,13 @@ class Observer:
                 if engine_slot.attempt is not None:
                     guard("logs", engine_slot.attempt.poll)
             guard("the watch of groups and trials", self._work.scheduler.beat)
-            views = self._views(now := time.monotonic())
+            views, now = self._views(), time.monotonic()
             views = guard("alerts", self._diagnose, views, now) or views
             moment = clock.unix(now)
             for engine_slot, view in zip(self._work.slots.values(), views, strict=True):
                 guard("histories", engine_slot.remember, moment, view)
             snapshot = partial(self.snapshot, views)
-            guard("records", self._recorder.beat, moment, views, self._work.slots, snapshot)
+            guard("records", self.recorder.beat, moment, views, self._work.slots, snapshot)
             guard("clients", send, guard("clients", snapshot) if self.watched else None)
             due = max(due + STEP_S, loop.time())
             await asyncio.sleep(due - loop.time())
@@ -152,7 +130,7 @@ class Observer:
                     self._files_read_at = now
                     for each in here:
                         saved = each.readings.reader.saved.paths
-                        each.observed.written = written(each.pids) | resolved(saved, each.pids)
+                        each.readings.written = written(each.pids) | resolved(saved, each.pids)
             await asyncio.sleep(_SCAN_INTERVAL_S if self.watched else _UNWATCHED_SCAN_INTERVAL_S)
 
     async def _check_arguments(self) -> None:
@@ -184,18 +162,18 @@ class Observer:
             for process in sample.processes or ():
                 found[process.own_pid].add(uuid)
         for attempt in attempts:
-            slot = attempt.order.slot
+            slot = attempt.slot
             seen = set[str]().union(*(found[pid] for pid in attempt.pids & found.keys()))
             where = None
             if seen and slot.gpu is not None and not slot.is_mig and slot.gpu.uuid not in seen:
                 others = [each.name for each in self._work.session.slots if each.gpu and each.gpu.uuid in seen]
                 where = f"runs on {', '.join(others)} instead of {slot.name}" if others else None
-            attempt.observed.misplaced = where
+            attempt.readings.misplaced = where
 
-    def _views(self, now: float) -> tuple[Worker, ...]:
-        """Returns all slots as clients see them at `now`, monotonic seconds."""
+    def _views(self) -> tuple[Worker, ...]:
+        """Returns all slots as clients see them."""
         slots, guard = self._work.slots.values(), self._faults.guard
-        return tuple(guard("views", slot.view, now) or slot.bare_view() for slot in slots)
+        return tuple(guard("views", slot.view) or slot.bare_view() for slot in slots)
 
     def _diagnose(self, views: tuple[Worker, ...], now: float) -> tuple[Worker, ...]:
         """Raises all workers' alerts, and acts on new ones. Returns the views with the alerts."""
@@ -209,7 +187,7 @@ class Observer:
         live = [(slot, view) for slot, view in pairs if view.state.live]
         files = {
             view.slot: (
-                *(slot.attempt.observed.written if slot.attempt is not None else ()),
+                *(slot.attempt.readings.written if slot.attempt is not None else ()),
                 *(each.path for each in view.newest.checkpoints),
             )
             for slot, view in live
@@ -225,9 +203,9 @@ class Observer:
             over = self._faults.guard("alerts", slot.diagnose, view, now, worker)
             if worker is not None:
                 if view.newest.checkpoint is not None:
-                    self._faults.guard("records", self._recorder.seen, worker, view.newest.checkpoint)
+                    self._faults.guard("records", self.recorder.seen, worker, view.newest.checkpoint)
                 for alert in over or ():
-                    self._recorder.recovered(worker, alert)
+                    self.recorder.recovered(worker, alert)
         return tuple(
             view if alerts == view.alerts else structs.replace(view, alerts=alerts)
             for slot, view in pairs
@@ -263,7 +241,7 @@ class Observer:
         return Snapshot(
             time=clock.unix(now),
             elapsed_s=self._work.elapsed_s(now),
-            workers=self._views(now) if views is None else views,
+            workers=self._views() if views is None else views,
             samples=guard("samples", self._current_samples, now) or (),
             nvml_error=self._nvml_error,
             clients=self.clients,
@@ -272,7 +250,7 @@ class Observer:
             groups=guard("groups", self._work.scheduler.groups) or (),
             nodes=(guard("nodes", self._work.fleet.views, now) if self._work.fleet is not None else None) or (),
             allocation=self._allocation.newest,
-            occurred=(notifications := self._recorder.notifications).newest,
+            occurred=(notifications := self.recorder.notifications).newest,
             events=notifications.events[-1].number if notifications.events else 0,
             alerts=by_urgency(self._work.notes.values()),
         )
@@ -287,20 +265,16 @@ class Observer:
             for sample in samples
         )
 
-    def happened(self) -> tuple[Occurrence, ...]:
-        """Returns the session's newest events, oldest first."""
-        return tuple(self._recorder.notifications.events)
-
-    def tried(self) -> tuple[Tried, ...]:
+    def tried(self) -> tuple[model.Tried, ...]:
         """Returns all arguments tried in this session."""
         newest = ((worker.slot.name, worker.attempt) for worker in self._work.workers)
         live = [(slot, attempt) for slot, attempt in newest if attempt is not None and not attempt.state.ended]
-        return self._tried.view(live, clock.now())
+        return self.recorder.tried.view(live, clock.now())
 
     def _owners(self) -> dict[int, str]:
         """Returns the slots of workers' processes, by PID."""
         attempts = [slot.attempt for slot in self._work.slots.values() if slot.attempt is not None]
-        return {pid: attempt.order.slot.name for attempt in attempts for pid in attempt.pids}
+        return {pid: attempt.slot.name for attempt in attempts for pid in attempt.pids}
 
     def recent(self) -> tuple[Series, ...]:
         """Returns the last minutes of each worker."""
@@ -310,7 +284,7 @@ class Observer:
         """Returns a worker's metrics over its whole life. Raises `GmgError` if there is no such slot."""
         return self._work.engine_slot(slot).history.whole(slot)
 
-    async def curves(self, slot: str, name: str, count: int) -> dict[str, Curve]:
+    async def curves(self, slot: str, name: str, count: int) -> dict[str, model.Curve]:
         """Returns the metrics of the newest attempt on a slot over time, by name. Raises `GmgError`."""
         engine_slot = self._work.engine_slot(slot)
         worker = (engine_slot.lead or engine_slot).worker
@@ -329,12 +303,12 @@ class Observer:
         described = await in_daemon_thread(describe, sample.processes)
         return structs.replace(details, processes=_owned(described, self._owners()))
 
-    async def speed(self, slot: str) -> SpeedFacts:
+    async def speed(self, slot: str) -> model.SpeedFacts:
         """Returns the facts about the speed of the worker on a slot. Raises `GmgError`."""
         group = map(self._work.engine_slot, self._work.scheduler.group_slots(slot))
         return await speed.facts_of(self._with_worker(slot), group, self._owners(), self._work.session.spec)
 
-    async def hot_spot(self, slot: str) -> HotSpot | None:
+    async def hot_spot(self, slot: str) -> model.HotSpot | None:
         """Returns the hot spot of the script on a slot, by its stacks. Raises `GmgError`."""
         return await speed.hot_spot_of(self._with_worker(slot))
 
@@ -346,7 +320,7 @@ class Observer:
             raise GmgError(f"no job has run on {slot} yet", 1)
         return found
 
-    async def stacks(self, slot: str) -> tuple[Stacks, ...]:
+    async def stacks(self, slot: str) -> tuple[model.Stacks, ...]:
         """Returns the Python stacks of the worker on a slot, or of all its group's ranks, requested at once.
 
         Raises `GmgError` if there is no such slot, or no job has run there.

@@ -9,7 +9,8 @@ from statistics import fmean
 
 from msgspec import structs
 
-from gmg_tui.diagnosis.hot_spot import hot_spot
+from gmg_tui import model
+from gmg_tui.diagnosis.figures import hot_spot
 from gmg_tui.engine.attempts.attempt import Life
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.attempts.stacks import SAMPLES, stacks_of
@@ -18,19 +19,7 @@ from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.machine import numa, process_load
 from gmg_tui.machine.blocking_calls import in_daemon_thread
-from gmg_tui.model import (
-    GpuProcess,
-    HotSpot,
-    Load,
-    RunSpec,
-    Session,
-    Shares,
-    SpeedFacts,
-    Stacks,
-    Worker,
-    WorkerState,
-    units,
-)
+from gmg_tui.model import GpuProcess, HotSpot, RunSpec, SpeedFacts, Stacks, WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tuning import FPS
 from gmg_tui.session.paths import STORE
@@ -57,7 +46,7 @@ async def facts_of(slot: EngineSlot, group: Iterable[EngineSlot], owners: dict[i
     Raises `GmgError` if its node does not answer.
     """
     now = time.monotonic()
-    view = slot.view(now)
+    view = slot.view()
     known = _known(slot, view, now)
     match slot.worker.newest if slot.worker is not None else None:
         case LocalAttempt() as attempt if attempt.life is Life.ALIVE and view.pid:
@@ -89,7 +78,7 @@ async def hot_spot_of(slot: EngineSlot) -> HotSpot | None:
     raise GmgError(f"no process runs on {slot.slot.name}", 1)
 
 
-def _known(slot: EngineSlot, view: Worker, now: float) -> SpeedFacts:
+def _known(slot: EngineSlot, view: model.Worker, now: float) -> SpeedFacts:
     """Returns the facts that the engine already has."""
     alerts = {alert.kind: alert.text for alert in view.alerts}
     facts = SpeedFacts(
@@ -123,7 +112,7 @@ def _mean(values: Iterable[float | None], newest: float | None) -> float | None:
     return fmean(known) if known and newest is not None else newest
 
 
-def _on_nodes(facts: SpeedFacts, slot: EngineSlot, load: Load | None) -> SpeedFacts:
+def _on_nodes(facts: SpeedFacts, slot: EngineSlot, load: model.Load | None) -> SpeedFacts:
     node = numa.node_of(slot.slot.gpu.pci_bus_id) if slot.slot.gpu is not None else None
     cpus = numa.remote(load.cpus, node) if load is not None else ()
     return structs.replace(facts, numa_node=node, remote_cpus=cpus)
@@ -146,7 +135,7 @@ def _rank_behind(slot: EngineSlot, group: Iterable[EngineSlot], facts: SpeedFact
     """Returns the rank that this one waits for, and the evidence."""
     busy_pct = _busy_pct(facts.shares)
     for other in group:
-        view = other.view(now) if other is not slot else None
+        view = other.view() if other is not slot else None
         if view is None or view.group is None or facts.state is not WorkerState.RUNNING:
             continue
         rank = f"rank {view.group.rank} ({view.slot})"
@@ -160,7 +149,7 @@ def _rank_behind(slot: EngineSlot, group: Iterable[EngineSlot], facts: SpeedFact
     return None
 
 
-def _busy_pct(shares: Shares | None) -> float | None:
+def _busy_pct(shares: model.Shares | None) -> float | None:
     """Returns the percentage of time outside of learning, in which ranks wait for each other."""
     return 100 - shares.learning if shares is not None else None
 
@@ -174,7 +163,7 @@ def program_of(spec: RunSpec) -> tuple[bool, str]:
 def tuned_envs(program: tuple[bool, str], gpu: str | None) -> int | None:
     """Returns the environments recommended by a program's newest tuning on a GPU model; None without one."""
 
-    def fits(session: Session) -> bool:
+    def fits(session: model.Session) -> bool:
         tune, models = session.spec.tune, {slot.gpu.name if slot.gpu is not None else None for slot in session.slots}
         is_same = program_of(session.spec) == program and models == {gpu}
         return tune is not None and tune.metric == FPS and "env" in tune.variable.lower() and is_same

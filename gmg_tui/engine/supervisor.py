@@ -1,5 +1,7 @@
 """One session's work: its slots and workers, and commands for them."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import signal
@@ -12,7 +14,6 @@ from gmg_tui.diagnosis.kinds import KINDS
 from gmg_tui.engine import clock
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
-from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import Alert, Session, Severity
@@ -23,6 +24,10 @@ from gmg_tui.session.protocol import Action, Seen
 if TYPE_CHECKING:
     from gmg_tui.engine.nodes.agent import Agent
     from gmg_tui.engine.nodes.fleet import Fleet
+    from gmg_tui.engine.scheduling.scheduler import PlainScheduler
+
+    Scheduler = PlainScheduler | QueueScheduler | Agent
+    """Decides what runs on the slots, for a plain run, a queue, or a node's agent."""
 
 _log = logging.getLogger(__name__)
 
@@ -59,18 +64,9 @@ class Supervisor:
         agent: The scheduler, if this engine is a node's agent.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        slots: Mapping[str, EngineSlot],
-        scheduler: Scheduler,
-        queue: QueueScheduler | None,
-        faults: Faults,
-    ) -> None:
-        self.session = session
-        self.slots = slots
-        self.scheduler, self.queue = scheduler, queue
-        self.faults = faults
+    def __init__(self, session: Session, slots: Mapping[str, EngineSlot], scheduler: Scheduler, faults: Faults) -> None:
+        self.session, self.slots, self.scheduler, self.faults = session, slots, scheduler, faults
+        self.queue = scheduler if isinstance(scheduler, QueueScheduler) else None
         faults.note = self.note
         self.all_ended, self.overdue = asyncio.Event(), asyncio.Event()
         self.concluded = False
@@ -231,7 +227,7 @@ def _mismatch(engine_slot: EngineSlot, expected: Seen | None) -> str | None:
     """Returns a description of what runs on the slot if it is not what is `expected` (None: anything)."""
     if expected is None:
         return None
-    slot, current = engine_slot.slot.name, engine_slot.view(time.monotonic())
+    slot, current = engine_slot.slot.name, engine_slot.view()
     last = engine_slot.worker.task.job if engine_slot.worker is not None else None
     if expected.job not in (current.job, last):
         there = f"job {current.job} runs on {slot} now" if current.job is not None else f"no job runs on {slot} now"

@@ -171,8 +171,6 @@ class RankGroup(Struct, frozen=True, omit_defaults=True):
     """Time of the automatic restart, if one is due."""
     fps: float | None = None
     """The rate now of the whole group."""
-    fps_of_rank_0: bool = False
-    """True if rank 0 reports `fps` (rsl_rl multiplies by the world size); else it is the sum over the ranks."""
     progress: Progress | None = None
     """Progress of the rank that reports most."""
     waits_for: tuple[int, ...] = ()

@@ -9,10 +9,8 @@ import pytest
 from msgspec import structs
 
 from gmg_tui.diagnosis.collisions import collisions, places, same_arguments
-from gmg_tui.diagnosis.facts import Facts, Limit
-from gmg_tui.diagnosis.growth import Growth
-from gmg_tui.diagnosis.kinds import KINDS
-from gmg_tui.diagnosis.watch import Watch
+from gmg_tui.diagnosis.facts import Facts, Growth, Limit
+from gmg_tui.diagnosis.kinds import KINDS, Watch
 from gmg_tui.engine.attempts.curves import Curves
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.machine.cgroup import MemoryRoom

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec import Struct, structs
 
-from gmg_tui.diagnosis.hot_spot import hot_spot
+from gmg_tui.diagnosis.figures import hot_spot
 from gmg_tui.diagnosis.verdicts import TABLE, judge
 from gmg_tui.model import GpuHealth, GpuSample, HotSpot, Load, Phase, Shares, SpeedFacts, WorkerState
 

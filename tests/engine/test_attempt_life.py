@@ -21,11 +21,10 @@ from hypothesis.stateful import (
 )
 
 from gmg_tui.engine.attempts import local_attempt
-from gmg_tui.engine.attempts.attempt import Life, Order, Outcome, Stop, StopCause, Task
+from gmg_tui.engine.attempts.attempt import Life, Outcome, Stop, StopCause, Task
 from gmg_tui.engine.attempts.gate import Gate
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.attempts.local_host import Launch
-from gmg_tui.engine.attempts.preparation import Prepared
 from gmg_tui.engine.attempts.process import KILL, LEFTOVERS, TERMINATED, Step
 from gmg_tui.engine.output.lines import RingBuffer
 from gmg_tui.machine.cgroup import Memory
@@ -130,7 +129,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
         super().__init__()
         self.loop = _Loop()
         asyncio.set_event_loop(self.loop)
-        self.prepared: asyncio.Future[Prepared | None] = self.loop.create_future()
+        self.prepared: asyncio.Future[Launch | None] = self.loop.create_future()
         self.lives: list[Life] = [Life.PREPARING]
         self.stopped_in: Life | None = None
         self.killed = False
@@ -139,8 +138,8 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
         self.cleared_at: float | None = None
         self.requested: tuple[StopCause, bool] | None = None
         """The first stop's cause, and whether it came within the session's last seconds."""
-        self.patches = mock.patch.multiple(local_attempt, Process=_Process, prepare=self._prepare)
-        self.patches.start()
+        mock.patch.multiple(local_attempt, Process=_Process).start()
+        mock.patch.object(LocalAttempt, "_prepare", self._prepare).start()
         self.attempt = self._attempt()
         self.process = cast("_Process", self.attempt._process)
         self.task = self.loop.create_task(self.attempt.run())
@@ -171,13 +170,14 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
             stop_steps=_STEPS,
             group_steps=LEFTOVERS,
         )
-        order = Order(Slot("cpu0"), Task((), {}, 0, 1), 1, (), {})
-        return LocalAttempt(
-            cast("Any", host), order, RingBuffer(), None, mock.Mock(waits=self._look, changed=self._look)
-        )
+        worker = mock.Mock(slot=Slot("cpu0"), task=Task((), {}, 0, 1), waits=self._look, changed=self._look)
+        return LocalAttempt(cast("Any", host), RingBuffer(), None, worker)
 
-    async def _prepare(self, *_: object) -> Prepared | None:
-        return await self.prepared
+    async def _prepare(self) -> Launch | None:
+        if (launch := await self.prepared) is not None:
+            self.attempt._counts = asyncio.ensure_future(self.attempt._host.make_counts(self._look))
+            await self.attempt._counts
+        return launch
 
     def _look(self, *_: object) -> None:
         if hasattr(self, "attempt"):
@@ -200,7 +200,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
             self.prepared.set_exception(GmgError("a disk does not answer", 1))
             self.prepared.exception()  # it may have been stopped, and nobody asks
         else:
-            self.prepared.set_result(Prepared(launch, None) if how == "ready" else None)
+            self.prepared.set_result(launch if how == "ready" else None)
         self.loop.turn(turns)
 
     @precondition(lambda self: self.process.asked and not self.process.may_start.is_set())
@@ -295,7 +295,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
     def it_can_be_displayed(self) -> None:
         assert self.attempt.state in WorkerState
         if self.attempt._has_begun:
-            self.attempt.view(0.0)
+            self.attempt.view()
             self.attempt.activity()
 
     def teardown(self) -> None:
@@ -316,7 +316,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
             if not self.task.cancelled():
                 self._check(self.task.result())
         finally:
-            self.patches.stop()
+            mock.patch.stopall()
             self.loop.turn(3)
             self.loop.close()
             asyncio.set_event_loop(None)

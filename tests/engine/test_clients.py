@@ -15,8 +15,7 @@ import pytest
 
 import gmg_tui
 from gmg_tui.engine.api.client import Client, Updates
-from gmg_tui.engine.api.listener import Listener
-from gmg_tui.engine.api.server import Server
+from gmg_tui.engine.api.server import Listener, Server
 from gmg_tui.engine.faults import Faults
 from gmg_tui.model import QueueAction, RunSpec, Session, Snapshot, Tried, WorkerState
 from gmg_tui.model.errors import GmgError

@@ -15,8 +15,8 @@ from tests.workers import texts
 from .harness import program, running, spec_for, sweep_for
 
 _PARTS = (
-    ("engine.gpu_samples", "GpuSamples", "expire"),
-    ("engine.gpu_samples", "GpuSamples", "current"),
+    ("engine.hardware", "GpuSamples", "expire"),
+    ("engine.hardware", "GpuSamples", "current"),
     ("engine.output.history", "History", "add"),
     ("engine.attempts.local_attempt", "LocalAttempt", "inspect"),
     ("engine.records.recorder", "Recorder", "_record"),

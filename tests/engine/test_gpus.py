@@ -10,7 +10,7 @@ import pytest
 from gmg_tui import session
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.local_host import AWAITS_DRIVER
-from gmg_tui.engine.gpu_samples import GpuSamples
+from gmg_tui.engine.hardware import GpuSamples
 from gmg_tui.engine.scheduling import slot_board
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot
@@ -332,7 +332,8 @@ def _board() -> tuple[SlotBoard, Callable[[GpuSample, float], bool]]:
 
     def benches(sample: GpuSample, now: float) -> bool:
         slot.sample = sample
-        return bool(board.check_gpus(None, now))
+        board.check_gpus(None, now)
+        return bool(board.newly_benched())
 
     return board, benches
 

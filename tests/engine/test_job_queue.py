@@ -241,7 +241,7 @@ import sys
 from pathlib import Path
 if "gmg_tui.engine" in sys.orig_argv:
     import asyncio
-    from gmg_tui.engine.scheduling.job_run import JobRun
+    from gmg_tui.engine.scheduling.scheduler import JobRun
     run = JobRun.run
     async def slowly(self):
         await run(self)

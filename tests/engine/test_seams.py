@@ -11,7 +11,6 @@ import pytest
 
 from gmg_tui.engine.attempts.gpu_use import GpuMemory, Meter
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
-from gmg_tui.engine.attempts.observed import Observed
 from gmg_tui.engine.attempts.readings import Readings
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.observer import Observer
@@ -308,8 +307,8 @@ def test_the_memory_in_a_sample_from_before_an_attempt_is_not_its_own() -> None:
 def test_the_files_of_the_job_before_collide_with_none_of_the_next_on_its_slot() -> None:
     """As of a job that continues on another slot from the checkpoint that it has just saved here."""
     slots = {name: EngineSlot(Slot(name), index, 2) for index, name in enumerate(("cpu0", "cpu1"))}
-    observed = Observed(cast("Any", None), cast("Any", None))
-    slots["cpu0"].attempt = cast("LocalAttempt", SimpleNamespace(observed=observed))
+    readings = SimpleNamespace(written=set())
+    slots["cpu0"].attempt = cast("LocalAttempt", SimpleNamespace(readings=readings))
     views = (
         worker_of("cpu0", 0, WorkerState.RUNNING),
         worker_of("cpu1", 1, WorkerState.RUNNING, checkpoints=(Checkpoint("/model.pt", 1.0),)),
@@ -317,7 +316,7 @@ def test_the_files_of_the_job_before_collide_with_none_of_the_next_on_its_slot()
     work, allocation = SimpleNamespace(slots=slots), SimpleNamespace(newest=None)
     observer = SimpleNamespace(_work=work, _allocation=allocation, _faults=Faults())
     for written, collide in ((set[str](), False), ({"/model.pt"}, True)):
-        observed.written = written
+        readings.written = written
         Observer._diagnose(cast("Observer", observer), views, 1.0)
         assert (slots["cpu0"].collision is not None) is collide
 
@@ -329,7 +328,6 @@ def test_the_record_of_a_job_has_an_attempt_that_not_all_ranks_have_begun() -> N
             SimpleNamespace(attempt=each, state=STOPPED, reason=None, result={}) for each in (before, before)
         )
         other.attempt = Attempt(2, (), checkpoints=(Checkpoint("/model.pt", 1.0),))
-        occupant = _Occupant(JobRecord(1, "job-1", slot="n1/cpu0"), {})
-        occupant.workers = cast("Any", {"n1/cpu0": lead, "n2/cpu0": other})
-        last = Recorder._record(occupant, cast("Any", lead)).last
+        workers = cast("Any", (lead, other))
+        last = Recorder._record(_Occupant(JobRecord(1, "job-1", slot="n1/cpu0"), workers)).last
         assert (last.number, len(last.checkpoints)) == (2, 1)

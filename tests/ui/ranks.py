@@ -57,7 +57,6 @@ def whole() -> Snapshot:
             WorkerState.RUNNING,
             NOW - 2352.0,
             fps=192e3,
-            fps_of_rank_0=True,
             progress=progress,
             restarts=2 * i,
         )

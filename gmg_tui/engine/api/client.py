@@ -146,7 +146,7 @@ class Client:
             case protocol.Ask(topic=Topic.TRIED):
                 return observer.tried()
             case protocol.Ask(topic=Topic.EVENTS):
-                return observer.happened()
+                return tuple(observer.recorder.notifications.events)
             case protocol.Ask(topic=Topic.SPEED, slot=slot):
                 return await observer.speed(slot)
             case protocol.FindHotSpot(slot=slot):

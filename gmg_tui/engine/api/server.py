@@ -1,17 +1,23 @@
 """Serves clients; the engine waits for none of them."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import os
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
 
 from gmg_tui import session as sessions
 from gmg_tui.engine.api.client import Client, Updates
-from gmg_tui.engine.api.listener import Listener
 from gmg_tui.engine.observer import Observer
 from gmg_tui.engine.records.session_files import NOT_ENDED
 from gmg_tui.engine.supervisor import Supervisor
+from gmg_tui.machine.folders import make_own
 from gmg_tui.model import Snapshot
-from gmg_tui.session import protocol
+from gmg_tui.session import bind_socket, protocol
 from gmg_tui.session.protocol import Bye, Hello, Update
 
 _log = logging.getLogger(__name__)
@@ -46,6 +52,8 @@ class Server:
         self._lines_due = 0.0
         """When lines may be sent again, by the loop's clock."""
         self._listener = listener
+        self._unknown: dict[asyncio.StreamWriter, None] = {}
+        """The connections without a `Hello`, the oldest first."""
 
     def soon(self) -> None:
         """Schedules a snapshot after a change of state."""
@@ -54,7 +62,7 @@ class Server:
     async def run(self) -> None:
         """Serves clients until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._listener.run(self._connected))
+            tasks.create_task(self._listener.run(self._talk))
             tasks.create_task(self._send_soon())
 
     async def _send_soon(self) -> None:
@@ -89,6 +97,20 @@ class Server:
             client.writer.write(last)
             client.writer.close()
 
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._unknown[writer] = None
+        if len(self._unknown) > _MAX_UNKNOWN:
+            oldest = next(iter(self._unknown))
+            del self._unknown[oldest]
+            oldest.transport.abort()
+        try:
+            await self._connected(reader, writer)
+        except Exception:  # an internal error in one connection must not stop the listener
+            _log.exception("a connection failed because of an internal error")
+        finally:
+            self._unknown.pop(writer, None)
+            await _close_connection(writer)
+
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             stranger = sessions.peer_user(writer.get_extra_info("socket")) != os.getuid()
@@ -100,7 +122,7 @@ class Server:
         if refusal is not None or hello is None:
             await _turn_away(reader, writer, refusal or "")
             return
-        self._listener.identified(writer)
+        self._unknown.pop(writer, None)
         watched = None if hello.readonly else self.watched
         await self._serve(Client(self.supervisor, self.observer, self._updates, (reader, writer), watched))
 
@@ -166,3 +188,96 @@ async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
                 pass  # it does not matter
     except (OSError, TimeoutError):
         return
+
+
+_CHECK_INTERVAL_S = 5.0
+"""Interval of checks of the path. The folder goes when the user's last login ends: systemd removes
+`$XDG_RUNTIME_DIR` then, and makes an empty one at the next login (user-runtime-dir@.service)."""
+_CLOSE_TIMEOUT_S = 2.0
+"""Time limit for a connection that is being closed to read the rest."""
+_ACCEPTED_AT_ONCE = 16
+_BACKLOG = 1024
+"""Connections waiting to be accepted; further ones fail at once (EAGAIN, unix(7))."""
+_MAX_UNKNOWN = 32
+"""Connections without a `Hello` yet; beyond this the oldest are closed, so that they cannot use up the engine's
+descriptors or keep clients out."""
+
+
+class Listener:
+    """Listens from its creation on.
+
+    Args:
+        paths: Candidates; the first unused one is taken, in a folder private to this user.
+
+    Raises:
+        OSError: It cannot listen at any of them.
+
+    Attributes:
+        path: The socket's path.
+    """
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._socket: socket.socket | None = None
+        self._server: asyncio.Server | None = None
+        """Accepts connections until the socket is closed or replaced, whatever fails elsewhere."""
+        self._identity: tuple[int, int] | None = None
+        for path in paths:
+            self.path = path
+            if self._open():
+                return
+        raise FileExistsError(f"{self.path} is another engine's")
+
+    def _open(self) -> bool:
+        """Listens at the path, unless it is in use. Raises `OSError`."""
+        make_own(self.path.parent)
+        listening = bind_socket(self.path)
+        if listening is None:
+            return False
+        self._socket, self._identity = listening, _identity(self.path)
+        return True
+
+    async def run(self, talk: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> None:
+        """Accepts connections, also after it was cancelled, until `close`; `talk` serves each. It can be called again."""
+        while True:
+            if self._server is None:
+                assert self._socket is not None
+                self._server = await asyncio.start_unix_server(talk, sock=self._socket, backlog=_ACCEPTED_AT_ONCE)
+                self._socket.listen(_BACKLOG)  # asyncio's `backlog` also sets how many it accepts at once
+            await asyncio.sleep(_CHECK_INTERVAL_S)
+            with suppress(OSError):  # the folder above is gone too; it may come back
+                if _identity(self.path) is None and self._open():
+                    _log.warning("%s had been removed and was recreated", self.path)
+                    self._stop_server()
+
+    def close(self) -> None:
+        """Stops listening; connections stay open."""
+        self._stop_server()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+            if _identity(self.path) == self._identity:
+                self.path.unlink(missing_ok=True)
+
+    def _stop_server(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+
+async def _close_connection(writer: asyncio.StreamWriter) -> None:
+    """Closes a connection, by force if the client does not read: it would keep its descriptor and buffer."""
+    writer.close()
+    try:
+        async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+            await writer.wait_closed()
+    except (OSError, TimeoutError):
+        writer.transport.abort()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Returns the device and inode of the file at `path`; None if there is none."""
+    try:
+        about = path.lstat()
+    except OSError:
+        return None
+    return about.st_dev, about.st_ino

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 from msgspec import Struct, structs
 
-from gmg_tui import model
-from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.jobs.argument_placeholders import JOB_NAMES
-from gmg_tui.model import (
-    Checkpoint,
-    Curve,
-    Details,
-    JobRecord,
-    Phase,
-    Rank,
-    RunSpec,
-    Slot,
-    Stacks,
-    SweepSpec,
-    WorkerState,
-)
+from gmg_tui.model import Checkpoint, JobRecord, Rank, RunSpec, Slot, SweepSpec
 from gmg_tui.scripts.checkpoints import before_nan
 from gmg_tui.scripts.genesis.output.failures import Failure
 from gmg_tui.scripts.torchrun import Meeting
+
+if TYPE_CHECKING:
+    from gmg_tui.engine.attempts.local_attempt import LocalAttempt
+    from gmg_tui.engine.attempts.local_host import LocalHost
+    from gmg_tui.engine.nodes.fleet import Fleet
+    from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
+
+    Attempt: TypeAlias = "LocalAttempt | RemoteAttempt"
+    """An attempt as its worker uses it, wherever it runs."""
+    Workplace: TypeAlias = "LocalHost | Fleet"
+    """The place of a session's attempts: this machine, or nodes."""
 
 Report = Callable[[str | None], None]
 """Shows the wait reason; None if there is none."""
@@ -122,90 +118,14 @@ class RankActivity(Struct, frozen=True, omit_defaults=True):
         )
 
 
-class Order(NamedTuple):
-    """The order to run one attempt."""
-
-    slot: Slot
-    task: Task
-    number: int
-    """Number of the attempt, from 1; for a rank the group's first, to which restarts are added."""
-    args: tuple[str, ...]
-    """Before placeholders are filled in."""
-    env: Mapping[str, str]
-    """Before placeholders are filled in."""
-
-
-class Attempt(Protocol):
-    """An attempt as its worker uses it, wherever it runs."""
-
-    order: Order
-    life: Life
-    stopped: Stop | None
-    """The first stop before its first process ended."""
-    unready: str | None
-    """The reason, outside the script, that preparation failed."""
-    end: tuple[WorkerState, str | None] | None
-    """The final state and its reason; None until then."""
-
-    @property
-    def state(self) -> WorkerState:
-        """The worker's state, if it depends on the attempt."""
-
-    @property
-    def phase(self) -> Phase:
-        """The script's phase."""
-
-    @property
-    def fps_of_group(self) -> bool:
-        """True if it reports the rate of its whole group."""
-
-    @property
-    def result(self) -> dict[str, Any]:
-        """The values reported by `gmg:result` lines."""
-
-    async def run(self) -> Outcome:
-        """Runs it to its end; cancelling kills it."""
-
-    def stop(self, stop: Stop) -> None:
-        """Stops it; an attempt that has ended by itself keeps its outcome."""
-
-    def skip_waits(self) -> None:
-        """Skips the waits of its preparation that only spare the GPU."""
-
-    def pass_on(self, number: signal.Signals) -> bool:
-        """Sends a signal to its first process if that handles it. Returns True if it does."""
-
-    def record(self) -> model.Attempt:
-        """Returns its record for clients, the store and schedulers."""
-
-    def activity(self) -> RankActivity:
-        """Returns its activity for the check of its group."""
-
-    def view(self, now: float) -> model.Worker:
-        """Returns the worker as clients see it, without alerts; `now` is monotonic seconds."""
-
-    def facts(self, view: model.Worker, now: float) -> Facts:
-        """Returns the facts for its alerts; `view` is its worker as clients see it."""
-
-    async def details(self) -> Details:
-        """Returns its command line and environment. Raises `GmgError` if that is not available."""
-
-    def known_curves(self) -> dict[str, Curve]:
-        """Returns the part of its metrics over time that is known here, by name."""
-
-    async def curves(self, name: str, count: int) -> dict[str, Curve]:
-        """Returns its metrics over time as `Curves.view` does. Raises `GmgError` if they are not available."""
-
-    async def stacks(self) -> Stacks:
-        """Returns the Python stacks of its first process, or why there are none. Raises `GmgError`."""
-
-
 @dataclass(frozen=True)
 class Task:
     """The arguments and environment of a session's script, its log, and the time limit of one attempt."""
 
     args: tuple[str, ...]
+    """Before placeholders are filled in."""
     env: Mapping[str, str]
+    """Before placeholders are filled in."""
     index: int
     """The worker's number, or the job's, from 0: `{i}`."""
     count: int
@@ -225,6 +145,7 @@ class Task:
     checkpoints: tuple[Checkpoint, ...] = ()
     """Checkpoints from which the next attempt can continue, oldest first."""
     first_attempt: int = 1
+    """Number of the next attempt; for a rank the group's first, to which restarts are added."""
     job: int | None = None
     """The job's number, from 1; None in a plain run."""
     name: str = ""

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 from gmg_tui.engine.attempts.attempt import Outcome, Stop, StopCause
-from gmg_tui.engine.attempts.local_host import DriverSilentError
 from gmg_tui.engine.attempts.process import ENV_ERROR, ENV_FAILURES
 from gmg_tui.engine.attempts.readings import Readings
 from gmg_tui.machine.blocking_calls import in_daemon_thread
@@ -25,6 +24,10 @@ _DISK_TIMEOUT_S = 10.0
 """Time limit for reading a rank's error file."""
 _REJECTION = re.compile(r"unrecogni[sz]ed|no such option|unknown", re.IGNORECASE)
 """How argparse, click and getopt reject an unknown option."""
+
+
+class DriverSilentError(NvmlUnavailable):
+    """The driver has not answered for long."""
 
 
 async def outcome_of(

@@ -10,9 +10,9 @@ If a script silences Genesis, the probe reports it.
 
 import asyncio
 import time
-from contextlib import suppress
 
 from gmg_tui.engine.attempts.attempt import Report
+from gmg_tui.engine.clock import any_of
 from gmg_tui.model import Phase, StartMode
 
 MAX_UNSEEN_WAIT_S = 120.0
@@ -97,9 +97,7 @@ class Gate:
                 self._open()
             elif len(self._queue) > 1 and waited_s > MAX_BUILD_WAIT_S:
                 self.leave(self._queue[0])
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CHECK_INTERVAL_S):
-                    await self._change.wait()
+            await any_of(self._change, timeout_s=CHECK_INTERVAL_S)
 
     def _open(self) -> None:
         self.opened = True

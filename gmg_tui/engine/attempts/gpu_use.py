@@ -1,10 +1,10 @@
 """An attempt's use of its GPU: memory and its release, mean load, and energy."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Set
 
+from gmg_tui.engine.clock import any_of
 from gmg_tui.model import GpuSample, units
 
 MEMORY_WAIT_S = 30.0
@@ -117,9 +117,7 @@ class GpuMemory:
         """Waits until the next attempt may start; `report` gets the wait reason."""
         while (awaited := self.awaited()) is not None:
             report(awaited)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, self._rest_s)):
-                    await self._measured.wait()
+            await any_of(self._measured, timeout_s=max(0.0, self._rest_s))
 
     def still_taken(self) -> str | None:
         """Returns a warning for an attempt that starts now; None if all is released."""

@@ -14,17 +14,15 @@ from msgspec import structs
 
 from gmg_tui import model
 from gmg_tui.diagnosis.facts import Facts
-from gmg_tui.engine.attempts.attempt import Life, Order, Outcome, RankActivity, Stop, StopCause
+from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause
 from gmg_tui.engine.attempts.failure import of_gpu, of_preparation, outcome_of
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
-from gmg_tui.engine.attempts.local_host import LocalHost
-from gmg_tui.engine.attempts.observed import Observed
-from gmg_tui.engine.attempts.preparation import Prepared, prepare
 from gmg_tui.engine.attempts.process import KILL, LEFTOVERS, TERMINATED, Process, Step, leftovers
 from gmg_tui.engine.attempts.readings import Readings
 from gmg_tui.engine.attempts.stacks import stacks_of
-from gmg_tui.engine.clock import unix
+from gmg_tui.engine.clock import any_of, unix
 from gmg_tui.engine.output.lines import RingBuffer
+from gmg_tui.machine import numa
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable
 from gmg_tui.machine.processes import Table
 from gmg_tui.model import Curve, Details, GpuSample, Phase, Stacks, WorkerState, units
@@ -34,6 +32,7 @@ from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.probe.counts import Counts
 
 if TYPE_CHECKING:
+    from gmg_tui.engine.attempts.local_host import Launch, LocalHost
     from gmg_tui.engine.workers.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -49,30 +48,28 @@ class LocalAttempt:
     """An attempt whose process runs here; `memory` is the GPU memory of the slot's previous attempt.
 
     Attributes:
-        order: The order to run it.
+        slot, task: What it is to run, and where.
         unready: The reason, outside the script, that preparation failed.
+        stopped: How and why it was stopped first, before its first process ended.
+        end: The state and the reason that its worker ended it with; None until then.
         exit_code: The script's, negative for a signal; None while it lives.
         readings: Output and measurements, once it is prepared.
-        observed: Other observations of its processes.
     """
 
     readings: Readings
 
-    def __init__(
-        self, host: LocalHost, order: Order, ring: RingBuffer, memory: GpuMemory | None, worker: Worker
-    ) -> None:
-        self.order = order
+    def __init__(self, host: LocalHost, ring: RingBuffer, memory: GpuMemory | None, worker: Worker) -> None:
+        self.slot, self.task = worker.slot, worker.task
         self.stopped: Stop | None = None
         self.unready: str | None = None
         self.exit_code: int | None = None
         self.life = Life.PREPARING
         self.end: tuple[WorkerState, str | None] | None = None
         self._host, self._ring, self._memory_before, self._worker = host, ring, memory, worker
-        self._log = host.open_log(order.task.log)
+        self._log = host.open_log(self.task.log)
         mark = os.urandom(_MARK_BYTES).hex()
         self._process = Process(host.pipes, host.scans, mark, lambda *out: self.readings.feed(*out), worker.changed)
-        self.observed = Observed(self._log, self._process)
-        self._preparing: asyncio.Task[Prepared | None] | None = None
+        self._preparing: asyncio.Task[Launch | None] | None = None
         self._counts: asyncio.Future[Counts] | None = None
         """The folder of the probe's counts, once it is being made."""
         self._skips_waits = asyncio.Event()
@@ -91,15 +88,15 @@ class LocalAttempt:
     async def run(self) -> Outcome:
         """Runs it to its end; cancelling kills it."""
         try:
-            prepared = await self._prepared()
-            return prepared if isinstance(prepared, Outcome) else await self._run(prepared)
+            launch = await self._launch()
+            return launch if isinstance(launch, Outcome) else await self._run(launch)
         finally:
             if self.life in (Life.ALIVE, Life.LEADER_GONE) and self._process.started:
                 self._process.end(KILL)
                 await asyncio.shield(self._process.all_gone())
             if self._process.started and self._process.survivors is None:
                 self._host.watchdog.ended(self._process.pid)
-            self._host.gate.leave(self.order.slot.name, finished=self.exit_code == 0 and self.stopped is None)
+            self._host.gate.leave(self.slot.name, finished=self.exit_code == 0 and self.stopped is None)
             if self._has_begun:
                 self.readings.mark_ended()
             if self._counts is not None:
@@ -107,7 +104,7 @@ class LocalAttempt:
             self.life = Life.ENDED
             self._log.close()
 
-    async def _prepared(self) -> Prepared | Outcome:
+    async def _launch(self) -> Launch | Outcome:
         """Returns the prepared attempt, or the outcome if it gets no process."""
         self._preparing = asyncio.create_task(self._prepare())
         try:
@@ -121,20 +118,33 @@ class LocalAttempt:
         if isinstance(error, NvmlUnavailable | GmgError):
             failure = of_preparation(error)
             self.unready = failure.reason if isinstance(error, NvmlUnavailable) else None
-            _log.info("%s: an attempt could not be prepared: %s", self.order.slot.name, failure.reason)
+            _log.info("%s: an attempt could not be prepared: %s", self.slot.name, failure.reason)
             return Outcome(failure, unprepared=True)
         return self._preparing.result() or Outcome(by_group=True)
 
-    async def _prepare(self) -> Prepared | None:
-        prepared = await prepare(self._host, self.order, self._worker, self._memory_before, self._skips_waits)
-        if prepared is not None:
-            self._counts = asyncio.ensure_future(self._host.make_counts(self._worker.waits))
-            await asyncio.shield(self._counts)
-        return prepared
+    async def _prepare(self) -> Launch | None:
+        """Waits until it may start, and prepares it. Returns None if its group's attempt is cancelled.
 
-    async def _run(self, prepared: Prepared) -> Outcome:
+        Each wait has a limit and is shown to its worker. Raises what `LocalHost.prepare` does.
+        """
+        waits = self._worker.waits
+        if self.task.rank is None:  # ranks wait for each other as they start
+            await any_of(self._skips_waits, self._host.gate.wait(self.slot.name, waits))
+        kept: str | None = None
+        if (memory := self._memory_before) is not None:
+            await any_of(self._skips_waits, memory.released(waits))
+            kept = memory.still_taken()
+        waits(None)
+        meeting = await self._worker.rendezvous() if self.task.rank is not None else None
+        if meeting is None and self.task.rank is not None:
+            return None
+        launch = await self._host.prepare(self.slot, self.task, meeting, waits)
+        self._counts = asyncio.ensure_future(self._host.make_counts(waits))
+        await asyncio.shield(self._counts)
+        return launch._replace(memory_kept=kept)
+
+    async def _run(self, launch: Launch) -> Outcome:
         assert self._counts is not None
-        launch, self.observed.memory_kept = prepared
         counts = self._counts.result()
         readings = self.readings = Readings(launch, self._host, self._log, self._ring, counts, self._on_output)
         self._shown = readings.reader.state, readings.reader.phase
@@ -150,8 +160,8 @@ class LocalAttempt:
             why = error.strerror if isinstance(error, OSError) else str(error)
             return Outcome(Failure(FailureKind.CONFIG, f"cannot start {launch.command[0]}: {why}", ""))
         pid = self._process.pid
-        self.observed.begin(self._host.memory_of(pid))
-        _log.info("%s: attempt %d is process %d", self.order.slot.name, launch.number, pid)
+        readings.watch_ram(self._host.memory_of(pid))
+        _log.info("%s: attempt %d is process %d", self.slot.name, launch.number, pid)
         self._host.watchdog.began(pid)
         self._worker.began()
         if self.stopped is not None:
@@ -169,7 +179,7 @@ class LocalAttempt:
 
     async def _leader_gone(self) -> None:
         """Waits for the first process to end, or to prove unkillable."""
-        timeout_s = self.order.task.timeout_s
+        timeout_s = self.task.timeout_s
         leader = asyncio.create_task(self._process.wait())
         ends = leader, asyncio.create_task(self._process.unkillable.wait())
         entering = asyncio.create_task(self._watch_entry())
@@ -198,7 +208,7 @@ class LocalAttempt:
         if not self._process.is_ending:
             what = await leftovers(self._process, self._stop_requested, self._report_leftovers)
             if what is not None:
-                self.observed.left_behind = f"ended {what}"
+                self.readings.left_behind = f"ended {what}"
                 self._worker.waits(f"ending {what}")
                 self._process.end(LEFTOVERS)
         await self._process.all_gone()
@@ -209,28 +219,25 @@ class LocalAttempt:
 
     async def _judged(self, readings: Readings) -> Outcome:
         if self.exit_code in TERMINATED and self.stopped is None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_SESSION_END_GRACE_S):
-                    await self._stop_requested.wait()
+            await any_of(self._stop_requested, timeout_s=_SESSION_END_GRACE_S)
             self.stopped = self._requested
         outcome = await outcome_of(readings, self._host.spec, self.exit_code, self.stopped, self._process.survivors)
         failure = outcome.failure
         if failure is None or self._process.survivors is not None:
             return outcome
-        failure = self.observed.explain(failure, self.exit_code)
-        if failure.kind is FailureKind.DEVICE and self.order.task.rank is not None:
+        failure = readings.explain(failure, self.exit_code)
+        if failure.kind is FailureKind.DEVICE and self.task.rank is not None and self.slot.gpu is not None:
             await self._next_sample()
         return outcome._replace(failure=of_gpu(failure, self._sample))
 
     async def _next_sample(self) -> None:
         """Waits for the next sample, which may show a lost GPU, while the other ranks are ended."""
-        if self.order.slot.gpu is not None:
-            now = time.monotonic()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(2 * self._host.spec.interval_s + 1.0):
-                    while self._sampled_at < now:  # the engine reads samples up to a second later
-                        self._measured.clear()
-                        await self._measured.wait()
+        now = time.monotonic()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(2 * self._host.spec.interval_s + 1.0):
+                while self._sampled_at < now:  # the engine reads samples up to a second later
+                    self._measured.clear()
+                    await self._measured.wait()
 
     # Commands
 
@@ -255,8 +262,6 @@ class LocalAttempt:
                 self._worker.changed()
             case Life.LEADER_GONE:
                 self._process.end(KILL if stop.kill else LEFTOVERS)
-            case _:
-                pass
 
     def _steps(self, stop: Stop) -> tuple[Step, ...]:
         if stop.kill:
@@ -278,7 +283,7 @@ class LocalAttempt:
         """Reports a new state or phase in the output; nothing else is worth an early snapshot."""
         before, self._shown = self._shown, (self.readings.reader.state, self.readings.reader.phase)
         if self._shown != before:
-            self._host.gate.reached(self.order.slot.name, self.phase)
+            self._host.gate.reached(self.slot.name, self._shown[1])
             self._worker.changed()
 
     def measure(self, sample: GpuSample | None, now: float, sharers: int) -> None:
@@ -294,11 +299,10 @@ class LocalAttempt:
         if self.life is not Life.ALIVE or not self._process.started:
             return
         self.readings.inspect(self._process.members(table), now)
-        self.observed.measure(now)
         activity = self.readings.activity
         is_idle = activity.idle_for_s(now) >= self._host.spec.stuck_after_s and self.stopped is None
         if is_idle:
-            self._host.gate.leave(self.order.slot.name)
+            self._host.gate.leave(self.slot.name)
         util = self._sample.gpu_util_pct if self._sample is not None else None
         gpu = f", GPU {units.whole(util)} %" if util is not None else ""
         self._worker.idle(f"{activity.idleness(now)}{gpu}" if is_idle else None)
@@ -319,11 +323,6 @@ class LocalAttempt:
             return WorkerState.WAITING if self.stopped is None else WorkerState.STOPPING
         is_ending = self.stopped is not None or self._process.is_ending or self._has_leftovers
         return WorkerState.STOPPING if is_ending else self.readings.reader.state
-
-    @property
-    def phase(self) -> Phase:
-        """The script's phase."""
-        return self.readings.reader.phase
 
     @property
     def fps_of_group(self) -> bool:
@@ -359,22 +358,21 @@ class LocalAttempt:
         settled = self._process.started and not self._process.is_ending
         return self.readings.rank_activity(settled=settled, lives=self.life is Life.ALIVE)
 
-    def view(self, now: float) -> model.Worker:
-        """Returns the worker as clients see it, without alerts; `now` is monotonic seconds."""
+    def view(self) -> model.Worker:
+        """Returns the worker as clients see it, without alerts."""
         state = self.state
         sent = self._process.sent if state is WorkerState.STOPPING else None
         return structs.replace(self.readings.view(state), newest=self.record(), stopping=sent)
 
     def facts(self, view: model.Worker, now: float) -> Facts:
-        """Returns the facts for its alerts."""
-        return self.observed.facts(view, now, self.readings)
+        """Returns the facts for its alerts; `view` is its worker as clients see it."""
+        return self.readings.facts(view, now, self._process.survivors)
 
     async def details(self) -> Details:
         """Returns its command line and environment."""
-        launch = self.readings.launch
-        env, unset = dict(launch.environment.set), launch.environment.unset
-        slot, cwd = self.order.slot.name, self._host.spec.cwd
-        return Details(slot, launch.command, cwd, env, unset, launch.egl_note, attempts=(), cpus=launch.cpus)
+        launch, (env, unset, _) = self.readings.launch, self.readings.launch.environment
+        cwd, cpus = self._host.spec.cwd, numa.cores_text(launch.cores) if launch.cores is not None else ""
+        return Details(self.slot.name, launch.command, cwd, dict(env), unset, launch.egl_note, attempts=(), cpus=cpus)
 
     def known_curves(self) -> dict[str, Curve]:
         """Returns its metrics over time, by name."""
@@ -384,12 +382,12 @@ class LocalAttempt:
         """Returns its metrics over time as `Curves.view` does."""
         return self.readings.curves.view(name, count)
 
-    async def stacks(self, count: int = 1) -> Stacks:
-        """Returns `count` samples of its first process's Python stacks, or why there are none."""
-        stacks = Stacks(self.order.slot.name, self.order.task.rank.rank if self.order.task.rank is not None else None)
+    async def stacks(self) -> Stacks:
+        """Returns the Python stacks of its first process, or why there are none."""
+        stacks = Stacks(self.slot.name, self.task.rank.rank if self.task.rank is not None else None)
         if self.life is not Life.ALIVE or not self._process.started:
             return structs.replace(stacks, error="no process runs")
-        return await stacks_of(self._process.pid, self.readings.counts.folder, stacks, count)
+        return await stacks_of(self._process.pid, self.readings.counts.folder, stacks)
 
 
 def _close(counts: asyncio.Future[Counts]) -> None:

@@ -1,20 +1,24 @@
-"""What all attempts on this machine share, and each attempt's command line and environment."""
+"""The parts that attempts on this machine share, and each attempt's command line and environment."""
+
+from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from gmg_tui import session as sessions
-from gmg_tui.engine.attempts.attempt import Order, Report, Task
+from gmg_tui.engine.attempts.attempt import Report, Task
+from gmg_tui.engine.attempts.failure import DriverSilentError
 from gmg_tui.engine.attempts.gate import Gate
+from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.attempts.process import Step
 from gmg_tui.engine.output.logs import Log, LogWriter
 from gmg_tui.engine.output.pipes import Pipes
@@ -25,7 +29,6 @@ from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.cgroup import Memory, folders, usable_cpus
 from gmg_tui.machine.gpu.driver import GIVE_UP_S, LATE_S, Driver, gave_up
 from gmg_tui.machine.gpu.egl import EglMap
-from gmg_tui.machine.gpu.nvml import NvmlUnavailable
 from gmg_tui.machine.processes import Scans
 from gmg_tui.model import Checkpoint, Gpu, Session, Slot
 from gmg_tui.model.errors import GmgError
@@ -40,6 +43,10 @@ from gmg_tui.scripts.readers import formats
 from gmg_tui.scripts.torchrun import Meeting, variables
 from gmg_tui.simulation import FOLDER, VARIABLE
 
+if TYPE_CHECKING:
+    from gmg_tui.engine.workers.slot import EngineSlot
+    from gmg_tui.engine.workers.worker import Worker
+
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
@@ -49,10 +56,6 @@ _DISK_REPORT_DELAY_S = 2.0
 """Show a wait for a disk after this time."""
 _DISK_TIMEOUT_S = 120.0
 """Time limit for disk access before a start."""
-
-
-class DriverSilentError(NvmlUnavailable):
-    """The driver has not answered for too long."""
 
 
 class Launch(NamedTuple):
@@ -85,43 +88,8 @@ class Launch(NamedTuple):
     """The worker's own environment, with only the job's values filled in."""
     cores: frozenset[int] | None = None
     """The CPU cores it is pinned to; None for all."""
-
-    @property
-    def cpus(self) -> str:
-        """These cores as the kernel lists them; empty for all."""
-        return numa.cores_text(self.cores) if self.cores is not None else ""
-
-
-class PendingCalls:
-    """Calls that may block for ever: one at a time per key; later callers share its result.
-
-    Each call holds a thread until it returns; a hung driver must not cost another one per attempt.
-    """
-
-    def __init__(self) -> None:
-        self._running: dict[Hashable, asyncio.Task[object]] = {}
-
-    async def call(
-        self, key: Hashable, function: Callable[[], _T], report: Callable[[], None], times_s: tuple[float, float]
-    ) -> _T:
-        """Returns the result of `function`, or of the running call with the same key.
-
-        `times_s` are the seconds before `report` is called, and before it gives up.
-
-        Raises:
-            TimeoutError: It has not returned in time; it keeps running.
-        """
-        task: asyncio.Task[object] | None = self._running.get(key)
-        if task is None:
-            task = self._running[key] = asyncio.create_task(in_daemon_thread(function))
-            task.add_done_callback(lambda _: self._running.pop(key))
-        late_s, limit_s = times_s
-        if not (await asyncio.wait([task], timeout=late_s))[0]:
-            report()
-            if not (await asyncio.wait([task], timeout=limit_s - late_s))[0]:
-                raise TimeoutError
-        result: _T = task.result()  # type: ignore[assignment]  # a key stands for one function
-        return result
+    memory_kept: str | None = None
+    """Set if it is started before the GPU's memory has been released."""
 
 
 class LocalHost:
@@ -134,7 +102,8 @@ class LocalHost:
     def __init__(
         self, session: Session, count: int, pipes: Pipes, logs: LogWriter, nvml: Driver | None, egl: Awaitable[EglMap]
     ) -> None:
-        self.spec = spec = session.spec
+        self.session, self.spec = session, session.spec
+        spec = session.spec
         self.torchrun = torchrun.starts(spec.script, module=spec.module)
         """True if the script is torchrun, which starts ranks of its own."""
         self.pipes = pipes
@@ -155,11 +124,20 @@ class LocalHost:
         )
         self.gate = Gate(spec.start or self.script_times.start_mode(spec))
         self._robosuite = has_robosuite(spec.python)
-        self._session_id, self._count, self._logs, self._nvml, self._egl = session.id, count, logs, nvml, egl
-        self._calls = PendingCalls()
+        self._count, self._logs, self._nvml, self._egl = count, logs, nvml, egl
+        self._calls: dict[Hashable, asyncio.Task[object]] = {}
+        """The running calls that may block for ever. Each costs a thread, which a hanging driver must not at each attempt."""
         self._memories: WeakValueDictionary[tuple[Path, ...], Memory] = WeakValueDictionary()
         self._near = numa.near_cores(session.slots) if spec.pin and spec.simulate is None else {}
         """The CPU cores near each slot's GPU, on machines with several NUMA nodes."""
+
+    def attempt(self, slot: EngineSlot, worker: Worker) -> LocalAttempt:
+        """Returns an attempt of a worker's task on its slot."""
+        return LocalAttempt(self, slot.ring, slot.memory, worker)
+
+    async def meeting_place(self, slots: Sequence[str]) -> tuple[str, int]:
+        """Returns an address and a free port for the ranks on these slots; port 0 if there is none."""
+        return torchrun.LOOPBACK, torchrun.free_port()
 
     @property
     def stop_steps(self) -> tuple[Step, ...]:
@@ -205,15 +183,36 @@ class LocalHost:
             GmgError: The disk has not answered in time.
         """
         try:
-            return await self._calls.call(
-                (what, key), function, lambda: report(f"for {what}"), (_DISK_REPORT_DELAY_S, _DISK_TIMEOUT_S)
-            )
+            times_s = _DISK_REPORT_DELAY_S, _DISK_TIMEOUT_S
+            return await self._call((what, key), function, lambda: report(f"for {what}"), times_s)
         except TimeoutError:
             raise GmgError(f"{what} has not answered for {_DISK_TIMEOUT_S:.0f} s", 1) from None
         finally:
             report(None)
 
-    async def prepare(self, order: Order, meeting: Meeting | None, report: Report) -> Launch:
+    async def _call(
+        self, key: Hashable, function: Callable[[], _T], report: Callable[[], None], times_s: tuple[float, float]
+    ) -> _T:
+        """Returns the result of `function`, or of the running call with the same key.
+
+        `times_s` are the seconds before `report` is called, and before it gives up.
+
+        Raises:
+            TimeoutError: It has not returned in time; it keeps running.
+        """
+        task: asyncio.Task[object] | None = self._calls.get(key)
+        if task is None:
+            task = self._calls[key] = asyncio.create_task(in_daemon_thread(function))
+            task.add_done_callback(lambda _: self._calls.pop(key))
+        late_s, limit_s = times_s
+        if not (await asyncio.wait([task], timeout=late_s))[0]:
+            report()
+            if not (await asyncio.wait([task], timeout=limit_s - late_s))[0]:
+                raise TimeoutError
+        result: _T = task.result()  # type: ignore[assignment]  # a key stands for one function
+        return result
+
+    async def prepare(self, slot: Slot, task: Task, meeting: Meeting | None, report: Report) -> Launch:
         """Prepares an attempt, and fills in its placeholders.
 
         `report` gets the wait reason; `meeting` is a rank's rendezvous with its group.
@@ -222,8 +221,7 @@ class LocalHost:
             NvmlUnavailable: The slot's GPU does not answer.
             GmgError: The rank's folder cannot be made, or a disk does not answer.
         """
-        slot, task = order.slot, order.task
-        number = order.number + (meeting.restarts if meeting is not None else 0)
+        number = task.first_attempt + (meeting.restarts if meeting is not None else 0)
         gpu_index = egl_index = None
         if slot.gpu is not None:
             gpu_index = await self._index_of(slot.gpu, report)
@@ -233,16 +231,18 @@ class LocalHost:
         else:
             note = "a CPU slot: Genesis takes the first EGL device that works"
         values = {**values_for(slot, task.index, task.count, gpu_index), **task.values}
-        args, env = tuple(fill(arg, values) for arg in order.args), order.env
+        args, env = tuple(fill(arg, values) for arg in task.args), task.env
         checkpoint, not_continued = await self._checkpoint(task, report)
         if checkpoint is not None:
             task = replace(task, checkpoints=relocated(task.checkpoints, checkpoint))
             resume_values = {**values, **checkpoint_values(Path(checkpoint.path))}
             args += tuple(fill(arg, resume_values) for arg in task.resume_args)
         cores = self._cores(slot, task, {**os.environ, **env})
+        # Simulated workers report their use of the GPUs there.
+        simulation = {} if self.spec.simulate is None else {VARIABLE: str(Path(self.spec.folder, FOLDER))}
         own = {
             "GMG_SESSION": self.spec.agent.session if self.spec.agent is not None else self.spec.name,
-            "GMG_SESSION_ID": self._session_id,
+            "GMG_SESSION_ID": self.session.id,
             "GMG_SLOT": slot.name,
             "GMG_WORKER_INDEX": str(task.index),
             "GMG_NUM_WORKERS": str(task.count),
@@ -256,7 +256,7 @@ class LocalHost:
             egl_index=egl_index,
             threads=self._threads(cores),
             robosuite=self._robosuite,
-            extra={name: fill(value, values) for name, value in env.items()} | self._simulation(),
+            extra={name: fill(value, values) for name, value in env.items()} | simulation,
             more={} if meeting is None else variables(meeting, {**os.environ, **env}),
             devices=await self._devices(task.cards, report)
             if meeting is None or not meeting.virtual_local_rank
@@ -271,7 +271,7 @@ class LocalHost:
         )
         if error_file is not None:
             await self.from_disk("the disk of the session", lambda: make_rank_folder(error_file), report, error_file)
-        written = order.args
+        written = task.args
         remembered = await self.from_disk(
             "the disk with the session's state", lambda: self.script_times.of(written), report, written
         )
@@ -291,7 +291,7 @@ class LocalHost:
             gpu_index,
             checkpoint.path if checkpoint is not None else None,
             not_continued,
-            given=tuple(fill_some(arg, task.own_values) for arg in order.args),
+            given=tuple(fill_some(arg, task.own_values) for arg in task.args),
             given_env={name: fill_some(value, task.own_values) for name, value in env.items()},
             cores=cores,
         )
@@ -318,10 +318,6 @@ class LocalHost:
         found = await self.from_disk(disk, lambda: newest_intact(saved) or unreadable(saved), report, saved)
         return (None, found) if isinstance(found, str) else (found, None)
 
-    def _simulation(self) -> dict[str, str]:
-        """Returns the variables that let simulated workers report their GPU use."""
-        return {} if self.spec.simulate is None else {VARIABLE: str(Path(self.spec.folder, FOLDER))}
-
     async def _devices(self, cards: tuple[Slot, ...], report: Report) -> tuple[str, ...]:
         """Returns the names of these slots' GPUs for `CUDA_VISIBLE_DEVICES`."""
         names = []
@@ -341,7 +337,7 @@ class LocalHost:
             return gpu.index
         times_s = LATE_S, GIVE_UP_S
         try:
-            return await self._calls.call(uuid, lambda: nvml.index_of(uuid), lambda: report(AWAITS_DRIVER), times_s)
+            return await self._call(uuid, lambda: nvml.index_of(uuid), lambda: report(AWAITS_DRIVER), times_s)
         except TimeoutError:
             raise DriverSilentError(gave_up(GIVE_UP_S)) from None
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from gmg_tui.engine.attempts.attempt import Report
+from gmg_tui.engine.clock import any_of
 from gmg_tui.engine.output.pipes import Pipe, Pipes
 from gmg_tui.machine import numa, processes
 from gmg_tui.machine.processes import ROUND_S, Proc, Scans
@@ -328,11 +329,7 @@ async def leftovers(process: Process, skipped: asyncio.Event, report: Report) ->
         if skipped.is_set() or now - busy_at >= MAX_LEFTOVER_IDLE_S or now - began >= MAX_LEFTOVER_BUSY_S:
             return what
         report(f"for {what} ({processes.command_name(left[0].pid)})")
-        waiting = asyncio.ensure_future(skipped.wait())
-        try:
-            await asyncio.wait([waiting], timeout=_CHECK_S)
-        finally:
-            waiting.cancel()
+        await any_of(skipped, timeout_s=_CHECK_S)
     return None
 
 

@@ -1,46 +1,45 @@
 """Readings of an attempt's process: output, steps, phases, and CPU, memory and GPU use."""
 
+from __future__ import annotations
+
 import logging
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from gmg_tui import model
+from gmg_tui.diagnosis.facts import Facts, Limit
 from gmg_tui.diagnosis.verdicts import judge
 from gmg_tui.engine.attempts.attempt import RankActivity
 from gmg_tui.engine.attempts.curves import Curves
 from gmg_tui.engine.attempts.gpu_use import GpuMemory, Meter
-from gmg_tui.engine.attempts.local_host import Launch, LocalHost
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.output.lines import LineSplitter, RingBuffer
 from gmg_tui.engine.output.logs import Log
+from gmg_tui.machine.cgroup import Memory
 from gmg_tui.machine.process_load import Activity
 from gmg_tui.machine.processes import Proc
-from gmg_tui.model import (
-    Fps,
-    GpuSample,
-    Phase,
-    Severity,
-    Sign,
-    SpeedFacts,
-    Verdict,
-    WorkerState,
-    units,
-)
+from gmg_tui.model import Fps, GpuSample, Phase, Severity, Sign, SpeedFacts, Verdict, WorkerState, units
 from gmg_tui.model.text import SEPARATOR, clean
 from gmg_tui.model.tried import SETTLE_S
 from gmg_tui.scripts import checkpoints, env_count
+from gmg_tui.scripts.genesis.output.failures import Failure
 from gmg_tui.scripts.genesis.output.reader import Reader
 from gmg_tui.scripts.probe.counts import Counts
 from gmg_tui.scripts.probe.reports import Metric
 from gmg_tui.scripts.readers.reported import RESULT_MARK, ReportedResults
 
+if TYPE_CHECKING:
+    from gmg_tui.engine.attempts.local_host import Launch, LocalHost
+
 _log = logging.getLogger(__name__)
 
 _MAX_LAST_READS = 8
 """Maximum reads of the probe's reports at the end; one usually suffices."""
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 class Readings:
@@ -77,6 +76,17 @@ class Readings:
         """The internal error that prevented parsing of some output; the log is complete."""
         self.unclean: str | None = None
         """The exception it printed before exit code 0; None if it ended cleanly."""
+        self.misplaced: str | None = None
+        """Set while NVML sees it on another GPU."""
+        self.written: set[str] = set()
+        """The files that it recently had open for writing, or reported as saved."""
+        self.left_behind: str | None = None
+        """The leftover processes that were ended after the script."""
+        self._ram: Memory | None = None
+        """The memory of its cgroups; None before the start."""
+        self._kills_before = 0
+        self._oom: str | None = None
+        """Describes the kernel's kill of a process for lack of RAM; None without one."""
         self._remembered = launch.remembered
         self._warm = self._remembered.kernels_saved
         self._log, self._ring, self._printed = log, ring, printed
@@ -183,9 +193,31 @@ class Readings:
 
     # Measures
 
+    def watch_ram(self, memory: Memory) -> None:
+        """Sets the memory that its first process may use."""
+        memory.read(time.monotonic())
+        self._ram, self._kills_before = memory, memory.oom_kills
+
+    def _read_ram(self, now: float) -> None:
+        if self._ram is None:
+            return
+        self._ram.read(now)
+        if self._oom is None and self._ram.oom_kills > self._kills_before:
+            room = self._ram.room
+            limit = f" ({room.owner}, {units.mib(room.limit_mib)})" if room is not None else ""
+            self._oom = f"the kernel killed a process for lack of RAM{limit}"
+
+    def explain(self, failure: Failure, exit_code: int | None) -> Failure:
+        """Returns `failure`, with lack of RAM as the reason if the kernel killed it for that."""
+        self._read_ram(time.monotonic())
+        if self._oom is None or exit_code not in _KILLED:
+            return failure
+        return failure._replace(reason=f"SIGKILL: {self._oom}", advice="use less RAM, or fewer workers")
+
     def inspect(self, members: Iterable[Proc], now: float) -> None:
         """Updates activity from its live processes at `now`, monotonic seconds."""
         self.activity.update(members, self.output_bytes + self.counts.steps, now)
+        self._read_ram(now)
 
     def measure(
         self, sample: GpuSample | None, state: WorkerState, now: float, sharers: int, own: frozenset[int]
@@ -220,15 +252,6 @@ class Readings:
     def fps_of_group(self) -> bool:
         """True if `fps` is printed, for the whole group; the probe counts only this rank."""
         return self.reader.fps_of_group and not self.counts.seconds
-
-    def fps_silent_s(self, now: float) -> float | None:
-        """Returns the seconds without a printed rate if that is unusually long; None otherwise, or if steps are counted."""
-        return None if self.counts.seconds or self.reader.fps is None else self.reader.pace.silent_s(now)
-
-    @property
-    def usual_s(self) -> float | None:
-        """Usual duration of the script's phase; None if unknown or open-ended."""
-        return self._remembered.usual(self.reader.phase, warm=self._warm)
 
     @property
     def n_envs(self) -> int | None:
@@ -311,7 +334,7 @@ class Readings:
             state,
             phase=phase,
             phase_since=unix(reader.phase_started) if phase is not Phase.NONE else 0.0,
-            phase_usual_s=self.usual_s if phase is not Phase.NONE else None,
+            phase_usual_s=self._remembered.usual(phase, warm=self._warm) if phase is not Phase.NONE else None,
             device=reader.genesis.device,
             backend=reader.genesis.backend,
             genesis_version=reader.genesis.version,
@@ -321,8 +344,32 @@ class Readings:
             last_line=self._last_line(),
         )
 
-    def signs(self, state: WorkerState, now: float) -> Iterator[Sign]:
-        """Yields the signs of problems with its output and its end; `now` is monotonic seconds."""
+    def facts(self, view: model.Worker, now: float, survivors: str | None) -> Facts:
+        """Returns the facts for its alerts at `now`, monotonic seconds; `survivors` are processes that survive SIGKILL."""
+        timeout_s = self.launch.task.timeout_s
+        return Facts(
+            unix(now),
+            view,
+            signs=tuple(self._signs(view.state, now, survivors)),
+            room=self._ram.room if self._ram is not None else None,
+            vram_mib=self.memory.used_mib,
+            broken=self.curves.broken,
+            newest_line=clean(self.newest_line) if self.reader.metrics else "",
+            is_bar=self.reader.is_bar,
+            limit=Limit(unix(self.started_clock) + timeout_s, "--timeout") if timeout_s is not None else None,
+        )
+
+    def _signs(self, state: WorkerState, now: float, survivors: str | None) -> Iterator[Sign]:
+        if self.misplaced is not None:
+            yield Sign(
+                "misplaced", self.misplaced, "check CUDA_VISIBLE_DEVICES, and the device that the script chooses"
+            )
+        if memory := (self._oom if self._ram and self._ram.is_limited else None) or self.launch.memory_kept:
+            yield Sign("memory", memory)
+        if self._log.trouble is not None:
+            yield Sign("disk", self._log.trouble)
+        if leftover := survivors or self.left_behind:
+            yield Sign("leftover", leftover)
         if self.launch.not_continued is not None:
             yield Sign(
                 "checkpoint", self.launch.not_continued, "on several machines, save to a disk that all of them see"
@@ -336,8 +383,8 @@ class Readings:
         if lost := self.counts.reports.lost:
             text = f"{lost:,} metrics were dropped: they came too fast"
             yield Sign("output", text, "report fewer per second", Severity.INFO)
-        silent_s = self.fps_silent_s(now) if state is WorkerState.RUNNING else None
-        if silent_s is not None:
+        is_printed = state is WorkerState.RUNNING and self.reader.fps is not None and not self.counts.seconds
+        if is_printed and (silent_s := self.reader.pace.silent_s(now)) is not None:
             yield Sign("silent", "no FPS line", since=unix(now - silent_s))
         yield from self.reader.signs
 

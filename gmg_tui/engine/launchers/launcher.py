@@ -1,17 +1,23 @@
-"""A launcher names the nodes, and starts a program for each that connects its standard streams to an agent."""
+"""Launchers name the nodes, and start a program for each that connects its standard streams to an agent."""
 
 import asyncio
 import contextlib
 import os
+import re
+import shlex
+import shutil
 import signal
 import sys
+import time
 from abc import ABC, abstractmethod
 from asyncio.subprocess import SubprocessStreamProtocol
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from gmg_tui.machine import slurm as allocation
 from gmg_tui.model import units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean, one_line
@@ -143,3 +149,115 @@ class Local(Launcher):
     def command(self, node: str) -> Sequence[str]:
         """Returns this program; a simulated driver shows different GPUs for each node."""
         return ("env", f"GMG_NODE={node}", *PROGRAM)
+
+
+_HOST = re.compile(r"(?:[A-Za-z0-9._][A-Za-z0-9._-]*@)?[A-Za-z0-9][A-Za-z0-9._:-]*")
+_OPTIONS = (
+    *("-o", "BatchMode=yes"),
+    *("-o", "ConnectTimeout=20"),
+    # Tolerate a network that stalls for a minute; notice a lost one after three.
+    *("-o", "ServerAliveInterval=30", "-o", "ServerAliveCountMax=6"),
+    "-T",
+)
+COMMAND = "GMG_SSH"
+"""Variable with another client and its options: `GMG_SSH="ssh -F config"`."""
+
+
+class Ssh(Launcher):
+    """The hosts listed in `where`: `--nodes ssh:a,b`.
+
+    OpenSSH's client reads its own configuration, so that a host is whatever `~/.ssh/config` makes of its name. It is not
+    asked for a password: a session that starts sixteen agents cannot ask sixteen times (ssh_config(5), `BatchMode`).
+    """
+
+    def __init__(self, where: str) -> None:
+        self._hosts = {_name(host): host for host in _hosts(where)}
+        self._client = shlex.split(os.environ.get(COMMAND, "ssh"))
+
+    async def nodes(self) -> tuple[str, ...]:
+        """Returns the hosts, without their users."""
+        return tuple(self._hosts)
+
+    def command(self, node: str) -> Sequence[str]:
+        """Returns the command that runs this program in this folder, or the host's own `gmg-tui` if missing there."""
+        same, python, folder = shlex.join(PROGRAM), shlex.quote(PROGRAM[0]), shlex.quote(str(Path.cwd()))
+        there = f"cd {folder} 2>/dev/null; if [ -x {python} ]; then exec {same}; else exec gmg-tui agent; fi"
+        # The login shell may be fish or csh, which lack `if … then`.
+        return (*self._client, *_OPTIONS, "--", self._hosts[node], f"exec sh -c {shlex.quote(there)}")
+
+
+def _name(host: str) -> str:
+    return host.rpartition("@")[2].replace(":", "-")
+
+
+def _hosts(where: str) -> tuple[str, ...]:
+    """Returns the hosts of a list. Raises `GmgError`."""
+    hosts = tuple(host.strip() for host in where.split(",") if host.strip())
+    if not hosts:
+        raise GmgError(f"--nodes ssh:{where}: give hosts, as in ssh:a,b")
+    for host in hosts:
+        if not _HOST.fullmatch(host):
+            raise GmgError(f"--nodes ssh:{where}: {host!r} is not a host")
+        if sum(_name(host).casefold() == _name(other).casefold() for other in hosts) > 1:
+            raise GmgError(f"--nodes ssh:{where}: {host} is named twice; one agent runs all slots of a host")
+    return hosts
+
+
+_STEP_VARIABLES = (
+    "SLURM_STEP_",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "SLURM_NODEID",
+    "SLURM_TASK",
+    "SLURM_NTASKS",
+    "SLURM_NPROCS",
+)
+"""Variables of the step that gmg-tui may run in; srun would read them as options."""
+_LIVE_STATES = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
+"""Live states of a job (squeue(1), "JOB STATE CODES")."""
+_CACHE_S = 5.0
+"""Seconds to cache Slurm's answer about the job, which is the same for all nodes."""
+
+
+class Slurm(Launcher):
+    """The nodes of the Slurm job that this process runs in, by salloc or sbatch: `--nodes slurm`.
+
+    Each agent is a step of its own (`srun --overlap`), for srun joins the output of all tasks of a step into one. The step
+    has all GPUs, cores and memory of its node, and shares them with the others (srun(1), `--overlap`, `--mem`).
+    """
+
+    def __init__(self) -> None:
+        self._job = allocation.job_of(os.environ)
+        if self._job is None:
+            raise GmgError("--nodes slurm: this is not a Slurm job; use salloc or sbatch")
+        if shutil.which("srun") is None:
+            raise GmgError("--nodes slurm: there is no srun here")
+        self._asked_at = -_CACHE_S
+        self._gone: str | None = None
+
+    async def nodes(self) -> tuple[str, ...]:
+        """Returns Slurm's node names; a node listed twice still gets one agent. Raises `GmgError`."""
+        names = os.environ.get("SLURM_JOB_NODELIST", "")
+        status, hostnames, trouble = await allocation.run("scontrol", "show", "hostnames", names)
+        if status != 0:
+            raise GmgError(f"--nodes slurm: {trouble}", 1)
+        return tuple(dict.fromkeys(hostnames.split()))
+
+    async def unreachable(self) -> str | None:
+        """Returns the reason if the job has ended or been requeued."""
+        if time.monotonic() - self._asked_at >= _CACHE_S:
+            self._asked_at = time.monotonic()
+            squeue = ("squeue", "--noheader", "--format=%T", "--jobs", str(self._job))
+            status, state, trouble = await allocation.run(*squeue)
+            unknown = status != 0 and "Invalid job id" not in trouble  # Slurm does not answer
+            ended = f"Slurm job {self._job} {f'is {state.lower()}' if state else 'has ended'}"
+            self._gone = None if unknown or state in _LIVE_STATES else ended
+        return self._gone
+
+    def command(self, node: str) -> Sequence[str]:
+        """Returns the command of a step on the node."""
+        step = ("--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--mem=0", "--kill-on-bad-exit=0")
+        count = os.environ.get("SLURM_GPUS_ON_NODE", "")
+        gpus = (f"--gpus-per-node={count}",) if count.isdecimal() else ()
+        inherited = [f"--unset={name}" for name in os.environ if name.startswith(_STEP_VARIABLES)]
+        return ("env", *inherited, "srun", f"--jobid={self._job}", *step, *gpus, "--export=ALL", "--quiet", *PROGRAM)

@@ -1,5 +1,7 @@
 """The agent of a node: an engine whose scheduler runs and reports what the session's engine assigns."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import os
@@ -9,15 +11,17 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import structs
 
+from gmg_tui.engine.attempts.attempt import Stop
 from gmg_tui.engine.nodes.logs import KeptLogs
 from gmg_tui.engine.nodes.states import MAX_PORTS, Assignment, AttemptReport
 from gmg_tui.engine.nodes.states import Report as NodeReport
 from gmg_tui.engine.records.recorder import Recorder
-from gmg_tui.engine.workers.slot import EngineSlot, Workplace
+from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.machine.address import address_for, is_numeric, started_from
 from gmg_tui.machine.blocking_calls import in_daemon_thread
@@ -27,6 +31,9 @@ from gmg_tui.model.text import encoded
 from gmg_tui.scripts.torchrun import LOOPBACK, free_port
 from gmg_tui.session import protocol
 from gmg_tui.session.protocol import Update
+
+if TYPE_CHECKING:
+    from gmg_tui.engine.attempts.attempt import Workplace
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +61,7 @@ class AssignedAttempt:
         """Applies the changes since the last assignment."""
         before, self.assignment = self.assignment, assignment
         if assignment.stop is not None and assignment.stop != before.stop:
-            self.worker.apply_stop(assignment.stop)
+            self.worker.stop(assignment.stop)
         for number in assignment.signals[len(before.signals) :]:
             self.worker.pass_on(signal.Signals(number))
 
@@ -69,7 +76,7 @@ class AssignedAttempt:
             self._curves_due, curves = now + _CURVES_S, worker.newest.known_curves()
         return AttemptReport(
             self.assignment.key,
-            worker.view(worker.task.index, now),
+            worker.view(worker.task.index),
             worker.result,
             worker.unready,
             worker.activity().shifted(-now) if worker.rank is not None else None,
@@ -169,10 +176,10 @@ class Agent:
 
     def _start(self, slot: str, assignment: Assignment) -> None:
         engine_slot = self._slots[slot]
-        self._recorder.occupy(JobRecord(engine_slot.index + 1, slot), {engine_slot.slot: assignment.task.log})
         # The GPUs are this machine's; other nodes may use the same numbers and names.
         cards = [self._slots[card.name].slot for card in assignment.task.cards if card.name in self._slots]
         worker = Worker(engine_slot, replace(assignment.task, cards=tuple(cards)), self._workplace, self._recorder)
+        self._recorder.occupy(JobRecord(engine_slot.index + 1, slot), (worker,))
         engine_slot.worker = worker
         assigned = self._assigned[slot] = AssignedAttempt(assignment, worker)
         assigned.running = asyncio.create_task(self._run_worker(worker, self._slot_locks[slot]), name=slot)
@@ -180,7 +187,7 @@ class Agent:
         assigned.running.add_done_callback(self._tasks.discard)
         assigned.update(assignment)
         if self._ending:
-            worker.stop()
+            worker.stop(Stop())
 
     async def _run_worker(self, worker: Worker, slot: asyncio.Lock) -> None:
         """Runs a worker once the slot's previous one has ended."""
@@ -237,12 +244,12 @@ class Agent:
     def stop(self, slot: str, *, kill: bool) -> None:
         """Stops the slot's worker."""
         if slot in self._assigned:
-            self._assigned[slot].worker.stop(kill=kill)
+            self._assigned[slot].worker.stop(Stop(kill=kill))
 
     def end(self, *, kill: bool, reason: str | None) -> None:
         """Stops all workers, and starts no others."""
         self._ending = True
         for assigned in self._assigned.values():
             if assigned.worker.state is not WorkerState.STOPPED:
-                assigned.worker.stop(kill=kill, reason=reason)
+                assigned.worker.stop(Stop(kill=kill, reason=reason))
         self._changed()

@@ -11,15 +11,12 @@ from pathlib import Path
 from msgspec import structs
 
 import gmg_tui
-from gmg_tui.engine.attempts.attempt import Attempt, Order
 from gmg_tui.engine.hardware import Hardware, grouped
-from gmg_tui.engine.launchers.launcher import Launcher, Local
+from gmg_tui.engine.launchers.launcher import Launcher, Local, Slurm, Ssh
 from gmg_tui.engine.launchers.ray import Ray
-from gmg_tui.engine.launchers.slurm import Slurm
-from gmg_tui.engine.launchers.ssh import Ssh
 from gmg_tui.engine.nodes.node import Node, kinds
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
-from gmg_tui.engine.workers.slot import EngineSlot, Workplace
+from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode, units
 from gmg_tui.model.errors import GmgError
@@ -51,13 +48,14 @@ class Fleet:
     """
 
     hardware: Hardware
+    session: Session
 
     def __init__(self, spec: RunSpec, nodes: NodesSpec) -> None:
         self.session_id = os.urandom(8).hex()
         self.changed: Callable[[], None] = lambda: None
         self.on_all_gone: Callable[[str], None] = lambda _: None
         self.printed: Callable[[], None] = lambda: None
-        self._spec = spec
+        self.spec = spec
         self._launcher = _launcher(nodes, cpu=spec.cpu is not None)
         self._nodes: dict[str, Node] = {}
         self._are_all_gone = False
@@ -80,9 +78,9 @@ class Fleet:
             raise GmgError(f"{wrong[0][:128]!r} is not a usable node name; rename that node", 1)
         if not names:
             raise GmgError("--nodes: no node is listed", 1)
-        self._replaces = await asyncio.to_thread(_marked, Path(self._spec.folder, NODE_MARK), self.session_id)
+        self._replaces = await asyncio.to_thread(_marked, Path(self.spec.folder, NODE_MARK), self.session_id)
         for name in names:
-            self._nodes[name] = Node(name, self._spec, self._launcher, self._changed, self._lines)
+            self._nodes[name] = Node(name, self.spec, self._launcher, self._changed, self._lines)
 
         async def start(node: Node) -> str | None:
             node.start(self._agent_spec(node.name))
@@ -98,7 +96,7 @@ class Fleet:
         self.hardware = self._assemble(missing)
 
     def _agent_spec(self, node: str) -> RunSpec:
-        spec = self._spec
+        spec = self.spec
         assert spec.nodes is not None
         orphan_wait_s = spec.nodes.orphan_wait_s
         peers = tuple(islice((name for name in self._nodes if name != node), _MAX_PEERS))
@@ -115,7 +113,7 @@ class Fleet:
 
     def _check(self, missing: Sequence[str]) -> None:
         """Raises `GmgError` if too few nodes have answered, or two are the same machine."""
-        spec, names = self._spec, dict[str, str]()
+        spec, names = self.spec, dict[str, str]()
         for node in self._nodes.values() if isinstance(self._launcher, Ssh) else ():
             other = names.setdefault(node.machine or node.name, node.name)
             if other != node.name:
@@ -141,19 +139,19 @@ class Fleet:
                 node.expected = kinds(added)
             uuids.update(slot.gpu.uuid for slot in session.slots if slot.gpu is not None)
             slots += added
-        chosen, idle = grouped(tuple(slots), self._spec)
+        chosen, idle = grouped(tuple(slots), self.spec)
         return Hardware(chosen, None, tuple(missing), idle)
 
-    def workplace(self, session: Session, slots: Mapping[str, EngineSlot]) -> Workplace:
-        """Returns these nodes as the workplace of the session's workers."""
-        self._slots = slots
+    def begin(self, session: Session, slots: Mapping[str, EngineSlot]) -> None:
+        """Becomes the workplace of the session's workers."""
+        self.session, self._slots = session, slots
         self._changed()
-        return Workplace(session, self._attempt, self._meeting_place)
 
-    def _attempt(self, engine_slot: EngineSlot, order: Order, worker: Worker) -> Attempt:
-        return RemoteAttempt(self._nodes[engine_slot.slot.node], order, worker)
+    def attempt(self, engine_slot: EngineSlot, worker: Worker) -> RemoteAttempt:
+        """Returns an attempt of a worker's task on its slot."""
+        return RemoteAttempt(self._nodes[engine_slot.slot.node], worker)
 
-    async def _meeting_place(self, slots: Sequence[str]) -> tuple[str, int]:
+    async def meeting_place(self, slots: Sequence[str]) -> tuple[str, int]:
         """Returns rank 0's node's address and a port. Raises `GmgError` if other nodes cannot reach it."""
         names = {self._slots[slot].slot.node for slot in slots}
         first = self._slots[slots[0]].slot.node
@@ -176,7 +174,7 @@ class Fleet:
 
     async def end(self, *, kill: bool = False) -> None:
         """Ends all agents, and waits for them."""
-        within_s = _END_GRACE_S if kill else torchrun.stop_s(self._spec) + _END_GRACE_S
+        within_s = _END_GRACE_S if kill else torchrun.stop_s(self.spec) + _END_GRACE_S
         await asyncio.gather(*(node.end(kill=kill, within_s=within_s) for node in self._nodes.values()))
 
     def _changed(self) -> None:

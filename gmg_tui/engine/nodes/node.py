@@ -14,9 +14,8 @@ from msgspec import structs
 from gmg_tui.engine import clock
 from gmg_tui.engine.launchers.launcher import MAX_TROUBLE_BYTES, Connection, Launcher
 from gmg_tui.engine.nodes.logs import LogCopies
-from gmg_tui.engine.nodes.received import MAX_BYTES, received
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
-from gmg_tui.engine.nodes.states import Report
+from gmg_tui.engine.nodes.states import MAX_BYTES, Report, received
 from gmg_tui.model import NodeView, RunSpec, Session, Slot, Snapshot, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.torchrun import LOOPBACK
@@ -132,9 +131,7 @@ class Node:
                 self._changed()
             if self.gone is None and (why := await self._launcher.unreachable()) is not None:
                 self.gone = why
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause_s if self.gone is None else 0.0):
-                    await self._ending.wait()
+            await clock.any_of(self._ending, timeout_s=pause_s if self.gone is None else 0.0)
             pause_s = min(2 * pause_s, _MAX_RETRY_PAUSE_S)
         self._mark_lost(self.gone)
 
@@ -232,7 +229,7 @@ class Node:
                 _log.exception("%s: a report cannot be applied", each.view.slot)
             if self._keeps_logs:
                 mark = each.key, each.view.newest.output_bytes, each.view.state, each.outcome is not None
-                self._logs.check(attempt.order.task.log, mark)
+                self._logs.check(attempt.task.log, mark)
         if report.ended:
             self._ended.set()
 
@@ -270,9 +267,7 @@ class Node:
                 self._unsent |= failed.keys()
                 _log.warning("%s: a slot cannot be assigned: %s", self.name, next(iter(failed.values())))
                 await asyncio.sleep(_MIN_RETRY_PAUSE_S)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._late_s):
-                    await self._to_send.wait()
+            await clock.any_of(self._to_send, timeout_s=self._late_s)
 
     async def _send_slot(self, client: EngineClient, slot: str) -> str | None:
         attempt = self.attempts.get(slot)
@@ -285,13 +280,13 @@ class Node:
 
     def assign(self, attempt: RemoteAttempt) -> None:
         """Schedules this attempt's current assignment for its slot."""
-        self.attempts[attempt.order.slot.name] = attempt
-        self._unsent.add(attempt.order.slot.name)
+        self.attempts[attempt.slot.name] = attempt
+        self._unsent.add(attempt.slot.name)
         self._to_send.set()
 
     def dismiss(self, attempt: RemoteAttempt) -> None:
         """Clears its slot, unless another attempt is assigned to it."""
-        slot = attempt.order.slot.name
+        slot = attempt.slot.name
         if self.attempts.get(slot) is attempt:
             del self.attempts[slot]
             self._unsent.add(slot)

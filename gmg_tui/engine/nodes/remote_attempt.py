@@ -14,11 +14,10 @@ from msgspec import structs
 from gmg_tui import model
 from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.engine import clock
-from gmg_tui.engine.attempts.attempt import Life, Order, Outcome, RankActivity, Stop, StopCause
+from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause
 from gmg_tui.engine.attempts.failure import of_preparation
-from gmg_tui.engine.nodes.received import received
-from gmg_tui.engine.nodes.states import Assignment, AttemptReport
-from gmg_tui.model import NO_ATTEMPT, Curve, Details, HotSpot, Phase, Sign, SpeedFacts, Stacks, WorkerState
+from gmg_tui.engine.nodes.states import Assignment, AttemptReport, received
+from gmg_tui.model import NO_ATTEMPT, Curve, Details, HotSpot, Sign, SpeedFacts, Stacks, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Meeting
@@ -35,12 +34,12 @@ class RemoteAttempt:
     """The last reported state. A rank's or job's attempt fails with its node; any other continues there.
 
     Attributes:
-        order: The order to run it.
+        slot, task: What it is to run, and where.
         assignment: The agent's orders; None before preparation.
     """
 
-    def __init__(self, node: Node, order: Order, worker: Worker) -> None:
-        self.order = order
+    def __init__(self, node: Node, worker: Worker) -> None:
+        self.slot, self.task = worker.slot, worker.task
         self.unready: str | None = None
         self.assignment: Assignment | None = None
         self._node, self._worker = node, worker
@@ -72,14 +71,10 @@ class RemoteAttempt:
                 meeting = None if self._preparing.cancelled() else self._preparing.result()
             except GmgError as error:
                 return Outcome(of_preparation(error), unprepared=True)
-            if self.stopped is not None or (meeting is None and self.order.task.rank is not None):
+            if self.stopped is not None or (meeting is None and self.task.rank is not None):
                 by_user = self.stopped is not None and self.stopped.cause is StopCause.COMMAND
                 return Outcome(by_user=by_user, by_group=not by_user, unprepared=by_user)
-            order, number = self.order, self.order.number + (meeting.restarts if meeting is not None else 0)
-            # A group counts the attempts of its ranks.
-            first = number if order.task.rank is None else order.number
-            task = replace(order.task, args=order.args, env=order.env, first_attempt=first, meeting=meeting)
-            self.assignment = Assignment(next(_keys), task)
+            self.assignment = Assignment(next(_keys), replace(self.task, meeting=meeting))
             self._node.assign(self)
             if self._node.lost_since is not None:  # while the ranks waited for each other
                 self.node_lost(f"{self._node.name} is lost")
@@ -92,13 +87,13 @@ class RemoteAttempt:
 
     async def _prepare(self) -> Meeting | None:
         """Waits for the node, and for the other ranks."""
-        if (gone := self._node.gone or self._node.missing(self.order.slot.name)) is not None:
+        if (gone := self._node.gone or self._node.missing(self.slot.name)) is not None:
             self.node_lost(gone, for_good=True)
         elif not self._node.available.is_set():
             self._worker.waits(f"for {self._node.name}")
             await self._node.available.wait()
         self._worker.waits(None)
-        return await self._worker.rendezvous() if self.order.task.rank is not None else None
+        return await self._worker.rendezvous() if self.task.rank is not None else None
 
     def _finish(self, outcome: Outcome) -> None:
         if not self._outcome.done():
@@ -112,8 +107,8 @@ class RemoteAttempt:
         A job's or rank's attempt fails, and a job returns to the queue. Any other continues when the node is back.
         """
         is_job, is_rank, is_assigned = (
-            self.order.task.job is not None,
-            self.order.task.rank is not None,
+            self.task.job is not None,
+            self.task.rank is not None,
             self.assignment,
         )
         if self.life is Life.ENDED or self._outcome.done():
@@ -178,13 +173,13 @@ class RemoteAttempt:
 
     def _within_gpu(self, view: model.Worker) -> model.Worker:
         """Returns the worker without a memory peak beyond its GPU's size."""
-        peak_mib, gpu = view.newest.memory_peak_mib, self.order.slot.gpu
+        peak_mib, gpu = view.newest.memory_peak_mib, self.slot.gpu
         if peak_mib is None or gpu is None or peak_mib <= (gpu.memory_total_mib or peak_mib):
             return view
         return structs.replace(view, newest=structs.replace(view.newest, memory_peak_mib=None))
 
     def _displayed(self) -> tuple[object, ...]:
-        return self.state, self.phase, self.life
+        return self.state, self.life, self._report.view.phase if self._report is not None and not self._away else None
 
     # Commands
 
@@ -233,11 +228,6 @@ class RemoteAttempt:
         return WorkerState.STOPPING if state.ended or self._outcome.done() else state
 
     @property
-    def phase(self) -> Phase:
-        """The script's phase."""
-        return self._report.view.phase if self._report is not None and not self._away else Phase.NONE
-
-    @property
     def fps_of_group(self) -> bool:
         """True if it reports the rate of its whole group."""
         return self._report is not None and self._report.view.newest.fps_of_group
@@ -262,9 +252,9 @@ class RemoteAttempt:
         reported = self._report.activity if self._report is not None and goes_on else None
         return reported if reported is not None else RankActivity()
 
-    def view(self, now: float) -> model.Worker:
+    def view(self) -> model.Worker:
         """Returns the worker as clients see it."""
-        view = self._report.view if self._report is not None else model.Worker(self.order.slot.name, 0, self.state)
+        view = self._report.view if self._report is not None else model.Worker(self.slot.name, 0, self.state)
         if self._away or self._outcome.done():
             view = structs.replace(view, stopping=None, cpu_pct=None, memory_rss_mib=None)
         return structs.replace(view, newest=self.record(), lost_since=self._node.lost_since, alerts=())
@@ -276,7 +266,7 @@ class RemoteAttempt:
 
     async def details(self) -> Details:
         """Returns its command line and environment, from the agent. Raises `GmgError`."""
-        return self._own(await self._node.client.details(self.order.slot.name))
+        return self._own(await self._node.client.details(self.slot.name))
 
     def known_curves(self) -> dict[str, Curve]:
         """Returns its metrics over time as last reported."""
@@ -284,23 +274,23 @@ class RemoteAttempt:
 
     async def curves(self, name: str, count: int) -> dict[str, Curve]:
         """Returns its metrics over time, from the agent. Raises `GmgError`."""
-        curves = await self._node.client.curves(self.order.slot.name, name, count)
+        curves = await self._node.client.curves(self.slot.name, name, count)
         return {name: received(curve) for name, curve in curves.items()}
 
     async def speed(self) -> SpeedFacts:
         """Returns the facts about its speed, from the agent. Raises `GmgError`."""
-        return self._own(await self._node.client.speed(self.order.slot.name))
+        return self._own(await self._node.client.speed(self.slot.name))
 
     async def hot_spot(self) -> HotSpot | None:
         """Returns its script's hot spot, from the agent. Raises `GmgError`."""
-        found = await self._node.client.hot_spot(self.order.slot.name)
+        found = await self._node.client.hot_spot(self.slot.name)
         return None if found is None else received(found)
 
     async def stacks(self) -> Stacks:
         """Returns the Python stacks of its first process, from the agent. Raises `GmgError`."""
-        found = await self._node.client.stacks(self.order.slot.name)
+        found = await self._node.client.stacks(self.slot.name)
         return self._own(found[0] if found else Stacks("", error="its agent has none"))
 
     def _own(self, answer: _Answer) -> _Answer:
         """Returns an agent's answer with this slot's name in it. Raises `GmgError`."""
-        return structs.replace(received(answer), slot=self.order.slot.name)
+        return structs.replace(received(answer), slot=self.slot.name)

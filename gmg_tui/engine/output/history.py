@@ -4,11 +4,11 @@ import math
 from array import array
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from msgspec import structs
 
-from gmg_tui.model import GpuSample, Series
+from gmg_tui.model import Series
 
 STEP_S = 1.0
 RECENT_POINTS = 300
@@ -24,13 +24,6 @@ class Point(NamedTuple):
     memory_used_mib: float | None
     power_w: float | None
     sm_pct: float | None = None
-
-    @classmethod
-    def of(cls, rate: float | None, sample: GpuSample | None) -> Self:
-        """Makes a point of a worker's rate and its GPU's sample."""
-        if sample is None:
-            return cls(rate, None, None, None)
-        return cls(rate, sample.gpu_util_pct, sample.memory_used_mib, sample.power_w, sample.sm_pct)
 
 
 class History:

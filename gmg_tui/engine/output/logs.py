@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from gmg_tui.engine.clock import any_of
 from gmg_tui.machine import files
 from gmg_tui.machine.folders import make_private
 from gmg_tui.model import units
@@ -153,9 +154,7 @@ class Log:
                 loop.call_soon_threadsafe(done.set)
 
         self._writer.then(set_done)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_MAX_LOG_DELAY_S):
-                await done.wait()
+        await any_of(done, timeout_s=_MAX_LOG_DELAY_S)
 
     def close(self) -> None:
         """Closes the file; a later write opens it again."""

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import structs
@@ -13,19 +13,7 @@ from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.notify import Notifications
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.model import (
-    Alert,
-    AlertAction,
-    Attempt,
-    Checkpoint,
-    GpuSample,
-    JobRecord,
-    OccurrenceKind,
-    Slot,
-    Snapshot,
-    WorkerState,
-    combined,
-)
+from gmg_tui.model import Alert, AlertAction, GpuSample, JobRecord, OccurrenceKind, Snapshot, WorkerState, combined
 from gmg_tui.model.tried import TriedArguments
 from gmg_tui.scripts.genesis.output.failures import FailureKind
 from gmg_tui.session.store.database import AttemptCurves, JobAttempt, MetricsRow
@@ -39,15 +27,13 @@ _NO_SAMPLE = GpuSample(uuid="")
 
 
 class _Occupant:
-    """A job that occupies slots; `logs` are the paths of its workers' logs, by slot."""
+    """A job that occupies slots with its `workers`, the first of which represents it."""
 
-    def __init__(self, record: JobRecord, logs: Mapping[str, str]) -> None:
+    def __init__(self, record: JobRecord, workers: Sequence[Worker]) -> None:
         self.before = record
         """Its record when it got its slots."""
         self.record = record
-        self.logs = logs
-        self.workers: dict[str, Worker] = {}
-        """Its workers that have reported, by slot."""
+        self.lead, *self.others = workers
         self.since = time.monotonic()
         self.running_since: float | None = None
         """Start of its first process on these slots, monotonic seconds."""
@@ -63,18 +49,14 @@ class _Occupant:
             return self.before.elapsed_s
         return round((self.before.elapsed_s or 0.0) + time.monotonic() - self.running_since, 3)
 
-    @property
-    def lead(self) -> Worker | None:
-        """The worker that represents the job: its first slot's, rank 0 in a group."""
-        return self.workers.get(self.before.slot or "")
-
 
 _EVENTS: Final = {
     WorkerState.RESTARTING: "restarts",
     WorkerState.FINISHED: "has finished",
     WorkerState.STOPPED: "was stopped",
+    WorkerState.FAILED: "has failed",
 }
-"""States recorded as events without a notification."""
+"""States whose start is an event; users are notified of the last alone."""
 
 
 class Recorder:
@@ -92,14 +74,10 @@ class Recorder:
         faults: Faults,
     ) -> None:
         self.notifications = notifications
-        self._store = store
-        self._tried = tried
-        self._changed = changed
-        self.faults = faults
+        self.tried = tried
+        self._store, self._changed, self.faults = store, changed, faults
         self._occupants: dict[str, _Occupant] = {}
         """The job on each slot."""
-        self._had_failed: dict[str, bool] = {}
-        """For each slot, True if its plain run's worker had failed at its last change."""
         self._states: dict[str, WorkerState] = {}
         """The last state of each slot's worker."""
         self._beats = 0
@@ -107,20 +85,13 @@ class Recorder:
 
     # From the scheduler
 
-    def occupy(self, record: JobRecord, logs: Mapping[Slot, str]) -> JobRecord:
-        """Records that a job gets slots, each with its worker's log. Returns its record."""
-        first, *_ = logs
-        names = tuple(slot.name for slot in logs)
-        record = structs.replace(
-            record,
-            slot=first.name,
-            slots=names if len(names) > 1 else (),
-            gpu_uuid=first.gpu.uuid if first.gpu else None,
-            log=logs[first],
-            reason=None,
-        )
-        occupant = _Occupant(record, {slot.name: log for slot, log in logs.items()})
-        self._occupants |= dict.fromkeys(names, occupant)
+    def occupy(self, record: JobRecord, workers: Sequence[Worker]) -> JobRecord:
+        """Records that a job gets its workers' slots. Returns its record."""
+        first, names = workers[0].slot, tuple(worker.slot.name for worker in workers)
+        uuid, slots = first.gpu.uuid if first.gpu else None, names if len(names) > 1 else ()
+        log = workers[0].task.log
+        record = structs.replace(record, slot=first.name, slots=slots, gpu_uuid=uuid, log=log, reason=None)
+        self._occupants |= dict.fromkeys(names, _Occupant(record, workers))
         self.keep(record)
         return record
 
@@ -130,8 +101,7 @@ class Recorder:
         `changes` are fields of the record that differ from the worker.
         """
         occupant = self._occupants[worker.slot.name]
-        occupant.workers[worker.slot.name] = worker
-        record = self.faults.guard("records", self._record, occupant, worker)
+        record = self.faults.guard("records", self._record, occupant)
         if record is None:
             record = structs.replace(occupant.record, state=worker.state, reason=worker.reason, ended=clock.now())
         return self._released(worker.slot.name, structs.replace(record, **changes))
@@ -145,7 +115,6 @@ class Recorder:
     def _released(self, slot: str, record: JobRecord) -> JobRecord:
         for name in {slot, *record.slots}:
             self._occupants.pop(name, None)
-            self._had_failed.pop(name, None)
         self.keep(record)
         self._snapshot_due = True
         outcome = f"{record.state.value}: {record.reason}" if record.reason else record.state.value
@@ -204,8 +173,8 @@ class Recorder:
         if worker is None or not worker.state.live or (attempt := worker.attempt) is None:
             return
         occupant = self._occupants.get(worker.slot.name)
-        if occupant is not None and occupant.lead is not None:
-            occupant.record = self._record(occupant, occupant.lead)
+        if occupant is not None:
+            occupant.record = self._record(occupant)
             self._store.put(occupant.record)
             with_curves = self._beats % _CURVES_BEATS == 0
             self._store.put(*self._attempt(worker, attempt, occupant, with_curves=with_curves))
@@ -220,21 +189,16 @@ class Recorder:
     def _record_change(self, worker: Worker) -> None:
         slot = worker.slot.name
         occupant = self._occupants.get(slot)
-        if occupant is not None:
-            occupant.workers[slot] = worker
-            if occupant.lead is worker and occupant.record.state is not worker.state:
-                self._update(worker)
-        had_failed = self._had_failed.get(slot, False)
-        failed = self._had_failed[slot] = worker.state is WorkerState.FAILED and worker.task.job is None
-        # If a group fails, report only the first rank to fail.
-        if failed and not had_failed and (worker.failure is None or worker.failure.kind is not FailureKind.GROUP):
-            text = f"{slot} has failed: {worker.reason}" if worker.reason else f"{slot} has failed"
-            self._notify(OccurrenceKind.FAILED, worker, text, worker.reason)
-
-        if worker.state is not self._states.get(slot) and worker.state in _EVENTS:
-            text = f"{slot} {_EVENTS[worker.state]}{f': {worker.reason}' if worker.reason else ''}"
-            self._notify(OccurrenceKind(worker.state.value), worker, text, worker.reason, quiet=True)
-        self._states[slot] = worker.state
+        if occupant is not None and occupant.lead is worker and occupant.record.state is not worker.state:
+            self._update(worker)
+        before, self._states[slot] = self._states.get(slot), worker.state
+        if worker.state is not before and worker.state in _EVENTS:
+            failed = worker.state is WorkerState.FAILED
+            # Of a group that failed, the first rank to fail is reported, not those that it ended; of a job, its end is.
+            by_group = worker.failure is not None and worker.failure.kind is FailureKind.GROUP
+            if not failed or not (by_group or worker.task.job is not None):
+                text = f"{slot} {_EVENTS[worker.state]}{f': {worker.reason}' if worker.reason else ''}"
+                self._notify(OccurrenceKind(worker.state.value), worker, text, worker.reason, quiet=not failed)
 
     def alerted(self, worker: Worker, alert: Alert, action: AlertAction) -> None:
         """Records a new alert, before the worker acts on it."""
@@ -250,7 +214,7 @@ class Recorder:
             "notifications", self._notify, kind, worker, f"{text}{ends}", alert.text, alert=alert.kind, quiet=quiet
         )
 
-    def seen(self, worker: Worker, checkpoint: Checkpoint) -> None:
+    def seen(self, worker: Worker, checkpoint: model.Checkpoint) -> None:
         """Records a new checkpoint: another engine may have to continue from it."""
         occupant = self._occupants.get(worker.slot.name)
         if occupant is not None and checkpoint.saved != occupant.saved:
@@ -259,28 +223,16 @@ class Recorder:
 
     def recovered(self, worker: Worker, alert: Alert) -> None:
         """Records that an alert has cleared while its process lives."""
-        text = (
-            f"{worker.slot.name} is no longer stuck"
-            if alert.kind == "stuck"
-            else f"{worker.slot.name}: no longer {alert.kind}"
-        )
+        text = f"{worker.slot.name}{' is' if alert.kind == 'stuck' else ':'} no longer {alert.kind}"
         kind = OccurrenceKind.RECOVERED
         self.faults.guard("notifications", self._notify, kind, worker, text, None, alert=alert.kind, quiet=True)
 
     def _notify(
         self, kind: OccurrenceKind, worker: Worker, text: str, reason: str | None, alert: str = "", quiet: bool = False
     ) -> None:
-        task = worker.task
-        self.notifications.add(
-            kind,
-            text,
-            slot=worker.slot.name,
-            job=task.job,
-            job_name=task.name if task.job is not None else "",
-            reason=reason,
-            alert=alert,
-            quiet=quiet,
-        )
+        slot, task, name = worker.slot.name, worker.task, worker.task.name if worker.task.job is not None else ""
+        add = self.notifications.add
+        add(kind, text, slot=slot, job=task.job, job_name=name, reason=reason, alert=alert, quiet=quiet)
 
     def began(self, worker: Worker) -> None:
         """Records that a worker's attempt has started its process."""
@@ -301,38 +253,37 @@ class Recorder:
         if occupant is not None and attempt is not None:
             occupant.energy_j = _sum(occupant.energy_j, attempt.energy_j)
             self._update(worker, attempt)
-            self._tried.add(worker.slot.name, attempt)
+            self.tried.add(worker.slot.name, attempt)
 
-    def _update(self, worker: Worker, attempt: Attempt | None = None) -> None:
+    def _update(self, worker: Worker, attempt: model.Attempt | None = None) -> None:
         """Writes the record of a worker's job, and of its `attempt` if that has begun or ended."""
         occupant = self._occupants.get(worker.slot.name)
         if occupant is None:
             return
-        lead = occupant.lead
         # A sweep's job ends when its scheduler releases it.
-        if lead is not None and (worker.task.job is None or not worker.state.ended):
-            occupant.record = self._record(occupant, lead)
+        if worker.task.job is None or not worker.state.ended:
+            occupant.record = self._record(occupant)
             self.keep(occupant.record)
         if attempt is not None:
             self._store.put(*self._attempt(worker, attempt, occupant))
 
     @staticmethod
     def _attempt(
-        worker: Worker, attempt: Attempt, occupant: _Occupant, *, with_curves: bool = True
+        worker: Worker, attempt: model.Attempt, occupant: _Occupant, *, with_curves: bool = True
     ) -> tuple[JobAttempt | AttemptCurves, ...]:
         """Returns the record of an attempt; `with_curves` also its metrics over time."""
         slot, rank = worker.slot, worker.rank.rank if worker.rank is not None else 0
         uuid = slot.gpu.uuid if slot.gpu is not None else None
-        job, log, newest = occupant.record.number, occupant.logs.get(slot.name), worker.newest
-        record = JobAttempt(job, slot.name, uuid, attempt, log, rank)
+        job, newest = occupant.record.number, worker.newest
+        record = JobAttempt(job, slot.name, uuid, attempt, worker.task.log, rank)
         if with_curves and newest is not None and (curves := newest.known_curves()):
             return record, AttemptCurves(job, attempt.number, rank, slot.name, curves)
         return (record,)
 
     @staticmethod
-    def _record(occupant: _Occupant, worker: Worker) -> JobRecord:
-        """Returns a job's record at this moment; `worker` represents it."""
-        before, others = occupant.before, (each for each in occupant.workers.values() if each is not worker)
+    def _record(occupant: _Occupant) -> JobRecord:
+        """Returns a job's record at this moment."""
+        worker, before = occupant.lead, occupant.before
         record = structs.replace(
             before,
             state=worker.state,
@@ -340,17 +291,16 @@ class Recorder:
             ended=clock.now() if worker.state.ended else None,
             elapsed_s=occupant.elapsed_s,
         )
-        attempts = [attempt for each in (worker, *others) if (attempt := each.attempt) is not None]
+        attempts = [attempt for each in (worker, *occupant.others) if (attempt := each.attempt) is not None]
         if not attempts:
             return record
         newest = max(attempt.number for attempt in attempts)  # some ranks may not have begun it
+        energies_j = (each.energy_j for each in attempts if each.ended is None)
         return structs.replace(
             record,
             last=combined([attempt for attempt in attempts if attempt.number == newest]),
             started=occupant.record.started if occupant.record.started is not None else attempts[0].started,
-            energy_j=_sum(
-                before.energy_j, occupant.energy_j, *(each.energy_j for each in attempts if each.ended is None)
-            ),
+            energy_j=_sum(before.energy_j, occupant.energy_j, *energies_j),
             result=worker.result,
         )
 

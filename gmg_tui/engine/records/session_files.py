@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gmg_tui import session as sessions
+from gmg_tui.engine.clock import any_of
 from gmg_tui.engine.output.logs import GIVE_UP_S, HUNG_DISK_S
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.folders import make_private
@@ -61,9 +62,7 @@ class SessionFiles:
         """Keeps the files up to date until cancelled; only threads wait for the disk."""
         due = 0.0
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_CHECK_INTERVAL_S):
-                    await self._changed.wait()
+            await any_of(self._changed, timeout_s=_CHECK_INTERVAL_S)
             if await self._in_time(in_daemon_thread(self._put_back)) or time.monotonic() >= due:
                 self._changed.set()
             if self._changed.is_set():

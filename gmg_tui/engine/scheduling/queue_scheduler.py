@@ -1,5 +1,7 @@
 """The scheduler of a queue: assigns the jobs of a sweep, or the trials of a tuning, to slots."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import time
@@ -10,18 +12,19 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from gmg_tui import session as sessions
-from gmg_tui.engine.attempts.attempt import Task
+from gmg_tui.engine.attempts.attempt import Stop, Task
 from gmg_tui.engine.records.recorder import Recorder
-from gmg_tui.engine.scheduling.job_run import JobRun
 from gmg_tui.engine.scheduling.packing import Packing
+from gmg_tui.engine.scheduling.scheduler import JobRun
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
-from gmg_tui.engine.workers.slot import EngineSlot, Workplace
+from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.free import FreeGpus
 from gmg_tui.model import JobRecord, Queue, QueueAction, RankGroup, WorkerState
 from gmg_tui.model.errors import GmgError
 
 if TYPE_CHECKING:
+    from gmg_tui.engine.attempts.attempt import Workplace
     from gmg_tui.engine.scheduling.trial_source import TrialSource
 
 _log = logging.getLogger(__name__)
@@ -107,17 +110,16 @@ class QueueScheduler:
         self._wake.set()
 
     def _run(self, record: JobRecord, engine_slots: Sequence[EngineSlot]) -> JobRun:
-        slots = tuple(engine_slot.slot for engine_slot in engine_slots)
         if record.world_size is not None:
             record = structs.replace(record, group=f"g{record.number}")
         log = sessions.job_log(record)
-        logs = {slot: f"{log.removesuffix('.log')}.rank{rank}.log" if rank else log for rank, slot in enumerate(slots)}
-        record = self._recorder.occupy(record, logs)
-        self._queue.update(record)
-        cards = slots if record.width > 1 else ()
+        logs = [f"{log.removesuffix('.log')}.rank{rank}.log" if rank else log for rank in range(len(engine_slots))]
+        cards = tuple(engine_slot.slot for engine_slot in engine_slots) if record.width > 1 else ()
         task = Task.queued(self._workplace.spec, record, len(self._queue.records), cards)
-        tasks = [replace(task, log=logs[slot]) for slot in slots]
-        return JobRun(record.number, engine_slots, tasks, self._workplace, self._recorder, record.group)
+        tasks = [replace(task, log=log) for log in logs]
+        run = JobRun(record.number, engine_slots, tasks, self._workplace, self._recorder, record.group)
+        self._queue.update(self._recorder.occupy(record, run.workers))
+        return run
 
     async def _run_job(self, run: JobRun) -> None:
         """Runs a job on its slots, and always frees them."""
@@ -166,16 +168,8 @@ class QueueScheduler:
                 if record is not None:
                     self._recorder.keep(record)
             if back:
-                self._report_benched(engine_slot)
                 return name
         return None
-
-    def _report_benched(self, engine_slot: EngineSlot) -> None:
-        name = engine_slot.slot.name
-        why = self.board.benched().get(name)
-        if why is not None:
-            self._queue.version += 1
-            _log.warning("%s is benched: %s", name, why)
 
     def _pause(self, slot: str) -> None:
         """Reopens a slot after a pause."""
@@ -191,15 +185,16 @@ class QueueScheduler:
 
     def check_gpus(self, nvml_error: str | None) -> None:
         """Benches GPUs by their newest samples; `nvml_error` is the reason if there are none."""
-        for engine_slot in self.board.check_gpus(nvml_error, time.monotonic()):
-            self._report_benched(engine_slot)
+        self.board.check_gpus(nvml_error, time.monotonic())
         if self._queue.waiting:
             self._wake.set()
 
     def beat(self) -> None:
         """Checks for stuck groups, and for jobs that failed on one GPU but compute on another."""
-        for engine_slot in self.board.watch(worker for run in self.runs.values() for worker in run.workers):
-            self._report_benched(engine_slot)
+        self.board.watch(worker for run in self.runs.values() for worker in run.workers)
+        for name, why in self.board.newly_benched().items():
+            self._queue.version += 1
+            _log.warning("%s is benched: %s", name, why)
         for run in self.runs.values():
             run.check()
         if self.source is not None:
@@ -337,7 +332,7 @@ class QueueScheduler:
         self._recorder.keep(edited)
         run.edited = number
         run.stopped, run.again = True, False
-        run.stop(kill=False, reason=f"edited: continues as job {number}")
+        run.stop(Stop(reason=f"edited: continues as job {number}"))
         self._wake.set()
 
     def restart(self, slot: str) -> None:
@@ -373,7 +368,7 @@ class QueueScheduler:
 
     def _stop(self, run: JobRun, *, kill: bool) -> None:
         run.stopped, run.again = True, False
-        run.stop(kill=kill)
+        run.stop(Stop(kill=kill))
 
     def end(self, *, kill: bool, reason: str | None) -> None:
         """Stops all jobs, and starts no others. Stopped jobs wait again when the sweep is resumed."""
@@ -382,7 +377,7 @@ class QueueScheduler:
         self.board.ending = True
         self._interrupted = f"interrupted: {reason}" if reason is not None else self._interrupted
         for run in self.runs.values():
-            run.interrupt(kill=kill, reason=reason)
+            run.interrupt(Stop(kill=kill, reason=reason))
         self.board.update()
         self._wake.set()
         self._changed()

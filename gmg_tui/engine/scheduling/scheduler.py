@@ -1,50 +1,26 @@
-"""The interface of schedulers, and the scheduler of a plain run: one worker per slot."""
+"""A job on its slots, and the scheduler of a plain run, whose one script has a worker on each slot."""
+
+from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from gmg_tui import session as sessions
-from gmg_tui.engine.attempts.attempt import Task
+from gmg_tui.engine.attempts.attempt import Stop, Task
 from gmg_tui.engine.records.recorder import Recorder
-from gmg_tui.engine.scheduling.job_run import JobRun
-from gmg_tui.engine.workers.slot import EngineSlot, Workplace
+from gmg_tui.engine.workers.group import Group
+from gmg_tui.engine.workers.slot import EngineSlot
+from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import JobRecord, RankGroup, WorkerState
 from gmg_tui.scripts import torchrun
 
-
-class Scheduler(Protocol):
-    """Decides what runs on the slots: for a plain run, a queue, or a node's agent."""
-
-    @property
-    def ended(self) -> bool:
-        """True if all work is done or cancelled."""
-
-    async def run(self) -> None:
-        """Runs until cancelled; cancelling kills all workers."""
-
-    def restart(self, slot: str) -> None:
-        """Restarts the current or last job of the slot. Raises `GmgError` if there is none."""
-
-    def edit(self, slot: str, args: tuple[str, ...], env: dict[str, str]) -> None:
-        """Restarts the slot's job with other arguments and environment. Raises `GmgError` if not possible."""
-
-    def stop(self, slot: str, *, kill: bool) -> None:
-        """Stops the slot's job."""
-
-    def end(self, *, kill: bool, reason: str | None) -> None:
-        """Stops everything; `reason` is None if the user requested it."""
-
-    def beat(self) -> None:
-        """Checks groups and jobs, each second after the workers' output has been read."""
-
-    def groups(self) -> tuple[RankGroup, ...]:
-        """Returns the groups whose ranks are on slots."""
-
-    def group_slots(self, slot: str) -> tuple[str, ...]:
-        """Returns the slots that a command on this one applies to: its whole group."""
+if TYPE_CHECKING:
+    from gmg_tui.engine.attempts.attempt import Workplace
 
 
 class PlainScheduler:
@@ -78,7 +54,7 @@ class PlainScheduler:
             record = JobRecord(engine_slot.index + 1, engine_slot.slot.name)
             if (rank := worker.rank) is not None:
                 record = structs.replace(record, group=rank.id, rank=rank.rank, world_size=rank.world_size)
-            self._recorder.occupy(record, {engine_slot.slot: worker.task.log})
+            self._recorder.occupy(record, (worker,))
         return run
 
     @property
@@ -102,12 +78,12 @@ class PlainScheduler:
 
     def stop(self, slot: str, *, kill: bool) -> None:
         """Stops the slot's worker."""
-        self._workers[slot].stop(kill=kill)
+        self._workers[slot].stop(Stop(kill=kill))
 
     def end(self, *, kill: bool, reason: str | None) -> None:
         """Stops all workers."""
         for run in self._runs:
-            run.stop(kill=kill, reason=reason)
+            run.stop(Stop(kill=kill, reason=reason))
 
     def beat(self) -> None:
         """Checks for stuck groups, and stops waiting for silent nodes once all other workers have ended."""
@@ -119,7 +95,7 @@ class PlainScheduler:
         away = [self._slots[worker.slot.name].away for worker in left]
         if None not in away and all(worker.state is WorkerState.WAITING for worker in left):
             for worker, why in zip(left, away, strict=True):
-                worker.stop(reason=why)
+                worker.stop(Stop(reason=why))
 
     def groups(self) -> tuple[RankGroup, ...]:
         """Returns the groups whose ranks are on slots."""
@@ -130,3 +106,87 @@ class PlainScheduler:
         if slot not in self._workers:  # the only worker's other slots
             return tuple(self._workers)
         return next(run.slots for run in self._runs if slot in run.slots)
+
+
+class JobRun:
+    """A job on its slots, with a worker on each: its only one, or its ranks in order.
+
+    Attributes:
+        number: The job's number.
+        stopped: True if the user stopped it, rather than the whole session.
+        interrupted: True if only the end of the session stopped it.
+        again: True if it runs again once it has left its slots.
+        edited: Number of the job that continues it with other arguments; None if it was not edited.
+        slots: The slots it runs on.
+        group: Its ranks; None if it is one process.
+        workers: The workers on its slots.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        engine_slots: Sequence[EngineSlot],
+        tasks: Sequence[Task],
+        workplace: Workplace,
+        recorder: Recorder,
+        group: str | None = None,
+    ) -> None:
+        """`tasks` has one for each slot; `group` is the name of their group, None for a single process."""
+        self.number = number
+        self.stopped = self.interrupted = self.again = False
+        self.edited: int | None = None
+        self.engine_slots = tuple(engine_slots)
+        self.slots = tuple(engine_slot.slot.name for engine_slot in engine_slots)
+        self.group = Group(group, self.slots, tasks[0], workplace) if group is not None else None
+        for number, (engine_slot, task) in enumerate(zip(engine_slots, tasks, strict=True)):
+            own = replace(task, rank=self.group.rank(number)) if self.group is not None else task
+            engine_slot.worker = Worker(engine_slot, own, workplace, recorder, self.group)
+            engine_slot.idle_reason = None
+        self.workers = tuple(each.worker for each in engine_slots if each.worker is not None)
+
+    @property
+    def lead(self) -> Worker:
+        """The worker that represents the job: its only one, or rank 0."""
+        return self.workers[0]
+
+    async def run(self, *, stays: bool = False) -> None:
+        """Runs the workers until all have ended for good; with `stays` until cancelled. Cancelling kills them."""
+        tasks = [asyncio.create_task(worker.run(), name=worker.slot.name) for worker in self.workers]
+        if self.group is not None:
+            tasks.append(asyncio.create_task(self.group.run(), name=self.group.id))
+        if not stays:
+            tasks.append(asyncio.create_task(self._concluded()))
+        try:
+            (done, *_), _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        done.result()
+
+    async def _concluded(self) -> None:
+        """Waits until all workers have ended and none is about to restart."""
+        while not all(worker.concluded.is_set() for worker in self.workers):
+            for worker in self.workers:
+                await worker.concluded.wait()
+
+    def stop(self, stop: Stop) -> None:
+        """Stops all its workers."""
+        for worker in self.workers:
+            worker.stop(stop)
+
+    def interrupt(self, stop: Stop) -> None:
+        """Stops all its workers because the session ends."""
+        goes_on = any(not worker.state.ended and worker.state is not WorkerState.STOPPING for worker in self.workers)
+        self.interrupted |= goes_on or self.lead.policy.pending
+        self.stop(stop)
+
+    @property
+    def stopped_rank(self) -> Worker | None:
+        """The first worker that was stopped; None if all ended by themselves."""
+        return next((worker for worker in self.workers if worker.state is WorkerState.STOPPED), None)
+
+    def check(self) -> None:
+        """Checks if its group is stuck."""
+        if self.group is not None:
+            self.group.check(time.monotonic())

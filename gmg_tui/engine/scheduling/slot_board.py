@@ -9,7 +9,7 @@ from gmg_tui.engine.scheduling.packing import lacks, room_mib
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.jobs.job_queue import JobQueue
-from gmg_tui.model import Attempt, GpuSample, JobRecord, WorkerState, units
+from gmg_tui.model import Attempt, JobRecord, WorkerState, units
 from gmg_tui.model.errors import GmgError
 
 MAX_EARLY_FAILURES = 3
@@ -35,7 +35,7 @@ def allot(
     jobs: Iterable[JobRecord],
     free: Sequence[str],
     usable: Sequence[str],
-    may_run: Callable[[JobRecord, str], bool] = lambda job, slot: True,
+    may_run: Callable[[JobRecord, str], bool] = lambda *_: True,
 ) -> Allotment:
     """Returns the first waiting job that can start: first come, first served.
 
@@ -116,6 +116,8 @@ class SlotBoard:
         self._reserved = Allotment()
         """The current allotment."""
         self._nvml_error: str | None = None
+        self._reported: dict[str, str] = {}
+        """The benched slots that were reported."""
 
     # State
 
@@ -144,10 +146,10 @@ class SlotBoard:
 
     def set_awaited(self, reasons: Mapping[str, str]) -> bool:
         """Closes the slots of GPUs in use by others, by UUID, and opens the rest. Returns True if any changed."""
-        changed = [uuid for uuid, card in self._cards.items() if card.awaited != reasons.get(uuid)]
-        for uuid in changed:
-            self._cards[uuid].awaited = reasons.get(uuid)
-        return bool(changed)
+        before = [card.awaited for card in self._cards.values()]
+        for uuid, card in self._cards.items():
+            card.awaited = reasons.get(uuid)
+        return before != [card.awaited for card in self._cards.values()]
 
     def give_up(self, waited_s: float) -> None:
         """Benches the GPUs that others still use."""
@@ -169,44 +171,38 @@ class SlotBoard:
 
     def benched(self) -> dict[str, str]:
         """Returns the slots of benched GPUs, with the reason."""
-        states = self.slots.items()
-        return {name: why for name, engine_slot in states if (why := self._card(engine_slot).benched) is not None}
+        reasons = {name: self._card(engine_slot).benched for name, engine_slot in self.slots.items()}
+        return {name: why for name, why in reasons.items() if why is not None}
 
     @property
     def stranded(self) -> bool:
         """True if all waiting jobs need benched slots."""
-        benched = self.benched()
-        used = [name for name in self.slots if self.used(name)]
+        used, benched = [name for name in self.slots if self.used(name)], self.benched()
         left = [name for name in used if name not in benched]
         kinds = list(self.queue.kinds)
         return any(_suffices(used, *kind) for kind in kinds) and not any(_suffices(left, *kind) for kind in kinds)
 
     # Which GPUs are benched
 
-    def check_gpus(self, nvml_error: str | None, now: float) -> list[EngineSlot]:
-        """Checks the newest samples at `now` (monotonic seconds). Returns a slot of each newly benched GPU."""
-        self._nvml_error = nvml_error
-        return [
-            engine_slot
-            for engine_slot in self.slots.values()
-            if (sample := engine_slot.sample) is not None and self._check(self._card(engine_slot), sample, now)
-        ]
+    def newly_benched(self) -> dict[str, str]:
+        """Returns the slots that were benched since the last call, and why."""
+        before, self._reported = self._reported, self.benched()
+        return {name: why for name, why in self._reported.items() if name not in before}
 
-    @staticmethod
-    def _check(card: _Card, sample: GpuSample, now: float) -> bool:
-        """Applies a GPU's newest sample. Returns True if it benches the GPU."""
-        before = card.benched
-        fatal = sample.health.fatal if sample.health is not None else None
-        if fatal is not None and card.fatal != fatal.text:
-            card.fatal = fatal.text
-            card.benched = before or f"{fatal.text}; {fatal.advice}"
-        if not sample.lost:
-            card.lost_since = None
-            return card.benched is not before
-        card.lost_since = now if card.lost_since is None else card.lost_since
-        if card.benched is None and now - card.lost_since >= LOST_GPU_GRACE_S:
-            card.benched = f"lost: {sample.error or 'the driver does not reach it'}"
-        return card.benched is not before
+    def check_gpus(self, nvml_error: str | None, now: float) -> None:
+        """Benches GPUs by the slots' newest samples at `now`, monotonic seconds."""
+        self._nvml_error = nvml_error
+        for engine_slot in self.slots.values():
+            card, sample = self._card(engine_slot), engine_slot.sample
+            if sample is None:
+                continue
+            fatal = sample.health.fatal if sample.health is not None else None
+            if fatal is not None and card.fatal != fatal.text:
+                card.fatal = fatal.text
+                card.benched = card.benched or f"{fatal.text}; {fatal.advice}"
+            card.lost_since = None if not sample.lost else now if card.lost_since is None else card.lost_since
+            if card.benched is None and card.lost_since is not None and now - card.lost_since >= LOST_GPU_GRACE_S:
+                card.benched = f"lost: {sample.error or 'the driver does not reach it'}"
 
     def judge(self, engine_slot: EngineSlot, worker: Worker) -> tuple[int, ...]:
         """Judges a slot's GPU by the end of a job.
@@ -230,14 +226,12 @@ class SlotBoard:
             return ()
         return self._suspect(engine_slot, job, failure.reason)
 
-    def watch(self, workers: Iterable[Worker]) -> list[EngineSlot]:
-        """Checks for jobs that failed on one GPU and compute on another. Returns a slot of each newly benched GPU."""
-        before = self.benched()
+    def watch(self, workers: Iterable[Worker]) -> None:
+        """Checks if jobs that failed on one GPU compute on another, which benches the first."""
         for worker in workers:
-            attempt, job = worker.attempt, worker.task.job
-            if job in self._witnesses and job is not None and attempt is not None and _has_computed(attempt):
+            job = worker.task.job or 0
+            if job in self._witnesses and (attempt := worker.attempt) is not None and _has_computed(attempt):
                 self._resolve_suspicion(job, computed=True)
-        return [self.slots[name] for name in self.benched() if name not in before]
 
     def _suspect(self, engine_slot: EngineSlot, job: int, reason: str) -> tuple[int, ...]:
         """Counts an early failure, perhaps the GPU's fault. Returns the same as `judge`.
@@ -261,9 +255,9 @@ class SlotBoard:
 
     def _resolve_suspicion(self, job: int, *, computed: bool) -> None:
         """Ends the suspicion of a GPU: one of its failed jobs computed on another, which benches it, or failed again."""
-        if (card := self._witnesses.get(job)) is not None:
-            if computed:
-                card.benched = card.benched or card.suspected
+        card = self._witnesses.get(job)
+        if card is not None:
+            card.benched = card.benched or (card.suspected if computed else None)
             self._clear(card)
 
     def _clear(self, card: _Card) -> None:
@@ -274,7 +268,7 @@ class SlotBoard:
 
     def next(self) -> Allotment:
         """Returns the next job and its slots, or the slots reserved for the first job that cannot start yet."""
-        usable = {name: each for name, each in self.slots.items() if self.used(name) and not self._closed_reason(each)}
+        usable = self._usable()
         free = [name for name, each in usable.items() if name not in self.jobs and self._wait_reason(each) is None]
         for card in [card for card in self._cards.values() if card.suspected is not None]:
             records = [self.queue.records[job] for job, other in self._witnesses.items() if other is card]
@@ -286,12 +280,9 @@ class SlotBoard:
 
     def _may_run(self, job: JobRecord, slot: str) -> bool:
         """Returns False on the GPU suspected for the job, on suspected GPUs except for witnesses, and if memory is short."""
-        card = self._card(self.slots[slot])
-        if self._witnesses.get(job.number) is card or (
-            card.suspected is not None and job.number not in self._witnesses
-        ):
-            return False
-        return self._lacks(job, slot) is None
+        card, witnessed = self._card(self.slots[slot]), self._witnesses.get(job.number)
+        is_suspected = card is witnessed or (card.suspected is not None and witnessed is None)
+        return not is_suspected and self._lacks(job, slot) is None
 
     def _lacks(self, job: JobRecord, slot: str) -> str | None:
         """Returns the memory that a job lacks on a slot; None if it may fit."""
@@ -307,10 +298,13 @@ class SlotBoard:
 
     def open(self) -> Iterator[EngineSlot]:
         """Yields the slots ready for a job: open, with the last job's memory released."""
-        for name, engine_slot in self.slots.items():
-            closed = name in self.jobs or not self.used(name) or self._closed_reason(engine_slot) is not None
-            if not closed and self._memory_wait_reason(engine_slot) is None:
+        for name, engine_slot in self._usable().items():
+            if name not in self.jobs and self._memory_wait_reason(engine_slot) is None:
                 yield engine_slot
+
+    def _usable(self) -> dict[str, EngineSlot]:
+        """Returns the slots that may run jobs sooner or later."""
+        return {name: each for name, each in self.slots.items() if self.used(name) and not self._closed_reason(each)}
 
     def _closed_reason(self, engine_slot: EngineSlot) -> str | None:
         """Returns why no job may ever start on a slot as things are; None if one may."""

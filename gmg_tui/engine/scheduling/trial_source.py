@@ -1,22 +1,27 @@
 """A tuning's trials as a source of jobs: each is chosen from the results so far."""
 
 import logging
+import math
 import os
 import time
 from pathlib import Path
+from statistics import fmean
 
 import psutil
 from msgspec import structs
 
+from gmg_tui import model
 from gmg_tui import session as sessions
+from gmg_tui.engine import clock
+from gmg_tui.engine.attempts.attempt import Stop
 from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.records.recorder import Recorder
-from gmg_tui.engine.scheduling.job_run import JobRun
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
-from gmg_tui.engine.scheduling.trial_run import TrialRun
+from gmg_tui.engine.scheduling.scheduler import JobRun
 from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.jobs.tune.fit import Settling
 from gmg_tui.jobs.tune.search import Search
-from gmg_tui.model import JobRecord, QueueAction, RunSpec, Trial, TrialKind, TrialState, TuneSpec, Tuning, WorkerState
+from gmg_tui.model import FPS, NO_ATTEMPT, JobRecord, QueueAction, Trial, TrialKind, TrialState, WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results import tuning_text as tune_words
 from gmg_tui.session.store.reader import open_store
@@ -26,7 +31,164 @@ _log = logging.getLogger(__name__)
 _STOPPED = "the tuning was stopped"
 
 
-def search_of(spec: RunSpec, tune: TuneSpec, hardware: Hardware) -> Search:
+_MIN_CORES, _MIN_SHARE = 0.5, 0.1
+"""Ignore other processes that use fewer cores, or a smaller share of all."""
+
+
+class TrialRun:
+    """One trial on its slot.
+
+    Attributes:
+        ignores_value: The evidence that the script ignores the value; None if there is none.
+        trial: The trial's record.
+    """
+
+    def __init__(self, trial: Trial, spec: model.TuneSpec) -> None:
+        self.trial = trial
+        self.ignores_value: str | None = None
+        self._spec = spec
+        self._begin(0)
+
+    def _begin(self, attempt: int) -> None:
+        """Measures the attempt with this number from now on."""
+        self._attempt = attempt
+        self._settling = Settling(self._spec, self.trial.kind)
+        self._read_at_s: float | None = None
+        """When the script's metric was last read, in seconds of the attempt."""
+        self._integral = 0.0
+        """Integral of that metric over time."""
+        self._start_s: float | None = None
+        """When its rate was first known, in seconds of the attempt."""
+        self._gpu_users: str | None = None
+        """An alert during the measurement about others on its GPU; None if there was none."""
+        self._other_cores: list[float] = []
+        """Cores used by other processes, each second of the measurement."""
+
+    @property
+    def measures(self) -> bool:
+        """True if its rate is known."""
+        return self._start_s is not None
+
+    @property
+    def measured(self) -> bool:
+        """True if its rate is precise enough."""
+        return self._settling.is_done
+
+    def check(self, worker: Worker, *, counts: bool, other_cores: float | None) -> None:
+        """Measures the rate; called each second while it runs.
+
+        Args:
+            worker: Its worker.
+            counts: True once it counts: trials on all slots at once wait for the last to begin.
+            other_cores: Cores busy with processes other than workers; None if unknown.
+        """
+        attempt = worker.attempt
+        if attempt is None or worker.state is not WorkerState.RUNNING:
+            return
+        if attempt.number != self._attempt:
+            self._begin(attempt.number)
+        printed = attempt.printed_envs
+        if self._spec.variable == "n_envs" and printed not in (None, self.trial.value):
+            self.ignores_value = (
+                f"the script simulates {units.count(printed, 'environment')} where {self.trial.value:,} were asked for: "
+                "it ignores {n_envs}"
+            )
+        elapsed_s = attempt.elapsed_s(clock.now())
+        done = self._amount_done(worker, attempt, elapsed_s)
+        if done is not None:
+            if self._start_s is None:
+                self._start_s = elapsed_s
+            if counts:
+                self._settling.add(*done)
+                users = (alert.text for alert in worker.alerts if alert.kind == "shared")
+                self._gpu_users = self._gpu_users or next(users, None)
+                self._other_cores += [other_cores] if other_cores is not None else []
+
+    @property
+    def _disturbance(self) -> str | None:
+        """Returns what disturbed the measurement: other users of the GPU, or of much of the CPU."""
+        cores, total = fmean(self._other_cores or (0.0,)), os.cpu_count() or 1
+        if self._gpu_users is not None or cores < max(_MIN_CORES, _MIN_SHARE * total):
+            return self._gpu_users
+        return f"other processes used {cores:.1f} of {units.count(total, 'core')}"
+
+    def _amount_done(self, worker: Worker, attempt: model.Attempt, elapsed_s: float) -> tuple[float, float] | None:
+        """Returns the environment steps, or the integral of the metric, and the seconds; None if unknown."""
+        if self._spec.metric == FPS:
+            fps = attempt.fps
+            return None if fps is None or fps.env_steps is None or fps.seconds is None else (fps.env_steps, fps.seconds)
+        value = _number(self._reported(worker))
+        if value is None:
+            return None
+        if self._read_at_s is not None:
+            self._integral += value * (elapsed_s - self._read_at_s)
+        self._read_at_s = elapsed_s
+        return self._integral, elapsed_s
+
+    def _reported(self, worker: Worker) -> object:
+        """Returns the script's value of the metric; None if there is none, or the metric is the rate."""
+        return None if self._spec.metric == FPS else worker.result.get(self._spec.metric)
+
+    def so_far(self, worker: Worker) -> Trial:
+        """Returns the running trial's record."""
+        attempt = worker.attempt or NO_ATTEMPT
+        return structs.replace(
+            self.trial,
+            state=TrialState.RUNNING,
+            rate=self._settling.rate,
+            memory_mib=attempt.memory_peak_mib,
+            gpu_util_pct=attempt.gpu_util_mean_pct,
+            power_w=attempt.power_mean_w,
+            start_s=self._start_s,
+            measured_s=self._settling.measured_s or None,
+            disturbance=self._disturbance,
+        )
+
+    def conclude(self, worker: Worker, *, skipped: str | None) -> Trial:
+        """Returns the trial's final record; `skipped` is the reason if its end says nothing about the value."""
+        state, reason = self._outcome(worker, skipped)
+        trial = self.so_far(worker)
+        rate = trial.rate if trial.rate is not None else _number(self._reported(worker))
+        self.trial = structs.replace(trial, state=state, rate=rate, reason=reason)
+        return self.trial
+
+    def _outcome(self, worker: Worker, skipped: str | None) -> tuple[TrialState, str | None]:
+        attempt, value, finished = worker.attempt or NO_ATTEMPT, self._reported(worker), WorkerState.FINISHED
+        if self.ignores_value is not None:
+            return TrialState.FAILED, self.ignores_value
+        if skipped is not None:
+            return TrialState.SKIPPED, skipped
+        if worker.state is WorkerState.STOPPED and not self.measured:
+            return TrialState.SKIPPED, worker.reason or "stopped by the user"
+        by_itself = worker.state is finished and _number(value) is not None
+        if isinstance(value, float) and not math.isfinite(value):
+            return TrialState.FAILED, f"{self._spec.metric} is {value}: the run has diverged"
+        if self.measured or by_itself or (attempt.timed_out and self._settling.rate is not None):
+            return TrialState.MEASURED, None
+        if worker.state is not finished and not attempt.timed_out:
+            return TrialState.FAILED, worker.reason
+        if value is not None and _number(value) is None:
+            return TrialState.FAILED, f"{self._spec.metric} is {value!r:.40}, which is not a number"
+        return TrialState.FAILED, self._too_short(attempt)
+
+    def _too_short(self, attempt: model.Attempt) -> str:
+        lived = units.span(attempt.elapsed_s(clock.now()))
+        if self.measures:
+            measured = units.span(self._settling.measured_s)
+            return f"the script ended after {lived}, {measured} of it measured, before its rate was precise enough: let it run longer"
+        what = f"a number called {self._spec.metric!r}"
+        if self._spec.metric == FPS:
+            what = "an FPS line: Genesis prints its rate unless show_FPS is off or logging_level above info"
+        return f"the script {'was stopped' if attempt.timed_out else 'ended'} after {lived} without {what}"
+
+
+def _number(value: object) -> float | None:
+    """Returns a reported value as a finite number; None if it is not one."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if known else None  # type: ignore[arg-type]
+
+
+def search_of(spec: model.RunSpec, tune: model.TuneSpec, hardware: Hardware) -> Search:
     """Returns a tuning's search, continued from the trials in the session's store. Raises `StoreError`."""
     with open_store(Path(spec.folder) / sessions.STORE) as stored:
         snapshot = stored.last_snapshot
@@ -37,7 +199,7 @@ def search_of(spec: RunSpec, tune: TuneSpec, hardware: Hardware) -> Search:
 class TrialSource:
     """The job source of a tuning: adds the trials that `search` requests, and ends each once it is measured."""
 
-    def __init__(self, search: Search, spec: RunSpec, scheduler: QueueScheduler, recorder: Recorder) -> None:
+    def __init__(self, search: Search, spec: model.RunSpec, scheduler: QueueScheduler, recorder: Recorder) -> None:
         assert spec.tune is not None
         self._search, self._run_spec, self._spec = search, spec, spec.tune
         self._scheduler, self._recorder = scheduler, recorder
@@ -74,18 +236,15 @@ class TrialSource:
             self._planned_s[trial.slot] = self._now_s
             number = max(self._queue.records, default=0) + 1
             self._trial_runs[number] = TrialRun(structs.replace(trial, number=number), self._spec)
-            self._add(number, trial.value, trial.slot)
+            name = f"{self._spec.variable}={trial.value},{trial.slot}"
+            if any(record.name == name for record in self._queue.records.values()):
+                name = f"{name},{number}"
+            record = JobRecord(number, name, {self._spec.variable: trial.value}, position=number, only=trial.slot)
+            self._queue.add(record)
+            self._recorder.keep(record)
         benched = self._board.benched()
         if not self._trial_runs and not self._search.ended and len(benched) == len(self._board.slots):
             self._search.stop("every GPU is benched")
-
-    def _add(self, number: int, value: int, slot: str) -> None:
-        name = f"{self._spec.variable}={value},{slot}"
-        if any(record.name == name for record in self._queue.records.values()):
-            name = f"{name},{number}"
-        record = JobRecord(number, name, {self._spec.variable: value}, position=float(number), only=slot)
-        self._queue.add(record)
-        self._recorder.keep(record)
 
     @property
     def _now_s(self) -> float:
@@ -115,15 +274,12 @@ class TrialSource:
         lost = "its GPU is lost" if engine_slot.sample is not None and engine_slot.sample.lost else None
         skipped = _STOPPED if self._search.ended and not trial_run.measured else lost
         trial = trial_run.conclude(worker, skipped=skipped)
-        if trial.state is TrialState.FAILED and self._is_untunable(worker, trial_run):
+        measured = any(each.state is TrialState.MEASURED for each in self._search.trials)
+        too_short = worker.state is WorkerState.FINISHED and trial.value == self._spec.low and not measured
+        # The script cannot be tuned, rather than that the value is too large.
+        if trial.state is TrialState.FAILED and (trial_run.ignores_value is not None or too_short):
             self._stop_search(trial.reason or "the script cannot be tuned")
         return _STATES[trial.state], trial.reason
-
-    def _is_untunable(self, worker: Worker, run: TrialRun) -> bool:
-        """Returns True if a failure means that the script cannot be tuned, not that the value is too large."""
-        measured = any(trial.state is TrialState.MEASURED for trial in self._search.trials)
-        ended = worker.state is WorkerState.FINISHED and run.trial.value == self._spec.low and not measured
-        return run.ignores_value is not None or ended
 
     # Measuring
 
@@ -143,7 +299,7 @@ class TrialSource:
         for run, worker in running:
             done = all_measured if run in together else run.measured
             if worker.state.live and worker.state is not WorkerState.STOPPING and (done or run.ignores_value):
-                worker.stop(reason="measured" if done else run.ignores_value, is_done=done)
+                worker.stop(Stop(reason="measured" if done else run.ignores_value), is_done=done)
         self._skip_unused()
         if not self._search.ended and any(self._board.open()):
             self._scheduler.wake()  # the search may wait for a slot that is gone
@@ -152,8 +308,8 @@ class TrialSource:
         """Returns the cores busy since the last call, excluding workers; None with workers on other machines."""
         if self._run_spec.nodes is not None:
             return None
-        now, all_pct = time.monotonic(), float(psutil.cpu_percent()) * (os.cpu_count() or 1)
-        own_pct = sum(engine_slot.view(now).cpu_pct or 0.0 for engine_slot in self._board.slots.values())
+        all_pct = float(psutil.cpu_percent()) * (os.cpu_count() or 1)
+        own_pct = sum(engine_slot.view().cpu_pct or 0.0 for engine_slot in self._board.slots.values())
         return max(0.0, all_pct - own_pct) / 100
 
     def _running_trials(self) -> list[tuple[TrialRun, Worker]]:
@@ -181,14 +337,14 @@ class TrialSource:
         self._report(structs.replace(self._trial_runs.pop(number).trial, state=TrialState.SKIPPED, reason=reason))
         self._scheduler.wake()
 
-    def tuning(self) -> Tuning:
+    def tuning(self) -> model.Tuning:
         """Returns the tuning as clients see it."""
         running = {run.trial.number: run.so_far(worker) for run, worker in self._running_trials()}
         trials = [running.get(number) or run.trial for number, run in self._trial_runs.items()]
         answer = self._search.answer()
         chosen, spec = answer.recommended, self._run_spec
         started_s = {trial.slot: self._planned_s[trial.slot] for trial in running.values()}
-        return Tuning(
+        return model.Tuning(
             spec=self._spec,
             step=self._search.step,
             trials=(*map(self._search.with_margin, self._search.trials), *trials),
@@ -225,7 +381,7 @@ class TrialSource:
         for number in self._waiting():
             self._skip(number, why)
         for _, worker in self._running_trials():
-            worker.stop(reason=why)
+            worker.stop(Stop(reason=why))
         self._scheduler.wake()
 
 

@@ -1,22 +1,26 @@
 """A group: the ranks of one job, a worker each, which start, end and restart together, as with torchrun."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, Report, Task
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
-from gmg_tui.engine.workers.slot import Workplace
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import AlertAction, Rank, RankGroup, WorkerState
 from gmg_tui.scripts import checkpoints
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Meeting
 from gmg_tui.session import RANKS
+
+if TYPE_CHECKING:
+    from gmg_tui.engine.attempts.attempt import Workplace
 
 _log = logging.getLogger(__name__)
 
@@ -287,8 +291,7 @@ class Group:
         state, workers, attempt, at = self.state, self.workers, self._attempt, self.policy.at
         since = max(worker.state_since for worker in workers if worker.state is state)
         waits = bool(attempt.ready) and attempt.address is None and not attempt.called_off
-        now, whole = time.monotonic(), self._reports_for_all
-        views = [worker.view(rank, now) for rank, worker in enumerate(workers)]
+        whole, views = self._reports_for_all, [worker.view(rank) for rank, worker in enumerate(workers)]
         # Never sum rates that already are the group's.
         rates = [each.current_fps for each in views if each.newest.fps_of_group == whole]
         known = [rate for rate in rates if rate is not None]
@@ -301,7 +304,6 @@ class Group:
             restarts=max(0, self._attempts - 1),
             restart_at=unix(at) if at is not None else None,
             fps=sum(known) if known and state is WorkerState.RUNNING else None,
-            fps_of_rank_0=whole,
             progress=next((each.newest.progress for each in views if each.newest.progress is not None), None),
             waits_for=tuple(self._without(attempt.ready)) if waits else (),
             alerts=tuple(alert for alert in workers[0].alerts if alert.kind == "stuck"),

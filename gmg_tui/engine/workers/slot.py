@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -12,21 +11,19 @@ from msgspec import structs
 
 from gmg_tui import model
 from gmg_tui.diagnosis.facts import Facts, Limit
-from gmg_tui.diagnosis.watch import Watch
-from gmg_tui.engine.attempts.attempt import Attempt, Order
+from gmg_tui.diagnosis.kinds import Watch
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
-from gmg_tui.engine.attempts.local_host import LocalHost
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.output.history import History, Point
 from gmg_tui.engine.output.lines import RingBuffer
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.processes import describe
-from gmg_tui.model import Alert, GpuProcess, GpuSample, RunSpec, Session, Sign, Slot, WorkerState
+from gmg_tui.model import Alert, GpuProcess, GpuSample, RunSpec, Sign, Slot, WorkerState
 from gmg_tui.model.text import clean
-from gmg_tui.scripts.torchrun import LOOPBACK, free_port
 
 if TYPE_CHECKING:
+    from gmg_tui.engine.attempts.attempt import Attempt
     from gmg_tui.engine.workers.worker import Worker
 
 _MAX_RING_BYTES = 8 << 20
@@ -52,8 +49,7 @@ class EngineSlot:
     """
 
     def __init__(self, slot: Slot, index: int, count: int) -> None:
-        self.slot = slot
-        self.index = index
+        self.slot, self.index = slot, index
         self.ring = RingBuffer(max_bytes=max(_MIN_RING_BYTES, _MAX_RING_BYTES // count))
         self.history = History()
         self.sample: GpuSample | None = None
@@ -100,10 +96,12 @@ class EngineSlot:
     def remember(self, moment: float, view: model.Worker) -> None:
         """Adds a point to its history from the clients' view of it; `moment` is Unix time in seconds."""
         if self.worker is not None:
-            self.history.add(moment, Point.of(view.current_fps, self.sample))
+            of = self.sample or GpuSample("")
+            point = Point(view.current_fps, of.gpu_util_pct, of.memory_used_mib, of.power_w, of.sm_pct)
+            self.history.add(moment, point)
 
-    def view(self, now: float) -> model.Worker:
-        """Returns the slot as clients see it; `now` is monotonic seconds.
+    def view(self) -> model.Worker:
+        """Returns the slot as clients see it.
 
         A slot waiting for a job shows the previous one's last lines and the wait reason.
         """
@@ -118,7 +116,7 @@ class EngineSlot:
                 alerts=self.alerts_of(None),
             )
         if worker is not None and (self.drained or self.idle_reason is None or not worker.state.ended):
-            return worker.view(self.index, now)
+            return worker.view(self.index)
         return model.Worker(
             slot=self.slot.name,
             index=self.index,
@@ -189,33 +187,3 @@ async def find_others(slots: Iterable[EngineSlot], spec: RunSpec) -> None:
     described = iter(await in_daemon_thread(describe, listed) if listed else ())
     for slot, processes in others.items():
         slot.others = tuple(each for each in islice(described, len(processes)) if each.session != name)
-
-
-async def on_this_machine(slots: Sequence[str]) -> tuple[str, int]:
-    """Returns an address and a free port for ranks on this machine; port 0 if there is none."""
-    return LOOPBACK, free_port()
-
-
-@dataclass(frozen=True)
-class Workplace:
-    """Where a session's attempts run: this machine, or nodes."""
-
-    session: Session
-    attempt: Callable[[EngineSlot, Order, Worker], Attempt]
-    """Makes an attempt."""
-    meeting_place: Callable[[Sequence[str]], Awaitable[tuple[str, int]]] = on_this_machine
-    """Finds an address and a free port for the ranks of a group on these slots; port 0 if there is none."""
-
-    @property
-    def spec(self) -> RunSpec:
-        """The session's spec."""
-        return self.session.spec
-
-    @classmethod
-    def here(cls, session: Session, host: LocalHost) -> Workplace:
-        """Returns the workplace of a session on this machine."""
-
-        def attempt(slot: EngineSlot, order: Order, worker: Worker) -> Attempt:
-            return LocalAttempt(host, order, slot.ring, slot.memory, worker)
-
-        return cls(session, attempt)

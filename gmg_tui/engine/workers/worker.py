@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from gmg_tui import model
-from gmg_tui.engine.attempts.attempt import Attempt, Life, Order, Outcome, RankActivity, Stop, StopCause, Task
+from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause, Task
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
-from gmg_tui.engine.workers.slot import EngineSlot, Workplace
+from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.model import NO_ATTEMPT, Alert, AlertAction, Details, Phase, Stacks, WorkerState
 from gmg_tui.scripts.checkpoints import before_nan
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Meeting
 
 if TYPE_CHECKING:
+    from gmg_tui.engine.attempts.attempt import Attempt, Workplace
     from gmg_tui.engine.records.recorder import Recorder
     from gmg_tui.engine.workers.group import Group
 
@@ -40,10 +41,9 @@ class Worker:
 
     Attributes:
         slot: The slot it runs on.
-        task: The task it runs.
+        task: What its newest attempt runs, or the next.
         policy: Decides when its next attempt is due; for a rank, the group's policy.
         rank: Its rank in its group; None outside a group.
-        args, env: Arguments and environment of its next attempt, before placeholders are filled in.
         newest: Its newest attempt that has, or has had, a process.
         past: Records of the attempts before that.
         stuck: The reason it counts as stuck; None if it does not.
@@ -68,7 +68,6 @@ class Worker:
         if group is not None:
             self.policy = group.policy
             group.workers.append(self)
-        self.args, self.env = task.args, dict(task.env)
         self.newest: Attempt | None = None
         self.past: deque[model.Attempt] = deque(maxlen=_MAX_PAST)
         self.state_since = time.monotonic()
@@ -115,12 +114,10 @@ class Worker:
         self.raced |= self.failure is not None and self.failure.kind.heals
         self.failure = self.unready = self._stop_reason = self.outcome = None
         self.follows_rank0 = self._is_done = False
-        number, last = self.task.first_attempt, self.attempt
-        if self._group is None and self.newest is not None and last is not None:
-            number = self.newest.order.number + 1
-            self.task = replace(self.task, checkpoints=before_nan(last))
-        order = Order(self.slot, self.task, number, self.args, self.env)
-        attempt = self._attempt = self._workplace.attempt(self._engine_slot, order, self)
+        if self._group is None and self.newest is not None and (last := self.attempt) is not None:
+            number = self.newest.task.first_attempt + 1
+            self.task = replace(self.task, checkpoints=before_nan(last), first_attempt=number)
+        attempt = self._attempt = self._workplace.attempt(self._engine_slot, self)
         self._wait()
         outcome = await attempt.run()
         self.unready = attempt.unready
@@ -173,7 +170,7 @@ class Worker:
 
     def _diagnose(self, state: WorkerState, now: float) -> None:
         """Raises the alerts of an attempt that ended in `state` at `now`, monotonic seconds."""
-        view = structs.replace(self.view(self.task.index, now), state=state)
+        view = structs.replace(self.view(self.task.index), state=state)
         self._engine_slot.diagnose(view, now, self)
 
     def _wait(self) -> None:
@@ -244,21 +241,14 @@ class Worker:
 
     def edit(self, args: tuple[str, ...], env: dict[str, str]) -> None:
         """Restarts with other arguments and environment."""
-        self.args, self.env = args, dict(env)
+        self.task = replace(self.task, args=args, env=env)
         if self._attempt is not None and self._attempt.life is Life.PREPARING:
             self._attempt.stop(Stop())
         self.restart()
 
-    def stop(self, *, kill: bool = False, reason: str | None = None, is_done: bool = False) -> None:
-        """Ends the process, gracefully or by force, and starts no other; `reason` is None if the user asked for it.
-
-        With `is_done` it counts as finished.
-        """
+    def stop(self, stop: Stop, *, is_done: bool = False) -> None:
+        """Stops the attempt, or cancels the next one, and starts no other; with `is_done` it counts as finished."""
         self._is_done |= is_done
-        self.apply_stop(Stop(kill=kill, reason=reason))
-
-    def apply_stop(self, stop: Stop) -> None:
-        """Stops the attempt, or cancels the next one, and starts no other."""
         self.policy.never()
         self._stop_reason = stop.reason or self._stop_reason
         was_preparing = self._attempt is not None and self._attempt.life is Life.PREPARING
@@ -286,7 +276,7 @@ class Worker:
         self._recorder.alerted(self, alert, action)
         reason, of_group = alert.headline, alert.kind == "stuck" and self.rank is not None
         if action is AlertAction.STOP and not (attempt is None and self.state.ended):
-            self.stop(reason=reason, is_done=alert.kind == "done")
+            self.stop(Stop(reason=reason), is_done=alert.kind == "done")
         elif action is AlertAction.RESTART and attempt is not None and not of_group and self.policy.replace():
             attempt.stop(Stop(StopCause.ALERT, reason=reason))
 
@@ -319,16 +309,6 @@ class Worker:
         return (attempt := self._attempt) is not None and attempt.life is Life.ALIVE and attempt.stopped is None
 
     @property
-    def phase(self) -> Phase:
-        """The script's phase; `NONE` without a process."""
-        return self._phase_in(self.state)
-
-    def _phase_in(self, state: WorkerState) -> Phase:
-        if self.newest is None or not state.live:
-            return Phase.NONE
-        return Phase.RUNNING if self.follows_rank0 else self.newest.phase
-
-    @property
     def attempt(self) -> model.Attempt | None:
         """The current record of its newest attempt; None before the first."""
         return structs.replace(self.newest.record(), alerts=self.alerts) if self.newest is not None else None
@@ -352,25 +332,25 @@ class Worker:
         """Returns its activity for the check of its group."""
         return self.newest.activity() if self.newest is not None else RankActivity()
 
-    def view(self, index: int, now: float) -> model.Worker:
-        """Returns the worker as clients see it; `index` is its slot's number, `now` monotonic seconds."""
+    def view(self, index: int) -> model.Worker:
+        """Returns the worker as clients see it; `index` is its slot's number."""
         at, state = self.policy.at, self.state
         if self.newest is not None:
-            view = self.newest.view(now)
+            view = self.newest.view()
         else:
-            newest, ring = structs.replace(NO_ATTEMPT, args=self.args), self._engine_slot.ring
+            newest, ring = structs.replace(NO_ATTEMPT, args=self.task.args), self._engine_slot.ring
             view = model.Worker(self.slot.name, index, state, newest=newest, log_lines=ring.end)
         if not state.live:
             lost_since = None if state.ended else view.lost_since
-            view = structs.replace(view, phase_since=0.0, phase_usual_s=None, stopping=None, lost_since=lost_since)
+            no_phase = structs.replace(view, phase=Phase.NONE, phase_since=0.0, phase_usual_s=None)
+            view = structs.replace(no_phase, stopping=None, lost_since=lost_since)
         elif self.follows_rank0:
-            view = structs.replace(view, phase_since=unix(self.state_since), phase_usual_s=None)
+            view = structs.replace(view, phase=Phase.RUNNING, phase_since=unix(self.state_since), phase_usual_s=None)
         return structs.replace(
             view,
             index=index,
             state=state,
             state_since=unix(self.state_since),
-            phase=self._phase_in(state),
             reason=self.reason,
             advice=self.advice,
             alerts=self.alerts,
@@ -386,7 +366,9 @@ class Worker:
         if self.newest is None:
             return Details(self.slot.name, (), self._workplace.spec.cwd, {}, (), "not asked yet", ())
         details, newest = await self.newest.details(), self.newest.record()
-        return structs.replace(details, attempts=(*self.past, newest), args=self.args, extra_env=self.env)
+        return structs.replace(
+            details, attempts=(*self.past, newest), args=self.task.args, extra_env=dict(self.task.env)
+        )
 
     async def stacks(self) -> Stacks:
         """Returns the Python stacks of its process, or why there are none. Raises `GmgError`."""

@@ -13,9 +13,9 @@ from gmg_tui.engine.launchers.launcher import Local
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.engine.nodes.states import AttemptReport
-from gmg_tui.engine.workers.slot import EngineSlot, Workplace
+from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.model import NO_ATTEMPT, DdpSpec, NodesSpec, Session, Slot, WorkerState
+from gmg_tui.model import NO_ATTEMPT, DdpSpec, NodesSpec, Slot, WorkerState
 from gmg_tui.session.protocol import Action
 from gmg_tui.session.store import reader
 from tests.engine.harness import JOB, lives, program, running, spec_for
@@ -78,7 +78,8 @@ async def test_an_edit_before_the_node_reports_the_start_runs_with_the_new_argum
     node = Node("n1", spec, Local("1"), lambda: None, lambda _: None)
     node.available.set()
     slot = Slot("n1/cpu0", node="n1")
-    place = Workplace(Session(spec, (slot,), 0, 0.0, ""), lambda _, order, worker: RemoteAttempt(node, order, worker))
+    place = MagicMock(attempt=lambda _, worker: RemoteAttempt(node, worker))
+    place.spec = spec
     worker = Worker(EngineSlot(slot, 0, 1), Task((), {}, 0, 1), place, MagicMock())
     running = asyncio.create_task(worker.run())
     await eventually(lambda: (attempt := node.attempts.get(slot.name)) and attempt.assignment)
@@ -88,7 +89,7 @@ async def test_an_edit_before_the_node_reports_the_start_runs_with_the_new_argum
     for outcome in (None, Outcome(by_user=True)):
         first.apply_report(AttemptReport(first.assignment.key, begun, outcome=outcome))
     await eventually(lambda: (attempt := node.attempts.get(slot.name)) not in (None, first) and attempt.assignment)
-    assert node.attempts[slot.name].order.args == ("--new",)
+    assert node.attempts[slot.name].task.args == ("--new",)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 

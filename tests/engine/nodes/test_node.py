@@ -16,7 +16,8 @@ import pytest
 from msgspec import structs
 
 from gmg_tui.engine import clock
-from gmg_tui.engine.attempts.attempt import Order, Outcome, RankActivity, Stop, StopCause, Task
+from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, Stop, StopCause, Task
+from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.launchers.launcher import Launcher, Local
 from gmg_tui.engine.nodes import logs
 from gmg_tui.engine.nodes.agent import Agent
@@ -24,7 +25,7 @@ from gmg_tui.engine.nodes.logs import KeptLogs, LogCopies
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport, Report
-from gmg_tui.engine.workers.slot import EngineSlot, Workplace
+from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.machine import files
 from gmg_tui.machine.folders import remove_tree
 from gmg_tui.model import NO_ATTEMPT, AgentSpec, NodesSpec, Rank, Session, Slot, Snapshot, Worker, WorkerState
@@ -97,7 +98,7 @@ async def test_a_node_whose_name_is_no_name_of_a_folder_is_refused(
 
 
 async def test_a_node_that_closes_each_connection_is_tried_ever_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec, pauses_s, timeout = spec_for(nodes=NodesSpec("local")), list[float | None](), asyncio.timeout
+    spec, pauses_s = spec_for(nodes=NodesSpec("local")), list[float]()
     node = Node("n1", spec, Shell("true"), lambda: None, lambda _: None)
 
     async def closed(order: bytes) -> str:
@@ -105,12 +106,11 @@ async def test_a_node_that_closes_each_connection_is_tried_ever_less_often(monke
             node.gone = "enough"
         return "it was closed"
 
-    def at_once(delay_s: float | None) -> asyncio.Timeout:
-        pauses_s.append(delay_s)
-        return timeout(0)
+    async def at_once(_: asyncio.Event, timeout_s: float) -> None:
+        pauses_s.append(timeout_s)
 
     monkeypatch.setattr(node, "_connect", closed)
-    monkeypatch.setattr(asyncio, "timeout", at_once)
+    monkeypatch.setattr(clock, "any_of", at_once)
     await node._run(b"")
     assert pauses_s[:6] == [0.5, 1.0, 2.0, 4.0, 8.0, 15.0]
 
@@ -144,9 +144,8 @@ async def test_a_worker_waits_for_its_node_only_while_that_is_not_there() -> Non
     for available in (False, True):
         if available:
             node.available.set()
-        listener = MagicMock()
-        order = Order(Slot("n1/cpu0", node="n1"), Task((), {}, 0, 1), 1, (), {})
-        running = asyncio.create_task(RemoteAttempt(node, order, listener).run())
+        listener = MagicMock(slot=Slot("n1/cpu0", node="n1"), task=Task((), {}, 0, 1))
+        running = asyncio.create_task(RemoteAttempt(node, listener).run())
         await asyncio.sleep(0.05)
         reasons.append(listener.waits.call_args.args[0])
         running.cancel()
@@ -158,8 +157,8 @@ async def test_a_worker_that_was_stopped_is_no_longer_stuck_whatever_its_node_re
     """Else `--on stuck=restart` would start another attempt after the stop."""
     node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
     node.available.set()
-    listener = MagicMock()
-    attempt = RemoteAttempt(node, Order(Slot("n1/cpu0", node="n1"), Task((), {}, 0, 1), 1, (), {}), listener)
+    listener = MagicMock(slot=Slot("n1/cpu0", node="n1"), task=Task((), {}, 0, 1))
+    attempt = RemoteAttempt(node, listener)
     running = asyncio.create_task(attempt.run())
     await asyncio.sleep(0.05)
     newest = structs.replace(NO_ATTEMPT, number=1)
@@ -179,8 +178,8 @@ async def test_a_worker_that_was_stopped_is_no_longer_stuck_whatever_its_node_re
 async def test_a_process_has_begun_once_its_node_reports_it_after_its_attempt() -> None:
     node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
     node.available.set()
-    listener = MagicMock()
-    attempt = RemoteAttempt(node, Order(Slot("n1/cpu0", node="n1"), Task((), {}, 0, 1), 1, (), {}), listener)
+    listener = MagicMock(slot=Slot("n1/cpu0", node="n1"), task=Task((), {}, 0, 1))
+    attempt = RemoteAttempt(node, listener)
     running = asyncio.create_task(attempt.run())
     await eventually(lambda: attempt.assignment)
     assert attempt.assignment is not None
@@ -197,7 +196,7 @@ async def test_an_attempt_that_was_lost_with_its_node_has_ended_and_uses_nothing
 ) -> None:
     node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
     node.available.set()
-    attempt = RemoteAttempt(node, Order(Slot("n1/cpu0", node="n1"), Task((), {}, 0, 1, job=1), 1, (), {}), MagicMock())
+    attempt = RemoteAttempt(node, MagicMock(slot=Slot("n1/cpu0", node="n1"), task=Task((), {}, 0, 1, job=1)))
     running = asyncio.create_task(attempt.run())
     await eventually(lambda: attempt.assignment)
     assert attempt.assignment is not None
@@ -209,7 +208,7 @@ async def test_an_attempt_that_was_lost_with_its_node_has_ended_and_uses_nothing
     attempt.end = WorkerState.FAILED, "n1 is lost"
     for now in (1.0, 2.0):
         monkeypatch.setattr(clock, "now", lambda now=now: now)
-        seen = attempt.view(0.0)
+        seen = attempt.view()
         assert (seen.newest.ended, seen.cpu_pct, seen.memory_rss_mib) == (1.0, None, None)
 
 
@@ -221,9 +220,9 @@ async def test_a_rank_whose_node_is_lost_as_the_ranks_meet_fails_with_that() -> 
         node._mark_lost("it has been silent")
         return Meeting(0, 2, 1, 0, 0, "id", "")
 
-    listener = MagicMock(rendezvous=meet)
     task = Task((), {}, 0, 1, rank=Rank("g0", 0, 2))
-    outcome = await RemoteAttempt(node, Order(Slot("n1/cpu0", node="n1"), task, 1, (), {}), listener).run()
+    listener = MagicMock(rendezvous=meet, slot=Slot("n1/cpu0", node="n1"), task=task)
+    outcome = await RemoteAttempt(node, listener).run()
     assert outcome.failure is not None
     assert outcome.failure.reason == "n1 is lost"
     listener.leader_ended.assert_called_once()
@@ -233,8 +232,8 @@ async def test_a_rank_whose_node_is_lost_as_the_ranks_meet_fails_with_that() -> 
 async def test_an_attempt_that_is_stopped_before_its_agent_begins_it_has_an_outcome(cause: StopCause) -> None:
     spec = spec_for(agent=AgentSpec("n1", "sim", "id", ""))
     host, slot = MagicMock(), EngineSlot(Slot("cpu0"), 0, 1)
-    workplace = Workplace.here(Session(spec, (slot.slot,), 0, 0.0, ""), host)
-    agent = Agent({"cpu0": slot}, workplace, MagicMock(), lambda: None)
+    host.spec, host.attempt = spec, lambda slot, worker: LocalAttempt(host, slot.ring, slot.memory, worker)
+    agent = Agent({"cpu0": slot}, host, MagicMock(), lambda: None)
     assignment = Assignment(1, Task((), {}, 0, 1), stop=Stop(cause))
     agent.assign(agent, SetSlot("cpu0", msgspec.Raw(msgspec.msgpack.encode(assignment))))
     (assigned,) = agent._assigned.values()
@@ -246,16 +245,15 @@ async def test_an_attempt_that_is_stopped_before_its_agent_begins_it_has_an_outc
 async def test_ranks_that_cannot_meet_say_why() -> None:
     node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
     node.available.set()
-    listener = MagicMock(rendezvous=AsyncMock(side_effect=GmgError("the ranks cannot meet", 1)))
-    task = Task((), {}, 0, 1, rank=Rank("g0", 0, 2))
-    outcome = await RemoteAttempt(node, Order(Slot("n1/cpu0"), task, 1, (), {}), listener).run()
-    assert outcome.failure.reason == "the ranks cannot meet"
+    task, rendezvous = Task((), {}, 0, 1, rank=Rank("g0", 0, 2)), AsyncMock(side_effect=GmgError("they cannot meet", 1))
+    outcome = await RemoteAttempt(node, MagicMock(slot=Slot("n1/cpu0"), task=task, rendezvous=rendezvous)).run()
+    assert outcome.failure.reason == "they cannot meet"
 
 
 async def test_a_rank_that_has_ended_is_not_assigned_again_by_a_later_stop() -> None:
     node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
     node.available.set()
-    attempt = RemoteAttempt(node, Order(Slot("n1/cpu0"), Task((), {}, 0, 1), 1, (), {}), MagicMock())
+    attempt = RemoteAttempt(node, MagicMock(slot=Slot("n1/cpu0"), task=Task((), {}, 0, 1)))
     running = asyncio.create_task(attempt.run())
     await eventually(lambda: attempt.assignment)
     running.cancel()

@@ -13,7 +13,7 @@ import pytest
 from msgspec import structs
 
 import gmg_tui
-from gmg_tui.engine.launchers.ssh import Ssh
+from gmg_tui.engine.launchers.launcher import Ssh
 from gmg_tui.model import DdpSpec, NodesSpec, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import nodes_folder
