@@ -1,4 +1,4 @@
-"""Widgets of rows, which redraw only the cells that change, and the line of keys."""
+"""Widgets of rows that redraw only changed cells, and the line of keys."""
 
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
@@ -17,24 +17,24 @@ from gmg_tui.ui.themes import appearance
 
 _BLANK = Strip([], 0)
 _MAX_GAP_CELLS = 8
-"""Equal cells that are sent again between two changes: a cursor movement and a style take more bytes."""
+"""Unchanged cells to resend between two changes: moving the cursor and setting a style takes more bytes."""
 
 
 def is_seen(widget: Widget) -> bool:
-    """Returns True if no page covers the widget's screen; a dialog leaves it in sight."""
+    """Returns True if no page covers the widget's screen; dialogs leave it visible."""
     stack = widget.app.screen_stack
     above = stack[stack.index(widget.screen) + 1 :] if widget.screen in stack else stack
     return all(isinstance(screen, ModalScreen) for screen in above)
 
 
 def _cells(strip: Strip) -> list[tuple[str, Style | None]]:
-    """Returns the character and the style of each cell; empty if a character is not exactly one cell wide."""
+    """Returns each cell's character and style; empty if any character is not one cell wide."""
     cells = [(character, style) for text, style, _ in strip for character in text]
     return cells if len(cells) == strip.cell_length else []
 
 
 def changed_regions(y: int, old: Strip, new: Strip, width: int) -> list[Region]:
-    """Returns the runs of cells that differ between two rows; the whole row if it has characters of other widths."""
+    """Returns the runs of cells that differ between two rows; the whole row if it has wide characters."""
     if old is new or old == new:
         return []
     before, after = _cells(old), _cells(new)
@@ -51,21 +51,21 @@ def changed_regions(y: int, old: Strip, new: Strip, width: int) -> list[Region]:
 
 
 class Rows(ScrollView, can_focus=False, inherit_bindings=False):
-    """Makes its visible rows for its size, theme and scroll offset, and refreshes the cells that differ from before."""
+    """Makes its visible rows for its size, theme and scroll offset, and refreshes changed cells."""
 
     DEFAULT_CSS = "Rows { overflow: hidden; scrollbar-size: 0 0; }"
     ALLOW_SELECT: ClassVar[bool] = False
-    auto_links = False  # pieces that can be clicked look as they are
+    auto_links = False  # do not restyle clickable pieces
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - as Textual names it
         super().__init__(id=id)
         self._strips: list[Strip] = []
         self._made_for: object = None
-        """Size, theme and offset that the strips were made for."""
+        """The size, theme and offset of the strips."""
 
     @property
     def appearance(self) -> Appearance:
-        """The styles of the present theme."""
+        """The styles of the current theme."""
         return appearance(self.app)
 
     def make_rows(self, width: int, height: int) -> Sequence[Row]:
@@ -77,11 +77,11 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         return [row.strip(self.appearance) for row in self.make_rows(width, height)]
 
     def update_rows(self) -> None:
-        """Refreshes the cells that have changed. Rows that are out of sight are made when they are back."""
+        """Refreshes changed cells; hidden widgets wait until they are shown again."""
         if not self.is_mounted or not self.display or not self.room or not is_seen(self):
             if self._made_for is not None:
                 self._made_for = None
-                self.refresh()  # all rows: Textual would draw those that it has kept
+                self.refresh()  # all rows: Textual would draw cached ones
             return
         if self._made_for != self._key:
             self.refresh()
@@ -106,11 +106,11 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         self._strips = self.make_strips(*self.room)
 
     def wheel(self, steps: int) -> None:
-        """Scrolls down by steps of the wheel, up if negative."""
+        """Scrolls by steps of the wheel, down if positive."""
         self.scroll_relative(y=steps * WHEEL_ROWS, animate=False)
 
     def reveal(self, first: int, end: int, headings: int = 0) -> None:
-        """Scrolls as little as shows the rows from `first` to `end` below the headings; a layout must precede it."""
+        """Scrolls just enough to show the rows `first` to `end` below the headings; call it after a layout."""
         top = min(first, max(round(self.scroll_y), end + headings - self.size.height))
         if self.size and top != round(self.scroll_y):
             self.scroll_to(y=top, animate=False, force=True)
@@ -140,7 +140,7 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
 
 
 class Lines(Rows):
-    """Rows that a function makes for a size."""
+    """Rows made by a function of the size."""
 
     def __init__(self, make: Callable[[int, int], Sequence[Row]], *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -152,25 +152,25 @@ class Lines(Rows):
         return self._make_lines(width, height)
 
     def show(self, subject: object) -> None:
-        """Redraws if the rows are made from another subject now."""
+        """Redraws if the subject has changed."""
         if subject != self._subject:
             self._subject = subject
             self.update_rows()
 
     def fit(self) -> int:
-        """Redraws in as many rows as are needed, and returns their number."""
+        """Resizes to the needed rows, and returns their number."""
         self.styles.height = needed = len(self._make_lines(self.app.size.width, 0))
         self.update_rows()
         return needed
 
 
 class KeysFooter(Rows):
-    """The keys that have room, dim where they are not possible now."""
+    """The keys that fit, dimmed if not available."""
 
     DEFAULT_CSS = "KeysFooter { dock: bottom; height: 1; }"
 
     def on_mount(self) -> None:
-        """Follows the bindings."""
+        """Subscribes to changes of the bindings."""
         self.screen.bindings_updated_signal.subscribe(self, lambda _: self.update_rows())
 
     def make_rows(self, width: int, height: int) -> Sequence[Row]:

@@ -1,4 +1,4 @@
-"""The session as all screens act on it: finds the workers, asks first, sends the request, and ends the session."""
+"""The actions of all screens on the session: choose workers, confirm, send the request, and leave."""
 
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -25,13 +25,13 @@ from gmg_tui.ui.terminal import TerminalDriver
 from gmg_tui.ui.view import View
 
 MESSAGE_S: Final = 8.0
-"""Seconds that a message is shown."""
+"""Seconds to show a message."""
 SHORT_S: Final = 60.0
-"""Asks before more than these seconds of an attempt would be lost."""
+"""Ask before losing more than these seconds of an attempt."""
 
 
 def with_groups(view: View, workers: Sequence[Worker]) -> Sequence[Worker]:
-    """Returns the workers, and the ranks that start and end with them: the engine acts on whole groups."""
+    """Returns the workers and the other ranks of their groups: the engine acts on whole groups."""
     ids = {worker.group.id for worker in workers if worker.group is not None}
     slots = {worker.slot for worker in workers}
     ranks = (rank for rank in view.snapshot.workers if rank.group is not None and rank.group.id in ids)
@@ -47,7 +47,7 @@ def seen(view: View, slots: Iterable[str], *, attempt: bool = False) -> dict[str
 
 
 def lost_s(worker: Worker, now: float) -> float:
-    """Returns the running seconds that end with the worker's process; 0 if too few to ask."""
+    """Returns the running time lost with the worker's process; 0 if too short to ask."""
     running = worker.state.live and worker.state is not WorkerState.STOPPING
     ran_s = worker.attempt_s(now) or 0.0
     return ran_s if running and ran_s > SHORT_S else 0.0
@@ -82,47 +82,47 @@ def _named(workers: Sequence[Worker]) -> str:
 class SessionApp(App[Outcome], inherit_bindings=False):
     """The part of the application that screens use: the engine, the view, and actions on workers.
 
-    Actions apply to the selected worker or the marked ones, after a question where much running would be lost. `web`: a
-    browser draws it, and there is no terminal.
+    Actions apply to the selected worker or the marked ones, after a question if much work would be lost. With `web` a
+    browser draws it, without a terminal.
     """
 
     terminal: TerminalDriver | None = None
-    """The owner of the terminal; None without one, as in a browser or in tests."""
+    """The terminal's driver; None in a browser or in tests."""
     snapshot: var[Snapshot] = var(Snapshot(0.0, 0.0, ()), init=False, always_update=True)
-    """The snapshot that is drawn, set with `view`. Widgets and pages watch it."""
+    """The drawn snapshot, set with `view`, watched by widgets and pages."""
 
     def __init__(self, engine: Source, *, web: bool = False) -> None:
-        # Otherwise Textual 8.2.8 turns colours to greys for NO_COLOR, and sends those (`app.py`, `Monochrome`).
+        # Else Textual 8.2.8 sends greys for NO_COLOR (`app.py`, `Monochrome`).
         super().__init__(
             driver_class=None if web else TerminalDriver, ansi_color=True if "NO_COLOR" in os.environ else None
         )
         self.engine = engine
         self.view = View(engine.welcome, over=engine.ended, loss=engine.loss)
         self._newest = engine.welcome.snapshot
-        """The newest snapshot of the engine. It is not in `view` before it is drawn: keys act on what is seen."""
+        """The engine's newest snapshot, not in `view` until drawn: keys act on what the user sees."""
         self.set_reactive(SessionApp.snapshot, engine.welcome.snapshot)
 
     # Drawing
 
     def publish(self) -> None:
-        """Draws the newest snapshot, and the view as it is now."""
+        """Draws the newest snapshot and the current view."""
         if not self.screen_stack:  # it is ending
             return
         if self._newest is not self.view.snapshot:
             self.view.apply(self._newest)
         with self.batch_update():
             self.snapshot = self.view.snapshot
-        for each in self.screen_stack[1:-1]:  # what is below a dialog is drawn (Textual 8.2.8) from what it has kept
+        for each in self.screen_stack[1:-1]:  # Textual 8.2.8 draws screens below a dialog from its cache
             if isinstance(each, ModalScreen):
                 each.refresh()
 
     def refresh_view(self) -> None:
-        """Draws the view after a key has changed it."""
+        """Redraws the view after a key has changed it."""
         self.publish()
         self.refresh_bindings()
 
     def say(self, message: str) -> None:
-        """Shows a message for some seconds, in place of the one before."""
+        """Shows a message for a few seconds, replacing the last one."""
         self.clear_notifications()
         if message:
             self.notify(safe(message), markup=False, timeout=MESSAGE_S)
@@ -137,14 +137,14 @@ class SessionApp(App[Outcome], inherit_bindings=False):
 
     @work(group="requests")
     async def request(self, make: Callable[[], Awaitable[object]]) -> None:
-        """Sends a request to the engine without blocking keys, and shows the error if it fails."""
+        """Sends a request to the engine without blocking keys, and shows any error."""
         try:
             await make()
         except GmgError as error:
             self.say(str(error))
 
     def ask(self, question: str, then: Callable[[], object]) -> AwaitMount:
-        """Asks a question, and call `then` once it is answered with yes. Await it to block keys until it is there."""
+        """Asks a question, and calls `then` if the answer is yes. Await it to block keys until the dialog is up."""
 
         def answered(yes: bool | None) -> None:
             if yes:
@@ -153,7 +153,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         return self.push_screen(confirmation(question), answered)
 
     def why_not(self, action: str) -> str:
-        """Returns the reason why an action is not possible in this session now; empty if it is."""
+        """Returns why an action is not possible in this session now; empty if it is."""
         if action in {"queue", "use_gpu"} and self.view.queue is None:
             return "only sweeps and tunings have a queue"
         if action in keys.STEERING and (self.view.readonly or self.view.over):
@@ -163,18 +163,18 @@ class SessionApp(App[Outcome], inherit_bindings=False):
     # Workers
 
     def select(self, slot: str, *, maximize: bool = False) -> None:
-        """Selects a worker, also one that the filter hides, and show its log; with `maximize` on the whole screen."""
+        """Selects a worker, even one hidden by the filter, and shows its log, with `maximize` on the whole screen."""
         self.view.maximized |= maximize
         self.view.choose(slot)
         self.refresh_view()
 
     @property
     def _marks(self) -> bool:
-        """True if actions apply to the marked workers: where these are not in sight, they apply to the selected one."""
+        """True if actions apply to marked workers: only while these are visible."""
         return not self.view.maximized and all(isinstance(screen, ModalScreen) for screen in self.screen_stack[1:])
 
     def worker_slot(self) -> str:
-        """Returns the slot that an action on one worker applies to; empty, with a message, if there is none."""
+        """Returns the slot for an action on one worker; empty, with a message, if there is none."""
         view = self.view
         if self._marks and (node := view.folded_node):
             self.say(f"{node} is folded: unfold it, or mark its workers.")
@@ -184,18 +184,18 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         return view.selected
 
     def _slots(self) -> list[str]:
-        """Returns the marked slots, else the selected one; without one, a message says why."""
+        """Returns the marked slots, else the selected one; empty, with a message, if there is none."""
         view = self.view
         marked = [slot for slot in view.slots if slot in view.marked] if self._marks else []
         return marked or list(filter(None, [self.worker_slot()]))
 
     def _targets(self, action: Action | None) -> list[Worker]:
-        """Returns the workers that `action` (None: edit) applies to; without one, a message says why."""
+        """Returns the workers that `action` (None: edit) applies to; empty, with a message, if there are none."""
         view, slots = self.view, self._slots()
         workers = [worker for slot in slots if (worker := view.worker_on(slot)) is not None]
         if view.queue is not None:
             workers = [worker for worker in workers if worker.job is not None]
-        # What has ended can neither be stopped nor killed, and the arguments of a sweep's job are the sweep's.
+        # Ended workers cannot be stopped or killed, nor an ended job edited.
         if action in {Action.STOP, Action.KILL} or (action is None and view.queue is not None):
             workers = [worker for worker in workers if not worker.state.ended]
         if slots and not workers:
@@ -203,12 +203,12 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         return workers
 
     def action_act(self, name: str) -> None:
-        """Restarts, stop or kill the selected worker, or the marked ones; `name` is that of the `Action`."""
+        """Restarts, stops or kills the selected or marked workers; `name` is the `Action`'s."""
         action = Action(name)
         self._request(action, self._targets(action))
 
     def action_restart_failed(self) -> None:
-        """Restarts all that failed or are stuck, also those that the filter hides."""
+        """Restarts all workers that failed or are stuck, even hidden ones."""
         view = self.view
         wrong = [worker for worker in view.snapshot.workers if worker.state is WorkerState.FAILED or worker.stuck]
         if not wrong:
@@ -216,7 +216,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         self._request(Action.RESTART, wrong)
 
     def _request(self, action: Action, workers: Sequence[Worker]) -> None:
-        """Do something to the workers that run now, once the question, if any, is answered with yes."""
+        """Acts on the current workers, after any question is answered with yes."""
         if not workers:
             return
         slots, text = [worker.slot for worker in workers], question(action, self.view, workers)
@@ -228,7 +228,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
             act()
 
     def action_use_gpu(self, used: bool) -> None:
-        """Lets jobs start on the GPUs of the selected slot or the marked ones, or no more."""
+        """Enables or disables the GPUs of the selected or marked slots for jobs."""
         if slots := self._slots():
             self.request(partial(self._use_gpu, slots, used=used))
 
@@ -238,7 +238,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         self.say(f"{'Jobs start again' if used else 'No more jobs start'} on {', '.join(slots)}.")
 
     async def action_edit(self, start: Settings | None = None) -> None:
-        """Opens the edit dialog, which begins with other settings than the present ones, if any are given."""
+        """Opens the edit dialog, with the `start` settings instead of the current ones if given."""
         from gmg_tui.ui.edit import EditScreen
 
         if slots := [worker.slot for worker in self._targets(None)]:
@@ -251,12 +251,12 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         return question(Action.RESTART, self.view, workers)
 
     def job_log(self, number: int) -> Path | None:
-        """Returns the path of a job's log, of a group rank 0's; None if nothing has been written."""
+        """Returns the path of a job's log (a group's: rank 0's); None if nothing has been written."""
         paths = Path(self.view.session.spec.folder, LOGS).glob(f"{number:04}-*.log")
         return min(paths, key=lambda path: len(path.name), default=None)
 
     def action_redraw(self) -> None:
-        """Draws the whole screen again, after something else wrote to the terminal."""
+        """Redraws the whole screen, after other output to the terminal."""
         if self.screen_stack:  # it is not ending
             self.screen.refresh(layout=True)
 
@@ -267,11 +267,11 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         self.exit(Outcome(how, self.view.session, self._newest, reason))
 
     def action_detach(self) -> None:
-        """Leaves; any workers keep running."""
+        """Leaves; workers keep running."""
         self.finish("looked" if self.view.over else "ended" if self.view.disconnected else "detached")
 
     def action_quit_session(self) -> None:
-        """Leaves; ask first what to do with the workers, where this screen may decide that."""
+        """Leaves, after asking what to do with the workers if this screen may decide that."""
         view = self.view
         if view.over or (view.readonly and not view.snapshot.ended):
             self.action_detach()
@@ -287,7 +287,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
             self.request(partial(self._stop_all, kill=answer == "kill"))
 
     async def _stop_all(self, *, kill: bool = False) -> None:
-        """Ends the workers, and the interface once they have ended."""
+        """Ends the workers, then the interface."""
         before, self.view.stopping = self.view.stopping, True
         self.refresh_view()
         try:

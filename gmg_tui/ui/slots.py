@@ -1,4 +1,4 @@
-"""All that is known of a slot, with its last minutes; how slots are sorted and filtered, and which are in trouble.
+"""A slot's state and recent history; the order of slots, and which are in trouble.
 
 This module knows no Textual.
 """
@@ -15,15 +15,15 @@ from gmg_tui.model.tried import arguments_of
 from gmg_tui.results.column import CPU, ENVS, FPS, RAM, VRAM, Column, gpu_columns
 
 KEPT_S = 900
-"""Seconds that a history reaches back."""
+"""Length of a history, seconds."""
 
 
 class History:
-    """Metrics of one worker at every second, the newest last; None for unknown values.
+    """Metrics of one worker, one value per second, newest last.
 
     Attributes:
         end: Unix time of the newest point, whole seconds; 0 before the first.
-        fps: Environment steps per second: the rate at which the worker ran.
+        fps: Environment steps per second.
     """
 
     def __init__(self) -> None:
@@ -31,13 +31,13 @@ class History:
         self.fps: deque[float | None] = deque(maxlen=KEPT_S)
 
     def seed(self, series: Series) -> None:
-        """Starts with what the engine remembers from before this client connected."""
+        """Starts with the engine's history from before this client connected."""
         for fps in series.fps:
             self.fps.extend([fps] * max(1, round(series.step_s)))
         self.end = int(series.end)
 
     def add(self, time: float, worker: Worker) -> None:
-        """Adds a snapshot's values at the Unix time `time`; the latest of each second counts."""
+        """Adds a snapshot's values at the Unix time `time`; the last of each second counts."""
         second, before = int(time), self.end
         self.end = second
         if second == before and self.fps:
@@ -49,13 +49,13 @@ class History:
 
 
 def buckets(points: deque[float | None], end: int, width: int, seconds: int) -> list[float | None]:
-    """Returns the means of the last points over spans of `seconds`, at most `width` of them, oldest first.
+    """Returns the means of the last points over spans of `seconds`: at most `width`, oldest first.
 
-    The spans are aligned to the clock, not to the newest point: a graph of them moves one cell every `seconds` and is
-    the same in between, which is what makes it cheap on a slow line. `points` are values at every second, the newest
-    last, at the Unix time `end` in whole seconds.
+        Spans are aligned to the clock, not to the newest point, so a graph moves one cell every `seconds` and stays the same
+    in between, which keeps it cheap on a slow line. `points` has one value per second, the newest at the Unix time
+    `end` in whole seconds.
     """
-    newest = end % seconds + 1  # points in the last span, which is not over
+    newest = end % seconds + 1  # points in the last, unfinished span
     latest = list(islice(reversed(points), max(0, newest + (width - 1) * seconds)))
     starts = reversed(range(newest - seconds, len(latest), seconds)) if latest else ()
     means: list[float | None] = []
@@ -66,24 +66,24 @@ def buckets(points: deque[float | None], end: int, width: int, seconds: int) -> 
 
 
 class SlotView(NamedTuple):
-    """A slot with all that is known of it at the time of a snapshot."""
+    """A slot's state at the time of a snapshot."""
 
     slot: Slot
     worker: Worker
     sample: GpuSample | None
-    """Of its GPU; None on a CPU slot, and before the first one."""
+    """Its GPU's sample; None on a CPU slot, and before the first one."""
     history: History
     time: float
     """The snapshot's Unix time, seconds."""
     chosen: bool = False
-    """True if it is the selected one."""
+    """True if it is selected."""
     marked: bool = False
-    """True if keys act on it together with the others that are."""
+    """True if it is marked: keys act on all marked slots."""
     median_fps: float | None = None
-    """As `median_rates` has it."""
+    """The median from `median_rates`."""
 
     def since_s(self, time: float) -> float:
-        """Returns seconds from `time` to the snapshot; negative where that is still to come."""
+        """Returns the seconds from `time` to the snapshot; negative if in the future."""
         return self.time - time
 
 
@@ -91,7 +91,7 @@ _TROUBLES: Final = 4
 
 
 def severity(entry: SlotView) -> int:
-    """Returns the urgency of a worker, the smallest for the most urgent; below `_TROUBLES` it is in trouble."""
+    """Returns the urgency of a worker, lower for more urgent; below `_TROUBLES` it is in trouble."""
     worker = entry.worker
     if worker.state is WorkerState.FAILED:
         return 0
@@ -109,7 +109,7 @@ def in_trouble(entry: SlotView) -> bool:
 
 
 def median_rates(slots: Mapping[str, Slot], workers: Iterable[Worker]) -> dict[str, float]:
-    """The median of the rates now of three or more workers with the same GPU model and arguments, for each of them."""
+    """Returns the median rate, for each of three or more workers with the same GPU model and arguments."""
     groups: dict[object, dict[str, float]] = {}
     for worker in workers:
         if worker.current_fps is not None and (slot := slots.get(worker.slot)) is not None:
@@ -145,9 +145,9 @@ WORKERS: dict[str, Column[SlotView]] = {
 """The columns of workers, by name."""
 
 SLOT_ORDER: Final = "slot"
-"""The order of the slots' own numbers; other orders have the names of columns."""
+"""The order by slot number; other orders are named after columns."""
 ORDERS: Final[Mapping[str, Column[Any]]] = WORKERS | {
     "state": Column[Any]("state", lambda each: -severity(each)),
     "memory": Column[Any]("memory", lambda each: each.sample and each.sample.memory_used_mib, *VRAM),
 }
-"""The columns that sort workers, by name: the most urgent or greatest first."""
+"""The columns to sort workers by: the most urgent or greatest first."""

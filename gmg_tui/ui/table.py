@@ -1,4 +1,4 @@
-"""A table of any row model of `gmg_tui.results.column`: only visible cells are formatted."""
+"""A table of rows described by `gmg_tui.results.column`: only visible cells are formatted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POINTER_CELLS = 2
 
 
 class Place(NamedTuple):
-    """A column at its place in a row."""
+    """A column's position in a row."""
 
     column: Column[Any]
     start: int
@@ -34,11 +34,11 @@ class Place(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The first cell right of it."""
+        """The first cell after it."""
         return self.start + self.width
 
     def put(self, row: Row, text: str, style: str, click: OnClick | None = None) -> None:
-        """Adds the column's text; one that is wider takes the free cells at its left."""
+        """Adds the column's text; a wider one extends into free cells on its left."""
         if not text:
             return
         start = self.start if self.column.left else max(row.used, self.end - width_of(text))
@@ -48,10 +48,10 @@ class Place(NamedTuple):
 
 
 class Table(Rows, Generic[T], can_focus=True):
-    """Rows of one kind, sorted by a click on a heading; the cursor stays on its row while rows change.
+    """A sortable table; a click on a heading sorts, and the cursor stays on its row when rows change.
 
-    Columns without any value are left out, and a column only ever becomes wider. Numbers are first sorted from the
-    largest; unknown values are always last.
+        Empty columns are left out, and columns only ever grow. Numbers are first sorted from the largest; unknown values are
+    always last.
     """
 
     DEFAULT_CSS = """
@@ -68,7 +68,7 @@ class Table(Rows, Generic[T], can_focus=True):
     GAP: ClassVar[int] = 2
     """Cells between columns."""
     FILL: ClassVar[str] = ""
-    """The name of the column that takes the cells that are left."""
+    """The name of the column that takes the remaining cells."""
     BINDINGS: ClassVar[list[BindingType]] = [
         *keys.SCROLL,
         Binding("left,h", "scroll_columns(-1)", "Left", show=False, id="left"),
@@ -76,7 +76,7 @@ class Table(Rows, Generic[T], can_focus=True):
     ]
 
     class Moved(Message):
-        """The cursor is on another row."""
+        """The cursor has moved to another row."""
 
         def __init__(self, table: Table[Any]) -> None:
             super().__init__()
@@ -102,11 +102,11 @@ class Table(Rows, Generic[T], can_focus=True):
         """Makes a table without rows.
 
         Args:
-            columns: All columns, the most important first: those beyond the width are reached by scrolling.
+            columns: All columns, most important first; scroll to reach those beyond the width.
             key: The identity of a row.
-            style: The name of the style of a row's state, in which its columns `state` and `reason` are written.
-            sort_by: The column that sorts the rows at first; empty to keep the given order.
-            follow: The row that has the cursor until the user moves it.
+            style: Returns the style of a row's columns `state` and `reason`.
+            sort_by: The initial sort column; empty to keep the given order.
+            follow: Returns the row with the cursor until the user moves it.
         """
         super().__init__()
         self.use(columns)
@@ -116,19 +116,19 @@ class Table(Rows, Generic[T], can_focus=True):
         self._rows: dict[str, T] = {}
         """The rows by key, in the given order."""
         self._keys: list[str] = []
-        """The keys of the rows in the order in which they are shown."""
+        """The keys of the rows in display order."""
         self._widths: dict[str, int] = {}
-        """The width of each column with a value in any row, by name."""
+        """Widths of non-empty columns, by name."""
         self._placed: list[Place] = []
-        """The columns as they were last drawn."""
+        """The columns as last drawn."""
         self._sort_by = sort_by
         self._descending = sort_by in self._all and not self._all[sort_by].left
         self._cursor = ""
         self.cursor_row = 0
         self.empty = ""
-        """The text shown without rows."""
+        """The text shown if there are no rows."""
         self.following = True
-        """True if the cursor stays on the row of `follow`."""
+        """True while the cursor stays on the row from `follow`."""
 
     @property
     def selected(self) -> T | None:
@@ -153,20 +153,20 @@ class Table(Rows, Generic[T], can_focus=True):
         return [column for column in self._all.values() if column.name in self._widths]
 
     def use(self, columns: Iterable[Column[T]]) -> None:
-        """Has these columns, if they are for a screen, from the next rows on."""
+        """Uses these columns, except those not for screens, from the next rows on."""
         self._all = {column.name: column for column in columns if Where.SCREEN in column.where}
         self._drawn: dict[str, tuple[T, object, Strip]] = {}
-        """The visible rows by key: what was drawn, how, and the result."""
+        """Cache of visible rows by key: the row, how it was drawn, and the result."""
 
     # Rows
 
     def show(self, rows: Sequence[T]) -> None:
-        """Shows these rows in place of all others."""
+        """Replaces all rows."""
         before, self._rows = self._rows, {self._key_of(row): row for row in rows}
         self._changed([row for key, row in self._rows.items() if before.get(key) is not row], again=True)
 
     def replace(self, rows: Iterable[T]) -> None:
-        """Shows these in place of the rows with the same keys."""
+        """Replaces the rows with the same keys."""
         changed = [row for row in rows if self._rows.get(self._key_of(row)) is not row]
         sorting = self._all.get(self._sort_by)
         again = sorting is not None and any(
@@ -180,7 +180,7 @@ class Table(Rows, Generic[T], can_focus=True):
         """Makes room for new columns, sorts `again` if needed, and redraws."""
         for name, column in self._all.items():
             if name not in self._widths and any(column.value(row) is not None for row in changed):
-                self._widths[name] = width_of(column.heading) + 1  # for the sign of the order
+                self._widths[name] = width_of(column.heading) + 1  # for the sort sign
         if again:
             self._sort()
         followed = self._follow(list(self._rows.values())) if self.following else None
@@ -191,7 +191,7 @@ class Table(Rows, Generic[T], can_focus=True):
             self._cursor = self._keys[min(self.cursor_row, len(self._keys) - 1)] if self._keys else ""
         self.cursor_row = self._keys.index(self._cursor) if self._keys else 0
         self._fit()
-        if in_sight or before != self._cursor:  # else the wheel has left it
+        if in_sight or before != self._cursor:  # else scrolled away with the wheel
             self.reveal_cursor()
         self.update_rows()
 
@@ -202,7 +202,7 @@ class Table(Rows, Generic[T], can_focus=True):
         self._keys = list(map(self._key_of, rows))
 
     def _fit(self) -> None:
-        """Sets the size of the whole table."""
+        """Sets the virtual size."""
         self.virtual_size = Size(self._full_width, len(self._keys) + 1)
 
     @property
@@ -218,7 +218,7 @@ class Table(Rows, Generic[T], can_focus=True):
 
     @property
     def _visible_places(self) -> Iterator[Place]:
-        edge = round(self.scroll_x) + self.room.width  # a part of a number is another number
+        edge = round(self.scroll_x) + self.room.width  # a cut number reads as another number
         return takewhile(lambda place: place.column.left or place.end <= edge, self._placed)
 
     @property
@@ -236,7 +236,7 @@ class Table(Rows, Generic[T], can_focus=True):
         self.reveal(self.cursor_row, self.cursor_row + 1, 1)
 
     def move_to(self, number: int) -> None:
-        """Puts the cursor on the row with this number, or the nearest; ends following."""
+        """Moves the cursor to this row number, or the nearest; ends following."""
         number = max(0, min(number, len(self._keys) - 1))
         self.following = False
         if self._keys and number != self.cursor_row:
@@ -257,25 +257,25 @@ class Table(Rows, Generic[T], can_focus=True):
         self.scroll_relative(x=step * 8, animate=False)
 
     def follow(self) -> None:
-        """Has the cursor follow again."""
+        """Makes the cursor follow again."""
         self.following = True
         self._changed((), again=False)
 
     def on_click(self, event: Click) -> None:
-        """Selects the row; a heading sorts by itself."""
+        """Selects the row; headings handle clicks themselves."""
         event.stop()
         if event.y and (number := round(self.scroll_y) + event.y - 1) < len(self._keys):
             self.click_row(number)
 
     def click_row(self, number: int) -> None:
-        """Selects a row; of the selected one, says that it was chosen."""
+        """Selects a row, or posts `Chosen` if it was selected already."""
         if number == self.cursor_row:
             self.post_message(self.Chosen(self))
         else:
             self.move_to(number)
 
     def action_sort_by(self, name: str) -> None:
-        """Sorts by the column with this name, or the other way round if the rows are sorted by it."""
+        """Sorts by the column with this name; again to reverse."""
         self._descending = not self._descending if name == self._sort_by else not self._all[name].left
         self._sort_by = name
         self._changed((), again=True)
@@ -299,7 +299,7 @@ class Table(Rows, Generic[T], can_focus=True):
         return safe(column.text(row)), self._style(row) if column.name in {"state", "reason"} else "text"
 
     def make_strips(self, width: int, height: int) -> list[Strip]:
-        """Returns the headings, and the visible rows below; those that are as before are not made again."""
+        """Returns the headings and the visible rows, reusing unchanged ones."""
         top, left = round(self.scroll_y), round(self.scroll_x)
         keys, before = self._keys[top : top + height - 1], dict(self._widths)
         new = {key: row for key in keys if (row := self._rows[key]) is not self._drawn.get(key, (None,))[0]}
@@ -339,7 +339,7 @@ class Table(Rows, Generic[T], can_focus=True):
 
 
 class DescribedTable(Vertical, Generic[T]):
-    """A table, and all about the row under the cursor below it."""
+    """A table, with the selected row in full below."""
 
     DEFAULT_CSS = "DescribedTable { height: 1fr; & > Facts { max-height: 40%; } }"
 
@@ -350,7 +350,7 @@ class DescribedTable(Vertical, Generic[T]):
         self._facts = Facts()
 
     def compose(self) -> ComposeResult:
-        """Yields the table and what is below it."""
+        """Yields the table and the facts."""
         yield from (self.table, self._facts)
 
     def show(self, rows: Sequence[T], empty: str) -> None:
@@ -360,6 +360,6 @@ class DescribedTable(Vertical, Generic[T]):
         self.on_table_moved()
 
     def on_table_moved(self) -> None:
-        """Describes the row under the cursor."""
+        """Shows the row under the cursor in full."""
         row = self.table.selected
         self._facts.show(self._describe(row) if row is not None else ())

@@ -1,4 +1,4 @@
-"""The terminal: its driver, a watch that notices its loss, notifications, and the clipboard."""
+"""The terminal: its driver, detection of its loss, notifications, and the clipboard."""
 
 import asyncio
 import contextlib
@@ -39,12 +39,12 @@ def _render_cropped(update: ChopsUpdate, console: Console) -> str:
 
 
 def crop_chops_at_their_left() -> None:
-    """Sends only the cells of each dirty region: Textual 8.2.8 crops its strips on the right, but not on the left."""
+    """Makes Textual 8.2.8 send only the cells of dirty regions: it crops strips on the right, but not on the left."""
     ChopsUpdate.render_segments = _render_cropped  # type: ignore[assignment, method-assign]
 
 
 def _forget_exported_size() -> None:
-    """Ignores an exported size, as containers have: it would override the terminal's own for ever."""
+    """Ignores an exported size, common in containers: it would override the terminal's size for good."""
     with contextlib.suppress(OSError):
         if all(os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ is not None else 1)):
             for name in ("COLUMNS", "LINES"):
@@ -54,8 +54,8 @@ def _forget_exported_size() -> None:
 class TerminalDriver(LinuxDriver):
     """Textual's driver without job control.
 
-    Textual 8.2.8 restarts its driver at every SIGCONT, even if it was not stopped by SIGTSTP: then two threads read the
-    keys, and the terminal stays raw at the end. Here no key stops the process.
+        Textual 8.2.8 restarts its driver on every SIGCONT, even if SIGTSTP did not stop it: then two threads read the keys,
+    and the terminal stays raw at exit. Here no key stops the process.
     """
 
     def __init__(self, app: Any, **options: Any) -> None:
@@ -65,43 +65,43 @@ class TerminalDriver(LinuxDriver):
         app.terminal = self
 
     def start_application_mode(self) -> None:
-        """Takes the terminal, and redraws it when the process is continued after a stop."""
+        """Takes over the terminal, and redraws it after SIGCONT."""
         super().start_application_mode()  # type: ignore[no-untyped-call]
         signal.signal(signal.SIGTSTP, signal.SIG_IGN)
         redraw = partial(self._app.call_later, self._app.run_action, "app.redraw")
         signal.signal(signal.SIGCONT, lambda *_: self._loop.call_soon_threadsafe(redraw))
 
     def stop_application_mode(self) -> None:
-        """Gives the terminal back, and restores the default signals."""
+        """Restores the terminal and the default signal handlers."""
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         signal.signal(signal.SIGCONT, signal.SIG_DFL)
         super().stop_application_mode()
 
 
 _FIRST: Final = {"help": 0, "quit": 1, "detach": 2, "back": 3, "queue": 4}
-"""Positions of the bindings that come first on every screen, since a narrow footer is cut at its end."""
+"""Positions of the bindings that come first on every screen: a narrow footer is cut at the end."""
 
 
 class TrueSizeScreen(Screen[Result]):
     """Corrects stale sizes and orders the keys; the base of all screens.
 
-    After a layout, a screen of Textual 8.2.8 posts itself the size that it was laid out for. If the terminal has sent a
-    newer size by then, the stale one is queued behind it, and only the last one counts (`Resize.can_replace`).
+        After a layout, a Textual 8.2.8 screen posts itself the size it was laid out for. If the terminal has sent a newer
+    size by then, the stale one is queued behind it and wins (`Resize.can_replace`).
     """
 
     async def on_event(self, event: Event) -> None:
-        """Replaces every new size by the terminal's."""
+        """Replaces every size by the terminal's."""
         if isinstance(event, Resize) and event.size != self.app.size:
             event = Resize(self.app.size, self.app.size)
         await super().on_event(event)
 
     def dismiss(self, result: Result | None = None) -> AwaitComplete:
-        """Closes this screen once: Textual 8.2.8 would close the one below for a key that is pressed twice."""
+        """Closes this screen once: Textual 8.2.8 would close the one below if a key is pressed twice."""
         return super().dismiss(result) if self.is_current else AwaitComplete()
 
     @property
     def active_bindings(self) -> dict[str, ActiveBinding]:
-        """Textual's bindings, with help, quit and the like first, under the user's keys too."""
+        """Textual's bindings, with help, quit and the like first, even if remapped."""
         active = super().active_bindings.items()
         return dict(sorted(active, key=lambda item: _FIRST.get(item[1].binding.id or "", len(_FIRST))))
 
@@ -109,9 +109,9 @@ class TrueSizeScreen(Screen[Result]):
 # A lost terminal
 
 GRACE_S = 1.5
-"""Time limit for an orderly end once the terminal is lost."""
+"""Time limit for a clean exit once the terminal is lost."""
 EXIT_CODE = 129
-"""Exit status after a forced end: 128 plus the number of SIGHUP, as in shells."""
+"""Exit status after a forced exit: 128 plus SIGHUP's number, as in shells."""
 _SIGNALS = (signal.SIGHUP, signal.SIGTERM)
 _RESTORE_S = 0.3
 _LEAVE = b"\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
@@ -128,18 +128,18 @@ def drop_keys() -> None:
 def watch(
     on_lost: Callable[[], object], *, descriptor: int = 0, grace_s: float = GRACE_S, terminal: bool = True
 ) -> Iterator[None]:
-    """Ends the interface when the terminal at `descriptor` (its input) is gone. Enter it in the running event loop.
+    """Ends the interface if the terminal at `descriptor` (its input) is lost. Enter it in a running event loop.
 
-    Textual 8.2.8 does not notice a lost terminal: its input thread reads end-of-file again and again
+        Textual 8.2.8 does not notice a lost terminal: its input thread keeps reading end-of-file
     (Textualize/textual#6690), and its output blocks the event loop when nobody reads the terminal. So a
-    separate thread sleeps in `poll(2)`: the kernel reports the hang-up to it, and the handlers of SIGHUP and SIGTERM
-    write to its pipe. Without a `terminal`, it watches the pipe that keys come through, which is lost when its other
+    separate thread sleeps in `poll(2)`: the kernel reports the hang-up, and the handlers of SIGHUP and SIGTERM
+    write to its pipe. Without a `terminal`, it watches the pipe that delivers keys, which is lost when the other
     end is closed.
 
-    Once it is lost — by a hang-up, SIGHUP or SIGTERM — `on_lost` is called in the event loop,
-    once, and the process has `grace_s` seconds to end. Then it is ended by `os._exit`, without the interpreter's
-    clean-up, because that would join Textual's writer thread, which may wait for ever in a write to a terminal that
-    nobody reads. This holds after the context has been left too, since printing a last line may hang the same way.
+        After a hang-up, SIGHUP or SIGTERM, `on_lost` is called once in the event loop, and the process has `grace_s` seconds
+    to exit. Then `os._exit` ends it without the interpreter's clean-up, which would join Textual's writer thread: that
+    may block for ever in a write to a terminal that nobody reads. This also applies after leaving the context, since
+    printing a last line may block the same way.
     The engine is another process; nothing of the session is lost. `on_lost` must not block.
     """
     loop, lost = asyncio.get_running_loop(), threading.Event()
@@ -161,17 +161,17 @@ def watch(
             os.close(writer)
             return
         lost.set()
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the process is on its way out
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the process is exiting
             loop.call_soon_threadsafe(on_lost)
         threading.Event().wait(grace_s)  # this daemon thread ends with the interpreter
         if settings is not None:
-            # In a thread that may be left behind: a write to a terminal waits for the lock that a blocked write holds.
+            # In a thread of its own: a blocked write may hold the terminal's lock.
             restorer = threading.Thread(target=_restore, args=(descriptor, settings), daemon=True)
             restorer.start()
             restorer.join(_RESTORE_S)
         os._exit(EXIT_CODE)
 
-    # Not `loop.add_signal_handler`: its callback waits for the loop, which may be blocked by a stalled terminal.
+    # Not `loop.add_signal_handler`: a stalled terminal may block the loop.
     before = {number: signal.signal(number, lambda *_: os.write(writer, b"!")) for number in _SIGNALS}
     threading.Thread(target=run, name="gmg-terminal-watchdog", daemon=True).start()
     try:
@@ -184,7 +184,7 @@ def watch(
 
 
 def _settings(descriptor: int) -> list[Any] | None:
-    """Returns the terminal's settings; None when there is no terminal, or it is gone."""
+    """Returns the terminal's settings; None if there is no terminal any more."""
     try:
         return termios.tcgetattr(descriptor)
     except termios.error:
@@ -194,25 +194,25 @@ def _settings(descriptor: int) -> list[Any] | None:
 def _restore(descriptor: int, settings: list[Any]) -> None:
     try:
         termios.tcsetattr(descriptor, termios.TCSANOW, settings)
-        termios.tcflush(descriptor, termios.TCOFLUSH)  # drops unread output to make room for what follows
+        termios.tcflush(descriptor, termios.TCOFLUSH)  # drop unread output to make room
         os.write(descriptor, _LEAVE)
     except (termios.error, OSError):
-        return  # there is no terminal left to restore
+        return  # the terminal is gone
 
 
 # Notifications
 
 _ESCAPE, _BELL, _END = "\x1b", "\a", "\x1b\\"
-_MOST = 200
-"""Maximum of characters in a notification: desktops show no more."""
+_MAX_CHARS = 200
+"""Maximum length of a notification: desktops show no more."""
 _TITLE = "gmg-tui"
 
 
 def sequences(ways: Iterable[str], new: tuple[Occurrence, ...], *, tmux: bool) -> str:
-    """Returns the sequences that notify the terminal of events in these `ways`; empty for none.
+    """Returns the control sequences that notify the terminal of events in the given `ways`.
 
-    OSC 9 is iTerm2's, kitty's, WezTerm's, Windows Terminal's, OSC 777 urxvt's, foot's, Ghostty's and VTE's. tmux
-    passes such a sequence on if it is wrapped and `allow-passthrough` is on (tmux(1)); it handles a bell itself.
+        iTerm2, kitty, WezTerm and Windows Terminal support OSC 9; urxvt, foot, Ghostty and VTE support OSC 777. tmux
+    forwards them if wrapped and `allow-passthrough` is on (tmux(1)); it handles the bell itself.
     """
     if not new:
         return ""
@@ -228,7 +228,7 @@ def sequences(ways: Iterable[str], new: tuple[Occurrence, ...], *, tmux: bool) -
 def _text(new: tuple[Occurrence, ...]) -> str:
     more = f" (and {len(new) - 1} more)" if len(new) > 1 else ""
     text = one_line(new[0].text).replace(";", ",")
-    room = _MOST - len(more)
+    room = _MAX_CHARS - len(more)
     return (text if len(text) <= room else f"{text[: room - 1]}…") + more
 
 
@@ -243,18 +243,18 @@ _TMUX_S: Final = 2.0
 
 
 async def copy(app: App[Any], text: str) -> str:
-    """Copies `text`; returns what was done. A terminal does not confirm OSC 52, and may ignore it."""
+    """Copies `text`. Returns a message about it. Terminals do not confirm OSC 52, and may ignore it."""
     amount = units.count(text.count("\n") + 1, "line")
     app.copy_to_clipboard(text)
     if not app.is_web and "TMUX" in os.environ and await _load_into_tmux(text):
         return f"Copied {amount}, also to tmux's paste buffer."
     if app.is_web:
-        return "A page in a browser has no clipboard here; select the text with the browser."
+        return "No clipboard in a browser; select the text with the mouse instead."
     return f"Sent {amount} to the terminal (OSC 52)."
 
 
 async def _load_into_tmux(text: str) -> bool:
-    """Sets tmux's newest buffer, and the clipboard of its terminal: by default tmux ignores OSC 52 of programs."""
+    """Sets tmux's newest buffer and its terminal's clipboard: by default tmux ignores OSC 52 from programs."""
     try:
         process = await asyncio.create_subprocess_exec(
             "tmux", "load-buffer", "-w", "-", stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL

@@ -1,7 +1,7 @@
 """The themes, the styles for each, and `--ascii`.
 
-All colours of `dark` and `light` are of the 256 that `TERM=xterm-256color` has, because COLORTERM does not cross SSH:
-the screen looks the same with 256 colours and with 16 million.
+`dark` and `light` use only the 256 colours of `TERM=xterm-256color`, because COLORTERM does not cross SSH: the screen
+looks the same with 16 million.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ _COLORS: dict[str, tuple[Sequence[str], Mapping[str, str], Mapping[str, str]]] =
         {"text-muted": "#d0d0d0", "border": "#ffff00", "border-blurred": "#bcbcbc"},
     ),
 }
-"""The colours of each theme for `_FIELDS`, its backgrounds, and variables that replace the ones Textual derives."""
+"""Each theme's colours for `_FIELDS`, backgrounds, and overrides of variables that Textual derives."""
 
 
 def names() -> tuple[str, ...]:
@@ -50,7 +50,7 @@ def names() -> tuple[str, ...]:
 
 
 def add(tables: Mapping[str, Mapping[str, str]]) -> None:
-    """Adds the themes of the settings, by name: the colours that differ from those of `base`. Raises `GmgError`."""
+    """Adds the themes from the settings, by name: colours that differ from their `base`. Raises `GmgError`."""
     for name, table in tables.items():
         base = table.get("base", THEMES[0])
         if name in THEMES or base not in _COLORS or base not in THEMES:
@@ -74,7 +74,7 @@ def add(tables: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def textual_name(name: str | None, *, no_color: bool) -> str:
-    """Returns Textual's name of the theme called `name`; `ansi` without colours."""
+    """Returns Textual's name of a theme; `ansi` for no colours."""
     return _PREFIX + ("ansi" if no_color else name or THEMES[0])
 
 
@@ -84,20 +84,20 @@ def all_themes() -> list[Theme]:
 
 
 _appearances: dict[str, Appearance] = {}
-"""By theme: to derive a theme's colours takes longer than to draw a frame with them."""
+"""Cache by theme: deriving its colours takes longer than drawing a frame."""
 
 
 def appearance(app: App[Any]) -> Appearance:
-    """Returns the styles of the present theme."""
+    """Returns the styles of the current theme."""
     if app.theme not in _appearances:
         _appearances[app.theme] = make_appearance(app.get_css_variables())
     return _appearances[app.theme]
 
 
 def make_appearance(variables: Mapping[str, str]) -> Appearance:
-    """Returns the styles for a theme with the variables of `App.theme_variables`."""
+    """Returns the styles of a theme with these `App.theme_variables`."""
     background = Color.parse(variables["background"])
-    # The terminal's own background only with the terminal's own colours: others may be illegible on it.
+    # Keep the terminal's background only with the terminal's colours: others may be illegible on it.
     ground = Style() if background.ansi is not None else Style(bgcolor=background.rich_color)
     styles = {}
     for name, variable in STYLES.items():
@@ -126,7 +126,7 @@ def _ansi() -> Theme:
     base = BUILTIN_THEMES["ansi-dark"]
     cursor = ("block-cursor-foreground", "block-cursor-background")
     default = dict.fromkeys(("text-muted", "border", "border-blurred", *cursor), "ansi_default")
-    # A cursor is seen without colours too.
+    # Keep the cursor visible without colours.
     default |= {"block-cursor-text-style": "bold reverse", "block-cursor-blurred-text-style": "underline"}
     return replace(
         base, name=_PREFIX + "ansi", accent="ansi_cyan", secondary="ansi_blue", variables={**base.variables, **default}

@@ -1,4 +1,4 @@
-"""The state of the interface: the newest snapshot, the recent past of each worker, the selection, filter and order.
+"""The state of the interface: newest snapshot, recent history of each worker, selection, filter and order.
 
 Everything else lives in the engine.
 """
@@ -15,11 +15,11 @@ from gmg_tui.ui.slots import ORDERS, SLOT_ORDER, History, SlotView, in_trouble, 
 from gmg_tui.ui.worker_text import matches
 
 SORT_S: Final = 5.0
-"""Shortest time between two sortings that nobody asked for, seconds."""
+"""Minimum time between two automatic sortings."""
 MANY: Final = 64
-"""Slots of a session on several machines from which more are folded at the start."""
+"""With more slots on several machines, nodes are folded at the start."""
 _MARGIN: Final = 32
-"""Jobs to request before and after the running ones, as many may start or end before the answer."""
+"""Jobs to request before and after the running ones, which may start or end before the answer."""
 
 
 class Tab(StrEnum):
@@ -36,37 +36,37 @@ class Tab(StrEnum):
 
 
 class Band(NamedTuple):
-    """Items that are drawn side by side: a row of the table, tiles, or a node's line."""
+    """Items drawn side by side: a table row, tiles, or a node's line."""
 
     slots: tuple[str, ...]
-    """On a folded node's line all of the node; on another node's line none, as nothing there can be selected."""
+    """All slots of a folded node's line; empty on an unfolded one's, which cannot be selected."""
     node: str = ""
     """The node whose line it is; empty for slots."""
 
 
 class View:
-    """The one place where the interface keeps what it draws.
+    """The single source of all that the interface draws.
 
     Attributes:
-        session: What does not change while the session runs.
+        session: The session's constant part.
         snapshot: The newest state of the session.
         loss: One line on how the session was lost; empty if it was not.
-        over: Whether the session had ended before the screen was opened.
-        present: The names of the session's slots, in their own order; in a sweep only those that have a worker now.
-        slots: Those of them that the filter lets through, sorted, also behind the lines of folded nodes.
-        selected: Name of the slot that keys act on; empty where there is none.
+        over: True if the session had ended before the screen was opened.
+        present: The names of the session's slots in their own order; in a sweep only those with a worker.
+        slots: The slots that match the filter, sorted, including those of folded nodes.
+        selected: Name of the slot that keys act on; empty if there is none.
         marked: The slots that keys act on instead of the selected one, if any.
-        filter: The words that the workers shown have.
+        filter: The words that shown workers must match.
         order: The column that the slots are sorted by.
         nodes: The slots of each node, in their own order; empty in a session of one machine.
-        folded: The nodes that are folded into a line each.
-        tiles: Whether the user wants tiles; None for tiles where all fit, and else the table.
-        histories: The minutes before what is drawn, by slot.
-        disconnected: Whether the engine is gone, and nothing more will come.
-        silent_s: For how long the engine has sent nothing, seconds; 0 while it sends a snapshot each second.
-        stopping: Whether the workers are being stopped so that the interface can end.
-        readonly: Whether nothing can be changed from here.
-        tab: The tab of the pane that is shown.
+        folded: The nodes folded into a line each.
+        tiles: True for tiles, False for the table, None for tiles if all fit.
+        histories: Recent metrics, by slot.
+        disconnected: True if the engine is gone.
+        silent_s: Seconds since the engine's last message; 0 while it sends a snapshot each second.
+        stopping: True while the workers are being stopped so that the interface can end.
+        readonly: True if nothing can be changed from here.
+        tab: The pane's active tab.
         maximized: True if the pane has the whole screen.
     """
 
@@ -103,9 +103,9 @@ class View:
     # The snapshot
 
     def apply(self, snapshot: Snapshot) -> None:
-        """Shows `snapshot` from now on, and add it to the histories."""
+        """Makes `snapshot` current, and adds it to the histories."""
         self.snapshot = snapshot
-        # Of two for one slot the first counts.
+        # If a slot has two, the first counts.
         self._workers = {worker.slot: worker for worker in reversed(snapshot.workers)}
         self._samples = {sample.uuid: sample for sample in reversed(snapshot.samples)}
         self._medians = median_rates(self._slots, snapshot.workers)
@@ -126,7 +126,7 @@ class View:
 
     @property
     def why_empty(self) -> str:
-        """The reason why no worker is shown, and the next step."""
+        """Why no worker is shown, and the next step."""
         if self.filter:
             return "No worker matches the filter. Esc shows all."
         if self.queue is not None and self.queue.ended:
@@ -147,7 +147,7 @@ class View:
         return self._workers.get(slot)
 
     def of(self, name: str) -> SlotView:
-        """Returns everything known of the slot `name`; if it has no worker yet, a waiting one."""
+        """Returns the state of the slot `name`, with a waiting worker if it has none yet."""
         return SlotView(
             self._slots[name],
             self._workers.get(name) or Worker(name, self._numbers[name], WorkerState.WAITING),
@@ -160,7 +160,7 @@ class View:
         )
 
     def sample(self, slot: str) -> GpuSample | None:
-        """Returns the newest sample of the GPU of `slot`; None on a CPU slot."""
+        """Returns the newest sample of a slot's GPU; None on a CPU slot."""
         entry = self._slots.get(slot)
         return self._samples.get(entry.gpu.uuid) if entry is not None and entry.gpu is not None else None
 
@@ -168,11 +168,11 @@ class View:
 
     @property
     def is_arranged(self) -> bool:
-        """True unless all slots are shown in their own order."""
+        """True if a filter or an order is set."""
         return bool(self.filter) or self.order != SLOT_ORDER
 
     def show_only(self, text: str) -> None:
-        """Shows only the workers that a filter's `text` matches, and those that are marked."""
+        """Filters the workers by `text`; marked ones stay."""
         self.filter = " ".join(text.split())
         self._arrange(keep_selected=False)
 
@@ -185,16 +185,16 @@ class View:
         return [self.of(name) for name in names]
 
     def _arrange(self, *, keep_selected: bool = True) -> None:
-        """Filters and sort. Where the selected slot is not shown, the nearest is selected.
+        """Filters and sorts. If the selected slot is hidden, selects the nearest.
 
-        What keys act on does not vanish by itself: the marked slots stay, and the selected one too unless the user has
+                Targets of keys do not vanish by themselves: marked slots stay, and so does the selected one unless the user has
         just changed the filter.
         """
         self._sorted_at = self.snapshot.time
         kept = self.marked | {self.selected} if keep_selected else self.marked
         slots = self.present
         if self.order != SLOT_ORDER:
-            rank = {name: number for number, name in enumerate(self.slots)}  # equal ones stay in their order
+            rank = {name: number for number, name in enumerate(self.slots)}  # a stable order among equals
             entries = sorted(self._of(slots), key=lambda each: rank.get(each.slot.name, len(rank)))
             column = ORDERS[self.order]
             slots = tuple(each.slot.name for each in ranked(column, entries, descending=not column.left))
@@ -202,7 +202,7 @@ class View:
             matching = {each.slot.name for each in self._of(slots) if matches(each, self.filter)}
             slots = tuple(name for name in slots if name in matching or name in kept)
         self.slots = slots
-        if self.selected not in slots and not self.maximized:  # there it stays in sight until the user leaves
+        if self.selected not in slots and not self.maximized:  # else keep it visible
             number = self._numbers.get(self.selected, 0)
             self.selected = min(slots, key=lambda name: abs(self._numbers[name] - number), default="")
 
@@ -218,13 +218,13 @@ class View:
 
     @property
     def folded_node(self) -> str:
-        """The folded node whose line is under the cursor: the selected slot is one of its; else empty."""
+        """The folded node of the selected slot, whose line has the cursor; empty if it is not folded."""
         node = self.node_of(self.selected)
         return node if self.has_node_lines and node in self.folded else ""
 
     @property
     def has_node_lines(self) -> bool:
-        """True if nodes have lines: sorted by a figure, the workers of all nodes are one list."""
+        """True if nodes have lines: not if workers are sorted by a figure."""
         return bool(self.nodes) and self.order == SLOT_ORDER
 
     def of_node(self, node: str) -> tuple[str, ...]:
@@ -232,7 +232,7 @@ class View:
         return tuple(name for name in self.slots if self.node_of(name) == node)
 
     def bands(self, columns: int) -> list[Band]:
-        """Returns the bands from the top, in a grid of `columns`, of which a table has 1."""
+        """Returns the bands from the top, in a grid of `columns` (a table: 1)."""
         if not self.has_node_lines:
             return _chunks(self.slots, columns)
         of_node: dict[str, list[str]] = {}
@@ -256,10 +256,10 @@ class View:
         return True
 
     def move(self, direction: str, columns: int) -> bool:
-        """Selects the neighbour `up`, `down`, `left` or `right` in a grid of `columns`, of which a table has 1.
+        """Selects the neighbour `up`, `down`, `left` or `right` in a grid of `columns` (a table: 1).
 
-        It stops at the edges. On the line of a folded node the first of its slots is selected. Returns whether another
-        worker is selected now.
+                It stops at the edges. On a folded node's line, its first slot is selected. Returns True if the selection has
+        changed.
         """
         rows = [band for band in self.bands(columns) if band.slots]
         here = next((number for number, band in enumerate(rows) if self.selected in band.slots), None)
@@ -285,9 +285,9 @@ def _chunks(names: Sequence[str], columns: int) -> list[Band]:
 
 
 async def job_on(engine: Source, view: View, slot: str) -> JobRecord | None:
-    """Returns the job on `slot`, with its values; None in a plain run, and where there is no job, or it has just gone.
+    """Returns the job on `slot`, with its values; None if there is none or it has just left.
 
-    In the queue it is among the running jobs, or has just ended. Raises `GmgError` when the engine does not answer.
+    It looks among running and just ended jobs. Raises `GmgError` if the engine does not answer.
     """
     worker, queue = view.snapshot.worker(slot), view.queue
     if worker is None or queue is None or worker.job is None:

@@ -1,4 +1,4 @@
-"""A worker in words: its state, its phase, and what is wrong with it."""
+"""Texts about a worker: its state, its phase, and its problems."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -25,20 +25,20 @@ STATE_STYLES = dict.fromkeys(WorkerState, "title") | {
 
 ALERT_STYLES = {Severity.ERROR: "error", Severity.WARNING: "warn", Severity.INFO: "dim"}
 _ELSEWHERE = frozenset({"node", "silent"})
-"""Kinds of alerts that are shown with the state or the rate."""
+"""Kinds of alerts that are shown beside the state or rate."""
 COUNTED = "counted in rank 0"
-"""Beside the rate of a rank for which rank 0 reports."""
+"""Shown for the rate of a rank for which rank 0 reports."""
 
 
 class Note(NamedTuple):
-    """One thing to know, in a few words."""
+    """A short note with its style."""
 
     text: str
     style: str
 
 
 def sign_of(entry: SlotView) -> str:
-    """Returns the one character for the worker's state."""
+    """Returns the character for the worker's state."""
     return SIGNS.warn if _wrong(entry) else SIGNS.states[entry.worker.state]
 
 
@@ -48,7 +48,7 @@ def style_of(entry: SlotView) -> str:
 
 
 def _wrong(entry: SlotView) -> str:
-    """The name of the style where a state is not as it should be: what runs may be slow; empty if all is in order."""
+    """Returns the style of a problem, even of a running worker that is slow; empty if all is well."""
     worker = entry.worker
     if worker.stuck or worker.lost_since is not None:
         return "error"
@@ -56,39 +56,39 @@ def _wrong(entry: SlotView) -> str:
 
 
 def state_of(worker: Worker) -> str:
-    """The state in a word or two: `running`, `STUCK compiling`, `busy` where its phase may have ended unseen, `lost`."""
+    """Returns the state: `running`, `STUCK compiling`, `busy` if its phase may have ended unseen, `lost`."""
     stuck = worker.stuck and worker.lost_since is None
     return f"STUCK {worker.state.value}" if stuck else worker.state_word
 
 
 def lost_s(entry: SlotView) -> float | None:
-    """Returns seconds since its node was lost; None while it is connected."""
+    """Returns the seconds since its node was lost; None while it is connected."""
     since = entry.worker.lost_since
     return None if since is None else max(0.0, entry.time - since)
 
 
 def lost_text(since: float | None) -> str:
-    """Returns the time of a node's loss, on this machine's clock: `lost since 12:03:04`; empty if it is not lost."""
+    """Returns the local time of a node's loss: `lost since 12:03:04`; empty if it is not lost."""
     return "" if since is None else f"lost since {units.time_of_day(since)}"
 
 
 def getting_ready(worker: Worker) -> bool:
-    """Returns True if the worker is in a phase before the first progress, which can be silent for minutes."""
+    """Returns True in a phase before the first progress, which can be silent for minutes."""
     return worker.state in _BEFORE_RUNNING and worker.lost_since is None
 
 
 def phase_of(worker: Worker) -> str:
-    """Returns the step of the start that a worker is in, by its output."""
+    """Returns the worker's phase, from its output."""
     return worker.phase.value if worker.phase is not Phase.NONE else worker.state.value
 
 
 def phase_s(entry: SlotView) -> float:
-    """Returns seconds of what `phase_of` says."""
+    """Returns the duration of the phase from `phase_of`."""
     return entry.since_s(entry.worker.phase_since)
 
 
 def state_s(entry: SlotView) -> float:
-    """Returns seconds in its state; of a worker that has ended, the seconds that its last attempt took."""
+    """Returns the duration of its state, or of the last attempt if it has ended."""
     worker = entry.worker
     if worker.state.ended and worker.newest.ended is not None:
         return worker.newest.elapsed_s(entry.time)
@@ -96,7 +96,7 @@ def state_s(entry: SlotView) -> float:
 
 
 def usual(entry: SlotView) -> str:
-    """Returns the usual time of a phase: `usually 4:10, 1:29 left`; empty below a second or when not known."""
+    """Returns the phase's usual duration: `usually 4:10, 1:29 left`; empty if unknown or below a second."""
     usual_s = entry.worker.phase_usual_s
     left_s = (usual_s or 0.0) - phase_s(entry)
     left = f", {units.span(left_s)} left" if left_s >= 1 else ""
@@ -104,7 +104,7 @@ def usual(entry: SlotView) -> str:
 
 
 def rate_style(worker: Worker) -> str:
-    """Returns the style of the rate: that of what runs, of a result, or of what is no longer current."""
+    """Returns the style of the rate: running, final, or out of date."""
     if worker.lost_since is not None:
         return "dim"
     if worker.state is not WorkerState.RUNNING:
@@ -113,7 +113,7 @@ def rate_style(worker: Worker) -> str:
 
 
 def beside_rate(entry: SlotView) -> Note:
-    """Returns the note beside a rate: since when it is not current, or whose it is; without a text for neither."""
+    """Returns the note beside a rate: its age, or whose it is; an empty one for neither."""
     worker = entry.worker
     silent = worker.alert("silent")
     if silent is not None:
@@ -126,9 +126,9 @@ def beside_rate(entry: SlotView) -> Note:
 
 
 def last_line(worker: Worker) -> str:
-    """The worker's newest line without Genesis's prefix; empty for a line of progress, which has a rate of its own.
+    """Returns the worker's newest line without Genesis' prefix; empty for progress, shown as the rate.
 
-    It is empty, too, before the attempt has printed anything.
+    It is also empty before the attempt has printed anything.
     """
     line = worker.last_line
     if not line or line.startswith(SEPARATOR):
@@ -139,20 +139,20 @@ def last_line(worker: Worker) -> str:
 
 
 def job_of(worker: Worker) -> str:
-    """Returns the job's number and name: `#12 wide`; empty where there is no job."""
+    """Returns the job's number and name: `#12 wide`; empty without a job."""
     return "" if worker.job is None else f"#{worker.job} {worker.job_name}"
 
 
 def values_of(job: JobRecord) -> str:
-    """Returns the job's values that its name does not have already, in one line: `method=ode  branch_counts=4`."""
+    """Returns the job's values that are not in its name, as one line: `method=ode  branch_counts=4`."""
     named = job.name.split(",")
     return "  ".join(text for name, value in job.values.items() if (text := f"{name}={as_text(value)}") not in named)
 
 
 def notes(entry: SlotView, *, advice: bool = True) -> list[Note]:
-    """Returns what is wrong with a worker and its GPU, the worst first.
+    """Returns the problems of a worker and its GPU, worst first.
 
-    `advice`: whether with what to do, which is often the same for all workers.
+    `advice` adds the remedy, which is often the same for all workers.
     """
     worker, sample, texts = entry.worker, entry.sample, list[tuple[str | None, str]]()
     texts.append((lost_text(worker.lost_since), "error"))
@@ -176,7 +176,7 @@ def notes(entry: SlotView, *, advice: bool = True) -> list[Note]:
 
 
 def progress_text(progress: Progress) -> str:
-    """Returns the progress of a run: `312/1,500 iteration, 3:05 left, 10.2 iteration/s`, the known parts of it."""
+    """Returns the known parts of the progress: `312/1,500 iteration, 3:05 left, 10.2 iteration/s`."""
     total = f"/{progress.total:,.0f}" if progress.total else ""
     left = f", {units.span(progress.eta_s)} left" if progress.eta_s is not None else ""
     pace = f", {units.short(progress.pace_per_s)} {progress.unit}/s" if progress.pace_per_s is not None else ""
@@ -184,7 +184,7 @@ def progress_text(progress: Progress) -> str:
 
 
 def remarks(entry: SlotView, *, advice: bool = True) -> list[Note]:
-    """All that is to be known beside a worker's figures: what is wrong, how far it is, and whose its rate is."""
+    """Returns all notes on a worker besides figures: problems, progress, and whose rate is shown."""
     worker, remarks = entry.worker, notes(entry, advice=advice)
     if getting_ready(worker):
         remarks.append(Note(usual(entry), "title"))
@@ -195,7 +195,7 @@ def remarks(entry: SlotView, *, advice: bool = True) -> list[Note]:
 
 
 def matches(entry: SlotView, text: str) -> bool:
-    """True if a worker has all words of a filter's `text`: in its slot, node, state, job, group, GPU, or what is wrong."""
+    """Returns True if all words of a filter match: in slot, node, state, job, group, GPU or problems."""
     slot, worker = entry.slot, entry.worker
     fields = [slot.name, slot.node, state_of(worker), worker.state.value, gpu_name(slot), job_of(worker)]
     fields += [rank_name(worker.group) if worker.group is not None else "", *(note.text for note in notes(entry))]
@@ -205,7 +205,7 @@ def matches(entry: SlotView, text: str) -> bool:
 
 
 def gpu_name(slot: Slot) -> str:
-    """Returns the GPU's name without its vendor, without words that all GPUs share; `CPU` for a CPU slot."""
+    """Returns the GPU's name without the vendor; `CPU` for a CPU slot."""
     return "CPU" if slot.gpu is None else slot.gpu.name.removeprefix("NVIDIA ")
 
 
@@ -213,14 +213,14 @@ def gpu_name(slot: Slot) -> str:
 
 
 def rank_name(rank: Rank) -> str:
-    """Returns a rank's group, its number, and of how many: `g0·1/4`."""
+    """Returns a rank's group, number and count: `g0·1/4`."""
     return f"{rank.id}·{rank.rank}/{rank.world_size}"
 
 
 def together_text(workers: Sequence[Worker]) -> str:
-    """Returns the group of a rank, for a question: `group g0, 4 ranks`; of several groups `groups g0 and g1, 8 ranks`.
+    """Returns the ranks' groups, for a question: `group g0, 4 ranks` or `groups g0 and g1, 8 ranks`.
 
-    Empty where not all workers are ranks.
+    Empty unless all workers are ranks.
     """
     sizes = {worker.group.id: worker.group.world_size for worker in workers if worker.group is not None}
     if not sizes or any(worker.group is None for worker in workers):

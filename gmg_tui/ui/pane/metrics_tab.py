@@ -1,4 +1,4 @@
-"""The tab with the metrics that a script reports, each with its recent past, and the facts of the worker and its GPU below."""
+"""The tab of reported metrics with their recent history, above the facts of the worker and its GPU."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -17,13 +17,13 @@ from gmg_tui.ui.rows import Lines
 from gmg_tui.ui.table import Table
 
 HISTORY_POINTS: Final = 32
-"""Points of each metric's small history, two per cell."""
+"""Points of each metric's sparkline, two per cell."""
 _MIN_WIDTH, _MIN_HEIGHT = 24, 5
-"""Cells that a chart needs."""
+"""Minimum cells of a chart."""
 _TICK_CELLS, _TICK_ROWS = 16, 3
-"""Least room for a label of an axis."""
+"""Minimum cells and rows per label of an axis."""
 _MAX_TABLE: Final = 0.6
-"""Largest share of the rows for the table."""
+"""Maximum share of the rows for the table."""
 
 
 class Named(NamedTuple):
@@ -34,17 +34,17 @@ class Named(NamedTuple):
 
     @property
     def group(self) -> str:
-        """Its name up to the first slash, as TensorBoard groups metrics; empty without one."""
+        """Its name up to the first slash, as in TensorBoard; empty without one."""
         return self.name.partition("/")[0] if "/" in self.name else ""
 
     @property
     def best(self) -> Point | None:
-        """Its greatest value, or its least if less is better; None if unknown."""
+        """Its greatest value, or the least if less is better; None if unknown."""
         return self.curve.best(self.name)
 
 
 def _history(of: Named) -> str | None:
-    """Returns a line from the least to the greatest value; None if all are equal."""
+    """Returns a sparkline, scaled to its values; None if all are equal."""
     values = [point.value if math.isfinite(point.value) else None for point in of.curve.points]
     known = [value for value in values if value is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
@@ -67,7 +67,7 @@ _COLUMNS: Final = (
 
 
 def arranged(curves: Mapping[str, Curve]) -> list[Named]:
-    """Returns the metrics by group; groups with rewards come first."""
+    """Returns the metrics by group, those with rewards first."""
     ranks: dict[str, int] = {}
     for of in (named := [Named(*each) for each in curves.items()]):
         ranks[of.group] = min(rank(of.name), ranks.get(of.group, rank(of.name)))
@@ -75,7 +75,7 @@ def arranged(curves: Mapping[str, Curve]) -> list[Named]:
 
 
 class MetricsTab(Vertical):
-    """A table of metrics and the worker's facts, or the chart of one metric."""
+    """A table of metrics above the worker's facts, or the chart of one metric."""
 
     DEFAULT_CSS = "MetricsTab { & > Facts { height: 1fr; padding: 0 1; } & > Lines { height: 1fr; padding: 0 1; } }"
 
@@ -118,7 +118,7 @@ class MetricsTab(Vertical):
         return chart_rows(self.chart, curve, width, height)
 
     def on_resize(self) -> None:
-        """Shares the rows out."""
+        """Distributes the rows."""
         self._fill()
 
     def open_chart(self, name: str) -> None:
@@ -127,14 +127,14 @@ class MetricsTab(Vertical):
         self._fill()
 
     def action_go(self, direction: str) -> None:
-        """Moves the cursor; beyond the last metric, scrolls the facts."""
+        """Moves the cursor, or beyond the last metric scrolls the facts."""
         is_up = direction in {"line-up", "up", "home"}
         in_facts = self._facts.scroll_y > 0 if is_up else self.table.cursor_row + 1 >= self.table.row_count
         (self._facts if in_facts else self.table).action_go(direction)
 
 
 def chart_rows(name: str, curve: Curve, width: int, height: int) -> list[Row]:
-    """Returns the chart of a metric over the script's steps, or over time if it names none."""
+    """Returns the chart of a metric over the script's steps, or over time without steps."""
     plot, height = width - GUTTER, height - AXIS_ROWS - 1
     points = [point for point in curve.points if math.isfinite(point.value)]
     if plot < _MIN_WIDTH or height < _MIN_HEIGHT or not points:

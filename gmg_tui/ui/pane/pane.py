@@ -1,4 +1,4 @@
-"""The pane below the workers: the log of the selected worker and all else about it in tabs, and the session's events."""
+"""The pane below the workers: tabs with the selected worker's log and details, and the session's events."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ from gmg_tui.ui.view import Tab, View, job_on
 
 _MAX_NOTES: Final = 4
 _STATUS_CELLS: Final = 22
-"""Cells beside the tabs from which these have lines between them."""
+"""Free cells beside the tabs needed for lines between them."""
 _URGENT: Final = frozenset({"warn", "strong"})
 """Styles of states that take room from the tabs."""
 
@@ -41,15 +41,15 @@ class PaneTab(NamedTuple):
 
     widget: TabWidget
     show: Callable[[Any], object]
-    """Shows the newest snapshot and the engine's answer, None before there is one."""
+    """Shows the newest snapshot and the engine's answer (None before the first)."""
     ask: Callable[[str], Awaitable[object]] | None = None
-    """Asks the engine for what snapshots do not have of a slot. Raises `GmgError`."""
+    """Queries the engine about a slot for data not in snapshots. Raises `GmgError`."""
     period_s: float | None = None
-    """Seconds from an answer to the next query; None for those of the pane."""
+    """Seconds from an answer to the next query; None for the pane's `PERIOD_S`."""
 
 
 class Pane(Vertical):
-    """The tabs. Those but the log are made when they are first shown, and ask the engine only while they are."""
+    """The tabs. All but the log are created when first shown, and query the engine only while shown."""
 
     DEFAULT_CSS = """
     Pane {
@@ -154,18 +154,18 @@ class Pane(Vertical):
                 )
 
     def go(self, direction: str) -> None:
-        """Scrolls what is shown, or moves the cursor of its table."""
+        """Scrolls the tab, or moves the cursor of its table."""
         shown = self.shown.table if isinstance(self.shown, DescribedTable) else self.shown
         shown.action_go(direction)
 
     @property
     def shown(self) -> TabWidget:
-        """The widget of the tab that is shown."""
+        """The widget of the shown tab."""
         return self._tabs[self._view.tab].widget
 
     @property
     def attempt(self) -> Attempt | None:
-        """The selected attempt; None where no attempts are shown."""
+        """The selected attempt; None unless attempts are shown."""
         row = self.shown.table.selected if isinstance(self.shown, DescribedTable) else None
         return row if isinstance(row, Attempt) else None
 
@@ -194,7 +194,7 @@ class Pane(Vertical):
         return self.shown.chart if isinstance(self.shown, MetricsTab) else ""
 
     def on_table_chosen(self) -> None:
-        """Shows the chart of the metric that was clicked again, or the log of the attempt."""
+        """Shows the chart of the chosen metric, or the log of the chosen attempt."""
         if self.attempt is not None:
             self.app.call_later(self.screen.run_action, "attempt_log")
         else:
@@ -229,16 +229,16 @@ class Pane(Vertical):
 
     @property
     def _waiting(self) -> str:
-        """The text before the engine has answered; empty after."""
+        """The text shown until the engine has answered; empty after that."""
         return "" if self._view.tab in self._answers else self._failure or "Waiting for the engine"
 
     def on_log_view_changed(self) -> None:
-        """Says how much of the log is shown."""
+        """Updates the row of tabs with the log's status."""
         self._bar.update_rows()
 
     @work(exclusive=True, group="poll")
     async def _poll(self) -> None:
-        """Asks now and then, while a tab is in sight that needs it."""
+        """Queries the engine at intervals while a visible tab needs it."""
         tab = self._view.tab
         while (ask := self._tabs[tab].ask) is not None and (self._slot or tab is Tab.EVENTS):
             if is_seen(self):
@@ -250,11 +250,11 @@ class Pane(Vertical):
                 self.update()
             await asyncio.sleep(self._tabs[tab].period_s or self.PERIOD_S)
 
-    # What tabs show
+    # Contents of tabs
 
     @property
     def _entry(self) -> object:
-        """The charts' content for the selected worker, besides its series."""
+        """The selected worker, for its charts."""
         entry = self._view.of(self._slot) if self._slot else None
         return entry and (entry.slot, entry.worker.rate, entry.worker.current_fps, entry.sample)
 
@@ -301,13 +301,13 @@ class Pane(Vertical):
         worker = self._view.worker_on(self._slot)
         if details is None or worker is None:
             return ()
-        newest = structs.replace(worker.newest, state=worker.state)  # its own is that of its end
+        newest = structs.replace(worker.newest, state=worker.state)  # its own is the final state
         return [newest if newest.number == each.number else each for each in details.attempts][::-1]
 
     # The row of tabs
 
     def _status(self) -> Sequence[Piece]:
-        """Returns the texts at the right end of the tabs, the most important first."""
+        """Returns the texts right of the tabs, most important first."""
         if self._failure:
             return [(f"{SIGNS.warn} {self._failure}", "warn")]
         if self._view.tab is not Tab.LOG:
@@ -337,12 +337,12 @@ class Pane(Vertical):
 
 
 def _described(table: Table[Any], describe: Callable[[Any], Iterable[Fact]]) -> DescribedTable[Any]:
-    table.can_focus = False  # the keys of the main screen move it
+    table.can_focus = False  # moved by the main screen's keys
     return DescribedTable(table, describe)
 
 
 def title_rows(view: View, width: int, height: int) -> Sequence[Row]:
-    """Returns the selected worker and what is wrong with it, while the pane hides the workers."""
+    """Returns the selected worker and its problems, shown while the pane hides the workers."""
     if not view.selected:
         return [Row(width).add(view.why_empty, "warn")]
     if view.selected not in view.slots:

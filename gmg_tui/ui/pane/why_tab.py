@@ -15,22 +15,22 @@ from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.view import View
 
 SPEED_GAP_S: Final = 0.2
-"""Seconds between two questions for facts about the speed, which take nearly a second."""
+"""Seconds between two queries of speed facts, which take nearly a second."""
 
 
 class WhyTab(Facts):
-    """The verdict on the selected worker, its figures, and what its Python stacks showed once they were taken."""
+    """The verdict on the selected worker, its figures and, once sampled, the result of its Python stacks."""
 
     def __init__(self, view: View, engine: Source, changed: Callable[[], None]) -> None:
         super().__init__()
         self._view, self._engine, self._changed = view, engine, changed
         self._stacks: tuple[str, str | None, HotSpot | None] = "", None, None
-        """The slot whose stacks were sampled, what went wrong, and the function."""
+        """The slot whose stacks were sampled, an error, and the function found."""
         self._traces: tuple[str, float, list[Fact]] = "", 0.0, []
-        """The slot whose stacks are shown, when they were taken, and the stacks."""
+        """The slot whose stacks are shown, the time they were taken, and the stacks."""
 
     def show_verdict(self, speed: SpeedFacts | None) -> None:
-        """Shows the verdict, None before the facts are known, and the stacks."""
+        """Shows the verdict (None until the facts are known) and the stacks."""
         verdict = self._rows(speed) if speed is not None else [Fact("", "Waiting for the engine", "dim")]
         slot, taken, traces = self._traces
         if slot != self._view.selected:
@@ -56,7 +56,7 @@ class WhyTab(Facts):
 
     @work(exclusive=True, group="stacks")
     async def take_stacks(self) -> None:
-        """Takes stacks of the selected worker."""
+        """Samples the selected worker's stacks."""
         slot = self._view.selected
         self._stacks = slot, "taken now", None
         self._changed()
@@ -69,7 +69,7 @@ class WhyTab(Facts):
 
     @work(exclusive=True, group="traces")
     async def show_stacks(self) -> None:
-        """Shows the stacks of the selected worker and of all ranks of its group, taken once as it interrupts them."""
+        """Shows the stacks of the selected worker and its group, taken only once: it interrupts them."""
         slot, time = self._view.selected, self._view.snapshot.time
         self._traces = slot, time, []
         self._changed()
@@ -82,7 +82,7 @@ class WhyTab(Facts):
 
 
 def _trace(stacks: Stacks) -> Iterator[Fact]:
-    """Yields the stack of a worker, that of the current thread first."""
+    """Yields the stacks of a worker's threads, the current one first."""
     yield Fact(stacks.slot if stacks.rank is None else f"rank {stacks.rank} · {stacks.slot}")
     threads = sorted(stacks.text.strip().split("\n\n"), key=lambda text: not text.startswith("Current thread"))
     if stacks.error:

@@ -14,7 +14,7 @@ from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.slots import SlotView
 
 _VALUE_CHARS: Final = 2000
-"""Characters of a variable's value that are shown."""
+"""Maximum characters shown of a variable's value."""
 _COUNTED: Final = {"probe": "inside the script", "printed": "from the lines that the script prints"}
 
 
@@ -22,7 +22,7 @@ _COUNTED: Final = {"probe": "inside the script", "printed": "from the lines that
 
 
 def worker_facts(entry: SlotView) -> Iterator[Fact]:
-    """Yields the rates and their sources, the progress, and what its processes use."""
+    """Yields the rates with their sources, the progress, and the processes' CPU and memory."""
     worker = entry.worker
     yield Fact("Worker")
     if worker.group is not None:
@@ -116,7 +116,7 @@ def _sample_facts(gpu: Gpu, sample: GpuSample, worker: Worker, *, over: bool) ->
 
 
 def health_facts(health: GpuHealth) -> Iterator[Fact]:
-    """Yields all that is wrong, each with what to do, then the counters; `n/a` for what the GPU does not report."""
+    """Yields all problems with advice, then the counters; `n/a` if the GPU does not report one."""
     yield Fact("Health")
     for trouble in health.troubles:
         style = "error" if trouble.fatal else "warn"
@@ -140,7 +140,7 @@ def health_facts(health: GpuHealth) -> Iterator[Fact]:
 
 
 def process_owner(process: GpuProcess) -> str:
-    """Returns the owner: a worker of this session, somebody else, or not visible; a host's PID means nothing here."""
+    """Returns the owner: a worker of this session, someone else, or not visible; a container cannot resolve host PIDs."""
     if process.slot is not None:
         return f"{process.slot} worker"
     if process.session is not None:
@@ -151,7 +151,7 @@ def process_owner(process: GpuProcess) -> str:
 
 
 def process_command(process: GpuProcess) -> str:
-    """Returns the command line, or at least the name."""
+    """Returns the command line, else the name."""
     return process.command or process.name or units.NOT_KNOWN
 
 
@@ -178,7 +178,7 @@ EVENT_COLUMNS: Final = (
 
 
 def attempt_columns(now: Callable[[], float]) -> tuple[Column[Attempt], ...]:
-    """Returns the columns of the table of attempts; `now` is the Unix time of the newest snapshot."""
+    """Returns the columns of attempts; `now` returns the newest snapshot's Unix time."""
     return (
         Column[Attempt]("number", lambda attempt: attempt.number, "#"),
         Column[Attempt]("state", lambda attempt: attempt.state.value, left=True),
@@ -208,16 +208,16 @@ def attempt_facts(attempt: Attempt) -> Iterator[Fact]:
 
 
 def _exit(attempt: Attempt) -> str | None:
-    """Returns an exit code, or the signal that has ended the process; None while it exists."""
+    """Returns the exit code or the signal that ended the process; None while it lives."""
     code = attempt.exit_code
     return None if code is None else str(code) if code >= 0 else f"signal {-code}"
 
 
-# How it is started
+# Setup
 
 
 def setup_facts(details: Details, log: str | None, log_command: str) -> Iterator[Fact]:
-    """Command line, working directory, the `log` file and what prints it, environment."""
+    """Yields the command line, working directory, `log` file with the command that prints it, and environment."""
     yield Fact("Command line")
     yield Fact("command", join_args(details.command) or "not started yet")
     yield Fact("folder", details.cwd)

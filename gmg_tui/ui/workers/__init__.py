@@ -1,1 +1,1 @@
-"""All workers at once: tiles or a table, with a line for each node of a session on several machines."""
+"""All workers: tiles or a table, with a line for each node of a session on several machines."""

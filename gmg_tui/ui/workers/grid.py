@@ -1,4 +1,4 @@
-"""The workers: framed tiles in a grid if they have room, or a table."""
+"""The workers: framed tiles in a grid if they fit, else a table."""
 
 from itertools import accumulate
 from typing import Final, NamedTuple
@@ -19,24 +19,24 @@ from gmg_tui.ui.workers.rate_line import RateLine, deviation_style, line_rows, r
 from gmg_tui.ui.workers.table import AROUND, WorkerTable, node_line
 
 LOG_MIN: Final = 6
-"""Rows kept for the log, with its title."""
+"""Minimum rows for the log, including its title."""
 _LOG_BELOW_TILES: Final = 8
-"""Rows kept for the log before tiles give way to the table, unless the user wants tiles."""
+"""Minimum rows for the log below tiles, unless the user wants tiles."""
 TILE_HEIGHT: Final = 8
-"""Rows of the smallest tile, with its frame."""
+"""Rows of the smallest tile, including its frame."""
 _TILE_HEIGHT_MAX: Final = 19
 _PANE_SHARE, _PANE_MAX = 0.62, 30
-"""Share of the screen, and rows, that tiles leave to the pane when they become taller."""
+"""Share of the screen, and maximum rows, that growing tiles leave to the pane."""
 _FRAME: Final = 4
-"""Columns of a tile's frame and the blanks inside it."""
+"""Columns of a tile's frame and padding."""
 TILE_WIDTH: Final = 38
 """Columns of the narrowest tile."""
 _AROUND_MIDDLE: Final = 5
-"""Rows of a tile beside those between rate and processor: the graph, and the notes below it."""
+"""Rows of a tile other than its graph and notes."""
 _NOTES: Final = 2
-"""Rows of notes that a tall tile has room for beside its graph."""
+"""Rows for notes in a tall tile."""
 _LINE_MIN: Final = 3
-"""Rows of a graph that notes may cut."""
+"""Minimum rows of a graph above notes."""
 _LABEL: Final = 5
 """Columns of the labels left of the graphs."""
 _RATE: Final = 11
@@ -59,13 +59,13 @@ class Plan(NamedTuple):
 
 
 def plan(view: View, width: int, height: int, wanted: bool | None) -> Plan:
-    """Lays out the workers in `width` times `height` cells shared with the pane below; `wanted`: as `View.tiles`."""
+    """Lays out the workers in `width` × `height` cells shared with the pane below; `wanted` is `View.tiles`."""
     widest = max(1, min(len(view.slots), width // TILE_WIDTH))
 
     def rows_of(columns: int, tile_height: int = TILE_HEIGHT) -> int:
         return sum(1 if band.node else tile_height for band in view.bands(columns))
 
-    # As few columns as make no more rows: their tiles are wider.
+    # The fewest columns for the same number of rows: wider tiles.
     rows, room = rows_of(widest), height - LOG_MIN
     columns = next(each for each in range(1, widest + 1) if rows_of(each) == rows)
     fits = rows <= height - _LOG_BELOW_TILES and width >= TILE_WIDTH
@@ -79,7 +79,7 @@ def plan(view: View, width: int, height: int, wanted: bool | None) -> Plan:
 
 
 class Grid(Vertical):
-    """The workers as tiles where these have room, else as a table above a line with all about the selected one."""
+    """The workers as tiles if these fit, else as a table above a line about the selected one."""
 
     DEFAULT_CSS = "Grid { & > DescribedTable > Facts { height: 1; padding: 0 2; overflow: hidden; } }"
 
@@ -88,7 +88,7 @@ class Grid(Vertical):
         self._view = view
         self.plan = Plan(tiles=False, columns=1, height=2)
         self._height = 1
-        """Rows of the screen that it shares with the log."""
+        """Rows shared with the log."""
         self._tiles, self._table = Tiles(view), WorkerTable(view)
         self._listing = DescribedTable(self._table, self._table.facts)
 
@@ -97,7 +97,7 @@ class Grid(Vertical):
         yield from (self._tiles, self._listing)
 
     def lay_out(self, height: int) -> None:
-        """Takes the rows that the workers need out of `height`, and shows the workers as they are now."""
+        """Takes the rows for the workers out of `height`, and shows their current state."""
         self._height = height
         self.plan = plan(self._view, self.app.size.width, height, self._view.tiles)
         self.styles.height = self.plan.height
@@ -128,21 +128,21 @@ class Tiles(Rows):
         self._view = view
         self._plan = Plan(tiles=True, columns=1, height=TILE_HEIGHT)
         self._bands: list[tuple[int, int, Band]] = []
-        """First row, and the one after the last, of each band."""
+        """First row and end row of each band."""
         self._selected = ""
 
     def show(self, plan: Plan) -> None:
-        """Shows the workers as they are now."""
+        """Shows the current state of the workers."""
         bands, before, self._plan = self._view.bands(plan.columns), self._plan, plan
         ends = list(accumulate(1 if band.node else plan.tile_height for band in bands))
         self._bands = list(zip([0, *ends], ends, bands, strict=False))
         self.virtual_size = Size(self.size.width, ends[-1])
-        if (before, self._selected) != (plan, self._view.selected):  # else the wheel may have left it
+        if (before, self._selected) != (plan, self._view.selected):  # else respect scrolling
             self.on_resize()
         self.update_rows()
 
     def on_resize(self) -> None:
-        """Scrolls to the selected worker, with the line of its node if that is above."""
+        """Scrolls to the selected worker, including its node's line if directly above."""
         self._selected = self._view.selected
         for number, (first, end, band) in enumerate(self._bands):
             if self._selected in band.slots:
@@ -178,12 +178,12 @@ class Tiles(Rows):
 
 
 def tile(entry: SlotView, width: int, height: int, line: RateLine) -> list[Row]:
-    """Returns the `height` rows of a tile, each `width` cells."""
+    """Returns a tile: `height` rows of `width` cells."""
     inner, middle = width - _FRAME, height - _AROUND_MIDDLE
-    failed = entry.worker.state is WorkerState.FAILED  # reason and arguments matter more than the past
+    failed = entry.worker.state is WorkerState.FAILED  # reason and arguments matter more than history
     notes = _note_rows(entry, inner, middle if failed else middle - 1)
     has_line = any(each is not None for each in line.deviations)
-    free = max(0, min(_NOTES, middle - _LINE_MIN))  # also without notes, so that the lines of all tiles are as high
+    free = max(0, min(_NOTES, middle - _LINE_MIN))  # even without notes, so that all graphs have the same height
     history = line_rows(line, middle - max(free, len(notes))) if has_line else []
     blank = [Row(inner)] * (middle - len(notes) - len(history))
     rows = [
@@ -224,13 +224,13 @@ def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> R
     if worker.job is not None:
         row.add(f" {worker_text.job_of(worker)}", limit=row.room - 1)
     gpu = worker_text.gpu_name(entry.slot)
-    while gpu and len(gpu) + 4 > row.room:  # a name without its last word is still one
+    while gpu and len(gpu) + 4 > row.room:  # drop last words until the name fits
         gpu = gpu.rpartition(" ")[0]
     return row.add(f" {SIGNS.dot} {gpu} " if gpu else " ", "dim")
 
 
 def _rate_row(entry: SlotView, line: RateLine, row: Row) -> Row:
-    """Adds the rate, its deviation from the median and the number of environments; the phase before there is a rate."""
+    """Adds the rate, its deviation from the median and the environments, or the phase before the first rate."""
     worker = entry.worker
     if worker_text.getting_ready(worker):
         row.add(f"{worker_text.phase_of(worker)} ", "title")
@@ -249,7 +249,7 @@ def _rate_row(entry: SlotView, line: RateLine, row: Row) -> Row:
 
 
 def _processor_row(entry: SlotView, row: Row) -> Row:
-    """Adds utilisation, power and temperature of the GPU, or the cores used by a CPU slot."""
+    """Adds the GPU's utilisation, power and temperature, or a CPU slot's cores in use."""
     sample, worker = entry.sample, entry.worker
     if entry.slot.gpu is None:
         row.add("CPU".ljust(_LABEL), "dim").add(units.figure(worker.cpu_pct, "%", units.NOT_KNOWN).rjust(6))
@@ -286,14 +286,14 @@ def _memory_row(entry: SlotView, row: Row) -> Row:
 
 
 def _note_rows(entry: SlotView, inner: int, most: int) -> list[Row]:
-    """Returns up to `most` rows: remarks, and the arguments of a failed worker or the newest output."""
+    """Returns up to `most` rows of remarks, then a failed worker's arguments or the newest output."""
     worker, rows, last = entry.worker, list[Row](), list[Row]()
     failed, line = worker.state is WorkerState.FAILED, worker_text.last_line(worker)
     if failed and worker.newest.args:
         last = [Row(inner).add("with".ljust(_LABEL), "dim").add(" ".join(worker.newest.args))]
     elif line:
         last = [Row(inner).add(line, "dim")]
-    advice = entry.chosen or not worker.state.live  # it is often the same for all running workers
+    advice = entry.chosen or not worker.state.live  # often the same for all running workers
     room = most - len(last) if failed else most
     for note in worker_text.remarks(entry, advice=advice):
         rows += wrapped(note, inner, room - len(rows))

@@ -1,4 +1,4 @@
-"""The recent rate of a worker as a braille line around the median of comparable workers."""
+"""A worker's recent rate as a braille line around the median of comparable workers."""
 
 from collections.abc import Iterable
 from statistics import median
@@ -10,11 +10,11 @@ from gmg_tui.ui.drawing import SIGNS, Row, Values, braille_line
 from gmg_tui.ui.slots import SlotView, buckets
 
 _DOTS_S: Final = (1, 2, 5)
-"""Seconds per column of dots (two per cell): the first value that shows all of the longest history is used."""
+"""Seconds per column of dots (two per cell): the first that fits the longest history is used."""
 _RANGES: Final = (0.1, 0.2, 0.5)
 """Half the height of a line, as a share of the median."""
 _OUTLIERS: Final = 0.1
-"""Share of a worker's values that may lie beyond the edge, such as a start, before the range widens."""
+"""Share of values, such as a start, that may lie beyond the edge before the range widens."""
 _SLOW: Final = -0.03
 """Deviation below which a rate is coloured as slow."""
 
@@ -28,13 +28,13 @@ class RateLine(NamedTuple):
     deviations: Values
     """Deviations from the median as shares of it, two per cell."""
     now: float | None
-    """The deviation of the rate now; None if there is no rate now or nothing to compare it with."""
+    """The current rate's deviation; None without a rate or a median."""
     restarted: int | None
-    """Number of the cell where an attempt other than the first started; None if it is out of sight."""
+    """The cell where a later attempt started; None if not visible."""
     seconds: int
     """The time shown."""
     around: float = 0.0
-    """Half the height of the line, as a share of the median; the same for all lines shown together."""
+    """Half the height of the line as a share of the median, the same for all lines shown."""
 
     @property
     def cells(self) -> int:
@@ -43,7 +43,7 @@ class RateLine(NamedTuple):
 
 
 def rate_lines(entries: Iterable[SlotView], cells: int) -> dict[str, RateLine]:
-    """Returns the lines of the workers shown together, by slot, on one scale."""
+    """Returns the lines of workers by slot, on one scale."""
     shown = list(entries)
     longest = max((_known_s(entry) for entry in shown), default=0)
     dot_s = next((each for each in _DOTS_S if longest <= 2 * cells * each), _DOTS_S[-1])
@@ -61,15 +61,15 @@ def _known_s(entry: SlotView) -> int:
 def _rate_line(entry: SlotView, cells: int, dot_s: int) -> RateLine:
     """Compares the recent rates with the median of comparable workers.
 
-    A worker without comparable ones is compared with its own median in that time.
+    A worker without comparable ones is compared with its own median.
     """
     worker, history = entry.worker, entry.history
-    last = history.end // dot_s | 1  # cells start at even columns of dots, so that they move as a whole
+    last = history.end // dot_s | 1  # cells start at even columns of dots, so that they move whole
     early = 1 - history.end // dot_s % 2
     known = buckets(history.fps, history.end, 2 * cells - early, dot_s)
     values: list[float | None] = [*[None] * (2 * cells - early - len(known)), *known, *[None] * early]
     start = int(worker.newest.started // dot_s) - (last - 2 * cells + 1)
-    if worker.job is not None:  # the rates of the job before are not comparable
+    if worker.job is not None:  # the last job's rates are not comparable
         own = min(max(0, start), 2 * cells)
         values[:own] = [None] * own
     middle = entry.median_fps or median([value for value in values if value] or [0.0])
@@ -88,9 +88,9 @@ def deviation_style(deviation: float) -> str:
 
 
 def common_range(lines: Iterable[RateLine]) -> float:
-    """Returns the range of all lines: 10 % around the median, wider if a line leaves it for longer than a moment.
+    """Returns the common range: 10 % around the median, wider if a line leaves it for long.
 
-    Rates below half of the median, such as zero, do not widen it: beside them every other line would be flat.
+    Rates below half the median, such as zero, do not widen it: all other lines would look flat.
     """
     widest = 0.0
     for line in lines:
@@ -101,7 +101,7 @@ def common_range(lines: Iterable[RateLine]) -> float:
 
 
 def _fractions(line: RateLine, height: int) -> Values:
-    """Returns the places of a line in `height` rows; the median is a row of dots, so that small deviations are on it."""
+    """Returns a line's positions in `height` rows; the median is a row of dots, which absorbs small deviations."""
     middle, last = height * 2 - 1, height * 4 - 1
     scale = height * 2 / line.around / last
     return [None if value is None else 1 - middle / last + value * scale for value in line.deviations]
@@ -114,7 +114,7 @@ def line_text(line: RateLine) -> str:
 
 
 def line_rows(line: RateLine, height: int) -> list[Row]:
-    """Returns the line in `height` rows: slow spells as warnings, and a sign in the lowest row for a restart."""
+    """Returns the line in `height` rows, with slow spells as warnings and a restart's sign in the lowest row."""
     pairs = list(zip(line.deviations[::2], line.deviations[1::2], strict=True))
     slow = [any(value is not None and value < _SLOW for value in pair) for pair in pairs]
     canvas = Canvas(line.cells, height)

@@ -1,4 +1,4 @@
-"""The workers as a table of one row each, and the line of a node of a session on several machines."""
+"""The table of workers, one row each, and the lines of nodes in a session on several machines."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
@@ -18,15 +18,15 @@ from gmg_tui.ui.worker_text import Note
 from gmg_tui.ui.workers.rate_line import RateLine, deviation_style, line_text, rate_lines
 
 AROUND: Final = 2
-"""Rows of the heading above and of the selected worker's line below the table."""
+"""Rows around the table: the heading above, and the selected worker's line below."""
 _ENVS_FROM: Final = 120
-"""Columns a table needs to show the number of environments."""
+"""Minimum columns to show the number of environments."""
 _HISTORY_FROM: Final = 72
-"""Columns a table needs to show the history."""
+"""Minimum columns to show the history."""
 _HISTORY_MIN, _HISTORY_MAX = 8, 30
-"""Least and most cells of a history."""
+"""Minimum and maximum cells of a history."""
 _WITHOUT_RATE: Final = frozenset({WorkerState.STOPPING, WorkerState.RESTARTING})
-"""States that matter more than the last rate."""
+"""States shown instead of the last rate."""
 _GPU: Final = ("gpu_util_pct", "memory", "power_w", "temperature_c")
 _CPU: Final = ("cpu_pct", "memory_rss_mib")
 _COLUMNS: Final[dict[str, Column[Any]]] = WORKERS | {
@@ -54,7 +54,7 @@ def _notes(entry: SlotView) -> list[Note]:
 
 
 def _cover_rate(worker: Worker, notes: Sequence[Note]) -> bool:
-    """Returns True if notes take the cells of the rate: it is not current, or there is an error."""
+    """Returns True if notes cover the rate: it is out of date, or there is an error."""
     current = worker.fps is not None and not worker_text.getting_ready(worker) and worker.state not in _WITHOUT_RATE
     return bool(notes) and (not current or notes[0].style == "error")
 
@@ -105,7 +105,7 @@ class WorkerTable(Table[Band]):
         return super().make_strips(width, height)
 
     def prepare(self, width: int, bands: Sequence[Band]) -> None:
-        """Gathers what is known of the workers in the visible rows, with their histories on one scale."""
+        """Prepares the workers in the visible rows, with their histories on one scale."""
         self._widths["history"] = cells = max(_HISTORY_MIN, min(_HISTORY_MAX, width // 4 - 12))
         entries = {band.slots[0]: self._view.of(band.slots[0]) for band in bands if not band.node}
         lines = rate_lines(entries.values(), cells)
@@ -165,7 +165,7 @@ class WorkerTable(Table[Band]):
             self.call_later(self.run_action, f"screen.sort_by({name!r})")
 
     def facts(self, band: Band) -> Iterator[Fact]:
-        """Yields all about the selected worker, whose own row may be cut."""
+        """Yields the selected worker in full: its row may be cut."""
         if band.node:
             yield Fact("", f"{band.node} is folded: enter shows its workers", "dim")
             return
@@ -182,7 +182,7 @@ class WorkerTable(Table[Band]):
 
 
 def node_line(view: View, band: Band, width: int) -> Row:
-    """Returns a node: its cards, what runs there, its rate and power, and what is wrong."""
+    """Returns a node's line: its GPUs, workers, rate, power and problems."""
     entries = [view.of(name) for name in view.nodes[band.node]]
     present = [each for each in entries if view.worker_on(each.slot.name) is not None]
     workers = [each.worker for each in present]
