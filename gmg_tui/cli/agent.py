@@ -28,9 +28,9 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.session import AGENT_MARK, NODE_MARK, nodes_folder
 
 _BYTES = 1 << 16
-_OTHER_S = 20.0
+_START_TIMEOUT_S = 20.0
 """Timeout for another `gmg-tui agent` on this node to start the agent."""
-_EARLIER_S = 60.0
+_END_TIMEOUT_S = 60.0
 """Time for the agent of the session's earlier engine to end; the launcher waits slightly longer."""
 _POLL_S = 0.05
 _MARK_CHARACTERS = 8
@@ -69,7 +69,7 @@ def _connect_or_start(line: bytes) -> socket.socket:
     try:
         spec = msgspec.json.decode(line, type=RunSpec)
     except msgspec.MsgspecError as error:
-        raise GmgError(f"the request cannot be read; is the version of gmg-tui another? {error}", 1) from error
+        raise GmgError(f"the request cannot be read; do the versions of gmg-tui differ? {error}", 1) from error
     if spec.agent is None:
         raise GmgError("gmg-tui agent is for launchers; start a session with --nodes")
     about, version = spec.agent, gmg_tui.__version__
@@ -96,7 +96,7 @@ def _connect_or_start(line: bytes) -> socket.socket:
         agent=structs.replace(about, logs=spec.folder if shared else ""),
     )
     trouble = _start(spec)
-    deadline = time.monotonic() + _OTHER_S
+    deadline = time.monotonic() + _START_TIMEOUT_S
     while (connection := _connect(path)) is None:
         if trouble is not None and (time.monotonic() >= deadline or not sessions.is_locked(folder)):
             shutil.rmtree(folder, ignore_errors=True)
@@ -120,7 +120,7 @@ def _end_earlier(about: AgentSpec) -> None:
     """
     import asyncio  # late: hardly any agent has to end another
 
-    mark, deadline = about.replaces[:_MARK_CHARACTERS], time.monotonic() + _EARLIER_S
+    mark, deadline = about.replaces[:_MARK_CHARACTERS], time.monotonic() + _END_TIMEOUT_S
     folder, asked = _folder(about, mark), False
     while sessions.is_locked(folder):
         if time.monotonic() >= deadline:

@@ -70,7 +70,7 @@ def check_wait(options: Options, gpus: str | None) -> None:
     if "wait" in options.given and not wants_free(gpus) and getattr(options, "resume", None) is None:
         raise GmgError("--wait is for GPUs that are in use; give --gpus free or free:4 too")
     if options.nodes is not None and wants_free(gpus) and options.wait is not None:
-        raise GmgError("--wait waits for GPUs of this machine only; leave out --wait or --nodes")
+        raise GmgError("--wait waits only for GPUs on this machine; leave out --wait or --nodes")
 
 
 def check_queued(options: Options) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def check_queued(options: Options) -> dict[str, Any]:
 
 
 def groups_of(options: Options, jobs: Sequence[JobRecord]) -> DdpSpec | None:
-    """Returns how a sweep's jobs form groups; None if none does. Raises `GmgError`."""
+    """Returns the grouping of a sweep's jobs; None without groups. Raises `GmgError`."""
     ranks = any(job.world_size is not None for job in jobs)
     return _groups(options.replace(ddp="all" if ranks else None))
 
@@ -118,8 +118,8 @@ def describe(
 def resumed(options: Options, command: str, fixed: str) -> Session:
     """Returns the ended session `options.resume`, its spec changed by the command line.
 
-    Options on the command line must have the mark of `command`, `sweep` or `tune`; for others, the error says that
-    `fixed` cannot change. Raises `GmgError`.
+        Only options of `command`, `sweep` or `tune`, may be given; for others, the error says that `fixed` cannot change.
+    Raises `GmgError`.
     """
     fields = check_queued(options)
     name, mark = options.resume, SWEEP if command == "sweep" else TUNE
@@ -188,7 +188,7 @@ def _nodes(options: Options) -> NodesSpec | None:
 def check_script(script: str, module: bool = False) -> None:
     """Raises `GmgError` unless Python could run `script`, a file or a folder with a `__main__.py`.
 
-    Of a module, which only the workers' interpreter can find, the name is checked.
+    For a module, which only the workers' interpreter can find, it checks the name.
     """
     if module:
         if not _MODULE.fullmatch(script):

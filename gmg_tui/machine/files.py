@@ -28,7 +28,7 @@ MAX_LINKS = 40
 
 
 def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600) -> os.stat_result:
-    """Replaces the file at `path` by `data`, or its parts, atomically, even across a power cut.
+    """Atomically replaces the file at `path` with `data`, or its parts, even across a power cut.
 
     Follows links, except other users'. Returns the new file's status, for `remove_written`. Raises `OSError`, and leaves
     nothing behind, also if `path` is not a regular file.
@@ -61,7 +61,7 @@ def remove_written(path: Path, written: os.stat_result) -> None:
 
 
 def _followed(path: Path) -> Path:
-    """Resolves a path. Raises `OSError` if another user, who is not root, could have changed where its last part leads.
+    """Resolves a path. Raises `OSError` if its last part is a link that another user except root could have changed.
 
     The kernel's `protected_symlinks` covers folders with the sticky bit only.
     """

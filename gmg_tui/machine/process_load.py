@@ -15,7 +15,7 @@ from gmg_tui.machine.processes import PAGE_MIB, TICKS_PER_S, Proc
 from gmg_tui.model import Load
 
 _IDLE_PCT = 1.0
-"""Of one core. A polling process uses a little CPU, a compiling one a whole core."""
+"""Percent of a core: a polling process uses less, a compiling one a whole core."""
 _SPAN_S, _SAMPLES = 0.8, 16
 _MAX_THREADS = 2048
 _WAITS = {
@@ -68,7 +68,7 @@ class Activity:
         self._silent_cpu_s = 0.0
 
     def update(self, members: Iterable[Proc], output: int, now: float) -> None:
-        """Updates by a scan of the worker's live processes at `now`, monotonic seconds.
+        """Applies a scan of the worker's live processes at `now`, monotonic seconds.
 
         `output` grows with each byte that the worker writes.
         """

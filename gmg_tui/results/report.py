@@ -38,9 +38,9 @@ from gmg_tui.session.store.reader import Stored, open_store
 _INTERRUPTED = f"interrupted: {ENGINE_DIED}"
 _NOT_RECORDED = "its end was not recorded: the disk may have been full"
 UNSORTED = "unsorted"
-_OFFERED = 3
+_MAX_SUGGESTED = 3
 """Columns to suggest for sorting."""
-_NAMED = 3
+_MAX_NAMED = 3
 """Jobs of a failure to name."""
 _AMOUNT = re.compile(r"[\d.,]+ ?(?:[KMGT]?i?B|s|%)")
 """Amounts, which differ between failures with the same reason."""
@@ -57,12 +57,12 @@ class Failure(NamedTuple):
     @property
     def who(self) -> str:
         """The first jobs, and the number of others."""
-        more = f" and {len(self.names) - _NAMED:,} more" if len(self.names) > _NAMED else ""
-        return ", ".join(self.names[:_NAMED]) + more
+        more = f" and {len(self.names) - _MAX_NAMED:,} more" if len(self.names) > _MAX_NAMED else ""
+        return ", ".join(self.names[:_MAX_NAMED]) + more
 
 
 class ReportData(Struct, frozen=True):
-    """A session at one moment, by its store."""
+    """A session's state according to its store."""
 
     name: str
     folder: Path
@@ -161,7 +161,7 @@ class ReportData(Struct, frozen=True):
         return [*(self._before(job, ranks) for ranks in earlier), last]
 
     def _before(self, job: JobRecord, ranks: list[JobAttempt]) -> JobRecord:
-        """Returns the job at the end of an earlier attempt, without energy and results, which are the last one's."""
+        """Returns the job at the end of an earlier attempt, without energy and results, which belong to the last."""
         ran, attempt = ranks[0], combined([rank.attempt for rank in ranks])
         return structs.replace(
             job,
@@ -217,7 +217,7 @@ class ReportData(Struct, frozen=True):
                 raise
             listed, by, order = ordered(rows, None)
             trouble = f" ({error})"
-        names = ", ".join(results_of(rows)[:_OFFERED]) if by is None else ""
+        names = ", ".join(results_of(rows)[:_MAX_SUGGESTED]) if by is None else ""
         hint = f"; sort with: gmg-tui report {self.name} --best COLUMN ({names})" if names else ""
         return listed, by, f"{order}{trouble}{hint}"
 

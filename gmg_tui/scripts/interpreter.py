@@ -127,8 +127,8 @@ def has_robosuite(python: str) -> bool:
 def commit_of(folder: str) -> str | None:
     """Returns the git commit of a folder, with `-dirty` if files were changed; None if unknown, or if git is slow.
 
-    Settings may name programs to run. git itself reads no repository's of another user; here it reads no other user's
-    either, as with the HOME that `su` keeps.
+    Git's settings may name programs to run. Git ignores other users' repositories; here it also ignores other users'
+    settings, as with the HOME that `su` keeps.
     """
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     folders = (home(), ".gitconfig"), (config_folder(), "git/config")

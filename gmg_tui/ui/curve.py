@@ -35,7 +35,7 @@ _PAD: Final = 0.04
 """Padding at both ends of the axis of values, as a share of it."""
 _MAX_RATE: Final = 1e15
 """Greater rates are errors in the script."""
-_ASIDE: Final = (0, 1, -1, 2, -2, 3, -3)
+_SIGN_OFFSETS: Final = (0, 1, -1, 2, -2, 3, -3)
 """Column offsets to try for a sign: signs of equal points stand side by side."""
 
 
@@ -155,7 +155,7 @@ class _Plot:
 
     def sign(self, column: int, row: int, sign: str, style: str) -> int:
         """Draws a sign next to existing ones. Returns its column."""
-        free = (column + aside for aside in _ASIDE if (column + aside, row) not in self._signs)
+        free = (column + aside for aside in _SIGN_OFFSETS if (column + aside, row) not in self._signs)
         column = next((each for each in free if 0 <= each < self.canvas.width), column)
         self._signs.add((column, row))
         self.canvas.put(column, row, sign, style)
@@ -205,7 +205,7 @@ def _answer_marks(plot: _Plot, values: Container[int], tuning: Tuning, answer: A
     marks: dict[int, str] = {}
     for name, best in tune_words.values_of(answer, tuning.spec):
         if best.value in values:
-            near = (plot.column(best.value) + aside for aside in _ASIDE)
+            near = (plot.column(best.value) + aside for aside in _SIGN_OFFSETS)
             column = next((each for each in near if 0 <= each < plot.canvas.width and each not in marks), 0)
             marks[column] = name[0].upper()
     return marks

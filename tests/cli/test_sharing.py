@@ -164,7 +164,7 @@ def test_pinning_is_switched_off(words: str, sim: Sim, tmp_path: Path) -> None:
     [
         ("--wait", "--wait is for GPUs that are in use; give --gpus free or free:4 too"),
         ("--gpus free --wait 30", "--wait 30: give a time with its unit, such as 90s, 15m, 1h30m or 30d"),
-        ("--gpus free --wait --nodes ssh:a", "--wait waits for GPUs of this machine only; leave out --wait or --nodes"),
+        ("--gpus free --wait --nodes ssh:a", "--wait waits only for GPUs on this machine; leave out --wait or --nodes"),
         ("--gpus free:9", "--gpus free:9: there are 4 GPUs; ask for at most 4, or use --cpu N"),
         ("--gpus free:", "--gpus free:: no GPU is free:; there are 0, 1, 2, 3 (`gmg-tui gpus` shows them)"),
         ("--gpus free --wait 1s --free-mib 3", "--gpus free: none of 4 GPUs are free after 1 s"),

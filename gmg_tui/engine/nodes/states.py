@@ -123,7 +123,7 @@ def received(message: _T, max_bytes: int = MAX_ANSWER_BYTES) -> _T:
         raise GmgError(f"its agent reports too much: {size:,} bytes", 1)
     kind: Any = type(message)
     now = time.time()
-    with suppress(msgspec.MsgspecError, RecursionError):  # the quick way: all fits into a type with limits
+    with suppress(msgspec.MsgspecError, RecursionError):  # fast path: the limits in the type hold
         msgspec.convert(message, _limited_type(kind, now // _DAY_S), from_attributes=True)
         return message
     try:
@@ -135,7 +135,7 @@ def received(message: _T, max_bytes: int = MAX_ANSWER_BYTES) -> _T:
 
 
 def _plausible(name: str, value: Any, now: float) -> Any:
-    """Returns the value of a field, or a changed copy where it cannot be."""
+    """Returns a field's value, or a plausible replacement."""
     if type(value) is float or type(value) is int:
         low, high = _limits(name)
         if low <= value <= high:
@@ -183,7 +183,7 @@ def _limits(name: str) -> tuple[float, float]:
 
 
 def _has_unit(name: str) -> bool:
-    """Returns True for a table whose numbers have its own unit."""
+    """Returns True for a mapping whose numbers have the unit in its name."""
     return name == "metrics" or name.endswith("_pct")
 
 
@@ -193,7 +193,7 @@ def _limited_type(kind: type, day: float) -> Any:
 
 
 def _limited(name: str, kind: Any, until: float) -> Any:
-    """Returns the type of a field with limits for its numbers, and for moments `until`; None for what has to be looked at."""
+    """Returns a field's type with limits for numbers, and for moments `until`; None if it must be checked by hand."""
     origin, args = get_origin(kind), get_args(kind)
     if kind is float or kind is int:
         low, high = _limits(name)

@@ -62,7 +62,7 @@ class _Line(NamedTuple):
 
 
 def _rows(lines: Iterable[_Line]) -> Iterator[LogRow]:
-    """Yields lines as rows; of consecutive progress lines only the newest is made into text."""
+    """Yields lines as rows; of consecutive progress lines only the newest is decoded."""
     for progress, group in groupby(lines, attrgetter("is_progress")):
         if progress:
             run = [*group]
@@ -166,7 +166,7 @@ class LogFile:
 
 
 def _joined(raw: bytes, tail: bytes, more: bytes) -> tuple[bytes, bytes]:
-    """Returns the beginning and, if it is longer than `_LINE_BYTES`, the end of a line that continues with `more`."""
+    """Continues a line with `more`. Returns its beginning and, beyond `_LINE_BYTES`, its end."""
     if len(raw) + len(more) <= _LINE_BYTES and not tail:
         return raw + more, b""
     return (raw + more)[:_LINE_BYTES], ((tail or raw) + more)[-MAX_LINE_BYTES:]
