@@ -172,13 +172,8 @@ def _throttled(facts: SpeedFacts) -> Verdict | None:
     sample = sample_of(facts)
     reasons = [reason for reason in sample.throttle or () if reason not in _USUAL_THROTTLES]
     clock, full = sample.sm_clock_mhz, sample.sm_clock_max_mhz
-    capped = (
-        "power cap" in (sample.throttle or ())
-        and clock
-        and full
-        and clock < 0.6 * full
-        and not _gpu_below(facts, _IDLE_PCT)
-    )
+    is_slow = clock and full and clock < 0.6 * full and not _gpu_below(facts, _IDLE_PCT)
+    capped = "power cap" in (sample.throttle or ()) and is_slow
     if (not reasons and not capped) or _gpu_below(facts, 20) or _script_decides(facts):
         return None
     by_power = not reasons or _POWER.issuperset(reasons)
@@ -291,12 +286,8 @@ def _script(facts: SpeedFacts) -> Verdict | None:
 def _numa(facts: SpeedFacts) -> Verdict | None:
     load = load_of(facts)
     busy = (load.main_cpu_pct or 0.0) >= 60 or _pcie_mib_s(facts) >= 1000
-    if (
-        not facts.remote_cpus
-        or set(facts.remote_cpus) != set(load.cpus)
-        or not busy
-        or not _gpu_below(facts, _BUSY_PCT)
-    ):
+    is_remote = bool(facts.remote_cpus) and set(facts.remote_cpus) == set(load.cpus)
+    if not is_remote or not busy or not _gpu_below(facts, _BUSY_PCT):
         return None
     text = f"on the wrong NUMA node: its GPU is on node {facts.numa_node}, its CPUs ({_numbers(load.cpus)}) are not"
     return Verdict(

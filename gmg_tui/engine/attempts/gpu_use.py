@@ -66,10 +66,8 @@ class GpuMemory:
             sizes = [process.memory_mib for process in own if process.memory_mib is not None]
             own_mib = sum(sizes) if sizes else None
             self.used_mib = own_mib if own_mib is not None or self.shared else used_mib
-            self._own_peak_mib, self._peak_mib = (
-                _greater(self._own_peak_mib, own_mib),
-                _greater(self._peak_mib, used_mib),
-            )
+            self._own_peak_mib = _greater(self._own_peak_mib, own_mib)
+            self._peak_mib = _greater(self._peak_mib, used_mib)
             self._was_shared |= self.shared
         self._measured.set()
         self._measured.clear()

@@ -106,31 +106,20 @@ class RemoteAttempt:
 
         A job's or rank's attempt fails, and a job returns to the queue. Any other continues when the node is back.
         """
-        is_job, is_rank, is_assigned = (
-            self.task.job is not None,
-            self.task.rank is not None,
-            self.assignment,
-        )
+        is_job, is_rank, stop = self.task.job is not None, self.task.rank is not None, self.stopped
         if self.life is Life.ENDED or self._outcome.done():
             return
         if is_job or for_good:
             self.unready = reason
-        if is_assigned is None:
+        failure, final = Failure(FailureKind.DEVICE, reason, ""), for_good and not is_rank
+        if self.assignment is None:
             if self.unready is not None:
-                failure = Failure(FailureKind.DEVICE, reason, "")
-                self._finish(Outcome(failure, unprepared=True, final=for_good and not is_rank))
-        elif self.stopped is not None or is_job or for_good or replaced or is_rank:
-            by_user = self.stopped is not None and self.stopped.cause is StopCause.COMMAND
-            self._finish(
-                Outcome(
-                    None if self.stopped is not None else Failure(FailureKind.DEVICE, reason, ""),
-                    by_user,
-                    unprepared=is_job,
-                    by_group=self.stopped is not None and not by_user,
-                    final=for_good and not is_rank,
-                    again=replaced and not (is_rank or is_job or self.stopped is not None),
-                )
-            )
+                self._finish(Outcome(failure, unprepared=True, final=final))
+        elif stop is not None or is_job or is_rank or for_good or replaced:
+            by_user = stop is not None and stop.cause is StopCause.COMMAND
+            again, by_group = replaced and not (is_rank or is_job or stop), stop is not None and not by_user
+            lost = failure if stop is None else None
+            self._finish(Outcome(lost, by_user, unprepared=is_job, by_group=by_group, final=final, again=again))
             self._worker.leader_ended(1)
         else:
             self._away = True
@@ -140,12 +129,8 @@ class RemoteAttempt:
     def apply_report(self, report: AttemptReport) -> None:
         """Applies the agent's report, unless it is about another attempt."""
         assignment, before, now = self.assignment, self._displayed(), time.monotonic()
-        if (
-            assignment is None
-            or self._outcome.done()
-            or self._node.lost_since is not None
-            or report.key != assignment.key
-        ):
+        is_over = self._outcome.done() or self._node.lost_since is not None
+        if assignment is None or is_over or report.key != assignment.key:
             return
         if report.activity is not None:
             report = structs.replace(report, activity=report.activity.shifted(now))

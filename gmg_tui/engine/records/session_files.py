@@ -44,10 +44,7 @@ class SessionFiles:
         snapshot: Callable[[], Snapshot],
         note: Callable[[str, str | None], None],
     ) -> None:
-        self._session = session
-        self._save_phase_times = save_phase_times
-        self._snapshot = snapshot
-        self._note = note
+        self._session, self._save_phase_times, self._snapshot, self._note = session, save_phase_times, snapshot, note
         self._writing = threading.Lock()
         self._changed = asyncio.Event()
         """Set while the files are out of date."""

@@ -177,20 +177,13 @@ class Group:
         folder = Path(session.spec.folder, RANKS, f"{self.id}-{number}-rank{rank}")
         nodes = [slot.rpartition("/")[0] for slot in self.slots]
         machines = list(dict.fromkeys(nodes))
+        virtual = ddp is not None and ddp.virtual_local_rank
+        local = nodes[:rank].count(nodes[rank]), nodes.count(nodes[rank])
+        of_machine = *local, machines.index(nodes[rank]), len(machines)
+        limits = self._attempts - 1, session.spec.max_restarts
+        run_id, error_file = f"{session.id}-{self.id}", str(folder / "error.json")
         return Meeting(
-            rank,
-            len(self.slots),
-            port,
-            self._attempts - 1,
-            session.spec.max_restarts,
-            f"{session.id}-{self.id}",
-            str(folder / "error.json"),
-            address,
-            nodes[:rank].count(nodes[rank]),
-            nodes.count(nodes[rank]),
-            machines.index(nodes[rank]),
-            len(machines),
-            virtual_local_rank=ddp is not None and ddp.virtual_local_rank,
+            rank, len(self.slots), port, *limits, run_id, error_file, address, *of_machine, virtual_local_rank=virtual
         )
 
     async def conclude(self, rank: int, outcome: Outcome, report: Report) -> Failure | None:
