@@ -1,6 +1,6 @@
 """The address of this machine for other machines.
 
-It is the address of the interface that leads to another machine: `/etc/hosts` of Debian and Ubuntu maps the name to 127.0.1.1.
+It is that of the interface to another machine: on Debian and Ubuntu, `/etc/hosts` maps the name to 127.0.1.1.
 """
 
 import socket
@@ -33,7 +33,7 @@ def is_numeric(name: str) -> bool:
 def address_for(peers: Iterable[str]) -> str | None:
     """Returns the address of the interface to the first of `peers` that is another machine; None if unknown.
 
-    Without such a peer the default route counts. Resolving names may take long.
+    Without such a peer, uses the default route. Resolving names may be slow.
     """
     for peer in (*peers, _ELSEWHERE):
         with suppress(OSError, UnicodeError):  # unknown names, no route

@@ -32,11 +32,11 @@ def folders(controller: str, proc: Path = _SELF) -> Iterator[Path]:
         memberships = [
             line.split(":", 2) for line in (proc / "cgroup").read_text(errors="surrogateescape").split("\n") if line
         ]
-        # A worker's own mounts may be others, and lead to pipes.
+        # A worker's own mounts may differ, and lead to pipes.
         mountinfo = (proc.parent / "self" / "mountinfo").read_text(errors="surrogateescape")
     except OSError:
         return
-    # Users choose names of mount points, of which the kernel escapes blanks and line feeds alone, and sources may be empty.
+    # Users choose the names of mount points: the kernel escapes only blanks and line feeds. Sources may be empty.
     for fields in (line.split(" ") for line in mountinfo.split("\n") if line):
         root, point, (kind, _, options) = fields[3], fields[4], fields[fields.index("-") + 1 :][:3]
         for number, controllers, path in memberships:
@@ -87,7 +87,7 @@ class MemoryRoom(NamedTuple):
 
 
 class Memory:
-    """The memory limits of the cgroups at `folders`, and of the machine; readable after a process's end too.
+    """The memory limits of the cgroups at `folders`, and of the machine; readable even after a process's end.
 
     Attributes:
         room: The tightest limit at the last `read`; None if unknown.
@@ -100,7 +100,7 @@ class Memory:
         self.room: MemoryRoom | None = None
         self.oom_kills = 0
         self.is_limited = any(_room(folder) is not None for folder in self._folders)
-        """True if a cgroup has a limit, so that OOM kills there are of this session."""
+        """True if a cgroup has a limit, so that OOM kills there belong to this session."""
         events = (folder / name for folder in self._folders for name in ("memory.events", "memory.oom_control"))
         innermost = next((file for file in events if _oom_kills(file) is not None), None)
         self._events = innermost if innermost is not None and self.is_limited else proc / "vmstat"

@@ -31,7 +31,7 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600
     """Atomically replaces the file at `path` with `data`, or its parts, even across a power cut.
 
     Follows links, except other users'. Returns the new file's status, for `remove_written`. Raises `OSError`, and leaves
-    nothing behind, also if `path` is not a regular file.
+    nothing behind, if that fails or `path` is not a regular file.
     """
     path = _followed(path)
     if path.exists() and not path.is_file():
@@ -99,7 +99,7 @@ def reading(path: Path) -> BinaryIO:
 
 
 def lock_trouble(folder: Path, lock: Callable[[int, int], object]) -> str | None:
-    """Returns the reason that `lock` (`fcntl.flock` or `fcntl.lockf`) fails in `folder`; None if it works, or is untestable.
+    """Returns the reason that `lock` (`fcntl.flock` or `fcntl.lockf`) fails in `folder`; None if it works, or cannot be tested.
 
     Lustre without `-o flock` and some NFS have no locks.
     """
@@ -174,7 +174,7 @@ def cut_log(path: Path, max_bytes: int) -> None:
             new.write(f"\n[gmg-tui] {missing:,} bytes are cut out here: --log-max is {max_bytes >> 20} MiB\n".encode())
             _copy(old, tail, new, size - tail)
             new.flush()
-            os.fsync(new.fileno())  # before the name, or a power cut could leave neither
+            os.fsync(new.fileno())  # before the rename, or a power cut could leave neither
         temporary.replace(path)
     except OSError:
         temporary.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
 """Folders on a machine with other users: the user's own, trust, private and locked folders, and removal.
 
-The user's folders follow the XDG base directory specification, which has relative paths ignored.
+The user's folders follow the XDG base directory specification: relative paths are ignored.
 
 Nothing here follows a link or opens a file that another user may have put into a shared folder.
 """
@@ -81,13 +81,13 @@ def is_utf8(path: Path | str) -> bool:
 
 
 class LockedFolder(NamedTuple):
-    """A folder that exists for as long as this process holds its lock."""
+    """A folder that exists while this process holds its lock."""
 
     path: Path
     descriptor: int
 
     def remove(self, max_entries: int) -> None:
-        """Removes up to `max_entries` entries, and the folder if it is empty then; releases the lock."""
+        """Removes up to `max_entries` entries, then the folder if it is empty; releases the lock."""
         with suppress(OSError):
             empty_folder(self.descriptor, max_entries)
             self.path.rmdir()
@@ -98,7 +98,7 @@ def distrust(folder: Path, *, shared: bool = False) -> str | None:
     """Returns the reason that another user could change, replace or create `folder`; None if nobody could.
 
     An existing folder must belong to this user. Its parents, and with `shared` the folder itself, may also be root's, even
-    writable for all if they have the sticky bit.
+    writable by all if they have the sticky bit.
     """
     for path in dict.fromkeys((Path(os.path.abspath(folder)), Path(os.path.realpath(folder)))):  # noqa: PTH100 - keeps links
         for each in (path, *path.parents):
@@ -210,7 +210,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def empty_folder(descriptor: int, max_entries: int | None = None) -> None:
-    """Removes up to `max_entries` entries of an open folder, and nothing of another file system.
+    """Removes up to `max_entries` entries of an open folder, without entering another file system.
 
     Moves inner folders up and empties them one by one, so that depth costs neither stack nor descriptors. Raises `OSError`
     if an entry could not be removed, or if there were more.
@@ -228,7 +228,7 @@ def empty_folder(descriptor: int, max_entries: int | None = None) -> None:
 
 
 def files_in(folder: Path) -> Iterator[os.stat_result]:
-    """Yields the status of each file in a folder, at any depth, without following links or what cannot be read."""
+    """Yields the status of each file in a folder, at any depth, skipping links and anything unreadable."""
     folders = [str(folder)]
     while folders:
         with suppress(OSError), os.scandir(folders.pop()) as entries:  # removed, or not readable, or nested too deeply
@@ -240,7 +240,7 @@ def files_in(folder: Path) -> Iterator[os.stat_result]:
 
 
 def write_own(path: Path, data: bytes | Iterable[bytes]) -> None:
-    """Replaces a file in a folder of gmg-tui's, or what a script has put in its place. Raises as `write_atomic`."""
+    """Replaces a file in a gmg-tui folder, or anything that a script has put in its place. Raises as `write_atomic`."""
     with suppress(FileNotFoundError):
         mode = path.lstat().st_mode
         if stat.S_ISDIR(mode):

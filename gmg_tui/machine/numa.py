@@ -1,4 +1,4 @@
-"""The NUMA nodes of GPUs and CPUs, by sysfs."""
+"""The NUMA nodes of GPUs and CPUs, from sysfs."""
 
 import os
 from collections.abc import Iterable, Mapping, Set

@@ -1,4 +1,4 @@
-"""The load of a worker's processes: CPU time, memory and idleness all the time; waits and swap over a second (proc(5))."""
+"""The load of a worker's processes: CPU time, memory and idleness continuously; waits and swap over one second (proc(5))."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""The processes of a worker, however they have detached themselves, by one pass over `/proc`; their signals and open files.
+"""The processes of a worker, detached ones included, from one pass over `/proc`; their signals and open files.
 
 psutil is slower: with 400 processes a pass takes 5.5 ms here and 25 ms by `psutil.process_iter`, and the trees of 8 workers
 alone take 57 ms by `Process.children`, every two seconds.
@@ -29,9 +29,9 @@ _ENVIRON_TIMEOUT_S = 0.5
 """Seconds that a scan waits for a child's environment; a later answer counts for the next scan."""
 _ENVIRON_RETRY_S = 0.05
 _MAX_ENVIRON_READS = 8
-"""Reads of an empty environment, as it is during an `exec`."""
+"""Attempts to read an environment that is empty, as during an `exec`."""
 MAX_FILES, MAX_PROCESS_FILES = 2048, 256
-"""Descriptors to read in all, and of each process."""
+"""Maximum descriptors to read in total, and per process."""
 _NO_RESULTS = ("/dev/", "/proc/", "/memfd:", "/tmp/.X", "/run/")  # noqa: S108 - prefixes
 
 _Key = tuple[int, int]
@@ -179,7 +179,7 @@ def send(proc: Proc, number: int) -> bool:
 
 
 def kill_group(leader: int, *, reaped: bool) -> None:
-    """Kills a process group. If its leader was `reaped`, a process with its number is another one, and no group is left."""
+    """Kills a process group. If its leader was `reaped` and its PID is reused, the group is gone already."""
     if not reaped or read(leader) is None:
         with suppress(ProcessLookupError):
             os.killpg(leader, signal.SIGKILL)
@@ -297,7 +297,7 @@ class Scans:
         self._asking: dict[_Key, asyncio.Task[None]] = {}
 
     async def table(self) -> Table:
-        """Returns all processes by a scan that begins after the call. Raises `OSError` with too many open files."""
+        """Returns all processes from a scan that begins after the call. Raises `OSError` with too many open files."""
         if self._next is None:
             self._next = asyncio.create_task(self._scan())
         return await asyncio.shield(self._next)

@@ -14,14 +14,14 @@ from msgspec import structs
 from gmg_tui.model import Attempt, Checkpoint
 
 MAX_KEPT = 20
-"""Checkpoints to keep of an attempt, the newest ones."""
+"""Newest checkpoints to keep per attempt."""
 _NOBODY = 65534
 MAX_ENTRIES = 10_000
 """Folder entries to search for a renamed file."""
 
 
 def ledger(*lists: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
-    """Merges lists of checkpoints by time. Returns the newest, one for each path, oldest first.
+    """Merges lists of checkpoints by time. Returns the newest, one per path, oldest first.
 
     A list keeps its order, as the system clock may have been set back while it grew.
     """
@@ -33,9 +33,9 @@ def ledger(*lists: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
 
 
 def before_nan(*ranks: Attempt) -> tuple[Checkpoint, ...]:
-    """Returns the checkpoints that an attempt, of all its `ranks`, had saved before a metric became NaN.
+    """Returns the checkpoints that all `ranks` of an attempt saved before a metric became NaN.
 
-    If it had saved none by then, the checkpoint that it continued from is left out too, as it leads to NaN.
+    If there are none, also drops the checkpoint that the attempt continued from, as it leads to NaN.
     """
     saved = ledger(*(each.checkpoints for each in ranks))
     nan = min((alert.since for each in ranks for alert in each.alerts if alert.kind == "nan"), default=None)
@@ -72,12 +72,12 @@ def newest_intact(checkpoints: Sequence[Checkpoint]) -> Checkpoint | None:
 
 
 def relocated(checkpoints: Iterable[Checkpoint], found: Checkpoint) -> tuple[Checkpoint, ...]:
-    """Returns a ledger with the checkpoint that `newest_intact` found under its present path."""
+    """Returns the ledger with `found`, from `newest_intact`, under its current path."""
     return ledger(found if structs.replace(each, path=found.path) == found else each for each in checkpoints)
 
 
 def _found(checkpoint: Checkpoint) -> str | None:
-    """Returns the file's present path: scripts save under a temporary name, then rename the file within its folder."""
+    """Returns the file's current path: scripts save under a temporary name, then rename the file within its folder."""
     path = Path(checkpoint.path)
     if path.exists():
         return str(path)
@@ -89,7 +89,7 @@ def _found(checkpoint: Checkpoint) -> str | None:
 
 
 def _is_own(about: os.stat_result) -> bool:
-    """True for a file of this user or root. Root's on another machine's disk are nobody's (`root_squash`, exports(5))."""
+    """True for a file of this user or root. On a network disk, root's may be nobody's (`root_squash`, exports(5))."""
     user = os.geteuid()
     return about.st_uid in (user, 0) or (user == 0 and about.st_uid == _NOBODY)
 
@@ -103,7 +103,7 @@ def _is_complete(path: str, size_bytes: int | None) -> bool:
                 return False
             if not _is_own(about):  # loading it may run its code
                 return False
-            is_zip = file.read(2) == b"PK"  # `torch.save` and Stable-Baselines3; its directory is at the end
+            is_zip = file.read(2) == b"PK"  # `torch.save` and Stable-Baselines3; the ZIP directory is at the end
             return not is_zip or zipfile.is_zipfile(file)
     except OSError:
         return False

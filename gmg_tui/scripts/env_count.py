@@ -8,7 +8,7 @@ _NUMBER = r"\d(?:_?\d){0,11}"
 _ENVIRONMENTS = re.compile(
     rf"(?:-B|-{{0,2}}(?P<prefix>(?:[\w.+-]*[._+-])?)(?:n|num)[_-]envs?)(?:(?:=|(?<=^-B))(?P<value>{_NUMBER}))?"
 )
-"""`-B` as in Genesis' examples, also `-B64`, `--n_envs`, `--num_envs`, and hydra's `env.num_envs=`."""
+"""`-B` or `-B64` as in Genesis' examples, `--n_envs`, `--num_envs`, and hydra's `env.num_envs=`."""
 _EVALUATION = re.compile(r"(?:^|[._+-])(?:eval|test|val|video)[._+-]")
 """Marks the environments of an evaluation, which do not count."""
 _STEPS = re.compile(
@@ -32,7 +32,7 @@ def total_steps(args: Sequence[str]) -> float | None:
 
 
 def _options(pattern: re.Pattern[str], args: Sequence[str]) -> Iterator[tuple[re.Match[str], str]]:
-    """Yields the options that match, with their numbers, which may be the next arguments."""
+    """Yields the matching options with their numbers, which may be in the next argument."""
     for arg, following in pairwise([*args, ""]):
         match = pattern.fullmatch(arg)
         value = (match["value"] or following) if match is not None else ""

@@ -77,7 +77,7 @@ def is_own(python: str) -> bool:
 def check_python(path: str) -> str:
     """Returns the absolute path of an interpreter; a bare name is looked up in `PATH`.
 
-    Links are kept, as a virtualenv's interpreter is one. Raises `GmgError` if it is not an interpreter, or does not answer.
+    Does not resolve links, as a virtualenv's interpreter is one. Raises `GmgError` if it is not an interpreter, or does not answer.
     """
     # A Path would drop the `./` of `./python`, which would then be looked up in `PATH`.
     program = shutil.which(os.path.expanduser(path))  # noqa: PTH111
@@ -115,7 +115,7 @@ def versions(python: str) -> Versions:
 
 
 def version_numbers(version: str | None) -> tuple[int, ...]:
-    """Returns the numbers of a version, for comparisons; none if it is unknown."""
+    """Returns the numbers of a version, for comparisons; empty if unknown."""
     return tuple(int(part) for part in (version or "").split(".")[:3] if part.isdecimal())
 
 

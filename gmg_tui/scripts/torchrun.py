@@ -52,7 +52,7 @@ class _Error(Struct, rename={"extra": "extraInfo"}):
 
 class _ErrorFile(Struct):
     message: _Error | str
-    """A text if another handler than torch's wrote it."""
+    """A string if written by a handler other than torch's."""
 
 
 def recorded(path: Path) -> Recorded | None:
@@ -87,7 +87,7 @@ def starts(script: str, *, module: bool) -> bool:
 
 
 def stop_s(spec: RunSpec) -> float:
-    """Returns the seconds that workers get to end after SIGINT and SIGTERM."""
+    """Returns the seconds that workers have to end after SIGINT and SIGTERM."""
     grace_s = GRACE_S if starts(spec.script, module=spec.module) else 0.0
     return max(spec.sigint_wait_s, grace_s) + spec.sigterm_wait_s
 
@@ -142,7 +142,7 @@ def variables(meeting: Meeting, base: Mapping[str, str]) -> dict[str, str]:
         "TORCHELASTIC_RESTART_COUNT": str(meeting.restarts),
         "TORCHELASTIC_MAX_RESTARTS": str(meeting.max_restarts),
         "TORCHELASTIC_RUN_ID": meeting.run_id,
-        # Has rank 0 open the store, as gmg-tui opens none (`torch/distributed/rendezvous.py`, `_create_c10d_store`).
+        # Makes rank 0 open the store, as gmg-tui opens none (`torch/distributed/rendezvous.py`, `_create_c10d_store`).
         "TORCHELASTIC_USE_AGENT_STORE": "False",
         "TORCHELASTIC_ERROR_FILE": meeting.error_file,
     }

@@ -89,7 +89,7 @@ class NvmlUnavailable(Exception):  # noqa: N818 - a state of the machine, not a 
 
 
 def unavailable(error: pynvml.NVMLError) -> NvmlUnavailable:
-    """Returns the user's error for a failure of NVML as a whole."""
+    """Returns the error to show for a failure of NVML as a whole."""
     return NvmlUnavailable(
         _TEXTS.get(error.value) or f"NVML fails: {_reason(error)}; `nvidia-smi` and `dmesg` may have details"
     )

@@ -98,7 +98,7 @@ async def probe(timeout_s: float = 10.0) -> EglMap:
         name = next((each.name for each in signal.Signals if each == -code), f"signal {-code}")
         return EglMap(error=f"EGL crashed its helper process ({name})")
     try:
-        # A driver may have printed lines before.
+        # A driver may have printed lines first.
         return msgspec.json.decode(output.strip().rpartition(b"\n")[2], type=EglMap)
     except msgspec.DecodeError:
         return EglMap(error=f"EGL's helper process gave no readable answer (exit code {code})")

@@ -2,7 +2,7 @@
 
 The line is `{"devices": [{"cuda": 3, "pci": "0000:1b:00.0"}, …]}` in EGL's order, with null for unknown values, or
 `{"error": "…"}`. EGL numbers devices unlike CUDA, adds software devices, and ignores `CUDA_VISIBLE_DEVICES`, but its CUDA
-ordinals are relative to that variable. So a process of its own asks, with the variable unset, which a driver may crash.
+ordinals are relative to that variable. So a separate process asks, with the variable unset; a driver may crash it.
 Uses the standard library only.
 """
 
@@ -18,7 +18,7 @@ _MAX_DEVICES = 256
 
 
 def devices() -> list[dict[str, int | str | None]]:
-    """Returns all devices in EGL's order, queried as by Genesis (pyrender/platforms/egl.py).
+    """Returns all devices in EGL's order, queried as Genesis does (pyrender/platforms/egl.py).
 
     Raises `OSError` if libEGL, or its device extensions, are missing.
     """

@@ -1,4 +1,4 @@
-"""Selects free GPUs, and leases them among sessions of gmg-tui, which holds before any process is on a GPU.
+"""Selects free GPUs, and leases them to sessions of gmg-tui, even before any process is on a GPU.
 
 A lease is a lock by flock(2) on an empty file for each GPU, and ends with its process. The files are in a shared folder
 that is root's and sticky, so that nobody can replace another user's file. Only plain files are used.
@@ -49,7 +49,7 @@ class Leases:
         state = state_folder()
         is_own = state is not None and distrust(state / "gmg-tui") is None
         self._own = state / "gmg-tui" / "leases" if state is not None and is_own else None
-        """The private folder, used if no shared folder has locks."""
+        """The private folder, used if no shared folder supports locks."""
         self.warning: str | None = None
         self._held: dict[str, tuple[Path, int]] = {}
         """The file of each lease, and its locked descriptor."""
@@ -57,7 +57,7 @@ class Leases:
     def acquire(self, uuid: str, *, shared: bool = False) -> bool:
         """Acquires the lease of a GPU, exclusively or `shared`. Returns False if others have it.
 
-        If no folder has locks, returns True.
+        Returns True if no folder supports locks.
         """
         if uuid in self._held:
             return True
@@ -94,7 +94,7 @@ class Leases:
 
     @contextmanager
     def choosing(self) -> Iterator[None]:
-        """Lets no other session choose in the context: two that take GPUs at once could both get too few."""
+        """Blocks other sessions' choice in the context: two that choose at once could both get too few."""
         until = time.monotonic() + _CHOICE_S
         while not self.acquire(_CHOOSING) and time.monotonic() < until:
             time.sleep(_RETRY_S)
@@ -122,7 +122,7 @@ class FreeGpus:
     Args:
         slots: The GPUs to choose from.
         number: The number to take; None for all free ones.
-        free_mib: The most memory in use on a free GPU.
+        free_mib: The maximum memory in use on a free GPU.
         leases: The session's leases.
         read: Reads a GPU.
     """
@@ -223,7 +223,7 @@ def _lease_of(uuid: str) -> Use:
 
 
 def holders(uuid: str) -> tuple[int, ...]:
-    """Returns the PIDs of the processes that have the lease of a GPU, by /proc/locks."""
+    """Returns the PIDs of the processes that hold the lease of a GPU, from /proc/locks."""
     pids = []
     for folder in filter(_is_common, SHARED_FOLDERS):
         with suppress(OSError, ValueError):
@@ -284,7 +284,7 @@ def _lock(path: Path, lock: int, private: bool) -> int:
 
 
 def _open(path: Path, private: bool) -> int:
-    """Opens or creates a lease's file: for reading, as other users' files can be, but a private one for writing, for NFS."""
+    """Opens or creates a lease's file: for reading, as other users' files allow, but a private one for writing, for NFS."""
     access, mode = (os.O_RDWR, 0o600) if private else (os.O_RDONLY, 0o444)
     with suppress(FileNotFoundError):
         # Without O_CREAT, with which the kernel's `protected_regular` refuses another user's file.

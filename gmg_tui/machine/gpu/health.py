@@ -20,7 +20,7 @@ from gmg_tui.model import GpuHealth, GpuTrouble, Xid, units
 _TYPES = (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED)
 _FIELDS = (pynvml.NVML_FI_DEV_MEMORY_TEMP, pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL)
 _MAX_COUNT = 10**9
-"""A counter of more errors does not exist."""
+"""A higher count is implausible."""
 _MAX_PCIE_GEN, _MAX_PCIE_LANES = 16, 64
 _MAX_PSTATE = 15
 """32 is NVML's "unknown"."""
@@ -71,13 +71,13 @@ def _troubles(health: GpuHealth) -> Iterator[GpuTrouble]:
     if errors := health.ecc_uncorrected:
         yield fatal(
             f"{units.count(errors, 'ECC error')}, uncorrected",
-            f"what was computed may be wrong: {xids.advice('replace')}",
+            f"results may be wrong: {xids.advice('replace')}",
         )
     if health.remap_failed:
         yield fatal("a memory row cannot be replaced", "have the GPU replaced")
     yield from filter(None, map(xids.trouble, reversed(health.xids)))
     if health.remap_pending:
-        yield degraded("a memory row waits to be replaced", f"{xids.advice('idle-reset')}: `nvidia-smi --gpu-reset`")
+        yield degraded("a memory row remapping is pending", f"{xids.advice('idle-reset')}: `nvidia-smi --gpu-reset`")
     if times := health.nvlink_recoveries:
         advice = "`nvidia-smi nvlink -e` names the link; check its bridge or the fabric manager"
         yield degraded(f"NVLink has failed {units.count(times, 'time')}", advice)

@@ -1,4 +1,4 @@
-"""NVML, across the loss of a GPU or of the whole driver."""
+"""Access to NVML that survives the loss of a GPU or of the whole driver."""
 
 import contextlib
 import re
@@ -63,7 +63,7 @@ class Nvml:
         self.error: str | None = None
         """The reason that NVML as a whole does not answer; None while it does."""
         self.silent: tuple[tuple[int, str], ...] = ()
-        """The GPUs that the last `gpus` could not identify, or an instance of: index and reason."""
+        """The GPUs and instances that the last `gpus` could not identify: index and reason."""
         self._retry_s = retry_s
         self._retry_at = 0.0
         self._lock = threading.Lock()

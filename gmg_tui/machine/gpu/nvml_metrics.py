@@ -1,4 +1,4 @@
-"""The metrics of one GPU by its NVML handle; unsupported ones are None."""
+"""The metrics of one GPU, read through its NVML handle; unsupported ones are None."""
 
 import contextlib
 import time

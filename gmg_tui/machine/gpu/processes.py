@@ -23,7 +23,7 @@ _MAX_SESSION = 40
 _MAX_NAME = 15
 """Characters of a name that the kernel keeps."""
 MAX_NAMED = 3
-"""Processes to name of a GPU's users."""
+"""Maximum number of processes to name."""
 _MAX_COMMAND = 60
 """Characters of a command line."""
 _reading: dict[int, float] = {}
@@ -112,7 +112,7 @@ def use_of(sample: GpuSample, free_mib: float, own: Set[int | None] = frozenset(
 
 
 def process_text(process: GpuProcess) -> str:
-    """Describes a process: user, command, memory and start, without unknown ones."""
+    """Describes a process: user, command, memory and start, omitting unknown ones."""
     hidden = f"PID {process.pid}{' of the host' if process.foreign else ''}"
     command = process.command or process.name or ""
     first, _, rest = command.partition(" ")

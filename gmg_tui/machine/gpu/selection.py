@@ -7,7 +7,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.model.units import count, natural
 
 _HIDE_ALL = frozenset({"-1", "NoDevFiles"})
-"""Entries, as Slurm writes them, after which CUDA ignores the rest."""
+"""Entries, as written by Slurm, after which CUDA ignores the rest."""
 
 
 Silent = Sequence[tuple[int, str]]
@@ -26,7 +26,7 @@ def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None, silen
         silent: The GPUs that do not answer, for the errors.
 
     Raises:
-        GmgError: There is no GPU, or not the requested ones.
+        GmgError: There is no GPU, or a requested one is missing.
     """
     usable = allowed = tuple(gpu for gpu in devices if not gpu.mig)
     if not usable:

@@ -1,10 +1,10 @@
 """The caches of Genesis and Quadrants, stale locks in them, and the history of a script's starts.
 
-Quadrants, like Taichi before it, locks its cache by an empty file made with `O_CREAT | O_EXCL` (quadrants/util/lock.h), which
+Quadrants, like Taichi before it, locks its cache with an empty file made with `O_CREAT | O_EXCL` (quadrants/util/lock.h), which
 has no owner and does not expire. It exists for well under a second, while kernels are loaded or saved. If the process is
 killed in that time, the file stays: every later start warns `Lock … failed`, and neither loads nor saves kernels.
 
-A run saves its kernels when it ends in order, and its meshes before its first step. Cold and warm starts differ by
+A run saves its kernels when it ends cleanly, and its meshes before its first step. Cold and warm starts differ by
 minutes, so their times are kept apart.
 """
 
@@ -27,7 +27,7 @@ from gmg_tui.model import Phase, RunSpec, StartMode
 from gmg_tui.scripts.interpreter import version_numbers, versions
 
 STALE_S = 60.0
-"""The age of a stale lock."""
+"""Age above which a lock is stale."""
 
 CACHE_LIMIT = "QD_OFFLINE_CACHE_MAX_SIZE_OF_FILES"
 LARGE_LIMIT = (1 << 31) - 1
@@ -41,7 +41,7 @@ _LOCK_NAMES = ("qdcache.lock", "ptxcache.lock", "ticache.lock", "metadata.lock")
 PHASE_TIMES = "phase_times"
 """The folder with a file for each script and its arguments, beside the sessions' folder."""
 MAX_FILES = 200
-"""Of more files, the oldest are removed."""
+"""The oldest files beyond this number are removed."""
 _MAX_BYTES = 1 << 16
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d_,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.])")
 _SEED = re.compile(r"seed(?:$|=)", re.IGNORECASE)
@@ -104,7 +104,7 @@ def mesh_count(environ: Mapping[str, str], cwd: str) -> int:
 
 
 def exist(environ: Mapping[str, str], cwd: str) -> bool:
-    """Returns True if there are compiled kernels, whichever script's."""
+    """Returns True if there are compiled kernels of any script."""
     cache = kernel_cache(environ, cwd)
     try:
         return cache is not None and any(cache.iterdir())
@@ -113,7 +113,7 @@ def exist(environ: Mapping[str, str], cwd: str) -> bool:
 
 
 def remove_stale_locks(environ: Mapping[str, str], cwd: str = "") -> tuple[Path, ...]:
-    """Removes the stale locks of the kernel caches of a worker with this environment, and returns them.
+    """Removes stale locks from the kernel caches of a worker with this environment. Returns their paths.
 
     Caches that another user could change are left alone.
     """
@@ -137,8 +137,8 @@ def _locks(root: Path) -> Iterator[Path]:
 def key_of(script: str, args: Sequence[str], kind: str) -> str:
     """Returns the key of a script: its path or module, its arguments without their numbers, and the slots' kind.
 
-    One warm cache serves every n_envs (Genesis 1.4.5, ndarray mode), and learning rates compile nothing. The number of a
-    seed stays: each seed has its own kernels (Genesis 1.4.5: `qd.init(random_seed=…)` is part of a kernel's key).
+    One warm cache serves every n_envs (Genesis 1.4.5, ndarray mode), and kernels do not depend on learning rates. Seeds
+    are kept, as each has its own kernels (Genesis 1.4.5: `qd.init(random_seed=…)` is part of a kernel's key).
     """
     words = [
         arg if _SEED.search(arg) or _SEED.search(before) else _NUMBER.sub("#", arg)
@@ -148,19 +148,19 @@ def key_of(script: str, args: Sequence[str], kind: str) -> str:
 
 
 class PhaseTimes(Struct):
-    """The history of a script with one set of arguments, as its file has it."""
+    """The history of a script with one set of arguments, as stored in its file."""
 
     key: str
     versions: str
-    """The versions of Genesis and its compiler; others compile everything again."""
+    """The versions of Genesis and its compiler; other versions recompile everything."""
     meshes_written: bool = False
-    """True once a run has got past preparing its meshes."""
+    """True once a run has prepared all its meshes."""
     kernels_saved: bool = False
-    """True once a run has simulated and ended in order."""
+    """True once a run has simulated and ended cleanly."""
     meshes: int = 0
-    """Files in the mesh cache when it was last written."""
+    """Files in the mesh cache when this was last saved."""
     meshes_vary: bool = False
-    """True if other arguments have made other meshes."""
+    """True if other arguments have needed other meshes."""
     cold: dict[str, float] = {}
     warm: dict[str, float] = {}
 
@@ -230,8 +230,8 @@ class ScriptTimes:
     def start_mode(self, spec: RunSpec) -> StartMode:
         """Returns the default start mode: gated if the mesh caches may be cold.
 
-        They are warm for a script that has simulated before: with these arguments or, as long as no arguments were seen to
-        make other meshes, with any. Ranks of one group wait for each other as they start.
+        They are warm for a script that has simulated before: with these arguments, or with any if no arguments have needed
+        other meshes. Ranks of one group wait for each other as they start.
         """
         is_rank = spec.ddp is not None or all(name in spec.env or name in os.environ for name in ("RANK", "WORLD_SIZE"))
         if is_rank or self._own.meshes_written or self._has_meshes:
@@ -240,7 +240,7 @@ class ScriptTimes:
 
     @property
     def _has_meshes(self) -> bool:
-        """True if the meshes of earlier runs are there, and other arguments have never needed more."""
+        """True if the meshes of earlier runs are still cached, and no arguments have needed others."""
         known = self._any.meshes_written and not self._any.meshes_vary
         return known and self._is_race_proof and 0 < self._any.meshes <= self._meshes
 

@@ -58,7 +58,7 @@ def worker_environment(
     Args:
         base: The environment of gmg-tui itself.
         slot: The worker's slot.
-        own: The variables `GMG_…`.
+        own: The `GMG_…` variables.
         gpu_index: Current NVML index of the slot's GPU; None on a CPU slot.
         egl_index: Index of that GPU among the EGL devices, which MuJoCo shares. None if unknown: `EGL_DEVICE_ID` is unset
             then, so that Genesis (since 0.3.0) tries all devices.
@@ -111,5 +111,5 @@ def _device(slot: Slot, gpu_index: int | None, egl_index: int | None) -> dict[st
 
 
 def threads_each(cpus: int, workers: int) -> int:
-    """Returns the share of `cpus` of each of `workers`; at least one."""
+    """Returns each worker's share of `cpus`; at least one."""
     return max(1, cpus // max(1, workers))

@@ -20,26 +20,26 @@ from gmg_tui.scripts.probe.reports import Reports
 from gmg_tui.scripts.probe.site import gmg_probe as probe
 
 PREFIX, _RANDOM_CHARS = "gmg-probe-", 8
-"""An attempt's folder is named by this prefix, its session, a dot, and the characters of `mkdtemp`."""
+"""Prefix of an attempt's folder; the session, a dot, and the characters of `mkdtemp` follow."""
 WINDOW_S = 10.0
-"""Seconds of the current rate."""
+"""Window of the current rate, seconds."""
 _FRESH_S = 3.0
-"""Age above which a long pause begins no window of its own."""
+"""Seconds by which long pauses may be late or irregular without being implausible as a loop's."""
 _MIN_RATE_S = 1.0
-"""Seconds to measure before a rate can be the greatest."""
+"""Seconds to measure before a rate can be the peak."""
 MAX_KEPT_S = 86_400.0
 """Age at which the folder of a killed engine is removed, unless its session was resumed before."""
 MAX_PROCESSES = 64
 MAX_FILES = 1000
-"""Entries of an attempt's folder to look at, and to remove at its end."""
+"""Maximum entries of an attempt's folder to read, and to remove at its end."""
 MAX_READS = 4
 MAX_ENVIRONMENTS = 10**9
 MAX_RATE = 1e12
 """Environment steps per second. The probe writes nothing above these limits."""
 CLOCK_SLACK_NS = 1_000_000_000
-"""The probe writes no moment that is further in the future."""
+"""The probe writes no time further in the future."""
 _MIN_AGE_NS = 1_000_000_000
-"""A folder that changed later may change again within the resolution of its time."""
+"""A younger folder may change again within the resolution of its modification time."""
 _MOMENTS = [name for name in probe.NAMES if name.endswith("_ns") and name.removeprefix("mark_") not in probe.TIMES]
 _PHASES = (
     *(Phase.IMPORTING, Phase.IMPORTING, Phase.INITIALISING, Phase.CREATING),
@@ -78,7 +78,7 @@ class _Counter:
         self._last: deque[_Moment] = deque()
         """The counts, once a second."""
         self._marks: deque[_Moment] = deque()
-        """The counts at long pauses, as between the rollouts of a training: whole periods lie between these."""
+        """The counts at long pauses, as between a trainer's rollouts: whole periods lie between these."""
 
     @property
     def valid(self) -> bool:
@@ -89,7 +89,7 @@ class _Counter:
         """Reads the file at `now`, monotonic seconds; ignores content that the probe cannot have written."""
         for _ in range(MAX_READS):
             before, self.words = self.words, self._read()
-            if before["steps"] == self.words["steps"]:  # not amid a step's writes
+            if before["steps"] == self.words["steps"]:  # not while a step is being written
                 break
         words = self.words
         if not words["steps"]:
@@ -133,7 +133,7 @@ class _Counter:
         return rate if 0 <= rate <= MAX_RATE else None
 
     def times(self, now: float) -> _Times | None:
-        """Returns the use of the last seconds; None if unknown, as in a pause longer than usual."""
+        """Returns the breakdown of the last seconds; None if unknown, as in a pause longer than usual."""
         if self.words["steps"] < 2 or self._pauses(now):
             return None
         moments = self._marks if self._has_whole_periods(now) else self._last
@@ -141,7 +141,7 @@ class _Counter:
 
     @property
     def all_times(self) -> _Times | None:
-        """The use of the time from the first step to the last; None before the second reading with more steps."""
+        """The breakdown of the time from the first step to the last; None before the second reading with more steps."""
         return _between(self._first, self._last[-1]) if self._first is not None else None
 
     def _pauses(self, now: float) -> bool:
@@ -167,7 +167,7 @@ class _Counter:
 
 
 def _between(first: _Moment, last: _Moment) -> _Times | None:
-    """Returns the use of the time between two moments; None if the probe cannot have written it."""
+    """Returns the breakdown of the time between two moments; None if the probe cannot have written it."""
     wall = last.at - first.at
     parts = [(after - before) / 1e9 for before, after in zip(first.times_ns, last.times_ns, strict=True)]
     # The probe may have written only some of the parts.
@@ -202,7 +202,7 @@ class Counts:
         n_envs: Environments of the processes that have stepped in the last seconds.
         rate: Current environment steps per second; None if unknown.
         env_steps: Environment steps between the first count and the last.
-        seconds: Seconds between these.
+        seconds: Seconds between these two.
         determinism: `on` or `off` if torch was imported by the first step; else None.
         last_at: Time of the last counted step, monotonic seconds.
         reports: Metrics and saved files that the processes report.
@@ -225,7 +225,7 @@ class Counts:
         """The shares of the whole time, once closed."""
         self._greatest: float | None = None
         self._seen_ns = 0
-        """When the folder had last changed, Unix time, if all files in it have been seen."""
+        """The folder's last change, Unix time, once all files in it are known."""
 
     @property
     def folder(self) -> Path | None:
@@ -268,7 +268,7 @@ class Counts:
                         self._counters[entry.name] = _Counter(entry.name, folder)
                     else:
                         self.reports.open(entry.name, folder)
-                except OSError:  # no regular file, or removed by the script, or too many are open
+                except OSError:  # not a regular file, removed by the script, or too many open
                     self._seen_ns = 0
 
     def _add_up(self, counters: list[_Counter], now: float) -> None:
@@ -311,7 +311,7 @@ class Counts:
 
     @property
     def _outermost(self) -> list[tuple[str, _Counter]]:
-        """The files of stepping processes by PID, except those that step simulators for another process's vector."""
+        """The files of stepping processes by PID, except the workers of another process's vector environment."""
         stepped = [each for each in self._counters.items() if each[1].words["steps"]]
         kind = min((counter.words["kind"] for _, counter in stepped), default=0)
         return [each for each in stepped if each[1].words["kind"] == kind]
@@ -338,7 +338,7 @@ class Counts:
 def make_folder(session: str) -> LockedFolder | None:
     """Creates an attempt's folder, private to the user and in memory if possible; removes folders of killed engines.
 
-    Returns None if there is no room at all; the attempt runs without a probe then.
+    Returns None if there is no space at all; the attempt runs without a probe then.
     """
     saved_unseen(session)
     for parent in _parents():
@@ -368,7 +368,7 @@ def saved_unseen(session: str) -> Mapping[int, tuple[Checkpoint, ...]]:
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             names = [entry.name for entry in islice(entries, MAX_FILES)]
         for name in names:
-            with contextlib.suppress(OSError):  # no regular file
+            with contextlib.suppress(OSError):  # not a regular file
                 reports.open(name, folder)
         checkpoints = tuple(chain.from_iterable(reports.read()[1] for _ in range(len(names))))
         reports.close()

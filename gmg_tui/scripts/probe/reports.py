@@ -10,9 +10,9 @@ from gmg_tui.model import Checkpoint
 from gmg_tui.scripts.probe.site import gmg_reports as ring
 
 MAX_FILES = 64
-"""Processes to read."""
+"""Maximum number of processes to read."""
 MAX_RECORDS = 10_000
-"""Records after which no further process is read at once: the next read begins there."""
+"""Records after which a read stops; the next read begins with the following process."""
 _MAX_STEP = 2**62
 
 
@@ -115,10 +115,10 @@ class Reports:
             self._files[name] = ReportFile(name, folder)
 
     def read(self) -> tuple[list[Metric], list[Checkpoint]]:
-        """Returns new metrics by time, and newly saved files, those of all processes unless there are too many."""
+        """Returns new metrics by time, and newly saved files, of all processes unless there are too many."""
         new = list[Metric | Checkpoint]()
         for name in list(self._files):
-            self._files[name] = file = self._files.pop(name)  # the last one of the next read
+            self._files[name] = file = self._files.pop(name)  # last in the next read
             new += file.read()
             if len(new) >= MAX_RECORDS:
                 break

@@ -17,7 +17,7 @@ from gmg_tui.model.text import visible
 from gmg_tui.scripts.readers.interface import Figures, LineReader, figures, number
 
 _LINE = 8192
-"""Characters of a line to match."""
+"""Maximum length of a line to match, characters."""
 _MAX_BYTES = 1 << 20
 """Memory for a user's compiled expression."""
 NAMES = ("fps", "steps", "n_envs", "done", "total", "unit")
@@ -46,7 +46,7 @@ class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def check(patterns: Sequence[str], where: str = "--pattern") -> tuple[str, ...]:
     """Returns the patterns, after checking each; `where` is their option or key, for the errors.
 
-    Raises `GmgError` for one that is no regular expression, cannot be matched in linear time, or has no known group.
+    Raises `GmgError` for one that is not a regular expression, cannot be matched in linear time, or has no known group.
     """
     for pattern in patterns:
         try:
@@ -114,7 +114,7 @@ class FormatLines(LineReader):
         self._depth: int | None = None
         """Rows between the first bar and the outermost one so far."""
         self.is_unmatched = row.source == _OPTION
-        """True if the row is of `--pattern`, and has not matched yet."""
+        """True if the row comes from `--pattern`, and has not matched yet."""
         self._counts_done = any("done" in pattern.groupindex for pattern in self._patterns)
 
     def read(self, block: bytes) -> Iterator[Figures]:

@@ -32,7 +32,7 @@ class Figures:
     unit: str = "step"
     metrics: Mapping[str, float] = field(default_factory=dict)
     step: int | None = None
-    """The script's step of the metrics, if their line names it."""
+    """The script's step for the metrics, if their line has one."""
     phase: Phase | None = None
     """The phase that begins."""
 
@@ -43,7 +43,7 @@ class LineReader(ABC):
     whole_group: bool = False
     """True if its rates are a whole group's."""
     vague: bool = False
-    """True if its progress may be of anything, such as a download."""
+    """True if its progress may measure anything, such as a download."""
 
     @abstractmethod
     def read(self, block: bytes) -> Iterator[Figures]:
@@ -51,7 +51,7 @@ class LineReader(ABC):
 
 
 def figures(numbers: Mapping[str, float], metrics: Mapping[str, float], unit: str = "step") -> Figures:
-    """Makes figures of named numbers, without impossible ones (negative, infinite, no environments).
+    """Builds figures from named numbers, without impossible ones (negative, infinite, no environments).
 
     Metrics are kept as they are: a diverged run reports NaN and infinities.
     """

@@ -1,4 +1,4 @@
-"""Messages without figures: of a buffer that was too small, so that the results are wrong (`overflows.toml`); of saved files."""
+"""Messages without figures: of buffers too small for correct results (`overflows.toml`), and of saved files."""
 
 import re
 import tomllib

@@ -12,7 +12,7 @@ from gmg_tui.model.text import visible
 from gmg_tui.scripts.readers.interface import Figures, LineReader, number
 
 _MAX_LINES = 100
-"""Lines of a block to read, the last ones: metrics are kept once a second."""
+"""Last lines of a block to read: metrics are recorded once a second."""
 _MAX_CHARS = 1000
 _MAX_NAMES = 64
 _UNITS = "epoch|iteration|iter|step|episode|update|batch|round|generation"
@@ -137,7 +137,7 @@ def _bare(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _name_of(text: str) -> str:
-    """Returns a metric's name of up to three words; empty if the text is none."""
+    """Returns a metric's name of up to three words; empty if the text is not a name."""
     words = text.split()
     last = max((at for at, word in enumerate(words) if _STOP.fullmatch(word)), default=-1)
     words = words[last + 1 :]

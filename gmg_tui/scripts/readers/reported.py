@@ -38,7 +38,7 @@ _INTEGERS = range(-(2**63), 2**64)
 
 
 def _objects(block: bytes, mark: bytes, max_bytes: int | None = None) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yields the JSON object after `mark` in each line that has it, or an empty one and the reason that there is none.
+    """Yields the JSON object after `mark` in each line with it, or an empty one and the error.
 
     A logger's prefix may precede the mark. A line that only quotes one, as in a traceback, is no error.
     """
@@ -53,7 +53,7 @@ def _objects(block: bytes, mark: bytes, max_bytes: int | None = None) -> Iterato
 
 
 def _json_object(text: bytes) -> dict[str, Any]:
-    """Decodes a JSON object, also with NaN and infinities.
+    """Decodes a JSON object, which may hold NaN and infinities.
 
     Numbers beyond the range of floats and 64-bit integers become `Decimal`. Raises `msgspec.MsgspecError`, `ValueError` or
     `RecursionError` for anything else.
@@ -107,7 +107,7 @@ class ReportedRates(LineReader):
 
 
 def _encodable(value: Any, levels: int) -> Any:
-    """Replaces integers beyond 64 bits by their digits, as floats would change them.
+    """Replaces integers beyond 64 bits with their digits, as floats would change them.
 
     Raises `ValueError` for a value that is nested too deeply, or for a number out of range.
     """
@@ -131,7 +131,7 @@ class ReportedResults:
     Attributes:
         values: The values by name.
         explicit: The names of `gmg:result` lines, whose values other lines do not replace.
-        trouble: The reason that a line was ignored, the last one; None if there was none.
+        trouble: The last reason for ignoring a line; None if there was none.
     """
 
     def __init__(self, names: set[str] | None = None) -> None:

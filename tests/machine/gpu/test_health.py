@@ -57,7 +57,7 @@ def test_each_problem_is_a_sentence_with_advice_worst_first(sim: Sim) -> None:
     assert [(trouble.fatal, trouble.text) for trouble in troubles] == [
         (True, "2 ECC errors, uncorrected"),
         (True, "a memory row cannot be replaced"),
-        (False, "a memory row waits to be replaced"),
+        (False, "a memory row remapping is pending"),
         (False, "NVLink has failed 1 time"),
         (False, "memory at 97 °C, limit 95 °C"),
         (False, "PCIe has 8 of 16 lanes"),

@@ -177,7 +177,7 @@ def test_a_phase_repeated_by_the_root_logger_is_ignored() -> None:
 
 
 _LOCKED = b"[W 11/21/26 06:55:54.676 8640] [lock.h:lock@20] Lock /c/qdcache.lock failed. Please run 'qd cache'\n"
-_LOCK_WARNING = "kernel cache locked, kernels may have to be compiled again: /c/qdcache.lock"
+_LOCK_WARNING = "kernel cache locked, kernels may need recompiling: /c/qdcache.lock"
 
 
 @pytest.mark.parametrize(

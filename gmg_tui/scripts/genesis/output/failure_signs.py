@@ -21,7 +21,7 @@ class FailureKind(StrEnum):
     """The GPU's memory is full."""
     HOST_MEMORY = "out of host memory"
     DEVICE = "device"
-    """The wrong GPU, none, or an error that CUDA reports."""
+    """The wrong GPU, no GPU, or a CUDA error."""
     LOST = "lost GPU"
     """The driver reports the GPU as lost or failed (Xid, ECC), which alone proves broken hardware."""
     DRIVER = "driver"
@@ -37,9 +37,9 @@ class FailureKind(StrEnum):
     SCRIPT = "script"
     """The script fails in this way every time."""
     KILLED = "killed"
-    """By a signal."""
+    """Killed by a signal."""
     CONFIG = "configuration"
-    """Permissions, disk space, or something not installed."""
+    """Permissions, disk space, or missing software."""
     UNKNOWN = "unknown"
 
     @property
@@ -62,7 +62,7 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _GENERIC = frozenset({FailureKind.CONFIG, FailureKind.FOLDER_RACE, FailureKind.SCRIPT})
-"""Kinds with signs that also occur in harmless lines, so that only the reason is searched for them."""
+"""Kinds whose signs also occur in harmless lines; only the reason is searched for them."""
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -20,7 +20,7 @@ __all__ = ["SEE_LOG", "Failure", "FailureKind", "Tail", "explain", "explain_reco
 
 _MAX_TEXT = 200
 LINES = 200
-"""Lines to search, the last ones."""
+"""Last lines to search."""
 _BYTES = 128 << 10
 _MAX_LINE_BYTES = 4096
 SEE_LOG = "it will fail the same way again: see its log"
@@ -53,7 +53,7 @@ class Tail:
             del self._text[:-_BYTES]
 
     def lines(self) -> list[bytes]:
-        """Returns the beginnings of the last lines that are not blank, oldest first, without line ends."""
+        """Returns the beginnings of the last non-blank lines, oldest first, without line ends."""
         return [line[:_MAX_LINE_BYTES] for line in bytes(self._text).splitlines() if line.strip()][-LINES:]
 
 
@@ -85,7 +85,7 @@ _BOX = re.compile(b"|".join(map(str.encode, "─│╭╮╰╯")))
 
 
 def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
-    """Returns the failure of an attempt that ended with `exit_code` (negative for a signal), by its last raw lines."""
+    """Returns the failure of an attempt that ended with `exit_code` (negative for a signal), from its last raw lines."""
     lines = tracebacks.parsed(torchrun.of_the_ranks(tail))
     texts = [line.text for line in lines]
     if exit_code < 0:
@@ -136,7 +136,7 @@ def _with_cause(reason: bytes, cause: bytes | None) -> str:
 
 
 def _of_child(exit_code: int, exception: bytes | None, texts: Sequence[bytes]) -> Failure | None:
-    """Returns the failure of a script if a signal killed its child, by the newest line that reports it."""
+    """Returns the failure of a script if a signal killed its child, from the newest line that reports it."""
     found = (match for text in reversed(texts) for each in table().child_signal if (match := each.search(text)))
     name = next(filter(None, map(_reported_signal, found)), None) or _signal_of_status(exit_code)
     if name is None:
@@ -163,7 +163,7 @@ def _reported_signal(match: re.Match[bytes]) -> str | None:
 
 
 def _names_signal(text: str, shown: str) -> bool:
-    """True if a shell's text for a signal is libc's, which zsh shortens and others extend."""
+    """True if a shell's text for a signal matches libc's, which zsh shortens and others extend."""
     return len(text) > 4 and (text.lower().startswith(shown) or shown.startswith(text.lower()))
 
 
@@ -187,7 +187,7 @@ def _killed(number: int, texts: Sequence[bytes]) -> Failure:
     name = _signal(number)
     meaning, advice = table().signals.get(name or "", ("", ""))
     if number == signal.SIGSEGV and all(any(part in text for text in texts) for part in (b"/triton/", b"/_dynamo/")):
-        # DistributedDataParallel imports torch._dynamo, and that triton, as the faulthandler's trace shows.
+        # DistributedDataParallel imports torch._dynamo, which imports triton, as the faulthandler's trace shows.
         kind, meaning = FailureKind.SCRIPT, "triton's LLVM was loaded after Genesis' own"
         advice = "import torch._dynamo before genesis, at the top of the script"
     if number == signal.SIGABRT:

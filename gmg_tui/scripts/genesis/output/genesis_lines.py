@@ -16,7 +16,7 @@ MAX_LINE_BYTES = 8192
 """Bytes to read of a line that is not a progress line."""
 _MAX_ORDERED = 500
 _CLEANING = b"offline_cache.h:run"
-"""The place where Quadrants evicts kernels at its end; a failed lock there loses none."""
+"""The source location of Quadrants' eviction at exit; a failed lock there loses no kernels."""
 
 
 class GenesisLines(LineReader):
@@ -28,9 +28,9 @@ class GenesisLines(LineReader):
         device: The name of the device that Genesis runs on.
         backend: `cuda`, `cpu` …
         version: The version of Genesis.
-        smoothed: True if that prints moving averages.
+        smoothed: True if this version prints moving averages.
         mode: The options of `gs.init` that it prints, by name.
-        rest: The last block without its progress lines, for the next readers; empty without other lines.
+        rest: The last block without its progress lines, for the next readers; empty if it had no others.
     """
 
     def __init__(self, gpu_slot: bool, *, rank: bool = False) -> None:
@@ -67,9 +67,9 @@ class GenesisLines(LineReader):
 
     @staticmethod
     def in_order(block: bytes) -> Iterator[tuple[int, int]]:
-        """Yields the bounds of the lines to read on their own and in order: they may hold more of Genesis than rates.
+        """Yields the bounds of the lines to read one by one, in order: Genesis may report more than rates there.
 
-        Of more than `_MAX_ORDERED` in a block, the newest ones.
+        Yields only those around the newest `_MAX_ORDERED` matches.
         """
         found, end = [each.start() for each in line_patterns.OTHER.finditer(block)], 0
         for word in line_patterns.TRIGGERS:
@@ -108,7 +108,7 @@ class GenesisLines(LineReader):
             yield Figures(phase=phase)
 
     def _read_sign(self, text: bytes, *, logged: bool) -> None:
-        """Reads a line: a text of Genesis' logger (`logged`), or any other."""
+        """Reads a line's text, `logged` if it is from Genesis' logger."""
         if logged and text.startswith(line_patterns.CORRUPTED_CACHE):
             self._cache = self._cache or Sign("cache", "recovered from a cache race: a half-written file was rebuilt")
         elif self._gpu_slot and logged and text.startswith(line_patterns.SOFTWARE_RENDERING):
@@ -123,7 +123,7 @@ class GenesisLines(LineReader):
             and _CLEANING not in text
             and (lock := line_patterns.LOCK.search(text)) is not None
         ):
-            locked = f"kernel cache locked, kernels may have to be compiled again: {clean(lock['path'])}"
+            locked = f"kernel cache locked, kernels may need recompiling: {clean(lock['path'])}"
             self._cache = Sign("cache", locked[:_MAX_TEXT], severity=Severity.WARNING)
 
 

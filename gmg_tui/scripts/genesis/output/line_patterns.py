@@ -40,7 +40,7 @@ OTHER: Final = re.compile(rb"\[Genesis(?:\] \[[^\]\r\n]{8,24}\] \[[A-Z]{1,8}\]| 
 _LOGGED = re.compile(HEAD.encode() + rb"(?P<text>.*)", re.DOTALL)
 
 TRIGGERS: Final = (rb"\.lock failed", rb"alling back to CPU")
-"""A block without these and `OTHER` has only progress lines of Genesis."""
+"""Without these and `OTHER`, all of Genesis' lines in a block are progress lines."""
 
 PHASES: Final = (
     (b"Running on ", Phase.INITIALISING),
@@ -51,7 +51,7 @@ PHASES: Final = (
     ("💤 Exiting Genesis and caching compiled kernels".encode(), Phase.SAVING),
     (b"Exiting Genesis and caching compiled kernels", Phase.SAVING),
 )
-"""The beginnings of lines, and the phases that they begin; the same from 0.2.1 to 1.4.5."""
+"""The first words of lines, and the phases that they begin; the same from 0.2.1 to 1.4.5."""
 
 CORRUPTED_CACHE: Final = b"Ignoring corrupted cache."
 SOFTWARE_RENDERING: Final = b"Software rendering context detected"
@@ -69,10 +69,10 @@ COMPILER: Final = re.compile(rb"\[[TDIWEC] \d\d/\d\d/\d\d \d\d:\d\d:\d\d")
 """A line of Quadrants' or Taichi's native logger."""
 
 _LIBRARY = re.compile(
-    COMPILER.pattern + rb"|\[(?:Quadrants|GsTaichi|Taichi)\] "  # their greeting at import
+    COMPILER.pattern + rb"|\[(?:Quadrants|GsTaichi|Taichi)\] "  # their banners on import
     rb"|\[\d{4}-\d\d-\d\d [\d:.]+\] \[CoACD\]"
     rb"|\s|libEGL|libGL|MESA|INFO:genesis:|WARNING:genesis:"
-    rb"|.{0,500}?\w{0,60}(?:Warning|warning):"  # Python's warnings; the line of source under one is indented
+    rb"|.{0,500}?\w{0,60}(?:Warning|warning):"  # Python's warnings; the source line below is indented
 )
 """Lines that libraries, not the script, print while Genesis starts."""
 

@@ -1,4 +1,4 @@
-"""The rate by a script's printed numbers, used if no probe counts its steps.
+"""The rate from a script's printed numbers, used if no probe counts its steps.
 
 Genesis prints an exponential moving average that weights each sample by 5 % (`FPS_tracker_alpha=.95`). In 1.4.5 the first
 sample includes the end of compiling, so that the average starts a hundred times too low. Two consecutive numbers u, v give
@@ -16,10 +16,10 @@ from gmg_tui.model import Fps
 from gmg_tui.scripts.interpreter import version_numbers
 
 WINDOW_S = 10.0
-"""Seconds of the current rate."""
+"""Window of the current rate, seconds."""
 _DECAY = 0.95
 _LINE_S = 0.05
-"""Genesis prints a line after this time in steps (`STEP_RATE_LOG_INTERVAL`)."""
+"""Genesis prints a line after this many seconds of steps (`STEP_RATE_LOG_INTERVAL`)."""
 _MAX_MOMENTS = 512
 
 
@@ -30,7 +30,7 @@ def is_smoothed(version: str | None) -> bool:
 
 
 class PrintedRate:
-    """The rate of one attempt by its printed numbers."""
+    """The rate of one attempt from its printed numbers."""
 
     def __init__(self) -> None:
         self._last = self._max = 0.0
@@ -43,7 +43,7 @@ class PrintedRate:
         """The end of the counted steps, monotonic seconds."""
         self._env_steps = self._seconds = 0.0
         self._moments: deque[tuple[float, float]] = deque(maxlen=_MAX_MOMENTS)
-        """Times, and the environment steps of the same scene by then."""
+        """Times, and the scene's environment steps done by then."""
         self._fps: Fps | None = None
         """The cached result of `fps`."""
 

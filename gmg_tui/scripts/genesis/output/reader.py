@@ -19,12 +19,12 @@ from gmg_tui.scripts.readers.reported import ReportedRates
 
 _MAX_METRICS = 64
 _MAX_BLOCK_BYTES = 1 << 16
-"""Bytes to read of a block, from its end: in a flood the newest lines count."""
+"""Bytes to read at the end of a block: in a flood the newest lines count."""
 _MAX_SILENT_LINES = 1000
-"""Lines of a block in which the end of a silent phase is looked for."""
+"""Lines of a block to search for the end of a silent phase."""
 _UNINDENTED = re.compile(rb"(?:\A|(?<=[\r\n]))[^ \t\r\n][^\r\n]*[\r\n]?")
 _ETA_LINES = 20
-"""Lines, the newest ones, that the estimate of the remaining time uses."""
+"""Newest progress lines to estimate the remaining time from."""
 
 _STATES = {
     Phase.IMPORTING: WorkerState.STARTING,
@@ -39,7 +39,7 @@ _SILENT = frozenset({Phase.IMPORTING, Phase.COMPILING})
 """Phases whose end Genesis does not print: the script's own next line ends them."""
 
 _STALE_FACTOR, _STALE_S, _FIRST_GAP_S = 3.0, 5.0, 20.0
-"""A number is stale after the factor times the longest recent gap (before the first gap: of the third value)."""
+"""A number is stale after this factor times the longest recent gap (`_FIRST_GAP_S` before the first gap)."""
 _UNMATCHED_S = 15.0
 """Seconds of running before a `--pattern` without a match is reported."""
 _MAX_GAPS = 16  # some scripts print several numbers at once, after a long silence
@@ -65,7 +65,7 @@ class Pace:
         return max(self._gaps_s, default=0.0)
 
     def silent_s(self, now: float) -> float | None:
-        """Returns the seconds since the last report if they are several times the usual; else None."""
+        """Returns the seconds since the last report; None unless they are several times the usual interval."""
         silent_s = now - self.last_at if self.last_at is not None else 0.0
         return silent_s if silent_s > max(_STALE_S, _STALE_FACTOR * (self.usual_s or _FIRST_GAP_S)) else None
 
@@ -73,7 +73,7 @@ class Pace:
 class Reader:
     """Reads the output of one attempt, both streams together, block by block, in bounded memory.
 
-    The user's `formats` take precedence over Genesis' lines, these over a trainer's. The probe reports phases too (`reach`).
+    The user's `formats` take precedence over Genesis' lines, and those over a trainer's. The probe reports phases too (`reach`).
 
     Attributes:
         state: The worker's state in this phase; while kernels are saved, the state before.
@@ -82,7 +82,7 @@ class Reader:
         phase_times: Seconds of each phase that has ended.
         had_progress: True if it reported a rate, an iteration, or a bar after Genesis started.
         pace: The times of its progress reports.
-        metrics: The newest of each named number.
+        metrics: The newest value of each named number.
         n_envs: Environments, as printed; None if it printed none.
         saved: The files that its lines report as saved.
         is_complete: True once the script has ended by itself.
@@ -134,7 +134,7 @@ class Reader:
         self._running_s = 0.0
         """Seconds of earlier running phases."""
         self._is_failing = False
-        """True once it prints an error or its usage: its lines do not begin the running phase then."""
+        """True once it has printed an error or its usage: later lines do not begin the running phase."""
         self._has_simulated = False
 
     def feed(self, block: bytes, now: float) -> None:
@@ -179,7 +179,7 @@ class Reader:
         self.saved.feed(unread)
 
     def glimpse(self, line: bytes, now: float) -> bool:
-        """Reads a line without its end at `now` (monotonic seconds). Returns True if it begins the running phase."""
+        """Reads an unfinished line at `now` (monotonic seconds). Returns True if it begins the running phase."""
         if self.phase not in _SILENT or not self._is_own(line):
             return False
         self._now = now
@@ -223,7 +223,7 @@ class Reader:
 
     @property
     def is_bar(self) -> bool:
-        """True if its progress comes from a bar, which may be of anything."""
+        """True if its progress comes from a bar, which may measure anything."""
         return self._progress_from < len(self._readers) and self._readers[self._progress_from].vague
 
     def running_s(self, now: float) -> float:
@@ -286,7 +286,7 @@ class Reader:
         self.pace.beat(self._now)
         if not reader.vague:
             self._simulated()
-        elif self.phase in (*_SILENT, Phase.RUNNING):  # in other phases a bar is of a download or of meshes
+        elif self.phase in (*_SILENT, Phase.RUNNING):  # in other phases a bar shows a download or meshes
             self.had_progress = True
             self._enter(Phase.RUNNING)
 
@@ -307,7 +307,7 @@ class Reader:
             self._rate.new_scene()
         self._enter(phase)
         if phase is Phase.INITIALISING and not self._has_simulated:
-            # Earlier lines and bars were of the script's preparations.
+            # Earlier lines and bars came from the script's preparations.
             self.progress, self.had_progress, self._running_s = None, False, 0.0
             self.first_running = None
 
@@ -317,7 +317,7 @@ class Reader:
         seconds = self._now - self.phase_started
         if self.phase is Phase.RUNNING:
             self._running_s += seconds
-        elif phase is not Phase.SAVING:  # which cuts the phase before short
+        elif phase is not Phase.SAVING:  # which cuts the previous phase short
             self.phase_times[self.phase] = seconds
         self.phase, self.phase_started = phase, self._now
         if phase is Phase.RUNNING and self.first_running is None:

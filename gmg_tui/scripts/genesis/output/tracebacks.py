@@ -37,7 +37,7 @@ class Line(NamedTuple):
     text: bytes
     """Without escape sequences, stripped."""
     indented: bool
-    """True also for lines in a box, and for a frame that loguru marks."""
+    """Including lines in a box, and frames that loguru marks."""
 
 
 def parsed(tail: Sequence[bytes]) -> list[Line]:
@@ -50,7 +50,7 @@ def parsed(tail: Sequence[bytes]) -> list[Line]:
 
 
 def _unboxed(lines: Sequence[Line]) -> Iterator[Line]:
-    """Replaces Rich's boxes by plain tracebacks, and joins the wrapped lines of the exception below."""
+    """Replaces Rich's boxes with plain tracebacks, and joins the wrapped lines of the exception below."""
     index = 0
     while index < len(lines):
         text = lines[index].text
@@ -73,7 +73,7 @@ def _unboxed(lines: Sequence[Line]) -> Iterator[Line]:
 
 
 def _wraps(text: bytes, following: bytes, width: int) -> bool:
-    """True if Rich may have wrapped the line after `text`: the first word of `following` does not fit behind it."""
+    """True if Rich may have wrapped the line after `text`: the first word of `following` does not fit after it."""
     first = following.partition(b" ")[0]
     return len(f"{text.decode(errors='replace')} {first.decode(errors='replace')}") > width
 

@@ -1,7 +1,7 @@
 """Wraps the calls of `calls.txt`: counts steps, records the start of phases, and reports metrics and saved files.
 
 Each simulating process writes a file of `WORDS`, aligned 8-byte words that the engine reads. The first Python of an attempt
-makes its file at once, others only when a simulator is imported or stepped. Nothing here raises into the script, prints, or
+creates its file at once, others only when a simulator is imported or stepped. Nothing here raises into the script, prints, or
 starts a thread.
 """
 
@@ -25,7 +25,7 @@ MAGIC = 0x474D_4750_524F_4205
 TIMES = ("simulator_ns", "learning_ns", "rendering_ns")
 """The time in steps, learning and rendering, without overlap."""
 NAMES = (
-    *("magic", "phase", "phase_ns"),  # phase_ns: start of the phase; all moments by CLOCK_MONOTONIC
+    *("magic", "phase", "phase_ns"),  # phase_ns: start of the phase; all times by CLOCK_MONOTONIC
     *("kind", "environments", "first_environments", "first_ns"),  # first_ns: end of the first step
     *("steps", "environment_steps", "last_ns"),  # last_ns: end of the last step
     *("mark_steps", "mark_ns"),  # environment steps before the last long pause between two steps, and its start
@@ -251,7 +251,7 @@ def _saving(original, kind_name):
 
 
 def _timing(original, name):
-    """Wraps a call whose time is one of `TIMES`; rendering in a step is taken from the step's time."""
+    """Wraps a call whose time is one of `TIMES`; rendering in a step is subtracted from the step's time."""
     from inspect import currentframe
 
     def learn(*args, **kwargs):
@@ -291,7 +291,7 @@ def _wrap(module):
 
 
 class _Finder:
-    """Wraps the functions of the table's modules once these were executed."""
+    """Wraps the functions of the table's modules once they have been executed."""
 
     def find_spec(self, name, path=None, target=None):
         calls = [row[0] for row in _rows if row[1] == name]
