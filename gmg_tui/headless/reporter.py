@@ -221,7 +221,7 @@ class Reporter:
 def _trial_end(trial: Trial, spec: TuneSpec) -> str:
     """Returns the end of a trial: `measured 5,696,782 FPS ±0.9 %, 3.6 GiB`, `failed: CUDA out of memory`."""
     if trial.state is not TrialState.MEASURED:
-        return f"{trial.state.value}: {trial.reason or 'no reason known'}"
+        return f"{trial.state.value}: {trial.reason or 'unknown reason'}"
     memory = "" if trial.memory_mib is None else f", {units.mib(trial.memory_mib)}"
     reason = f" ({trial.reason})" if trial.reason else ""
     return f"measured {tune_words.rate(trial.rate, spec)}{tune_words.margin(trial)}{memory}{reason}"

@@ -27,7 +27,7 @@ from gmg_tui.session import SessionEntry
 _TAIL_BYTES = 2 << 20
 _MAX_LOGS = 50
 _MIN_VALUE = 6
-"""Shorter values are masked beside their names only: elsewhere they may be common words."""
+"""Shorter values are masked only beside their names: elsewhere they may be common words."""
 _PAIR = re.compile(
     r"""(?<![\w-])([\w-]{1,64})(["']?\s{0,8}[=:]\s{0,8})((["'])(?:(?!\4)[^\\\n]|\\.){0,500}\4|["']?[^\s"',;&]+)"""
 )
@@ -54,7 +54,7 @@ def bundle(entry: SessionEntry) -> bytes:
 
 
 def _reading(path: Path, folder: Path) -> BinaryIO:
-    """Opens a file of a session for reading. Raises `OSError`, also for a link, which may lead to any file."""
+    """Opens a file of a session for reading. Raises `OSError`, even for a link, which may lead to any file."""
     relative = path.relative_to(folder)
     if os.path.realpath(path) != os.path.join(os.path.realpath(folder), relative) or safe(path.name) != path.name:  # noqa: PTH118
         raise OSError(errno.EINVAL, "not a file of the session", str(path))

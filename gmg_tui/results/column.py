@@ -27,7 +27,7 @@ Cell = bool | int | float | str | None
 
 
 class Where(Flag):
-    """The outputs with a column."""
+    """The outputs that have a column."""
 
     FILES = auto()
     """CSV."""
@@ -87,7 +87,7 @@ class Column(Generic[T]):
 
     @property
     def heading(self) -> str:
-        """Title and unit, safe on terminals, as a script may have chosen the name."""
+        """Title and unit, safe on terminals, as scripts choose names."""
         return one_line(f"{self.title or self.name} {self.unit}".rstrip())
 
     def text(self, row: T) -> str:
@@ -143,7 +143,7 @@ def find(columns: Sequence[Column[T]], name: str) -> Column[T]:
     if named:
         return named[0]
     names = ", ".join(column.name for column in columns)
-    raise GmgError(one_line(f"no column {name}; there are: {names}"))
+    raise GmgError(one_line(f"no column {name}; the columns are: {names}"))
 
 
 def ranked(

@@ -77,7 +77,7 @@ class Comparison:
         figures: Start time and memory of each session, by the fields of their attempts.
         metrics: The metrics of each session, by name.
         doubts: The reasons that the rates cannot be compared, a sentence each.
-        changes: The change of the rate of each later session; None if unknown.
+        changes: The rate change of each later session; None if unknown.
         remarks: The `doubts`, else the `changes`, then the rates that do not count, a sentence each.
     """
 
@@ -112,7 +112,7 @@ class Comparison:
                 yield f"not comparable: {row.name} changes the computation of a step"
 
     def _verdict(self, data: ReportData, of: Change | None) -> str:
-        """Returns a sentence with the change of the rate from the first session; empty if unknown."""
+        """Returns a sentence with the rate change from the first session; empty if unknown."""
         if of is None:
             return ""
         pairs, first = units.count(of.pairs, self.unit), self.sessions[0].name
@@ -157,7 +157,7 @@ class Comparison:
     def _columns(
         self, named: Column[Row], value: Callable[..., Any], write: Callable[[Any], str], *, changes: bool = False
     ) -> list[Column[Row]]:
-        """Returns the columns of the rows' names, of each session's values and, with `changes`, of their changes."""
+        """Returns the columns for the rows' names, each session's values and, with `changes`, their changes."""
         result = [named]
         for index, data in enumerate(self.sessions):
             priority, of = 90 - index, partial(value, index=index)

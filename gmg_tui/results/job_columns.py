@@ -48,7 +48,7 @@ def _of(path: str) -> Callable[[JobRecord], Any]:
 
 
 def columns(jobs: Sequence[JobRecord]) -> list[Column[JobRecord]]:
-    """Returns the columns for these jobs or attempts; values, metrics and results are in the order of their appearance.
+    """Returns the columns for these jobs or attempts; values, metrics and results are in order of appearance.
 
     A value with the name of a fixed column gets the prefix `value_`, a result with the name of any other `result_`.
     """
@@ -57,7 +57,7 @@ def columns(jobs: Sequence[JobRecord]) -> list[Column[JobRecord]]:
     numbers = {job.number for job in jobs}
     several = len(numbers) < len(jobs)  # attempts of a job
     plain = all(job.name == job.slot for job in jobs)
-    # Rows of a job that was tried with several arguments differ in these.
+    # These distinguish the rows of a job that was tried with several arguments.
     searched = len({(job.number, job.last.args) for job in jobs if job.last.args}) > len(numbers)
     named = dict.fromkeys(name for job in jobs for name in job.values)
     first = [
@@ -103,7 +103,7 @@ def _unless(hidden: bool) -> Where:
 
 
 def _reported(job: JobRecord, name: str) -> Any:
-    """Returns a job's result, else a named number of its lines, as earlier attempts only have."""
+    """Returns a job's result, else a named number from its lines: earlier attempts have no results."""
     reported = job.result if job.result and name in job.result else job.last.metrics
     # Stores of earlier versions have null for NaN.
     return math.nan if name in reported and reported[name] is None else reported.get(name)
@@ -125,7 +125,7 @@ def _named(
     highest: int,
     write: Callable[[Any], str] = plain,
 ) -> list[Column[JobRecord]]:
-    """Returns a column for each of `names` with a job's value `of` that name, prefixed if one of the `others` has its name.
+    """Returns a column for each of `names`, with values by `of`; prefixes names that are among the `others`.
 
     The priorities descend from `highest`.
     """
@@ -155,7 +155,7 @@ def _why(job: JobRecord) -> Cell:
 
 
 def _slots(names: str) -> str:
-    """Returns the first of a job's slots, and the number of others."""
+    """Returns the first of a job's slots, and the number of the others."""
     first, *others = names.split()
     return f"{first} +{len(others)}" if others else first
 
@@ -174,7 +174,7 @@ def _flat(of: Struct, field: str) -> dict[str, Any]:
 
 
 def as_plain(of: Struct) -> dict[str, Any]:
-    """Returns a struct for JSON: all fields, unknown ones and NaN as null, numbers in full, times in ISO 8601."""
+    """Returns a struct for JSON: all fields, unknown ones and NaN as null, numbers with all digits, times in ISO 8601."""
     return {name: _plain(name, value) for name, value in structs.asdict(of).items() if value is not msgspec.UNSET}
 
 

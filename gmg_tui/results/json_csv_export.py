@@ -26,7 +26,7 @@ _MEANS: Final = ("gpu_util_mean_pct", "memory_peak_mib", "power_mean_w", "energy
 def export(session: Session) -> None:
     """Replaces all files of a session, and the `--summary` file, atomically.
 
-    Raises `StoreError`, or `OSError` if a file cannot be written; later ones are not.
+    Raises `StoreError`, or `OSError` if a file cannot be written, and skips later ones.
     """
     folder = Path(session.spec.folder)
     with open_store(folder / STORE) as stored:
@@ -62,7 +62,7 @@ def detailed(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:
 def table(jobs: Iterable[JobRecord], *, raw: bool = False) -> Iterator[bytes]:
     """Yields the lines of `summary_results.csv` for `jobs`; `raw` as in `as_csv`."""
     rows = []
-    for job in jobs:  # without results that no table shows
+    for job in jobs:  # skips results that no table shows
         shown = {name: value for name, value in (job.result or {}).items() if value is None or cell(value) is not None}
         rows.append(structs.replace(job, result=shown))
     yield from as_csv(columns(rows), rows, raw=raw)

@@ -29,9 +29,9 @@ _Lines = dict[str, dict[str, list[list[Curve]]]]
 _MAX_PLACES = 400
 MAX_CHARTS = 24
 MAX_LINES = 60
-"""Jobs in one chart, the first ones."""
+"""Maximum jobs in one chart; the first are drawn."""
 MAX_ROWS = 12
-"""Metrics to show on a terminal."""
+"""Maximum metrics to show on a terminal."""
 
 
 class _Point(NamedTuple):
@@ -68,7 +68,7 @@ def _points(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[_Point]:
 def charts(jobs: Iterable[JobRecord], stored: Stored, colours: tuple[str, ...]) -> Iterator[Figure]:
     """Yields a chart of each metric over the script's steps, or over hours without any; rewards come first.
 
-    Each job is one line; of steps that a later attempt repeats, its values count.
+    Each job is one line; a later attempt's values replace those of repeated steps.
     """
     lines: _Lines = {}
     _add(lines, stored, ((job, job.name) for job in jobs))
@@ -103,7 +103,7 @@ def _add(lines: _Lines, stored: Stored, jobs: Iterable[tuple[JobRecord, str]]) -
 def _figures(lines: _Lines, colours: tuple[str, ...]) -> Iterator[Figure]:
     from plotly.graph_objects import Figure
 
-    # Metrics with one value for each run are in the tables, and in the charts by job.
+    # Metrics with a single value per run are in the tables, and in the charts by job.
     drawn = [name for name, by_label in lines.items() if any(len(curve.times) > 1 for curve in _curves(by_label))]
     for name in sorted(drawn, key=lambda name: (rank(name), name))[:MAX_CHARTS]:
         figure, every = Figure(), list(_curves(lines[name]))
@@ -123,7 +123,7 @@ def _figures(lines: _Lines, colours: tuple[str, ...]) -> Iterator[Figure]:
                     **edge,
                 )
             line = {"color": colour, "width": 1.5}
-            mode = "lines" if len(places) > 1 else "markers"  # a line of one point cannot be seen
+            mode = "lines" if len(places) > 1 else "markers"  # a line of one point is invisible
             figure.add_scatter(x=places, y=values, mode=mode, name=escape(label), line=line)
         figure.update_layout(
             title={"text": escape(name), "x": 0}, showlegend=len(lines[name]) > 1, legend={"traceorder": "normal"}

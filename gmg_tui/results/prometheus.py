@@ -1,4 +1,4 @@
-"""Metrics of sessions for Prometheus, in base units, by a snapshot of each running engine at each scrape."""
+"""Metrics of sessions for Prometheus, in base units, from a snapshot of each running engine at each scrape."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ _ANSWER_S = 3.0
 _STORE_S = 1.0
 """Limit for reading a session's store, which a script may lock or make huge."""
 _LOST_S = 900.0
-"""Lost sessions are exported for this time, with `gmg_session_up` 0."""
+"""How long lost sessions are exported, with `gmg_session_up` 0."""
 
 
 def _done(worker: Worker) -> float | None:
@@ -36,7 +36,7 @@ _WORKER: tuple[tuple[str, str, Callable[[Worker], float | None], float], ...] = 
     ("gmg_worker_fps_mean", "The rate of the attempt so far.", lambda worker: worker.newest.rate, 1),
     ("gmg_worker_n_envs", "Environments that the worker simulates.", lambda worker: worker.newest.n_envs, 1),
     ("gmg_worker_attempt", "Number of the current attempt, from 1.", lambda worker: worker.attempt or None, 1),
-    ("gmg_worker_progress_ratio", "The share of its work that is done.", _done, 1),
+    ("gmg_worker_progress_ratio", "Completed share of its work.", _done, 1),
     ("gmg_worker_cpu_ratio", "CPU of its processes; 1 is a whole core.", lambda worker: worker.cpu_pct, 0.01),
     ("gmg_worker_memory_bytes", "Resident memory of its processes.", lambda worker: worker.memory_rss_mib, _MIB),
     ("gmg_worker_gpu_memory_peak_bytes", "Peak of its GPU memory.", lambda worker: worker.newest.memory_peak_mib, _MIB),
@@ -47,7 +47,7 @@ _GPU: tuple[tuple[str, str, str, float], ...] = (
     ("gmg_gpu_lost", "1 if the driver reports the GPU as lost.", "lost", 1),
     ("gmg_gpu_utilization_ratio", "Share of the time with a kernel running.", "gpu_util_pct", 0.01),
     ("gmg_gpu_memory_used_bytes", "Memory in use.", "memory_used_mib", _MIB),
-    ("gmg_gpu_memory_total_bytes", "Memory that it has.", "memory_total_mib", _MIB),
+    ("gmg_gpu_memory_total_bytes", "Total memory.", "memory_total_mib", _MIB),
     ("gmg_gpu_temperature_celsius", "Temperature.", "temperature_c", 1),
     ("gmg_gpu_power_watts", "Power draw.", "power_w", 1),
     ("gmg_gpu_power_limit_watts", "Power limit in force.", "power_limit_w", 1),
@@ -117,7 +117,7 @@ def _write_session(scrape: _Scrape, session: Session, snapshot: Snapshot) -> Non
     labels = {"session": spec.name}
     about = {"script": spec.script, "kind": kind, "version": session.version}
     scrape.add("gmg_session_info", "Script, kind (run, sweep or tune), version.", 1, **labels, **about)
-    scrape.add("gmg_session_elapsed_seconds", "How long the session has worked.", snapshot.elapsed_s, **labels)
+    scrape.add("gmg_session_elapsed_seconds", "Time that the session has been running.", snapshot.elapsed_s, **labels)
     rate = total_fps(snapshot.counted) if not snapshot.ended else None
     scrape.add("gmg_session_fps", "The current rate of all running workers.", rate, **labels)
     per_joule = fps_per_watt(session, snapshot)

@@ -12,7 +12,7 @@ BLOCK_S = 10.0
 """The window of the current rate; shorter blocks would repeat its figures."""
 _MIN_BLOCKS = 4
 _MAX_BLOCKS = 20
-"""More blocks are joined to longer ones, which are less correlated."""
+"""More blocks are merged into longer ones, which are less correlated."""
 _MIN_CORRELATION = 0.25
 """Correlation of consecutive blocks of `BLOCK_S`, as half of their windows overlap."""
 _MAX_CORRELATION = 0.7
@@ -32,7 +32,7 @@ class Change(NamedTuple):
     interval_pct: tuple[float, float] | None
     """The 95 % interval; None if unknown."""
     pairs: int
-    """The number of slots, jobs or values that both have measured."""
+    """The number of slots, jobs or values measured in both."""
 
     def is_slower(self, than_pct: float) -> bool:
         """True if the rate fell by more than `than_pct`, and not because of noise."""
@@ -42,8 +42,8 @@ class Change(NamedTuple):
 def change(before: Mapping[str, Measured], after: Mapping[str, Measured]) -> Change | None:
     """Returns the change of the rates with a name in both; None without any.
 
-    The noise is the spread of the changes, and at least the noise within the runs, which is all that is known of a single
-    pair.
+    The noise is the spread of the changes, but at least the noise within the runs, which is all that a single pair
+    reveals.
     """
     pairs = [(rate, after[name]) for name, rate in before.items() if name in after]
     pairs = [pair for pair in pairs if min(pair[0].rate, pair[1].rate) > 0]
@@ -65,7 +65,7 @@ def _pct(log: float) -> float:
 
 
 def _within(pairs: Sequence[tuple[Measured, Measured]]) -> tuple[float, int] | None:
-    """Returns the standard error by the noise within the runs, and its degrees of freedom; None if a run has no blocks."""
+    """Returns the standard error from the noise within the runs, and its degrees of freedom; None if a run has no blocks."""
     errors = [_error(run) for pair in pairs for run in pair]
     known = [error for error in errors if error is not None]
     if len(known) < len(errors):
@@ -75,7 +75,7 @@ def _within(pairs: Sequence[tuple[Measured, Measured]]) -> tuple[float, int] | N
 
 
 def _error(run: Measured) -> tuple[float, int] | None:
-    """Returns the relative variance of a run's mean, and the number of its blocks; None if they are too few."""
+    """Returns the relative variance of a run's mean, and the number of its blocks; None if there are too few."""
     if len(run.blocks) < _MIN_BLOCKS or min(run.blocks) <= 0:
         return None
     each = math.ceil(len(run.blocks) / _MAX_BLOCKS)

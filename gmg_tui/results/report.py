@@ -70,7 +70,7 @@ class ReportData(Struct, frozen=True):
     """`running`, `ended` or `lost`."""
     session: Session
     until: float
-    """The latest recorded moment, Unix seconds."""
+    """The latest recorded time, Unix seconds."""
     jobs: list[JobRecord]
     attempts: dict[int, list[JobAttempt]]
     snapshot: Snapshot | None
@@ -147,7 +147,7 @@ class ReportData(Struct, frozen=True):
         return started, max(started, self.until if ended is None else ended)
 
     def rows(self) -> list[JobRecord]:
-        """Returns a row for each attempt, with the job as of its end, and for each job without one. Ranks share a row."""
+        """Returns a row for each attempt, with the job as of its end, and for each job without attempts. Ranks share a row."""
         return [row for job in self.jobs for row in self._rows_of(job)]
 
     def _rows_of(self, job: JobRecord) -> list[JobRecord]:
@@ -203,7 +203,7 @@ class ReportData(Struct, frozen=True):
             *((group.id, group.reason, group.advice) for group in groups),
             *((job.name, job.reason, advice.get(job.name)) for job in failed),
         ):
-            text = reason or "no reason known"
+            text = reason or "unknown reason"
             by_reason.setdefault(_AMOUNT.sub("", text), Failure([], text, helps)).names.append(name)
         return sorted(by_reason.values(), key=lambda failure: -len(failure.names))
 
@@ -274,7 +274,7 @@ def _concluded(job: JobRecord, entry: SessionEntry, until: float) -> JobRecord:
 
 
 def at_end(session: Session, snapshot: Snapshot) -> ReportData:
-    """Returns the data of a plain run by its last snapshot, which has the newest attempts only."""
+    """Returns the data of a plain run from its last snapshot, which has the newest attempts only."""
 
     def job(number: int, worker: Worker) -> JobRecord:
         last, rank = worker.newest, worker.group or Rank("", 0, 0)
@@ -306,7 +306,7 @@ def load(entry: SessionEntry) -> ReportData:
 def ordered(rows: Sequence[JobRecord], best: str | None) -> tuple[list[JobRecord], Column[JobRecord] | None, str]:
     """Sorts rows by a column. Returns them with the column (None for the jobs' order) and a description of the order.
 
-    `best` is a column's name or heading, in any case, with `-` before it for the smallest first; None for the jobs'
+    `best` is a column's name or heading, in any case, prefixed with `-` for smallest first; None for the jobs'
     order. Failed jobs follow the others; jobs without a value, or with NaN, are last. Raises `GmgError` if there is no
     such column.
     """

@@ -22,7 +22,7 @@ from gmg_tui.session.store.reader import Stored
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C8C8C")
 """Okabe and Ito's palette for the colour-blind, without the colours that are invisible on a light or a dark page."""
 _DASHES = ("solid", "dash", "dot", "dashdot")
-"""Distinguish more slots than there are colours."""
+"""Line styles that distinguish more slots than there are colours."""
 _STATES = {
     WorkerState.STARTING: "#BBBBBB",
     WorkerState.BUILDING: "#F0E442",
@@ -33,11 +33,11 @@ _STATES = {
 }
 _OTHER_STATE = "#8C8C8C"
 _MAX_BARS = 5000
-"""Bars to draw, the longest ones."""
+"""Maximum bars to draw; the longest are drawn."""
 _MAX_POINTS = 60_000
-"""Points of all lines."""
+"""Maximum points of all lines."""
 _GAP_STEPS = 5
-"""Median steps without a sample that make a gap in a line."""
+"""Median steps without a sample before a line has a gap."""
 _SHOWN_SHARE, _HEADROOM = 0.99, 1.08
 """The share of the values that an axis shows, and the room above them."""
 _MAX_COLUMNS, _MAX_LABELS, _MAX_JOBS = 4, 40, 2000
@@ -135,7 +135,7 @@ def by_job(jobs: Sequence[JobRecord], columns: Sequence[Column[JobRecord]], best
         figure.add_scatter(**points, marker={"color": colours, "size": 10}, showlegend=False, row=1, col=number)
         figure.update_yaxes(rangemode="tozero" if column.unit or column.title == "FPS" else "normal", row=1, col=number)
     figure.update_xaxes(type="category", showticklabels=len(jobs) <= _MAX_LABELS)
-    yield styled(figure, _BY_JOB_PX).update_layout(margin_r=60)  # for the last name, which is slanted
+    yield styled(figure, _BY_JOB_PX).update_layout(margin_r=60)  # room for the last name, which is slanted
 
 
 def curve(tuning: Tuning) -> Figure:
@@ -153,7 +153,7 @@ def curve(tuning: Tuning) -> Figure:
         marks.append((answer.edge.value, "edge"))
     highest = max((trial.rate or 0.0 for trial in alone), default=0.0)
     for number, (value, name) in enumerate(marks):
-        if value > 0:  # named in the legend, as the lines are close to each other
+        if value > 0:  # named in the legend, as the lines are close together
             line = {"dash": _DASHES[1 + number % (len(_DASHES) - 1)], "width": 1.5, "color": _OTHER_STATE}
             figure.add_scatter(x=[value, value], y=[0, highest], mode="lines", name=f"{name} {value:,}", line=line)
     figure.update_xaxes(type="log", title_text=plain(tuning.spec.variable))
@@ -174,7 +174,7 @@ def rates(made: Comparison) -> Figure:
 
 
 def styled(figure: Figure, height: int = _PLAIN_PX) -> Figure:
-    """Applies the style to a figure; the page sets its colours by the theme."""
+    """Applies the style to a figure; the page sets its colours from the theme."""
     font = {"family": "system-ui, sans-serif", "size": 12}
     figure.update_layout(template="none", paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", font=font)
     figure.update_xaxes(zeroline=False)

@@ -42,7 +42,7 @@ def at_end(session: Session, snapshot: Snapshot) -> list[str]:
     return [
         "no job can start: every GPU that the jobs may use is benched",
         *(f"{slot}: {why}" for slot, why in snapshot.queue.benched.items()),
-        "fix them (nvidia-smi, the kernel's log, gmg-tui doctor), or give others with --gpus, and continue the sweep",
+        "fix them (nvidia-smi, the kernel's log, gmg-tui doctor), or choose others with --gpus, and continue the sweep",
         logs,
     ]
 
@@ -60,7 +60,7 @@ def render(data: ReportData, best: str | None, width: int | None, colour: bool) 
         what = f"{units.count(len(listed), 'attempt')} of {what}"
     if len(chosen) < len(listed):
         what = f"the first {len(chosen)} of {what}"
-    # The column of the order stays even on narrow terminals.
+    # The sort column stays even on narrow terminals.
     shown = [
         replace(each, priority=_ORDER_PRIORITY) if by and each.name == by.name else each for each in columns(listed)
     ]
@@ -74,7 +74,7 @@ def render(data: ReportData, best: str | None, width: int | None, colour: bool) 
 
 
 def _metrics(data: ReportData, width: int | None, colour: bool) -> Iterator[str]:
-    """Yields a table of the metrics, on a terminal of the first ones."""
+    """Yields a table of the metrics, on a terminal only the first ones."""
     listed = data.metrics[: None if width is None else metric_curves.MAX_ROWS]
     if listed:
         of_metrics = metric_curves.columns(listed, "of job" if data.queued else "of worker")
@@ -129,7 +129,7 @@ def _below(data: ReportData) -> Iterator[str]:
         return
     if data.session.idle_text:
         yield data.session.idle_text
-    if os.path.exists(summary := data.folder / SUMMARY):  # noqa: PTH110 - raises nothing; a lost session may have none
+    if os.path.exists(summary := data.folder / SUMMARY):  # noqa: PTH110 - never raises; a lost session may have none
         yield f"summary: {summary}"
     yield f"logs: {data.folder / LOGS}/"
 

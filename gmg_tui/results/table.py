@@ -1,4 +1,4 @@
-"""Tables for people, by Rich for the terminal and as HTML. Widths are in terminal cells: wide characters take two."""
+"""Tables for people: for the terminal, by Rich, and as HTML. Widths are in terminal cells: wide characters take two."""
 
 import io
 import os
@@ -33,7 +33,7 @@ def terminal(
     """Returns the lines of a table: heading, rows, and the columns that did not fit.
 
     Omits columns without any value, unless `empty`, then columns of the lowest priority until the table fits `width`;
-    None is no limit, as in a pipe. `styles` are Rich's, of cells in a column `state`, by their texts.
+    None means no limit, as in a pipe. `styles` are Rich styles for the cells of a column `state`, by their texts.
     """
     from rich.console import Console  # late: it takes longer than the rest of a command
     from rich.table import Table
@@ -77,7 +77,7 @@ def terminal(
 
 
 def output() -> tuple[int | None, bool]:
-    """Returns the width of standard output, None if it is no terminal, and True if it has colours."""
+    """Returns the width of standard output, None if it is not a terminal, and True if it has colours."""
     if not sys.stdout.isatty():
         return None, False
     colour = os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")

@@ -10,7 +10,7 @@ from gmg_tui.results import column
 from gmg_tui.results.column import Column
 
 _SAME: Final = 0.005
-"""Relative difference below which slots are equal."""
+"""Relative difference below which slots count as equal."""
 _STEPS: Final = (TrialKind.LADDER, TrialKind.REFINE, TrialKind.COMMON, TrialKind.CONFIRM, TrialKind.TOGETHER)
 """The kinds of trials in the order of their steps."""
 _Row = TypeVar("_Row")
@@ -57,7 +57,7 @@ def limit(answer: Answer, spec: TuneSpec) -> str:
 
 
 def rate_together(answer: Answer, spec: TuneSpec) -> str:
-    """Returns the rate of the recommended value on all slots at once; empty before that is measured."""
+    """Returns the rate of the recommended value on all slots at once; empty until that is measured."""
     of = answer.together
     if of is None:
         return ""
@@ -73,7 +73,7 @@ def factors(answer: Answer) -> str:
 
 
 def step_number(tuning: Tuning) -> str:
-    """Returns the number of the present step: `step 3 of 5`; empty before the first and after the last."""
+    """Returns the number of the current step: `step 3 of 5`; empty before the first and after the last."""
     running = [trial.kind for trial in tuning.trials if trial.state is TrialState.RUNNING]
     kinds = running or [trial.kind for trial in tuning.trials[-1:]]
     return f"step {min(map(_STEPS.index, kinds)) + 1} of {len(_STEPS)}" if kinds and not tuning.ended else ""
@@ -94,7 +94,7 @@ def notes(answer: Answer, spec: TuneSpec) -> list[tuple[str, str]]:
 
 def caution(spec: TuneSpec) -> str:
     """Returns the limits of an answer."""
-    return f"{spec.variable} changes what is learned too, not only how fast."
+    return f"{spec.variable} also affects what is learned, not just how fast."
 
 
 def command(run: RunSpec, name: str, value: int) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ def command(run: RunSpec, name: str, value: int) -> tuple[str, ...]:
     words += [word for pattern in run.patterns for word in ("--pattern", pattern)]
     words += [] if run.probe else ["--no-probe"]
     args = [fill_some(text, {name: value}) for text in run.args]
-    if run.simulate is not None:  # the demo has the script itself
+    if run.simulate is not None:  # the demo brings its own script
         return ("gmg-tui", "demo", "--simulate", str(run.simulate), *words, "--", *args)
     return ("gmg-tui", *words, *(["-m"] if run.module else []), run.script, *args)
 

@@ -165,7 +165,7 @@ def test_the_table_sums_known_values_only() -> None:
         "4.00 FPS/W",
         "time 01:01:02",
     ]
-    assert lines[4] == "gpu10 failed: no reason known"
+    assert lines[4] == "gpu10 failed: unknown reason"
 
 
 def test_gpu_health_problems_are_reported_once_with_advice() -> None:

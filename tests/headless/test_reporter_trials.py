@@ -65,7 +65,7 @@ def test_the_answer_is_a_short_table_with_the_command() -> None:
         f"limit: 20,000 did not run: {tunings.OUT_OF_MEMORY}",
         "slots: gpu5 −8.0 %",
         "warning: gpu5 is 8 % slower than the other GPUs of its model",
-        "n_envs changes what is learned too, not only how fast.",
+        "n_envs also affects what is learned, not just how fast.",
         "run it: gmg-tui franka.py -B 15000 --seed '{seed}'",
         "tuning: /home/me/.local/state/gmg-tui/sessions/tune-1/tune.json",
         "logs: /home/me/.local/state/gmg-tui/sessions/tune-1/logs/",

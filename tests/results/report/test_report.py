@@ -167,7 +167,7 @@ def test_a_failed_job_is_never_the_best_and_an_unknown_column_lists_the_valid_on
     best, column, text = ordered(rows, None)
     assert ([row.number for row in best], column) == ([1, 2], None)
     assert text == "unsorted"
-    with pytest.raises(GmgError, match="no column nope; there are: job, name, state"):
+    with pytest.raises(GmgError, match="no column nope; the columns are: job, name, state"):
         ordered(rows, "-nope")
 
 
@@ -322,7 +322,7 @@ async def test_a_tuning_shows_trials_and_answer_unless_sorted() -> None:
         (["nobody"], "there is no session nobody; gmg-tui ls lists them", 1),
         (["--json", "--csv"], "mutually exclusive", 2),
         (["--html", "/nowhere/at/all.html"], "--html /nowhere/at/all.html: No such file", 1),
-        (["--best", "nope"], "no column nope; there are: job, name, lr", 2),
+        (["--best", "nope"], "no column nope; the columns are: job, name, lr", 2),
         (["sim-1", "sim-1"], "sim-1 is named twice", 2),
         (["sim-1", "other", "--best", "job"], "--best is for one session; give one name", 2),
     ],

@@ -41,7 +41,7 @@ async def test_answer_curve_and_trials_are_shown_together() -> None:
         text = play.shown(app)
         assert "20,000 did not run: CUDA out of memory" in text
         assert "$ gmg-tui franka.py -B 16384 --seed '{seed}'" in text
-        assert "n_envs changes what is learned too, not only how" in text
+        assert "n_envs also affects what is learned, not just how" in text
         assert "gpu5 −8.0 %" in text
         assert "gpu6 was throttled: measured again" in text
         assert tables.headings(app).startswith("# n_envs slot for state FPS ±")
