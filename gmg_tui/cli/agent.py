@@ -1,8 +1,8 @@
-"""`gmg-tui agent`, run by launchers on each node: starts or finds the agent, and connects it to standard input and output.
+"""`gmg-tui agent`, run by launchers on each node: finds or starts the agent, and connects it to standard streams.
 
-The agent is a separate process, which survives this command, for the next one to find. Standard input begins with a
-line, the `RunSpec`; standard output with a line that starts with `AGENT_MARK`, after anything that a shell may print.
-Then both carry the frames of `gmg_tui.session.protocol`.
+The agent is a separate process that outlives this command, so that the next one can find it. Standard input begins
+with a line, the `RunSpec`; standard output with a line that starts with `AGENT_MARK`, after any output of
+the shell. Then both carry the frames of `gmg_tui.session.protocol`.
 """
 
 import io
@@ -27,7 +27,7 @@ from gmg_tui.model import AgentSpec, RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import AGENT_MARK, NODE_MARK, nodes_folder
 
-_BYTES = 1 << 16
+_CHUNK_BYTES = 1 << 16
 _START_TIMEOUT_S = 20.0
 """Timeout for another `gmg-tui agent` on this node to start the agent."""
 _END_TIMEOUT_S = 60.0
@@ -74,7 +74,7 @@ def _connect_or_start(line: bytes) -> socket.socket:
         raise GmgError("gmg-tui agent is for launchers; start a session with --nodes")
     about, version = spec.agent, gmg_tui.__version__
     if about.version != version:
-        raise GmgError(f"it has gmg-tui {version}, this is {about.version}; install the same version", 1)
+        raise GmgError(f"it has gmg-tui {version}, but this machine has {about.version}; install the same version", 1)
     mark = about.session_id[:_MARK_CHARACTERS]
     path = _socket(about, mark)
     connection = _connect(path)
@@ -86,7 +86,7 @@ def _connect_or_start(line: bytes) -> socket.socket:
     make_private(folder)
     shared = False
     with suppress(OSError, UnicodeDecodeError):
-        shared = reading(Path(spec.folder, NODE_MARK)).read(_BYTES).decode() == about.session_id
+        shared = reading(Path(spec.folder, NODE_MARK)).read(_CHUNK_BYTES).decode() == about.session_id
     spec = structs.replace(
         spec,
         name=folder.name,
@@ -114,11 +114,11 @@ def _folder(about: AgentSpec, mark: str) -> Path:
 
 
 def _end_earlier(about: AgentSpec) -> None:
-    """Ends the agent of the session's earlier engine, and waits for it: its workers would run beside the new ones.
+    """Ends the agent of the session's earlier engine and waits for it, or its workers would run beside the new ones.
 
     Raises `GmgError` if it does not end.
     """
-    import asyncio  # late: hardly any agent has to end another
+    import asyncio  # late: rarely needed
 
     mark, deadline = about.replaces[:_MARK_CHARACTERS], time.monotonic() + _END_TIMEOUT_S
     folder, asked = _folder(about, mark), False
@@ -126,7 +126,7 @@ def _end_earlier(about: AgentSpec) -> None:
         if time.monotonic() >= deadline:
             raise GmgError(f"the agent of the session's earlier engine does not end; see {folder}", 1)
         if not asked:
-            with suppress(GmgError):  # only its watchdog is left
+            with suppress(GmgError):  # only its watchdog is still running
                 asyncio.run(_end(_socket(about, mark)))
                 asked = True
         time.sleep(_POLL_S)
@@ -173,12 +173,12 @@ def _forward(connection: socket.socket) -> None:
 
     def inward() -> None:
         with suppress(OSError):
-            while data := os.read(0, _BYTES):
+            while data := os.read(0, _CHUNK_BYTES):
                 connection.sendall(data)
         os._exit(0)  # even if the other direction is blocked
 
     threading.Thread(target=inward, daemon=True).start()
     with suppress(OSError):
-        while data := connection.recv(_BYTES):
+        while data := connection.recv(_CHUNK_BYTES):
             while data:
                 data = data[os.write(1, data) :]

@@ -23,11 +23,11 @@ TOPICS = (
 )
 """The pages of the manual, in reading order."""
 _LIBRARIES = {"metrics": "prometheus_client", "serve": "textual-serve"}
-"""Libraries of commands that are extras."""
+"""Libraries that commands need from extras."""
 
 
 def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
-    """Prints the version, in a working tree with its commit."""
+    """Prints the version, with the commit in a working tree."""
     if not wanted or ctx.resilient_parsing:
         return
     from gmg_tui.scripts import interpreter
@@ -74,7 +74,7 @@ def _call(command: str, *args: Any, **options: Any) -> int:
 
 
 def _start(command: str, *args: Any, **more: Any) -> int:
-    """Calls the function of a command with an engine, whose process starts during the import."""
+    """Calls the function of a command with an engine whose process starts during the import."""
     from gmg_tui.cli.prestart import PrestartedEngine
 
     with PrestartedEngine() as engine:

@@ -1,4 +1,4 @@
-"""`attach`: opens the screen on a session, also for the commands that start one."""
+"""`attach`: opens the screen on a session, for other commands too."""
 
 import filecmp
 import os
@@ -30,7 +30,7 @@ def attach(name: str | None, options: Options, *, readonly: bool) -> int:
     from gmg_tui.session.client import EngineClient
 
     if os.environ.get("TEXTUAL_DRIVER", "").endswith(":WebDriver"):  # for a page of `serve`
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # on ctrl+c, the server closes its pages
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server closes its pages on ctrl+c
         session = sessions.find(name, running=True).record.session
         connect = partial(EngineClient.connect, Path(session.spec.socket), session.id, readonly=True)
         ui.run(connect, **_drawing(options) | {"ascii": options.ascii_only}, web=True)

@@ -1,7 +1,7 @@
 """`config.toml`: defaults of options, keys, line formats and themes.
 
-Top-level keys are long names of options, for every command; those in a table named after a command are for that one.
-`[keys]` remaps the screen's keys, `[readers.NAME]` describes lines of output, `[themes.NAME]` has colours.
+Top-level keys are long option names and apply to every command; a table named after a command applies to that one.
+`[keys]` remaps the screen's keys, `[readers.NAME]` describes lines of output, `[themes.NAME]` sets colours.
 """
 
 from collections.abc import Iterable

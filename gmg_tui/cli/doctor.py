@@ -1,6 +1,6 @@
-"""`doctor`: check whether this machine is ready for a run.
+"""`doctor`: checks that this machine is ready for a run.
 
-Each check is a function of the facts that it judges (the environment, answers of NVML or torch).
+Each check is a function of the facts it judges (the environment, answers of NVML or torch).
 """
 
 import asyncio
@@ -36,11 +36,11 @@ from gmg_tui.scripts import interpreter, probe
 from gmg_tui.scripts.genesis import caches
 
 _ANSWER_S = 120.0
-"""Timeout of the import of torch, which takes a minute from a cold network disk."""
+"""Timeout for importing torch, which takes a minute from a cold network disk."""
 _FULL_MIB, _LOW_MIB = 16, 1024
-"""Free disk space that is too little for a session, and that eight verbose workers fill in a day."""
+"""Free disk space too small for a session, and the space that eight verbose workers fill in a day."""
 _NEARLY_FULL = 0.75
-"""Share of the kernel cache's limit above which it evicts soon: a scene has some 10 MB."""
+"""Share of the kernel cache's limit above which it soon evicts: a scene takes about 10 MB."""
 _NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "fuse.sshfs", "9p", "wekafs")
 """Prefixes of network file system types."""
 _PROGRAM = """
@@ -63,7 +63,7 @@ if answer["torch"]:
 print(json.dumps(answer))
 """
 OK, WARN, FAIL = "ok", "warn", "FAIL"
-"""Verdicts: it works; it has limitations; a plain run fails."""
+"""Verdicts: works; works with limitations; a plain run fails."""
 
 
 class Finding(Struct, frozen=True):
@@ -293,9 +293,9 @@ def egl_devices(mapped: EglMap, nvml: NvmlView) -> Finding:
 
 
 def cache(check: str, path: Path | None, variable: str, *, remark: str | None = None) -> Finding:
-    """Checks that a folder (None without a home), which `variable` moves, can be written, and is on a local disk.
+    """Checks that a folder (None without a home) is writable and on a local disk; `variable` moves it.
 
-    `remark` is added to the result; by default, whether a cache is cold.
+    `remark` is added to the result; by default it marks a cold cache.
     """
     if path is None:
         return Finding(check, FAIL, "this user has no home folder", f"set HOME, or {variable} to a writable folder")
@@ -314,7 +314,7 @@ def cache(check: str, path: Path | None, variable: str, *, remark: str | None = 
 
 
 def kernel_cache(environ: Mapping[str, str], genesis: str | None) -> Finding:
-    """Checks that compiled kernels can be kept, and that `genesis` evicts none soon."""
+    """Checks that compiled kernels can be cached, and that `genesis` will not soon evict any."""
     finding = cache("kernel cache", path := caches.kernel_cache(environ), "QD_OFFLINE_CACHE_FILE_PATH")
     if finding.verdict == FAIL or path is None or not path.is_dir():
         return finding
@@ -366,6 +366,6 @@ def network(path: Path) -> str | None:
     """Returns the type of network file system that `path` would be on; None for a local disk."""
     there = _existing(path)
     mounts = [mount for mount in psutil.disk_partitions(all=True) if there.is_relative_to(mount.mountpoint)]
-    # Of several at one mount point, the last is visible.
+    # The last of several at one mount point is visible.
     mounts.sort(key=lambda mount: len(Path(mount.mountpoint).parts))
     return mounts[-1].fstype if mounts and mounts[-1].fstype.startswith(_NETWORK) else None

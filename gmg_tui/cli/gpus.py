@@ -34,7 +34,7 @@ def gpus(*, as_json: bool) -> int:
 def read_all() -> list[_Read]:
     """Returns a sample of each GPU, read in parallel, without metrics if it does not answer within `driver.SILENT_S`.
 
-    GPUs that do not even identify themselves have an index only. Raises `GmgError` if NVML is not available.
+    GPUs that do not identify themselves have only an index. Raises `GmgError` if NVML is not available.
     """
     try:
         nvml, gpus = open_nvml()

@@ -64,7 +64,7 @@ class Command(click.Command):
             raise click.UsageError(f"there is no option {name}{hint}", ctx) from None
 
     def _with_bare_values(self, ctx: click.Context, args: Sequence[str]) -> list[str]:
-        """Returns `args` with the value of options such as `--ddp` that are given without one.
+        """Returns `args` with a value for options such as `--ddp` that are given without one.
 
         Click would take the next word. Raises `click.UsageError` for other options without a value.
         """
@@ -216,7 +216,7 @@ class CommandGroup(click.Group):
         return list(self.commands)
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes both ways to call it."""
+        """Writes both forms of the command line."""
         formatter.write_usage(ctx.command_path, "[OPTIONS] SCRIPT [ARGS]...")
         formatter.write_usage(ctx.command_path, "COMMAND ...", prefix="       ")
 
@@ -238,7 +238,7 @@ class CommandGroup(click.Group):
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        """Returns the commands, and has the shell complete a script."""
+        """Returns the commands, and lets the shell complete a script."""
         from click.shell_completion import CompletionItem  # only for completion
 
         return [*super().shell_complete(ctx, incomplete), CompletionItem(incomplete, "file")]
@@ -270,7 +270,7 @@ class CommandGroup(click.Group):
 
 
 def _text(error: click.ClickException | GmgError) -> str:
-    """Returns an error as one line, beginning with the option, after the settings file if that sets it."""
+    """Returns an error as one line, beginning with the option, or with the settings file that sets it."""
     if not isinstance(error, click.BadParameter) or not isinstance(error.param, click.Option):
         return error.format_message() if isinstance(error, click.ClickException) else str(error)
     message = error.message.rstrip(".").replace("integer range", "integer").replace("float range", "number")

@@ -53,7 +53,7 @@ class _DiedError(GmgError):
 class _Signals:
     """Defers signals within the context: `check` raises KeyboardInterrupt for those that end a command.
 
-    SIGTERM must also end the engine, and a handler that raised at once could leave a half-made session folder. SIGUSR1
+    SIGTERM must also end the engine, and raising at once in a handler could leave a half-made session folder. SIGUSR1
     and SIGUSR2, which make scripts save their state, are forwarded. SIGHUP is blocked until the engine has its spec, and
     cleans up by itself.
 
@@ -86,7 +86,7 @@ class _Signals:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
 
     def raise_at_once(self) -> None:
-        """Has each signal raise KeyboardInterrupt at once, by the default handler, which asyncio replaces."""
+        """Makes each signal raise KeyboardInterrupt at once, with the default handler, which asyncio replaces."""
         for number in _ENDING:
             signal.signal(number, signal.default_int_handler)
 
@@ -99,7 +99,7 @@ class _Signals:
 
 
 def start(options: Options, make: Callable[[], RunSpec], *, engine: PrestartedEngine) -> int:
-    """Starts the engine of a session and shows it; returns the exit status. `options` say how.
+    """Starts the engine of a session and shows it as `options` say; returns the exit status.
 
     `make` makes or reuses the session's folder, after all other checks, and returns the spec. Raises `GmgError` if the
     session cannot be started (a new folder is removed), or its engine died.
@@ -193,7 +193,7 @@ def _load(*, headless: bool) -> None:
 
 
 def _reply(engine: PrestartedEngine, signals: _Signals, doing: str) -> _Reply | None:
-    """Returns the engine's reply; None if it died. A terminal shows a long wait, at first as `doing`."""
+    """Returns the engine's reply; None if it died. Shows a long wait on a terminal, at first as `doing`."""
     assert engine.process.stdout is not None
     # Unbuffered: `select` does not see bytes in a buffer.
     stdout, since = io.FileIO(engine.process.stdout.fileno(), closefd=False), time.monotonic()

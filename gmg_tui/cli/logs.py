@@ -22,7 +22,7 @@ _LINE_BYTES = 1 << 20
 _POLL_S = 0.2
 """Interval for polling a followed file and its session: the standard library cannot wait for a file to grow."""
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
-"""Progress bars end lines with a carriage return; at the end of a block it may be half of a pair."""
+"""Progress bars end lines with a carriage return, which may be half of a CRLF at the end of a block."""
 
 
 class _Log(NamedTuple):
@@ -44,7 +44,7 @@ class _Log(NamedTuple):
 def logs(words: tuple[str, ...], *, follow: bool, last: int | None = None) -> int:
     """Prints the log named by `words`: `NAME`, `NAME SLOT`, or the newest session's `SLOT`; returns the exit status.
 
-    In a sweep, a job's number or name may replace the slot, which means its newest job. A session's name alone means
+    In a sweep, a slot means its newest job; a job's number or name may replace it. A session's name alone means
     its only worker or job, or the only failed one. Output is cleaned on a terminal, and unchanged in a pipe. `last`
     limits the lines; `follow` prints until the session or job has ended. Raises `GmgError`.
     """

@@ -22,10 +22,10 @@ from gmg_tui.session import SessionEntry, WorkerBrief
 from gmg_tui.session.client import EngineClient
 
 _ANSWER_S = 2.0
-"""Timeout of an engine, whose record is printed instead."""
+"""Timeout of an engine, after which its record is printed."""
 _WAITING = (WorkerState.WAITING, WorkerState.RESTARTING, WorkerState.STOPPING)
 _MAX_WAITS = _MAX_ALERTS = 4
-"""Limits of lines about one session."""
+"""Maximum lines about one session."""
 _JOB_STATES = ("waiting", "running", "finished", "failed", "stopped")
 
 
@@ -69,7 +69,7 @@ async def _updated(entry: SessionEntry) -> SessionEntry:
 
 
 def _row(entry: SessionEntry) -> dict[str, Any]:
-    """Returns a session for `ls --json`; of a sweep, with the numbers of its jobs."""
+    """Returns a session for `ls --json`, with job counts for a sweep."""
     session, queue = entry.record.session, entry.record.queue
     row: dict[str, Any] = {
         "name": entry.name,
@@ -87,20 +87,20 @@ def _row(entry: SessionEntry) -> dict[str, Any]:
 
 
 def _work(entry: SessionEntry) -> str:
-    """Returns the states of its workers, or of a sweep the progress of its jobs."""
+    """Returns the states of its workers, or the progress of a sweep's jobs."""
     queue = entry.record.queue
     return states(worker.state for worker in entry.record.workers) if queue is None else counts(queue)
 
 
 def _waits(entry: SessionEntry) -> list[str]:
-    """Returns lines on the wait reasons of its workers."""
+    """Returns lines with the wait reasons of its workers."""
     waiting = [worker for worker in entry.record.workers if worker.state in _WAITING and worker.reason]
     reasons = {f"{worker.state}, {worker.reason}" for worker in waiting if entry.state == "running"}
     return [f"{entry.name}: {reason}".replace(", for ", ", waiting for ") for reason in sorted(reasons)[:_MAX_WAITS]]
 
 
 def _alerts(entry: SessionEntry) -> list[str]:
-    """Returns lines on the worst alerts of its workers."""
+    """Returns lines with the worst alerts of its workers."""
     if entry.state != "running":
         return []
     slots = {alert: worker.slot for worker in entry.record.workers for alert in worker.alerts}

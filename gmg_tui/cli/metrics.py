@@ -59,7 +59,7 @@ def _parse(text: str) -> tuple[str, int]:
 class _Exporter:
     """Answers every HTTP request with the metrics; requests during a scrape share its result.
 
-    If it listens on this machine alone, it refuses requests for other names: a web site could have its own name resolve
+    If it listens on this machine only, it refuses requests for other names: a web site could make its own name resolve
     to 127.0.0.1, and read the answer in a user's browser.
     """
 
@@ -134,7 +134,7 @@ def _serve(host: str, port: int, registry: CollectorRegistry) -> None:
 
 
 def _write(path: Path, registry: CollectorRegistry) -> None:
-    """Writes the file until SIGTERM or SIGHUP, then removes its own, so that its metrics do not pass for current ones."""
+    """Writes the file until SIGTERM or SIGHUP, then removes it, so that its metrics do not pass for current ones."""
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: ended.set())
@@ -148,5 +148,5 @@ def _write(path: Path, registry: CollectorRegistry) -> None:
         raise GmgError(f"--textfile {path}: cannot be written: {error.strerror}", 1) from error
     finally:
         if written is not None:
-            with suppress(OSError):  # the folder or the file became another's
+            with suppress(OSError):  # the folder or the file has been replaced
                 remove_written(path, written)

@@ -1,6 +1,6 @@
 """An engine's process, started before the command line is checked.
 
-Its imports take as long as the screen's, so both run at once, and it receives its `RunSpec` later. Hence this module
+Its imports take as long as the screen's, so both run in parallel, and it receives its `RunSpec` later. So this module
 imports very little.
 """
 
@@ -28,7 +28,7 @@ _STOP_S = 30.0
 
 
 class PrestartedEngine:
-    """An engine in its own process session (setsid) that waits for its spec; killed without one as the context ends."""
+    """An engine in its own process session (setsid) that waits for its spec; killed if the context ends without one."""
 
     def __init__(self) -> None:
         root = Path(gmg_tui.__file__).parent.parent
@@ -58,7 +58,7 @@ class PrestartedEngine:
         os.close(self._stderr)
 
     def order(self, text: bytes) -> None:
-        """Sends the spec; if the engine has died, its reply is missing.
+        """Sends the spec; if the engine has died, no reply follows.
 
         Its standard input stays open, so that it detects the end of this process.
         """
@@ -69,7 +69,7 @@ class PrestartedEngine:
                 self.process.stdin.flush()
 
     def confirm(self) -> None:
-        """Has the engine start its workers; if it has died, its clients notice."""
+        """Tells the engine to start its workers; if it has died, its clients notice."""
         if self.process.stdin is not None:
             with suppress(BrokenPipeError), self.process.stdin as stdin:
                 stdin.write(_CONFIRMED)
@@ -86,5 +86,5 @@ class PrestartedEngine:
             self.process.wait()
 
     def stderr_text(self) -> bytes:
-        """Returns its standard error from before it opened its log."""
+        """Returns the standard error from before the engine opened its log."""
         return os.pread(self._stderr, _STDERR_BYTES, 0)

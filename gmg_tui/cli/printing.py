@@ -23,7 +23,7 @@ class SafeStream:
 
 
 def make_streams_safe() -> None:
-    """Has standard output and standard error pass through a `SafeStream`."""
+    """Wraps standard output and standard error in `SafeStream`."""
     sys.stdout = cast("TextIO", SafeStream(sys.stdout, styles=True))
     sys.stderr = cast("TextIO", SafeStream(sys.stderr, styles=False))
 

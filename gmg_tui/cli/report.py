@@ -37,7 +37,7 @@ def report(
 ) -> int:
     """Prints or exports the results of sessions, by default the newest; returns the exit status. Raises `GmgError`.
 
-    The options are described at the command; `csv` is `jobs`, `raw` or `metrics`.
+    See the command for the options; `csv` is `jobs`, `raw` or `metrics`.
     """
     if as_json + (csv is not None) + (html is not None) + bundle > 1:
         raise GmgError("--json, --csv, --html and --bundle are mutually exclusive; give one of them")
@@ -58,7 +58,7 @@ def report(
     entry = sessions.find(names[0] if names else None, running=False)
     if bundle:
         path = f"gmg-tui-{entry.name}.zip"
-        if Path(path).is_symlink():  # others may have foreseen its name
+        if Path(path).is_symlink():  # others may have predicted its name
             raise GmgError(f"--bundle: {path} is a link; remove it, or go to another folder", 1)
         _write(archive.bundle(entry), path, "--bundle")
     else:

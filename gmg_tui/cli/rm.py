@@ -72,7 +72,7 @@ def _selected(before: float, keep: int) -> list[Removable]:
 
 
 def _removable(names: Iterable[str]) -> list[Removable]:
-    """Returns the removable ones of these sessions, and prints an error for each other one."""
+    """Returns the sessions that can be removed, and prints an error for each of the others."""
     found = []
     for name in names:
         try:
@@ -114,7 +114,7 @@ def removable(name: str) -> Removable:
     except (GmgError, OSError):
         raise GmgError(f"there is no session {name}; gmg-tui ls lists them", 1) from None
     if not stat.S_ISDIR(about.st_mode):
-        raise GmgError(f"{folder} is not a folder, but a link or file; remove it yourself", 1)
+        raise GmgError(f"{folder} is a link or file, not a folder; remove it yourself", 1)
     with suppress(OSError):
         sessions.restore_rights(folder)
     entry = sessions.inspect(folder)
@@ -131,7 +131,7 @@ def removable(name: str) -> Removable:
 
 
 def unlisted() -> Iterator[Removable]:
-    """Yields folders without a readable record, damaged or of a command killed before its engine started."""
+    """Yields folders without a readable record: damaged, or left by a command killed before its engine started."""
     for folder in sessions.folders():
         if sessions.read_record(folder) is None:
             try:
@@ -148,7 +148,7 @@ def remove(folder: Path) -> None:
     try:
         with ExitStack() as stack:
             log = folder / sessions.ENGINE_LOG
-            # What is no file was made by a script: no engine has it open.
+            # Anything but a file was made by a script: no engine has it open.
             if not log.is_symlink() and (log.is_file() or not log.exists()):
                 stack.callback(os.close, sessions.lock(folder))
             remove_tree(folder)

@@ -1,4 +1,4 @@
-"""`run` and `demo`: run a script once on every slot. `tune`: find the best value of one of its numbers there."""
+"""`run` and `demo`: run a script once on every slot. `tune`: find the best value of one of its numbers."""
 
 import re
 from collections.abc import Mapping
@@ -125,13 +125,13 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
 
 
 def check_comparable(session: Session) -> None:
-    """Raises `GmgError` if trials would run with other versions than the session's."""
+    """Raises `GmgError` if trials would run with versions other than the session's."""
     name, python = session.spec.name, session.spec.python
     installed, had = interpreter.versions(python), session.versions
     if had is not None and installed != had:
         pairs = [(field, getattr(had, field), getattr(installed, field)) for field in installed.__struct_fields__]
         changes = ", ".join(f"{field} {old} is now {new}" for field, old, new in pairs if old != new)
-        why = f"{python} has changed ({changes}), so that rates could not be compared"
+        why = f"{python} has changed ({changes}), so rates could not be compared"
         raise GmgError(f"--resume {name}: {why}; start a new tuning")
 
 

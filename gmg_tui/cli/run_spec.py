@@ -118,7 +118,7 @@ def describe(
 def resumed(options: Options, command: str, fixed: str) -> Session:
     """Returns the ended session `options.resume`, its spec changed by the command line.
 
-        Only options of `command`, `sweep` or `tune`, may be given; for others, the error says that `fixed` cannot change.
+    Only options of `command`, `sweep` or `tune`, may be given; for others, the error says that `fixed` cannot change.
     Raises `GmgError`.
     """
     fields = check_queued(options)
@@ -141,7 +141,7 @@ def resumed(options: Options, command: str, fixed: str) -> Session:
     changes |= {"env": spec.env | fields["env"], "host": os.uname().nodename}
     spec = structs.replace(spec, **changes, socket=str(sessions.socket_path(spec.name)))
     if not Path(spec.cwd).is_dir():
-        raise GmgError(f"{spec.name} ran in {spec.cwd}, which no longer exists; create it again", 1)
+        raise GmgError(f"{spec.name} ran in {spec.cwd}, which no longer exists; recreate it", 1)
     interpreter.check_python(spec.python)
     check_script(spec.script if spec.module else str(Path(spec.cwd, spec.script)), spec.module)
     return structs.replace(session, spec=spec)
@@ -224,7 +224,7 @@ def alert_actions(pairs: Iterable[str]) -> dict[str, AlertAction]:
     for pair in pairs:
         kind, _, action = pair.partition("=")
         if kind not in KINDS:
-            hint = nearest(kind, KINDS) or f"; there are: {', '.join(KINDS)}"
+            hint = nearest(kind, KINDS) or f"; alerts are: {', '.join(KINDS)}"
             raise GmgError(f"--on {pair}: there is no alert {kind}{hint}")
         if action not in {*AlertAction}:
             raise GmgError(f"--on {pair}: give {kind}= with one of {', '.join(AlertAction)}")

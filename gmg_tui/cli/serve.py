@@ -1,6 +1,6 @@
 """`serve`: show the screen of a running session in a browser on this machine, read-only.
 
-textual-serve's page is below a path that begins with a secret token. Each open page has its own `gmg-tui attach
+textual-serve's page has a path that begins with a secret token. Each open page has its own `gmg-tui attach
 --readonly`.
 """
 
@@ -32,13 +32,13 @@ from gmg_tui.model.errors import GmgError
 
 _HOST = "127.0.0.1"
 _CLOSE_S = 0.5
-"""Timeout for open pages to end with the server."""
+"""Timeout for open pages to close when the server ends."""
 _HEARTBEAT_S = 15.0
 REQUEST_S = 5.0
-"""Timeout for a connection to request the page."""
+"""Seconds in which a connection must request the page."""
 MAX_UNKNOWN, MAX_VIEWERS = 64, 32
 MAX_MESSAGE_BYTES, MAX_BYTES_PER_S = 16 << 10, 4 << 10
-"""Limits of a message, and of the rate of keys, from a page."""
+"""Limits of a message and of the key rate from a page."""
 MAX_CELLS = 1000
 """Limit of a screen's width and height."""
 _HEADERS = {
@@ -111,7 +111,7 @@ async def _show(request: web.Request, command: str, downloads: DownloadManager) 
                 case ["stdin", str(text)]:
                     data = text.encode(errors="replace")
                     await service.send_bytes(data)
-                    await asyncio.sleep(len(data) / MAX_BYTES_PER_S)  # the screen's queue of keys has no limit
+                    await asyncio.sleep(len(data) / MAX_BYTES_PER_S)  # the screen's key queue is unbounded
                 case ["resize", {"width": width, "height": height}]:
                     await service.set_terminal_size(_cells(width, 80), _cells(height, 24))
                 case ["ping", str(text)]:

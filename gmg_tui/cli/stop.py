@@ -30,7 +30,7 @@ _END_S = 30.0
 def stop(names: tuple[str, ...], *, everything: bool) -> int:
     """Stops sessions in parallel, and waits until their engines have exited; returns the exit status.
 
-    Raises `GmgError`. Prints which workers ignore SIGINT. A second ctrl+c kills the workers.
+    Prints which workers ignore SIGINT. A second ctrl+c kills the workers. Raises `GmgError`.
     """
     if everything and names:
         raise GmgError("--all stops all running sessions; leave out the names")
@@ -79,7 +79,7 @@ async def _stop(chosen: list[SessionEntry]) -> list[GmgError]:
 
 async def _ask(client: EngineClient, *, kill: bool) -> None:
     """Asks an engine to end its workers."""
-    with suppress(GmgError):  # the engine is gone, and so are its workers
+    with suppress(GmgError):  # the engine and its workers are gone
         await client.end(kill=kill)
 
 
@@ -132,13 +132,13 @@ async def _end(entry: SessionEntry, clients: set[EngineClient]) -> None:
 
 
 def _ignoring_sigint(snapshot: Snapshot) -> str:
-    """Returns a line on the workers that have ignored SIGINT, with their last signals; empty for none."""
+    """Returns a line with the workers that have ignored SIGINT, and their last signals; empty for none."""
     signals = {worker.slot: worker.signal_sent for worker in snapshot.workers if worker.state is WorkerState.STOPPING}
     ignoring = [f"{slot} ({sent})" for slot, sent in signals.items() if sent and sent != signal.SIGINT.name]
     return f"still running: {', '.join(ignoring)}" if ignoring else ""
 
 
 def _frozen(session: Session) -> str:
-    """Returns advice on an engine that does not answer, as the last clauses of a line."""
+    """Returns advice for an unresponsive engine, to end a line with."""
     pid = session.engine_pid
     return f"; if it is stopped (SIGSTOP): kill -CONT {pid}; to end it and its workers: kill -KILL {pid}"

@@ -121,7 +121,7 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
 
 
 def list_jobs(program: Program, jobs: Sequence[JobRecord], *, total: int) -> None:
-    """Prints the last jobs of `total` with their commands; those placeholders known before the start are filled in."""
+    """Prints the last jobs of `total` with their commands, filling in the placeholders known before the start."""
     first = total - len(jobs)
 
     def command(job: JobRecord) -> str:
@@ -143,7 +143,7 @@ def list_jobs(program: Program, jobs: Sequence[JobRecord], *, total: int) -> Non
 def add(options: Options, file: str | None, program: Program | None) -> int:
     """Adds the jobs of `--set`, an experiments file, or a script with arguments to the sweep `options.add`.
 
-    Defaults are the sweep's arguments, its environment, and each value that all its jobs share. Returns the exit
+    Defaults are the sweep's arguments, its environment and the values shared by all its jobs. Returns the exit
     status. Raises `GmgError`.
     """
     check_given(options, _GIVEN, f"--add {options.add}: the session's options cannot change")
@@ -195,7 +195,7 @@ def _path(script: str, folder: Path) -> Path:
 
 
 def _of_session(spec: RunSpec, jobs: Sequence[JobRecord]) -> Settings:
-    """Returns the settings of a sweep, with the values shared by all jobs with its arguments as defaults."""
+    """Returns the settings of a sweep, whose defaults are the values shared by all jobs with its arguments."""
     first, *others = jobs = [job for job in jobs if job.args is None]
     shared = {key: value for key, value in first.values.items() if all(job.values.get(key) == value for job in others)}
     ranks: int | str | None = first.world_size

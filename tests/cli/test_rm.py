@@ -147,7 +147,7 @@ def test_no_link_is_followed_out_of_the_folder(tmp_path: Path) -> None:
     log.symlink_to(outside / "kept")
     done = in_process("rm", "sim-1", "moved", "log", "--yes")
     assert done.returncode == 1
-    assert "moved is not a folder, but a link or file" in done.stderr
+    assert "moved is a link or file, not a folder" in done.stderr
     assert _left() == ["moved"]
     assert (outside / "kept").read_text() == "x"
     assert (moved / sessions.RECORD).exists()

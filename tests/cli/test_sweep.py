@@ -192,7 +192,7 @@ def test_reasons_why_a_sweep_cannot_be_resumed(
     assert "no script" in error(2)
     folder.rename(tmp_path / "moved")
     os.chdir(tmp_path)
-    assert "which no longer exists; create it again" in error(1)
+    assert "which no longer exists; recreate it" in error(1)
     (Path(old.folder) / STORE).unlink()
     session = Session(structs.replace(old, sweep=None), (), 1, 0.0, "0")
     sessions.write_record(sessions.Record(session, (), 1.0))

@@ -236,5 +236,5 @@ def test_the_same_environment_and_interpreter_are_accepted() -> None:
 def test_an_interpreter_whose_packages_have_changed_is_refused_with_the_versions() -> None:
     now = interpreter.versions(sys.executable)
     before = session(versions=structs.replace(now, python="2.7"))
-    with pytest.raises(GmgError, match=r"has changed \(python 2\.7 is now 3\.[^)]*\), so that rates could not"):
+    with pytest.raises(GmgError, match=r"has changed \(python 2\.7 is now 3\.[^)]*\), so rates could not"):
         check_comparable(before)
