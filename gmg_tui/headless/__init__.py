@@ -32,12 +32,11 @@ _LAST_LINES_S = 2.0
 def run(socket: Path, *, begun: Callable[[], object] = lambda: None) -> int:
     """Reports the session whose engine listens at `socket` until all its workers have ended; returns the exit status.
 
-    Progress lines of workers are not printed, and in a tuning no lines at all. `begun` is called once signals are
-    handled.
+    Progress lines of workers are not printed; in a tuning, no lines are. `begun` is called once signals are handled.
 
     The first ctrl+c (or SIGTERM) stops the workers, the next ctrl+c kills them. If the reader of standard output is
     gone (`| head`), the session is stopped and the exit status is 1. If standard output fails for another reason (a
-    full disk), the session continues without this client. Raises `GmgError`, also if the engine died.
+    full disk), the session continues without this client. Raises `GmgError`, including when the engine died.
     """
     return asyncio.run(_report(socket, begun))
 
@@ -144,7 +143,7 @@ class _Headless:
         self._check_complete()
 
     async def _report_jobs(self) -> None:
-        """Requests and reports the jobs that have ended, part by part."""
+        """Requests and reports the ended jobs in batches."""
         reporter = self._reporter
         while (queue := self._snapshot.queue) is not None and (before := reporter.jobs_reported) < queue.done:
             try:
@@ -153,10 +152,10 @@ class _Headless:
                 break  # `_receive` reports the loss of the connection
             self._out.write(*reporter.job_ends(ended, queue.jobs))
             if reporter.jobs_reported == before:
-                break  # the queue has shrunk, as the next snapshot will say
+                break  # the queue has shrunk; the next snapshot will show it
 
     def _check_complete(self) -> None:
-        """Ends the wait for the engine once nothing more is expected from it, or the last lines are late."""
+        """Stops waiting for the engine once nothing more is expected from it, or the last lines are late."""
         if not self._snapshot.ended:
             return
         reporting = self._reporting is not None and not self._reporting.done()
@@ -166,7 +165,7 @@ class _Headless:
             self._last_lines = asyncio.get_running_loop().call_later(_LAST_LINES_S, self._complete.set)
 
     async def conclude(self) -> None:
-        """Prints the session's results, and waits until they are written, or for another signal."""
+        """Prints the session's results, and waits until they are written or another signal arrives."""
         from gmg_tui.results.report_text import at_end  # not before the end: it loads Rich
 
         missed = () if self._quiet else self._reporter.missed(self._snapshot)

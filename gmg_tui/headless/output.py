@@ -16,8 +16,8 @@ _MAX_BUFFERED_BYTES = 1 << 20
 class Output:
     """Writes lines to the file descriptor of a stream in threads.
 
-    A paused terminal (ctrl+s) or a sleeping reader blocks only these. They bypass Python's buffers, whose locks a
-    blocked thread would hold at exit. `on_error` is called once writing fails; later lines are dropped.
+    A paused terminal (ctrl+s) or a sleeping reader blocks only these threads. They bypass Python's buffers, whose
+    locks a blocked thread would hold at exit. `on_error` is called once writing fails; later lines are dropped.
     """
 
     def __init__(self, stream: TextIO, on_error: Callable[[OSError], None] = lambda error: None) -> None:
@@ -30,7 +30,7 @@ class Output:
 
     @property
     def full(self) -> bool:
-        """True if the reader is too slow for every line to be printed."""
+        """True if the reader is too slow to print every line."""
         return len(self._waiting) > _MAX_BUFFERED_BYTES
 
     def write(self, *lines: str) -> None:

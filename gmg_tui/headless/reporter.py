@@ -31,7 +31,7 @@ from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.session.protocol import Lines
 
 _AMOUNT = re.compile(r"[\d:.]+")
-"""Amounts, whose changes are not reported."""
+"""Amounts; their changes are not reported."""
 _LOST = re.compile(r"^(\S+: lost since [\d:]+).*")
 """The note on a lost node, without its countdown."""
 _MIN_STATUS_GAP_S = 5.0
@@ -51,7 +51,7 @@ class Reporter:
         self._before: dict[str, Worker | RankGroup] = {}
         """Last reported state of each worker and group."""
         self._alerts_before: dict[str, dict[str, str]] = {}
-        """Last reported alerts of each worker (with its job) and group: texts without amounts, by kind."""
+        """Last reported alerts of each worker (with its job) and group: texts by kind, without amounts."""
         self._reported: set[tuple[str, str]] = set()
         self.jobs_reported = 0
         """Number of ended jobs that were reported, without retried ones."""
@@ -66,7 +66,7 @@ class Reporter:
         return f"{slot:<{self._width}}   {text}"
 
     def output(self, message: Lines) -> Iterator[str]:
-        """Yields a worker's lines, prefixed with its slot, after one on those that were skipped."""
+        """Yields a worker's lines, prefixed with its slot, after a line about any that were skipped."""
         yield from self._left_out(message.slot, message.first)
         self._next_line[message.slot] = message.first + len(message.lines)
         for line in message.lines:
@@ -116,7 +116,7 @@ class Reporter:
             yield from self._once("", _LOST.sub(r"\1", note), f"{name}: {note}")
 
     def trials(self, tuning: Tuning) -> Iterator[str]:
-        """Yields ends of trials, the step, and starts of trials since the last call, but none from before it was resumed."""
+        """Yields ends of trials, the step, and starts of trials since the last call, but none from before a resume."""
         spec, trials = tuning.spec, tuning.trials[tuning.earlier :]
         yield from (line for trial in trials if trial.state.ended for line in self._trial_changes(trial, spec))
         if tuning.step != self._step:
@@ -138,7 +138,7 @@ class Reporter:
             yield self.line(trial.slot, f"{about} {_trial_end(trial, spec)}")
 
     def job_ends(self, jobs: Iterable[JobRecord], total: int) -> Iterator[str]:
-        """Yields the ends of jobs, which are the queue's part after the first `jobs_reported`."""
+        """Yields the ends of `jobs`, the queue from position `jobs_reported`."""
         for job in takewhile(lambda job: job.state.ended, jobs):
             self.jobs_reported += 1
             if job.ended is not None and job.ended < self._session.started:
@@ -228,7 +228,7 @@ def _trial_end(trial: Trial, spec: TuneSpec) -> str:
 
 
 def _identity(of: Worker | RankGroup) -> Hashable:
-    """Returns the parts of a state whose change is reported."""
+    """Returns the parts of a state whose changes are reported."""
     waits_for = _AMOUNT.sub("", of.reason or "") if of.state in _WAITS else ""
     if isinstance(of, RankGroup):  # while it restarts, its ranks begin their next attempt one after another
         return of.state, of.state is WorkerState.RESTARTING or of.restarts, of.waits_for, waits_for
@@ -271,7 +271,7 @@ def states(names: Iterable[str]) -> str:
 
 
 def counts(queue: Queue, tuning: Tuning | None = None) -> str:
-    """Returns the progress of a queue: `12/30 jobs, 3 active, 1 failed`; of a tuning: `4/18 trials, 2 active`."""
+    """Returns the progress of a queue: `12/30 jobs, 3 active, 1 failed`; or of a tuning: `4/18 trials, 2 active`."""
     noun, total = ("job", queue.jobs) if tuning is None else ("trial", max(queue.jobs, tuning.total))
     states = (("active", queue.running), ("failed", queue.failed), ("stopped", queue.stopped))
     return ", ".join(

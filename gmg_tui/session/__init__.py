@@ -1,6 +1,6 @@
-"""Sessions of this user: names, folders, locks, sockets, records, and what a killed engine leaves.
+"""Sessions of this user: names, folders, locks, sockets, records, and the leftovers of killed engines.
 
-What `paths` and `session_record` define is used as `sessions.NAME`.
+Use the names of `paths` and `session_record` as `sessions.NAME`.
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ else:
     _OTHERS = ("client", "ended_session", "options", "protocol", "store", "tried")
 
     def __getattr__(name):
-        """Returns what one of the two modules defines."""
+        """Returns a name of one of the two modules."""
         for module in () if name in (*_MODULES, *_OTHERS) or name.startswith("__") else _MODULES:
             if hasattr(found := import_module(f"{__name__}.{module}"), name):
                 return globals().setdefault(name, getattr(found, name))

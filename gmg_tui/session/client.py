@@ -22,7 +22,7 @@ from gmg_tui.session.protocol import Answer, Ask, Bye, Command, Lines, Question,
 T = TypeVar("T")
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 ANSWER_S = 10.0
-"""Timeout of an answer, which takes an engine milliseconds; a stopped one (SIGSTOP) never answers."""
+"""Timeout of an answer: engines need milliseconds, but a stopped one (SIGSTOP) never answers."""
 _CLOSE_S = 1.0
 """Timeout for flushing the last message on close."""
 _MISSING_S = 6.0
@@ -31,11 +31,11 @@ _POLL_S = 0.1
 
 
 class Source(ABC):
-    """A session, running or ended: its requests and its events. Requests raise `GmgError` if refused or not answered.
+    """A running or ended session: its requests and events. Requests raise `GmgError` if refused or unanswered.
 
     Attributes:
         welcome: The session, and its state when the source was opened.
-        ended: True if there is no engine any more, so that nothing can change.
+        ended: True if the engine has exited, so nothing can change.
         loss: One line if the session was lost; else empty.
     """
 
@@ -51,7 +51,7 @@ class Source(ABC):
 
     @abstractmethod
     async def follow(self, *slots: str, tail: int) -> None:
-        """Follows the lines of these workers, starting with the newest `tail` that exist."""
+        """Follows the lines of these workers, starting with the newest `tail` lines."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -62,7 +62,7 @@ class Source(ABC):
         """Returns the value of the answer."""
 
     async def act(self, action: protocol.Action, *slots: str, seen: Mapping[str, protocol.Seen] = {}) -> None:
-        """Acts on workers; `seen` has their states by slot as the user saw them."""
+        """Acts on workers; `seen` has the states that the user saw, by slot."""
         await self._ask(protocol.Act(action, slots, dict(seen)))
 
     async def edit(
@@ -84,7 +84,7 @@ class Source(ABC):
         return _as(dict[str, Curve], await self._ask(Ask(Topic.CURVES, slot, count=count, name=name)))
 
     async def queue(self, first: int, count: int) -> tuple[JobRecord, ...]:
-        """Returns `count` jobs from position `first`: ended ones in the order of their ends, running ones, waiting ones."""
+        """Returns `count` jobs from position `first`; ended ones come first, by time, then running, then waiting ones."""
         return _as(tuple[JobRecord, ...], await self._ask(Ask(Topic.QUEUE, "", first, count)))
 
     async def act_on_jobs(self, action: QueueAction, *jobs: int) -> None:
@@ -96,7 +96,7 @@ class Source(ABC):
         await self._ask(protocol.AddJobs(jobs))
 
     async def use_slot(self, slot: str, *, used: bool) -> None:
-        """Allows new jobs on a slot, or stops them."""
+        """Allows or refuses new jobs on a slot."""
         await self._ask(protocol.UseSlot(slot, used))
 
     async def tried(self) -> tuple[Tried, ...]:
@@ -121,7 +121,7 @@ class Source(ABC):
         return None if found is None else _as(HotSpot, found)
 
     async def end(self, *, kill: bool = False) -> None:
-        """Stops or kills all workers; returns once the engine has accepted that."""
+        """Stops or kills all workers; returns once the engine has accepted the request."""
         await self._ask(protocol.End(kill))
 
 
@@ -144,9 +144,9 @@ class EngineClient(Source):
 
     @classmethod
     async def connect(cls, path: Path, session_id: str = "", *, readonly: bool = False) -> Self:
-        """Connects to the engine at `path`, which must have the id `session_id` unless that is empty.
+        """Connects to the engine at `path`, whose id must be `session_id` unless empty.
 
-        With `readonly` the engine refuses every change. Raises `GmgError` if no engine, or another one, answers.
+        With `readonly` the engine refuses every change. Raises `GmgError` if none answers, or a different one.
         """
         deadline = time.monotonic() + _MISSING_S
         while not os.path.exists(path) and time.monotonic() < deadline:  # noqa: ASYNC110, ASYNC240, PTH110 - made by another process
@@ -175,7 +175,7 @@ class EngineClient(Source):
         readonly: bool = False,
         max_bytes: int = protocol.MAX_MESSAGE_BYTES,
     ) -> Self:
-        """Sends the hello over an open connection to the engine called `name`, as `connect` does, but without a timeout."""
+        """Sends the hello over an open connection to the engine called `name`, like `connect` but without a timeout."""
         reader, writer = streams
         try:
             writer.write(protocol.frame(protocol.Hello(protocol.VERSION, gmg_tui.__version__, session_id, readonly)))
@@ -189,7 +189,7 @@ class EngineClient(Source):
         raise GmgError(first.reason if isinstance(first, Bye) else text, 1)
 
     async def events(self) -> AsyncIterator[Update | Lines | Bye]:
-        """Yields the engine's events, and receives answers; ends with `Bye`, also if the connection breaks."""
+        """Yields the engine's events, and receives answers; ends with `Bye`, even if the connection breaks."""
         try:
             while True:
                 try:
@@ -212,7 +212,7 @@ class EngineClient(Source):
                     case Lines():
                         yield message
                     case Welcome():
-                        pass  # only ever the first message, which connect() reads
+                        pass  # always the first message, which connect() reads
         finally:
             self._fail("the connection to the engine was closed")
 
@@ -235,7 +235,7 @@ class EngineClient(Source):
         await self._ask(protocol.SetSlot(slot, assignment))
 
     async def read_log(self, path: str, offset: int) -> protocol.LogPart:
-        """Returns a part of a log that an agent keeps, by its path in the session's folder."""
+        """Returns part of a log on an agent's node, by its path in the session's folder."""
         return _as(protocol.LogPart, await self._ask(protocol.ReadLog(path, offset)))
 
     async def close(self) -> None:
@@ -301,7 +301,7 @@ async def answering(client: Source) -> AsyncIterator[None]:
 
 
 def _as(kind: type[T], value: object) -> T:
-    """Returns the value of an answer with its type. Raises `GmgError` if it has another."""
+    """Returns the value of an answer as `kind`. Raises `GmgError` if it does not fit."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -309,7 +309,7 @@ def _as(kind: type[T], value: object) -> T:
 
 
 def _broken(error: OSError | EOFError) -> str:
-    """Returns why there is no connection to an engine, as a clause."""
+    """Returns the reason for a missing connection to an engine, as a clause."""
     match error:
         case ConnectionRefusedError():
             return "no process listens on its socket"

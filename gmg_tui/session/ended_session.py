@@ -36,7 +36,7 @@ from gmg_tui.session.store.reader import Stored, open_store
 
 _LOG_LINES: Final = 5000
 _LOG_BYTES: Final = 4 << 20
-"""Limits of the end of a log that is sent; the rest is read from its file."""
+"""Limits of the part sent from the end of a log; the rest is read from its file."""
 _POINTS: Final = 720
 """Points of a chart."""
 _RECENT_S: Final = 300.0
@@ -73,7 +73,7 @@ class EndedSession(Source):
             await self._lines.put(await asyncio.to_thread(self._last_lines, worker))
 
     def _last_lines(self, worker: Worker) -> Lines:
-        """Returns the end of a worker's log, or in a sweep of its newest job's."""
+        """Returns the end of a worker's log, or of its newest job's in a sweep."""
         logs = [f"{LOGS}/{worker.slot}.log"]
         if worker.job is not None:
             with open_store(self._folder / STORE) as stored:
@@ -167,7 +167,7 @@ class EndedSession(Source):
         return structs.replace(attempt, state=WorkerState.FAILED, reason=ENGINE_DIED, ended=ended)
 
     async def close(self) -> None:
-        """Does nothing: files are open during requests only."""
+        """Does nothing: files are open only during requests."""
 
 
 def _order(job: JobRecord) -> tuple[bool, float, int]:
@@ -209,4 +209,4 @@ def _log_end(path: Path) -> tuple[str, ...]:
         lines = _LINE_END.split(file.read())
     if not lines[-1]:
         lines.pop()
-    return tuple(map(clean, lines[1 if start else 0 :][-_LOG_LINES:]))  # the first may be incomplete
+    return tuple(map(clean, lines[1 if start else 0 :][-_LOG_LINES:]))  # the first line may be incomplete

@@ -1,6 +1,6 @@
 """The options of the commands that start a session.
 
-The command line, `config.toml`, `--resume`, `report` of several sessions and the manual's page are made from these tables.
+These tables define the command line, `config.toml`, `--resume`, comparisons by `report` and the manual's page.
 """
 
 import math
@@ -111,8 +111,8 @@ class ThemeName(Choice[str]):
 class Opt(click.Option):
     """The declaration of an option: a repeatable one has a tuple as `default`.
 
-    Its value sets the field `field` of `RunSpec` or `TuneSpec`, by default `name`, and is `bare` if the option is given
-    without one, unless that is empty. `flag` is its name on the command line, if not `name` with dashes.
+    Its value sets `field` of `RunSpec` or `TuneSpec`, by default `name`. An option given without a value has the value
+    `bare`, unless that is empty. `flag` is its name on the command line, if not `name` with dashes.
     """
 
     name: str
@@ -205,7 +205,7 @@ RUN = (
 """Options of `run`, `demo`, `tune` and `sweep`."""
 
 EXCLUSIVE = (("gpus", "cpu", "simulate"), ("headless", "detach"), ("ddp", "start"))
-"""Options that exclude each other: one on the command line overrides the others in `config.toml`."""
+"""Mutually exclusive options: one on the command line overrides the others in `config.toml`."""
 
 SCREEN = tuple(opt for opt in RUN if opt.name in {"theme", "ascii_only", "no_mouse", "show_env"})
 """Options of `RUN` for the screen, which `attach` has too."""
@@ -241,7 +241,7 @@ TABLES: Mapping[str, tuple[tuple[Opt, ...], ...]] = {
     "sweep": (SWEEP_ONLY, RUN),
     "attach": (SCREEN,),
 }
-"""Options by command that reads `config.toml`; its help lists the first table."""
+"""Options of the commands that read `config.toml`; their help lists the first table."""
 
 
 class Options(SimpleNamespace):
@@ -270,4 +270,4 @@ class Program(NamedTuple):
     module: bool = False
     """True if the script is a module, as for `python -m`."""
     own_options: tuple[str, ...] = ()
-    """Options among `args` that gmg-tui has too."""
+    """Words of `args` that are also options of gmg-tui."""

@@ -48,7 +48,7 @@ _SOCKET_PATH_BYTES = 107
 """Longest path of a UNIX socket on Linux (sun_path without its terminating zero)."""
 _LOCK_TIMEOUT_S = 5.0
 """Timeout of an engine's lock, which other commands hold briefly to check it."""
-_LOG_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC  # O_RDWR: a pipe can be opened so
+_LOG_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC  # O_RDWR also opens a pipe
 _BACKLOG = 128
 _CREDENTIALS = struct.Struct("3i")
 _POLL_S = 0.01
@@ -58,8 +58,8 @@ _POLL_S = 0.01
 def sessions_folder() -> Path:
     """Returns `$XDG_STATE_HOME/gmg-tui/sessions`, which may not exist yet.
 
-    If another user could change it, as after `sudo -E`, falls back to `~/.local/state`, also of the passwd entry's
-    home. Raises `GmgError` if others could change all of these, or without a home folder.
+    If another user could change it, as after `sudo -E`, falls back to `~/.local/state` in the home, then in the passwd
+    entry's home. Raises `GmgError` if others could change all of these, or without a home folder.
     """
     given = state_folder()
     if given is None:
@@ -137,7 +137,7 @@ def create(name: str | None, script: str) -> Path:
     Raises `GmgError` if the name is taken, or the state folder cannot be written.
     """
     parent = sessions_folder()
-    # Not `Path.stem`: the module torch.distributed.run has no suffix.
+    # Not `Path.stem`: the module torch.distributed.run has no file suffix.
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", _SUFFIX.sub("", Path(script).name)).strip("-._")[:30] or "session"
     try:
         make_private(parent)
@@ -155,7 +155,7 @@ def create(name: str | None, script: str) -> Path:
 def socket_path(name: str) -> Path:
     """Returns the path of the engine's socket for the session `name`, and makes its private folder.
 
-    That is `$XDG_RUNTIME_DIR/gmg-tui`, else a folder in the temporary folder, else in the state folder. Raises
+    The folder is `$XDG_RUNTIME_DIR/gmg-tui`, or else in the temporary folder, or else in the state folder. Raises
     `GmgError`.
     """
     trouble, runtime = "", runtime_folder()
@@ -176,7 +176,7 @@ def socket_path(name: str) -> Path:
 
 
 def socket_candidates(spec: RunSpec) -> Iterator[Path]:
-    """Yields the sockets to try for a session: `NAME.sock`, then one for a namesake in another state folder.
+    """Yields the sockets to try for a session: `NAME.sock`, then one for namesakes in other state folders.
 
     Raises `GmgError` if no folder can be used for the second one.
     """
@@ -232,7 +232,7 @@ def lock(folder: Path) -> int:
     """Opens the engine's log for appending, locks it for the lifetime of this process, and returns its descriptor.
 
     The lock shows that the engine is alive: unlike a PID file it is never stale. Raises `GmgError` if another engine
-    has it, or it was removed.
+    holds it, or the log was removed.
     """
     removed = f"{folder} has been removed"
     try:
@@ -265,8 +265,8 @@ def is_locked(folder: Path) -> bool:
 def _flock(descriptor: int, kind: int) -> bool:
     """Returns True if the lock of an engine's log is acquired.
 
-    On file systems without locks (Lustre without `-o flock`, some NFS) the engine and its watchdog are recognised by
-    their standard error, which is the log.
+    On file systems without locks (Lustre without `-o flock`, some NFS) the log shows the engine and its watchdog: it is
+    their standard error.
     """
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)

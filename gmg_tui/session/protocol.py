@@ -59,7 +59,7 @@ class Hello(Struct, frozen=True, tag=True):
     session: str = ""
     """The expected session's id; empty for any."""
     readonly: bool = False
-    """True to have the engine refuse every change."""
+    """True if the engine must refuse every change."""
 
 
 class Follow(Struct, frozen=True, tag=True):
@@ -71,7 +71,7 @@ class Follow(Struct, frozen=True, tag=True):
 
 
 class Seen(Struct, frozen=True, omit_defaults=True):
-    """A slot as the user saw it; when the request arrives, something else may run there."""
+    """A slot as the user saw it; something else may run there when the request arrives."""
 
     job: int | None = None
     """Number of its job; None without a job, and in a plain run."""
@@ -85,7 +85,7 @@ class Act(Struct, frozen=True, tag=True):
     action: Action
     slots: tuple[str, ...]
     seen: dict[str, Seen] = {}
-    """By slot; without an entry, whatever runs there."""
+    """By slot; a slot without an entry means any job."""
 
 
 class Edit(Struct, frozen=True, tag=True):
@@ -175,7 +175,7 @@ Question = Ask | ReadStacks | FindHotSpot | ReadLog
 
 
 class Numbered(Struct, frozen=True, tag=True):
-    """A request, and the number that its answer carries."""
+    """A request, and the number to put in its answer."""
 
     id: int
     question: Command | Question
@@ -184,7 +184,7 @@ class Numbered(Struct, frozen=True, tag=True):
 Request = Hello | Follow | Numbered
 
 READONLY_QUESTIONS = (Ask,)
-"""Questions of read-only connections: for stacks, the worker gets a signal."""
+"""Questions of read-only connections; reading stacks would signal the worker."""
 
 
 class Welcome(Struct, frozen=True, tag=True):
@@ -269,7 +269,7 @@ async def read_request(reader: asyncio.StreamReader) -> Request:
 
 
 async def read_message(reader: asyncio.StreamReader, max_bytes: int = MAX_MESSAGE_BYTES) -> Message:
-    """Returns the next message of the engine. Raises as `read_request` does."""
+    """Returns the next message of the engine. Raises the same errors as `read_request`."""
     return await _read(reader, _messages, max_bytes)
 
 

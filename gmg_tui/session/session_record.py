@@ -49,7 +49,7 @@ _ROOM_BYTES = 2048
 _MAX_BYTES = 64 << 20
 """Limit of a record: no engine writes a larger one, and reading it could exhaust memory."""
 _GONE_S = 5.0
-"""Timeout for killed processes to exit; one that waits for a driver may never do."""
+"""Timeout for killed processes to exit; one that waits for a driver may never exit."""
 _POLL_S, _END_POLL_S = 0.05, 0.5
 _MAX_COMMAND = 200
 ENGINE_DIED = "the engine of its session died"
@@ -101,7 +101,7 @@ class Record(Struct, frozen=True):
     """True if the engine was killed, and its leftovers have been ended."""
 
     def with_ends(self, snapshot: Snapshot) -> Snapshot:
-        """Returns the last snapshot of an ended session, with ends of workers that a full disk kept out of it."""
+        """Returns the last snapshot of an ended session, with any ends of workers that it lacks after a full disk."""
         if self.ended is None or self.lost:
             return snapshot
         ends = {worker.slot: worker for worker in self.workers if worker.state.ended}
@@ -116,7 +116,7 @@ class Record(Struct, frozen=True):
         return structs.replace(snapshot, workers=workers, time=snapshot.time + late_s, elapsed_s=elapsed_s)
 
     def after_loss(self, died: float) -> Self:
-        """Returns the record after the engine's death at that Unix time: no worker and no job runs."""
+        """Returns the record after the engine died at that Unix time: no worker or job is running."""
         workers = tuple(
             worker
             if worker.state.ended
@@ -134,12 +134,12 @@ class SessionEntry(Struct, frozen=True):
     name: str
     folder: Path
     state: str
-    """`running`, `ended`, or `lost` if its engine died; seen from another machine, if it is silent for `SILENT_S`."""
+    """`running`, `ended`, or `lost` if its engine died (or, on another machine, has been silent for `SILENT_S`)."""
     record: Record
     written: float = 0.0
     """Unix time of its record's last write."""
     here: bool = True
-    """True if it was started on this machine."""
+    """True if started on this machine."""
 
     @property
     def host(self) -> str:
@@ -153,7 +153,7 @@ class SessionEntry(Struct, frozen=True):
 
     @property
     def remark(self) -> str:
-        """One line on its loss, or on the other machine that it runs on; else empty."""
+        """One line about its loss or the other machine it runs on; else empty."""
         if self.away:
             return f"{self.name} runs on {self.host}: use gmg-tui there"
         if self.state != "lost":
@@ -166,12 +166,12 @@ class SessionEntry(Struct, frozen=True):
 
 
 def job_log(job: JobRecord) -> str:
-    """Returns the path of a job's log, of a group rank 0's, in its session's folder."""
+    """Returns the path of a job's log (of a group, rank 0's) in its session's folder."""
     return job.log or f"{LOGS}/{job.number:04}-{job.name}.log"
 
 
 def worker_log(worker: Worker) -> str:
-    """Returns the path of a worker's log, in a sweep its job's, in its session's folder."""
+    """Returns the path of a worker's log (in a sweep, its job's) in its session's folder."""
     if worker.job is None:
         return f"{LOGS}/{worker.slot}.log"
     rank = f".rank{worker.group.rank}" if worker.group is not None and worker.group.rank else ""
@@ -185,7 +185,7 @@ def resume_hint(spec: RunSpec) -> str:
 
 
 def parting_text(session: Session, reason: str) -> str:
-    """Returns the message on an engine that died while its workers ran."""
+    """Returns the message about an engine that died while its workers ran."""
     log = Path(session.spec.folder) / ENGINE_LOG
     lost = f"the engine of session {session.spec.name} was lost: {reason}; its watchdog ends its workers; see {log}"
     return "; ".join(filter(None, (lost, resume_hint(session.spec))))
@@ -194,7 +194,7 @@ def parting_text(session: Session, reason: str) -> str:
 def write_record(record: Record) -> None:
     """Writes `session.json`. Raises `OSError`.
 
-    On a full disk, an end overwrites the record in place, using its trailing blanks.
+    On a full disk, an end is written over the record in place, using its trailing blanks.
     """
     path = Path(record.session.spec.folder) / RECORD
     data = encoded(msgspec.json.encode, record)
@@ -231,14 +231,14 @@ def inspect(folder: Path) -> SessionEntry | None:
     # Several machines may share the state folder (a home on NFS).
     here = record.session.spec.host in {"", os.uname().nodename}
     if not running and not here and record.ended is None:
-        running = abs(_disk_time(folder.parent) - written) <= SILENT_S  # the disk's clock may have been set back
+        running = abs(_disk_time(folder.parent) - written) <= SILENT_S  # the disk's clock may have gone back
         record = record if running else record.after_loss(written)
     state = "running" if running else "lost" if record.ended is None or record.lost else "ended"
     return SessionEntry(folder.name, folder, state, record, written, here)
 
 
 def _disk_time(folder: Path) -> float:
-    """Returns the Unix time by the clock of a folder's disk: a file server's may be minutes off."""
+    """Returns the Unix time on the clock of a folder's disk: a file server's may be minutes off."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             return os.fstat(file.fileno()).st_mtime
@@ -299,10 +299,10 @@ def await_end(name: str | None, report: Callable[[str], None]) -> SessionEntry:
 
 
 def clear_lost(report: Callable[[str], None]) -> None:
-    """Kills the leftover processes of this user's lost sessions on this machine, and updates their records.
+    """Kills leftover processes of this user's lost sessions on this machine, and updates the sessions' records.
 
-    A killed engine's watchdog ends its workers and keeps the lock until then: processes are left only if both died.
-    `report` gets a line on each process that is killed, and on each error.
+    A killed engine's watchdog holds the lock while it ends the workers: processes are left only if both died.
+    `report` gets a line for each killed process and each error.
     """
     for entry in listing():
         if entry.state != "lost" or entry.record.lost:
@@ -312,7 +312,7 @@ def clear_lost(report: Callable[[str], None]) -> None:
         if own.exists() and not own.samefile(entry.folder):
             continue  # a copy of a session, which may be running
         if stuck := _kill(session, report):
-            # The record stays as it is, so that the next command tries again.
+            # Leave the record unchanged, so that the next command tries again.
             report(f"{entry.name}: process {', '.join(map(str, stuck))} survives SIGKILL")
             continue
         if inspect(entry.folder) != entry:

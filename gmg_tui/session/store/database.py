@@ -28,14 +28,14 @@ other change needs the next version, and code to open the earlier ones; `tests/s
 OLDEST = 10
 """Oldest readable version; 10 and 11 have tables that are no longer used."""
 _BUSY_S = 5.0
-"""Timeout of another process's lock."""
+"""Timeout for another process's lock."""
 _STALE_S = 60.0
 _PROGRESS_STEPS = 10_000
 """SQLite instructions between checks of the clock, about 100 µs."""
 _STEPS: Final = ((3600.0, 10), (86_400.0, 60))
-"""Ages, each with the step of older metrics, seconds."""
+"""Pairs of an age and the step of metrics older than that, seconds."""
 MAX_ROWS = 5000
-"""Limit of rows that one call reads for each step."""
+"""Maximum rows that one call reads for each step."""
 _MAXIMA: Final = ("memory_used_mib", "temperature_c")
 """Metrics reduced to their maximum; all others are averaged."""
 METRICS: Final = ("fps", "gpu_util_pct", "memory_used_mib", "power_w", "temperature_c", "sm_pct")
@@ -91,7 +91,7 @@ class MetricsRow(NamedTuple):
     slot: str
     job: int | None
     fps: float | None
-    """The rate now."""
+    """The current rate."""
     gpu_util_pct: float | None
     memory_used_mib: float | None
     power_w: float | None
@@ -101,11 +101,11 @@ class MetricsRow(NamedTuple):
     state: str | None = None
     """The worker's state."""
     seconds: int = 1
-    """Number of samples, one per second, that it combines."""
+    """Number of combined samples, one per second."""
 
 
 Record = Snapshot | JobRecord | JobAttempt | AttemptCurves | MetricsRow
-"""Records of the store; all but metrics replace the previous one with the same key."""
+"""Records of the store; all but metrics replace an earlier one with the same key."""
 
 _TABLES = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -157,7 +157,7 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def _without_nan(value: Any) -> Any:
-    """Returns a record with NaN and infinities as texts, which JSON can hold."""
+    """Returns a record with NaN and infinities as texts, since JSON has none."""
     if isinstance(value, dict):
         return {name: _without_nan(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -223,7 +223,7 @@ def open_for_reading(path: Path, within_s: float | None = None) -> sqlite3.Conne
     """
     if not path.exists():
         raise StoreError(f"{path}: there is no store; it was removed, or the session had none")
-    # Opened for writing, to roll back what a killed engine left unfinished.
+    # Opened for writing, to roll back a killed engine's unfinished transaction.
     db = _connect(path, _BUSY_S if within_s is None else within_s)
     try:
         if within_s is not None:
@@ -244,14 +244,14 @@ def open_for_reading(path: Path, within_s: float | None = None) -> sqlite3.Conne
 
 
 def check_files(path: Path) -> None:
-    """Raises `StoreError` if a script has replaced a file of the store, such as by a pipe, on which SQLite would wait."""
+    """Raises `StoreError` if a script has replaced a file of the store, say by a pipe, for which SQLite would wait."""
     for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-journal", "-wal", "-shm"))):
         if file.exists() and not file.is_file():
             raise StoreError(f"{file}: not a regular file")
 
 
 def _connect(path: Path, timeout_s: float = _BUSY_S) -> sqlite3.Connection:
-    """Connects to an existing store; on disks without record locks its lock is the folder `store.sqlite.lock`."""
+    """Connects to an existing store; on disks without record locks, the folder `store.sqlite.lock` is the lock."""
     check_files(path)
     options = "mode=rw"
     if lock_trouble(path.parent, fcntl.lockf) is not None:  # as SQLite locks
@@ -284,7 +284,7 @@ def _default(column: str) -> str:
 
 
 def has_curves(db: sqlite3.Connection) -> bool:
-    """Returns True unless the store is of an earlier gmg-tui."""
+    """Returns True unless the store was made by an earlier gmg-tui."""
     return bool(db.execute("SELECT 1 FROM main.sqlite_master WHERE name = 'curves'").fetchone())
 
 

@@ -1,4 +1,4 @@
-"""Creates the store of a sweep, and reads stores, also while an engine writes them."""
+"""Creates the store of a sweep, and reads stores, even while an engine writes them."""
 
 import math
 import sqlite3
@@ -94,7 +94,7 @@ class Stored:
         return list(self.each_job())
 
     def each_job(self) -> Iterator[JobRecord]:
-        """Yields all jobs, whose results may be long."""
+        """Yields all jobs, one by one as their results may be large."""
         decoder, results = msgspec.json.Decoder(JobRecord), msgspec.json.Decoder(dict[str, Any])
         for record, result in self._db.execute("SELECT record, result FROM jobs ORDER BY number"):
             reported = results.decode(result)
@@ -142,7 +142,7 @@ class Stored:
     def metrics(self, points: int) -> list[MetricsRow]:
         """Returns the metrics sorted by slot and time, for each slot at most `points` of equal intervals.
 
-        Each has the interval's last job, the maxima of memory and temperature, and the means of all others.
+        Each has the interval's last job, the maxima of memory and temperature, and the means of all other metrics.
         """
         first, last = self._db.execute("SELECT min(time), max(time) FROM metrics").fetchone()
         if first is None:
@@ -156,12 +156,12 @@ class Stored:
         return [_series(slot, list(of)) for slot, of in groupby(rows, itemgetter(0))]
 
     def rate_blocks(self, block_s: float) -> dict[tuple[str, int | None], list[float]]:
-        """Returns the mean rates over blocks of `block_s` seconds, by slot and job, without the first block: it warms up."""
+        """Returns the mean rates over blocks of `block_s` seconds, by slot and job, without the warm-up in the first."""
         rows = self._db.execute(_BLOCKS, (block_s,))
         return {key: [row[3] for row in of] for key, of in groupby(rows, itemgetter(0, 1))}
 
     def last_metrics(self) -> dict[tuple[str, int | None], MetricsRow]:
-        """Returns the last metrics by slot and job, if possible of its running state."""
+        """Returns the last metrics by slot and job, preferably from its running state."""
         rows = [MetricsRow(*row[:-1]) for row in self._db.execute(_LAST)]
         return {(row.slot, row.job): row for row in rows}
 
@@ -212,5 +212,5 @@ def _series(slot: str, rows: Sequence[tuple[Any, ...]]) -> Series:
         steps.append(tuple(figures))
         interval_s, before = math.inf if is_pause else time - before, time
     fps, util_pct, memory_mib, power_w, sm_pct = zip(*steps, strict=True)
-    known = sm_pct if any(value is not None for value in sm_pct) else ()  # few GPUs report their SMs
+    known = sm_pct if any(value is not None for value in sm_pct) else ()  # few GPUs report busy SMs
     return Series(slot, first + (len(steps) - 1) * step_s, step_s, fps, util_pct, memory_mib, power_w, known)

@@ -19,9 +19,9 @@ from gmg_tui.session.store.database import AttemptCurves, JobAttempt, MetricsRow
 _log = logging.getLogger(__name__)
 
 MAX_METRICS = 20_000
-"""Limit of unwritten rows: some minutes of 64 slots, a few megabytes."""
+"""Maximum unwritten rows: some minutes of 64 slots, a few megabytes."""
 _METRICS_S = 5.0
-"""Interval of writes of metrics alone."""
+"""Interval between writes if only metrics wait."""
 _THIN_S = 60.0
 _RETRY_S = 1.0
 _REFUSED_S = 10.0
@@ -84,7 +84,7 @@ class StoreWriter:
         self._task: asyncio.Task[None] | None = None
         self._db: sqlite3.Connection | None = None
         self._is_new = True
-        """True until the store was opened: recreating it would lose earlier records."""
+        """True until the store is opened: recreating it would lose earlier records."""
         self._export_trouble: str | None = None
         self._ended = False
         """True if a job has ended since the last export."""
@@ -196,6 +196,6 @@ class StoreWriter:
 
     def _close(self) -> None:
         if self._db is not None:
-            with suppress(sqlite3.Error):  # the next process that opens the file rolls back
+            with suppress(sqlite3.Error):  # the next process to open the file rolls back
                 self._db.close()
             self._db = None
