@@ -24,13 +24,13 @@ NAME = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 _MARK = re.compile(r"(?P<foreign>\$\{NAME\})|\{\{|\}\}|\{(?P<name>NAME)\}".replace("NAME", NAME.pattern))
 _BARE = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
 _SEED_STEP = 1000
-"""Distance between the seeds of two workers, as scripts count up from a seed for their environments."""
+"""Distance between the seeds of two workers: scripts count up from a seed for their environments."""
 
 
 def fill(text: str, values: Mapping[str, object]) -> str:
     """Fills in the placeholders of `text` from `values` in one pass; values are not expanded again.
 
-    `{{` becomes `{`, and the `}}` that closes it becomes `}`. Other braces stay: names that `values` lacks, hydra's `${…}`,
+    `{{` becomes `{`, and its closing `}}` becomes `}`. Other braces stay: names that `values` lacks, hydra's `${…}`,
     and JSON, even nested, where `}}` closes two single braces. Booleans become `true` and `false`.
     """
     doubled = 0
@@ -54,7 +54,7 @@ def fill(text: str, values: Mapping[str, object]) -> str:
 
 
 def fill_some(text: str, values: Mapping[str, object]) -> str:
-    """Fills in the placeholders that `values` has, such that `fill` with the other values completes the text."""
+    """Fills in only the placeholders in `values`; `fill` with the other values completes the text."""
 
     def value(match: re.Match[str]) -> str:
         name = match["name"]
@@ -95,10 +95,10 @@ def checkpoint_values(path: Path) -> dict[str, object]:
 
 
 def values_for(slot: Slot, index: int, count: int, gpu_index: int | None) -> dict[str, object]:
-    """Returns the values of `NAMES` for the worker number `index` of `count` on `slot`, the same for each attempt.
+    """Returns the values of `NAMES` for worker `index` of `count` on `slot`, the same for each attempt.
 
-    `{gpu}` is the NVML index of its GPU, not the CUDA ordinal, which is 0 in every worker; on a CPU slot (None) the
-    worker's number, so that command lines for GPUs still distinguish the workers.
+    `{gpu}` is the NVML index of its GPU, not the CUDA ordinal, which is 0 in every worker; on a CPU slot (None) it
+    is the worker's number, so that command lines for GPUs still distinguish the workers.
     """
     return {
         "slot": slot.name,

@@ -18,14 +18,14 @@ from gmg_tui.session.store.writer import StoreWriter
 
 _KILLED = "interrupted: the engine was killed"
 _Unseen = Mapping[int, Iterable[Checkpoint]]
-"""The files that processes saved unseen by their engine, which was killed, by PID."""
+"""Files that processes reported to a killed engine, which may have missed some, by PID."""
 
 
 class JobQueue:
     """The jobs of a sweep; the one with the smallest position is next.
 
     Attributes:
-        records: The jobs' records by number, without their results, which may be large and are in the store.
+        records: The jobs' records by number, without results: these may be large, and are in the store.
         version: Changes with the queue.
         before_s: Seconds that jobs ran before the sweep was resumed.
     """
@@ -36,11 +36,11 @@ class JobQueue:
         self.before_s = before_s
         self._waiting: deque[int] = deque()
         self._kinds: Counter[tuple[int, str | None]] = Counter()
-        """The number of waiting jobs by number of slots and required slot."""
+        """Counts of waiting jobs, by number of slots and required slot."""
         self._running: dict[int, None] = {}
-        """The jobs on slots, in the order of their starts."""
+        """The jobs on slots, in starting order."""
         self._ended: dict[int, None] = {}
-        """The ended jobs, in the order of their ends."""
+        """The ended jobs, in ending order."""
         self._states: Counter[WorkerState] = Counter()
         """The number of ended jobs by state."""
         self._finished, self._finished_s = 0, 0.0
@@ -68,7 +68,7 @@ class JobQueue:
 
     @property
     def kinds(self) -> Iterable[tuple[int, str | None]]:
-        """The requirements of the waiting jobs: the number of slots, and a certain slot, if any."""
+        """Requirements of the waiting jobs: the number of slots, and the required slot, if any."""
         return self._kinds.keys()
 
     def ended(self, state: WorkerState) -> int:
@@ -76,7 +76,7 @@ class JobQueue:
         return self._states[state]
 
     def order(self) -> list[int]:
-        """Returns all jobs' numbers: ended ones in the order of their ends, then running, then waiting ones."""
+        """Returns all jobs' numbers: ended ones in ending order, then running, then waiting ones."""
         return [*self._ended, *self._running, *self._waiting]
 
     def next_jobs(self) -> Iterator[JobRecord]:
@@ -84,9 +84,9 @@ class JobQueue:
         return (self.records[number] for number in self._waiting)
 
     def eta_s(self, occupied_s: Mapping[int, float], lanes: int) -> float | None:
-        """Estimates the seconds to the end of all jobs on `lanes` slots by the times of finished ones; None if unknown.
+        """Estimates the seconds to the end of all jobs on `lanes` slots from finished jobs' times; None if unknown.
 
-        `occupied_s` has the seconds that each running job has occupied its slots, by number.
+        `occupied_s` has the seconds each running job has occupied its slots, by number.
         """
         if not self._finished or not lanes:
             return None
@@ -108,7 +108,7 @@ class JobQueue:
     def extend(self, jobs: Iterable[JobRecord], slots: int) -> list[JobRecord]:
         """Appends jobs to a session with this number of slots. Returns their records.
 
-        Raises `GmgError`, and appends none, if a job's name is taken or it needs more slots.
+        Raises `GmgError`, and appends none, if a job's name is taken or it needs too many slots.
         """
         first = max(self.records, default=0) + 1
         added = [structs.replace(job, number=number, position=float(number)) for number, job in enumerate(jobs, first)]
@@ -212,7 +212,7 @@ def _bare(record: JobRecord) -> JobRecord:
 def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried: TriedArguments) -> JobQueue:
     """Restores the queue of a sweep on this number of slots from its store. Raises `StoreError`.
 
-    Jobs that a killed engine left running wait again, with the checkpoints that they had saved, and so do failed ones if
+    Jobs left running by a killed engine wait again, with the checkpoints they had saved, and so do failed ones if
     requested. Adds all attempts to `tried`.
     """
     with open_store(path) as stored:
@@ -229,7 +229,7 @@ def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried
             )
             store.put(structs.replace(ran, attempt=attempt))
         tried.add(ran.slot, attempt)
-    # A job whose engine was killed while an edit stopped it continues as another job.
+    # If the engine was killed while an edit was stopping a job, the edited job replaces it.
     halted = {record.number for record in before if record.number in edited and record.state is WorkerState.STOPPING}
     kept = [structs.replace(each, state=WorkerState.STOPPED) if each.number in halted else each for each in before]
     records = [_resumed(record, slots, unseen, retry_failed=sweep.retry_failed) for record in kept]
@@ -251,7 +251,7 @@ def _resumed(record: JobRecord, slots: int, unseen: _Unseen, *, retry_failed: bo
 
 
 def _with_unseen(attempt: Attempt, unseen: _Unseen) -> Attempt:
-    """Adds to an attempt the files that it saved unseen by its killed engine."""
+    """Adds to an attempt the files that its killed engine may have missed."""
     saved = (each for each in unseen.get(attempt.pid or 0, ()) if each.saved >= attempt.started)
     return structs.replace(attempt, checkpoints=ledger(attempt.checkpoints, saved))
 

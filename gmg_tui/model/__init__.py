@@ -3,7 +3,7 @@
 Every quantity carries its unit in its name: `_mib` mebibytes, `_w` watts, `_s` seconds, `_pct` per cent, `_c` degrees
 Celsius, `_mhz` megahertz, `_j` joules. `None` means "unknown" or "not reported by the GPU", never 0.
 
-The types are loaded when the first is used: a command line that is wrong, or asks for help, needs none.
+The types are loaded on first use: a wrong command line, or one that asks for help, needs none.
 """
 
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ else:
     _OTHERS = ("errors", "secrets", "text", "units")
 
     def __getattr__(name):
-        """Returns what one of the modules of types defines."""
+        """Returns a name of one of the modules of types."""
         for module in () if name in (*_TYPES, *_OTHERS) or name.startswith("__") else _TYPES:
             if hasattr(found := import_module(f"{__name__}.{module}"), name):
                 return globals().setdefault(name, getattr(found, name))

@@ -30,7 +30,7 @@ class AlertAction(StrEnum):
 
 
 class Alert(Struct, frozen=True, omit_defaults=True):
-    """An alert that is raised."""
+    """A raised alert."""
 
     kind: str
     """A row of `diagnosis.kinds`."""
@@ -43,7 +43,7 @@ class Alert(Struct, frozen=True, omit_defaults=True):
 
     @property
     def headline(self) -> str:
-        """Its text after its kind, unless it begins with that."""
+        """Its kind and text, or only its text if that begins with the kind."""
         return self.text if self.text.startswith(self.kind) else f"{self.kind}: {self.text}"
 
 

@@ -16,15 +16,15 @@ class Fps(Struct, frozen=True, omit_defaults=True):
     """Environment steps per second of one attempt, over all environments."""
 
     last: float | None
-    """The number printed last."""
+    """The last printed rate."""
     mean: float | None
     """The rate of the attempt: environment steps per wall second between the first and last count, stalls included."""
     max: float | None
-    """The highest rate, printed or counted over some seconds; never below `mean` and `settled`."""
+    """The highest rate, printed or counted over some seconds; at least `mean` and `settled`."""
     samples: int
     """Number of printed rates."""
     settled: float | None = None
-    """The rate now: environment steps per wall second over the last 10 s."""
+    """The current rate: environment steps per wall second over the last 10 s."""
     env_steps: float | None = None
     """Environment steps between the first and last count."""
     seconds: float | None = None
@@ -103,10 +103,10 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     """From the script's output only."""
     progress: Progress | None = None
     metrics: dict[str, float | None] = {}
-    """The newest value of each number that the script prints or reports, such as `reward`; None for NaN, which JSON lacks."""
+    """The newest value of each number the script prints or reports, like `reward`; None for NaN, which JSON lacks."""
     had_progress: bool = False
     comparable: bool = False
-    """True if it ran for long enough to compare its rate."""
+    """True if it ran long enough to compare its rate."""
     timed_out: bool = False
     gpu_util_mean_pct: float | None = None
     memory_peak_mib: float | None = None
@@ -122,7 +122,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     continued_from: str | None = None
     """Path of the checkpoint filled into `--resume-args`."""
     simulator: dict[str, str] = {}
-    """Modes that change what a step computes: those that Genesis prints, such as `performance_mode`, and torch's
+    """Modes that change the result of a step: those that Genesis prints, such as `performance_mode`, and torch's
     `deterministic`."""
     alerts: tuple[Alert, ...] = ()
     """Alerts at its end; empty while it runs."""

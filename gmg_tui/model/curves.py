@@ -35,7 +35,7 @@ class Broken(NamedTuple):
 
 
 class Curve(Struct, frozen=True, omit_defaults=True):
-    """A metric of one attempt, thinned evenly as it grows but for the newest point. All tuples have the same length."""
+    """A metric of one attempt, evenly thinned as it grows except for the newest point. All tuples have equal length."""
 
     times: tuple[Moment, ...]
     steps: tuple[int | None, ...]
@@ -45,7 +45,7 @@ class Curve(Struct, frozen=True, omit_defaults=True):
     count: int = 0
     """Number of values that the script has reported."""
     lowest: Point | None = None
-    """The first lowest of all finite values that were reported."""
+    """The lowest of all finite reported values, the first if it recurs."""
     highest: Point | None = None
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class Curve(Struct, frozen=True, omit_defaults=True):
 
 
 def evenly(size: int, count: int) -> slice:
-    """Returns a slice of `size` items with at most `count` of them, including the last; all of them if `count` is 0."""
+    """Returns a slice for `size` items that selects at most `count`, including the last; all if `count` is 0."""
     every = -(-size // count) if count else 1
     return slice(max(0, size - 1) % max(1, every), None, max(1, every))
 

@@ -1,4 +1,4 @@
-"""The error printed for the user: one line with what is wrong and what to do."""
+"""The error printed for the user: one line with the problem and its remedy."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ _MAX_TEXT = 4000
 
 
 class GmgError(Exception):
-    """An error that the user can correct. Its text is one line without a trailing newline, its middle cut out if it is long.
+    """An error that the user can correct. Its text is one line without a newline; if too long, its middle is cut out.
 
     Attributes:
         exit_code: The command's exit status: 2 for wrong usage, 1 otherwise.
@@ -30,7 +30,7 @@ _LISTED = 16
 
 
 def listed(words: Iterable[str]) -> str:
-    """Returns the first of `words`, and the number of the others."""
+    """Returns the first of `words`, and the number of those left out."""
     chosen = list(words)
     more = f" and {len(chosen) - _LISTED} more" if len(chosen) > _LISTED else ""
     return ", ".join(chosen[:_LISTED]) + more

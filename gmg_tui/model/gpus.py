@@ -9,7 +9,7 @@ class GpuTrouble(Struct, frozen=True):
     """A fault of a GPU."""
 
     fatal: bool
-    """True if work may fail or compute wrong numbers, so that nothing more starts there; otherwise the GPU is slow, or
+    """True if work may fail or compute wrong numbers, so that nothing more starts there; False if the GPU is slow, or
     about to fail."""
     text: str
     """One sentence with its figures."""
@@ -36,10 +36,10 @@ class GpuHealth(Struct, frozen=True, omit_defaults=True):
     remap_failed: bool | None = None
     memory_temperature_c: float | None = None
     memory_temperature_max_c: float | None = None
-    """Temperature above which the driver slows the GPU down to cool its memory."""
+    """Temperature above which the driver throttles the GPU to cool its memory."""
     pcie_gen: int | None = None
     pcie_gen_max: int | None = None
-    """The highest generation that both GPU and slot support."""
+    """The highest generation that GPU and slot both support."""
     pcie_width: int | None = None
     """Lanes."""
     pcie_width_max: int | None = None
@@ -61,7 +61,7 @@ class Gpu(Struct, frozen=True, omit_defaults=True):
     """The constants of a GPU, or of a MIG instance of a GPU, as reported by NVML."""
 
     index: int
-    """NVML index, in PCI bus order; of a MIG instance, its GPU's."""
+    """NVML index, in PCI bus order; a MIG instance has its GPU's."""
     uuid: str
     """`GPU-…`, or `MIG-…` for an instance."""
     name: str
@@ -101,7 +101,7 @@ class Slot(Struct, frozen=True, omit_defaults=True):
 
 
 class GpuProcess(Struct, frozen=True, omit_defaults=True):
-    """A process that holds memory on a GPU. NVML gives PIDs of the host's PID namespace."""
+    """A process that holds memory on a GPU. NVML reports PIDs of the host's PID namespace."""
 
     pid: int
     name: str | None = None
@@ -110,13 +110,13 @@ class GpuProcess(Struct, frozen=True, omit_defaults=True):
     command: str | None = None
     age_s: float | None = None
     slot: str | None = None
-    """The slot of this session whose worker it belongs to, if any."""
+    """Slot of this session's worker that owns it, if any."""
     foreign: bool = False
-    """True if the PID belongs to the host's namespace, and gmg-tui runs in a container's."""
+    """True if the PID is the host's while gmg-tui runs in a container."""
     graphics: bool = False
-    """True if it only draws."""
+    """True if it only renders graphics."""
     session: str | None = None
-    """The gmg-tui session that it belongs to; None if unknown, as for other users' processes."""
+    """Its gmg-tui session; None if unknown, as for other users' processes."""
 
     @property
     def own_pid(self) -> int | None:
@@ -133,7 +133,7 @@ class GpuSample(Struct, frozen=True, omit_defaults=True):
     error: str | None = None
     """One line if there are no metrics."""
     age_s: float | None = None
-    """Age of a late sample; with an `error`, how long the driver has been silent. None while samples are on time."""
+    """Age of a late sample; with an `error`, duration of the driver's silence. None while samples are on time."""
     gpu_util_pct: float | None = None
     memory_util_pct: float | None = None
     memory_used_mib: float | None = None
@@ -154,7 +154,7 @@ class GpuSample(Struct, frozen=True, omit_defaults=True):
     """Energy counter, since the driver was loaded."""
     processes: tuple[GpuProcess, ...] | None = None
     sm_pct: float | None = None
-    """Share of busy SMs (DCGM's SM_ACTIVE), where utilisation counts any kernel; needs GPM and two samples."""
+    """Share of busy SMs (DCGM's SM_ACTIVE), while utilisation counts any kernel; needs GPM and two samples."""
     health: GpuHealth | None = None
 
     @property

@@ -1,6 +1,6 @@
 """Jobs and their outcomes.
 
-A plain run has one job, run once on every slot, with a record for each; a sweep has many, queued for the next free slot.
+A plain run has one job, run once on every slot, with a record per slot; a sweep queues many for the next free slot.
 """
 
 from enum import StrEnum
@@ -14,7 +14,7 @@ from gmg_tui.model.states import WorkerState
 Value = bool | int | float | str
 """The value of a placeholder in an experiments file."""
 MAX_NAMES = 1000
-"""Limit of a session's different result names."""
+"""Maximum distinct result names in a session."""
 
 
 class SweepSpec(Struct, frozen=True, omit_defaults=True):
@@ -45,14 +45,14 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     reason: str | None = None
     """Reason of a failure, stop or wait; one line."""
     only: str | None = None
-    """The slot that it must run on; None for any."""
+    """Its required slot; None for any."""
     world_size: int | None = None
     """Number of ranks, each on its own slot; None for one process."""
     group: str | None = None
     rank: int | None = None
-    """Rank of the slot's worker in a plain run; None for a sweep's job, which is all ranks."""
+    """Rank of the slot's worker in a plain run; None for a sweep's job, which includes all ranks."""
     slot: str | None = None
-    """Its current or last slot, of several the first."""
+    """Its current or last slot, the first if there are several."""
     slots: tuple[str, ...] = ()
     """Its slots by rank; empty for one process."""
     gpu_uuid: str | None = None
@@ -61,7 +61,7 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     started: float | None = None
     """Unix time of the first attempt's start."""
     ended: float | None = None
-    """Unix time at which it left its last slot."""
+    """Unix time when it left its last slot."""
     elapsed_s: float | None = None
     """Time since its first start, including pauses between attempts."""
     energy_j: float | None = None
@@ -71,16 +71,16 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     env: dict[str, str] = {}
     """Environment of a job with edited arguments."""
     edited_from: int | None = None
-    """Number of the job that it was edited from."""
+    """Number of the job it was edited from."""
     log: str | None = None
     """Path of its log in the session's folder."""
     result: dict[str, Any] | None = {}
-    """Results from `gmg:result` lines; empty for clients. None leaves those in the store, as the engine keeps none in
-    memory."""
+    """Results from `gmg:result` lines; empty for clients. None leaves the stored ones as they are: the engine
+    has none in memory."""
 
     @property
     def width(self) -> int:
-        """Number of slots that it takes."""
+        """Number of slots it occupies."""
         return self.world_size or 1
 
 

@@ -28,19 +28,19 @@ class NodesSpec(Struct, frozen=True, omit_defaults=True):
     orphan_wait_s: float = 60.0
     """Seconds an agent waits for its session's engine before it ends its workers."""
     lost_after_s: float = 15.0
-    """Seconds without a message after which a node is lost and its jobs are requeued. The connection is no evidence: srun,
+    """Seconds without a message after which a node is lost and its jobs are requeued. An open connection proves nothing: srun,
     ssh and TCP report a dead machine minutes later, or never."""
 
 
 class AgentSpec(Struct, frozen=True, omit_defaults=True):
-    """Makes an engine the agent of a node: it runs what the session's engine requests."""
+    """Makes an engine the agent of a node, doing the work that the session's engine assigns."""
 
     node: str
     """The launcher's name for the node."""
     session: str
     session_id: str
     version: str = ""
-    """The session engine's version of gmg-tui, which the agent must have too."""
+    """The session engine's version of gmg-tui; the agent's must be the same."""
     logs: str = ""
     """The session's folder if this node shares it, for the workers' logs; else empty."""
     orphan_wait_s: float = 60.0
@@ -56,14 +56,14 @@ class NodeView(Struct, frozen=True, omit_defaults=True):
     name: str
     connected: bool = True
     silent_s: float | None = None
-    """Seconds since its last message, once that is unusually long."""
+    """Seconds since its last message, if unusually long."""
     lost_since: float | None = None
-    """Unix time at which it was lost with its workers; None unless it is."""
+    """Unix time when it was lost with its workers; None unless lost."""
     trouble: str | None = None
 
 
 class RunSpec(Struct, frozen=True, omit_defaults=True):
-    """The definition of a session: the parsed command line, as kept in `session.json`.
+    """The definition of a session: the parsed command line, as stored in `session.json`.
 
     A field named like an option of `gmg_tui.session.options` has that option's value.
     """
@@ -126,7 +126,7 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     """None unless the engine is a node's agent."""
     notify: tuple[str, ...] = ()
     host: str = ""
-    """The machine that it runs on (`uname -n`): several may share the state folder."""
+    """Its machine (`uname -n`): several may share the state folder."""
 
 
 class Allocation(Struct, frozen=True, omit_defaults=True):
@@ -134,7 +134,7 @@ class Allocation(Struct, frozen=True, omit_defaults=True):
 
     job: str
     ends: float | None = None
-    """Unix time of its time limit; None without a limit, or if unknown."""
+    """Unix time of its time limit; None if unlimited or unknown."""
 
 
 class Versions(Struct, frozen=True, omit_defaults=True):
@@ -157,7 +157,7 @@ class Session(Struct, frozen=True, omit_defaults=True):
     version: str
     """The engine's version of gmg-tui."""
     id: str = ""
-    """Random, made by each engine; its processes carry it in `GMG_SESSION_ID`. A name is unique only within its
+    """Random, new for each engine; its processes have it in `GMG_SESSION_ID`. A name is unique only within its
     state folder, and a resumed session has several engines."""
     idle: tuple[str, ...] = ()
     """Chosen slots left over after forming groups; not among `slots`."""

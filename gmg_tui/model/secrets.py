@@ -49,7 +49,7 @@ def unmask(variables: Mapping[str, str], before: Mapping[str, str]) -> dict[str,
 
 
 def hide_arguments() -> None:
-    """Overwrites the values of `--env` with names like secrets in the kernel's copy of the arguments (proc(5))."""
+    """Overwrites values of `--env` that may be secrets in the kernel's copy of the arguments (proc(5))."""
     with suppress(OSError, ValueError, IndexError):
         stat = Path("/proc/self/stat").read_text("ascii", "replace").rpartition(")")[2].split()
         start, end = int(stat[45]), int(stat[46])  # arg_start and arg_end

@@ -32,11 +32,11 @@ class Queue(Struct, frozen=True, omit_defaults=True):
     before_s: float = 0.0
     """Run time before it was resumed, in addition to `Snapshot.elapsed_s`."""
     ended: bool = False
-    """True if no job runs and none will start."""
+    """True if no job is running and none will start."""
     benched: dict[str, str] = {}
-    """Reasons by slot whose GPU is benched."""
+    """Reasons for benched GPUs, by slot."""
     stranded: bool = False
-    """True if it has ended with jobs waiting, since all their GPUs are benched."""
+    """True if it has ended with waiting jobs because all their GPUs are benched."""
 
     def after_loss(self) -> Self:
         """Returns the queue after the engine's death: running jobs wait again."""
@@ -160,13 +160,13 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
 
     @property
     def counted(self) -> tuple[Worker, ...]:
-        """The workers in the session's totals: of a sweep, whose ended jobs the queue counts, only those that have not ended."""
+        """The workers in the session's totals; in a sweep, without ended ones, as the queue counts their jobs."""
         if self.queue is None:
             return self.workers
         return tuple(worker for worker in self.workers if not worker.state.ended)
 
     def after_loss(self, reason: str) -> Self:
-        """Returns the snapshot after the engine's death: workers that ran have failed for that `reason`."""
+        """Returns the snapshot after the engine's death: running workers have failed for that `reason`."""
         workers = tuple(
             worker
             if worker.state.ended
@@ -203,7 +203,7 @@ class Details(Struct, frozen=True, omit_defaults=True):
     unset: tuple[str, ...]
     """Variables that gmg-tui unsets."""
     egl: str
-    """Origin of `EGL_DEVICE_ID`, or why it is unset."""
+    """Origin of `EGL_DEVICE_ID`, or the reason it is unset."""
     attempts: tuple[Attempt, ...]
     processes: tuple[GpuProcess, ...] | None = None
     """Processes on the slot's GPU."""
@@ -212,7 +212,7 @@ class Details(Struct, frozen=True, omit_defaults=True):
     extra_env: dict[str, str] = {}
     """Environment of `--env`, placeholders not filled in."""
     cpus: str = ""
-    """CPU cores that it is pinned to, such as `0-31`; empty if it is not."""
+    """CPU cores it is pinned to, such as `0-31`; empty if not pinned."""
 
 
 class Series(Struct, frozen=True, omit_defaults=True):
@@ -244,7 +244,7 @@ class Stacks(Struct, frozen=True, omit_defaults=True):
 def fps_per_watt(session: Session, snapshot: Snapshot) -> float | None:
     """Returns the FPS of running workers on GPUs with known power, per watt of these GPUs; None without any.
 
-    The rate of a whole group counts with the GPUs of all its ranks.
+    A whole group's rate counts with the GPUs of all its ranks.
     """
     gpus = {slot.name: slot.gpu for slot in session.slots}
     powers_w = {sample.uuid: sample.power_w for sample in snapshot.samples if sample.power_w is not None}

@@ -14,7 +14,7 @@ class Load(Struct, frozen=True, omit_defaults=True):
     main_delay_pct: float | None = None
     """Share of time that this thread waited for a core: `schedstat`."""
     ready_pct: float | None = None
-    """Share of time that it ran, waited for a core, or was paused by a quota: samples of its state."""
+    """Share of time it ran, waited for a core, or was paused by a quota: samples of its state."""
     cpu_pct: float | None = None
     """CPU of all threads, per cent of one core."""
     ready: float | None = None
@@ -27,10 +27,10 @@ class Load(Struct, frozen=True, omit_defaults=True):
     quota: float | None = None
     """The cgroup's CPU quota, in cores."""
     waits_pct: dict[str, float] = {}
-    """Share of time that the main thread waited, by wait reason: `sleep`, `file`, `lock`, `message`, `child`, `driver`,
+    """Share of time the main thread waited, by wait reason: `sleep`, `file`, `lock`, `message`, `child`, `driver`,
     `disk`; samples of `/proc/PID/syscall` and its state."""
     file: str = ""
-    """The file that it waited for most."""
+    """The file it waited for most."""
     stopped: bool = False
     """True if it is stopped by a signal or debugger."""
     cpus: tuple[int, ...] = ()
@@ -51,7 +51,7 @@ class Shares(Struct, frozen=True):
     simulator: float
     """Time in `step`, without rendering."""
     learning: float
-    """Time in backward passes, and between them without a step."""
+    """Time in backward passes, and between them if no step intervenes."""
     rendering: float
 
     @property
@@ -82,7 +82,7 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
     text: str
     """One sentence with its figures."""
     certain: bool = True
-    """False if the facts also fit another cause: the sentence then says `probably`."""
+    """False if the facts fit another cause too: the sentence then says `probably`."""
     evidence: tuple[str, ...] = ()
     advice: str = ""
 
@@ -103,7 +103,7 @@ class SpeedFacts(Struct, frozen=True, omit_defaults=True):
     misplaced: str | None = None
     """Text of its alert `cpu` or `misplaced`."""
     waits_for: str | None = None
-    """The rank that it waits for, with the evidence."""
+    """The rank it waits for, with the evidence."""
     n_envs: int | None = None
     tuned_envs: int | None = None
     """The `n_envs` that a tuning of the script recommends."""
@@ -116,7 +116,7 @@ class SpeedFacts(Struct, frozen=True, omit_defaults=True):
     sm_pct: float | None = None
     """Share of busy SMs: GPM."""
     sample: GpuSample | None = None
-    """The newest of its GPU, without processes."""
+    """The newest sample of its GPU, without processes."""
     sharers: tuple[str, ...] = ()
     """Other processes that compute on the GPU."""
     remote_cpus: tuple[int, ...] = ()

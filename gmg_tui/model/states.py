@@ -23,7 +23,7 @@ class WorkerState(StrEnum):
     RUNNING = "running"
     """The script has reported progress or, without Genesis, printed anything."""
     STOPPING = "stopping"
-    """A signal was sent and the process is still there."""
+    """A signal was sent and the process still exists."""
     RESTARTING = "restarting"
     """Between two attempts."""
     FINISHED = "finished"
@@ -72,7 +72,7 @@ class StartMode(StrEnum):
     """Start order of a session's workers (`--start`)."""
 
     GATED = "gated"
-    """The first one alone, the others once it has written its mesh caches."""
+    """The first one alone, the others after it has written its mesh caches."""
     TOGETHER = "together"
     STAGGERED = "staggered"
     """One after another, some seconds apart."""
@@ -83,6 +83,6 @@ class RestartMode(StrEnum):
 
     NEVER = "never"
     STARTUP = "startup"
-    """Failures before the first progress that a retry fixes."""
+    """Failures that a retry fixes, if they come before the first progress."""
     FAILURE = "failure"
     ALWAYS = "always"

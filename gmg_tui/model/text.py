@@ -34,13 +34,13 @@ _HARMFUL = re.compile(
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 _IGNORED = re.compile("[\u00ad\u034f\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-"""Soft hyphens, joiners and variation selectors: invisible, and of a width that terminals disagree on."""
+"""Soft hyphens, joiners and variation selectors: invisible, with a width that differs between terminals."""
 _CHANGED = re.compile(f"{_HARMFUL.pattern[:-1]}{_IGNORED.pattern[1:]}")
 """The characters and sequences that `safe` replaces."""
 
 
 def safe(text: str, *, styles: bool = False) -> str:
-    """Returns text of any number of lines that is safe on any terminal. Everything printed passes here.
+    """Returns text, of any number of lines, that is safe on any terminal. All output passes through it.
 
     Removes escape sequences, except bold, dim and colours if `styles`, and invisible characters without effect; replaces
     other control and invisible characters by `·`.
@@ -102,14 +102,14 @@ def one_line(text: str) -> str:
 def clean(raw: bytes) -> str:
     """Returns a line of output, without its line end, as text that is safe on any terminal.
 
-    As `safe`, with backspaces applied, tabs expanded, line ends replaced by `·` and invalid UTF-8 by U+FFFD. A line
+    Like `safe`, with backspaces applied, tabs expanded, line ends replaced by `·` and invalid UTF-8 by U+FFFD. A line
     beyond `MAX_LINE_BYTES` is cut, and ends with the count of the rest.
     """
     raw = visible(raw)
     cut = len(raw) - MAX_LINE_BYTES
     text = raw[:MAX_LINE_BYTES].decode("utf-8", "replace")
     if "\t" in text:
-        text = text.expandtabs(8)[:MAX_LINE_BYTES]  # a line of tabs would become eight times as long
+        text = text.expandtabs(8)[:MAX_LINE_BYTES]  # a line of tabs would be eight times as long
     text = safe(text).replace("\n", "·")
     return f"{text} … (+{cut:,} bytes)" if cut > 0 else text
 

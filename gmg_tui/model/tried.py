@@ -12,7 +12,7 @@ from gmg_tui.model.states import WorkerState
 SETTLE_S = 10.0
 """Running time after which a rate is comparable: the loop has warmed up."""
 _MIN_SLOTS = 3
-"""Fewest slots whose median says something about one of them."""
+"""Minimum slots for a median that one of them can be compared with."""
 _SLOW_PCT = 3.0
 """Deviation below the median at which a slot is slow."""
 
@@ -65,7 +65,7 @@ def arguments_of(attempt: Attempt) -> tuple[tuple[str, ...], tuple[tuple[str, st
 
 
 def below_median(ran: Iterable[tuple[Slot, Attempt]]) -> dict[str, float]:
-    """Returns the slow slots, and by how much they are below the median of the same GPU model and arguments, per cent."""
+    """Returns the slow slots, with their distance below the median of the same GPU model and arguments, per cent."""
     groups: dict[object, dict[str, list[float]]] = {}
     for slot, attempt in ran:
         rate = comparable_rate(attempt)
@@ -126,7 +126,7 @@ def _row(key: _Key, ran: Sequence[_Ran], now: float) -> Tried:
     metered = [fps for attempt in rated if (fps := attempt.fps) is not None and fps.env_steps_per_j is not None]
     energy_j = sum(fps.energy_j or 0.0 for fps in metered)
     names = list(dict.fromkeys(name for attempt in settled for name in attempt.metrics))[:_MAX_METRICS]
-    # Attempts that failed may have run out of memory, having filled the GPU.
+    # Failed attempts may have filled the GPU and run out of memory.
     peaks_mib = [attempt.memory_peak_mib for attempt in attempts if attempt.state is not WorkerState.FAILED]
     return Tried(
         args=key[0],

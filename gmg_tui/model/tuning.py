@@ -7,11 +7,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 FPS = "fps"
-"""The rate as the metric; any other is a number that the script reports by that name."""
+"""The metric that is the rate; any other is a number the script reports by that name."""
 
 
 class TuneSpec(Struct, frozen=True, omit_defaults=True):
-    """The parameters and limits of a search, as described at the options of `tune`."""
+    """The parameters and limits of a search; see the options of `tune`."""
 
     variable: str = "n_envs"
     low: int = 64
@@ -34,7 +34,7 @@ class TrialState(StrEnum):
     MEASURED = "measured"
     FAILED = "failed"
     SKIPPED = "skipped"
-    """Not run to its end, for a reason unrelated to its value."""
+    """Not completed, for a reason unrelated to its value."""
 
     @property
     def ended(self) -> bool:
@@ -48,7 +48,7 @@ class TrialKind(StrEnum):
     LADDER = "ladder"
     """Twice the previous value."""
     COMMON = "common"
-    """The value that every slot measures, to compare the slots."""
+    """A value measured on every slot, to compare the slots."""
     REFINE = "refine"
     """A value between two of the ladder: near the fastest, the edge, or the recommended one."""
     CONFIRM = "repeat"
@@ -141,9 +141,9 @@ class Answer(Struct, frozen=True, omit_defaults=True):
     memory: MemoryLine | None = None
     together: Together | None = None
     factors: dict[str, float] = {}
-    """Relative speed of each slot that deviates by more than noise, as a multiple of a typical slot's."""
+    """Speed of each slot that deviates by more than noise, as a multiple of a typical slot's."""
     warnings: tuple[str, ...] = ()
-    """Sentences such as on a slow GPU, noise, or values that were not tried."""
+    """Sentences, such as about a slow GPU, noise, or untried values."""
 
 
 class Tuning(Struct, frozen=True, omit_defaults=True):
@@ -151,7 +151,7 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
 
     spec: TuneSpec
     step: str
-    """The current step, or why it has ended, in a few words."""
+    """The current step, or the reason it has ended, in a few words."""
     trials: tuple[Trial, ...]
     """In planning order."""
     answer: Answer
@@ -165,17 +165,17 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
     earlier: int = 0
     """Number of trials that ended before it was resumed."""
     reached: str = ""
-    """The step at which it was stopped; empty if it was not."""
+    """The step at which it was stopped; empty if it was not stopped."""
     expected: int = 0
     """Estimated total number of trials; 0 if unknown."""
 
     @property
     def total(self) -> int:
-        """Estimated total number of trials, at least the existing ones."""
+        """Estimated total number of trials, no fewer than exist."""
         return max(self.expected, len(self.trials))
 
     def after_loss(self, reason: str) -> Self:
-        """Returns the tuning after the engine's death: trials that ran are skipped for that `reason`."""
+        """Returns the tuning after the engine's death: running trials are skipped for that `reason`."""
         trials = (
             trial if trial.state.ended else replace(trial, state=TrialState.SKIPPED, reason=reason)
             for trial in self.trials

@@ -18,14 +18,14 @@ _UNIT_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 
 
 def natural(text: str) -> int | None:
-    """Returns the number that up to 18 decimal digits mean; None for any other text."""
+    """Parses a number of up to 18 decimal digits; None for any other text."""
     return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
 
 
 def number(value: float) -> str:
     """Returns a number without a unit, in six significant digits: `1,234.5`, `0.00012`, `1e-07`; an integer in full.
 
-    Floats outside 1e-4 to 1e9 are in scientific notation, so that a value that has diverged stands out.
+    Floats outside 1e-4 to 1e9 are in scientific notation, so that a diverged value stands out.
     """
     if isinstance(value, int):
         return f"{value:,}"
@@ -44,13 +44,13 @@ def fps(value: float | None) -> str:
 
 
 def short(value: float | None) -> str:
-    """Returns a number in at most five characters with its scale: `24.0M`, `192M`, `8,031` becomes `8.03k`."""
+    """Returns a number with its scale in at most five characters: `24.0M`, `192M`, or `8.03k` for 8,031."""
     if value is None:
         return NOT_KNOWN
     if not abs(value) < _MAX_SHORT:
         return f"{value:.3g}"
     for scale, letter in _SCALES:
-        # 999.5 and more would round to 1000 at the smaller scale.
+        # 999.5 or more would round to 1000 at the smaller scale.
         if abs(value) >= scale * 0.9995:
             return _three_digits(value / scale) + letter
     return _three_digits(value)
@@ -143,7 +143,7 @@ def duration(seconds: float | None) -> str:
 def seconds(text: str, *, bare: bool) -> float | None:
     """Parses a duration such as `90s`, `1.5h` or `1h30m`; infinity for `none`, None if it is not a duration.
 
-    A number without a unit is seconds if `bare`, and otherwise refused: `30` could mean days as well.
+    A number without a unit is seconds if `bare`, else refused: `30` could mean days.
     """
     word = text.strip().lower()
     if word == "none":

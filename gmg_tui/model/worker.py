@@ -62,7 +62,7 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     memory_rss_mib: float | None = None
     """Resident memory of its process tree."""
     last_line: str = ""
-    """The newest line of output that is not blank."""
+    """The newest nonblank line of output."""
     log_lines: int = 0
     """Lines of output, over all attempts."""
     job: int | None = None
@@ -70,7 +70,7 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     job_name: str = ""
     group: Rank | None = None
     lost_since: Moment | None = None
-    """Time at which its node was lost; None unless it is."""
+    """Time when its node was lost; None unless lost."""
     fps_in_rank_0: bool = False
     """True if rank 0's rate includes this rank; `fps` is then this rank's own, or None."""
 
@@ -85,7 +85,7 @@ class Worker(Struct, frozen=True, omit_defaults=True):
 
     @property
     def pid(self) -> int | None:
-        """PID of its process, while it has one."""
+        """PID of its process, if any."""
         return self.newest.pid if self.newest.ended is None and self.state.live else None
 
     @property
@@ -133,7 +133,7 @@ class Worker(Struct, frozen=True, omit_defaults=True):
 
 
 def own_rates(workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
-    """Returns the workers whose rates add up, leaving out ranks that another rank, maybe on another node, reports for."""
+    """Returns the workers whose rates add up, without ranks included in another rank's rate, maybe on another node."""
     whole = {worker.group.id for worker in workers if worker.group and worker.newest.fps_of_group}
     return tuple(
         worker
@@ -143,7 +143,7 @@ def own_rates(workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
 
 
 def total_fps(workers: tuple[Worker, ...]) -> float | None:
-    """Returns the sum of the workers' current rates, if any; once all have ended, of their attempts, without failed ones."""
+    """Returns the sum of the workers' current rates, if any; once all have ended, that of their unfailed attempts."""
     workers = own_rates(workers)
     if any(not worker.state.ended for worker in workers):
         counted = [rate for worker in workers if (rate := worker.current_fps) is not None]
@@ -172,13 +172,13 @@ class RankGroup(Struct, frozen=True, omit_defaults=True):
     fps: float | None = None
     """The rate now of the whole group."""
     progress: Progress | None = None
-    """Progress of the rank that reports most."""
+    """Progress of the rank that is furthest ahead."""
     waits_for: tuple[int, ...] = ()
     """Ranks that have not joined yet."""
     alerts: tuple[Alert, ...] = ()
     """Alerts of its ranks, naming the rank at fault if it was identified."""
     reason: str | None = None
-    """Reason of the first rank's failure, or of the group's wait; one line."""
+    """Reason for the first rank's failure, or for the group's wait; one line."""
     advice: str | None = None
 
     @property
@@ -188,7 +188,7 @@ class RankGroup(Struct, frozen=True, omit_defaults=True):
 
 
 def added_up(rates: Sequence[Fps]) -> Fps | None:
-    """Returns the sum of the rates of ranks that step at the same time."""
+    """Returns the sum of the rates of ranks that step in parallel."""
     if not rates:
         return None
 
@@ -204,7 +204,7 @@ def added_up(rates: Sequence[Fps]) -> Fps | None:
 def combined(attempts: Sequence[Attempt]) -> Attempt:
     """Returns the first rank's attempt with the figures of all ranks.
 
-    Those are the sums of rate, power and energy, the mean of utilisation, the peak of memory, and the first NaN.
+    They are the sums of rate, power and energy, the mean utilisation, the peak memory, and the first NaN.
     """
     lead, *others = attempts
     if not others:

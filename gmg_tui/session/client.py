@@ -84,7 +84,7 @@ class Source(ABC):
         return _as(dict[str, Curve], await self._ask(Ask(Topic.CURVES, slot, count=count, name=name)))
 
     async def queue(self, first: int, count: int) -> tuple[JobRecord, ...]:
-        """Returns `count` jobs from position `first`; ended ones come first, by time, then running, then waiting ones."""
+        """Returns `count` jobs from position `first`: ended ones first, by time, then running, then waiting ones."""
         return _as(tuple[JobRecord, ...], await self._ask(Ask(Topic.QUEUE, "", first, count)))
 
     async def act_on_jobs(self, action: QueueAction, *jobs: int) -> None:

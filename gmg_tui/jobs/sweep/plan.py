@@ -19,14 +19,14 @@ _Grid = Mapping[str, tuple[Value, ...]]
 
 
 class Plan(NamedTuple):
-    """The jobs of a sweep, and a warning for the user, which may be empty."""
+    """The jobs of a sweep, and a warning for the user, possibly empty."""
 
     jobs: tuple[JobRecord, ...]
     warning: str = ""
 
 
 class _Draft(NamedTuple):
-    """A job without a number and a unique name."""
+    """A job still without a number and a unique name."""
 
     name: str
     values: dict[str, Value]
@@ -41,7 +41,7 @@ def make(
     check_script: Callable[[str, bool], None],
     taken: Iterable[str] = (),
 ) -> Plan:
-    """Makes the jobs of settings and the values of `--set`, with names that are not `taken`. Raises `GmgError`.
+    """Makes the jobs of the settings and values of `--set`, with names that are not `taken`. Raises `GmgError`.
 
     `where` is the file, for messages; `check_script` raises `GmgError` unless the script, or True for a module, can be
     run.

@@ -44,7 +44,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A value of `--gpus`, or a list of indices and UUIDs."""
     per_gpu: Annotated[int, Meta(ge=1, le=64)] | None = None
     ddp: Annotated[int, Meta(ge=1, le=1024)] | str | None = None
-    """The number of ranks of each job's group, or the placeholder of a value, such as `{ranks}`."""
+    """The number of ranks in each job's group, or a placeholder for it, such as `{ranks}`."""
     timeout: str | float | None = None
     """A time with its unit such as `1h30m`, or `none`."""
     best: Text | None = None
@@ -146,7 +146,7 @@ def from_options(options: Mapping[str, Any]) -> Settings:
 
 
 def sets(words: Sequence[str]) -> dict[str, tuple[Value, ...]]:
-    """Parses `--set KEY=V1,V2`. Numbers and booleans are as in TOML, all other values are text, also quoted ones.
+    """Parses `--set KEY=V1,V2`. Numbers and booleans are as in TOML; all other values are text, including quoted ones.
 
     Raises `GmgError` if a word is not `KEY=V1,V2`, its key cannot be a placeholder, or a key is repeated.
     """
@@ -217,7 +217,7 @@ def _convert(where: str, tree: dict[str, Any]) -> Settings:
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
         path = path.strip("`.")
-        table, unnamed, rest = path.partition("[...]")  # some key of the table
+        table, unnamed, rest = path.partition("[...]")  # `[...]` stands for an unnamed key
         for key, value in tree.get(table, {}).items() if unnamed else ():
             with suppress(msgspec.ValidationError):
                 msgspec.convert({table: {key: value}}, Settings)

@@ -10,19 +10,19 @@ from gmg_tui.model.tried import mean
 from gmg_tui.model.tuning import FPS, Answer, Best, MemoryLine, Together, TrialKind, TrialState
 
 _DOUBT = 0.3
-"""Standard errors that a value may be below the knee."""
+"""Standard errors by which a value may be below the knee."""
 _WARN_SLOW = 0.05
 """Relative difference from a usual slot that causes a warning."""
 _WARN_SPREAD = 0.03
 """Relative variation between trials that causes a warning."""
 _MEMORY_BOUND_RATIO = 1.05
-"""Memory bounds the fastest value if the end of memory is at most this many times as large."""
+"""Memory bounds the fastest value if the largest that fits is at most this many times as large."""
 _WARN_SHORT_S = 20.0
 """Shorter measurements cause a warning."""
 
 
 def recommended(record: Record) -> int:
-    """Returns the smallest value within the knee of the fastest, or the value that was measured on all slots at once."""
+    """Returns the smallest value within the knee of the fastest, or the one measured on all slots at once."""
     together = record.measured(TrialKind.TOGETHER)
     return together[0].value if together else _within_knee(record, _candidates(record))[0].value
 
@@ -70,9 +70,9 @@ def conclusion(record: Record) -> str:
 
 
 def _candidates(record: Record) -> list[Point]:
-    """Returns the repeated values, by their repeats only; all values if none was repeated.
+    """Returns the repeated values, scored by their repeats only; all values if none was repeated.
 
-    The first trial of a repeated value is biased, as it led to the repeats.
+    A value's first trial is biased, as it led to the repeats.
     """
     return record.points(repeats=True) or record.points(repeats=False)
 
@@ -100,7 +100,7 @@ def _best(record: Record, value: int) -> Best:
     return Best(
         value=value,
         rate=math.exp(fmean(scores)),
-        margin_pct=record.fit.margin_pct(max(1, len(scores) - 1)),  # choosing it from several costs some certainty
+        margin_pct=record.fit.margin_pct(max(1, len(scores) - 1)),  # choosing among several costs some certainty
         memory_mib=max((trial.memory_mib for trial in trials if trial.memory_mib is not None), default=None),
         gpu_util_pct=mean(trial.gpu_util_pct for trial in trials),
         power_w=mean(trial.power_w for trial in trials),
@@ -108,7 +108,7 @@ def _best(record: Record, value: int) -> Best:
 
 
 def _joint_result(record: Record, value: int) -> Together | None:
-    """Returns the result of all slots at once, which is unbiased, as it was measured after the choice."""
+    """Returns the result of all slots at once, unbiased because measured after the choice."""
     measured = record.measured(TrialKind.TOGETHER)
     rates = {trial.slot: trial.rate for trial in measured if trial.value == value and trial.rate is not None}
     if not rates:
@@ -128,7 +128,7 @@ def _warnings(record: Record) -> Iterator[str]:
         if abs(factor - 1) > _WARN_SLOW:
             kind = "slower" if factor < 1 else "faster"
             yield f"{slot} is {100 * abs(factor - 1):.0f} % {kind} than a usual slot."
-    if fastest == record.curve.top.value:  # only then may more be faster
+    if fastest == record.curve.top.value:  # otherwise larger values are known to be slower
         yield from _bound(record, fastest)
     tight = [slot for slot in record.slots if not record.fits(chosen, slot)]
     if tight:
@@ -147,7 +147,7 @@ def _warnings(record: Record) -> Iterator[str]:
 
 
 def _bound(record: Record, fastest: int) -> Iterator[str]:
-    """Yields the limit of the fastest value, if it is the largest that ran."""
+    """Yields the limit of the fastest value if that is the largest that ran."""
     edge, end = record.edge, record.memory_end
     better = "faster" if record.spec.metric == FPS else "better"
     if edge is not None and is_out_of_memory(edge.reason):

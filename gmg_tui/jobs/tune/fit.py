@@ -1,4 +1,4 @@
-"""The fit of the trials: a rate is its value's rate on a usual slot, times the slot's factor, times noise.
+"""The fit of the trials: a rate is the value's rate on a typical slot, times the slot's factor, times noise.
 
 `Settling` measures the rate of one trial until it is steady, within the bounds of `--settle`.
 """
@@ -12,9 +12,9 @@ from gmg_tui.model.tuning import TrialKind, TuneSpec
 
 _ROUNDS = 8
 _UNKNOWN = 0.04
-"""Relative difference of a slot that is corrected before the noise is known."""
+"""Relative difference above which a slot is corrected while the noise is unknown."""
 MIN_INTERVAL = 0.005
-"""The smallest relative half of an interval; rates that drift by less than twice that are steady."""
+"""Minimum relative half-width of an interval; rates that drift by less than twice that are steady."""
 
 _T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """The two-sided 95 % quantiles of Student's t for 1 to 10 degrees of freedom."""
@@ -68,7 +68,7 @@ def fit(samples: Sequence[Sample]) -> Fit:
     for _ in range(_ROUNDS if len(slots) > 1 else 0):
         keys = _means((sample.key, sample.log - slots[sample.slot]) for sample in shared)
         slots = _means((sample.slot, sample.log - keys[sample.key]) for sample in shared)
-    usual = sorted(slots.values())[len(slots) // 2] if slots else 0.0  # of two the faster: something ails the slow one
+    usual = sorted(slots.values())[len(slots) // 2] if slots else 0.0  # the faster of two: the slower one has a problem
     slots = {slot: log - usual for slot, log in sorted(slots.items())}
     spread, freedom = _spread(samples, slots)
     counts = Counter(sample.slot for sample in shared)
@@ -111,12 +111,12 @@ class Mark(NamedTuple):
 class Settling:
     """The rate of one trial as its counts arrive.
 
-    Windows before one that differs from them are a warm-up, and do not count. The rate has no interval here, as its
-    uncertainty shows between trials, not within them.
+    Windows before one that differs from them are a warm-up, and do not count. The rate has no interval here: its
+    uncertainty shows between trials, not within one.
     """
 
     def __init__(self, spec: TuneSpec, kind: TrialKind) -> None:
-        """Measures a trial of this kind; a trial on all slots at once takes three times as long."""
+        """Measures a trial of `kind`; a trial on all slots at once is measured three times as long."""
         self._high_s = 3 * spec.settle_s
         self._low_s = self._high_s if kind is TrialKind.TOGETHER else spec.settle_s
         self._window_s = spec.settle_s / 2
@@ -127,7 +127,7 @@ class Settling:
         """The index of the mark that begins the windows that agree."""
 
     def add(self, amount: float, time_s: float) -> None:
-        """Adds a count; one smaller than the last is of another loop, and restarts the measurement."""
+        """Adds a count; one smaller than the last comes from another loop, and restarts the measurement."""
         mark = Mark(amount, time_s)
         if self._last is not None and (amount < self._last.amount or time_s < self._last.time_s):
             self._marks, self._steady_from = [], 0

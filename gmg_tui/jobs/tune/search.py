@@ -1,6 +1,6 @@
 """The search: the next trials to start, until there is an answer.
 
-It doubles values, refines where a faster one may be, repeats the best, and measures the recommended one on all slots at
+It doubles values, refines where one may be faster, repeats the best, and measures the recommended one on all slots at
 once. Idle slots measure a common value, so that the slots can be compared.
 """
 
@@ -20,11 +20,11 @@ from gmg_tui.model.tuning import FPS, Answer, Trial, TrialKind, TrialState, Tune
 _AHEAD = 8
 """Values of the ladder to try at once."""
 _MAX_LEAP = 16
-"""Limit of a value relative to the largest so far, if memory is unknown, as on a CPU."""
+"""Maximum ratio of a value to the largest so far if memory is unknown, as on a CPU."""
 _MIN_LADDER_GAIN = 0.015
 """The ladder ends after two doublings with a smaller relative gain."""
 _MIN_REFINE_GAIN = 0.01
-"""The smallest relative gain over the fastest value that is worth a refinement."""
+"""Minimum relative gain over the fastest value that is worth refining for."""
 _SAME_RATIO = 1.02
 """Values with a smaller ratio count as equal."""
 _MAX_GAP_RATIO = 1.25
@@ -33,7 +33,7 @@ _MIN_REFINED, _MAX_REFINED = 3, 4
 """Values of one refinement, on few slots and on many."""
 _REFINEMENTS = 3
 _REPEATS = 2
-"""Repeats of each candidate; one more if slots would be idle."""
+"""Repeats of each candidate; one more if slots would otherwise be idle."""
 _GONE_S = 60.0
 """Seconds to wait for a slot that is neither free nor running a trial."""
 
@@ -55,12 +55,12 @@ _Want = tuple[int, str | None, TrialKind]
 class Search:
     """Plans trials on slots of one model as results arrive.
 
-    Its state follows from the trials alone, so that `--resume` continues from an earlier engine's.
+    Its state follows from the trials alone, so `--resume` can continue with an earlier engine's.
 
     Attributes:
         trials: The ended trials, in order.
         ended: True if it plans no more trials.
-        step: The present step, or the reason of the end, in a few words.
+        step: The current step, or the reason for the end, in a few words.
         reached: The step at which it was stopped; empty while it runs, and if it was completed.
     """
 
@@ -81,7 +81,7 @@ class Search:
     def plan(self, free: Collection[str], now_s: float, free_mib: Mapping[str, float] | None = None) -> list[Trial]:
         """Returns the trials to start now on these free slots, without numbers; none to wait.
 
-        `now_s` counts from the tuning's start, without breaks; `free_mib` is the free memory of each slot.
+        `now_s` is the time since the tuning's start, without breaks; `free_mib` is the free memory of each slot.
         """
         if self.ended:
             return []
@@ -150,7 +150,7 @@ class Search:
         return max(1, math.ceil(math.log2(end / low)) + 1) if end > low else _USUAL_DOUBLINGS
 
     def eta_s(self, running: Mapping[str, float], now_s: float) -> float | None:
-        """Estimates the remaining seconds by the mean time of a trial; None before one was measured.
+        """Estimates the remaining seconds from the mean time of a trial; None before the first is measured.
 
         `running` has the start of each running trial by slot.
         """
@@ -222,7 +222,7 @@ class Search:
                 yield value, name, TrialKind.COMMON
 
     def _refine(self, idle: int) -> list[int]:
-        """Returns values in the most promising gap between measured ones; none if no gap promises a clear gain."""
+        """Returns values in the most promising gap between measured ones; none without a clear gain in prospect."""
         record = self._record
         refined = sum(trial.kind is TrialKind.REFINE for trial in record.alone)
         count = min(max(_MIN_REFINED, idle), _MAX_REFINED, _REFINEMENTS * _MAX_REFINED - refined)
@@ -243,7 +243,7 @@ class Search:
         return [value for value in between(low, high, count) if value not in record.tried]
 
     def _repeats(self, idle: int) -> Iterator[_Want]:
-        """Yields the candidates to repeat, by turns."""
+        """Yields the candidates to repeat, in turn."""
         record = self._record
         counts = Counter(trial.value for trial in record.measured(TrialKind.CONFIRM))
         counts.update(plan.value for plan in self._running.values() if plan.kind is TrialKind.CONFIRM)
@@ -267,7 +267,7 @@ class Search:
         return [(value, name, TrialKind.TOGETHER) for name in record.slots if name in slots]
 
     def _assign(self, wants: Iterable[_Want], idle: Sequence[str]) -> list[Trial]:
-        """Assigns each value to the best idle slot: where it has not failed and was not measured yet."""
+        """Assigns each value to the idle slot with the fewest failed trials of it, then with the fewest of any."""
         left, plans = list(idle), list[Trial]()
         for value, only, kind in wants:
             fitting = [name for name in left if only in (None, name) and self._record.fits(value, name)]
@@ -278,12 +278,12 @@ class Search:
         return plans
 
     def _trials_of(self, value: int, slot: str) -> tuple[int, int]:
-        """Returns the number of trials of a value on a slot that were not measured, and of all."""
+        """Returns the numbers of unmeasured and of all trials of a value on a slot."""
         states = [trial.state for trial in self._record.trials if (trial.slot, trial.value) == (slot, value)]
         return len(states) - states.count(TrialState.MEASURED), len(states)
 
     def _alive(self, idle: Collection[str], now_s: float) -> set[str]:
-        """Returns the slots that are free, run a trial, or did so recently."""
+        """Returns the slots that are free or running a trial, or were recently."""
         for name in self._record.slots:
             if name in idle or name in self._running or name not in self._seen_s:
                 self._seen_s[name] = now_s

@@ -1,8 +1,8 @@
 """The results of the trials so far: the values that run, their rates, and their memory.
 
 A step of n environments takes a time t(n) = n / rate, which is flat at first, then grows in proportion, with occasional
-jumps, and hardly ever grows more slowly. A straight line through two measured points is therefore a lower bound of t beyond
-them, and n divided by it an upper bound of the rate.
+jumps, and hardly ever grows more slowly. So a straight line through two measured points is a lower bound of t beyond
+them, and n divided by it is an upper bound of the rate.
 """
 
 import math
@@ -20,17 +20,17 @@ from gmg_tui.model.tuning import Edge, MemoryLine, Trial, TrialKind, TrialState,
 from gmg_tui.scripts.genesis.output.failure_signs import FailureKind, sign_of
 
 MAX_TRIALS = 2
-"""Trials of a value that fails or is skipped."""
+"""Maximum trials of a value that fails or is skipped."""
 _FLAT = 0.02
 """Relative difference of memory between the smallest and the largest value below which memory is constant."""
 _MAX_NOISE = 0.05
-"""Limit of the noise in decisions."""
+"""Upper limit of the noise assumed in decisions."""
 _ALIKE = 0.95
 """The share of the emptiest slot's limit above which a slot runs the same values."""
 _STILL_FREE = 0.5
-"""The share of the headroom that a value that ran must leave: free memory varies, and the line is an estimate."""
+"""Share of the headroom to be left by a value that has run: free memory varies, and the line is an estimate."""
 _MIN_RATIO = 1.8
-"""The smallest ratio of two values for a line through their points: between nearer ones it would be noise."""
+"""Minimum ratio of two values for a line through their points: closer ones would give noise."""
 
 
 class Point(NamedTuple):
@@ -108,7 +108,7 @@ def memory_of(slot: Slot) -> int | None:
 
 
 class Record:
-    """The results of the ended trials, on slots of the most common model only, as rates of others do not compare."""
+    """The results of the ended trials, only on slots of the most common model, as others' rates are not comparable."""
 
     def __init__(self, spec: TuneSpec, slots: Sequence[Slot], trials: Collection[Trial] = ()) -> None:
         model = Counter(map(model_of, slots)).most_common(1)[0][0]
@@ -117,7 +117,7 @@ class Record:
         self.other_models = [slot for slot in slots if model_of(slot) != model]
         self.trials = [_checked(trial) for trial in trials if trial.slot in self.slots and trial.state.ended]
         self.alone = [trial for trial in self.trials if trial.kind is not TrialKind.TOGETHER]
-        """All trials except the ones on all slots at once."""
+        """The trials except those on all slots at once."""
         self.free_mib: dict[str, float] = {}
         """The free memory of each slot without a worker."""
 
@@ -134,7 +134,7 @@ class Record:
 
     @cached_property
     def failed(self) -> set[int]:
-        """The values that do not run: one trial ran out of memory, or two failed, and no more were measured."""
+        """The values that do not run: one trial ran out of memory, or two failed, and no more succeeded."""
         counts = self._counts
         out_of_memory = {trial.value for trial in self.alone if is_out_of_memory(trial.reason)}
         failures = {value: n for (value, state), n in counts.items() if state is TrialState.FAILED}
@@ -257,7 +257,7 @@ class Record:
 
 
 def is_out_of_memory(reason: str | None) -> bool:
-    """True if a failure's reason is the GPU's memory, not the host's, which is a guess after SIGKILL."""
+    """True if the GPU ran out of memory, not the host, which is only guessed after SIGKILL."""
     if not reason:
         return False
     sign = sign_of(reason.encode())
@@ -265,7 +265,7 @@ def is_out_of_memory(reason: str | None) -> bool:
 
 
 def _checked(trial: Trial) -> Trial:
-    """Returns the trial, as failed if its rate is not a positive number, as ratios need."""
+    """Returns the trial, as failed unless its rate is positive, as ratios require."""
     if trial.state is not TrialState.MEASURED or (trial.rate is not None and 0 < trial.rate < math.inf):
         return trial
     reason = (

@@ -156,7 +156,7 @@ class Stored:
         return [_series(slot, list(of)) for slot, of in groupby(rows, itemgetter(0))]
 
     def rate_blocks(self, block_s: float) -> dict[tuple[str, int | None], list[float]]:
-        """Returns the mean rates over blocks of `block_s` seconds, by slot and job, without the warm-up in the first."""
+        """Returns mean rates over blocks of `block_s` seconds, by slot and job, leaving out the first: a warm-up."""
         rows = self._db.execute(_BLOCKS, (block_s,))
         return {key: [row[3] for row in of] for key, of in groupby(rows, itemgetter(0, 1))}
 
