@@ -28,8 +28,8 @@ class NodesSpec(Struct, frozen=True, omit_defaults=True):
     orphan_wait_s: float = 60.0
     """Seconds an agent waits for its session's engine before it ends its workers."""
     lost_after_s: float = 15.0
-    """Seconds without a message after which a node is lost and its jobs are requeued. An open connection proves nothing: srun,
-    ssh and TCP report a dead machine minutes later, or never."""
+    """Seconds without a message after which a node is lost and its jobs requeued. An open connection proves nothing:
+    srun, ssh and TCP report a dead machine minutes later, or never."""
 
 
 class AgentSpec(Struct, frozen=True, omit_defaults=True):

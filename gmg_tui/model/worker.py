@@ -172,7 +172,7 @@ class RankGroup(Struct, frozen=True, omit_defaults=True):
     fps: float | None = None
     """The rate now of the whole group."""
     progress: Progress | None = None
-    """Progress of the rank that is furthest ahead."""
+    """Progress of the first rank that reports any."""
     waits_for: tuple[int, ...] = ()
     """Ranks that have not joined yet."""
     alerts: tuple[Alert, ...] = ()
