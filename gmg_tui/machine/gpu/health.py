@@ -74,7 +74,7 @@ def _troubles(health: GpuHealth) -> Iterator[GpuTrouble]:
             f"results may be wrong: {xids.advice('replace')}",
         )
     if health.remap_failed:
-        yield fatal("a memory row cannot be replaced", "have the GPU replaced")
+        yield fatal("a memory row cannot be remapped", "have the GPU replaced")
     yield from filter(None, map(xids.trouble, reversed(health.xids)))
     if health.remap_pending:
         yield degraded("a memory row remapping is pending", f"{xids.advice('idle-reset')}: `nvidia-smi --gpu-reset`")

@@ -56,7 +56,7 @@ def test_each_problem_is_a_sentence_with_advice_worst_first(sim: Sim) -> None:
     troubles = checked(sim).troubles
     assert [(trouble.fatal, trouble.text) for trouble in troubles] == [
         (True, "2 ECC errors, uncorrected"),
-        (True, "a memory row cannot be replaced"),
+        (True, "a memory row cannot be remapped"),
         (False, "a memory row remapping is pending"),
         (False, "NVLink has failed 1 time"),
         (False, "memory at 97 °C, limit 95 °C"),
@@ -101,7 +101,7 @@ def test_xids_are_taken_once_and_those_from_before_are_not(sim: Sim) -> None:
         "13 is the script's"
     )
     assert [(xid.code, xid.count) for xid in second.xids] == [(63, 2)]
-    assert [trouble.text for trouble in second.troubles] == ["Xid 63 (2 times): a row of memory is to be replaced"]
+    assert [trouble.text for trouble in second.troubles] == ["Xid 63 (2 times): a memory row will be remapped"]
     assert second.fatal is None
     nvml.check_health(gpus[0])
     after = nvml.read(gpus[0], slow=False).health
