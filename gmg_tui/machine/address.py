@@ -1,6 +1,6 @@
 """The address of this machine for other machines.
 
-It is that of the interface to another machine: on Debian and Ubuntu, `/etc/hosts` maps the name to 127.0.1.1.
+It comes from the route to another machine: Debian and Ubuntu map the host's own name to 127.0.1.1 in `/etc/hosts`.
 """
 
 import socket
@@ -15,7 +15,7 @@ _PORT = 9
 
 
 def started_from(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the machines that started a process by ssh or Slurm, by its environment."""
+    """Returns the machines that started a process by ssh or Slurm, from its environment."""
     client, *_ = environ.get("SSH_CONNECTION", "").split() or [""]
     names = (client, environ.get("SLURM_LAUNCH_NODE_IPADDR", ""), environ.get("SLURM_SUBMIT_HOST", ""))
     return tuple(filter(None, names))

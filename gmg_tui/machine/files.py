@@ -1,6 +1,6 @@
 """Atomic writes, safe reads, locks, and logs of limited size.
 
-A log that grows too large loses its middle, and keeps its beginning and its end. Readers count offsets in the stream of all
+A log that grows too large keeps its beginning and its end, without the middle. Readers count offsets in the stream of all
 bytes ever written; `Cut` maps them to the file.
 """
 
@@ -76,7 +76,7 @@ def _followed(path: Path) -> Path:
 
 
 def open_regular(path: Path | str, flags: int = os.O_RDONLY, *, folder: int | None = None) -> int:
-    """Opens a regular file, by default to read. Returns its descriptor.
+    """Opens a regular file, for reading by default. Returns its descriptor.
 
     With an open `folder`, the path is relative to it and must not be a link. Raises `OSError` if the file does not exist, or
     is not a regular one: a pipe may block forever.
@@ -101,7 +101,7 @@ def reading(path: Path) -> BinaryIO:
 def lock_trouble(folder: Path, lock: Callable[[int, int], object]) -> str | None:
     """Returns the reason that `lock` (`fcntl.flock` or `fcntl.lockf`) fails in `folder`; None if it works, or cannot be tested.
 
-    Lustre without `-o flock` and some NFS have no locks.
+    Lustre without `-o flock`, and some NFS mounts, have no locks.
     """
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -138,11 +138,11 @@ class Cut(NamedTuple):
     missing: int = 0
 
     def in_stream(self, offset: int) -> int:
-        """Returns the offset in the stream of an offset in the file."""
+        """Converts an offset in the file to one in the stream."""
         return offset if offset <= self.start else max(offset, self.end) - self.end + self.start + self.missing
 
     def in_file(self, offset: int) -> int:
-        """Returns the offset in the file of an offset in the stream; in the gap, the offset of the note."""
+        """Converts an offset in the stream to one in the file; in the gap, the offset of the note."""
         if offset <= self.start:
             return offset
         return self.start if offset < self.start + self.missing else offset - self.missing - self.start + self.end

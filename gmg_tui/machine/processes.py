@@ -26,7 +26,7 @@ _MAX_COMMAND_BYTES = 8192
 ROUND_S = 0.1
 """Minimum time between two scans, which take 10 to 20 microseconds per process."""
 _ENVIRON_TIMEOUT_S = 0.5
-"""Seconds that a scan waits for a child's environment; a later answer counts for the next scan."""
+"""Seconds that a scan waits for a child's environment; the next scan uses a late answer."""
 _ENVIRON_RETRY_S = 0.05
 _MAX_ENVIRON_READS = 8
 """Attempts to read an environment that is empty, as during an `exec`."""

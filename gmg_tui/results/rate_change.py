@@ -1,4 +1,4 @@
-"""The change of the rates from one session to another, with its confidence interval."""
+"""The rate change from one session to another, with its confidence interval."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ class Measured(NamedTuple):
 
 
 class Change(NamedTuple):
-    """The change of the rate from one session to another, per cent."""
+    """The rate change from one session to another, per cent."""
 
     pct: float
     interval_pct: tuple[float, float] | None
@@ -40,7 +40,7 @@ class Change(NamedTuple):
 
 
 def change(before: Mapping[str, Measured], after: Mapping[str, Measured]) -> Change | None:
-    """Returns the change of the rates with a name in both; None without any.
+    """Returns the change of the rates that both have, by name; None without any.
 
     The noise is the spread of the changes, but at least the noise within the runs, which is all that a single pair
     reveals.
@@ -54,7 +54,7 @@ def change(before: Mapping[str, Measured], after: Mapping[str, Measured]) -> Cha
     errors = [error for error in (between, _within(pairs)) if error is not None]
     mean, interval_pct = fmean(logs), None
     if errors:
-        # The larger estimate, as the spread of two or three slots is uncertain.
+        # Use the larger estimate, as the spread of two or three slots is uncertain.
         half = max(MIN_INTERVAL, t_95(sum(freedom for _, freedom in errors)) * max(error for error, _ in errors))
         interval_pct = _pct(mean - half), _pct(mean + half)
     return Change(_pct(mean), interval_pct, len(pairs))

@@ -27,12 +27,12 @@ LOOPBACK = "127.0.0.1"
 """The address of a group on one machine."""
 _ASYNC_ERRORS = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
 GRACE_S = 40.0
-"""Seconds to let torchrun end, which kills its ranks 30 s after a signal."""
+"""Seconds to wait for torchrun, which kills its ranks 30 s after a signal."""
 _MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch"})
 _SUMMARY = b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
 _TRACEBACK = b"Traceback (most recent call last)"
 _OF_A_RANK = re.compile(rb"^(?:\[(?:rank|default)\d{1,6}\]:\s?){1,2}")
-"""Prefixes of a rank's lines: the rank, as torch writes it, and before that the local rank, as `--tee` does."""
+"""Prefixes of a rank's lines: the local rank, which `--tee` adds, then the rank, which torch adds."""
 _MAX_BYTES = 1 << 20
 
 

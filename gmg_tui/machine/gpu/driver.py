@@ -1,4 +1,4 @@
-"""The interface to the NVIDIA driver, the meaning of its errors, and the limits for its silence."""
+"""The interface to the NVIDIA driver, the meaning of its errors, and the limits on its silence."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import wait
@@ -38,7 +38,7 @@ FATAL = LIBRARY_GONE | {pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_R
 """Errors that invalidate a handle."""
 
 GPU_LOST = FATAL - LIBRARY_GONE | {pynvml.NVML_ERROR_GPU_NOT_FOUND, pynvml.NVML_ERROR_NOT_FOUND}
-"""Errors of a handle's look-up that mean an unreachable GPU."""
+"""Look-up errors that mean an unreachable GPU."""
 
 UNSUPPORTED = frozenset({pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND})
 
@@ -55,7 +55,7 @@ _TEXTS = {
     pynvml.NVML_ERROR_NO_PERMISSION: (
         "no permission to use the NVIDIA driver: this user needs to read and write /dev/nvidiactl and /dev/nvidia*"
     ),
-    pynvml.NVML_ERROR_UNINITIALIZED: "the NVIDIA driver has gone away; it is retried every few seconds",
+    pynvml.NVML_ERROR_UNINITIALIZED: "the NVIDIA driver has gone away; retrying every few seconds",
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "libnvidia-ml.so.1 is too old or broken: install a current NVIDIA driver",
 }
 _GPU_TEXTS = dict.fromkeys(GPU_LOST, "the GPU is no longer there") | {

@@ -1,4 +1,4 @@
-"""Selects free GPUs, and leases them to sessions of gmg-tui, even before any process is on a GPU.
+"""Selects free GPUs, and leases each to one session of gmg-tui, even before a process is on it.
 
 A lease is a lock by flock(2) on an empty file for each GPU, and ends with its process. The files are in a shared folder
 that is root's and sticky, so that nobody can replace another user's file. Only plain files are used.
@@ -22,7 +22,7 @@ from gmg_tui.model.errors import GmgError
 
 Read = Callable[[Slot], GpuSample]
 Pause = Callable[[str, Sequence[str]], None]
-"""Shows the wait reason and the news about it; returns after a while."""
+"""Shows the wait reason and what has changed; returns after a while."""
 
 SHARED_FOLDERS = (Path("/run/lock"), Path("/tmp"))  # noqa: S108 - the same for all users, whatever their TMPDIR
 _LOCKS = Path("/proc/locks")
@@ -35,7 +35,7 @@ _RETRY_S = 0.01
 _CHOOSING = "choosing"
 _COLLECTING = "collecting-"
 _CHOICE_S = 5.0
-"""Limit of the wait for another session's choice, which takes a fraction of it."""
+"""Maximum wait for another session's choice, which takes a fraction of that."""
 
 
 class Leases:

@@ -45,7 +45,7 @@ class _Card:
         self.xids: health.XidEvents | None = None
 
     def free(self) -> None:
-        """Frees the memory of NVML, which must answer, or be shut down next."""
+        """Frees NVML's memory for this GPU. NVML must answer, or be shut down next."""
         if self.gpm is not None:
             self.gpm.free()
         if self.xids is not None:
@@ -68,7 +68,7 @@ class Nvml:
         self._retry_at = 0.0
         self._lock = threading.Lock()
         self._cards: dict[str, _Card] = {}
-        """By UUID, like the following."""
+        """By UUID, as in the attributes below."""
         self._trouble: dict[str, tuple[float, GpuSample]] = {}
         """The next attempt for each GPU in trouble, and its sample until then."""
         self._healths: dict[str, GpuHealth] = {}
@@ -146,7 +146,7 @@ class Nvml:
     def poll_xids(self, gpus: Iterable[Gpu]) -> bool:
         """Adds the new Xids of these GPUs to later samples, without waiting. Returns True if there were any.
 
-        A GPU that does not answer is registered once it does. Call it in one thread only.
+        A GPU is registered once it answers. Call it in one thread only.
         """
         if self.error is not None:
             return False
@@ -155,7 +155,7 @@ class Nvml:
         if may_register:
             self._listen_at = now + self._retry_s
         for uuid in dict.fromkeys(gpu.parent_uuid or gpu.uuid for gpu in gpus):
-            with contextlib.suppress(pynvml.NVMLError):  # the GPU is lost, and registered once it is back
+            with contextlib.suppress(pynvml.NVMLError):  # a lost GPU is registered when it is back
                 card = self._card(uuid) if may_register else self._cards.get(uuid)
                 if card is not None and may_register and (card.xids is None or card.xids.lost):
                     card.xids = health.XidEvents(card.handle)
@@ -171,7 +171,7 @@ class Nvml:
         Args:
             gpu: The GPU or MIG instance. Instances report memory and processes only.
             slow: True to refresh fan, PCIe, limits and processes too.
-            activity: True to measure the SMs' activity between reads, which must come from one thread then.
+            activity: True to measure SM activity between reads, all of which must then come from one thread.
         """
         if not self._answers():
             return GpuSample(uuid=gpu.uuid, error=self.error)
