@@ -67,7 +67,7 @@ def read(file: Path, command: str) -> Settings:
             shared |= _values({name: value}, everywhere, "", (*options_of, *_TABLES))
     shared = {name: value for name, value in shared.items() if name in of_command}
     if "env" in specific:
-        specific["env"] = (*shared.get("env", ()), *specific["env"])  # the last value of a variable counts
+        specific["env"] = (*shared.get("env", ()), *specific["env"])  # the last value of a variable wins
     keys = {name.replace("_", "-"): (key,) if isinstance(key, str) else key for name, key in tables.keys.items()}
     return Settings(file, shared | specific, keys, tables.readers, tables.themes)
 

@@ -22,7 +22,7 @@ _ENV = re.compile(rb"(?<=\0)(?:--env=|--env\0)([^=\0]+)=([^\0]+)")
 
 
 def show() -> None:
-    """Shows all values in this process from now on (`--show-env`)."""
+    """Disables masking in this process (`--show-env`)."""
     global _shown
     _shown = True
 

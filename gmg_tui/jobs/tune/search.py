@@ -104,7 +104,7 @@ class Search:
     def add(self, trial: Trial) -> None:
         """Adds a trial that was measured, failed or skipped."""
         self._running.pop(trial.slot, None)
-        self._seen_s.pop(trial.slot, None)  # it will be free in a moment
+        self._seen_s.pop(trial.slot, None)  # it is about to be free
         self.trials.append(trial)
         free_mib = self._record.free_mib
         self._record = Record(self._record.spec, self._slots, self.trials)

@@ -23,7 +23,7 @@ _MAX_COUNT = 10**9
 """A higher count is implausible."""
 _MAX_PCIE_GEN, _MAX_PCIE_LANES = 16, 64
 _MAX_PSTATE = 15
-"""32 is NVML's "unknown"."""
+"""Highest valid value; 32 is NVML's "unknown"."""
 _BUSY_PSTATE = 2
 """The last performance state with the link at full speed; idle GPUs save power."""
 _MAX_EVENTS = 64
