@@ -6,7 +6,7 @@ from gmg_tui.model import Session, Snapshot
 
 
 class Outcome(NamedTuple):
-    """How the interface ended, and the session's state then."""
+    """The interface's end, and the session's state then."""
 
     how: str
     """    `ended`: all workers have ended; `stopped`: they were stopped from here; `detached`: they keep running; `lost`: the

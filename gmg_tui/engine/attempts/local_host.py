@@ -93,7 +93,7 @@ class Launch(NamedTuple):
 
 
 class LocalHost:
-    """What a session's attempts on this machine share.
+    """State shared by a session's attempts on this machine.
 
     `count` workers run at once. `nvml` is the driver, None with only CPU slots; `egl` is the mapping from
     GPUs to EGL devices, once the probe has returned it.

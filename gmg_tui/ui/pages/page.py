@@ -36,7 +36,7 @@ class Page(TrueSizeScreen[None]):
         super().__init__()
         self._title = Lines(self._title_rows, id="title")
         self.failure = ""
-        """Why the page may be out of date."""
+        """The reason the page may be out of date."""
 
     def compose(self) -> ComposeResult:
         """Yields the parts, from the top."""
