@@ -74,7 +74,7 @@ class Activity:
         """
         members = list(members)
         cpu_s = {proc.key: proc.cpu_s for proc in members}
-        # A process's use between the last update and its end is lost; a new one counts from its start.
+        # A process's usage between the last update and its end is lost; a new one counts from its start.
         used_s = sum(max(0.0, seconds - self._cpu_s.get(key, 0.0)) for key, seconds in cpu_s.items())
         if self._updated_at is None or now <= self._updated_at:
             self._busy_at = now
@@ -215,7 +215,7 @@ def _fields(file: Path) -> dict[str, str]:
 
 
 def _wait(folder: Path, state: str) -> tuple[str, str]:
-    """Returns the resource and the file that the main thread waits for; empty if it does not wait, or if unknown."""
+    """Returns the resource and the file that the main thread is waiting for; empty if none or unknown."""
     if state not in "SD":
         return "", ""
     word, file = "", ""
@@ -225,7 +225,7 @@ def _wait(folder: Path, state: str) -> tuple[str, str]:
         if word == "file":
             file = str((folder / "fd" / str(int(args[0], 16))).readlink())
         if word in ("select", "poll"):
-            word = "message" if int(args[word == "poll"], 16) else "sleep"  # without files they sleep
+            word = "message" if int(args[word == "poll"], 16) else "sleep"  # without files, poll and select only sleep
     if file.startswith(("pipe:", "socket:", "anon_inode:")):
         return "message", ""
     if file.startswith("/dev/") and file.split("/")[2] != "shm":

@@ -33,7 +33,7 @@ class RemainingTime(NamedTuple):
 
     text: str
     short: bool
-    """True if the work should be saved now."""
+    """True if it is time to save the work."""
 
 
 def remaining_time(job: Allocation | None, now: float) -> RemainingTime | None:
@@ -45,10 +45,10 @@ def remaining_time(job: Allocation | None, now: float) -> RemainingTime | None:
 
 
 def visible(environ: Mapping[str, str], count: int) -> str | None:
-    """Returns the allowed GPUs by the indices of NVML, which shows `count` of them; None for all.
+    """Returns the allowed GPUs as indices of NVML, which shows `count` GPUs; None for all.
 
-    If Slurm confines jobs to their GPUs, `CUDA_VISIBLE_DEVICES` and NVML both count from 0 within the job. If NVML shows
-    other GPUs all the same, the machine's own indices in `SLURM_STEP_GPUS` apply.
+    If Slurm confines jobs to their GPUs, `CUDA_VISIBLE_DEVICES` and NVML both count from 0 within the job. If NVML still
+    shows others, the machine's own indices in `SLURM_STEP_GPUS` apply.
     """
     outer = environ.get("CUDA_VISIBLE_DEVICES")
     physical = next((environ[name] for name in _PHYSICAL if environ.get(name)), None)

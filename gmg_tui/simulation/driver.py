@@ -36,7 +36,7 @@ class _Use(Struct):
 
 
 class SimulatedNvml:
-    """`count` GPUs under the load that live workers report in `folder`. Any thread may use it."""
+    """`count` GPUs under the load that live workers report in `folder`. Usable in any thread."""
 
     def __init__(self, count: int, folder: Path | None = None) -> None:
         self.error: str | None = None

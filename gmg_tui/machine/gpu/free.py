@@ -82,7 +82,7 @@ class Leases:
     def release(self, *uuids: str) -> None:
         """Releases the leases of these GPUs."""
         for uuid in uuids:
-            held = self._held.pop(uuid, None)  # at once: a thread may collect GPUs
+            held = self._held.pop(uuid, None)  # removed first: a thread may be collecting GPUs
             if held is None:
                 continue
             file, descriptor = held
@@ -143,9 +143,9 @@ class FreeGpus:
         return len(self._taken) == (self._number or len(self._slots))
 
     def wait(self, need: int, wait_s: float, pause: Pause) -> tuple[Slot, ...]:
-        """Waits until `need` GPUs are free. Takes and returns the wanted ones that are free.
+        """Waits until `need` GPUs are free, then takes and returns them, and other wanted ones that are free.
 
-        Raises `GmgError` with their users if too few are free after `wait_s`.
+        Raises `GmgError`, which names the GPUs' users, if too few are free after `wait_s`.
         """
         until = time.monotonic() + wait_s
         while True:
@@ -170,7 +170,7 @@ class FreeGpus:
         return reasons
 
     def _choose(self, need: int, *, collect: bool) -> dict[str, Use]:
-        """Takes free GPUs; keeps too few only if they may be collected. Returns the uses of the others."""
+        """Takes free GPUs; if there are too few, keeps them only if it may collect. Returns the uses of the others."""
         uses: dict[str, Use] = {}
         with self._leases.choosing():
             for slot in self._slots:
@@ -215,7 +215,7 @@ def _uuid(slot: Slot) -> str:
 
 
 def _lease_of(uuid: str) -> Use:
-    """Returns the use of a GPU by the sessions that have its lease, without a process yet."""
+    """Returns the use of a GPU by the sessions that hold its lease, but have no process there yet."""
     pids = holders(uuid)
     sessions = describe(tuple(GpuProcess(pid) for pid in pids[:MAX_NAMED]))
     texts = [process_text(structs.replace(each, command="a session of gmg-tui")) for each in sessions]
@@ -249,7 +249,7 @@ def _warning(file: Path) -> str | None:
 
 
 def _is_common(folder: Path) -> bool:
-    """True for a folder of root's where all users can create files and nobody can replace another's."""
+    """True for a root-owned folder where all users can create files and nobody can replace another's."""
     with suppress(OSError):
         mode = folder.lstat().st_mode
         is_open = stat.S_ISDIR(mode) and mode & stat.S_ISVTX and mode & stat.S_IWOTH
@@ -260,8 +260,8 @@ def _is_common(folder: Path) -> bool:
 def _lock(path: Path, lock: int, private: bool) -> int:
     """Locks an empty file, which is created if missing. Returns its descriptor.
 
-    Raises `BlockingIOError` if another process has the lock, and `OSError` if there are no locks, or if the file is not an
-    empty plain file that all users can read.
+    Raises `BlockingIOError` if another process has the lock, and `OSError` if locks are not supported, or if the file is not
+    an empty plain file that all users can read.
     """
     for _ in range(_MAX_TRIES):
         with ExitStack() as stack, suppress(PermissionError, FileNotFoundError):  # not readable yet; or just removed
@@ -287,7 +287,7 @@ def _open(path: Path, private: bool) -> int:
     """Opens or creates a lease's file: for reading, as other users' files allow, but a private one for writing, for NFS."""
     access, mode = (os.O_RDWR, 0o600) if private else (os.O_RDONLY, 0o444)
     with suppress(FileNotFoundError):
-        # Without O_CREAT, with which the kernel's `protected_regular` refuses another user's file.
+        # Without O_CREAT: with it, the kernel's `protected_regular` refuses another user's file.
         return os.open(path, _FLAGS | access)
     with suppress(FileExistsError):
         descriptor = os.open(path, _FLAGS | access | os.O_CREAT | os.O_EXCL, mode)

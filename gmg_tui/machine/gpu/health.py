@@ -1,4 +1,4 @@
-"""A GPU's health: error counters, links and Xids, and the faults that they show.
+"""A GPU's health: error counters, links, Xids, and the resulting faults.
 
 All of these change rarely; a driver may take milliseconds for each counter.
 """
@@ -25,7 +25,7 @@ _MAX_PCIE_GEN, _MAX_PCIE_LANES = 16, 64
 _MAX_PSTATE = 15
 """Highest valid value; 32 is NVML's "unknown"."""
 _BUSY_PSTATE = 2
-"""The last performance state with the link at full speed; idle GPUs save power."""
+"""The slowest performance state with the link at full speed; idle GPUs save power."""
 _MAX_EVENTS = 64
 """Xids to read at once; a GPU may report thousands."""
 
@@ -98,7 +98,7 @@ def with_xid(health: GpuHealth, code: int) -> GpuHealth:
 
 
 class XidEvents:
-    """The Xids of one GPU from now on: a shared event set of NVML fails as a whole when one GPU is lost.
+    """The new Xids of one GPU: an event set shared by several would fail as a whole if one were lost.
 
     Used by one thread; free it before `nvmlShutdown`.
 

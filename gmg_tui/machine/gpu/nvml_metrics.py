@@ -46,7 +46,7 @@ _THROTTLE = {
 
 
 def fast(ask: Asker, kept: GpuSample) -> GpuSample:
-    """Adds the metrics that change from second to second to `kept`, which has the others. Raises as `Asker`."""
+    """Adds the fast-changing metrics to `kept`, which has the others. Raises as `Asker`."""
     utilisation = ask(pynvml.nvmlDeviceGetUtilizationRates)
     memory = _memory(ask)
     return structs.replace(
@@ -139,10 +139,10 @@ def _processes(ask: Asker, max_mib: float) -> tuple[GpuProcess, ...] | None:
 
 
 class Gpm:
-    """SM activity by a GPU's own counters (GPM, from Hopper on), which is DCGM's `SM_ACTIVE` (nvml.h, nvmlGpm*).
+    """SM activity from a GPU's own counters (GPM, from Hopper on), which is DCGM's `SM_ACTIVE` (nvml.h, nvmlGpm*).
 
     `nvmlDeviceGetUtilizationRates` is the share of time with at least one running kernel: one thread can make it 100 %.
-    For one thread; free it before `nvmlShutdown`.
+    Use it in one thread; free it before `nvmlShutdown`.
 
     Args:
         handle: The handle of the GPU, or of an instance's GPU.
@@ -152,7 +152,7 @@ class Gpm:
     def __init__(self, handle: Any, instance: int | None = None) -> None:
         self._handle, self._instance = handle, instance
         self._samples: list[Any] = []
-        """The memory of the last two samples; empty if unsupported."""
+        """The buffers of the last two samples; empty if unsupported."""
         self._taken_at: float | None = None
         self._newest: float | None = None
         try:

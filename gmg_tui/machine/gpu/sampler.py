@@ -17,10 +17,10 @@ SLOW_S = 5.0
 HEALTH_S = 30.0
 """Interval of the health, seconds."""
 _AGE_S = 1.0
-"""Samples record their age if they are older, seconds."""
+"""Age above which samples record it, seconds."""
 
 Deliver = Callable[[tuple[GpuSample, ...], str | None], None]
-"""Takes the samples of all GPUs, and the error of NVML as a whole; called in the sampler's thread."""
+"""Receives the samples of all GPUs, and any error of NVML as a whole; called in the sampler's thread."""
 
 
 class Sampler:

@@ -11,8 +11,8 @@ FOLDER = "GMG_PROBE_DIR"
 
 
 def on_path(environ: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variable that adds `SITE` to the import path, given an environment."""
-    # An empty entry would be the working directory.
+    """Returns the variable that adds `SITE` to the import path of `environ`."""
+    # An empty entry would mean the working directory.
     return {"PYTHONPATH": os.pathsep.join(filter(None, (SITE, environ.get("PYTHONPATH"))))}
 
 

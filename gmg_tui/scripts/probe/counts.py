@@ -24,9 +24,9 @@ PREFIX, _RANDOM_CHARS = "gmg-probe-", 8
 WINDOW_S = 10.0
 """Window of the current rate, seconds."""
 _FRESH_S = 3.0
-"""Seconds by which long pauses may be late or irregular without being implausible as a loop's."""
+"""Tolerance for the age and the spread of long pauses, seconds."""
 _MIN_RATE_S = 1.0
-"""Seconds to measure before a rate can be the peak."""
+"""Minimum seconds of measurement before a rate can be the peak."""
 MAX_KEPT_S = 86_400.0
 """Age at which the folder of a killed engine is removed, unless its session was resumed before."""
 MAX_PROCESSES = 64
@@ -45,7 +45,7 @@ _PHASES = (
     *(Phase.IMPORTING, Phase.IMPORTING, Phase.INITIALISING, Phase.CREATING),
     *(Phase.BUILDING, Phase.COMPILING, Phase.BUILT, Phase.RUNNING),
 )
-"""The phases of `gmg_probe.PHASES`, in its order."""
+"""The phases of `gmg_probe.PHASES`, in the same order."""
 
 
 class _Times(NamedTuple):
@@ -61,7 +61,7 @@ class _Moment(NamedTuple):
     at: float
     """Monotonic seconds."""
     steps: int
-    """Environment steps by then."""
+    """Environment steps done by then."""
     times_ns: tuple[int, ...]
     """In the order of `probe.TIMES`."""
 
@@ -89,7 +89,7 @@ class _Counter:
         """Reads the file at `now`, monotonic seconds; ignores content that the probe cannot have written."""
         for _ in range(MAX_READS):
             before, self.words = self.words, self._read()
-            if before["steps"] == self.words["steps"]:  # not while a step is being written
+            if before["steps"] == self.words["steps"]:  # no step was being written
                 break
         words = self.words
         if not words["steps"]:
@@ -115,7 +115,7 @@ class _Counter:
 
     @property
     def quiet_s(self) -> float:
-        """The longest usual pause between two steps, seconds."""
+        """The longest normal pause between two steps, seconds."""
         return 2 * self.words["long_ns"] / 1e9
 
     def rate(self, now: float) -> float | None:
@@ -133,7 +133,7 @@ class _Counter:
         return rate if 0 <= rate <= MAX_RATE else None
 
     def times(self, now: float) -> _Times | None:
-        """Returns the breakdown of the last seconds; None if unknown, as in a pause longer than usual."""
+        """Returns the breakdown of the last seconds; None if unknown, as in an unusually long pause."""
         if self.words["steps"] < 2 or self._pauses(now):
             return None
         moments = self._marks if self._has_whole_periods(now) else self._last
@@ -145,7 +145,7 @@ class _Counter:
         return _between(self._first, self._last[-1]) if self._first is not None else None
 
     def _pauses(self, now: float) -> bool:
-        """True if the last step was longer ago than usual."""
+        """True if the last step is older than usual."""
         return now - self.words["last_ns"] / 1e9 > max(1.0, 2 * self.quiet_s)
 
     @staticmethod
@@ -153,7 +153,7 @@ class _Counter:
         return next((each for each in reversed(moments) if last - each.at >= WINDOW_S), moments[0])
 
     def _has_whole_periods(self, now: float) -> bool:
-        """True if the marks are as regular as a loop's; not for a while after a pause longer than usual."""
+        """True if the marks are as regular as a loop's; False for a while after an unusually long pause."""
         times = [moment.at for moment in self._marks]
         begin = max((index for index, at in enumerate(times) if times[-1] - at >= WINDOW_S), default=0)
         gaps_s = [later - earlier for earlier, later in pairwise(times[max(0, begin - 1) :])]
@@ -298,7 +298,7 @@ class Counts:
             self._greatest = max(self.rate, self._greatest or 0.0)
 
     def shares(self, now: float | None = None) -> Shares | None:
-        """Returns the use of the processes' time in the last seconds, or without `now` since the first step.
+        """Returns the shares of the processes' time in the last seconds, or without `now` since the first step.
 
         None if unknown.
         """
@@ -322,7 +322,7 @@ class Counts:
         return max(((each.words["last_ns"], int(name)) for name, each in self._outermost), default=(0, None))[1]
 
     def close(self) -> None:
-        """Removes the files, and keeps the rate of the last seconds with steps."""
+        """Removes the files, but keeps the last measured rate."""
         if self.last_at is not None:
             self.read(self.last_at)
         self._shares = self.shares()

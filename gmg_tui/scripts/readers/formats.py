@@ -19,7 +19,7 @@ from gmg_tui.scripts.readers.interface import Figures, LineReader, figures, numb
 _LINE = 8192
 """Maximum length of a line to match, characters."""
 _MAX_BYTES = 1 << 20
-"""Memory for a user's compiled expression."""
+"""Memory limit for a user's compiled expression."""
 NAMES = ("fps", "steps", "n_envs", "done", "total", "unit")
 METRIC = "metric_"
 _OPTION = "--pattern"
@@ -40,7 +40,7 @@ class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     whole_group: bool = False
     vague: bool = False
     source: str = ""
-    """The file and version that print the lines."""
+    """The file and version that prints the lines."""
 
 
 def check(patterns: Sequence[str], where: str = "--pattern") -> tuple[str, ...]:
@@ -106,7 +106,7 @@ class FormatLines(LineReader):
     """Reads the lines of one format."""
 
     def __init__(self, row: Format, *, built_in: bool = False) -> None:
-        """Uses `re` for `built_in` expressions, which take linear time there too."""
+        """Uses `re` for `built_in` expressions, which take linear time there as well."""
         self.whole_group, self.vague = row.whole_group, row.vague
         self._row = row
         self._words = [word.encode() for word in row.words]

@@ -1,4 +1,4 @@
-"""Figures that a script reports in its output, as JSON after a mark.
+"""Figures that a script reports in its output, as JSON after a marker.
 
 Rates by `gmg_tui.report_fps`: `gmg:fps {"fps": 5700000.0, "n_envs": 4096}`; results: `gmg:result {"tm_score": 0.81}`.
 """
@@ -27,14 +27,12 @@ _JSON_CONSTANT = re.compile(rb"([\[{:,]\s{0,20}[+-]?)(nan|inf(?:inity)?)\b", re.
 """NaN or infinity in JSON, as `json.dumps` or an f-string writes it."""
 _MAX_DIGITS = 1000
 """Limit for integers: Python parses longer ones in quadratic time, and none beyond 4,300 digits."""
-_MAX_DIGITS = 1000
-"""Limit for integers: Python parses longer ones in quadratic time, and none beyond 4,300 digits."""
 _MAX_BYTES = 1 << 20
 _MAX_RATE_BYTES = 8192
 _MAX_LEVELS = 64
 _MAX_NAME = 100
 _INTEGERS = range(-(2**63), 2**64)
-"""The integers of MessagePack."""
+"""The range of MessagePack's integers."""
 
 
 def _objects(block: bytes, mark: bytes, max_bytes: int | None = None) -> Iterator[tuple[dict[str, Any], str]]:
@@ -86,7 +84,7 @@ class ReportedRates(LineReader):
         self._error = ""
 
     def read(self, block: bytes) -> Iterator[Figures]:
-        """Yields the figures of each such line."""
+        """Yields the figures of each line."""
         for found, error in _objects(block, FPS_MARK, _MAX_RATE_BYTES):
             refused = [name for name, value in found.items() if isinstance(value, Decimal)]
             kept = {name: value for name, value in found.items() if name not in refused}

@@ -20,7 +20,7 @@ _CLEANING = b"offline_cache.h:run"
 
 
 class GenesisLines(LineReader):
-    """Reads Genesis' lines: single lines, and blocks without any that must be read in order (`in_order`).
+    """Reads Genesis' lines: in order one by one (`in_order`), and the blocks between them.
 
     Ranks of a group report no locked kernel cache: they compile and save the same kernels.
 
@@ -47,7 +47,7 @@ class GenesisLines(LineReader):
 
     @property
     def signs(self) -> tuple[Sign, ...]:
-        """The signs of trouble in its lines, at most one of each kind."""
+        """The signs of trouble in its lines, at most one per kind."""
         cpu = "; ".join(filter(None, (self._on_cpu, self._rendering)))
         on_cpu = Sign("cpu", cpu[:_MAX_TEXT], "`gmg-tui doctor` shows what is missing") if cpu else None
         return tuple(sign for sign in (on_cpu, self._cache) if sign is not None)

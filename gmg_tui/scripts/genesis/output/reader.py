@@ -97,7 +97,7 @@ class Reader:
         formats: Sequence[Format] = (),
         args: Sequence[str] = (),
     ) -> None:
-        """Reads a worker on a GPU (`gpu_slot`) or the CPU, which may be a `rank` of a group.
+        """Reads a worker on a GPU (`gpu_slot`) or the CPU, possibly a `rank` of a group.
 
         `started` is its start, monotonic seconds (None for the time of its first block); `args` are the script's.
         """
@@ -151,7 +151,7 @@ class Reader:
         self._read_lines(block[at:])
 
     def _read_lines(self, block: bytes) -> None:
-        """Reads lines without any of Genesis' that must be read in order; the script's first own line ends a silent phase."""
+        """Reads lines outside `in_order`; the script's first own line ends a silent phase."""
         if self.phase in _SILENT:
             lines = islice(_UNINDENTED.finditer(block), _MAX_SILENT_LINES)
             if (own := next((line for line in lines if self._is_own(line[0])), None)) is not None:
@@ -187,7 +187,7 @@ class Reader:
         return True
 
     def reach(self, phase: Phase, at: float) -> bool:
-        """Enters a phase that began at `at` (monotonic seconds) by the probe. Returns True if it is a new one."""
+        """Enters a phase that the probe reports, begun at `at` (monotonic seconds). Returns True if it is new."""
         if phase is Phase.RUNNING:
             self.had_progress = self._has_simulated = True
         if phase in (self.phase, Phase.IMPORTING) or at < self.phase_started:
@@ -275,7 +275,7 @@ class Reader:
         if total is None:
             return
         if position < self._progress_from or (self._reports and done < self._reports[-1][0]):
-            self._reports.clear()  # it has started over
+            self._reports.clear()  # progress has started over
         self._progress_from = position
         if not self._reports or self._reports[-1][0] != done:
             self._reports.append((done, self._now))
@@ -326,7 +326,7 @@ class Reader:
 
 
 def _shortened(block: bytes) -> bytes:
-    """Cuts the long lines of a block, so that they do not displace the lines before them."""
+    """Cuts the long lines of a block, so that they do not displace earlier lines."""
     parts, at = list[bytes](), 0
     while at < len(block):
         stop = at + MAX_LINE_BYTES
