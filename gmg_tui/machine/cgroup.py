@@ -49,7 +49,7 @@ def folders(controller: str, proc: Path = _SELF) -> Iterator[Path]:
 def _upwards(point: Path, root: str, path: str) -> Iterator[Path]:
     """Yields the folders of the cgroup `path`, innermost first, if `root` is mounted at `point`.
 
-    In a container without a cgroup namespace, the path is the machine's, and only the own cgroup is mounted.
+    In a container without a cgroup namespace, the path is the machine's, and only the container's own cgroup is mounted.
     """
     within = PurePosixPath(path)
     inside = within.is_relative_to(root) and ".." not in within.parts
@@ -77,7 +77,7 @@ def throttled_periods(proc: Path = _SELF) -> list[tuple[int, int]]:
 
 
 class MemoryRoom(NamedTuple):
-    """A limit of RAM, and its use by all processes that share it."""
+    """A RAM limit, and the usage of all processes that share it."""
 
     limit_mib: float
     used_mib: float
@@ -91,7 +91,7 @@ class Memory:
 
     Attributes:
         room: The tightest limit at the last `read`; None if unknown.
-        oom_kills: The number of OOM kills by then, in a cgroup with a limit, else on the machine.
+        oom_kills: The number of OOM kills by then: in the cgroup with a limit, else on the machine.
     """
 
     def __init__(self, folders: Iterable[Path], proc: Path = _SELF.parent) -> None:

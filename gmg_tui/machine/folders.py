@@ -23,16 +23,16 @@ from gmg_tui.machine.files import write_atomic
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OVERFLOW_ID = 65534
-"""The owner of files of unmapped users in a user namespace, as root's in an Apptainer container (user_namespaces(7))."""
+"""The owner that unmapped users' files show in a user namespace, such as root's in Apptainer (user_namespaces(7))."""
 _MAX_LISTED = 10_000
-"""Entries to read of a shared folder, and of any folder in one pass."""
+"""Maximum entries to read in a shared folder, and in any folder per pass."""
 _MAX_REMOVED = 100_000
-"""Entries to remove of one abandoned folder."""
+"""Maximum entries to remove from an abandoned folder."""
 _MAX_ATTEMPTS = 10
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Returns `HOME`, else the home of the passwd entry; None without either, as for an arbitrary user of a container."""
+    """Returns `HOME`, else the home of the passwd entry; None without either, as for an arbitrary user ID in a container."""
     folder = environ.get("HOME", "")
     return Path(folder) if folder.startswith("/") else passwd_home()
 
@@ -131,7 +131,7 @@ def _administrators() -> tuple[int, ...]:
 
 
 def _is_own_group(number: int) -> bool:
-    """True for a group of this user alone, as many systems create for each user."""
+    """True for a group of this user alone, which many systems create for each user."""
     try:
         group, user = grp.getgrgid(number), pwd.getpwuid(os.getuid())
     except KeyError:
@@ -231,7 +231,7 @@ def files_in(folder: Path) -> Iterator[os.stat_result]:
     """Yields the status of each file in a folder, at any depth, skipping links and anything unreadable."""
     folders = [str(folder)]
     while folders:
-        with suppress(OSError), os.scandir(folders.pop()) as entries:  # removed, or not readable, or nested too deeply
+        with suppress(OSError), os.scandir(folders.pop()) as entries:  # removed, unreadable, or nested too deeply
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
@@ -251,7 +251,7 @@ def write_own(path: Path, data: bytes | Iterable[bytes]) -> None:
 
 
 def _entries(descriptor: int) -> Iterator[tuple[str, bool, int]]:
-    """Yields the entries of a folder and its inner folders until they are empty: name, True for a folder, parent."""
+    """Yields the entries of a folder and its inner folders until all are removed: name, True for a folder, parent."""
     while listed := _list(descriptor):
         for name, is_folder in listed:
             if is_folder:

@@ -51,7 +51,7 @@ class Activity:
         memory_rss_mib: Resident memory; shared pages count for each process.
         memory_rss_peak_mib: The peak of `memory_rss_mib` at updates.
         pids: The PIDs of the tree.
-        stopped: The cause of a process's stop, and how to continue it; None if none is stopped.
+        stopped: The reason that a process is stopped, and how to continue it; None if none is stopped.
     """
 
     def __init__(self) -> None:

@@ -59,7 +59,7 @@ class Proc(NamedTuple):
 
     @property
     def stopped(self) -> str | None:
-        """The cause of a stop, and how to continue it; None if not stopped."""
+        """The reason that it is stopped, and how to continue it; None if not stopped."""
         if self.state == "T":
             return f"stopped by a signal; kill -CONT {self.pid}"
         return f"stopped by a debugger (process {self.pid})" if self.state == "t" else None

@@ -26,7 +26,7 @@ _MEANS: Final = ("gpu_util_mean_pct", "memory_peak_mib", "power_mean_w", "energy
 def export(session: Session) -> None:
     """Replaces all files of a session, and the `--summary` file, atomically.
 
-    Raises `StoreError`, or `OSError` if a file cannot be written, and skips later ones.
+    Raises `StoreError`, or `OSError` at the first file that cannot be written.
     """
     folder = Path(session.spec.folder)
     with open_store(folder / STORE) as stored:

@@ -101,7 +101,7 @@ async def probe(timeout_s: float = 10.0) -> EglMap:
         # A driver may have printed lines first.
         return msgspec.json.decode(output.strip().rpartition(b"\n")[2], type=EglMap)
     except msgspec.DecodeError:
-        return EglMap(error=f"EGL's helper process gave no readable answer (exit code {code})")
+        return EglMap(error=f"EGL's helper process gave an unreadable answer (exit code {code})")
 
 
 def _same_address(first: str | None, second: str | None) -> bool | None:

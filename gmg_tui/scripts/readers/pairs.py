@@ -1,6 +1,6 @@
 """Progress and metrics as most scripts print them: `epoch 12/60 loss 0.31`, `iter 5 of 100: reward=12.3, mean length: 40`.
 
-Only lines that name their progress count, so that prose is not read as metrics. Progress without a total must be at the
+Reads only lines that name their progress, so that prose is not taken for metrics. Progress without a total must be at the
 beginning of the line, and one of its numbers must have a fraction.
 """
 
@@ -48,7 +48,7 @@ _PROSE = re.compile(r" {1,4}[A-Za-z]{2,}(?!\S{0,60}\s{0,8}[:=])")
 _STOP = re.compile(
     r"(?:a|after|and|at|by|current|for|from|has|in|is|it|of|on|or|the|to|took|until|was|with)", re.IGNORECASE
 )
-"""Words that no metric's name contains: it begins after the last one."""
+"""Words that no metric's name contains: a name begins after the last of them."""
 _NO_METRICS = frozenset(f"{_UNITS}|eta|seed|pid|port|version|line|rank|gpu|cuda|device|part|worker".split("|"))
 
 
