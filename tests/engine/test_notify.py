@@ -175,7 +175,7 @@ async def test_a_hanging_notify_command_is_killed_with_its_children(
     made = quick(f"trap '' TERM; sleep 1000 & echo $! $$ > {pids}; wait; sleep 1000")
     made.happen()
     await made.commands.finish()
-    assert made.notes == [f"--notify {made.commands._spec.notify[0]}: ended after 3 s, which is as long as it may take"]
+    assert made.notes == [f"--notify {made.commands._spec.notify[0]}: timed out after 3 s"]
     background, shell = map(int, pids.read_text().split())
     await eventually(lambda: not lives(background) and not lives(shell))
 

@@ -66,7 +66,7 @@ class Shell(Launcher):
         ("head -c 3000000 /dev/zero; sleep 600", "its output is not an agent's answer"),
         (f"echo '{AGENT_MARK}{{\"ok\":{'[' * 30000}' ; sleep 600", "its output is not an agent's answer"),
         (f"""echo '{AGENT_MARK}{{"ok":' ; sleep 600""", "its output is not an agent's answer"),
-        ("setsid -f timeout 60 yes; head -c 3000000 /dev/zero >&2; sleep 600", "its output is not the answer"),
+        ("setsid -f timeout 60 yes; head -c 3000000 /dev/zero >&2; sleep 600", "its output is not an agent's answer"),
     ],
     ids=["unreachable", "nonsense", "broken", "endless", "long line", "deep", "no JSON", "held open"],
 )
@@ -94,7 +94,7 @@ async def test_a_node_whose_name_is_no_name_of_a_folder_is_refused(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     _, answer = await spawn(spec_for(cpu=1, nodes=NodesSpec("slurm")))
-    assert "is not a usable name of a node" in answer["error"]
+    assert "is not a usable node name" in answer["error"]
 
 
 async def test_a_node_that_closes_each_connection_is_tried_ever_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
