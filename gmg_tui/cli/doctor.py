@@ -107,7 +107,7 @@ class Installed(Struct, frozen=True):
     gpus: int = 0
     """Number of GPUs that torch sees."""
     error: str = ""
-    """Error of importing torch; empty if there is none."""
+    """Error raised by importing torch; empty if none."""
 
 
 def doctor(python: str | None, *, as_json: bool) -> int:
@@ -224,7 +224,7 @@ def visible(nvml: NvmlView, environ: Mapping[str, str]) -> Finding:
 
 
 def _chosen(python: str | None, environ: Mapping[str, str]) -> tuple[str, Installed | str]:
-    """Returns the interpreter of runs, and its packages or why they are unknown."""
+    """Returns the workers' interpreter, and its packages or the reason they are unknown."""
     try:
         path = interpreter.default_python(environ) if python is None else interpreter.check_python(python)
     except GmgError as error:
@@ -234,7 +234,7 @@ def _chosen(python: str | None, environ: Mapping[str, str]) -> tuple[str, Instal
 
 
 def ask(python: str, environ: Mapping[str, str]) -> Installed | str:
-    """Returns the packages of the interpreter `python`, or why they are unknown."""
+    """Returns the packages of the interpreter `python`, or the reason they are unknown."""
     env = {**environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     env.pop("CUDA_VISIBLE_DEVICES", None)
     program = f"OTHERS = {probe.packages()!r}\n{_PROGRAM}"
@@ -252,7 +252,7 @@ def ask(python: str, environ: Mapping[str, str]) -> Installed | str:
 
 
 def installed(python: str, packages: Installed | str, origin: str = "") -> Finding:
-    """Checks that the interpreter has Genesis and torch; `origin` describes it and why it is used."""
+    """Checks that the interpreter has Genesis and torch; `origin` names it and the reason for its use."""
     if isinstance(packages, str):
         return Finding("python", FAIL, f"{origin or python}: {packages}", "choose another one with --python")
     text = f"{origin or python}, Python {packages.python}"
@@ -280,7 +280,7 @@ def torch(packages: Installed, nvml: NvmlView) -> Finding:
 
 
 def egl_devices(mapped: EglMap, nvml: NvmlView) -> Finding:
-    """Checks that each GPU has an EGL device, for workers with cameras to render on their own GPU."""
+    """Checks that each GPU has an EGL device, so that workers with cameras can render on their own GPU."""
     if mapped.error is not None:
         advice = "install the driver's EGL library (libEGL_nvidia.so.0); workers without cameras do not need it"
         return Finding("EGL", WARN, mapped.error, advice)

@@ -53,7 +53,7 @@ def ls(*, as_json: bool) -> int:
 
 
 async def _updated(entry: SessionEntry) -> SessionEntry:
-    """Returns the session with the workers and queue reported by its engine, else recorded."""
+    """Returns the session with its engine's current workers and queue, or unchanged without an answer."""
     if entry.state != "running" or entry.away:
         return entry
     session = entry.record.session

@@ -83,7 +83,7 @@ def _removable(names: Iterable[str]) -> list[Removable]:
 
 
 def _remove(chosen: list[Removable], *, yes: bool) -> int:
-    """Removes the sessions, after a question unless `yes`; returns the exit status. Raises `GmgError`."""
+    """Removes the sessions, asking first unless `yes`; returns the exit status. Raises `GmgError`."""
     if not yes:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise GmgError("without a terminal to ask on, nothing was removed; add --yes")

@@ -125,7 +125,7 @@ class GpuProcess(Struct, frozen=True, omit_defaults=True):
 
 
 class GpuSample(Struct, frozen=True, omit_defaults=True):
-    """The metrics of a GPU at one moment; None for unsupported ones."""
+    """The metrics of a GPU at one moment; unsupported ones are None."""
 
     uuid: str
     lost: bool = False

@@ -242,7 +242,7 @@ class Stacks(Struct, frozen=True, omit_defaults=True):
 
 
 def fps_per_watt(session: Session, snapshot: Snapshot) -> float | None:
-    """Returns the FPS of running workers on GPUs with known power, per watt of these GPUs; None without any.
+    """Returns the FPS per watt of running workers on GPUs with known power; None if there are none.
 
     A whole group's rate counts with the GPUs of all its ranks.
     """

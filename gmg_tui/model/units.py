@@ -23,7 +23,7 @@ def natural(text: str) -> int | None:
 
 
 def number(value: float) -> str:
-    """Returns a number without a unit, in six significant digits: `1,234.5`, `0.00012`, `1e-07`; an integer in full.
+    """Returns a number without a unit, to six significant digits: `1,234.5`, `0.00012`, `1e-07`; an integer in full.
 
     Floats outside 1e-4 to 1e9 are in scientific notation, so that a diverged value stands out.
     """
@@ -100,7 +100,7 @@ def change(pct: float | None) -> str:
 
 
 def energy(joules: float | None) -> str:
-    """Returns energy in watt-hours, `6.2 Wh`, `73 Wh`, `1.4 kWh`, or below a tenth of one in joules."""
+    """Returns energy in watt-hours (`6.2 Wh`, `73 Wh`, `1.4 kWh`), or in joules below 0.1 Wh."""
     if joules is None:
         return NOT_SUPPORTED
     hours = joules / 3600
@@ -136,7 +136,7 @@ def span(seconds: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Returns a job's duration: like `span`, but below a minute with one decimal."""
+    """Returns a job's duration: like `span`, but with one decimal below a minute."""
     return f"{seconds:.1f} s" if seconds is not None and seconds < 60 else span(seconds)
 
 

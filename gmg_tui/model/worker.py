@@ -39,7 +39,7 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     phase_since: Moment = 0.0
     """Meaningless for `Phase.NONE`."""
     phase_usual_s: float | None = None
-    """Usual duration of this phase with such caches, cold or warm."""
+    """Usual duration of this phase with equally cold or warm caches."""
     newest: Attempt = NO_ATTEMPT
     """The newest attempt; before the first, number 0 with placeholders not filled in."""
     reason: str | None = None
@@ -118,7 +118,7 @@ class Worker(Struct, frozen=True, omit_defaults=True):
 
     @property
     def current_fps(self) -> float | None:
-        """The rate now; None unless it is running and reports one."""
+        """The current rate; None unless it is running and reports one."""
         silent = self.lost_since is not None or self.alert("silent") is not None
         if self.fps is None or self.state is not WorkerState.RUNNING or silent:
             return None
@@ -126,14 +126,14 @@ class Worker(Struct, frozen=True, omit_defaults=True):
 
     @property
     def rate(self) -> float | None:
-        """The rate now; the rate of the attempt once it has ended."""
+        """The current rate, or the attempt's rate once it has ended."""
         if self.fps is None:
             return None
         return self.fps.mean if self.state.ended else self.fps.settled
 
 
 def own_rates(workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
-    """Returns the workers whose rates add up, without ranks included in another rank's rate, maybe on another node."""
+    """Returns the workers whose rates add up, leaving out ranks that another rank's rate includes."""
     whole = {worker.group.id for worker in workers if worker.group and worker.newest.fps_of_group}
     return tuple(
         worker
@@ -143,7 +143,7 @@ def own_rates(workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
 
 
 def total_fps(workers: tuple[Worker, ...]) -> float | None:
-    """Returns the sum of the workers' current rates, if any; once all have ended, that of their unfailed attempts."""
+    """Returns the sum of the workers' current rates, if any; once all have ended, of those that have not failed."""
     workers = own_rates(workers)
     if any(not worker.state.ended for worker in workers):
         counted = [rate for worker in workers if (rate := worker.current_fps) is not None]
@@ -170,7 +170,7 @@ class RankGroup(Struct, frozen=True, omit_defaults=True):
     restart_at: Moment | None = None
     """Time of the automatic restart, if one is due."""
     fps: float | None = None
-    """The rate now of the whole group."""
+    """The current rate of the whole group."""
     progress: Progress | None = None
     """Progress of the first rank that reports any."""
     waits_for: tuple[int, ...] = ()

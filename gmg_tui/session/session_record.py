@@ -65,7 +65,7 @@ class WorkerBrief(Struct, frozen=True):
     pid: int | None
     attempt: int
     fps: float | None
-    """The rate now; None unless it is running and reports its own."""
+    """The current rate; None unless it is running and reports its own."""
     reason: str | None
     alerts: tuple[Alert, ...] = ()
     checkpoint: Checkpoint | None = None

@@ -12,7 +12,7 @@ from gmg_tui.model.tuning import FPS, Answer, Best, MemoryLine, Together, TrialK
 _DOUBT = 0.3
 """Standard errors by which a value may be below the knee."""
 _WARN_SLOW = 0.05
-"""Relative difference from a usual slot that causes a warning."""
+"""Relative difference from a typical slot that causes a warning."""
 _WARN_SPREAD = 0.03
 """Relative variation between trials that causes a warning."""
 _MEMORY_BOUND_RATIO = 1.05
@@ -127,7 +127,7 @@ def _warnings(record: Record) -> Iterator[str]:
     for slot, factor in record.fit.factors.items():
         if abs(factor - 1) > _WARN_SLOW:
             kind = "slower" if factor < 1 else "faster"
-            yield f"{slot} is {100 * abs(factor - 1):.0f} % {kind} than a usual slot."
+            yield f"{slot} is {100 * abs(factor - 1):.0f} % {kind} than a typical slot."
     if fastest == record.curve.top.value:  # otherwise larger values are known to be slower
         yield from _bound(record, fastest)
     tight = [slot for slot in record.slots if not record.fits(chosen, slot)]

@@ -37,14 +37,14 @@ class Fit(NamedTuple):
     """The factors of the slots, and the noise."""
 
     factors: dict[str, float]
-    """The speed of each slot that differs by more than noise, relative to a usual slot."""
+    """The speed of each slot that differs by more than noise, relative to a typical slot."""
     spread: float
     """Relative standard deviation of a trial; infinite if no value was repeated."""
     freedom: int
     """Its degrees of freedom."""
 
     def corrected(self, sample: Sample) -> float:
-        """Returns the logarithm of the rate on a usual slot."""
+        """Returns the logarithm of the rate on a typical slot."""
         return sample.log - math.log(self.factors.get(sample.slot, 1.0))
 
     def margin_pct(self, count: int = 1) -> float | None:
@@ -102,7 +102,7 @@ def t_95(freedom: int) -> float:
 
 
 class Mark(NamedTuple):
-    """The amount done by a time, both since the first step."""
+    """An amount of work and its time, both counted from the first step."""
 
     amount: float
     time_s: float
@@ -124,7 +124,7 @@ class Settling:
         """The ends of the windows; the first is the start of the measurement."""
         self._last: Mark | None = None
         self._steady_from = 0
-        """The index of the mark that begins the windows that agree."""
+        """Index of the mark at the start of the consistent windows."""
 
     def add(self, amount: float, time_s: float) -> None:
         """Adds a count; one smaller than the last comes from another loop, and restarts the measurement."""
@@ -144,7 +144,7 @@ class Settling:
 
     @property
     def rate(self) -> float | None:
-        """The rate of the last windows that agree, or of the second half if they do not."""
+        """The rate of the last consistent windows, or of the second half if there are none."""
         if self._last is None or self._last == self._marks[0]:
             return None
         if len(self._marks) < 2:
@@ -159,7 +159,7 @@ class Settling:
 
     @property
     def is_done(self) -> bool:
-        """True once the rate was steady for long enough, or after the longest time."""
+        """True once the rate has been steady long enough, or the maximum time is over."""
         return self.measured_s >= (self._low_s if self._steady else self._high_s)
 
     @property

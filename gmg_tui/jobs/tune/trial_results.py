@@ -26,9 +26,9 @@ _FLAT = 0.02
 _MAX_NOISE = 0.05
 """Upper limit of the noise assumed in decisions."""
 _ALIKE = 0.95
-"""The share of the emptiest slot's limit above which a slot runs the same values."""
+"""Minimum ratio of a slot's limit to the emptiest slot's for it to run the same values."""
 _STILL_FREE = 0.5
-"""Share of the headroom to be left by a value that has run: free memory varies, and the line is an estimate."""
+"""Share of the headroom that suffices for a value that has run: free memory varies, and the line is an estimate."""
 _MIN_RATIO = 1.8
 """Minimum ratio of two values for a line through their points: closer ones would give noise."""
 
@@ -84,7 +84,7 @@ class Curve:
 def rounded_down(value: float, *, nearest: bool = False) -> int:
     """Rounds down, or to the nearest, to a value that a person would type.
 
-    It is a multiple of a power of two of at most 1.6 %: of 64 at 4,096, of 256 at 16,384, of 1 up to 127.
+    The value is a multiple of a power of two, at most 1.6 % of it: 64 at 4,096, 256 at 16,384, 1 up to 127.
     """
     grain = 1 << max(0, math.floor(math.log2(max(value, 1))) - 6)
     return math.floor(value / grain + nearest / 2) * grain
@@ -134,7 +134,7 @@ class Record:
 
     @cached_property
     def failed(self) -> set[int]:
-        """The values that do not run: one trial ran out of memory, or two failed, and no more succeeded."""
+        """The values that do not run: one trial ran out of memory, or two failed, unless more trials succeeded."""
         counts = self._counts
         out_of_memory = {trial.value for trial in self.alone if is_out_of_memory(trial.reason)}
         failures = {value: n for (value, state), n in counts.items() if state is TrialState.FAILED}
@@ -208,7 +208,7 @@ class Record:
 
     @cached_property
     def curve(self) -> Curve:
-        """The score over the value."""
+        """The scores by value."""
         return Curve(Point(value, math.exp(fmean(self.scores(value)))) for value in self.ran)
 
     def _sample(self, trial: Trial) -> Sample:

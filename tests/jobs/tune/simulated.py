@@ -36,7 +36,7 @@ class World:
     """The behaviour of a script on each slot."""
 
     rate: Callable[[int], float]
-    """The true rate of a value on a usual slot."""
+    """The true rate of a value on a typical slot."""
     slots: int = 1
     memory_mib: Callable[[int], float] | None = None
     total_mib: float | None = H100_MIB

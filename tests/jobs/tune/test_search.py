@@ -99,7 +99,7 @@ def test_a_slow_slot_is_named_and_excluded(slots: int) -> None:
     assert answer.factors["gpu1"] == pytest.approx(0.92, abs=0.015)
     assert list(answer.factors) == ["gpu1"]
     (warning,) = (warning for warning in answer.warnings if "gpu" in warning)
-    assert re.fullmatch(r"gpu1 is [789] % slower than a usual slot\.", warning)
+    assert re.fullmatch(r"gpu1 is [789] % slower than a typical slot\.", warning)
     assert answer.fastest.rate == pytest.approx(franka(answer.fastest.value), rel=0.01)
 
 
