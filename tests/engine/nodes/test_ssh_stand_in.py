@@ -149,7 +149,7 @@ async def test_a_group_needs_all_hosts_and_another_version_of_gmg_tui_is_rejecte
     _, answer = await spawn(spec)
     here = gmg_tui.__version__
     assert answer["error"] == (
-        f"1 of 2 nodes cannot be used: b: it has gmg-tui 9.9.9, this is {here}; install the same version"
+        f"1 of 2 nodes cannot be used: b: it has gmg-tui 9.9.9, but this machine has {here}; install the same version"
     )
     nothing_left(spec)
 
