@@ -96,7 +96,7 @@ async def test_a_component_that_fails_to_stop_does_not_block_others(tmp_path: Pa
         assert await run.process.wait() == 0
         assert run.record().ended is not None
         assert not Path(run.spec.socket).exists()
-    assert run.log().count("has not ended as it should") == 2
+    assert run.log().count("failed to end cleanly") == 2
 
 
 _FAULTY_READER = """
