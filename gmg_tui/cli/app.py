@@ -23,7 +23,7 @@ TOPICS = (
 )
 """The pages of the manual, in reading order."""
 _LIBRARIES = {"metrics": "prometheus_client", "serve": "textual-serve"}
-"""Libraries that commands need from extras."""
+"""Libraries of extras, by the command that needs them."""
 
 
 def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:

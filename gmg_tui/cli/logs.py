@@ -133,7 +133,7 @@ def _has_ended(entry: SessionEntry, log: _Log) -> bool:
 
 
 def _blocks(file: BinaryIO, entry: SessionEntry, log: _Log, *, follow: bool) -> Iterator[bytes]:
-    """Yields the content of the file, with `follow` until the log has ended."""
+    """Yields the content of the file and, with `follow`, all that is added until the log has ended."""
     while True:
         # Check before reading, to miss nothing written in between.
         ended = not follow or _has_ended(entry, log)

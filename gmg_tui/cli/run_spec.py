@@ -148,7 +148,7 @@ def resumed(options: Options, command: str, fixed: str) -> Session:
 
 
 def _check_kind(spec: RunSpec, command: str) -> None:
-    """Raises `GmgError` unless a session is of `command`."""
+    """Raises `GmgError` unless `command` started the session."""
     kind = "tune" if spec.tune is not None else "sweep" if spec.sweep is not None else "run"
     if kind != command:
         again = f"start it again with: gmg-tui {spec.script}"

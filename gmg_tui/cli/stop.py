@@ -22,7 +22,7 @@ from gmg_tui.session.protocol import Update
 _ASK_S = 60.0
 """Run time above which stopping an unnamed session needs a confirmation."""
 _SURVIVES = "survives SIGKILL"
-"""Prefix of the reason of a worker whose killed process survives in the kernel."""
+"""Prefix of a worker's reason if its killed process survives in the kernel."""
 _END_S = 30.0
 """Timeout for an engine to write its files and exit after its workers."""
 

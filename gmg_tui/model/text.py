@@ -18,7 +18,7 @@ ANSI = re.compile(
     rb"|[ -/]*[0-~]"  # the two-character forms and character sets
     rb")"
 )
-"""Escape sequences of ECMA-48, seven-bit forms, also unterminated strings."""
+"""Escape sequences of ECMA-48, seven-bit forms, including unterminated strings."""
 
 _UNFINISHED = re.compile(rb"(\x1b[\]PX^_])[^\x07\x1b]*(\x1b?)\Z")
 """A control string whose end has not arrived."""

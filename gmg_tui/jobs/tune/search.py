@@ -76,10 +76,10 @@ class Search:
         self.step = _STEPS[self._kind]
         self.reached = ""
 
-    # What the engine calls
+    # Interface of the engine
 
     def plan(self, free: Collection[str], now_s: float, free_mib: Mapping[str, float] | None = None) -> list[Trial]:
-        """Returns the trials to start now on these free slots, without numbers; none to wait.
+        """Returns the trials to start now on these free slots, without numbers; empty if it must wait.
 
         `now_s` is the time since the tuning's start, without breaks; `free_mib` is the free memory of each slot.
         """
@@ -142,7 +142,7 @@ class Search:
         return len(trials) + sum(max(0, usual[kind] - counts[kind]) for kind in kinds[kinds.index(self._kind) :])
 
     def _doublings(self) -> int:
-        """Returns the number of values of the ladder up to its end, or the usual one."""
+        """Returns the number of values of the ladder up to its end, or the usual number."""
         low = self._record.spec.low
         end = min(
             (bound for bound in (self._record.memory_end, self._record.spec.high) if bound is not None), default=0
@@ -163,7 +163,7 @@ class Search:
         rounds = steps * max(1.0, _TRIALS_EACH / len(self._record.slots))
         return max(0.0, rest_s) + rounds * mean_s + 3 * self._record.spec.settle_s
 
-    # How it decides
+    # Decisions
 
     def _runs(self, kind: TrialKind) -> int:
         return sum(plan.kind is kind for plan in self._running.values())

@@ -121,7 +121,7 @@ class Record:
         self.free_mib: dict[str, float] = {}
         """The free memory of each slot without a worker."""
 
-    # Which values run
+    # Values that run
 
     @cached_property
     def _counts(self) -> Counter[tuple[int, TrialState]]:
@@ -170,7 +170,7 @@ class Record:
         reasons = (trial.reason for trial in self.alone if trial.value == value and trial.state is TrialState.FAILED)
         return Edge(value=value, reason=next(filter(None, reasons), "unknown reason"))
 
-    # How fast they are
+    # Speed
 
     def measured(self, kind: TrialKind) -> list[Trial]:
         """The measured trials of one kind."""
@@ -215,7 +215,7 @@ class Record:
         key = trial.value, trial.kind is TrialKind.TOGETHER
         return Sample(trial.slot, key, math.log(trial.rate or 1.0))
 
-    # What memory allows
+    # Memory
 
     @cached_property
     def memory_line(self) -> MemoryLine | None:
