@@ -51,7 +51,7 @@ class _DiedError(GmgError):
 
 
 class _Signals:
-    """Defers signals within the context: `check` raises KeyboardInterrupt for those that end a command.
+    """Defers signals within the context: `check` raises KeyboardInterrupt for signals that end a command.
 
     SIGTERM must also end the engine, and raising at once in a handler could leave a half-made session folder. SIGUSR1
     and SIGUSR2, which make scripts save their state, are forwarded. SIGHUP is blocked until the engine has its spec, and

@@ -1,4 +1,4 @@
-"""`rm`: remove sessions by name, or those that ended long ago."""
+"""`rm`: remove sessions by name or by age."""
 
 import os
 import stat

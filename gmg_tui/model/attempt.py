@@ -89,7 +89,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     state: WorkerState = WorkerState.STARTING
     reason: str | None = None
     given: tuple[str, ...] = ()
-    """`args` with only a job's values filled in, not those that differ between workers."""
+    """`args` with only a job's values filled in, not the values that differ between workers."""
     env: dict[str, str] = {}
     """The worker's extra environment, filled in like `given`."""
     gpu_index: int | None = None

@@ -326,7 +326,7 @@ def clear_lost(report: Callable[[str], None]) -> None:
 
 
 def _kill(session: Session, report: Callable[[str], None]) -> list[int]:
-    """Kills the leftover processes of `session`. Returns the PIDs of those that survive SIGKILL."""
+    """Kills the leftover processes of `session`. Returns the PIDs that survive SIGKILL."""
     reported = set[int]()
     deadline = time.monotonic() + _GONE_S
     while (left := processes_of(session)) and time.monotonic() < deadline:
