@@ -143,7 +143,7 @@ def own_rates(workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
 
 
 def total_fps(workers: tuple[Worker, ...]) -> float | None:
-    """Returns the sum of the workers' current rates, if any; once all have ended, without failed workers'."""
+    """Returns the sum of the current rates, if any; once all have ended, of the rates of workers that did not fail."""
     workers = own_rates(workers)
     if any(not worker.state.ended for worker in workers):
         counted = [rate for worker in workers if (rate := worker.current_fps) is not None]
