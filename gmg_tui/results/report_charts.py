@@ -41,7 +41,7 @@ _GAP_STEPS = 5
 _SHOWN_SHARE, _HEADROOM = 0.99, 1.08
 """The share of the values that an axis shows, and the room above them."""
 _MAX_COLUMNS, _MAX_LABELS, _MAX_JOBS = 4, 40, 2000
-"""Charts by job side by side, jobs up to which they are labelled, and up to which they are drawn."""
+"""Maximum charts by job in a row, jobs with labels, and jobs to draw."""
 _ROW_PX, _CHART_PX, _GAP_PX, _EDGE_PX, _PLAIN_PX, _BY_JOB_PX = 26, 170, 58, 150, 420, 300
 
 
@@ -106,7 +106,7 @@ def over_time(data: ReportData, stored: Stored) -> Figure:
 
 
 def _top(rows: Iterable[MetricsRow]) -> float | None:
-    """Returns the top of the axis of rates: above those after each job's first seconds, without outliers; None for all."""
+    """Returns the top of the rates' axis, without outliers and each job's first seconds; None to fit all rates."""
     begun: dict[tuple[str, int | None], float] = {}
     rated = [(row, begun.setdefault((row.slot, row.job), row.time)) for row in rows if row.fps is not None]
     rates = sorted(row.fps or 0.0 for row, began in rated if row.time - began >= SETTLE_S)

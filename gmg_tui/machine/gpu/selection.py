@@ -127,10 +127,10 @@ def _named(devices: tuple[Gpu, ...], silent: Silent, entry: str, source: str) ->
         if index is not None and (trouble := unanswered([each for each in silent if each[0] == index])):
             raise GmgError(f"{source}: {trouble}; leave it out")
         indices = ", ".join(str(gpu.index) for gpu in devices if gpu.mig_index is None)
-        texts = (f"no GPU is {entry}", f"there are {indices} (`gmg-tui gpus` shows them)", unanswered(silent))
+        texts = (f"no GPU matches {entry}", f"the GPUs are {indices} (`gmg-tui gpus` shows them)", unanswered(silent))
         raise GmgError(f"{source}: {'; '.join(filter(None, texts))}")
     if len(matches) > 1:
-        raise GmgError(f"{source}: {entry} is the beginning of {len(matches)} UUIDs; write more of it")
+        raise GmgError(f"{source}: {entry} matches {len(matches)} UUIDs; give more of it")
     if not matches[0].mig:
         return (matches[0],)
     instances = tuple(gpu for gpu in devices if gpu.parent_uuid == matches[0].uuid)

@@ -59,7 +59,7 @@ class _Counts:
                 self.words[index] = value  # `pack_into` writes zeros first, which the engine could read
 
     def open(self):
-        """Makes the file, or continues it after an `exec`; `words` stays False if that raises."""
+        """Creates the file, or continues it after an `exec`; `words` stays False if that fails."""
         self.words = False
         import mmap
 

@@ -31,7 +31,7 @@ _LOCK_S = 0.001
 
 
 class Ring:
-    """This process's file, made with its first record."""
+    """This process's file, created with its first record."""
 
     def __init__(self, open_file=None):
         self.open_file = open_file
@@ -44,7 +44,7 @@ class Ring:
         self.__init__(self.open_file)
 
     def open(self):
-        """Makes the file, or continues it after an `exec`."""
+        """Creates the file, or continues it after an `exec`."""
         self.memory = False
         import mmap
 
