@@ -23,6 +23,9 @@ from gmg_tui.results.prometheus import SessionsCollector
 
 LISTEN = "127.0.0.1:9400"
 MAX_PORT = 65535
+_OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+_ACCEPTS = re.compile(r"(?im)^accept:.*\bapplication/openmetrics-text\b")
+"""Only the name of a format is read: each version would be another scrape, and an invalid one an error."""
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _EVERY_S = 15.0
 """Interval between writes of the text file."""
@@ -85,8 +88,7 @@ class _Exporter:
             if self._names is not None and name is not None and name[1].strip("[]").lower() not in self._names:
                 kind, body, status = "text/plain", b"", "403 Forbidden"
             elif head.startswith(("GET ", "HEAD ")):
-                accept = re.search(r"(?im)^accept:(.*)$", head)
-                kind, body = await self._metrics(accept[1].strip() if accept else "")
+                kind, body = await self._metrics(_OPENMETRICS if re.search(_ACCEPTS, head) else "")
                 status = "200 OK"
             else:
                 kind, body, status = "text/plain", b"", "405 Method Not Allowed\r\nAllow: GET, HEAD"
@@ -97,8 +99,9 @@ class _Exporter:
                 writer.close()
                 await writer.wait_closed()
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
-            writer.transport.abort()
+            return
         finally:
+            writer.transport.abort()  # also after an internal error
             self._open.pop(writer, None)
 
     async def _metrics(self, accept: str) -> tuple[str, bytes]:

@@ -1,6 +1,7 @@
 """The command `metrics`: address, end, and invalid input."""
 
 import asyncio
+import http.client
 import os
 import socket
 import stat
@@ -100,6 +101,21 @@ async def test_unfinished_requests_do_not_block_a_scrape() -> None:
             assert (about.num_threads() < 20, about.num_fds() < 200) == (True, True)
             with pytest.raises(urllib.error.HTTPError, match="405"):
                 await asyncio.to_thread(urllib.request.urlopen, url, b"data")
+
+
+@pytest.mark.process
+def test_no_request_is_left_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (sessions := tmp_path / "gmg-tui" / "sessions").parent.mkdir()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with metrics("--listen", "127.0.0.1:0") as (_, url):
+        for version in ("1.0.0", "1.0.7", "x.y"):
+            accept = f"text/plain, application/openmetrics-text; version={version}"
+            request = urllib.request.Request(url, headers={"Accept": accept})
+            with urllib.request.urlopen(request, timeout=LONG_S) as answer:
+                assert "version=1.0.0" in answer.headers["Content-Type"]
+        sessions.write_text("")
+        with pytest.raises(http.client.RemoteDisconnected):
+            urllib.request.urlopen(url, timeout=LONG_S)
 
 
 @pytest.mark.process
