@@ -308,9 +308,8 @@ def clear_lost(report: Callable[[str], None]) -> None:
         if entry.state != "lost" or entry.record.lost:
             continue
         session = entry.record.session
-        own = Path(session.spec.folder)
-        if own.exists() and not own.samefile(entry.folder):
-            continue  # a copy of a session, which may be running
+        if _is_copy(entry):
+            continue  # the original may be running
         if stuck := _kill(session, report):
             # Leave the record unchanged, so that the next command tries again.
             report(f"{entry.name}: process {', '.join(map(str, stuck))} survives SIGKILL")
@@ -323,6 +322,16 @@ def clear_lost(report: Callable[[str], None]) -> None:
             write_record(entry.record.after_loss(entry.written))
         except OSError as error:
             report(f"{entry.name}: cannot write {entry.folder / RECORD}: {error.strerror}")
+
+
+def _is_copy(entry: SessionEntry) -> bool:
+    """True unless the session is in its own folder, or that is gone; a copy's may be unreadable, or no path at all."""
+    try:
+        return not Path(entry.record.session.spec.folder).samefile(entry.folder)
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError):
+        return True
 
 
 def _kill(session: Session, report: Callable[[str], None]) -> list[int]:

@@ -130,6 +130,19 @@ def test_a_copy_of_a_running_session_ends_none_of_its_processes(monkeypatch: pyt
     os.close(descriptor)
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("folder", ["/nul\0", f"/{'a/' * 4096}", "/dev/null/session"])
+def test_a_lost_session_with_an_unusable_path_stops_no_command(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = ScriptedEngine()
+    sessions.write_record(sessions.Record(engine.session, engine.briefs))
+    spec = structs.replace(engine.session.spec, folder=folder)
+    data = msgspec.json.encode(sessions.Record(structs.replace(engine.session, spec=spec), engine.briefs))
+    (engine.folder / sessions.RECORD).write_bytes(data)
+    monkeypatch.setattr(session_record, "processes_of", pytest.fail)
+    sessions.clear_lost(pytest.fail)
+    assert "was lost" in gmg("ls").stdout
+
+
 def test_the_end_of_many_failed_workers_is_recorded_on_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = ScriptedEngine(slots=tuple(f"cpu{number}" for number in range(64)))
     sessions.write_record(sessions.Record(engine.session, engine.briefs))
