@@ -145,11 +145,15 @@ def _row(key: _Key, ran: Sequence[_Ran], now: float) -> Tried:
         gpu_util_pct=mean(attempt.gpu_util_mean_pct for attempt in rated),
         power_w=mean(attempt.power_mean_w for attempt in rated),
         fps_per_watt=sum(fps.env_steps or 0.0 for fps in metered) / energy_j if energy_j else None,
-        metrics={name: fmean(each.numbers[name] for each in settled if name in each.metrics) for name in names},
+        metrics={
+            name: value
+            for name in names
+            if (value := mean(each.numbers[name] for each in settled if name in each.metrics)) is not None
+        },
     )
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """Returns the mean of the known values; None without any."""
+    """Returns the mean of the known values, NaN and infinities included; None without any."""
     known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+    return sum(known) / len(known) if known else None  # `fmean` raises for both infinities

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from itertools import chain, islice
 from operator import attrgetter
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gmg_tui.model import Curve, JobRecord, Point, units
 from gmg_tui.model.curves import best_of, rank
+from gmg_tui.model.tried import mean
 from gmg_tui.results.column import Column, as_csv
 from gmg_tui.results.job_columns import moment
 from gmg_tui.session import STORE
@@ -146,7 +146,7 @@ def _band(
     known = [[value for line in lines if (value := _at(place, *line)) is not None] for place in every]
     return (
         every,
-        [fmean(values) for values in known],
+        [sum(values) / len(values) for values in known],  # `fmean` raises for both infinities
         [min(values) for values in known],
         [max(values) for values in known],
     )
@@ -190,7 +190,7 @@ class Summary(NamedTuple):
     @property
     def mean(self) -> float | None:
         """The mean of the last values; None without any."""
-        return fmean(self.last) if self.last else None
+        return mean(self.last)
 
     @property
     def band(self) -> str | None:

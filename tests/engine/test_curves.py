@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gmg_tui.engine.attempts.curves import MAX_NAMES, MAX_POINTS, Curves
 from gmg_tui.model import WorkerState
+from gmg_tui.model.tried import mean
 from gmg_tui.scripts.probe.reports import Metric
 from gmg_tui.session import STORE
 from gmg_tui.session.store.reader import load_jobs, open_store
@@ -42,6 +43,15 @@ def _script(tmp_path: Path) -> str:
     (folder / "writer.py").write_text(_WRITER)
     (tmp_path / "train.py").write_text(_SCRIPT)
     return str(tmp_path / "train.py")
+
+
+def test_values_whose_sums_would_overflow_are_infinite() -> None:
+    curves = Curves()
+    curves.add(Metric("loss", value, None, at) for at, value in enumerate((1e299, -1.7e308, 1.7e308)))
+    assert curves.newest == {"loss": math.inf}
+    assert curves.view()["loss"].values == (1e299, -math.inf, math.inf)
+    assert curves.broken["loss"].finite == 1e299
+    assert math.isnan(mean([math.inf, -math.inf]) or 0.0)
 
 
 async def test_reported_metrics_are_curves_of_the_running_and_the_stored_attempt(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ MAX_NAMES = 256
 MAX_POINTS = 400
 """Maximum points of a curve; when full, every other one is dropped and the interval doubles."""
 MIN_INTERVAL_S = 1.0
+MAX_VALUE = 1e300
+"""Greater values count as infinite: their sums and differences would overflow."""
 
 
 class _Points:
@@ -66,6 +68,8 @@ class Curves:
     def add(self, values: Iterable[Metric], unit: str = "step") -> None:
         """Adds values in the order they were reported; `unit` is the unit of their steps."""
         for value in values:
+            if abs(value.value) > MAX_VALUE:
+                value = value._replace(value=math.copysign(math.inf, value.value))
             if (points := self._points.get(value.name)) is None:
                 if len(self._points) >= MAX_NAMES:
                     continue

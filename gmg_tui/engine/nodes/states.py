@@ -19,6 +19,7 @@ from gmg_tui import model
 from gmg_tui.diagnosis.kinds import KINDS
 from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, Stop, Task
 from gmg_tui.engine.attempts.curves import MAX_NAMES as MAX_CURVES
+from gmg_tui.engine.attempts.curves import MAX_VALUE
 from gmg_tui.model import Alert, Checkpoint, GpuSample, Point
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import MAX_NAMES
@@ -92,7 +93,8 @@ _STEPS = 0.0, 1e18
 _SECONDS = -1e10, 1e10
 _FINITE = -sys.float_info.max, sys.float_info.max
 _RANGES = {
-    **dict.fromkeys(("metrics", "values", *_MOMENTS), _FINITE),
+    **dict.fromkeys(("metrics", "values"), (-MAX_VALUE, MAX_VALUE)),
+    **dict.fromkeys(_MOMENTS, _FINITE),
     **dict.fromkeys(("last", "mean", "max", "settled", "fps"), _FPS),
     **dict.fromkeys(("simulator", "learning", "rendering", "pct"), _PCT),
     **dict.fromkeys(("cpu_pct", "main_cpu_pct"), (0.0, 1e7)),
