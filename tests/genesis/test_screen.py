@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from gmg_tui.model import units
-from tests.patience import wait_until
 from tests.terminal.screen import Terminal
 
 pytestmark = [pytest.mark.genesis, pytest.mark.terminal, pytest.mark.timeout(900)]
@@ -19,17 +18,6 @@ _PHASES = ("importing", "initialising", "building scene", "compiling kernels", "
 def _last(log: Path) -> float:
     plain = re.sub(rb"\x1b\[[0-9;]*m", b"", log.read_bytes())
     return float(re.findall(rb"Running at ([\d,.]+) FPS", plain)[-1].replace(b",", b""))
-
-
-def _edits_and_stops(terminal: Terminal, log: Path) -> None:
-    """The worker on cpu0 restarts with more environments, and saves its kernels when it is stopped."""
-    terminal.press("e")
-    terminal.until("Edit cpu0", "unchanged")
-    terminal.press("\x15", "-B 32 --steps 10000000", "\x13")
-    terminal.until("1 running", "32 envs", timeout_s=800)
-    end = log.stat().st_size
-    terminal.quit()
-    assert b"Exiting Genesis and caching compiled kernels" in log.read_bytes()[end:]
 
 
 def test_the_screen_agrees_with_the_logs_of_two_real_workers(light: str) -> None:
@@ -50,12 +38,25 @@ def test_the_screen_agrees_with_the_logs_of_two_real_workers(light: str) -> None
         terminal.until("history")
         shown = {slot: terminal.line(f" {slot} ") for slot in ("cpu0", "cpu1")}
         headline = terminal.line("real")
-        wait_until((folder / "summary.json").exists)
-        summary = json.loads((folder / "summary.json").read_text())
-        _edits_and_stops(terminal, folder / "logs" / "cpu0.log")
+        terminal.press("q")
+        assert terminal.until_ended() == 0
+    summary = json.loads((folder / "summary.json").read_text())
     for worker in summary["workers"]:
         assert worker["counted"] == "probe"
         assert worker["env_steps"] == 16 * 2999
         assert units.fps(worker["fps"]["mean"]) in shown[worker["slot"]]
     assert f"{units.fps(sum(worker['fps']['mean'] for worker in summary['workers']))} FPS" in headline
     assert summary["total_fps"] == pytest.approx(sum(lasts), abs=0.01)
+
+
+def test_an_edited_worker_restarts_and_saves_its_kernels_when_it_is_stopped(light: str) -> None:
+    with Terminal("--name", "edited", "--cpu", "1", light, "-B", "16", "--steps", "10000000") as terminal:
+        terminal.until("1 running", "16 envs", timeout_s=800)
+        terminal.press("e")
+        terminal.until("Edit cpu0", "unchanged")
+        terminal.press("\x15", "-B 32 --steps 10000000", "\x13")
+        terminal.until("1 running", "32 envs", timeout_s=800)
+        log = Path(os.environ["XDG_STATE_HOME"]) / "gmg-tui" / "sessions" / "edited" / "logs" / "cpu0.log"
+        end = log.stat().st_size
+        terminal.quit()
+        assert b"Exiting Genesis and caching compiled kernels" in log.read_bytes()[end:]
