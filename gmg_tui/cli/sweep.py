@@ -2,7 +2,6 @@
 
 import asyncio
 import shlex
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +29,7 @@ from gmg_tui.cli.run_spec import (
 from gmg_tui.jobs.argument_placeholders import as_text, fill, names_in, values_for
 from gmg_tui.jobs.sweep import plan
 from gmg_tui.jobs.sweep.settings import Settings, from_options, read, sets
+from gmg_tui.machine.files import reading, write_atomic
 from gmg_tui.model import JobRecord, RunSpec, Session, Slot, SweepSpec, WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results import table as tables
@@ -113,8 +113,8 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
     if not again:
         note(f"every job of {spec.name} has ended{'; --retry-failed runs the failed ones again' if failed else ''}")
         if spec.summary is not None:
-            with suppress(OSError):  # reported by `conclude`
-                shutil.copyfile(Path(spec.folder) / SUMMARY, spec.summary)
+            with suppress(OSError), reading(Path(spec.folder) / SUMMARY) as file:  # reported by `conclude`
+                write_atomic(Path(spec.summary), file)
         finished = all(job.state is WorkerState.FINISHED for job in jobs)
         return conclude(spec, 1 if failed else 0 if finished else 130, options.given.get("best"))
     return start(options, lambda: spec, engine=engine)

@@ -164,6 +164,18 @@ def test_a_sweep_whose_jobs_have_all_ended_prints_its_results(earlier: Callable[
         assert "by lr, the smallest first" in done.stdout
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="makes another user's link")
+def test_a_summary_does_not_replace_what_another_users_link_leads_to(earlier: Callable[..., RunSpec], gmg: Gmg) -> None:
+    old = earlier()
+    Path(old.folder, SUMMARY).write_text("{}")
+    _ends(old, **dict.fromkeys(("job1", "job2", "job3"), WorkerState.FINISHED))
+    (ours := Path("ours")).write_text("kept")
+    (link := Path("link")).symlink_to(ours)
+    os.chown(link, 65534, -1, follow_symlinks=False)
+    assert "was not written" in gmg("sweep", "--resume", "old", "--summary", str(link)).stderr
+    assert ours.read_text() == "kept"
+
+
 def test_an_interrupted_sweep_reports_how_to_continue(
     earlier: Callable[..., RunSpec], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,6 +5,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from gmg_tui.engine.nodes.node import Node, kinds
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.machine.files import reading
+from gmg_tui.machine.folders import write_own
 from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
@@ -255,8 +258,10 @@ class Fleet:
 
 def _marked(mark: Path, session_id: str) -> str:
     """Writes the engine's id into the session's folder. Returns the previous engine's; empty if there was none."""
-    earlier = mark.read_text(errors="replace") if mark.is_file() else ""
-    mark.write_text(session_id)
+    earlier = ""
+    with suppress(OSError), reading(mark) as file:
+        earlier = file.read(len(session_id)).decode(errors="replace")
+    write_own(mark, session_id.encode())
     return earlier
 
 

@@ -1,5 +1,6 @@
 """One queue over the slots of all nodes."""
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -29,6 +30,15 @@ async def test_jobs_run_on_the_slots_of_all_nodes_each_once(marked: Path) -> Non
     assert {record.result["score"] for record in records if record.result} == {2 / 8, 3 / 8}
     assert all(record.last.number == 1 and record.state is WorkerState.FINISHED for record in records)
     assert all((run.folder / str(record.log)).is_file() for record in records)
+    nothing_left(spec)
+
+
+async def test_a_pipe_that_a_script_has_put_in_place_of_the_mark_does_not_hold_up_the_start() -> None:
+    spec = sweep_on_nodes([{}], program())
+    os.mkfifo(Path(spec.folder, session.NODE_MARK))
+    async with running(spec) as run:
+        assert (await run.until_done()).finished == 1
+    assert (run.folder / session.NODE_MARK).is_file()
     nothing_left(spec)
 
 
