@@ -42,8 +42,10 @@ def test_workers_are_ended_and_a_group_with_a_reused_number_is_not(
 ) -> None:
     worker, helper, stranger = sleepers
     lines = f"+{worker.pid} {watchdog.start_of(worker.pid)}\n+{stranger.pid} {watchdog.start_of(stranger.pid) - 5}\n"
-    command = (sys.executable, "-I", "-S", "-c", boot + _RUN, "test-watchdog")
-    ended = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=LONG_S, check=True)
+    command = (sys.executable, "-I", "-S", "-c", boot + _RUN)
+    ended = subprocess.run(
+        command, input=f"test-watchdog\n{lines}", capture_output=True, text=True, timeout=LONG_S, check=True
+    )
     assert worker.wait(LONG_S) < 0
     assert str(worker.pid) in ended.stderr
     if boot != _NO_THREAD:
@@ -54,13 +56,14 @@ def test_workers_are_ended_and_a_group_with_a_reused_number_is_not(
 
 @pytest.mark.process
 async def test_a_killed_watchdog_is_replaced_as_soon_as_a_process_can_be_started(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, sleepers: list[subprocess.Popen[bytes]]
 ) -> None:
     monkeypatch.setattr(client, "_PAUSE_S", 0.0)
     monkeypatch.setattr(client, "_RETRY_PAUSE_S", 0.0)
     started, refusals, real = list[asyncio.subprocess.Process](), [0, 1, 1, 0], asyncio.create_subprocess_exec
 
     async def start(*args: str, **more: Any) -> asyncio.subprocess.Process:
+        assert "test-watchdog" not in args  # other users would see the id in `ps`
         if refusals.pop(0):
             raise OSError(11, "Resource temporarily unavailable")
         started.append(await real(*args, **more))
@@ -73,3 +76,4 @@ async def test_a_killed_watchdog_is_replaced_as_soon_as_a_process_can_be_started
     await eventually(lambda: len(started) == 2)
     await dog.close()
     assert started[1].returncode == 0
+    assert sleepers[1].wait(LONG_S) < 0

@@ -39,13 +39,14 @@ class WatchdogClient:
         program = str(Path(__file__).with_name("process.py"))
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", program, self._session_id),
+                *(sys.executable, "-I", "-S", program),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.DEVNULL,
                 start_new_session=True,  # must survive signals to the engine's group
             )
         except (OSError, RuntimeError) as error:  # or no thread can be started
             _log.warning("no watchdog: %s; workers would outlive an engine that is killed", error)
+        self._send(f"{self._session_id}\n")
 
     async def _watch(self) -> None:
         while True:

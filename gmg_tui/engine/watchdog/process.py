@@ -1,8 +1,8 @@
 """A small process that ends the workers if the engine is killed.
 
-Its standard input names each worker's process group, and closes when the engine is gone, for whatever reason; after a
-normal end no worker is left. To stay small it imports nothing from the project: `python -I -S process.py
-SESSION_ID` takes about 7 MiB.
+Its standard input has the session's id, which other users must not see in `ps`: they could give it to processes of their
+own. Then it names each worker's process group, and closes when the engine is gone, for whatever reason; after a normal end
+no worker is left. To stay small it imports nothing from the project: `python -I -S process.py` takes about 7 MiB.
 """
 
 import os
@@ -128,16 +128,18 @@ def _end(processes: _Processes) -> list[int]:
     return sorted(pid for pid, _ in first)
 
 
-def main(session_id: str) -> None:
+def main() -> None:
     """Waits for the engine's end, then ends leftover workers and reports that in the engine's log (standard error)."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # end with the engine, not before
-    ended = _end(_Processes(_live_groups(sys.stdin.buffer), b"\0GMG_SESSION_ID=%s\0" % os.fsencode(session_id)))
-    if ended:
+    session_id = sys.stdin.buffer.readline().strip()
+    if not session_id:
+        return  # the engine was killed before it had any worker
+    if ended := _end(_Processes(_live_groups(sys.stdin.buffer), b"\0GMG_SESSION_ID=%s\0" % session_id)):
         moment = time.strftime("%Y-%m-%d %H:%M:%S")
         pids = ", ".join(map(str, ended))
         print(f"{moment} WATCHDOG: the engine is gone; its processes were ended: {pids}", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()
