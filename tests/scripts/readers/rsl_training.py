@@ -54,6 +54,8 @@ config = {
     "critic": model,
 }
 with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # without one it prints nothing
-    OnPolicyRunner(Poles(), config, log_dir=args.log_dir or folder, device="cpu").learn(args.max_iterations)
+    runner = OnPolicyRunner(Poles(), config, log_dir=args.log_dir or folder, device="cpu")
+    runner.learn(args.max_iterations)
+    runner.logger.writer.close()  # rsl_rl 5.5 leaves that to a daemon thread, which may lose the last event
 steps, seconds = args.num_envs * (len(times) - 1), times[-1] - times[0]
 args.file.write_text(json.dumps({"steps": steps, "rate": steps / seconds}))
