@@ -147,15 +147,12 @@ def burst(pilot: Pilot[Any], *keys: str) -> None:
 
 
 def record(monkeypatch: pytest.MonkeyPatch, console: Console) -> list[str]:
-    """What apps send to the terminal from now on, one text for each frame. The window is as large as the app."""
+    """What apps send to the terminal from now on, one text for each frame."""
     sent: list[str] = []
-    size = Size(80, 24)
     monkeypatch.setattr(ChopsUpdate, "render_segments", ChopsUpdate.render_segments)  # the original returns at the end
     crop_chops_at_their_left()
 
     def display(app: App[object], screen: Screen[object], frame: RenderableType | None) -> None:
-        nonlocal size
-        size = app.size
         if isinstance(frame, CompositorUpdate):
             sent.append(frame.render_segments(console))
 
@@ -163,7 +160,6 @@ def record(monkeypatch: pytest.MonkeyPatch, console: Console) -> list[str]:
     monkeypatch.setattr(SessionApp, "terminal", terminal)
     monkeypatch.setattr(GmgApp, "_each_second", lambda app: None)  # there is no window whose size counts
     monkeypatch.setattr(App, "_display", display)
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: size)
     return sent
 
 
