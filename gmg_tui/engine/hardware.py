@@ -62,7 +62,7 @@ class Hardware:
         if not selection.wants_free(spec.gpus) and spec.simulate is None:
             for slot in slots:
                 leases.acquire(slot.gpu.uuid if slot.gpu is not None else "", shared=True)
-        warnings = tuple(filter(None, (left_out, leases.warning)))
+        warnings = () if left_out is None else (left_out,)
         return cls(slots, nvml, warnings, idle, leases, awaited, selection.wants_free(spec.gpus))
 
     def on_node(self, node: str) -> Self:

@@ -7,6 +7,8 @@ alone take 57 ms by `Process.children`, every two seconds.
 import asyncio
 import os
 import signal
+import socket
+import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -34,6 +36,7 @@ MAX_FILES, MAX_PROCESS_FILES = 2048, 256
 """Maximum descriptors to read in total, and per process."""
 _NO_RESULTS = ("/dev/", "/proc/", "/memfd:", "/tmp/.X", "/run/")  # noqa: S108 - prefixes
 
+_CREDENTIALS = struct.Struct("3i")
 _Key = tuple[int, int]
 
 
@@ -194,6 +197,12 @@ def _send_by(handle: int, number: int) -> bool:
     except (AttributeError, OSError):
         return False
     return True
+
+
+def peer(connection: socket.socket) -> tuple[int, int]:
+    """Returns PID and user ID of the peer of a UNIX socket (`SO_PEERCRED`, unix(7)). Raises `OSError`."""
+    pid, user, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    return pid, user
 
 
 def pidfd_trouble() -> str | None:

@@ -1,6 +1,5 @@
 """The columns of tables of jobs for all outputs, and jobs as JSON."""
 
-import math
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -104,16 +103,13 @@ def _unless(hidden: bool) -> Where:
 
 def _reported(job: JobRecord, name: str) -> Any:
     """Returns a job's result, else a named number from its lines: earlier attempts have no results."""
-    reported = job.result if job.result and name in job.result else job.last.metrics
-    # Stores of earlier versions have null for NaN.
-    return math.nan if name in reported and reported[name] is None else reported.get(name)
+    return job.result[name] if job.result and name in job.result else job.last.numbers.get(name)
 
 
 def results_of(jobs: Iterable[JobRecord]) -> list[str]:
     """Returns the names of the jobs' results that are columns, in order of appearance, at most `MAX_NAMES`."""
-    parts = (part for job in jobs for part in (job.last.metrics, job.result or {}))
-    reported = (pair for part in parts for pair in part.items())
-    names = dict.fromkeys(name for name, value in reported if value is None or cell(value) is not None)
+    parts = (part for job in jobs for part in (job.last.numbers, job.result or {}))
+    names = dict.fromkeys(name for part in parts for name, value in part.items() if cell(value) is not None)
     return list(islice(names, MAX_NAMES))
 
 

@@ -63,7 +63,7 @@ def table(jobs: Iterable[JobRecord], *, raw: bool = False) -> Iterator[bytes]:
     """Yields the lines of `summary_results.csv` for `jobs`; `raw` as in `as_csv`."""
     rows = []
     for job in jobs:  # skips results that no table shows
-        shown = {name: value for name, value in (job.result or {}).items() if value is None or cell(value) is not None}
+        shown = {name: value for name, value in (job.result or {}).items() if cell(value) is not None}
         rows.append(structs.replace(job, result=shown))
     yield from as_csv(columns(rows), rows, raw=raw)
 

@@ -6,7 +6,6 @@ import os
 import re
 import socket
 import stat
-import struct
 import tempfile
 import time
 import zlib
@@ -26,6 +25,7 @@ from gmg_tui.machine.folders import (
     state_folder,
     user_name,
 )
+from gmg_tui.machine.processes import peer
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
 
@@ -50,7 +50,6 @@ _LOCK_TIMEOUT_S = 5.0
 """Timeout of an engine's lock, which other commands hold briefly to check it."""
 _LOG_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC  # O_RDWR also opens a pipe
 _BACKLOG = 128
-_CREDENTIALS = struct.Struct("3i")
 _POLL_S = 0.01
 """Poll interval of the lock: `flock` cannot be awaited."""
 
@@ -215,16 +214,9 @@ def remove_stale_socket(path: Path) -> None:
             return  # its process is stopped or busy
 
 
-def peer_user(connection: socket.socket) -> int:
-    """Returns the user ID of the peer of a UNIX socket (`SO_PEERCRED`, unix(7)). Raises `OSError`."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    user: int = _CREDENTIALS.unpack(credentials)[1]
-    return user
-
-
 def check_peer(connection: socket.socket) -> None:
     """Raises `OSError` unless the peer of a UNIX socket is a process of this user."""
-    if (user := peer_user(connection)) != os.getuid():
+    if (user := peer(connection)[1]) != os.getuid():
         raise PermissionError(errno.EACCES, f"a process of user {user} listens there, not your engine")
 
 

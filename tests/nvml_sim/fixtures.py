@@ -1,12 +1,10 @@
 """The fixtures that give a test a simulated NVIDIA driver."""
 
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from gmg_tui.machine.gpu.free import SHARED_FOLDERS
 from tests.nvml_sim import Sim, build, build_egl
 
 
@@ -23,14 +21,10 @@ def egl_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def sim(nvml_library: Path, tmp_path: Path) -> Iterator[Sim]:
+def sim(nvml_library: Path, tmp_path: Path) -> Sim:
     """Eight GPUs like H100s with distinct figures, which no other test has; start programs with `sim.env()`."""
     sim = Sim(tmp_path / "nvml_sim", nvml_library)
     for gpu in sim.gpus:
         gpu.uuid = f"GPU-{uuid.uuid4()}"
     sim.write()
-    uuids = [gpu.uuid for gpu in sim.gpus]
-    yield sim
-    for folder in SHARED_FOLDERS:  # leases of engines that a test has killed
-        for each in uuids:
-            (folder / f"gmg-tui-{each}.lock").unlink(missing_ok=True)
+    return sim

@@ -25,7 +25,6 @@ from gmg_tui.session.ended_session import EndedSession
 from gmg_tui.session.store import database
 from gmg_tui.session.store.reader import open_store
 from tests.cli.scripted import gmg, in_process
-from tests.session.store import records
 
 STORES = Path(__file__).parents[1] / "samples" / "stores"
 SAMPLES = sorted(path.parent.relative_to(STORES) for path in STORES.glob("*/*/session.json"))
@@ -54,9 +53,7 @@ def _asked(*words: str) -> str:
 
 
 def test_there_is_a_sample_of_each_format_and_of_each_kind_of_session() -> None:
-    assert {sample.parent.name for sample in SAMPLES} == {
-        str(number) for number in range(database.OLDEST, database.VERSION + 1)
-    }
+    assert {sample.parent.name for sample in SAMPLES} == {str(database.VERSION)}
     assert {sample.name for sample in SAMPLES} == {"plain", "sweep", "tuning", "group"}
     for sample in SAMPLES:
         with sqlite3.connect(STORES / sample / STORE) as db:
@@ -111,22 +108,6 @@ def test_a_session_of_an_earlier_version_is_continued(name: str, words: tuple[st
     assert json.loads(_asked("ls", "--json"))[0]["started"] == began
     ended = [job for job in before if job.state.value == "finished"]
     assert [job.last for job in after[: len(ended)]] == [job.last for job in ended]
-
-
-def test_metrics_of_an_earlier_version_lack_columns_until_the_store_is_written(tmp_path: Path) -> None:
-    folder = _restored(SAMPLES[0], tmp_path)
-    with sqlite3.connect(folder / STORE) as db:
-        db.execute("ALTER TABLE metrics DROP COLUMN sm_pct")
-        db.execute("ALTER TABLE metrics ADD COLUMN of_a_later_version")
-    with open_store(folder / STORE) as stored:
-        before = stored.metrics(1000)
-        assert {row.sm_pct for row in before} == {None}
-    row = database.MetricsRow(records.START + 1e6, "gpu0", 1, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, "running")
-    db = database.open_for_writing(folder / STORE)
-    database.write(db, [row])
-    db.close()
-    with open_store(folder / STORE) as stored:
-        assert row in stored.metrics(100_000_000)
 
 
 _FREE = {"values", "env", "metrics", "result", "rates", "factors", "simulator"}

@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from gmg_tui import session as sessions
 from gmg_tui.engine.api.client import Client, Updates
 from gmg_tui.engine.observer import Observer
 from gmg_tui.engine.records.session_files import NOT_ENDED
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.machine.folders import make_own
+from gmg_tui.machine.processes import peer
 from gmg_tui.model import Snapshot
 from gmg_tui.session import bind_socket, protocol
 from gmg_tui.session.protocol import Bye, Hello, Update
@@ -113,7 +113,7 @@ class Server:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            stranger = sessions.peer_user(writer.get_extra_info("socket")) != os.getuid()
+            stranger = peer(writer.get_extra_info("socket"))[1] != os.getuid()
             hello = None if stranger else await self._hello(reader)
         except (OSError, EOFError) as error:
             _log.debug("a connection was closed before its hello: %s", error or type(error).__name__)

@@ -1,22 +1,20 @@
 """Selects free GPUs, and leases each to one session of gmg-tui, even before a process is on it.
 
-A lease is a lock by flock(2) on an empty file for each GPU, and ends with its process. The files are in a shared folder
-that is root's and sticky, so that nobody can replace another user's file. Only plain files are used.
+A lease is a listening UNIX socket with an abstract name (unix(7)): only one process of all users can have it, no file or
+folder is needed, and it ends with its process.
 """
 
-import fcntl
-import os
-import re
-import stat
+import secrets
+import socket
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from msgspec import structs
 
-from gmg_tui.machine.folders import distrust, make_private, state_folder, user_name
 from gmg_tui.machine.gpu.processes import MAX_NAMED, Use, describe, process_text, use_of
+from gmg_tui.machine.processes import peer
 from gmg_tui.model import GpuProcess, GpuSample, Slot, units
 from gmg_tui.model.errors import GmgError
 
@@ -24,13 +22,8 @@ Read = Callable[[Slot], GpuSample]
 Pause = Callable[[str, Sequence[str]], None]
 """Shows the wait reason and what has changed; returns after a while."""
 
-SHARED_FOLDERS = (Path("/run/lock"), Path("/tmp"))  # noqa: S108 - the same for all users, whatever their TMPDIR
-_LOCKS = Path("/proc/locks")
-_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_MAX_TRIES = 50
-_READABLE = stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH
-_NEW_S = 1.0
-"""Age up to which a file may be incomplete."""
+PREFIX = "gmg-tui-lease-"
+_NAMES = Path("/proc/net/unix")
 _RETRY_S = 0.01
 _CHOOSING = "choosing"
 _COLLECTING = "collecting-"
@@ -39,58 +32,39 @@ _CHOICE_S = 5.0
 
 
 class Leases:
-    """The leases that this process holds, by the GPUs' UUIDs.
-
-    Attributes:
-        warning: The reason that some of them do not bind other users; None if all do.
-    """
+    """The leases that this process holds, by the GPUs' UUIDs."""
 
     def __init__(self) -> None:
-        state = state_folder()
-        is_own = state is not None and distrust(state / "gmg-tui") is None
-        self._own = state / "gmg-tui" / "leases" if state is not None and is_own else None
-        """The private folder, used if no shared folder supports locks."""
-        self.warning: str | None = None
-        self._held: dict[str, tuple[Path, int]] = {}
-        """The file of each lease, and its locked descriptor."""
+        self._held: dict[str, socket.socket] = {}
 
     def acquire(self, uuid: str, *, shared: bool = False) -> bool:
-        """Acquires the lease of a GPU, exclusively or `shared`. Returns False if others have it.
+        """Acquires the lease of a GPU, exclusively or `shared`. Returns False if another session has an exclusive one.
 
-        Returns True if no folder supports locks.
+        An exclusive lease is also refused while others share it.
         """
-        if uuid in self._held:
+        if (held := self._held.get(uuid)) is not None:
+            _hang_up(held)
             return True
-        lock, in_the_way = fcntl.LOCK_SH if shared else fcntl.LOCK_EX, self.warning
-        for folder in (*filter(_is_common, SHARED_FOLDERS), *([self._own] if self._own is not None else [])):
-            private = folder == self._own
-            file = _file(folder, uuid)
-            try:
-                if private:
-                    make_private(folder)
-                self._held[uuid] = file, _lock(file, lock, private)
-            except BlockingIOError:
-                return False
-            except OSError:
-                in_the_way = self.warning or _warning(file)
-                continue
-            self.warning = in_the_way if private else self.warning
-            return True
-        self.warning = in_the_way
+        lease = socket.socket(socket.AF_UNIX)
+        lease.setblocking(False)
+        try:
+            lease.bind(f"\0{PREFIX}{uuid}{f'+{secrets.token_hex(8)}' if shared else ''}")
+            lease.listen()
+        except OSError:
+            lease.close()
+            return False
+        others = _names(uuid) - {lease.getsockname()}
+        if others if not shared else f"\0{PREFIX}{uuid}".encode() in others:
+            lease.close()
+            return False
+        self._held[uuid] = lease
         return True
 
     def release(self, *uuids: str) -> None:
         """Releases the leases of these GPUs."""
         for uuid in uuids:
-            held = self._held.pop(uuid, None)  # removed first: a thread may be collecting GPUs
-            if held is None:
-                continue
-            file, descriptor = held
-            if os.fstat(descriptor).st_uid == os.geteuid():  # else another user has replaced the file
-                with suppress(OSError):  # shared with others
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    file.unlink()
-            os.close(descriptor)
+            if (lease := self._held.pop(uuid, None)) is not None:  # removed first: a thread may be collecting GPUs
+                lease.close()
 
     @contextmanager
     def choosing(self) -> Iterator[None]:
@@ -223,74 +197,27 @@ def _lease_of(uuid: str) -> Use:
 
 
 def holders(uuid: str) -> tuple[int, ...]:
-    """Returns the PIDs of the processes that hold the lease of a GPU, from /proc/locks."""
+    """Returns the PIDs of the processes that hold the lease of a GPU, without those that are not visible here."""
     pids = []
-    for folder in filter(_is_common, SHARED_FOLDERS):
-        with suppress(OSError, ValueError):
-            about = _file(folder, uuid).lstat()
-            file = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"
-            for line in _LOCKS.read_text("ascii").splitlines():
-                fields = line.split()
-                if fields[1] == "FLOCK" and fields[5] == file and int(fields[4]) > 0:
-                    pids.append(int(fields[4]))
-    return tuple(dict.fromkeys(pids))
+    for name in sorted(_names(uuid)):
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as client:  # released, or too many ask at once
+            client.setblocking(False)
+            client.connect(name)
+            pids.append(peer(client)[0])
+    return tuple(dict.fromkeys(filter(None, pids)))
 
 
-def _file(folder: Path, uuid: str) -> Path:
-    return folder / f"gmg-tui-{re.sub('[^A-Za-z0-9-]', '_', uuid)}.lock"
-
-
-def _warning(file: Path) -> str | None:
-    """Returns the warning about another user's file in place of a lease's; None without one."""
+def _names(uuid: str) -> set[bytes]:
+    """Returns the names of the sockets that are leases of a GPU."""
+    name = f"@{PREFIX}{uuid}".encode()
     with suppress(OSError):
-        if (owner := file.lstat().st_uid) != os.geteuid():
-            return f"leases of GPUs do not bind other users: {file} of {user_name(owner)} is in the way"
-    return None
+        words = (line.rpartition(b" ")[2] for line in _NAMES.read_bytes().splitlines())
+        return {b"\0" + word[1:] for word in words if word == name or word.startswith(name + b"+")}
+    return set()
 
 
-def _is_common(folder: Path) -> bool:
-    """True for a root-owned folder where all users can create files and nobody can replace another's."""
+def _hang_up(lease: socket.socket) -> None:
+    """Closes the connections of others that asked who holds a lease."""
     with suppress(OSError):
-        mode = folder.lstat().st_mode
-        is_open = stat.S_ISDIR(mode) and mode & stat.S_ISVTX and mode & stat.S_IWOTH
-        return bool(is_open) and distrust(folder, shared=True) is None
-    return False
-
-
-def _lock(path: Path, lock: int, private: bool) -> int:
-    """Locks an empty file, which is created if missing. Returns its descriptor.
-
-    Raises `BlockingIOError` if another process has the lock, and `OSError` if locks are not supported, or if the file is not
-    an empty plain file that all users can read.
-    """
-    for _ in range(_MAX_TRIES):
-        with ExitStack() as stack, suppress(PermissionError, FileNotFoundError):  # not readable yet; or just removed
-            descriptor = _open(path, private)
-            stack.callback(os.close, descriptor)
-            about = os.fstat(descriptor)
-            if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1 or about.st_size:
-                break
-            if not private and about.st_mode & _READABLE != _READABLE:  # root could open it, but other users could not
-                raise PermissionError
-            fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
-            if os.path.samestat(about, path.lstat()):
-                stack.pop_all()
-                return descriptor
-        with suppress(FileNotFoundError):
-            if time.time() - path.lstat().st_ctime > _NEW_S:
-                break
-        time.sleep(_RETRY_S)  # another process creates or has removed the file
-    raise FileExistsError(f"{path} is not a lease")
-
-
-def _open(path: Path, private: bool) -> int:
-    """Opens or creates a lease's file: for reading, as other users' files allow, but a private one for writing, for NFS."""
-    access, mode = (os.O_RDWR, 0o600) if private else (os.O_RDONLY, 0o444)
-    with suppress(FileNotFoundError):
-        # Without O_CREAT: with it, the kernel's `protected_regular` refuses another user's file.
-        return os.open(path, _FLAGS | access)
-    with suppress(FileExistsError):
-        descriptor = os.open(path, _FLAGS | access | os.O_CREAT | os.O_EXCL, mode)
-        os.fchmod(descriptor, mode)  # independent of the umask
-        return descriptor
-    return os.open(path, _FLAGS | access)
+        while True:
+            lease.accept()[0].close()

@@ -20,13 +20,11 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import encoded
 
 VERSION = 12
-"""`PRAGMA user_version` of new stores.
+"""`PRAGMA user_version` of stores.
 
-A field with a default or a column of `metrics` may be added without a new version: it is unknown in older stores. Any
-other change needs the next version, and code to open the earlier ones; `tests/samples/stores` has a session of each.
+A record may get a field with a default without a new version. Any other change needs the next version, and code to open the
+earlier ones; `tests/samples/stores` has a session of each.
 """
-OLDEST = 10
-"""Oldest readable version; 10 and 11 have tables that are no longer used."""
 _BUSY_S = 5.0
 """Timeout for another process's lock."""
 _STALE_S = 60.0
@@ -202,13 +200,10 @@ def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:
     os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600))
     db = _connect(path)
     try:
-        version = _version(db, path)
-        if version != VERSION or _missing(db) or not has_curves(db):
+        if not _version(db, path):
             with _transaction(db):  # a killed process never leaves tables without a version
                 for table in filter(str.strip, _TABLES.split(";")):
-                    db.execute(table.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"))
-                for column in _missing(db):
-                    db.execute(f"ALTER TABLE metrics ADD COLUMN {column} DEFAULT {_default(column)}")
+                    db.execute(table)
                 db.execute(f"PRAGMA user_version={VERSION}")
     except BaseException:
         db.close()
@@ -229,13 +224,10 @@ def open_for_reading(path: Path, within_s: float | None = None) -> sqlite3.Conne
         if within_s is not None:
             until = time.monotonic() + within_s
             db.set_progress_handler(lambda: time.monotonic() > until, _PROGRESS_STEPS)
-        if db.execute("SELECT 1 FROM main.sqlite_master WHERE type IN ('view', 'trigger')").fetchone():
+        if db.execute("SELECT 1 FROM sqlite_master WHERE type IN ('view', 'trigger')").fetchone():
             raise StoreError(f"{path}: not a store of gmg-tui: it has a view or trigger, which may never end")
         if _version(db, path) == 0:
             raise StoreError(f"{path}: the store is empty: its engine ended before it could write")
-        if missing := _missing(db):
-            kept = (f"{_default(field)} AS {field}" if field in missing else field for field in MetricsRow._fields)
-            db.execute(f"CREATE TEMP VIEW metrics AS SELECT {', '.join(kept)} FROM main.metrics")  # noqa: S608
         db.execute("PRAGMA query_only=1")
     except BaseException:
         db.close()
@@ -270,28 +262,11 @@ def _remove_stale(lock: Path) -> None:
 
 def _version(db: sqlite3.Connection, path: Path) -> int:
     (version,) = db.execute("PRAGMA user_version").fetchone()
-    if version and not OLDEST <= version <= VERSION:
-        reads = f"format {version}, this version reads {OLDEST} to {VERSION}"
+    if version not in (0, VERSION):
+        reads = f"format {version}, this version reads {VERSION}"
         hint = "; update gmg-tui" if version > VERSION else ""
         raise StoreError(f"{path}: another gmg-tui made this store ({reads}){hint}")
     return int(version)
-
-
-def _default(column: str) -> str:
-    """Returns the SQL value of a column of `metrics` that an older store lacks."""
-    default = MetricsRow._field_defaults.get(column)
-    return "NULL" if default is None else str(default)
-
-
-def has_curves(db: sqlite3.Connection) -> bool:
-    """Returns True unless the store was made by an earlier gmg-tui."""
-    return bool(db.execute("SELECT 1 FROM main.sqlite_master WHERE name = 'curves'").fetchone())
-
-
-def _missing(db: sqlite3.Connection) -> list[str]:
-    """Returns the columns of `metrics` that an older store lacks."""
-    present = {name for _, name, *_ in db.execute("PRAGMA main.table_info(metrics)")}
-    return [field for field in MetricsRow._fields if field not in present]
 
 
 def combined(metric: str) -> str:

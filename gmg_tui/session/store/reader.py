@@ -121,16 +121,12 @@ class Stored:
 
     def curves_of(self, job: int) -> list[AttemptCurves]:
         """Returns the curves of one job's attempts, sorted by number and rank."""
-        if not database.has_curves(self._db):
-            return []
         rows = self._db.execute("SELECT record FROM curves WHERE job = ? ORDER BY number, rank", (job,))
         return [_curves(record) for (record,) in rows]
 
     def best(self) -> dict[int, dict[str, Point]]:
         """Returns the best value of each metric by job, over all its attempts."""
         jobs: dict[int, dict[str, Point]] = {}
-        if not database.has_curves(self._db):
-            return jobs
         decoder = msgspec.json.Decoder(_Extremes)
         for number, record in self._db.execute("SELECT job, record FROM curves WHERE rank = 0"):
             best = jobs.setdefault(number, {})

@@ -144,7 +144,7 @@ def test_a_loss_that_differs_in_the_fifth_digit_ranks_and_nan_is_last_in_either_
         "1.00045",
         "nan",
         "inf",
-        "nan",
+        "–",
     ]
 
 
