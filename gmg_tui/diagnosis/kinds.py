@@ -105,9 +105,7 @@ def _nan(facts: Facts, past: Past) -> Sign | None:
     at = f" since {first.at}" if first.at else ""
     last = f"; last finite value {units.number(first.finite)}" if first.finite is not None else ""
     value = "NaN" if math.isnan(first.value) else "infinite"
-    return Sign(
-        "nan", f"{name}{more} {value}{at}{last}", "stop it, and continue from an earlier checkpoint", since=first.since
-    )
+    return Sign("nan", f"{name}{more} {value}{at}{last}", "continue from an earlier checkpoint", since=first.since)
 
 
 def _matters(name: str, broken: Broken) -> bool:

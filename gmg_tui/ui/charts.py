@@ -41,8 +41,8 @@ class Axis(NamedTuple):
         return round((1 - max(0.0, min(1.0, self.fraction(value)))) * (height * 4 - 1)) // 4
 
     def labels(self, height: int, unit: str = "") -> dict[int, str]:
-        """Returns the labels of the ticks by row."""
-        return {self.row(tick, height): f"{self.label(tick)} {unit}".rstrip() for tick in self.ticks}
+        """Returns the labels of the ticks by row; the lowest one in a row counts."""
+        return {self.row(tick, height): f"{self.label(tick)} {unit}".rstrip() for tick in reversed(self.ticks)}
 
     @property
     def ticks(self) -> list[float]:

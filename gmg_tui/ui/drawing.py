@@ -80,6 +80,8 @@ class _Signs(NamedTuple):
     """More below; beside a column's name: sorted from the largest."""
     up: str = "↑"
     """Beside a column's name: sorted from the smallest."""
+    more: str = "→"
+    """More columns on the right."""
 
 
 SIGNS: Final = _Signs()

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import PurePath
 from typing import Final
 
@@ -22,6 +23,8 @@ _FOR_ALLOCATION: Final = 100
 """Minimum columns to show a Slurm job's remaining time before it runs short."""
 _NODES_NAMED: Final = 2
 """Maximum nodes in trouble to name; more are counted."""
+_MORE: Final = f"  {SIGNS.ellipsis}"
+"""Stands for the states left out for lack of room."""
 _NAME_MAX: Final = 32
 """Columns kept for the session's name; states and FPS per watt give way to it."""
 
@@ -50,10 +53,14 @@ def headline(view: View, width: int) -> Row:
     room = width - min(_NAME_MAX, cell_len(simulated + name)) - 1 - cell_len(total) - sum(len(text) for text, _ in end)
     for text, style in reversed(end):
         line.end(text, style)
-    for text, style in reversed(states(snapshot.counted)):  # the most urgent first
-        if len(text) <= room:
-            line.end(text, style)
-            room -= len(text)
+    counts = states(snapshot.counted)[::-1]  # the most urgent first
+    ends = list(accumulate(len(text) for text, _ in counts))
+    if ends and ends[-1] > room:
+        counts = [count for count, end in zip(counts, ends, strict=True) if end + len(_MORE) <= room]
+        counts.append((_MORE, "dim"))
+    for text, style in counts:
+        line.end(text, style)
+        room -= len(text)
     line.end(watts if len(watts) <= room else "")
     line.end(total, "fps")
     line.add(simulated, "warn", limit=line.room - 1)

@@ -23,7 +23,7 @@ def action_of(binding: Binding) -> str:
 
 
 WORKER: Final = (
-    Binding("r", "app.act('restart')", "Restart", id="restart", tooltip="Restart the worker with its next attempt."),
+    Binding("r", "app.act('restart')", "Restart", id="restart", tooltip="Restart the worker."),
     Binding(
         "x", "app.act('stop')", "Stop", id="stop", tooltip="Stop the worker: SIGINT, SIGTERM, SIGKILL, with waits."
     ),
@@ -56,7 +56,7 @@ SCROLL: Final = (
 SEARCH: Final = (
     Binding("slash", "search", "Search", id="search", tooltip="Search the log."),
     Binding("n", "search_next('down')", "Next match", id="next", tooltip="Go to the next match.", show=False),
-    Binding("N", "search_next('up')", "Previous match", id="previous", tooltip="Go to the match before.", show=False),
+    Binding("N", "search_next('up')", "Previous match", id="previous", tooltip="Go to the previous match.", show=False),
 )
 """Keys of screens with a log."""
 
@@ -70,8 +70,10 @@ _MAIN: Final = (
     *WORKER,
     *SEARCH,
     Binding("tab", "tab(1)", "Next tab", id="section", tooltip="Show the next tab of the pane."),
-    Binding("shift+tab", "tab(-1)", "Previous tab", id="previous-section", tooltip="Show the tab before.", show=False),
-    Binding("enter", "details", "Enlarge", id="details", tooltip="Enlarge the pane; there, edit as in an attempt."),
+    Binding(
+        "shift+tab", "tab(-1)", "Previous tab", id="previous-section", tooltip="Show the previous tab.", show=False
+    ),
+    Binding("enter", "details", "Enlarge", id="details", tooltip="Enlarge the pane; there, open a metric or attempt."),
     Binding("escape", "back", "Back", id="back", tooltip="Clear the search, shrink the pane, clear marks and filter."),
     Binding("exclamation_mark", "trouble", "Next problem", id="trouble", tooltip=_TROUBLE),
     Binding("space", "mark", "Mark", id="mark", tooltip="Mark the worker: actions apply to all marked."),
@@ -80,10 +82,10 @@ _MAIN: Final = (
     Binding("t", "view", "View", id="view", tooltip="Switch between tiles and table."),
     Binding("f", "follow", "Follow", id="follow", tooltip="Follow the end of the log, or pause it."),
     Binding("y", "copy_line", "Copy", id="copy", tooltip=_COPY),
-    Binding("pageup", "go('up')", "Page up", id="page-up", tooltip="Scroll the pane up by a page.", show=False),
-    Binding("pagedown", "go('down')", "Page down", id="page-down", tooltip="Scroll it down.", show=False),
+    Binding("pageup", "go('up')", "Page up", id="page-up", tooltip="Scroll the pane up a page.", show=False),
+    Binding("pagedown", "go('down')", "Page down", id="page-down", tooltip="Scroll the pane down a page.", show=False),
     Binding("home", "go('home')", "Start", id="first", tooltip="Go to the start of the pane.", show=False),
-    Binding("end", "go('end')", "End", id="last", tooltip="Go to its end; the log is followed again.", show=False),
+    Binding("end", "go('end')", "End", id="last", tooltip="Go to the end of the pane, and follow the log.", show=False),
 )
 _EVERYWHERE: Final = tuple(replace(binding, action=f"app.{binding.action}") for binding in SESSION)
 MAIN: Final = tuple(replace(binding, priority=True) for binding in (*_MAIN, *_EVERYWHERE))

@@ -46,7 +46,7 @@ class MainScreen(TrueSizeScreen[None]):
     def compose(self) -> ComposeResult:
         """Yields the widgets, from the top."""
         yield from (self.header, self.grid, self.pane)
-        yield KeysFooter()
+        yield KeysFooter(self.has_effect)
 
     def on_mount(self) -> None:
         """Follows the snapshot."""
@@ -100,6 +100,12 @@ class MainScreen(TrueSizeScreen[None]):
             "fold_node": "" if self._view.nodes else "the session has one machine",
         }
         return reasons.get(action) or self.app.why_not(action)
+
+    def has_effect(self, action: str) -> bool:
+        """Returns False if the keys of `action` would do nothing, or only show a message."""
+        if action in {"app.act('stop')", "app.act('kill')"} or (action == "app.edit" and self._view.queue is not None):
+            return self.app.anything_runs
+        return action != "details" or not self._view.maximized or self.pane.has_details
 
     @property
     def palette(self) -> tuple[tuple[str, str, str], ...]:

@@ -165,13 +165,18 @@ class Lines(Rows):
 
 
 class KeysFooter(Rows):
-    """The keys that fit, dimmed if not available."""
+    """The keys that fit, dimmed if their actions would do nothing."""
 
     DEFAULT_CSS = "KeysFooter { dock: bottom; height: 1; }"
 
+    def __init__(self, has_effect: Callable[[str], bool]) -> None:
+        super().__init__()
+        self._has_effect = has_effect
+
     def on_mount(self) -> None:
-        """Subscribes to changes of the bindings."""
+        """Subscribes to changes of the bindings and the snapshot."""
         self.screen.bindings_updated_signal.subscribe(self, lambda _: self.update_rows())
+        self.watch(self.app, "snapshot", self.update_rows, init=False)
 
     def make_rows(self, width: int, height: int) -> Sequence[Row]:
         """Returns the one row."""
@@ -183,6 +188,7 @@ class KeysFooter(Rows):
             if len(display) + len(text) + 1 > row.room:
                 break
             seen.add(text)
-            styles, click = ("title", "text") if active.enabled else ("dim", "dim"), ("app.simulate_key", key)
+            lit = active.enabled and self._has_effect(active.binding.action)
+            styles, click = ("title", "text") if lit else ("dim", "dim"), ("app.simulate_key", key)
             row.add(display, styles[0], click=click).add(f" {text}", styles[1], click=click).add(" ")
         return [row]

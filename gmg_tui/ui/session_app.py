@@ -183,11 +183,21 @@ class SessionApp(App[Outcome], inherit_bindings=False):
             self.say(view.why_empty)
         return view.selected
 
+    @property
+    def _marked(self) -> list[str]:
+        """The marked slots that actions apply to."""
+        return [slot for slot in self.view.slots if slot in self.view.marked] if self._marks else []
+
+    @property
+    def anything_runs(self) -> bool:
+        """True if a process runs on a marked slot, or if none is marked on the selected one."""
+        workers = map(self.view.worker_on, self._marked or [self.view.selected])
+        idle = WorkerState.WAITING if self.view.queue is not None else None
+        return any(worker is not None and not worker.state.ended and worker.state is not idle for worker in workers)
+
     def _slots(self) -> list[str]:
         """Returns the marked slots, else the selected one; empty, with a message, if there is none."""
-        view = self.view
-        marked = [slot for slot in view.slots if slot in view.marked] if self._marks else []
-        return marked or list(filter(None, [self.worker_slot()]))
+        return self._marked or list(filter(None, [self.worker_slot()]))
 
     def _targets(self, action: Action | None) -> list[Worker]:
         """Returns the workers that `action` (None: edit) applies to; empty, with a message, if there are none."""

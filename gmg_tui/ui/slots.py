@@ -32,9 +32,10 @@ class History:
 
     def seed(self, series: Series) -> None:
         """Starts with the engine's history from before this client connected."""
-        for fps in series.fps:
+        known = max((number for number, fps in enumerate(series.fps, 1) if fps is not None), default=0)
+        for fps in series.fps[:known]:
             self.fps.extend([fps] * max(1, round(series.step_s)))
-        self.end = int(series.end)
+        self.end = int(series.end - (len(series.fps) - known) * series.step_s)
 
     def add(self, time: float, worker: Worker) -> None:
         """Adds a snapshot's values at the Unix time `time`; the last of each second counts."""

@@ -306,20 +306,20 @@ class Table(Rows, Generic[T], can_focus=True):
         cells = self.measured(new)
         if before != self._widths:
             self.call_next(self._fit)
-        full = max(width, self._full_width)
         if not keys:
             return [Row(width).add(self.empty, "dim").strip(self.appearance)]
+        edge = left + width
         drawn, look = self._drawn, (self.app.theme, width, left, tuple(self._widths.items()))
         self._drawn = {}
         for number, key in enumerate(keys, top):
             row, here = self._rows[key], number == self.cursor_row
             if key in new or drawn[key][1] != (look, here):
-                line = self.line(row, cells.get(key) or self.measured({key: row})[key], full)
+                line = self.line(row, cells.get(key) or self.measured({key: row})[key], edge)
                 cursor = self.get_component_rich_style("table--cursor") if here else None
-                self._drawn[key] = row, (look, here), line.strip(self.appearance, cursor).crop(left, left + width)
+                self._drawn[key] = row, (look, here), line.strip(self.appearance, cursor).crop(left, edge)
             else:
                 self._drawn[key] = drawn[key]
-        heading = self._heading(full).strip(self.appearance).crop(left, left + width)
+        heading = self._heading(edge).strip(self.appearance).crop(left, edge)
         return [heading, *(self._drawn[key][2] for key in keys)]
 
     def _heading(self, width: int) -> Row:
@@ -328,7 +328,7 @@ class Table(Rows, Generic[T], can_focus=True):
             column, sign = place.column, SIGNS.down if self._descending else SIGNS.up
             text = f"{column.heading}{sign if column.name == self._sort_by else ''}"
             place.put(row, text, "dim", ("sort_by", column.name))
-        return row
+        return row.end(SIGNS.more if self._full_width > width else "", "dim")
 
     def line(self, row: T, cells: Sequence[Piece], width: int) -> Row:
         """Returns a row with these cells."""

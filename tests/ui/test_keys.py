@@ -16,6 +16,7 @@ from gmg_tui.session.protocol import Bye, Seen
 from gmg_tui.ui import Outcome, keys
 from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.main_screen import MainScreen
+from gmg_tui.ui.rows import KeysFooter
 from tests.ui import play, sessions
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.play import FakedApp, asked, press
@@ -156,6 +157,28 @@ async def test_a_key_without_effect_shows_the_reason() -> None:
             await press(pilot, key)
             await play.sees(pilot, text)
         assert asked(app.engine) == []
+
+
+def _lit(app: FakedApp) -> str:
+    """The keys of the footer that are not dimmed."""
+    footer = app.screen.query_one(KeysFooter)
+    dim = footer.appearance["dim"].color
+    return "".join(part.text for part in footer.render_line(0) if part.style and part.style.color != dim)
+
+
+async def test_the_footer_dims_keys_that_would_do_nothing() -> None:
+    app = _with({"state": WorkerState.FINISHED}, {})
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "right")
+        assert "r Restart x Stop X Kill e Edit" in _lit(app)
+        await press(pilot, "left")
+        assert "r Restart   e Edit" in _lit(app)
+        assert "x Stop" in play.screen(app)[-1]
+        assert "enter Enlarge" in _lit(app)
+        await press(pilot, "enter")
+        assert "enter Enlarge" not in _lit(app)
+        await press(pilot, "w")
+        assert "enter Enlarge" in _lit(app)
 
 
 @pytest.mark.parametrize(

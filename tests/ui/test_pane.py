@@ -8,7 +8,18 @@ import msgspec
 import pytest
 from textual.widgets import TextArea
 
-from gmg_tui.model import Fps, GpuProcess, GpuSample, Occurrence, OccurrenceKind, Series, Slot, Worker, WorkerState
+from gmg_tui.model import (
+    Fps,
+    GpuProcess,
+    GpuSample,
+    Occurrence,
+    OccurrenceKind,
+    Series,
+    Slot,
+    Worker,
+    WorkerState,
+    units,
+)
 from gmg_tui.model.text import SEPARATOR
 from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.pane import worker_facts as facts
@@ -126,6 +137,22 @@ def test_the_charts_share_one_time_axis_and_show_units() -> None:
     assert titles == ["FPS  24,013,029", "GPU  97 %", "VRAM  30.2 of 79.6 GiB", "power  612 of 700 W"]
     labels = [_labels(plot) for plot in _plots(rows).values()]
     assert labels[1:] == [["100 %", "50 %", "0 %"], ["50 GiB", "0 GiB"], ["500 W", "250 W", "0 W"]]
+
+
+def test_the_charts_cover_the_newest_attempt_of_a_job_and_end_with_the_worker() -> None:
+    rates = tuple(float(step) for step in range(1, 101))
+    series = Series("gpu0", sessions.NOW, 1.0, rates, rates, rates, rates)
+    worker = sessions.edited_snapshot().workers[0]
+    of_job = changed(worker, job=7, newest=changed(worker.newest, started=sessions.NOW - 59))
+    ended = changed(of_job, state=WorkerState.FINISHED, state_since=sessions.NOW - 20)
+    waiting = changed(worker, job=7, newest=changed(worker.newest, number=0, started=0.0))
+    cases = ((of_job, "lowest 41 %  mean 70 %  highest 100 %", 0), (ended, "lowest 41 %  mean 60 %  highest 80 %", 20))
+    for shown, span, last_s in cases:
+        rows = _charts(series=series, worker=shown)
+        assert any(row.startswith("GPU") and span in row for row in rows)
+        assert rows[-1].endswith(units.time_of_day(sessions.NOW - last_s))
+    assert any(row == "GPU     lowest 41 %  mean 60 %  highest 80 %" for row in _charts(series=series, worker=ended))
+    assert any("highest 100 %" in row and "lowest 100 %" in row for row in _charts(series=series, worker=waiting))
 
 
 def test_unknown_values_are_named_and_not_drawn_as_zero() -> None:

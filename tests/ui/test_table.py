@@ -15,6 +15,7 @@ COUNT = 20_000
 class Job(NamedTuple):
     number: int
     rate: float | None = None
+    why: str | None = None
 
 
 class Shown(App[None]):
@@ -26,9 +27,12 @@ class Shown(App[None]):
             self.register_theme(each)
         self.theme = themes.textual_name(None, no_color=False)
         self.written = 0
-        columns = (Column[Job]("number", lambda job: job.number, "#", write=self._write),)
-        rate = Column[Job]("rate", lambda job: job.rate, write=self._write)
-        self.table = Table((*columns, rate), key=lambda job: str(job.number))
+        columns = (
+            Column[Job]("number", lambda job: job.number, "#", write=self._write),
+            Column[Job]("rate", lambda job: job.rate, write=self._write),
+            Column[Job]("why", lambda job: job.why, left=True),
+        )
+        self.table = Table(columns, key=lambda job: str(job.number))
 
     def _write(self, value: object) -> str:
         self.written += 1
@@ -76,6 +80,16 @@ async def test_a_number_that_does_not_fit_is_not_cut() -> None:
         assert "7" not in play.screen(app)[1].replace("1,234,567", "")
         await pilot.resize_terminal(40, 12)
         await play.sees(pilot, "7,654,321.0")
+
+
+async def test_a_text_cut_at_the_edge_and_hidden_columns_have_a_sign() -> None:
+    app = Shown()
+    async with app.run_test(size=(24, 12)) as pilot:
+        app.table.show([Job(7, 1.0, "a reason that is too long")])
+        await play.sees(pilot, "a reason t…", "→")
+        await pilot.resize_terminal(60, 12)
+        await play.sees(pilot, "a reason that is too long")
+        assert "→" not in play.shown(app)
 
 
 async def test_the_wheel_leaves_the_cursor_until_it_moves() -> None:

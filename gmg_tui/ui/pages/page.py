@@ -42,7 +42,7 @@ class Page(TrueSizeScreen[None]):
         """Yields the parts, from the top."""
         yield self._title
         yield from self.body()
-        yield KeysFooter()
+        yield KeysFooter(self.has_effect)
 
     def body(self) -> ComposeResult:
         """Yields the widgets between the title and the keys."""
@@ -81,6 +81,10 @@ class Page(TrueSizeScreen[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Returns True if the action is available; read-only screens have none that change something."""
         return not self.app.why_not(action)
+
+    def has_effect(self, action: str) -> bool:
+        """Returns False if the keys of `action` would do nothing, or only show a message."""
+        return True
 
     @property
     def palette(self) -> Sequence[tuple[str, str, str]]:

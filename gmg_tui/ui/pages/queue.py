@@ -78,6 +78,11 @@ class JobsPage(TablePage[T], Generic[T]):
         """Returns the selected job; None in an empty table."""
         raise NotImplementedError
 
+    def has_effect(self, action: str) -> bool:
+        """Returns False for actions that the selected job does not allow."""
+        job = self.selected_job()
+        return action != "skip" or (job is not None and not job.ended)
+
     def action_follow(self) -> None:
         """Selects the running job, and the next ones once it has ended."""
         self.table.follow()

@@ -34,11 +34,11 @@ class TuningPage(JobsPage[Trial]):
 
     DEFAULT_CSS = """
     TuningPage {
-        #top { height: 65%; max-height: 27; }
+        #top { height: 70%; max-height: 27; }
         #curve { height: 1fr; width: 1fr; }
         #answer { height: auto; max-height: 60%; }
         #answer Table { height: auto; max-height: 4; }
-        #answer Facts { height: auto; max-height: 2; }
+        #answer Facts { height: auto; max-height: 4; }
         & DescribedTable > Facts { height: 1; }
         &.-short #curve { display: none; }
         &.-short #top { height: auto; #answer { max-height: 100%; } }
@@ -139,9 +139,9 @@ class TuningPage(JobsPage[Trial]):
         else:
             yield Fact("command", f"$ {self._command(best)}", "strong")
         notes = [
+            *(("warning", warning, "warn") for warning in answer.warnings),
             ("limit", tune_words.limit(answer, tuning.spec), "error" if answer.edge is not None else "text"),
             ("together", tune_words.rate_together(answer, tuning.spec), "strong"),
-            *(("warning", warning, "warn") for warning in answer.warnings),
             ("slots", tune_words.factors(answer), "text"),
             ("note", tune_words.caution(tuning.spec) if best is not None else "", "text"),
             ("GPUs", f"{answer.model.removeprefix('NVIDIA ')}, {units.count(len(answer.slots), 'slot')}", "dim"),

@@ -177,6 +177,13 @@ class Pane(Vertical):
             return shown.text
         return shown.table.text if isinstance(shown, DescribedTable | MetricsTab) else ""
 
+    @property
+    def has_details(self) -> bool:
+        """True if the tab has more to show of a row, or a worker's stacks to take."""
+        shown = self.shown
+        has_metric = isinstance(shown, MetricsTab) and bool(shown.chart or shown.table.selected)
+        return has_metric or isinstance(shown, WhyTab) or self.attempt is not None
+
     # Metrics
 
     def toggle_chart(self) -> bool:

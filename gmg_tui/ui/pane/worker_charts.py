@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from statistics import fmean
 from typing import Final
 
-from gmg_tui.model import GpuSample, Series, units
+from msgspec import structs
+
+from gmg_tui.model import GpuSample, Series, Worker, units
 from gmg_tui.ui.charts import Track, min_height, stack
 from gmg_tui.ui.drawing import Row
 from gmg_tui.ui.slots import SlotView
@@ -14,12 +16,34 @@ _MIN_WIDTH: Final = 32
 
 
 def chart_rows(entry: SlotView, series: Series, width: int, height: int) -> list[Row]:
-    """Returns as many charts of a worker as fit, over its whole life on one time axis."""
+    """Returns as many charts of a worker as fit, over its life or its job's newest attempt, on one time axis."""
+    series = _during(series, entry.worker)
     shown = list(tracks(entry, series))
+    if entry.worker.state.ended:  # the GPU's figures of now are not the worker's
+        shown[1:] = [track._replace(now="") for track in shown[1:]]
     count = min(len(shown), next(number for number in range(9, -1, -1) if min_height(number) <= max(2, height)))
     if not count or width < _MIN_WIDTH:
         return [Row(width).add("The terminal is too small for charts.", "dim")]
     return stack(shown[:count], width=width, height=height, end=series.end, step_s=series.step_s)
+
+
+def _during(series: Series, worker: Worker) -> Series:
+    """Returns the part of a slot's series about the worker: from its job's newest attempt on, until its end."""
+    count, step_s = len(series.fps), series.step_s
+    late_s = max(0.0, series.end - worker.state_since) if worker.state.ended else 0.0
+    last = max(0, count - int(late_s / step_s))
+    started = worker.newest.started or series.end
+    first = count - 1 - int((series.end - started) / step_s) if worker.job is not None else 0
+    part = slice(min(last, max(0, first)), last)
+    return structs.replace(
+        series,
+        end=series.end - (count - last) * step_s,
+        fps=series.fps[part],
+        gpu_util_pct=series.gpu_util_pct[part],
+        memory_used_mib=series.memory_used_mib[part],
+        power_w=series.power_w[part],
+        sm_pct=series.sm_pct[part],
+    )
 
 
 def tracks(entry: SlotView, series: Series) -> Iterator[Track]:

@@ -53,6 +53,7 @@ async def test_a_small_terminal_shows_the_answer_the_curve_and_some_trials(size:
     async with app.run_test(size=size) as pilot:
         await play.sees(pilot, "recommended", "$ gmg-tui", "n_envs  slot", "#15 n_envs=15,000 on gpu0")
         assert ("FPS over n_envs" in play.shown(app)) is (size == SMALL)
+        assert "warning" in play.shown(app)
 
 
 async def test_before_the_first_rate_there_is_no_answer() -> None:
