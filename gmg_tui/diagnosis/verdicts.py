@@ -87,7 +87,9 @@ def _starting(facts: SpeedFacts) -> Verdict | None:
     kind = "ending" if facts.phase is Phase.SAVING else "starting"
     text = f"{kind}: {phase} for {units.span(facts.phase_s)}{usual}"
     late = usual_s is not None and facts.phase_s > 3 * max(usual_s, 10.0)
-    return Verdict(kind, text, advice="far longer than usual; --stacks shows where it is" if late else "")
+    return Verdict(
+        kind, text, advice="far longer than usual; its stacks (why --stacks) show where it is" if late else ""
+    )
 
 
 def _misplaced(facts: SpeedFacts) -> Verdict | None:
@@ -146,7 +148,7 @@ def _io(facts: SpeedFacts) -> Verdict | None:
 def _stuck(facts: SpeedFacts) -> Verdict | None:
     if facts.stuck is None:
         return None
-    return Verdict("stuck", f"stuck: {facts.stuck}", advice="--stacks shows where it is; r on the screen restarts it")
+    return Verdict("stuck", f"stuck: {facts.stuck}", advice="its stacks (why --stacks) show where it is; r restarts it")
 
 
 def _threads(facts: SpeedFacts) -> Verdict | None:
@@ -269,7 +271,7 @@ def _script(facts: SpeedFacts) -> Verdict | None:
     wait, wait_pct = max(load.waits_pct.items(), key=lambda item: item[1], default=("", 0.0))
     if wait in _WAITING and wait_pct >= 0.5 * share and (load.main_cpu_pct or 0.0) < 60:
         text += f", which {_WAITING[wait]}"
-        advice = "leave out the sleep" if wait == "sleep" else "--stacks shows where it waits"
+        advice = "leave out the sleep" if wait == "sleep" else "its stacks (why --stacks) show where it waits"
         certain = certain and wait != "driver"
     if spot is not None and spot.share_pct >= 40:
         kind = next(
@@ -341,7 +343,9 @@ def _host(facts: SpeedFacts) -> Verdict | None:
     gpu = f"GPU {pct(facts.gpu_util_pct)}"
     if (load.main_cpu_pct or 0.0) >= 80:
         text = f"host-bound: the main thread takes {pct(load.main_cpu_pct)} of a core, {gpu}"
-        return Verdict("host", text, certain=False, advice="--stacks shows where; nothing counts its steps")
+        return Verdict(
+            "host", text, certain=False, advice="its stacks (why --stacks) show where; nothing counts its steps"
+        )
     if (sleeps := load.waits_pct.get("sleep", 0.0)) >= _SURE_PCT:
         text = f"host-bound: the script sleeps {pct(sleeps)} of the time, {gpu}"
         return Verdict("script", text, certain=False, advice="leave out the sleep")

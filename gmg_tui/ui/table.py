@@ -23,6 +23,8 @@ from gmg_tui.ui.rows import Rows
 
 T = TypeVar("T")
 _POINTER_CELLS = 2
+_MIN_WIDTH = 8
+"""Minimum cells of a column whose width depends on the others."""
 
 
 class Place(NamedTuple):
@@ -69,6 +71,8 @@ class Table(Rows, Generic[T], can_focus=True):
     """Cells between columns."""
     FILL: ClassVar[str] = ""
     """The name of the column that takes the remaining cells."""
+    YIELD: ClassVar[str] = ""
+    """The name of the column that is cut if the others would not fit."""
     BINDINGS: ClassVar[list[BindingType]] = [
         *keys.SCROLL,
         Binding("left,h", "scroll_columns(-1)", "Left", show=False, id="left"),
@@ -212,6 +216,10 @@ class Table(Rows, Generic[T], can_focus=True):
         if self.FILL in widths:
             widths[self.FILL] = 0
             used = _POINTER_CELLS + sum(widths.values()) + self.GAP * (len(widths) - 1)
+            if self.YIELD in widths:
+                over = max(0, min(used + _MIN_WIDTH - self.room.width, widths[self.YIELD] - _MIN_WIDTH))
+                widths[self.YIELD] -= over
+                used -= over
             widths[self.FILL] = max(0, self.room.width - used)
         starts = accumulate((width + self.GAP for width in widths.values()), initial=_POINTER_CELLS)
         return list(map(Place, shown, starts, widths.values()))

@@ -70,12 +70,21 @@ async def test_the_queue_has_a_row_that_is_shortened_to_the_width(size: tuple[in
 async def test_a_job_is_shown_beside_its_slot() -> None:
     app = sweeps.app()
     async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "gpu0 #13 metho", "#13 method=ode-b8", "waits for")
+        await play.sees(pilot, "gpu0 #13 met", "#13 method=ode-b8", "waits for")
         await pilot.resize_terminal(*WIDE)
         await play.sees(pilot, "gpu0 #13 method", "waits for 8.0 GiB of free VRAM")
         await pilot.resize_terminal(200, 60)
         app.engine.push(_with(app.engine.snapshot, 0, 3))
         await play.sees(pilot, "gpu0 #13 method=ode-b8 · H100 80GB HBM3", "gpu3 · H100 80GB HBM3")
+
+
+async def test_a_long_name_of_a_job_is_cut_to_leave_room_for_the_figures() -> None:
+    engine = sweeps.engine(slots=8, used=8)
+    long = tuple(changed(worker, job_name="learning_rate=0.0003,horizon=24") for worker in engine.snapshot.workers)
+    app = sweeps.app(engine)
+    async with app.run_test(size=SMALL) as pilot:
+        await _shows(pilot, engine, changed(engine.snapshot, workers=long))
+        await play.sees(pilot, "notes", "GPU %  VRAM GiB   W °C", " lea", "…")
 
 
 async def test_the_end_shows_counts_and_the_time() -> None:

@@ -144,7 +144,7 @@ class TuningPage(JobsPage[Trial]):
             ("together", tune_words.rate_together(answer, tuning.spec), "strong"),
             ("slots", tune_words.factors(answer), "text"),
             ("note", tune_words.caution(tuning.spec) if best is not None else "", "text"),
-            ("GPUs", f"{answer.model.removeprefix('NVIDIA ')}, {units.count(len(answer.slots), 'slot')}", "dim"),
+            ("measured on", f"{answer.model.removeprefix('NVIDIA ')}, {units.count(len(answer.slots), 'slot')}", "dim"),
         ]
         yield from (Fact(*note) for note in notes if note[1])
 

@@ -297,6 +297,8 @@ class Pane(Vertical):
 
     def _no_processes(self, details: Details | None) -> str:
         slot = self._view.slot(self._slot)
+        if self._view.over:
+            return "The session has ended, and its processes with it."
         if slot is not None and slot.gpu is None:
             return f"{self._slot} is a share of the CPU and has no GPU. Metrics shows what its processes use."
         if details is None:
@@ -358,7 +360,8 @@ def title_rows(view: View, width: int, height: int) -> Sequence[Row]:
     worker, row = entry.worker, Row(width)
     row.end(f"{view.slots.index(view.selected) + 1} of {len(view.slots)} ", "dim")
     row.add(f" {entry.slot.name}", "title").add(f" {SIGNS.dot} {worker_text.gpu_name(entry.slot)}  ")
-    state = f"{worker_text.state_of(worker)} {units.span(worker_text.state_s(entry))}"
+    after = " after" if worker.state.ended else ""
+    state = f"{worker_text.state_of(worker)}{after} {units.span(worker_text.state_s(entry))}"
     row.add(f"{worker_text.sign_of(entry)} {state}", worker_text.style_of(entry))
     row.add(f"  attempt {worker.attempt}" if worker.attempt else "", "dim")
     row.add(f"  PID {worker.pid}" if worker.pid else "", "dim")

@@ -30,7 +30,7 @@ _WITHOUT_RATE: Final = frozenset({WorkerState.STOPPING, WorkerState.RESTARTING})
 _GPU: Final = ("gpu_util_pct", "memory", "power_w", "temperature_c")
 _CPU: Final = ("cpu_pct", "memory_rss_mib")
 _COLUMNS: Final[dict[str, Column[Any]]] = WORKERS | {
-    "for": Column[Any]("for", lambda entry: _time(entry)),
+    "time": Column[Any]("time", lambda entry: _time(entry)),
     "history": Column[Any]("history", lambda entry: "", left=True),
     "notes": Column[Any]("notes", lambda entry: "", left=True, limit=0),
 }
@@ -71,6 +71,7 @@ class WorkerTable(Table[Band]):
 
     GAP: ClassVar[int] = 1
     FILL: ClassVar[str] = "notes"
+    YIELD: ClassVar[str] = "job"
 
     def __init__(self, view: View) -> None:
         super().__init__((), key=lambda band: band.node or band.slots[0], follow=self._selected_band)
@@ -92,7 +93,7 @@ class WorkerTable(Table[Band]):
         """The columns for the session and the width."""
         view, width = self._view, self.room.width
         names = ["slot", *(["rank"] if view.snapshot.groups else []), *(["job"] if view.queue is not None else [])]
-        names += ["state", "for", "fps", *(["n_envs"] if width >= _ENVS_FROM else [])]
+        names += ["state", "time", "fps", *(["n_envs"] if width >= _ENVS_FROM else [])]
         names += ["history"] if width >= _HISTORY_FROM else []
         names += ["notes", *(_GPU if any(slot.gpu is not None for slot in view.session.slots) else _CPU)]
         for name in names:
@@ -142,7 +143,7 @@ class WorkerTable(Table[Band]):
                 known, style = text != units.NOT_KNOWN, load_style(entry.sample, name)
                 return (text, "text" if style == "ok" else style) if known else (units.NOT_SUPPORTED, "dim")
         known = text != units.NOT_KNOWN
-        return text if known or not column.left else "", "text" if known and column.name != "for" else "dim"
+        return text if known or not column.left else "", "text" if known and column.name != "time" else "dim"
 
     def line(self, band: Band, cells: Sequence[Piece], width: int) -> Row:
         """Returns the row of a worker or a node."""
