@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 _log = logging.getLogger(__name__)
 _P = ParamSpec("_P")
@@ -53,6 +53,15 @@ class Faults:
                 await asyncio.sleep(_RETRY_PAUSE_S)
             else:
                 return
+
+    def handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Handles an error outside any part, as the loop's exception handler: asyncio repeats some for ever."""
+        part, error = context["message"], context.get("exception")
+        if not isinstance(error, Exception):
+            loop.default_exception_handler(context)
+            return
+        self._report(part, error)
+        loop.call_later(_RECOVERY_S, self._recover, part)
 
     def _recover(self, part: str) -> None:
         """Removes the note on a part that works, unless it has just failed."""

@@ -167,6 +167,7 @@ class Engine:
             folder / sessions.STORE, lambda text: self._supervisor.note("store", text), export=files
         )
         tried, faults = TriedArguments(), Faults()
+        self._loop.set_exception_handler(faults.handle)
         recorder = Recorder(self._store, self._changed, tried, self._notifications, faults)
         agent: Agent | None = None
         scheduler: Scheduler

@@ -166,7 +166,9 @@ class JobQueue:
     def _reopen(self, record: JobRecord, *, position: float, reason: str | None) -> JobRecord:
         self._states[record.state] -= 1
         del self._ended[record.number]
-        again = structs.replace(record, state=WorkerState.WAITING, position=position, reason=reason, ended=None)
+        again = structs.replace(
+            record, state=WorkerState.WAITING, position=position, reason=reason, ended=None, halted=False
+        )
         self.records[record.number] = again
         self._insert(again)
         return again
@@ -218,7 +220,7 @@ def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried
     with open_store(path) as stored:
         before, attempts = stored.jobs, [ran for those in stored.attempts.values() for ran in those]
         last, metrics = stored.last_snapshot, stored.last_metrics()
-    unseen, edited = saved_unseen(path.parent.name), {record.edited_from for record in before}
+    unseen = saved_unseen(path.parent.name)
     for ran in attempts:
         attempt = ran.attempt
         if attempt.ended is None and not attempt.state.ended:
@@ -229,16 +231,15 @@ def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried
             )
             store.put(structs.replace(ran, attempt=attempt))
         tried.add(ran.slot, attempt)
-    # If the engine was killed while an edit was stopping a job, the edited job replaces it.
-    halted = {record.number for record in before if record.number in edited and record.state is WorkerState.STOPPING}
-    kept = [structs.replace(each, state=WorkerState.STOPPED) if each.number in halted else each for each in before]
-    records = [_resumed(record, slots, unseen, retry_failed=sweep.retry_failed) for record in kept]
+    records = [_resumed(record, slots, unseen, retry_failed=sweep.retry_failed) for record in before]
     store.put(*(record for was, record in zip(before, records, strict=True) if record is not was))
     return JobQueue(records, last.total_s if last is not None else 0.0)
 
 
 def _resumed(record: JobRecord, slots: int, unseen: _Unseen, *, retry_failed: bool) -> JobRecord:
     """Returns a job's record at the engine's start: failed if it needs more slots than there are."""
+    if record.halted and not record.state.ended:  # the engine was killed within the stop's waits
+        return structs.replace(record, state=WorkerState.STOPPED, reason=_KILLED)
     if retry_failed and record.state is WorkerState.FAILED:
         record = structs.replace(record, state=WorkerState.WAITING, reason=None, ended=None)
     elif not record.state.ended and record.state is not WorkerState.WAITING:

@@ -70,8 +70,8 @@ async def run(*command: str) -> tuple[int, str, str]:
     environ = {**os.environ, **_UNIX_TIME}
     try:
         process = await asyncio.create_subprocess_exec(*command, env=environ, stdin=nothing, stdout=pipe, stderr=pipe)
-    except OSError as error:
-        return -1, "", f"cannot run {command[0]}: {error.strerror}"
+    except (OSError, RuntimeError) as error:  # or no thread can be started
+        return -1, "", f"cannot run {command[0]}: {getattr(error, 'strerror', error)}"
     try:
         async with asyncio.timeout(_ANSWER_S):
             output, trouble = await process.communicate()

@@ -70,6 +70,10 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     """Edited arguments, placeholders not filled in; None for the sweep's."""
     env: dict[str, str] = {}
     """Environment of a job with edited arguments."""
+    halted: bool = False
+    """True once the user has stopped it, also while it is ending."""
+    reserved: int = 0
+    """Number of the newest attempt that may have started."""
     edited_from: int | None = None
     """Number of the job it was edited from."""
     log: str | None = None

@@ -1,6 +1,7 @@
 """The queue of a sweep: which job starts next and where, what makes it start, and how it goes on with another engine."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -336,6 +337,35 @@ async def test_a_job_ended_together_with_its_engine_is_requeued() -> None:
     assert [job.reason for job in reader.load_jobs(Path(spec.folder) / sessions.STORE)] == [
         "interrupted: the session was ended by SIGTERM"
     ] * 2
+
+
+async def test_a_stopped_job_stays_stopped_although_its_engine_is_killed_as_it_ends(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import os, signal, time\nsignal.signal(signal.SIGINT, lambda *_: os.kill(os.getppid(), signal.SIGKILL))\n"
+        "print('ready', flush=True)\ntime.sleep(600 if os.environ['GMG_JOB'] == '1' else 0)\n"
+    )
+    spec = sweep_for([{"x": 1}, {"x": 2}], program(script=str(script)), cpu=1)
+    async with running(spec) as run:
+        await run.until(lambda _: run.worker("cpu0").last_line == "ready")
+        with contextlib.suppress(OSError, GmgError):  # it may be killed before it answers
+            await run.client.act(Action.STOP, "cpu0")
+        await run.process.wait()
+    async with running(spec) as run:
+        await run.until_done()
+    assert _states(spec) == [STOPPED, FINISHED]
+
+
+async def test_no_number_of_an_attempt_is_used_twice_although_its_engine_is_killed_as_it_starts(tmp_path: Path) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text('[ "$GMG_ATTEMPT" = 1 ] && kill -9 $PPID\nexit 0\n')
+    spec = sweep_for([{"x": 1}], program(script=str(script), python="/bin/sh"), cpu=1)
+    async with running(spec) as run:
+        await run.process.wait()
+    async with running(spec) as run:
+        await run.until_done()
+    (job,) = reader.load_jobs(Path(spec.folder) / sessions.STORE)
+    assert (job.state, job.last.number) == (FINISHED, 2)
 
 
 async def test_an_attempt_killed_with_its_engine_ends_with_its_last_metrics(tmp_path: Path) -> None:

@@ -182,6 +182,25 @@ async def test_many_silent_connections_leave_descriptors_for_clients_and_workers
         assert len(run.log()) < 100_000
 
 
+async def test_an_engine_out_of_descriptors_says_so_once_and_accepts_clients_again() -> None:
+    async with running(spec_for(*NEVER)) as run:
+        engine = psutil.Process(run.process.pid)
+        before = engine.rlimit(psutil.RLIMIT_NOFILE)
+        engine.rlimit(psutil.RLIMIT_NOFILE, (engine.num_fds(), before[1]))
+        crowd = [await asyncio.open_unix_connection(run.spec.socket) for _ in range(20)]
+        await run.until(lambda snapshot: any("Too many open files" in alert.text for alert in snapshot.alerts))
+        moment = run.snapshot.time
+        await run.until(lambda snapshot: snapshot.time > moment + 3)  # asyncio tries again each second
+        assert run.log().count("fault in socket.accept()") == 1
+        assert run.log().count("Traceback") < 5  # one for each part
+        engine.rlimit(psutil.RLIMIT_NOFILE, before)
+        for _, writer in crowd:
+            writer.close()
+        client = await EngineClient.connect(Path(run.spec.socket))
+        await client.close()
+        await run.until(lambda snapshot: not any("Too many open files" in alert.text for alert in snapshot.alerts))
+
+
 async def test_clients_that_never_read_are_disconnected_and_use_no_memory() -> None:
     async with running(spec_for(*NEVER, "--rate", "1000")) as run, _watched(run):
         await run.until(lambda _: run.worker("cpu0").log_lines > 2000)

@@ -153,6 +153,10 @@ class Task:
     values: Mapping[str, object] = field(default_factory=dict)
     """Values of additional placeholders."""
 
+    def number(self, meeting: Meeting | None) -> int:
+        """Returns the number of the next attempt; for a rank, of the one with this rendezvous."""
+        return self.first_attempt + (meeting.restarts if meeting is not None else 0)
+
     @property
     def own_values(self) -> Mapping[str, object]:
         """Values from the sweep file, without the job's number and name."""
@@ -170,7 +174,7 @@ class Task:
             timeout_s=(spec.sweep or SweepSpec()).timeout_s,
             resume_args=spec.resume_args,
             checkpoints=before_nan(job.last),
-            first_attempt=job.last.number + 1,
+            first_attempt=max(job.last.number, job.reserved) + 1,
             job=job.number,
             name=job.name,
             values={**job.values, "job": job.number, "name": job.name},

@@ -141,6 +141,7 @@ class LocalAttempt:
         launch = await self._host.prepare(self.slot, self.task, meeting, waits)
         self._counts = asyncio.ensure_future(self._host.make_counts(waits))
         await asyncio.shield(self._counts)
+        await self._worker.reserve(launch.number)
         return launch._replace(memory_kept=kept)
 
     async def _run(self, launch: Launch) -> Outcome:

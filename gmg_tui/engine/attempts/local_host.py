@@ -221,7 +221,7 @@ class LocalHost:
             NvmlUnavailable: The slot's GPU does not answer.
             GmgError: The rank's folder cannot be made, or a disk does not answer.
         """
-        number = task.first_attempt + (meeting.restarts if meeting is not None else 0)
+        number = task.number(meeting)
         gpu_index = egl_index = None
         if slot.gpu is not None:
             gpu_index = await self._index_of(slot.gpu, report)

@@ -125,8 +125,8 @@ class Launcher(ABC):
                 *command,
                 start_new_session=True,  # ctrl+c is for the engine
             )
-        except OSError as error:
-            raise GmgError(f"cannot run {command[0]}: {error.strerror}", 1) from error
+        except (OSError, RuntimeError) as error:  # or no thread can be started
+            raise GmgError(f"cannot run {command[0]}: {getattr(error, 'strerror', error)}", 1) from error
         return Connection(asyncio.subprocess.Process(transport, protocol, loop), transport)
 
     async def unreachable(self) -> str | None:

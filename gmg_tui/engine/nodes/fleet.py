@@ -19,6 +19,7 @@ from gmg_tui.engine.nodes.node import Node, kinds
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.files import reading
 from gmg_tui.machine.folders import write_own
 from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode, units
@@ -81,7 +82,7 @@ class Fleet:
             raise GmgError(f"{wrong[0][:128]!r} is not a usable node name; rename that node", 1)
         if not names:
             raise GmgError("--nodes: no node is listed", 1)
-        self._replaces = await asyncio.to_thread(_marked, Path(self.spec.folder, NODE_MARK), self.session_id)
+        self._replaces = await in_daemon_thread(_marked, Path(self.spec.folder, NODE_MARK), self.session_id)
         for name in names:
             self._nodes[name] = Node(name, self.spec, self._launcher, self._changed, self._lines)
 

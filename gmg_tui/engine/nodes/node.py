@@ -32,6 +32,8 @@ _STABLE_CONNECTION_S = 10.0
 """After a connection this long, the next pause is the shortest."""
 _LAST_CONNECT_TIMEOUT_S = 2.0
 """Time limit of the last connection attempt when the session ends."""
+_END_REPORT_TIMEOUT_S = 5.0
+"""Time limit for an agent without attempts to report its end."""
 _LOG_COPY_INTERVAL_S = 1.0
 _TAIL_LINES = 1000
 """Lines to send when a worker is first followed."""
@@ -57,6 +59,7 @@ class Node:
         machine: ID of its machine or container; empty if unknown.
         lost_since: Unix time of its loss; None while it is not lost.
         gone: The reason it will not return; None while it may.
+        is_overdue: True if it has not reported the end of an attempt.
         attempts: The attempts assigned to its slots, by slot.
         available: Set while it has answered and is not lost.
         answered: The error of the first attempt to connect; None if that has succeeded.
@@ -73,6 +76,7 @@ class Node:
         self.machine = ""
         self.lost_since: float | None = None
         self.gone: str | None = None
+        self.is_overdue = False
         self.attempts: dict[str, RemoteAttempt] = {}
         self.available = asyncio.Event()
         self.answered: asyncio.Future[GmgError | None] = asyncio.get_running_loop().create_future()
@@ -374,7 +378,8 @@ class Node:
                     await self._connected.wait()
                 async with asyncio.timeout(within_s):
                     await self.client.end(kill=kill)
-                    await self._ended.wait()
+                    report_s = within_s if self.attempts else _END_REPORT_TIMEOUT_S
+                    await clock.any_of(self._ended, timeout_s=0.0 if self.is_overdue else report_s)
                     if self._keeps_logs:
                         await self._logs.catch_up(self.client.read_log)
         except (GmgError, OSError, TimeoutError) as error:

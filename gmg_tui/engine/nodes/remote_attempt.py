@@ -19,6 +19,7 @@ from gmg_tui.engine.attempts.failure import of_preparation
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport, received
 from gmg_tui.model import NO_ATTEMPT, Curve, Details, HotSpot, Sign, SpeedFacts, Stacks, WorkerState
 from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts import torchrun
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Meeting
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from gmg_tui.engine.nodes.node import Node
     from gmg_tui.engine.workers.worker import Worker
 
+_END_REPORT_TIMEOUT_S = 9.0
+"""Time limit for the report of an end after SIGKILL, for whose effect the agent waits 5 s."""
 _keys = count(1)
 _Answer = TypeVar("_Answer", Details, SpeedFacts, Stacks)
 
@@ -93,7 +96,9 @@ class RemoteAttempt:
             self._worker.waits(f"for {self._node.name}")
             await self._node.available.wait()
         self._worker.waits(None)
-        return await self._worker.rendezvous() if self.task.rank is not None else None
+        meeting = await self._worker.rendezvous() if self.task.rank is not None else None
+        await self._worker.reserve(self.task.number(meeting))
+        return meeting
 
     def _finish(self, outcome: Outcome) -> None:
         if not self._outcome.done():
@@ -180,9 +185,17 @@ class RemoteAttempt:
             return
         if self.assignment.stop is None or stop.kill:
             self._assign(stop=stop)
+            waits_s = 0.0 if stop.kill else torchrun.stop_s(self._node.spec)
+            asyncio.get_running_loop().call_later(waits_s + _END_REPORT_TIMEOUT_S, self._give_up)
         if self._node.lost_since is not None:
             self._finish(Outcome(by_user=stop.cause is StopCause.COMMAND, by_group=stop.cause is StopCause.GROUP))
         self._worker.changed()
+
+    def _give_up(self) -> None:
+        """Ends it although its node has not reported that in time."""
+        if not self._outcome.done():
+            self._node.is_overdue = True
+            self._finish(Outcome(Failure(FailureKind.UNKNOWN, f"{self._node.name} has not reported its end", "")))
 
     def skip_waits(self) -> None:
         """Does nothing: it has to wait for the node."""

@@ -106,6 +106,16 @@ class Recorder:
             record = structs.replace(occupant.record, state=worker.state, reason=worker.reason, ended=clock.now())
         return self._released(worker.slot.name, structs.replace(record, **changes))
 
+    def amend(self, worker: Worker, **changes: Any) -> None:
+        """Changes fields of the record of a worker's job."""
+        if (occupant := self._occupants.get(worker.slot.name)) is not None:
+            occupant.before = structs.replace(occupant.before, **changes)
+            self.faults.guard("records", self._update, worker)
+
+    async def written(self) -> None:
+        """Waits until all records are written, for a second if the disk hangs."""
+        await self._store.written()
+
     def fail(self, slot: str, record: JobRecord, reason: str) -> JobRecord:
         """Records that the job on a slot failed by an internal error. Returns its record."""
         occupant = self._occupants.get(slot)

@@ -55,6 +55,7 @@ class QueueScheduler:
         self._pauses: dict[str, asyncio.TimerHandle] = {}
         """Ends of pauses of GPUs that have not answered, by UUID or slot."""
         self._jobs = board.jobs
+        self._stopping: set[asyncio.Task[None]] = set()
         self._interrupted = "interrupted: the session was stopped"
         board.update()
 
@@ -286,7 +287,7 @@ class QueueScheduler:
         if self.source is not None and self.source.act(action, number):
             return
         if action is QueueAction.STOP and number in self.runs:
-            self._stop(self.runs[number], kill=False)
+            self._stop(self.runs[number], Stop())
             return
         self._recorder.keep(self._queue.act(action, number))
 
@@ -331,8 +332,7 @@ class QueueScheduler:
         self._queue.add(edited)
         self._recorder.keep(edited)
         run.edited = number
-        run.stopped, run.again = True, False
-        run.stop(Stop(reason=f"edited: continues as job {number}"))
+        self._stop(run, Stop(reason=f"edited: continues as job {number}"))
         self._wake.set()
 
     def restart(self, slot: str) -> None:
@@ -348,6 +348,7 @@ class QueueScheduler:
             _check_not_edited(run)
         if run is not None and not all(rank.state.ended for rank in run.workers):
             run.stopped = False  # the session's end may still interrupt it
+            self._recorder.amend(worker, halted=False)
             worker.restart()
         elif worker.state is WorkerState.FINISHED:
             raise GmgError(f"job {number} has finished; run it again from the queue instead", 1)
@@ -364,11 +365,23 @@ class QueueScheduler:
         """Stops the job that occupies a slot."""
         run = self.runs.get(self._jobs.get(slot, 0))
         if run is not None:
-            self._stop(run, kill=kill)
+            self._stop(run, Stop(kill=kill))
 
-    def _stop(self, run: JobRun, *, kill: bool) -> None:
+    def _stop(self, run: JobRun, stop: Stop) -> None:
+        """Stops a job for the user; it stays stopped even if the engine is killed meanwhile."""
         run.stopped, run.again = True, False
-        run.stop(Stop(kill=kill))
+        self._recorder.amend(run.lead, halted=True)
+        if stop.kill:
+            run.stop(stop)
+            return
+        stopping = asyncio.create_task(self._stop_once_written(run, stop))
+        self._stopping.add(stopping)
+        stopping.add_done_callback(self._stopping.discard)
+
+    async def _stop_once_written(self, run: JobRun, stop: Stop) -> None:
+        await self._recorder.written()
+        if run.stopped:  # else restarted by now
+            run.stop(stop)
 
     def end(self, *, kill: bool, reason: str | None) -> None:
         """Stops all jobs, and starts no others. Stopped jobs wait again when the sweep is resumed."""

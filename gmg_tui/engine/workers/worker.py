@@ -209,6 +209,12 @@ class Worker:
         self.reason = None
         self.changed()
 
+    async def reserve(self, number: int) -> None:
+        """Records the number of its attempt before that starts, so that it stays used if the engine is killed."""
+        if self.task.job is not None:
+            self._recorder.amend(self, reserved=number)
+            await self._recorder.written()
+
     def began(self) -> None:
         """Records the start of its attempt's process."""
         self._recorder.began(self)

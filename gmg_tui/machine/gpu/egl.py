@@ -83,8 +83,8 @@ async def probe(timeout_s: float = 10.0) -> EglMap:
             stderr=null,
             start_new_session=True,
         )
-    except OSError as error:
-        return EglMap(error=f"cannot ask EGL: {error.strerror}")
+    except (OSError, RuntimeError) as error:  # or no thread can be started
+        return EglMap(error=f"cannot ask EGL: {getattr(error, 'strerror', error)}")
     try:
         async with asyncio.timeout(timeout_s):
             output, _ = await process.communicate()

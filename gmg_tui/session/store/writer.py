@@ -28,6 +28,7 @@ _REFUSED_S = 10.0
 """Retry time of a closing writer."""
 _HUNG_S = 20.0
 """Timeout of closing: a network file system may never answer."""
+_MAX_WRITTEN_WAIT_S = 1.0
 _EXPORT_REST = 50.0
 """Pause after an export, as a multiple of its duration."""
 
@@ -79,7 +80,7 @@ class StoreWriter:
         self._path, self._trouble, self._export = path, trouble, export
         self._fresh, self._waiting = _Backlog(), _Backlog()
         """Records since the last write, and those being written."""
-        self._due = asyncio.Event()
+        self._due, self._written = asyncio.Event(), asyncio.Event()
         self._closing = False
         self._task: asyncio.Task[None] | None = None
         self._db: sqlite3.Connection | None = None
@@ -103,7 +104,15 @@ class StoreWriter:
         for record in records:
             self._fresh.put(record)
         if self._fresh.records:
+            self._written.clear()
             self._due.set()
+
+    async def written(self) -> None:
+        """Waits until no record but metrics is unwritten, at most `_MAX_WRITTEN_WAIT_S`: the disk may hang."""
+        if self._fresh.records or self._waiting.records:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_MAX_WRITTEN_WAIT_S):
+                    await self._written.wait()
 
     async def close(self) -> None:
         """Writes the backlog, exports files, and ends; gives up if the disk keeps failing."""
@@ -146,6 +155,8 @@ class StoreWriter:
         trouble = await in_daemon_thread(self._write_all) if self._waiting else None
         if trouble is None:
             self._waiting = _Backlog()
+            if not self._fresh.records:
+                self._written.set()
         return trouble
 
     def _write_all(self) -> str | None:

@@ -17,8 +17,9 @@ _NODES = NodesSpec("ssh:good,evil")
 
 @pytest.fixture
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    patch = "from gmg_tui.engine import supervisor\nfrom gmg_tui.engine.nodes import fleet\n"
-    (tmp_path / "sitecustomize.py").write_text(f"{patch}supervisor._END_GRACE_S = fleet._END_GRACE_S = 0.5\n")
+    patch = "from gmg_tui.engine import supervisor\nfrom gmg_tui.engine.nodes import fleet, remote_attempt\n"
+    grace = "remote_attempt._END_REPORT_TIMEOUT_S" if request.param == "stopped" else "supervisor._END_GRACE_S"
+    (tmp_path / "sitecustomize.py").write_text(f"{patch}{grace} = fleet._END_GRACE_S = 0.5\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("GMG_SSH", f"{sys.executable} {Path(__file__).with_name('liar.py')} '{request.param}'")
     return str(request.param)
@@ -81,3 +82,14 @@ async def test_the_session_ends_although_it_reports_no_end(kind: str) -> None:
         assert await run.process.wait() == 0
         assert run.record().ended is not None
         assert [worker.state.ended for worker in run.record().workers] == [True, True]
+
+
+@pytest.mark.parametrize("kind", ["stopped"], indirect=True)
+async def test_an_attempt_whose_end_it_does_not_report_ends_soon_after_the_signals_waits(kind: str) -> None:
+    async with running(spec_for(*ENDLESS, nodes=_NODES)) as run:
+        await run.until_state("evil/cpu0", WorkerState.RUNNING)
+        await run.client.act(Action.STOP, "evil/cpu0")
+        await run.until_state("evil/cpu0", WorkerState.FAILED)
+        assert run.worker("evil/cpu0").reason == "evil has not reported its end"
+        await run.client.end()
+        await run.until(lambda snapshot: snapshot.ended)

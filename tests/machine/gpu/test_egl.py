@@ -3,11 +3,12 @@
 import asyncio
 import ctypes.util
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import psutil
 import pytest
 
-from gmg_tui.machine.gpu.egl import EglDevice, EglMap, probe
+from gmg_tui.machine.gpu.egl import EglDevice, EglMap, EglProbe, probe
 from gmg_tui.machine.gpu.egl_probe import pci_address
 from gmg_tui.model import Gpu
 from tests.patience import eventually
@@ -48,6 +49,13 @@ async def test_a_hanging_driver_times_out_and_its_process_is_reaped(egl: pytest.
     before = _children()
     assert (await probe(timeout_s=0.2)).index_of(card(0)) == (None, "EGL did not answer within 0.2 s")
     await eventually(lambda: _children() <= before)
+
+
+async def test_egl_is_unknown_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        asyncio, "create_subprocess_exec", MagicMock(side_effect=RuntimeError("can't start new thread"))
+    )
+    assert (await EglProbe()).index_of(card(0)) == (None, "cannot ask EGL: can't start new thread")
 
 
 async def test_a_cancelled_probe_leaves_no_process(egl: pytest.MonkeyPatch) -> None:
