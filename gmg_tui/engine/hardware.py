@@ -147,13 +147,7 @@ _SILENT_INTERVALS = 3.0
 
 
 class GpuSamples:
-    """The newest sample of each GPU.
-
-    Args:
-        uuids: The GPUs' UUIDs.
-        interval_s: Expected sampling interval.
-        now: The start of sampling, monotonic seconds like all moments here.
-    """
+    """The newest sample of each GPU, expected every `interval_s`. All moments are monotonic seconds."""
 
     def __init__(self, uuids: Iterable[str], interval_s: float, now: float) -> None:
         self._late_s = max(LATE_S, _LATE_INTERVALS * interval_s)

@@ -87,15 +87,9 @@ class Engine:
         self._fleet: Fleet | None = None
 
     async def start(self, report: Callable[[str], None] = _log.info) -> str:
-        """Listens, and assembles all parts; `report` gets the progress if that takes long.
+        """Listens, and assembles all parts. Returns the socket's path, which may differ from the requested one.
 
-        Returns:
-            The path of the socket, which may differ from the requested one.
-
-        Raises:
-            OSError: It cannot listen.
-            GmgError: It cannot listen, or the store of a sweep cannot be read.
-            asyncio.CancelledError: A signal has arrived.
+        `report` gets the progress. Raises `OSError` or `GmgError`; `CancelledError` if a signal has arrived.
         """
         adopt_orphans()
         script = Path(self._spec.cwd, self._spec.script)
@@ -225,7 +219,6 @@ class Engine:
                 raise failure
 
     async def _conclude(self) -> None:
-        """Ends all parts, logging failures."""
         parts: list[Callable[[], Awaitable[object]]] = [
             self._store.close,
             self._observer.session_files.end,

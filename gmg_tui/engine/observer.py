@@ -27,7 +27,7 @@ from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.processes import describe
 from gmg_tui.machine.processes import Scans, Table, resolved, written
 from gmg_tui.machine.slurm import AllocationWatch
-from gmg_tui.model import Details, GpuProcess, GpuSample, Series, Snapshot, Worker, WorkerState
+from gmg_tui.model import Details, GpuProcess, GpuSample, Snapshot, Worker, WorkerState
 from gmg_tui.model.alert import by_urgency
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tried import below_median
@@ -93,7 +93,8 @@ class Observer:
             guard("output", read)
             if self._work.fleet is not None:
                 guard("nodes", self._work.fleet.report, self.update_samples, self._work.note)
-            guard("samples", self._expire_samples)
+            if guard("samples", self._samples.expire, time.monotonic()):
+                guard("samples", self._spread_samples, time.monotonic())
             for engine_slot in self._work.slots.values():
                 if engine_slot.attempt is not None:
                     guard("logs", engine_slot.attempt.poll)
@@ -171,7 +172,6 @@ class Observer:
             attempt.readings.misplaced = where
 
     def _views(self) -> tuple[Worker, ...]:
-        """Returns all slots as clients see them."""
         slots, guard = self._work.slots.values(), self._faults.guard
         return tuple(guard("views", slot.view) or slot.bare_view() for slot in slots)
 
@@ -217,11 +217,6 @@ class Observer:
         self._samples.update(samples, now)
         self._nvml_error = error
         self._faults.guard("samples", self._spread_samples, now)
-
-    def _expire_samples(self) -> None:
-        now = time.monotonic()
-        if self._samples.expire(now):
-            self._spread_samples(now)
 
     def _spread_samples(self, now: float) -> None:
         """Passes the newest samples to the slots and the scheduler."""
@@ -275,14 +270,6 @@ class Observer:
         """Returns the slots of workers' processes, by PID."""
         attempts = [slot.attempt for slot in self._work.slots.values() if slot.attempt is not None]
         return {pid: attempt.slot.name for attempt in attempts for pid in attempt.pids}
-
-    def recent(self) -> tuple[Series, ...]:
-        """Returns the last minutes of each worker."""
-        return tuple(engine_slot.history.recent(name) for name, engine_slot in self._work.slots.items())
-
-    def series(self, slot: str) -> Series:
-        """Returns a worker's metrics over its whole life. Raises `GmgError` if there is no such slot."""
-        return self._work.engine_slot(slot).history.whole(slot)
 
     async def curves(self, slot: str, name: str, count: int) -> dict[str, model.Curve]:
         """Returns the metrics of the newest attempt on a slot over time, by name. Raises `GmgError`."""

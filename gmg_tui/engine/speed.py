@@ -35,15 +35,9 @@ _MAX_TUNINGS = 20
 
 
 async def facts_of(slot: EngineSlot, group: Iterable[EngineSlot], owners: dict[int, str], spec: RunSpec) -> SpeedFacts:
-    """Returns the facts about the worker on a slot; takes a second.
+    """Returns the facts about the worker on a slot and its `group`; takes a second.
 
-    Args:
-        slot: The slot.
-        group: The slots of all ranks of its group.
-        owners: The slots of this session's processes, by PID.
-        spec: The session's spec.
-
-    Raises `GmgError` if its node does not answer.
+    `owners` are the slots of the session's processes, by PID. Raises `GmgError` if its node does not answer.
     """
     now = time.monotonic()
     view = slot.view()

@@ -123,11 +123,9 @@ class Supervisor:
     # Commands
 
     def act(self, action: Action, slots: tuple[str, ...], seen: Mapping[str, Seen]) -> None:
-        """Acts on workers.
+        """Acts on workers whose job is still the one `seen`.
 
-        Raises:
-            GmgError: There is no such slot, the session is ending, or a slot was left alone: its job is no longer
-                the one `seen`, or nothing runs there. All other slots are acted on.
+        Raises `GmgError` if the session is ending, or for the slots that were left alone.
         """
         command = self.scheduler.restart
         if action is Action.RESTART:

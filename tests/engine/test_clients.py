@@ -44,14 +44,11 @@ class _Engine:
 
     def __init__(self) -> None:
         self.requested = list[str]()
-        self.slot_states = dict[str, object]()
+        self.slots = dict[str, object]()
         self.jobs = self
 
     def snapshot(self) -> Snapshot:
         return Snapshot(0.0, 0.0, (), ())
-
-    def recent(self) -> tuple[()]:
-        return ()
 
     def tried(self) -> tuple[Tried, ...]:
         self.requested.append("tried")

@@ -72,8 +72,9 @@ class Client:
 
     async def serve(self) -> None:
         """Answers requests and sends updates until the client goes."""
-        session, observer = self._supervisor.session, self._observer
-        welcome = Welcome(session, observer.snapshot(), observer.recent(), self.readonly)
+        supervisor = self._supervisor
+        recent = tuple(slot.history.recent(name) for name, slot in supervisor.slots.items())
+        welcome = Welcome(supervisor.session, self._observer.snapshot(), recent, self.readonly)
         self.writer.write(protocol.frame(welcome))
         async with asyncio.TaskGroup() as tasks:
             reporting = tasks.create_task(self._report())
@@ -138,7 +139,7 @@ class Client:
             case protocol.Ask(topic=Topic.DETAILS, slot=slot):
                 return await observer.details(slot)
             case protocol.Ask(topic=Topic.SERIES, slot=slot):
-                return observer.series(slot)
+                return self._supervisor.engine_slot(slot).history.whole(slot)
             case protocol.Ask(topic=Topic.CURVES, slot=slot, name=name, count=count):
                 return await observer.curves(slot, name, count)
             case protocol.Ask(topic=Topic.QUEUE, first=first, count=count):

@@ -204,16 +204,9 @@ descriptors or keep clients out."""
 
 
 class Listener:
-    """Listens from its creation on.
+    """Listens from its creation on at `path`, the first unused one of `paths`, in a folder private to this user.
 
-    Args:
-        paths: Candidates; the first unused one is taken, in a folder private to this user.
-
-    Raises:
-        OSError: It cannot listen at any of them.
-
-    Attributes:
-        path: The socket's path.
+    Raises `OSError` if it cannot.
     """
 
     def __init__(self, paths: Iterable[Path]) -> None:

@@ -33,15 +33,7 @@ class DriverSilentError(NvmlUnavailable):
 async def outcome_of(
     readings: Readings, spec: RunSpec, exit_code: int | None, stop: Stop | None, survivors: str | None
 ) -> Outcome:
-    """Returns the outcome of an attempt.
-
-    Args:
-        readings: What was read from it.
-        spec: The session's.
-        exit_code: The script's; None if the kernel does not end it.
-        stop: The stop, if it was stopped.
-        survivors: The processes that survive SIGKILL.
-    """
+    """Returns the outcome of an attempt; `survivors` are the processes that the kernel does not end."""
     cause, failure = stop.cause if stop is not None else None, None
     if survivors is not None:
         failure = Failure(FailureKind.UNKNOWN, survivors, "")

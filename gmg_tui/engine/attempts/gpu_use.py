@@ -124,8 +124,6 @@ class GpuMemory:
 
 
 class _Mean:
-    """The mean of the values added so far."""
-
     def __init__(self) -> None:
         self._sum, self._count = 0.0, 0
 
@@ -182,14 +180,9 @@ class Meter:
         sharers: int = 1,
         counted: tuple[float, float] | None = None,
     ) -> None:
-        """Adds a sample.
+        """Adds a sample of a GPU with `sharers` live workers at `now`, monotonic seconds.
 
-        Args:
-            sample: The GPU's.
-            running: True in the running phase.
-            now: Monotonic seconds.
-            sharers: Number of live workers on the GPU, including this one.
-            counted: Times of the first and last count of environment steps, monotonic seconds.
+        `counted` are the times of the first and last count of environment steps.
         """
         power_w = sample.power_w / sharers if sample.power_w is not None else None
         if running:

@@ -177,10 +177,7 @@ class LocalHost:
     async def from_disk(self, what: str, function: Callable[[], _T], report: Report, key: Hashable = None) -> _T:
         """Returns the result of `function`, which may wait for a disk, called `what` on the screen.
 
-        Concurrent calls with the same `what` and `key` are merged.
-
-        Raises:
-            GmgError: The disk has not answered in time.
+        Concurrent calls with the same `what` and `key` are merged. Raises `GmgError` if it does not answer in time.
         """
         try:
             times_s = _DISK_REPORT_DELAY_S, _DISK_TIMEOUT_S
@@ -195,10 +192,7 @@ class LocalHost:
     ) -> _T:
         """Returns the result of `function`, or of the running call with the same key.
 
-        `times_s` are the seconds before `report` is called, and before it gives up.
-
-        Raises:
-            TimeoutError: It has not returned in time; it keeps running.
+        `times_s` are the seconds before `report` is called, and before it raises `TimeoutError`; the call keeps running.
         """
         task: asyncio.Task[object] | None = self._calls.get(key)
         if task is None:
@@ -215,11 +209,7 @@ class LocalHost:
     async def prepare(self, slot: Slot, task: Task, meeting: Meeting | None, report: Report) -> Launch:
         """Prepares an attempt, and fills in its placeholders.
 
-        `report` gets the wait reason; `meeting` is a rank's rendezvous with its group.
-
-        Raises:
-            NvmlUnavailable: The slot's GPU does not answer.
-            GmgError: The rank's folder cannot be made, or a disk does not answer.
+        `report` gets the wait reason. Raises `NvmlUnavailable`, or `GmgError` if a disk fails or does not answer.
         """
         number = task.number(meeting)
         gpu_index = egl_index = None

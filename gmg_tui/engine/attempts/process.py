@@ -109,9 +109,7 @@ class Process:
     ) -> None:
         """Starts the process with `/dev/null` as standard input, pinned to some cores or (None) to none.
 
-        Raises:
-            OSError: It cannot be started.
-            RuntimeError: No thread to wait for its end can be started (old kernels); it is killed.
+        Raises `OSError`, or `RuntimeError` if no thread can wait for its end (old kernels).
         """
         writing: list[int] = []
         command, more = entering(cwd, command)
@@ -303,15 +301,9 @@ _MIN_SWITCHES = 5
 
 
 async def leftovers(process: Process, skipped: asyncio.Event, report: Report) -> str | None:
-    """Waits for leftover processes to end by themselves, within the limits above.
+    """Waits for leftover processes to end by themselves, within the limits above or until `skipped`.
 
-    Args:
-        process: The attempt's process, which has ended.
-        skipped: Ends the wait.
-        report: Gets the wait reason.
-
-    Returns:
-        A description of the processes to end; None if none is left.
+    Returns a description of those to end; None if none is left.
     """
     began = busy_at = time.monotonic()
     work: tuple[float, int] | None = None
@@ -334,5 +326,4 @@ async def leftovers(process: Process, skipped: asyncio.Event, report: Report) ->
 
 
 def _work(procs: Sequence[Proc]) -> tuple[float, int]:
-    """Returns the total CPU seconds and voluntary context switches of these processes."""
     return sum(proc.cpu_s for proc in procs), sum(processes.switches(proc.pid) for proc in procs)

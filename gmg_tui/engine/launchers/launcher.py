@@ -191,7 +191,6 @@ def _name(host: str) -> str:
 
 
 def _hosts(where: str) -> tuple[str, ...]:
-    """Returns the hosts of a list. Raises `GmgError`."""
     hosts = tuple(host.strip() for host in where.split(",") if host.strip())
     if not hosts:
         raise GmgError(f"--nodes ssh:{where}: give hosts, as in ssh:a,b")

@@ -120,10 +120,7 @@ def _forward(ray: Any, node: dict[str, Any], *, cpu: bool) -> NoReturn:
 def own_cluster() -> str:
     """Returns the address of the newest Ray started by this user or root on this machine.
 
-    Ray's own search accepts any user's cluster, whose unpickled answers could run code here.
-
-    Raises:
-        ConnectionError: There is none.
+    Raises `ConnectionError` without one. Ray's search takes any user's, whose unpickled answers could run code here.
     """
     found = list[tuple[int, str]]()
     for proc in processes.scan().by_pid.values():

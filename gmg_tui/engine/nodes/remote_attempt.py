@@ -89,7 +89,6 @@ class RemoteAttempt:
             self._node.dismiss(self)
 
     async def _prepare(self) -> Meeting | None:
-        """Waits for the node, and for the other ranks."""
         if (gone := self._node.gone or self._node.missing(self.slot.name)) is not None:
             self.node_lost(gone, for_good=True)
         elif not self._node.available.is_set():

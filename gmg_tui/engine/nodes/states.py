@@ -137,7 +137,6 @@ def received(message: _T, max_bytes: int = MAX_ANSWER_BYTES) -> _T:
 
 
 def _plausible(name: str, value: Any, now: float) -> Any:
-    """Returns a field's value, or a plausible replacement."""
     if type(value) is float or type(value) is int:
         low, high = _limits(name)
         if low <= value <= high:

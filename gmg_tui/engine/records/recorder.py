@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from msgspec import structs
@@ -78,8 +79,6 @@ class Recorder:
         self._store, self._changed, self.faults = store, changed, faults
         self._occupants: dict[str, _Occupant] = {}
         """The job on each slot."""
-        self._states: dict[str, WorkerState] = {}
-        """The last state of each slot's worker."""
         self._beats = 0
         self._snapshot_due = False
 
@@ -123,22 +122,13 @@ class Recorder:
         return self._released(slot, structs.replace(record, state=WorkerState.FAILED, reason=reason, ended=clock.now()))
 
     def _released(self, slot: str, record: JobRecord) -> JobRecord:
-        for name in {slot, *record.slots}:
-            self._occupants.pop(name, None)
+        occupants = [self._occupants.pop(name, None) for name in (slot, *record.slots)]
         self.keep(record)
         self._snapshot_due = True
         outcome = f"{record.state.value}: {record.reason}" if record.reason else record.state.value
-        if record.state is WorkerState.FAILED:
-            self.faults.guard(
-                "notifications",
-                self.notifications.add,
-                OccurrenceKind.JOB_FAILED,
-                f"job {record.number} ({record.name}) has {outcome}",
-                slot=slot,
-                job=record.number,
-                job_name=record.name,
-                reason=record.reason,
-            )
+        if record.state is WorkerState.FAILED and occupants[0] is not None:
+            text = f"job {record.number} ({record.name}) has {outcome}"
+            self._notify(OccurrenceKind.JOB_FAILED, occupants[0].lead, text, record.reason)
         return record
 
     def occupant(self, slot: str) -> tuple[JobRecord, float] | None:
@@ -191,18 +181,17 @@ class Recorder:
 
     # From the workers
 
-    def changed(self, worker: Worker) -> None:
+    def changed(self, worker: Worker, *, is_new_state: bool) -> None:
         """Records a change of a worker."""
-        self.faults.guard("records", self._record_change, worker)
+        self.faults.guard("records", self._record_change, worker, is_new_state=is_new_state)
         self._changed()
 
-    def _record_change(self, worker: Worker) -> None:
+    def _record_change(self, worker: Worker, *, is_new_state: bool) -> None:
         slot = worker.slot.name
         occupant = self._occupants.get(slot)
         if occupant is not None and occupant.lead is worker and occupant.record.state is not worker.state:
             self._update(worker)
-        before, self._states[slot] = self._states.get(slot), worker.state
-        if worker.state is not before and worker.state in _EVENTS:
+        if is_new_state and worker.state in _EVENTS:
             failed = worker.state is WorkerState.FAILED
             # Of a group that failed, the first rank to fail is reported, not those that it ended; of a job, its end is.
             by_group = worker.failure is not None and worker.failure.kind is FailureKind.GROUP
@@ -220,9 +209,7 @@ class Recorder:
         text = f"{slot} is stuck: {alert.text}" if is_stuck else f"{slot}: {alert.text}"
         kind = OccurrenceKind.STUCK if is_stuck else OccurrenceKind.ALERT
         quiet = action is AlertAction.SHOW and not is_stuck
-        self.faults.guard(
-            "notifications", self._notify, kind, worker, f"{text}{ends}", alert.text, alert=alert.kind, quiet=quiet
-        )
+        self._notify(kind, worker, f"{text}{ends}", alert.text, alert.kind, quiet=quiet)
 
     def seen(self, worker: Worker, checkpoint: model.Checkpoint) -> None:
         """Records a new checkpoint: another engine may have to continue from it."""
@@ -234,15 +221,21 @@ class Recorder:
     def recovered(self, worker: Worker, alert: Alert) -> None:
         """Records that an alert has cleared while its process lives."""
         text = f"{worker.slot.name}{' is' if alert.kind == 'stuck' else ':'} no longer {alert.kind}"
-        kind = OccurrenceKind.RECOVERED
-        self.faults.guard("notifications", self._notify, kind, worker, text, None, alert=alert.kind, quiet=True)
+        self._notify(OccurrenceKind.RECOVERED, worker, text, None, alert.kind, quiet=True)
 
     def _notify(
-        self, kind: OccurrenceKind, worker: Worker, text: str, reason: str | None, alert: str = "", quiet: bool = False
+        self,
+        kind: OccurrenceKind,
+        worker: Worker,
+        text: str,
+        reason: str | None,
+        alert: str = "",
+        *,
+        quiet: bool = False,
     ) -> None:
-        slot, task, name = worker.slot.name, worker.task, worker.task.name if worker.task.job is not None else ""
-        add = self.notifications.add
-        add(kind, text, slot=slot, job=task.job, job_name=name, reason=reason, alert=alert, quiet=quiet)
+        slot, job, name = worker.slot.name, worker.task.job, worker.task.name
+        add = partial(self.notifications.add, kind, text, slot=slot, job=job, job_name=name)
+        self.faults.guard("notifications", add, reason=reason, alert=alert, quiet=quiet)
 
     def began(self, worker: Worker) -> None:
         """Records that a worker's attempt has started its process."""
@@ -251,7 +244,7 @@ class Recorder:
             occupant.running_since = time.monotonic()
         self.faults.guard("records", lambda: self._update(worker, worker.attempt))
         text = f"{worker.slot.name} has started{f' attempt {worker.attempt.number}' if worker.attempt else ''}"
-        self.faults.guard("records", lambda: self._notify(OccurrenceKind.STARTED, worker, text, None, quiet=True))
+        self._notify(OccurrenceKind.STARTED, worker, text, None, quiet=True)
         self._changed()
 
     def ended(self, worker: Worker) -> None:
@@ -292,7 +285,6 @@ class Recorder:
 
     @staticmethod
     def _record(occupant: _Occupant) -> JobRecord:
-        """Returns a job's record at this moment."""
         worker, before = occupant.lead, occupant.before
         record = structs.replace(
             before,

@@ -99,7 +99,6 @@ class QueueScheduler:
             yield run
 
     def _free(self, record: JobRecord, slots: Iterable[str]) -> None:
-        """Frees the slots of a job."""
         if self.source is not None:
             self.source.released(record)
         run = self.runs.pop(record.number, None)
@@ -136,7 +135,6 @@ class QueueScheduler:
             self._free(record, run.slots)
 
     def _outcome(self, run: JobRun) -> JobRecord:
-        """Records the end of a job."""
         lead, waiting = run.lead, WorkerState.WAITING
         unready = next((worker for worker in run.workers if worker.unready is not None), None)
         if unready is not None:
@@ -173,7 +171,6 @@ class QueueScheduler:
         return None
 
     def _pause(self, slot: str) -> None:
-        """Reopens a slot after a pause."""
 
         def ready() -> None:
             self.board.set_unready(slot, None)

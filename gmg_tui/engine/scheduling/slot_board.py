@@ -42,11 +42,7 @@ def allot(
     A job that needs several slots reserves free ones until it has enough; otherwise smaller jobs behind it would take each
     slot as it becomes free, and it would wait forever.
 
-    Args:
-        jobs: The waiting jobs, next first.
-        free: The slots ready for a job now.
-        usable: All slots that may run jobs at some time, including free ones.
-        may_run: Returns True if a job may run on a slot, apart from the job's own restrictions.
+    `free` slots are ready now, `usable` ones at some time; `may_run` excludes slots beyond the job's own restrictions.
     """
     refused: set[tuple[object, ...]] = set()
     for job in jobs:
@@ -205,11 +201,7 @@ class SlotBoard:
                 card.benched = f"lost: {sample.error or 'the driver does not reach it'}"
 
     def judge(self, engine_slot: EngineSlot, worker: Worker) -> tuple[int, ...]:
-        """Judges a slot's GPU by the end of a job.
-
-        Returns:
-            The jobs to requeue, the worker's own last; empty if the outcome stands.
-        """
+        """Judges a slot's GPU by the end of a job. Returns the jobs to requeue, the worker's own last, if any."""
         if engine_slot.gpu_uuid is None or worker.state is WorkerState.STOPPED:
             return ()
         failure, attempt, job, sample = worker.failure, worker.attempt, worker.task.job, engine_slot.sample

@@ -77,10 +77,7 @@ class TrialRun:
     def check(self, worker: Worker, *, counts: bool, other_cores: float | None) -> None:
         """Measures the rate; called each second while it runs.
 
-        Args:
-            worker: Its worker.
-            counts: True once it counts: trials on all slots at once wait for the last to begin.
-            other_cores: Cores busy with processes other than workers; None if unknown.
+        It `counts` once all trials that run together have begun. `other_cores` are busy with other processes.
         """
         attempt = worker.attempt
         if attempt is None or worker.state is not WorkerState.RUNNING:
@@ -313,7 +310,6 @@ class TrialSource:
         return max(0.0, all_pct - own_pct) / 100
 
     def _running_trials(self) -> list[tuple[TrialRun, Worker]]:
-        """Returns the running trials and their workers."""
         runs = ((self._trial_runs.get(number), run.lead) for number, run in self._scheduler.runs.items())
         return [(trial_run, worker) for trial_run, worker in runs if trial_run is not None]
 
@@ -328,11 +324,9 @@ class TrialSource:
                 self._skip(number, "its node is lost")
 
     def _waiting(self) -> list[int]:
-        """Returns the numbers of waiting trials."""
         return [number for number in self._trial_runs if number not in self._scheduler.runs]
 
     def _skip(self, number: int, reason: str) -> None:
-        """Skips a waiting trial."""
         self._recorder.keep(self._queue.act(QueueAction.SKIP, number))
         self._report(structs.replace(self._trial_runs.pop(number).trial, state=TrialState.SKIPPED, reason=reason))
         self._scheduler.wake()

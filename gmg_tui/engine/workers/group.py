@@ -311,10 +311,7 @@ class Group:
 
 
 def _silent_s(ranks: Sequence[RankActivity], stuck_after_s: float, since: float, now: float) -> float | None:
-    """Returns the seconds without progress of any rank if too long, else None.
-
-    `since` is the start of observation; moments are monotonic seconds.
-    """
+    """Returns the seconds without progress of any rank since `since`, monotonic seconds, if too long; else None."""
     last = max((seen.progress_at for seen in ranks if seen.progress_at is not None), default=None)
     if last is not None and not any(_builds(seen, last) for seen in ranks):
         silent_s = now - max(last, since)

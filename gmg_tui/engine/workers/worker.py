@@ -132,7 +132,6 @@ class Worker:
         self._conclude(attempt, *self._end_of(outcome))
 
     def _plan(self, outcome: Outcome) -> None:
-        """Decides if another attempt follows."""
         if outcome.final:
             self.policy.never()
         elif outcome.again:
@@ -194,9 +193,9 @@ class Worker:
 
     def changed(self) -> None:
         """Reports a change of the display."""
-        if (state := self.state) is not self._displayed:
+        if is_new_state := (state := self.state) is not self._displayed:
             self._displayed, self.state_since = state, time.monotonic()
-        self._recorder.changed(self)
+        self._recorder.changed(self, is_new_state=is_new_state)
 
     def begins(self) -> None:
         """Handles the end of its attempt's preparation, which fulfils all earlier requests."""
