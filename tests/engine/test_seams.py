@@ -15,7 +15,6 @@ from gmg_tui.engine.attempts.readings import Readings
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.observer import Observer
 from gmg_tui.engine.records.recorder import Recorder, _Occupant
-from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs.job_queue import JobQueue
@@ -284,14 +283,16 @@ async def test_a_job_of_which_only_rank_0_has_finished_waits_once_its_session_is
         assert (await run.jobs())["job-1"].state is WorkerState.WAITING
 
 
-async def test_a_slot_that_is_not_ready_twice_stays_closed_after_the_first_pause() -> None:
+def test_a_slot_that_is_not_ready_twice_stays_closed_after_the_first_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     board = SlotBoard({"cpu0": EngineSlot(Slot("cpu0"), 0, 1)}, JobQueue([JobRecord(1, "job-1")]))
-    scheduler = QueueScheduler(board, cast("Any", None), cast("Any", None), lambda: None)
-    scheduler._pause("cpu0")
-    (first,) = scheduler._pauses.values()
-    scheduler._pause("cpu0")
-    (second,) = scheduler._pauses.values()
-    assert (first.cancelled(), second.cancelled()) == (True, False)
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    now += board.pause("cpu0", "no answer") - 1
+    pause_s = board.pause("cpu0", "no answer")
+    now += 2
+    assert [*board.open()] == []
+    now += pause_s
+    assert [slot.slot.name for slot in board.open()] == ["cpu0"]
 
 
 def test_the_memory_in_a_sample_from_before_an_attempt_is_not_its_own() -> None:

@@ -31,8 +31,6 @@ _log = logging.getLogger(__name__)
 
 _COLLECT_S = 2.0
 """Interval of checks of GPUs in use by others."""
-_UNREADY_PAUSE_S = 5.0
-"""Pause of a slot whose GPU has not answered."""
 
 
 class QueueScheduler:
@@ -52,8 +50,6 @@ class QueueScheduler:
         self.packing: Packing | None = None
         self._workplace, self._recorder, self._changed = workplace, recorder, changed
         self._wake = asyncio.Event()
-        self._pauses: dict[str, asyncio.TimerHandle] = {}
-        """Ends of pauses of GPUs that have not answered, by UUID or slot."""
         self._jobs = board.jobs
         self._stopping: set[asyncio.Task[None]] = set()
         self._interrupted = "interrupted: the session was stopped"
@@ -138,9 +134,8 @@ class QueueScheduler:
         lead, waiting = run.lead, WorkerState.WAITING
         unready = next((worker for worker in run.workers if worker.unready is not None), None)
         if unready is not None:
-            name = unready.slot.name
-            self.board.set_unready(name, unready.unready)
-            self._pause(name)
+            pause_s = self.board.pause(unready.slot.name, unready.unready or "")
+            asyncio.get_running_loop().call_later(pause_s, self._wake.set)
         is_open = self.source is None or not self.source.ended
         if unready is not None and is_open and not run.stopped:
             return self._recorder.release(lead, state=waiting, reason=None, ended=None)
@@ -169,17 +164,6 @@ class QueueScheduler:
             if back:
                 return name
         return None
-
-    def _pause(self, slot: str) -> None:
-
-        def ready() -> None:
-            self.board.set_unready(slot, None)
-            self._wake.set()
-
-        gpu = self._slots[slot].gpu_uuid or slot
-        if (earlier := self._pauses.get(gpu)) is not None:
-            earlier.cancel()
-        self._pauses[gpu] = asyncio.get_running_loop().call_later(_UNREADY_PAUSE_S, ready)
 
     def check_gpus(self, nvml_error: str | None) -> None:
         """Benches GPUs by their newest samples; `nvml_error` is the reason if there are none."""
@@ -353,9 +337,7 @@ class QueueScheduler:
             if self.source is not None:
                 self.source.act(QueueAction.RETRY, number)
             run.again = True
-        elif (
-            self._queue.records[number].state is not WorkerState.WAITING
-        ):  # else another rank's slot has already requeued it
+        elif self._queue.records[number].state is not WorkerState.WAITING:  # else another rank has requeued it
             self.act(QueueAction.RETRY, (number,))
 
     def stop(self, slot: str, *, kill: bool) -> None:

@@ -1,5 +1,6 @@
 """A queue's slots: their states, the next job and its slots, and the reasons slots are idle."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -16,6 +17,8 @@ MAX_EARLY_FAILURES = 3
 """Suspect a GPU after this many early failures in a row."""
 EARLY_FAILURE_S = 600.0
 """A job that fails later has computed, even without reporting progress."""
+_UNREADY_PAUSE_S = 5.0
+"""Pause of a slot whose GPU has not answered."""
 LOST_GPU_GRACE_S = 60.0
 """Bench a GPU that is lost for longer."""
 
@@ -71,8 +74,10 @@ class _Card:
     """The reason to start no job until the user allows it: early failures, a lost GPU, or wrong results."""
     awaited: str | None = None
     """The wait reason while others use the GPU."""
-    unready: str | None = None
-    """The reason to start no job for a while: no answer."""
+    unready: str = ""
+    """The reason that the driver did not answer, which closes it for a while."""
+    paused_until: float = 0.0
+    """Monotonic seconds."""
     failed: list[int] = field(default_factory=list)
     """Early failures there since a job last computed there."""
     suspected: str | None = None
@@ -136,9 +141,11 @@ class SlotBoard:
             self._clear(card)
             self._requeued = {job: other for job, other in self._requeued.items() if other is not card}
 
-    def set_unready(self, slot: str, why: str | None) -> None:
-        """Closes a slot, and its GPU's others, to jobs, or (None) reopens them."""
-        self._card(self.slots[slot]).unready = why
+    def pause(self, slot: str, why: str) -> float:
+        """Closes a slot whose GPU does not answer, and its GPU's others, for a while. Returns the seconds."""
+        card = self._card(self.slots[slot])
+        card.unready, card.paused_until = why, time.monotonic() + _UNREADY_PAUSE_S
+        return _UNREADY_PAUSE_S
 
     def set_awaited(self, reasons: Mapping[str, str]) -> bool:
         """Closes the slots of GPUs in use by others, by UUID, and opens the rest. Returns True if any changed."""
@@ -309,7 +316,7 @@ class SlotBoard:
             return "for its GPU: another session has taken it, as no job was left for it"
         if engine_slot.away is not None:
             return f"for its node: {engine_slot.away}"
-        return f"for a while: {card.unready}" if card.unready is not None else None
+        return f"for a while: {card.unready}" if time.monotonic() < card.paused_until else None
 
     def _memory_wait_reason(self, engine_slot: EngineSlot) -> str | None:
         """Returns the wait reason until the last job's memory is released, then None."""
