@@ -241,7 +241,7 @@ async def test_a_rank_that_has_failed_waits_for_a_sample_that_was_taken_after_th
 
 async def test_an_edited_job_whose_engine_was_killed_before_its_end_runs_only_as_edited(tmp_path: Path) -> None:
     spec = sweep_for([{}], program(), cpu=1)
-    left = JobRecord(1, "old", position=1.0, state=WorkerState.STOPPING)
+    left = JobRecord(1, "old", position=1.0, state=WorkerState.STOPPING, halted=True)
     with contextlib.closing(database.open_for_writing(Path(spec.folder, STORE))) as store:
         database.write(store, (left, JobRecord(2, "new", position=2.0, edited_from=1)))
     async with running(spec) as run:
