@@ -98,7 +98,7 @@ class Observer:
             for engine_slot in self._work.slots.values():
                 if engine_slot.attempt is not None:
                     guard("logs", engine_slot.attempt.poll)
-            guard("the watch of groups and trials", self._work.scheduler.beat)
+            guard("the watch of groups and trials", self._work.beat)
             views, now = self._views(), time.monotonic()
             views = guard("alerts", self._diagnose, views, now) or views
             moment = clock.unix(now)
@@ -242,7 +242,7 @@ class Observer:
             clients=self.clients,
             queue=guard("the queue", jobs.queue) if jobs is not None else None,
             tuning=guard("the tuning", jobs.source.tuning) if jobs is not None and jobs.source is not None else None,
-            groups=guard("groups", self._work.scheduler.groups) or (),
+            groups=guard("groups", self._work.groups) or (),
             nodes=(guard("nodes", self._work.fleet.views, now) if self._work.fleet is not None else None) or (),
             allocation=self._allocation.newest,
             occurred=(notifications := self.recorder.notifications).newest,
@@ -292,7 +292,7 @@ class Observer:
 
     async def speed(self, slot: str) -> model.SpeedFacts:
         """Returns the facts about the speed of the worker on a slot. Raises `GmgError`."""
-        group = map(self._work.engine_slot, self._work.scheduler.group_slots(slot))
+        group = map(self._work.engine_slot, self._work.group_slots(slot))
         return await speed.facts_of(self._with_worker(slot), group, self._owners(), self._work.session.spec)
 
     async def hot_spot(self, slot: str) -> model.HotSpot | None:
@@ -312,8 +312,7 @@ class Observer:
 
         Raises `GmgError` if there is no such slot, or no job has run there.
         """
-        self._work.engine_slot(slot)
-        group = self._work.scheduler.group_slots(slot)
+        group = self._work.group_slots(slot)
         workers = [worker for each in group if (worker := self._work.engine_slot(each).worker) is not None]
         if not workers:
             raise GmgError(f"no job has run on {slot} yet", 1)

@@ -14,9 +14,10 @@ from gmg_tui.diagnosis.kinds import KINDS
 from gmg_tui.engine import clock
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
+from gmg_tui.engine.workers.group import Group
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.model import Alert, Session, Severity
+from gmg_tui.model import Alert, RankGroup, Session, Severity
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
 from gmg_tui.session.protocol import Action, Seen
@@ -108,6 +109,26 @@ class Supervisor:
             self._since = time.monotonic()
             self.all_ended.clear()
 
+    @property
+    def _groups(self) -> list[Group]:
+        return [run.group for run in self.scheduler.job_runs if run.group is not None]
+
+    def groups(self) -> tuple[RankGroup, ...]:
+        """Returns the groups whose ranks are on slots."""
+        return tuple(group.view() for group in self._groups)
+
+    def group_slots(self, slot: str) -> tuple[str, ...]:
+        """Returns the slots of the job that runs on this one. Raises `GmgError` if there is no such slot."""
+        found = self.engine_slot(slot)
+        name = (found.lead or found).slot.name
+        return next((run.slots for run in self.scheduler.job_runs if name in run.slots), (name,))
+
+    def beat(self) -> None:
+        """Checks groups and jobs, each second."""
+        for group in self._groups:
+            group.check(time.monotonic())
+        self.scheduler.beat()
+
     def elapsed_s(self, now: float) -> float:
         """Returns the total seconds of work; `now` is monotonic seconds."""
         return self._worked_s + (now - self._since if self._since is not None else 0.0)
@@ -155,7 +176,7 @@ class Supervisor:
         """Applies a command to slots that still have what was `seen`, and their groups. Raises `GmgError`."""
         errors = {slot: _mismatch(self.engine_slot(slot), seen.get(slot)) for slot in slots}
         matching = [slot for slot, error in errors.items() if error is None]
-        groups = {self.scheduler.group_slots(slot): slot for slot in matching}
+        groups = {self.group_slots(slot): slot for slot in matching}
         # A job on several slots is edited once.
         matching = [slot for group in groups for slot in group] if with_groups else list(groups.values())
         for slot in dict.fromkeys(matching):

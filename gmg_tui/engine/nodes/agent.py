@@ -21,11 +21,12 @@ from gmg_tui.engine.nodes.logs import KeptLogs
 from gmg_tui.engine.nodes.states import MAX_PORTS, Assignment, AttemptReport
 from gmg_tui.engine.nodes.states import Report as NodeReport
 from gmg_tui.engine.records.recorder import Recorder
+from gmg_tui.engine.scheduling.scheduler import JobRun
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.machine.address import address_for, is_numeric, started_from
 from gmg_tui.machine.blocking_calls import in_daemon_thread
-from gmg_tui.model import JobRecord, RankGroup, Snapshot, WorkerState
+from gmg_tui.model import JobRecord, Snapshot, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import encoded
 from gmg_tui.scripts.torchrun import LOOPBACK, free_port
@@ -92,6 +93,8 @@ class Agent:
         orphaned: Called with the reason when the agent has no leader any more; set before it runs.
         logs: The logs kept for the session's engine.
     """
+
+    job_runs: tuple[JobRun, ...] = ()  # the session's engine has them
 
     def __init__(
         self,
@@ -231,15 +234,7 @@ class Agent:
         self.restart(slot)
 
     def beat(self) -> None:
-        """Does nothing: the session's engine checks groups and jobs."""
-
-    def groups(self) -> tuple[RankGroup, ...]:
-        """Returns none: the session's engine has them."""
-        return ()
-
-    def group_slots(self, slot: str) -> tuple[str, ...]:
-        """Returns the slot: the session's engine knows the others of a group."""
-        return (slot,)
+        """Does nothing: the session's engine checks jobs."""
 
     def stop(self, slot: str, *, kill: bool) -> None:
         """Stops the slot's worker."""

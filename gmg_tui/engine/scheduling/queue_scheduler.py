@@ -20,7 +20,7 @@ from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.free import FreeGpus
-from gmg_tui.model import JobRecord, Queue, QueueAction, RankGroup, WorkerState
+from gmg_tui.model import JobRecord, Queue, QueueAction, WorkerState
 from gmg_tui.model.errors import GmgError
 
 if TYPE_CHECKING:
@@ -172,13 +172,11 @@ class QueueScheduler:
             self._wake.set()
 
     def beat(self) -> None:
-        """Checks for stuck groups, and for jobs that failed on one GPU but compute on another."""
+        """Checks for jobs that failed on one GPU but compute on another, and measures trials."""
         self.board.watch(worker for run in self.runs.values() for worker in run.workers)
         for name, why in self.board.newly_benched().items():
             self._queue.version += 1
             _log.warning("%s is benched: %s", name, why)
-        for run in self.runs.values():
-            run.check()
         if self.source is not None:
             self.source.beat()
         if self.packing is not None:
@@ -198,14 +196,10 @@ class QueueScheduler:
 
     # State
 
-    def groups(self) -> tuple[RankGroup, ...]:
-        """Returns the groups whose ranks are on slots."""
-        return tuple(run.group.view() for run in self.runs.values() if run.group is not None)
-
-    def group_slots(self, slot: str) -> tuple[str, ...]:
-        """Returns all slots of the job on this one."""
-        run = self.runs.get(self._jobs.get(slot, 0))
-        return tuple(worker.slot.name for worker in run.workers) if run is not None else (slot,)
+    @property
+    def job_runs(self) -> Iterable[JobRun]:
+        """The jobs that occupy slots."""
+        return self.runs.values()
 
     def queue(self) -> Queue:
         """Returns the progress of the jobs."""

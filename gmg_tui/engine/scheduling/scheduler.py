@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.workers.group import Group
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.model import JobRecord, RankGroup, WorkerState
+from gmg_tui.model import JobRecord, WorkerState
 from gmg_tui.scripts import torchrun
 
 if TYPE_CHECKING:
@@ -24,21 +23,21 @@ if TYPE_CHECKING:
 
 
 class PlainScheduler:
-    """Runs the session's one script on every slot."""
+    """Runs the session's one script on every slot; `job_runs` has a job for each worker or group."""
 
     def __init__(self, slots: Mapping[str, EngineSlot], workplace: Workplace, recorder: Recorder) -> None:
         self._slots, self._workplace, self._recorder = slots, workplace, recorder
         spec, states = workplace.spec, list(slots.values())
         if torchrun.starts(spec.script, module=spec.module):
-            self._runs = [self._run(states[:1], states)]
+            self.job_runs = [self._run(states[:1], states)]
             for engine_slot in states[1:]:
                 engine_slot.lead = states[0]
         else:
             size = 1 if spec.ddp is None else spec.ddp.size or len(states)
             parts = [states[first : first + size] for first in range(0, len(states), size)]
             names = [f"g{number}" if spec.ddp is not None else None for number in range(len(parts))]
-            self._runs = [self._run(part, part, name) for part, name in zip(parts, names, strict=True)]
-        self._workers = {worker.slot.name: worker for run in self._runs for worker in run.workers}
+            self.job_runs = [self._run(part, part, name) for part, name in zip(parts, names, strict=True)]
+        self._workers = {worker.slot.name: worker for run in self.job_runs for worker in run.workers}
 
     def _run(self, ranks: Sequence[EngineSlot], seen: Sequence[EngineSlot], group: str | None = None) -> JobRun:
         """Returns a job on the slots of `ranks`, whose processes see the GPUs of the slots `seen`."""
@@ -65,7 +64,7 @@ class PlainScheduler:
     async def run(self) -> None:
         """Runs all workers until cancelled; cancelling kills them."""
         async with asyncio.TaskGroup() as tasks:
-            for run in self._runs:
+            for run in self.job_runs:
                 tasks.create_task(run.run(stays=True), name=run.slots[0])
 
     def restart(self, slot: str) -> None:
@@ -82,13 +81,11 @@ class PlainScheduler:
 
     def end(self, *, kill: bool, reason: str | None) -> None:
         """Stops all workers."""
-        for run in self._runs:
+        for run in self.job_runs:
             run.stop(Stop(kill=kill, reason=reason))
 
     def beat(self) -> None:
-        """Checks for stuck groups, and stops waiting for silent nodes once all other workers have ended."""
-        for run in self._runs:
-            run.check()
+        """Stops waiting for silent nodes once all other workers have ended."""
         if all(slot.away is None for slot in self._slots.values()):
             return
         left = [worker for worker in self._workers.values() if not worker.state.ended]
@@ -96,16 +93,6 @@ class PlainScheduler:
         if None not in away and all(worker.state is WorkerState.WAITING for worker in left):
             for worker, why in zip(left, away, strict=True):
                 worker.stop(Stop(reason=why))
-
-    def groups(self) -> tuple[RankGroup, ...]:
-        """Returns the groups whose ranks are on slots."""
-        return tuple(run.group.view() for run in self._runs if run.group is not None)
-
-    def group_slots(self, slot: str) -> tuple[str, ...]:
-        """Returns the slots of the group that this one belongs to."""
-        if slot not in self._workers:  # the only worker's other slots
-            return tuple(self._workers)
-        return next(run.slots for run in self._runs if slot in run.slots)
 
 
 class JobRun:
@@ -185,8 +172,3 @@ class JobRun:
     def stopped_rank(self) -> Worker | None:
         """The first worker that was stopped; None if all ended by themselves."""
         return next((worker for worker in self.workers if worker.state is WorkerState.STOPPED), None)
-
-    def check(self) -> None:
-        """Checks if its group is stuck."""
-        if self.group is not None:
-            self.group.check(time.monotonic())
