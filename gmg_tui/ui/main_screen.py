@@ -7,6 +7,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.events import Key
+from textual.geometry import Size
 
 from gmg_tui.model import Settings
 from gmg_tui.session import worker_log
@@ -42,6 +43,8 @@ class MainScreen(TrueSizeScreen[None]):
         self.grid = Grid(view)
         self.pane = Pane(view, engine)
         self.log_view = self.pane.log_view
+        self._size = Size(0, 0)
+        """The size for which the rows were distributed."""
 
     def compose(self) -> ComposeResult:
         """Yields the widgets, from the top."""
@@ -59,12 +62,14 @@ class MainScreen(TrueSizeScreen[None]):
         self.share_rows()
 
     def on_resize(self) -> None:
-        """Distributes the terminal's rows anew."""
-        self.share_rows()
+        """Distributes the terminal's rows; Textual 8.2.8 posts the same size several times."""
+        if self.app.size != self._size:
+            self.share_rows()
 
     def share_rows(self) -> None:
         """Draws the header, then the workers in the rows they need; the pane takes the rest."""
         if self.is_mounted and is_seen(self):
+            self._size = self.app.size
             self.header.display = self.grid.display = not self._view.maximized
             if not self._view.maximized:
                 self.grid.lay_out(self.app.size.height - self.header.fit() - 1)

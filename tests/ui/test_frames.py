@@ -8,11 +8,15 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 from textual._compositor import ChopsUpdate
+from textual.events import Resize
 from textual.geometry import Region
 from textual.strip import Strip
 
+from gmg_tui.ui.drawing import Row
 from gmg_tui.ui.rows import changed_regions
 from gmg_tui.ui.terminal import crop_chops_at_their_left
+from gmg_tui.ui.workers import grid
+from gmg_tui.ui.workers.grid import Tiles
 from tests.pseudo_terminal import text_of
 from tests.ui import play, sessions
 from tests.workers import changed
@@ -93,3 +97,23 @@ async def test_the_first_frame_shows_all_workers(monkeypatch: pytest.MonkeyPatch
         terminal = pyte.Screen(*size)
         pyte.Stream(terminal).feed(sent[0])
     assert [word for word in (*map("gpu{}".format, range(8)), "Σ") if word not in text_of(terminal)] == []
+
+
+async def test_a_resize_to_the_same_size_rebuilds_no_tile(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[int, int]] = []
+
+    class Counted(Tiles):
+        def make_rows(self, width: int, height: int) -> list[Row]:
+            made.append((width, height))
+            return super().make_rows(width, height)
+
+    monkeypatch.setattr(grid, "Tiles", Counted)
+    app = play.busy()
+    async with app.run_test(size=(160, 48)) as pilot:
+        await play.sees(pilot, "400 lines")
+        made.clear()
+        app.screen.post_message(Resize(app.size, app.size))
+        await pilot.pause()
+        assert not made
+        await pilot.resize_terminal(120, 40)
+        await play.until(pilot, lambda: bool(made))
