@@ -108,6 +108,8 @@ class MainScreen(TrueSizeScreen[None]):
 
     def has_effect(self, action: str) -> bool:
         """Returns False if the keys of `action` would do nothing, or only show a message."""
+        if not self._view.selected and (action.startswith("app.act(") or action in {"app.edit", "mark", "details"}):
+            return False
         if action in {"app.act('stop')", "app.act('kill')"} or (action == "app.edit" and self._view.queue is not None):
             return self.app.anything_runs
         return action != "details" or not self._view.maximized or self.pane.has_details

@@ -179,6 +179,10 @@ async def test_the_footer_dims_keys_that_would_do_nothing() -> None:
         assert "enter Enlarge" not in _lit(app)
         await press(pilot, "w")
         assert "enter Enlarge" in _lit(app)
+        await press(pilot, "escape")
+        app.main.filter_workers("no such worker")
+        await pilot.pause()
+        assert not {"Restart", "Edit", "Enlarge", "Mark"} & set(_lit(app).split())
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ async def test_enter_shows_the_chart_of_a_metric_and_escape_the_table_again() ->
     async with play.enlarged(Tab.METRICS, _reported("Loss/value", "Train/mean_reward"), size=(100, 30)) as pilot:
         await play.sees(pilot, "mean_reward")
         await press(pilot, "enter")
-        await play.sees(pilot, "Train/mean_reward  91   best 91 at step 90  1,234 values", "100", "1 of 4")
+        await play.sees(pilot, "Train/mean_reward  91   best 91 at step 90  1,234 values over steps", "100", "1 of 4")
         await press(pilot, "escape")
         await play.sees(pilot, "lowest", "SM clock")
 

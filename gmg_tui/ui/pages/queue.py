@@ -237,7 +237,8 @@ class QueuePage(JobsPage[JobRecord]):
     def title_pieces(self) -> list[Piece]:
         """Returns the queue's progress, the best job and, at the end, the command for the results."""
         queue = self._view.queue or Queue(0, 0, 0, 0, 0, 0)
-        parts = progress(queue, self._view.snapshot.elapsed_s, self.app.size.width)
+        parts = [(f"{self._view.session.spec.name}  ", "title")]
+        parts += progress(queue, self._view.snapshot.elapsed_s, self.app.size.width)
         parts += [(f"  {self._best}", "ok")] if self._best else []
         return [*parts, *([(f"  gmg-tui report {self._view.session.spec.name}", "dim")] if queue.ended else [])]
 

@@ -152,13 +152,14 @@ def chart_rows(name: str, curve: Curve, width: int, height: int) -> list[Row]:
     rows = Canvas(plot, height).plot(line, scale.labels(height), columns, "fps")
     write = (lambda tick: across.label(tick)) if by_step else units.span
     ticks = {column: write(tick) for column, tick in columns.items()}
-    return [_heading(name, curve, width), *rows, *bottom_axis(plot, ticks)]
+    over = "steps" if by_step else "time"
+    return [_heading(name, curve, over, width), *rows, *bottom_axis(plot, ticks)]
 
 
-def _heading(name: str, curve: Curve, width: int) -> Row:
+def _heading(name: str, curve: Curve, over: str, width: int) -> Row:
     best, last = curve.best(name), curve.last
     row = Row(width).add(name, "fps").add(f"  {units.NOT_KNOWN if last is None else units.number(last)}")
     if best is not None:
         at = "" if best.step is None else f" at step {best.step:,}"
-        row.add(f"   best {units.number(best.value)}{at}  {units.count(curve.count, 'value')}", "dim")
+        row.add(f"   best {units.number(best.value)}{at}  {units.count(curve.count, 'value')} over {over}", "dim")
     return row

@@ -80,7 +80,12 @@ async def opened(engine: FakeEngine | None = None, size: tuple[int, int] = SMALL
 async def test_the_queue_opens_at_the_first_running_job() -> None:
     async with opened() as queue:
         await play.sees(
-            queue.pilot, "██", "12/30 jobs", "00:04:12 left", "#13 method=ode-b8", "branch_counts=8  quick=false"
+            queue.pilot,
+            " sweep-1  ██",
+            "12/30 jobs",
+            "00:04:12 left",
+            "#13 method=ode-b8",
+            "branch_counts=8  quick=false",
         )
         assert tables.selected(queue.app).startswith("13 method=ode-b8 running 24,013,029 6:12 gpu0 ode 8 false 1")
         assert queue.row(10).startswith("10 method=sde-b1 finished 14,000,000 3:33 gpu0 sde 1 true 1")
