@@ -18,7 +18,7 @@ from textual.screen import Screen
 from gmg_tui.model import Snapshot
 from gmg_tui.model.text import safe
 from gmg_tui.session.client import Source
-from gmg_tui.session.protocol import Bye, Lines, Update
+from gmg_tui.session.protocol import Bye, Update
 from gmg_tui.ui import keys, themes
 from gmg_tui.ui.dialogs import Palette
 from gmg_tui.ui.main_screen import MainScreen
@@ -81,8 +81,9 @@ class GmgApp(SessionApp, inherit_bindings=False):
             self.call_later(self.action_queue)
 
     def on_ready(self) -> None:
-        """Follows the log after the first frame: a session's workers start when a client follows one."""
+        """Reads the log after the first frame, and starts the session: its workers wait for a client that follows."""
         self.call_after_refresh(self.main.open_log)
+        self.request(partial(self.engine.follow, tail=0))
 
     # The terminal
 
@@ -110,8 +111,6 @@ class GmgApp(SessionApp, inherit_bindings=False):
             match event:
                 case Update(snapshot=snapshot):
                     self._take(snapshot)
-                case Lines():
-                    self.take_lines(event)
                 case Bye(reason=reason):
                     self._disconnected(reason)
                     return
@@ -130,12 +129,6 @@ class GmgApp(SessionApp, inherit_bindings=False):
         elif not self._draws_soon:
             self._draws_soon = True
             self.set_timer(self.PACE_S, self.publish)
-
-    def take_lines(self, lines: Lines) -> None:
-        """Receives lines of the log, drawn with the next snapshot if one follows."""
-        self.main.log_view.add_lines(lines)
-        if self.view.over:
-            self.main.log_view.update_rows()
 
     def _disconnected(self, reason: str) -> None:
         """Keeps final results on the screen once the engine has exited; otherwise the session is lost."""

@@ -1,7 +1,6 @@
 """The main screen: headline, workers, pane and keys, with their actions."""
 
 from functools import partial
-from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -10,7 +9,6 @@ from textual.events import Key
 from textual.geometry import Size
 
 from gmg_tui.model import Settings
-from gmg_tui.session import worker_log
 from gmg_tui.session.client import Source
 from gmg_tui.ui import keys, terminal
 from gmg_tui.ui.dialogs import LineBar, ask_line
@@ -24,9 +22,6 @@ from gmg_tui.ui.slots import ORDERS
 from gmg_tui.ui.terminal import TrueSizeScreen
 from gmg_tui.ui.view import Tab, View
 from gmg_tui.ui.workers.grid import Grid
-
-LOG_TAIL = 1000
-"""Earlier lines to request when a worker is selected."""
 
 
 class MainScreen(TrueSizeScreen[None]):
@@ -267,13 +262,7 @@ class MainScreen(TrueSizeScreen[None]):
         """Shows the log of the selected worker, unless it is shown."""
         name = self._view.selected
         if self.log_view.source.name != name:
-            self.log_view.open(LogSource(name, self._log_path))
-            self.app.request(lambda: self.app.engine.follow(*filter(None, [name]), tail=LOG_TAIL))
-
-    def _log_path(self) -> Path | None:
-        """Returns the log file of the worker whose log is shown."""
-        worker = self._view.worker_on(self.log_view.source.name)
-        return None if worker is None else Path(self._view.session.spec.folder, worker_log(worker))
+            self.log_view.open(LogSource(name, partial(self.app.log_path, name)))
 
     async def action_follow(self) -> None:
         """Follows or pauses the log, after showing it."""

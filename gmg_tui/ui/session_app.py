@@ -14,7 +14,7 @@ from textual.widget import AwaitMount
 
 from gmg_tui.model import Settings, Snapshot, Worker, WorkerState, units
 from gmg_tui.model.errors import GmgError
-from gmg_tui.session import LOGS
+from gmg_tui.session import LOGS, worker_log
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Action, Seen
 from gmg_tui.ui import keys, worker_text
@@ -259,6 +259,11 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         """Returns the question before workers restart with other settings; empty if little is lost."""
         workers = [worker for slot in slots if (worker := self.view.worker_on(slot)) is not None]
         return question(Action.RESTART, self.view, workers)
+
+    def log_path(self, slot: str) -> Path | None:
+        """Returns the path of the log of the worker on `slot`; None if there is none."""
+        worker = self.view.worker_on(slot)
+        return None if worker is None else Path(self.view.session.spec.folder, worker_log(worker))
 
     def job_log(self, number: int) -> Path | None:
         """Returns the path of a job's log (a group's: rank 0's); None if nothing has been written."""

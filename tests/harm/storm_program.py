@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from gmg_tui import ui
 from gmg_tui.model import Snapshot, Tried
-from gmg_tui.session.protocol import Lines
 from tests import tunings
 from tests.ui import play, sessions, sweeps
 from tests.ui.fake_engine import FakeEngine
@@ -20,10 +19,8 @@ MOMENTS = 100
 
 async def _live(engine: FakeEngine, snapshot: Callable[[float], Snapshot], pace_s: float) -> None:
     for moment in range(1, MOMENTS + 1):
+        engine.log = {slot: (*lines, f"moment {moment}") for slot, lines in engine.log.items()}
         engine.push(snapshot(float(moment)))
-        for slot, lines in engine.log.items():
-            engine.log[slot] = (*lines, f"moment {moment}")
-            engine.push(Lines(slot, len(lines), (f"moment {moment}",)))
         await asyncio.sleep(pace_s)
 
 
@@ -41,8 +38,8 @@ async def main(kind: str, pace_s: float) -> int:
         engine, snapshot = play.engine_of(sessions.varied_snapshot()), lambda second: sessions.varied_snapshot(second)
     engine.details_of = {slot.name: sessions.details(slot.name) for slot in engine.welcome.session.slots}
     engine.tried_so_far = tuple(Tried(("-B", str(1 << n)), rate=1000.0 * n, n_envs=1 << n) for n in range(40))
-    GmgApp.SILENT_S = 1 << 30  # this engine says nothing more
-    app = GmgApp(engine)
+    play.FakedApp.PACE_S = GmgApp.PACE_S
+    app = play.app_of(engine)
     coming = asyncio.create_task(_live(engine, snapshot, pace_s))
     outcome = await app.run_async()
     coming.cancel()

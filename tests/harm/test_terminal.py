@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from gmg_tui import session as sessions
-from gmg_tui.ui.log.source import MAX_LIVE_ROWS as KEPT_LINES
+from gmg_tui.ui.log.source import MAX_ROWS
 from tests.engine.harness import FAKE
 from tests.patience import wait_until
 from tests.terminal.screen import Terminal
@@ -147,9 +147,9 @@ def test_an_interface_shows_that_its_engine_is_stopped_and_can_be_left_meanwhile
     assert numbers == list(range(len(numbers)))
 
 
-def _below(text: str) -> int:
-    """How many lines a paused log has below what is shown; -1 while it is followed."""
-    match = re.search(r"paused, ([\d,]+) lines? below", text)
+def _new(text: str) -> int:
+    """How many lines have come since the log was paused; -1 while it is followed."""
+    match = re.search(r"([\d,]+) new lines?", text)
     return int(match[1].replace(",", "")) if match else -1
 
 
@@ -158,8 +158,8 @@ def test_a_paused_log_stays_under_a_flood_and_resumes_with_the_newest_lines() ->
         terminal.until("cpu0 log", "following", lambda text: text.count(" of the flood") > 9)
         entry = the_session()
         terminal.press("\x1b[5~")
-        paused = terminal.until(lambda text: _below(text) > 0).splitlines()[-10:-1]
-        text = terminal.until(lambda text: _below(text) > 4 * KEPT_LINES)
+        paused = terminal.until(lambda text: _new(text) > 0).splitlines()[-10:-1]
+        text = terminal.until(lambda text: _new(text) > 2 * MAX_ROWS)
         assert text.splitlines()[-10:-1] == paused
         terminal.press("\x1b[F")
         terminal.until("following", lambda text: text.count(" of the flood") > 9, lambda text: paused[-1] not in text)

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from gmg_tui.model import (
     Curve,
@@ -20,7 +22,8 @@ from gmg_tui.model import (
 )
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import EngineClient
-from gmg_tui.session.protocol import Action, Ask, Bye, Lines, Seen, Topic, Update, Welcome
+from gmg_tui.session.protocol import Action, Ask, Bye, Seen, Topic, Update, Welcome
+from tests.workers import changed
 
 
 class FakeEngine(EngineClient):
@@ -31,7 +34,7 @@ class FakeEngine(EngineClient):
         seen: What the last request to do something with workers meant, by slot.
         refuse: When not empty, every request but `follow` is refused with this text.
         answers: While it is not set, no request is answered: late, or never.
-        log: Lines that `follow` answers with, by slot.
+        log: Lines in each worker's log file, by slot.
         jobs: The queue, in its order; a session without any has no queue.
         tried_so_far: What was tried.
         events_so_far: What has happened.
@@ -45,13 +48,15 @@ class FakeEngine(EngineClient):
         recent: tuple[Series, ...] = (),
         log: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        self.welcome = Welcome(session, snapshot, recent)
+        self.log: dict[str, Sequence[str]] = dict(log or {})
+        self._folder = TemporaryDirectory()
+        self._written: dict[str, int] = {}
+        self.welcome = Welcome(session, self._counted(snapshot), recent)
         self.asked: list[tuple[object, ...]] = []
         self.seen: dict[str, Seen] = {}
         self.refuse = ""
         self.answers = asyncio.Event()
         self.answers.set()
-        self.log: dict[str, Sequence[str]] = dict(log or {})
         self.snapshot = snapshot
         self.details_of: dict[str, Details] = {}
         self.curves_of: dict[str, dict[str, Curve]] = {}
@@ -60,15 +65,36 @@ class FakeEngine(EngineClient):
         self.events_so_far: tuple[Occurrence, ...] = ()
         self.stacks_of: tuple[Stacks, ...] = ()
         self.speed_of = SpeedFacts("gpu0", WorkerState.RUNNING)
-        self._events: asyncio.Queue[Update | Lines | Bye] = asyncio.Queue()
+        self._events: asyncio.Queue[Update | Bye] = asyncio.Queue()
 
-    def push(self, event: Update | Lines | Bye | Snapshot) -> None:
+    def push(self, event: Update | Bye | Snapshot) -> None:
         if isinstance(event, Snapshot):
             self.snapshot = event
-            event = Update(event)
+            event = Update(self._counted(event))
         self._events.put_nowait(event)
 
-    async def events(self) -> AsyncIterator[Update | Lines | Bye]:
+    def print(self, slot: str, *lines: str) -> None:
+        """Write lines to a worker's log, and say so in a snapshot."""
+        self.log[slot] = (*self.log.get(slot, ()), *lines)
+        self.push(self.snapshot)
+
+    def _counted(self, snapshot: Snapshot) -> Snapshot:
+        """A snapshot with the number of lines in each log."""
+        workers = (
+            changed(each, log_lines=len(self.log[each.slot])) if each.slot in self.log else each
+            for each in snapshot.workers
+        )
+        return changed(snapshot, workers=tuple(workers))
+
+    def log_path(self, slot: str) -> Path:
+        """The log file of a worker, with all of its lines."""
+        path, lines, written = Path(self._folder.name, f"{slot}.log"), self.log[slot], self._written.get(slot, 0)
+        with path.open("a", encoding="utf-8", errors="surrogateescape") as file:
+            file.writelines(f"{line}\n" for line in lines[written:])
+        self._written[slot] = len(lines)
+        return path
+
+    async def events(self) -> AsyncIterator[Update | Bye]:
         while True:
             event = await self._events.get()
             yield event
@@ -84,10 +110,6 @@ class FakeEngine(EngineClient):
 
     async def follow(self, *slots: str, tail: int) -> None:
         await self._hear("follow", *slots)
-        for slot in slots:
-            lines = self.log.get(slot, ())
-            kept = lines[-tail:] if tail else []
-            self.push(Lines(slot, len(lines) - len(kept), tuple(kept)))
 
     async def act(self, action: Action, *slots: str, seen: Mapping[str, Seen] | None = None) -> None:
         self.seen = dict(seen or {})

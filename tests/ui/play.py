@@ -2,8 +2,9 @@
 
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,7 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 from gmg_tui.model import Snapshot
-from gmg_tui.session.protocol import Lines, Welcome
+from gmg_tui.session.protocol import Welcome
 from gmg_tui.ui import Outcome
 from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.drawing import Row
@@ -47,21 +48,20 @@ class FakedApp(GmgApp):
     """It sends only what a test pushes."""
     engine: FakeEngine
 
-    def take_lines(self, lines: Lines) -> None:
-        super().take_lines(lines)
-        self.main.log_view.update_rows()
+    def log_path(self, slot: str) -> Path | None:
+        return self.engine.log_path(slot) if slot in self.engine.log else super().log_path(slot)
 
     def run_test(self, **options: Any) -> AbstractAsyncContextManager[Pilot[Outcome]]:  # type: ignore[override]
         """As in Textual, with notifications."""
         return super().run_test(**{"notifications": True, **options})
 
 
-def engine_of(snapshot: Snapshot, *, cpus: int = 0) -> FakeEngine:
+def engine_of(snapshot: Snapshot, *, cpus: int = 0, lines: Sequence[str] = sessions.log_of(LOG_LINES)) -> FakeEngine:
     """An engine on as many slots as `snapshot` has workers, each with a past and a log."""
     number = len(snapshot.workers)
     session = sessions.session(0, cpus=cpus) if cpus else sessions.session(number)
     recent = sessions.recent(number, name="cpu", top=14_000) if cpus else sessions.recent(number)
-    log = {slot.name: sessions.log_of(LOG_LINES) for slot in session.slots}
+    log = {slot.name: lines for slot in session.slots}
     return FakeEngine(session, snapshot, recent=recent, log=log)
 
 
@@ -81,6 +81,13 @@ def app_of(engine: FakeEngine, *, theme: str | None = None, ascii_only: bool = F
 
 def busy(gpus: int = 8) -> FakedApp:
     return app_of(engine_of(sessions.busy_snapshot(gpus)))
+
+
+def logged(app: FakedApp, *lines: str) -> FakedApp:
+    """The app, with these lines in all logs."""
+    app.engine.log = {worker.slot: lines for worker in app.view.snapshot.workers}
+    app.engine.push(app.engine.snapshot)
+    return app
 
 
 def varied() -> FakedApp:

@@ -18,18 +18,12 @@ from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.main_screen import MainScreen
 from gmg_tui.ui.rows import KeysFooter
 from tests.ui import play, sessions
-from tests.ui.fake_engine import FakeEngine
 from tests.ui.play import FakedApp, asked, press
 from tests.ui.sessions import NOW
 from tests.workers import changed
 
 WIDE = (160, 48)
 SMALL = (80, 24)
-
-
-def _followed(engine: FakeEngine) -> str:
-    """The slot whose log was requested last."""
-    return next(str(slots[0]) for name, *slots in reversed(engine.asked) if name == "follow")
 
 
 def test_each_key_has_one_action_and_each_action_exists() -> None:
@@ -199,7 +193,7 @@ async def test_arrows_letters_and_clicks_select_a_worker_and_open_its_log(
     async with app.run_test(size=size) as pilot:
         for pressed, slot in steps:
             await press(pilot, *pressed.split())
-            assert app.view.selected == _followed(app.engine) == slot
+            assert app.view.selected == app.main.log_view.source.name == slot
             await play.sees(pilot, f"{slot} log")
         clicks = {WIDE: {(130, 3): "gpu3", (50, 12): "gpu5"}, SMALL: {(70, 4): "gpu2", (3, 10): "gpu2"}}
         for at, slot in clicks[size].items():  # the last is beside all workers

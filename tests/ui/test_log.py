@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from textual.app import App
 
-from gmg_tui.session.protocol import Lines
 from gmg_tui.ui.dialogs import LineBar
 from tests.ui import play
 from tests.ui.play import FakedApp, press
@@ -15,23 +14,16 @@ WARNING = "[Genesis] [07:00:34] [WARNING] Neutral robot position (qpos0) exceeds
 
 
 def _more(app: FakedApp, number: int, text: str = "later") -> None:
-    first = app.main.log_view.source.printed
-    app.engine.push(Lines("gpu0", first, tuple(f"{text} {i}" for i in range(number))))
+    app.engine.print("gpu0", *(f"{text} {i}" for i in range(number)))
 
 
 def _plain() -> FakedApp:
     """An app with logs without progress lines, of which none are folded."""
-    app = play.busy()
-    app.engine.log = {
-        slot: [f"Compiling {i}" if i == 50 else f"step {i}" for i in range(400)] for slot in app.engine.log
-    }
-    return app
+    return _app_of(*(f"Compiling {i}" if i == 50 else f"step {i}" for i in range(400)))
 
 
 def _app_of(*lines: str) -> FakedApp:
-    app = play.busy()
-    app.engine.log = {slot: list(lines) for slot in app.engine.log}
-    return app
+    return play.logged(play.busy(), *lines)
 
 
 def _log(app: FakedApp) -> list[str]:
@@ -50,24 +42,14 @@ async def test_the_log_follows_until_a_page_up_and_again_after_end() -> None:
         await press(pilot, "pageup")
         paused = _log(app)[1:]
         assert "later" not in "".join(paused)
-        below = app.main.log_view._page - 1
-        assert f"paused, {below} lines below" in _log(app)[0]
+        assert "paused at 98 %" in _log(app)[0]
         _more(app, 5)
-        await play.sees(pilot, f"paused, {below + 5} lines below")
+        await play.sees(pilot, "paused at 97 %, 5 new lines")
         assert _log(app)[1:] == paused
         await press(pilot, "end")
-        assert "paused" not in _log(app)[0]
+        await play.sees(pilot, "following")
         _more(app, 1, "newest")
         await play.sees(pilot, "newest 0")
-
-
-async def test_a_search_in_a_log_of_which_only_the_end_is_known_says_so() -> None:
-    app = play.busy(1)
-    app.engine.log = {"gpu0": ["Compiling", *(f"step {number}" for number in range(5000))]}
-    async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "5,001 lines")
-        await press(pilot, "slash", *"Compiling")
-        await play.sees(pilot, "no match in the newest 1,000 lines")
 
 
 async def test_search_highlights_counts_and_steps_through_matches() -> None:
@@ -91,17 +73,6 @@ async def test_search_highlights_counts_and_steps_through_matches() -> None:
         await play.sees(pilot, "no match")
         await press(pilot, "enter", "escape")
         await play.sees(pilot, "400 lines")
-
-
-async def test_lines_of_another_worker_that_come_late_are_not_shown() -> None:
-    app = play.busy()
-    async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "400 lines")
-        await press(pilot, "down")
-        app.engine.push(Lines("gpu0", 400, ("a line of gpu0",)))
-        app.engine.push(Lines("gpu1", 400, ("a line of gpu1",)))
-        await play.sees(pilot, "a line of gpu1", "401 lines")
-        assert "a line of gpu0" not in play.shown(app)
 
 
 @pytest.mark.parametrize("late", [0, 40])
@@ -153,7 +124,7 @@ async def test_a_match_that_is_found_while_the_log_is_hidden_is_shown_with_it() 
         log.search("step 77: ")
         await play.until(pilot, lambda: log.match is not None)
         log.display = True
-        await play.sees(pilot, "step 76: ", "step 77: ", "step 78: ", "match 1 of 1", "120 lines below")
+        await play.sees(pilot, "step 76: ", "step 77: ", "step 78: ", "match 1 of 1", "paused at")
 
 
 async def test_the_search_field_opens_only_once_and_an_immediate_enter_keeps_its_text() -> None:
@@ -174,8 +145,8 @@ async def test_f_pauses_a_log_that_is_shorter_than_the_view_and_paging_down_to_t
         await play.sees(pilot, "2 lines")
         await press(pilot, "f")
         await play.sees(pilot, "paused")
-        app.engine.push(Lines("gpu0", 2, tuple(f"later {i}" for i in range(40))))
-        await play.sees(pilot, "lines below", "one")
+        _more(app, 40)
+        await play.sees(pilot, "40 new lines", "one")
         await press(pilot, "f")
         await play.sees(pilot, "later 39")
         await press(pilot, "home")
@@ -214,6 +185,7 @@ async def test_long_lines_are_wrapped_and_paging_moves_by_screen_rows() -> None:
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "4 lines", "last")
         await press(pilot, "home", "end")
+        await play.sees(pilot, "gpu0 log", "last")
         rows = _log(app)[1:]
         assert (
             rows == ["first", *(long[at : at + 80] for at in range(0, 600, 80)), *["世" * 40] * 3, "last"][-len(rows) :]
@@ -245,7 +217,7 @@ async def test_text_selected_with_the_mouse_is_marked_and_copied_and_the_log_sta
         top = next(y for y, row in enumerate(play.screen(app)) if row.startswith("second"))
         await pilot.mouse_down(offset=(7, top))
         await pilot.hover(offset=(24, top + 2))
-        app.engine.push(Lines("gpu0", 4, tuple(f"later {number}" for number in range(40))))
+        _more(app, 40)
         await play.sees(pilot, "paused")
         await pilot.mouse_up(offset=(24, top + 2))
         await press(pilot, "y")
@@ -265,6 +237,5 @@ async def test_a_long_line_leaves_room_for_others() -> None:
 
 async def test_a_worker_that_has_printed_nothing_says_so() -> None:
     app = play.edited(log_lines=0)
-    app.engine.log = {}
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "gpu0 has printed nothing yet. Setup shows its command line.")

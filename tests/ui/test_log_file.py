@@ -11,7 +11,6 @@ from msgspec import structs
 
 from gmg_tui.model.text import clean
 from gmg_tui.scripts.genesis.output.line_patterns import is_progress_only
-from gmg_tui.session.protocol import Lines
 from gmg_tui.ui.log import file as log_files
 from gmg_tui.ui.log import source as log_sources
 from gmg_tui.ui.log.file import LogFile
@@ -37,7 +36,7 @@ def _texts(rows: list[LogRow]) -> list[str]:
 
 
 async def _found(file: LogFile, text: str) -> list[int]:
-    search = Search(Query(text), file, ())
+    search = Search(Query(text), file)
     while search.running:
         await search.step()
     return search.found
@@ -128,26 +127,25 @@ def test_a_file_that_was_truncated_or_replaced_ends_earlier(tmp_path: Path) -> N
     assert _texts(file.before(file.size, 10)) == ["line", "line"]
 
 
-def test_a_line_is_located_by_its_text_and_the_lines_after_it(tmp_path: Path) -> None:
-    file = _file(tmp_path, b"".join(f"line {number % 700}\n".encode() for number in range(5000)))
-    at = file.locate("line 650", 5000 - 651 - 700 + 3)
-    assert _texts(file.after(at, 1)) == ["line 651"]
-    assert file.before(at, 1)[0].start == len(b"".join(f"line {number % 700}\n".encode() for number in range(1350)))
-    assert file.locate("absent", 100) == -1
-
-
 # In the view
 
 
-def _app(folder: Path, lines: list[str], tail: int = 1000) -> FakedApp:
-    """An app whose first worker has a log file, of which the engine still has the end."""
+def _app(folder: Path, lines: list[str]) -> FakedApp:
+    """An app whose first worker has this log file."""
     app = play.busy(1)
     (folder / "logs").mkdir()
     (folder / "logs/gpu0.log").write_text("".join(f"{line}\n" for line in lines))
     session = app.view.session
     app.view.session = structs.replace(session, spec=structs.replace(session.spec, folder=str(folder)))
-    app.engine.log = {"gpu0": lines}
+    app.engine.log = {}
     return app
+
+
+def _write(app: FakedApp, folder: Path, *lines: str) -> None:
+    """Add lines to the log, and say so in a snapshot."""
+    with (folder / "logs/gpu0.log").open("a") as file:
+        file.writelines(f"{line}\n" for line in lines)
+    app.engine.push(app.engine.snapshot)
 
 
 def _fps(count: int) -> list[str]:
@@ -157,7 +155,7 @@ def _fps(count: int) -> list[str]:
 async def test_a_warning_before_thousands_of_progress_lines_is_shown_and_found(tmp_path: Path) -> None:
     app = _app(tmp_path, ["first", WARNING, *_fps(5000)])
     async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "5,002 lines", "07:00:34 WARNING needle", "×5,000", "first")
+        await play.sees(pilot, "07:00:34 WARNING needle", "×5,000", "first")
         await press(pilot, "slash", *"WARNING", "enter")
         await play.sees(pilot, "match 1 of 1", "WARNING needle")
 
@@ -182,8 +180,8 @@ async def test_home_and_paging_reach_every_line_of_the_file_and_the_end_follows_
             await press(pilot, "pagedown")
             await play.until(pilot, lambda: app.main.log_view._loading is None)
         assert seen | _numbers(app) == set(range(1500))
-        app.engine.push(Lines("gpu0", 1500, ("newest",)))
-        await play.sees(pilot, "newest", "1,501 lines")
+        _write(app, tmp_path, "newest")
+        await play.sees(pilot, "newest")
 
 
 def _numbers(app: FakedApp) -> set[int]:
@@ -215,24 +213,49 @@ async def test_matches_of_the_whole_file_are_visited_in_both_directions(tmp_path
             await press(pilot, key)
             await play.sees(pilot, f"match {shown}")
         await play.sees(pilot, "needle 7")
-        with (tmp_path / "logs/gpu0.log").open("a") as file:
-            file.write("a later needle\n")
+        _write(app, tmp_path, "a later needle")
         await press(pilot, "N", "n")
         await play.sees(pilot, "match 6 of 6", "a later needle")
         await press(pilot, "escape")
         await play.sees(pilot, "line 19999")
 
 
-async def test_a_log_without_a_readable_file_is_searched_as_far_as_it_is_known(tmp_path: Path) -> None:
-    app = _app(tmp_path, ["needle", *(f"line {number}" for number in range(5000))])
-    (tmp_path / "logs/gpu0.log").unlink()
-    os.mkfifo(tmp_path / "logs/gpu0.log")
+async def test_a_log_that_cannot_be_read_says_so_until_it_can(tmp_path: Path) -> None:
+    app = _app(tmp_path, [])
+    path = tmp_path / "logs/gpu0.log"
+    path.unlink()
+    os.mkfifo(path)
     async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "line 4999")
-        await press(pilot, "slash", *"line 4990", "enter")
-        await play.sees(pilot, "match 1 of 1")
-        await press(pilot, "home")
-        await play.sees(pilot, "earlier lines")
+        await play.sees(pilot, "The log file cannot be read: not a regular file.")
+        path.unlink()
+        _write(app, tmp_path, "first")
+        await play.sees(pilot, "first")
+
+
+async def test_a_log_that_is_replaced_or_flooded_is_followed_to_its_newest_line(tmp_path: Path) -> None:
+    app = _app(tmp_path, [f"line {number}" for number in range(100)])
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "line 99")
+        _write(app, tmp_path, *(f"flood {number}" for number in range(100_000)))
+        await play.sees(pilot, "flood 99999")
+        assert len(app.main.log_view.source.rows) <= 1000
+        (tmp_path / "new").write_text("cut out\nend\n")
+        (tmp_path / "new").replace(tmp_path / "logs/gpu0.log")
+        app.engine.push(app.engine.snapshot)
+        await play.sees(pilot, "cut out", "end")
+
+
+async def test_an_unfinished_line_grows_and_progress_is_counted_on(tmp_path: Path) -> None:
+    app = _app(tmp_path, ["first", *_fps(3)])
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "×3")
+        with (tmp_path / "logs/gpu0.log").open("a") as file:
+            file.write(f"{fps_line(3, 24e6)}\nunfin")
+        app.engine.push(app.engine.snapshot)
+        await play.sees(pilot, "×4", "unfin")
+        _write(app, tmp_path, "ished")
+        await play.sees(pilot, "unfinished")
+        assert [row.lines for row in app.main.log_view.source.rows] == [1, 4, 1]
 
 
 async def test_a_search_goes_on_in_the_log_of_another_worker(tmp_path: Path) -> None:
@@ -242,25 +265,18 @@ async def test_a_search_goes_on_in_the_log_of_another_worker(tmp_path: Path) -> 
         await press(pilot, "slash", *"needle", "enter")
         await play.sees(pilot, "match 1 of 1")
         app.main.log_view.open(LogSource("gpu0", path=lambda: tmp_path / "logs/gpu0.log"))
-        app.engine.push(Lines("gpu0", 3000, ("later",)))
+        _write(app, tmp_path, "later")
         await play.sees(pilot, "following", "/needle", "later")
         await press(pilot, "n")
         await play.sees(pilot, "match 1 of 1", "paused")
 
 
-async def test_home_reads_what_the_engine_skipped_and_n_finds_what_was_printed_after_a_search(tmp_path: Path) -> None:
-    lines = [f"line {number}" for number in range(500)]
-    app = _app(tmp_path, lines)
-    app.engine.log = {"gpu0": lines[:10]}
+async def test_n_finds_what_was_printed_after_a_search(tmp_path: Path) -> None:
+    app = _app(tmp_path, [f"line {number}" for number in range(500)])
     async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "line 9")
-        app.engine.push(Lines("gpu0", 490, tuple(lines[490:])))
-        await play.sees(pilot, "480 lines skipped", "line 499")
-        await press(pilot, "home")
-        await play.until(pilot, lambda: _log(app)[1 : len(_log(app))] == lines[: len(_log(app)) - 1])
+        await play.sees(pilot, "line 499")
         await press(pilot, "slash", *"needle", "enter")
         await play.sees(pilot, "no match")
-        with (tmp_path / "logs/gpu0.log").open("a") as file:
-            file.write("needle\n")
+        _write(app, tmp_path, "needle")
         await press(pilot, "n")
         await play.sees(pilot, "match 1 of 1")

@@ -196,8 +196,7 @@ def test_a_cpu_slot_has_one_chart_and_sm_activity_has_one_when_known() -> None:
 
 
 async def test_tab_the_mouse_and_keys_show_each_tab_below_the_workers() -> None:
-    app = play.edited()
-    app.engine.log = {"gpu0": sessions.log_of(30)}
+    app = play.logged(play.edited(), *sessions.log_of(30))
     async with app.run_test(size=(120, 36)) as pilot:
         await play.sees(pilot, "gpu0 log", "30 lines")
         for text in (

@@ -3,8 +3,6 @@
 import pytest
 
 from gmg_tui.model import Fps
-from gmg_tui.session.protocol import Lines
-from gmg_tui.ui.log.source import LogSource
 from gmg_tui.ui.slots import History, SlotView
 from tests.ui import play, sessions, sweeps
 from tests.ui.play import FakedApp, asked, press
@@ -41,18 +39,6 @@ async def test_an_edit_after_one_of_marked_workers_is_of_the_selected_one() -> N
         assert asked(app.engine)[-1][1] == ("gpu2",)
 
 
-async def test_a_line_in_transit_does_not_replace_the_log() -> None:
-    app = play.busy()
-    async with app.run_test(size=WIDE) as pilot:
-        await play.sees(pilot, "400 lines")
-        log = app.main.log_view
-        log.open(LogSource("gpu0"))
-        log.add_lines(Lines("gpu0", 400, ("under way",)))
-        log.add_lines(Lines("gpu0", 0, tuple(f"line {number}" for number in range(401))))
-        assert len(log.source.rows) == log.source.printed == 401
-        assert [row.end for row in log.source.rows] == sorted({row.end for row in log.source.rows})
-
-
 async def test_no_key_affects_another_worker_when_the_slot_of_the_details_is_removed() -> None:
     app = sweeps.app()
     async with app.run_test(size=WIDE) as pilot:
@@ -70,6 +56,7 @@ async def test_a_message_takes_no_row_from_the_workers_and_disappears(monkeypatc
     app = play.busy()
     async with app.run_test(size=(160, 26)) as pilot:
         tiles, rows = app.main.grid.plan.tiles, app.main.grid.region
+        await play.sees(pilot, "×392")
         log = play.screen(app)[-3:-1]
         await press(pilot, "exclamation_mark")
         await play.sees(pilot, "No worker has problems.")

@@ -4,7 +4,6 @@ import pytest
 from rich.console import Console
 
 from gmg_tui.model import Phase, Worker, WorkerState
-from gmg_tui.session.protocol import Lines
 from tests.ui import play, sessions
 from tests.ui.sessions import NOW
 from tests.workers import alerts, changed, worker_of
@@ -55,14 +54,13 @@ async def test_hostile_text_is_shown_literally(
     states = (WorkerState.FAILED, WorkerState.COMPILING, WorkerState.STOPPING, WorkerState.RUNNING)
     workers = tuple(_evil_worker(f"gpu{i}", i, state) for i, state in enumerate(states))
     snapshot = changed(sessions.busy_snapshot(4), workers=workers, alerts=alerts(disk=EVIL), nvml_error=EVIL)
-    engine = play.engine_of(snapshot)
-    engine.log = {"gpu0": [EVIL, "plain"]}
+    engine = play.engine_of(snapshot, lines=[EVIL, "plain"])
     spec = changed(engine.welcome.session.spec, script=EVIL, args=(EVIL,))
     engine.welcome = changed(engine.welcome, session=changed(engine.welcome.session, spec=spec))
     app = play.app_of(engine, ascii_only=ascii_only)
     async with app.run_test(size=size) as pilot:
         await play.sees(pilot, "2 lines")
-        engine.push(Lines("gpu0", 2, (EVIL,)))
+        engine.print("gpu0", EVIL)
         engine.refuse = EVIL
         await pilot.press("r")
         await play.sees(pilot, "3 lines")

@@ -14,7 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gmg_tui.machine.files import open_regular, start_of_last
+from gmg_tui.machine.files import open_regular
 from gmg_tui.model.text import MAX_LINE_BYTES, clean, visible
 from gmg_tui.scripts.genesis.output.line_patterns import FPS_ALONE, REPORTED, is_progress_only
 from gmg_tui.ui.log.rows import MAX_SHOWN, LogRow, Query, join
@@ -28,7 +28,6 @@ _LINE_BYTES: Final = 1 << 16
 _PART_BYTES: Final = 1 << 20
 _OVERLAP_BYTES: Final = 4096
 """Overlap of two parts of a long line, so that a match is whole in one of them."""
-_NEARBY_LINES: Final = 500
 _MAYBE_PROGRESS: Final = re.compile(rb"%\||Running at |" + REPORTED.encode())
 
 
@@ -108,13 +107,13 @@ class LogFile:
             below[0] = below[0]._replace(text=clean(f"… {text} …".encode()))
         return join(self.before(offset, count), below)
 
-    def locate(self, text: str, lines: int) -> int:
-        """Returns the offset after the line `text` that about `lines` lines follow; -1 if not found."""
-        start, end = (start_of_last(self._file, max(0, lines + near)) for near in (_NEARBY_LINES, -_NEARBY_LINES))
-        nearby = [*self._lines(start, end)]
-        below = len(nearby) + max(0, lines - _NEARBY_LINES)
-        found = [(abs(below - number - lines), line.end) for number, line in enumerate(nearby, 1) if line.text == text]
-        return min(found, default=(0, -1))[1]
+    def continued(self, rows: list[LogRow], count: int) -> tuple[int, list[LogRow]]:
+        """Returns the file's size, and `rows` continued to it; the last `count` rows if much has been written since."""
+        size, last = self.size, rows[-1].end if rows else 0
+        start = self.start_of_line(last)
+        if not rows or not last <= size <= start + _PAGE_BYTES:
+            return size, self.before(size, count)
+        return size, join(rows, self.rows(start, size)) if size > last else rows
 
     def rows(self, start: int, stop: int) -> list[LogRow]:
         """Returns the rows of the lines that begin between `start`, the start of a line, and `stop`."""

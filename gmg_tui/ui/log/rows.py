@@ -15,36 +15,32 @@ from gmg_tui.ui.drawing import SIGNS, Row, safe
 
 MAX_SHOWN: Final = 610
 """Maximum characters shown of a line."""
-LIVE: Final = 1 << 60
-"""Position of the first line from the engine; lower positions are offsets in the log file."""
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 _STYLES: Final = {Severity.NONE: "text", Severity.WARNING: "warn", Severity.ERROR: "error"}
 
 
 class LogRow(NamedTuple):
-    """A line, a marker of skipped lines, or a run of progress lines, represented by the newest."""
+    """A line, or a run of progress lines, represented by the newest."""
 
     text: str
     start: int
-    """Position of its first line."""
+    """Offset of its first line in the file."""
     end: int
-    """Position after its last line."""
+    """Offset after its last line."""
     lines: int = 1
     """Number of lines it represents."""
     progress: bool = False
     """True if its lines are only progress."""
-    gap: bool = False
-    """True if it marks skipped lines."""
 
     @property
     def position(self) -> int:
-        """A position in its newest line, still valid after folding."""
+        """An offset in its newest line, still valid after folding."""
         return self.end - 1
 
     @property
     def shown(self) -> str:
         """The text as drawn and searched: Genesis' prefix shortened to time and level, very long lines cut."""
-        text, prefix = self.text, None if self.gap else head(self.text)
+        text, prefix = self.text, head(self.text)
         if prefix is not None:
             level = f"{prefix.level} " if severity(text) is not Severity.NONE else ""
             text = f"{prefix.clock} {level}{text[prefix.length :]}"
@@ -62,16 +58,12 @@ def fold(rows: list[LogRow], row: LogRow) -> None:
 
 
 def join(above: Sequence[LogRow], below: Sequence[LogRow]) -> list[LogRow]:
-    """Joins two lists; drops a row above that has grown into the first one below."""
+    """Joins two lists; drops an unfinished line above that has grown into the first one below."""
     rows = [*above]
-    if not below:
-        return rows
-    first = below[0]
-    if rows and first.start < rows[-1].end:
-        last = rows.pop()
-        if last.progress:
-            first = first._replace(start=last.start, lines=last.lines + first.end - last.end)
-    fold(rows, first)
+    if rows and below and below[0].start < rows[-1].end:
+        rows.pop()
+    for row in below[:1]:
+        fold(rows, row)
     return [*rows, *below[1:]]
 
 
@@ -128,7 +120,7 @@ def wrapped(row: LogRow, width: int, marks: Sequence[tuple[int, int]], *, here: 
     The number of lines it stands for is at the right end.
     """
     parts, lines = pieces(row, width), list[Row]()
-    style = "dim" if row.gap or row.progress else _STYLES[severity(row.text)]
+    style = "dim" if row.progress else _STYLES[severity(row.text)]
     count, start = _count_of(row), 0
     for number, piece in enumerate(parts, 1):
         line, done = Row(width), 0
@@ -146,7 +138,7 @@ def wrapped(row: LogRow, width: int, marks: Sequence[tuple[int, int]], *, here: 
 
 
 def _count_of(row: LogRow) -> str:
-    return f" ×{row.lines:,}" if row.lines > 1 and not row.gap else ""
+    return f" ×{row.lines:,}" if row.lines > 1 else ""
 
 
 def pieces(row: LogRow, width: int) -> list[str]:

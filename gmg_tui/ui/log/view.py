@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -13,17 +12,18 @@ from textual.selection import Selection
 from textual.strip import Strip
 
 from gmg_tui.model import units
-from gmg_tui.session.protocol import Lines
 from gmg_tui.ui.drawing import SIGNS, WHEEL_ROWS, Piece, Row
-from gmg_tui.ui.log.rows import LIVE, Place, Query, highlighted, index_of, moved, part_of, wrapped
+from gmg_tui.ui.log.rows import Place, Query, highlighted, index_of, moved, part_of, wrapped
 from gmg_tui.ui.log.source import LogSource, Search
-from gmg_tui.ui.rows import Rows
+from gmg_tui.ui.rows import Rows, is_seen
 
 if TYPE_CHECKING:
     from gmg_tui.ui.log.file import LogFile
 
 _MAX_FILL_PAGES: Final = 128
 """Maximum pages read to fill the view with what precedes a long run of progress."""
+_END: Final = 1 << 62
+"""An offset after every line."""
 
 
 class LogView(Rows):
@@ -55,29 +55,30 @@ class LogView(Rows):
         self._wanted: int | None = None
         """The position to scroll to once the view has a size again."""
         self._loading: Callable[[], Awaitable[object]] | None = None
+        self._trouble = ""
+        """The reason the file cannot be read."""
         self._pages_left = _MAX_FILL_PAGES
+        self._printed, self._printed_before = 0, 0
+        """Lines printed so far, and when the log was paused."""
         self._continued: list[bool] = []
         """For each screen row, True if it continues the line above."""
 
-    def open(self, source: LogSource, *, file_only: bool = False) -> None:
-        """Shows another log, from its file if no engine sends its lines."""
+    def open(self, source: LogSource) -> None:
+        """Shows another log."""
         self.workers.cancel_group(self, "search")
         self.source = source
         self._top_position, self._top_part, self._wanted = 0, 0, None
-        self.found, self.match, self._loading = None, None, None
+        self.found, self.match, self._trouble = None, None, ""
         self._pages_left = _MAX_FILL_PAGES
-        if file_only:
-            self._load(source.load_end)
+        self._load(source.refresh, replaces=True)
         self.update_rows()
 
-    def add_lines(self, lines: Lines) -> None:
-        """Adds lines, drawing the first ones at once; ignores late lines of another worker."""
-        if lines.slot != self.source.name:
-            return
-        is_first = not self.source.printed
-        self.source.extend(lines.first, lines.lines)
-        if is_first:
-            self.update_rows()
+    def show_newest(self, printed: int) -> None:
+        """Shows what has been written since; `printed` is the number of lines printed so far."""
+        self._printed = printed
+        if self.display and is_seen(self):
+            self._load(self.source.refresh)
+        self.update_rows()
 
     # Drawing
 
@@ -93,7 +94,7 @@ class LogView(Rows):
             self.post_message(self.Changed())
         rows, match = self.source.rows, self._match_index
         if not rows:
-            return [Row(width).add(f" {self.empty}", "dim")]
+            return [Row(width).add(f" {self._trouble or self.empty}", "dim")]
         lowest = self._moved(Place(len(rows), 0), -self._page)
         top = lowest if self.source.following else min(self._top, lowest)
         self._place_top(top)
@@ -104,8 +105,9 @@ class LogView(Rows):
             continued += [False, *[True] * (len(parts) - 1)]
             if len(lines) >= self._page + top.part:
                 break
-        if self._pages_left > 0 and ((top.row == 0 and self.source.has_above) or len(lines) < self._page):
-            self._pages_left -= 1
+        if self._pages_left > 0 and (
+            (top.row == 0 and self.source.has_above) or (len(lines) < self._page and self.source.has_below)
+        ):
             self.call_later(self._fill)
         self._continued = continued[top.part :]
         return lines[top.part : top.part + self._page]
@@ -116,30 +118,27 @@ class LogView(Rows):
             return []
         state = ("following", "ok") if self.source.following else (self._paused_text(), "warn")
         title = (f"{name} log", "title")
+        trouble = [(self._trouble, "warn")] if self._trouble and self.source.rows else []
         if self.sought.text:
-            return [(self._search_text(), "strong"), state, title]
-        count = (units.count(self.source.printed, "line"), "dim")
-        return [count, title, state] if self.source.following else [state, count, title]
+            return [*trouble, (self._search_text(), "strong"), state, title]
+        count = (units.count(self._printed, "line") if self.source.rows else "", "dim")
+        return [*trouble, *((count, title, state) if self.source.following else (state, count, title))]
 
     def _paused_text(self) -> str:
         if not self.source.rows:
             return "paused"
-        last, file = min(self._bottom, len(self.source.rows)) - 1, self.source.file
-        below = self.source.lines_below(last)
-        if below is None and file is not None:
-            return f"paused at {100 * self.source.rows[last].end / max(file.size, 1):.0f} % of {units.size(file.size)}"
-        return f"paused, {units.count(below, 'line')} below {SIGNS.down}" if below else "paused"
+        end = self.source.rows[min(self._bottom, len(self.source.rows)) - 1].end
+        new = self._printed - self._printed_before
+        arrived = f", {units.count(new, 'new line')} {SIGNS.down}" if new > 0 else ""
+        return f"paused at {100 * end / max(self.source.size, end, 1):.0f} %{arrived}"
 
     def _search_text(self) -> str:
         """Returns the match number and count, and the search's progress."""
-        source, found = self.source, self.found
-        if found is None:
+        if (found := self.found) is None:
             return f"/{self.sought.text}"
         progress = f"searching, {found.searched_pct} %" if found.running else ""
         if not found.found:
-            if found.file is not None or not source.has_above:
-                return progress or "no match"
-            return f"no match in the newest {units.count(source.printed - source.rows[0].lines, 'line')}"
+            return progress or "no match"
         count, more = len(found.found), "+" if found.is_full else ""
         number = f"{count - found.found.index(self.match):,}" if self.match in found.found else SIGNS.ellipsis
         return f"match {number} of {count:,}{more}{', ' if progress else ''}{progress}"
@@ -177,7 +176,7 @@ class LogView(Rows):
         rows, match = self.source.rows, self._match_index
         if match is not None:
             return rows[match].text
-        return next((row.text for row in reversed(rows[: self._bottom]) if not row.gap), "")
+        return rows[min(self._bottom, len(rows)) - 1].text if rows else ""
 
     # Following and scrolling
 
@@ -206,32 +205,26 @@ class LogView(Rows):
 
     def follow(self) -> None:
         """Follows the newest lines."""
-        if not self.source.following:
-            self.source.follow()
-            self._pages_left = _MAX_FILL_PAGES
+        self.source.following = True
         self.match = self._wanted = None
-        self.update_rows()
+        self._pages_left = _MAX_FILL_PAGES
+        self._load(self.source.refresh, replaces=True)
 
     def pause(self) -> None:
         """Leaves the visible rows where they are."""
-        self.source.pause()
+        if self.source.following:
+            self.source.following, self._printed_before = False, self._printed
         self.update_rows()
 
     def scroll_lines(self, count: int) -> None:
         """Scrolls down by `count` rows (up if negative), and follows the log again at its end."""
         self.screen.clear_selection()
-        self.source.pause()
-        self.source.catch_up()
+        self.pause()
         self._place_top(self._moved(self._top, count))
         if count > 0 and self._moved(self._top, self._page).row >= len(self.source.rows):
-            if self.source.has_below:
-                self._load(self._load_below)
-            else:
-                self.follow()
-        elif count < 0:
-            self.source.cut_at_gap(min(self._bottom, len(self.source.rows)) - 1)
-            if self._top.row == 0 and self.source.has_above:
-                self._load(self._load_above)
+            self._load(self._load_below) if self.source.has_below else self.follow()
+        elif count < 0 and self._top.row == 0 and self.source.has_above:
+            self._load(self._load_above)
         self.update_rows()
 
     def action_go(self, direction: str) -> None:
@@ -244,7 +237,7 @@ class LogView(Rows):
         else:
             self.pause()
             self._place_top(Place(0, 0))
-            if self.source.has_above or any(row.gap for row in self.source.rows):
+            if self.source.has_above:
                 self._load(partial(self._jump, 0), replaces=True)
             self.update_rows()
 
@@ -262,18 +255,17 @@ class LogView(Rows):
 
     @work(group="log", exclusive=True)
     async def _finish(self, read: Callable[[], Awaitable[object]]) -> None:
-        with self._errors_shown():
-            await read()
+        await self._read(read)
         if self._loading is read:
             self._loading = None
         self.update_rows()
 
-    @contextmanager
-    def _errors_shown(self) -> Iterator[None]:
+    async def _read(self, read: Callable[[], Awaitable[object]]) -> None:
         try:
-            yield
+            await read()
+            self._trouble = ""
         except OSError as error:
-            self.notify(f"The log file cannot be read: {error.strerror}.", markup=False)
+            self._trouble = f"The log file cannot be read: {error.strerror}."
 
     async def _load_above(self) -> None:
         """Loads rows above the first, and scrolls up by one."""
@@ -282,18 +274,14 @@ class LogView(Rows):
 
     async def _load_below(self) -> None:
         """Loads rows below the last, and follows the log again at its end."""
-        position = self.source.rows[-1].position
-        if (now := await self.source.load_below()) is None:
-            self.follow()
-        elif now != position:
-            self._place_top(Place(index_of(self.source.rows, now), 0))
+        if not await self.source.load_below():
+            self.call_later(self.follow)
 
     def _fill(self) -> None:
         """Loads more rows while the view has room, such as after a jump into a long run of progress."""
-        if self._top.row == 0 and self.source.has_above:
-            self._load(self._load_above)
-        elif self.source.has_below:
-            self._load(self.source.load_below)
+        if self._loading is None:
+            self._pages_left -= 1
+            self._load(self._load_above if self._top.row == 0 and self.source.has_above else self.source.load_below)
 
     async def _jump(self, offset: int, file: LogFile | None = None) -> None:
         """Shows the rows around an offset of the file."""
@@ -333,21 +321,22 @@ class LogView(Rows):
     @work(group="search", exclusive=True)
     async def _search(self, query: Query) -> None:
         """Goes to the first match above the newest visible row, or else below it."""
-        with self._errors_shown():
-            source, rows, origin = self.source, self.source.rows[: self._bottom], 2 * LIVE
-            if (file := await source.open()) is not None and not file.size:
-                file = None
-            if not source.following and rows:
-                origin = rows[-1].end if file is None else await source.offset_after(rows[-1], file)
-            origin = origin if origin >= 0 else 2 * LIVE
-            self.found = found = Search(query, file, source.rows)
-            while True:
-                if self.match is None and found.found and (found.found[-1] < origin or not found.running):
-                    self._visit(found.nearest("up", origin))
-                self.update_rows()
-                if not found.running:
-                    return
-                await found.step()
+        await self._read(partial(self._search_file, query))
+        self.update_rows()
+
+    async def _search_file(self, query: Query) -> None:
+        source, rows = self.source, self.source.rows[: self._bottom]
+        origin = rows[-1].end if rows and not source.following else _END
+        if (file := await source.open()) is None:
+            return
+        self.found = found = Search(query, file)
+        while True:
+            if self.match is None and found.found and (found.found[-1] < origin or not found.running):
+                self._visit(found.nearest("up", origin))
+            self.update_rows()
+            if not found.running:
+                return
+            await found.step()
 
     @work
     async def search_next(self, direction: str) -> None:
@@ -362,17 +351,19 @@ class LogView(Rows):
         if direction == "up" and found.running and found.found[-1:] == [origin]:
             return  # more may be found
         if direction == "down" and not found.running and found.found[:1] in ([], [origin]):
-            with self._errors_shown():
-                await found.catch_up()
+            await self._read(found.catch_up)
         if found is self.found:
             self._visit(found.nearest(direction, origin))
 
     def _visit(self, match: int | None) -> None:
         """Makes a match current, and shows it."""
-        self.match, file = match, self.found.file if self.found is not None else None
+        self.match = match
+        if match is None or self.found is None:
+            self.update_rows()
+            return
+        self.pause()
         if (index := self._match_index) is not None and self.sought.marks(self.source.rows[index]):
-            self.source.pause()
             self._show(self.source.rows[index].position)
-        elif match is not None and file is not None:
-            self._load(partial(self._jump, match, file), replaces=True)
-        self.update_rows()
+            self.update_rows()
+        else:
+            self._load(partial(self._jump, match, self.found.file), replaces=True)

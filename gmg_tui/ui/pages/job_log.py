@@ -31,7 +31,7 @@ class LogPage(Page):
     def on_mount(self) -> None:
         """Shows the end of the log."""
         self._log.empty = "The log is empty, or cannot be read."
-        self._log.open(self._source, file_only=True)
+        self._log.open(self._source)
 
     def title_pieces(self) -> Iterable[Piece]:
         """Returns the job's name, and the visible part of its log."""

@@ -69,7 +69,7 @@ class Pane(Vertical):
         self._view, self._engine = view, engine
         self.log_view = LogView()
         self._title, self._bar = Lines(partial(title_rows, view)), Lines(self._tab_rows, id="tabs")
-        self._tabs: dict[Tab, PaneTab] = {Tab.LOG: PaneTab(self.log_view, lambda _: self.log_view.update_rows())}
+        self._tabs: dict[Tab, PaneTab] = {Tab.LOG: PaneTab(self.log_view, self._show_log)}
         self._slot = view.selected
         self._failure = ""
         self._answers: dict[Tab, Any] = {}
@@ -227,10 +227,6 @@ class Pane(Vertical):
             self._slot, self._failure = view.selected, ""
             self._answers.clear()
             self._poll()
-        is_silent = worker is not None and not worker.log_lines
-        self.log_view.empty = (
-            f"{self._slot} has printed nothing yet. Setup shows its command line." if is_silent else ""
-        )
         self._tabs[view.tab].show(self._answers.get(view.tab))
         self._bar.update_rows()
 
@@ -258,6 +254,13 @@ class Pane(Vertical):
             await asyncio.sleep(self._tabs[tab].period_s or self.PERIOD_S)
 
     # Contents of tabs
+
+    def _show_log(self, _: object) -> None:
+        worker = self._view.worker_on(self._slot)
+        printed = worker.log_lines if worker is not None else 0
+        silent = f"{self._slot} has printed nothing yet. Setup shows its command line."
+        self.log_view.empty = silent if worker is not None and not printed else ""
+        self.log_view.show_newest(printed)
 
     @property
     def _entry(self) -> object:
